@@ -1,0 +1,32 @@
+# Each target sets up .venv by itself: Python 3.11+, git and make are enough.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: demo test test-slow check bench clean
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet -e '.[dev]'
+	touch $(STAMP)
+
+demo: $(STAMP)            ## learn an embedding without labels, print the table, write the picture
+	$(BIN)/rpml demo -o demo-output
+
+test: $(STAMP)            ## the default tests, a few minutes on two cores
+	$(BIN)/pytest -n 2
+
+test-slow: $(STAMP)       ## long fuzzing, many kills
+	$(BIN)/pytest -m slow
+
+check: $(STAMP)           ## style, types, layers, sizes
+	$(BIN)/ruff check src tests benchmarks scripts
+	$(BIN)/ruff format --check src tests benchmarks scripts
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python scripts/sizes.py
+
+clean:
+	rm -rf $(VENV) demo-output dist site

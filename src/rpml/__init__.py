@@ -1,0 +1,29 @@
+"""rpml: learn a better, smaller embedding from vectors that nobody labelled."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rpml.clustering import AuthorityAscentShift
+    from rpml.estimator import RPML
+
+__version__ = "0.1.0"
+
+# public name -> module; imported on first use so that `import rpml` stays instant (PEP 562)
+_EXPORTS = {
+    "RPML": "rpml.estimator",
+    "AuthorityAscentShift": "rpml.clustering",
+}
+__all__ = ["RPML", "AuthorityAscentShift", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _EXPORTS:
+        return getattr(importlib.import_module(_EXPORTS[name]), name)
+    raise AttributeError(f"module 'rpml' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
