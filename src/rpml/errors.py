@@ -1,0 +1,19 @@
+"""What can go wrong, as few exception classes as possible; each message is one sentence."""
+
+from __future__ import annotations
+
+
+class InputError(ValueError):
+    """Something the user gave cannot be used: a file, a column, an option (exit code 2)."""
+
+
+class ModelFormatError(InputError):
+    """A model file is damaged, forged, or from a newer version of the package."""
+
+
+class CheckpointError(InputError):
+    """A checkpoint cannot be continued: other data, other settings, or in the way."""
+
+
+class WriteError(OSError):
+    """An output could not be written (full disk, quota); what was there before is untouched."""
