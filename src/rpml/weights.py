@@ -1,0 +1,208 @@
+"""The weight functions w of the paper: `concat` (RPML), `bilinear` (RPMLv1) and `constant`.
+
+All three have one form: w_i is the mean of sigmoid(s) over the function's logits s of triplet i.
+A function only has to say how theta gives logits, how a derivative by the logits comes back to
+theta, and that along a line theta + t eta its logits are polynomials in t.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from rpml import _kernels
+from rpml._threads import run_chunks, sum_chunks
+
+Array = NDArray[np.floating]
+Triplets = NDArray[np.integer]
+
+
+class WeightFunction(Protocol):
+    """What the objective needs of a weight function."""
+
+    name: ClassVar[str]
+    learnable: ClassVar[bool]
+
+    def shape(self, d: int, l: int) -> tuple[int, ...]:
+        """Shape of theta for d features and an l-dimensional embedding."""
+
+    def initial(self, d: int, l: int, rng: np.random.Generator) -> Array | None:
+        """A starting theta."""
+
+    def check(self, theta: Array | None, d: int) -> None:
+        """Raise ValueError if theta does not fit d features."""
+
+    def project(self, X: Array, theta: Array) -> Array:
+        """The rows of X as the logits see them: (n, q)."""
+
+    def logits(self, P: Array, Q: Array, triplets: Triplets) -> Array:
+        """(m, T) logits, bilinear and symmetric in P and Q where quadratic; P = Q gives s."""
+
+    def on_line(self, P: Array, Q: Array, triplets: Triplets) -> list[Array]:
+        """Coefficients [s0, s1, ...] of the logits at theta + t eta, P and Q their projections."""
+
+    def pullback(self, X: Array, P: Array, triplets: Triplets, ds: Array) -> Array:
+        """Gradient by theta, given the derivative ds (m, T) by the logits."""
+
+
+class Concat:
+    """w = sigmoid(r'[x_avg; x_neg]), eq. (wt); theta is r in R^{2d}."""
+
+    name = "concat"
+    learnable = True
+
+    def shape(self, d: int, l: int) -> tuple[int, ...]:
+        return (2 * d,)
+
+    def initial(self, d: int, l: int, rng: np.random.Generator) -> Array | None:
+        return np.zeros(2 * d)  # every weight starts at one half
+
+    def check(self, theta: Array | None, d: int) -> None:
+        if theta is None or np.shape(theta) != (2 * d,):
+            raise ValueError(
+                f"theta for weight='concat' must have shape ({2 * d},), got {np.shape(theta)}."
+            )
+
+    def project(self, X: Array, theta: Array) -> Array:
+        return np.asarray(X @ theta.reshape(2, -1).T.astype(X.dtype))
+
+    def logits(self, P: Array, Q: Array, triplets: Triplets) -> Array:
+        a, p, n = triplets.T
+        avg = P[:, 0]
+        return np.asarray((avg[a] + avg[p]) / 2 + P[n, 1])[None]
+
+    def on_line(self, P: Array, Q: Array, triplets: Triplets) -> list[Array]:
+        return [self.logits(P, P, triplets), self.logits(Q, Q, triplets)]
+
+    def pullback(self, X: Array, P: Array, triplets: Triplets, ds: Array) -> Array:
+        a, p, n = triplets.T
+        rows = np.stack(
+            [
+                (np.bincount(a, ds[0], len(X)) + np.bincount(p, ds[0], len(X))) / 2,
+                np.bincount(n, ds[0], len(X)),
+            ]
+        )
+        return np.asarray((rows.astype(X.dtype) @ X).reshape(-1))
+
+
+class Bilinear:
+    """w = (w+ + w-)/2, eqs. (wt1) to (w_-); theta is R in R^{d x q}.
+
+    w- = 1 - sigmoid(s) = sigmoid(-s), so the second logit carries the minus sign.
+    """
+
+    name = "bilinear"
+    learnable = True
+
+    def shape(self, d: int, l: int) -> tuple[int, ...]:
+        return (d, l)
+
+    def initial(self, d: int, l: int, rng: np.random.Generator) -> Array | None:
+        # R = 0 is a stationary point, so the start is random, with columns of about unit norm
+        return rng.standard_normal((d, l)) / np.sqrt(d)
+
+    def check(self, theta: Array | None, d: int) -> None:
+        shape = np.shape(theta)
+        if theta is None or len(shape) != 2 or shape[0] != d or shape[1] == 0:
+            raise ValueError(
+                f"theta for weight='bilinear' must have shape ({d}, q), got {shape}."
+            )
+
+    def project(self, X: Array, theta: Array) -> Array:
+        return np.asarray(X @ theta.astype(X.dtype))
+
+    def logits(self, P: Array, Q: Array, triplets: Triplets) -> Array:
+        out = np.empty((2, len(triplets)), P.dtype)
+        run_chunks(
+            lambda _, a, b: _kernels.bilinear_logits(P, Q, triplets[a:b], out[:, a:b]),
+            len(triplets),
+        )
+        return out
+
+    def on_line(self, P: Array, Q: Array, triplets: Triplets) -> list[Array]:
+        logits = self.logits
+        return [logits(P, P, triplets), 2 * logits(P, Q, triplets), logits(Q, Q, triplets)]
+
+    def pullback(self, X: Array, P: Array, triplets: Triplets, ds: Array) -> Array:
+        ds = np.ascontiguousarray(ds, P.dtype)
+        G = sum_chunks(
+            lambda a, b, G: _kernels.bilinear_pullback(P, triplets[a:b], ds[:, a:b], G),
+            len(triplets),
+            P.shape,
+            P.dtype,
+        )
+        return np.asarray(X.T @ G)
+
+
+class Constant:
+    """w = 1 for every triplet; no theta."""
+
+    name = "constant"
+    learnable = False
+
+    def shape(self, d: int, l: int) -> tuple[int, ...]:
+        return (0,)
+
+    def initial(self, d: int, l: int, rng: np.random.Generator) -> Array | None:
+        return None
+
+    def check(self, theta: Array | None, d: int) -> None:
+        if theta is not None:
+            raise ValueError("weight='constant' has no parameters: pass theta=None.")
+
+    def project(self, X: Array, theta: Array) -> Array:
+        return np.empty((len(X), 0), X.dtype)
+
+    def logits(self, P: Array, Q: Array, triplets: Triplets) -> Array:
+        return np.empty((0, len(triplets)), P.dtype)
+
+    def on_line(self, P: Array, Q: Array, triplets: Triplets) -> list[Array]:
+        return [self.logits(P, Q, triplets)]
+
+    def pullback(self, X: Array, P: Array, triplets: Triplets, ds: Array) -> Array:
+        return np.empty(0, X.dtype)
+
+
+WEIGHTS: dict[str, WeightFunction] = {
+    w.name: w for w in (Concat(), Bilinear(), Constant())
+}
+
+
+def weight_function(name: str) -> WeightFunction:
+    if name not in WEIGHTS:
+        raise ValueError(f"weight must be one of {sorted(WEIGHTS)}, got {name!r}.")
+    return WEIGHTS[name]
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Ours, not the paper's: keeps learned weights from collapsing to zero.
+
+    The printed objective falls whenever every weight shrinks, whatever L is. Guarded weights are
+    divided by twice their mean over the triplets, so that they keep the mean 1/2 they have at
+    theta = 0 and only their *differences* can lower the loss; a ridge on theta bounds those.
+    """
+
+    ridge: float = 0.01
+    """Penalty ridge/2 |theta|^2 per triplet."""
+
+
+def weights_from_logits(S: Array, guard: Guard | None) -> tuple[Array, Array, float]:
+    """Weights w (T,), the sigmoids (m, T) behind them, and the factor the guard multiplied by."""
+    if S.shape[0] == 0:
+        return np.ones(S.shape[1], S.dtype), S, 1.0
+    sigmoids = expit(S)
+    w = sigmoids.mean(axis=0)
+    factor = 1.0 if guard is None else 0.5 / max(float(w.mean(dtype=np.float64)), 1e-12)
+    return np.asarray(w * S.dtype.type(factor)), sigmoids, factor
+
+
+def logit_derivative(sigmoids: Array, w: Array, dw: Array, factor: float, guard: Guard | None) -> Array:
+    """Derivative by the logits (m, T), given the derivative dw by the weights."""
+    if guard is not None:  # the mean in the denominator moves with every weight
+        dw = dw - float(np.vdot(dw, w)) / (0.5 * len(w))
+    return np.asarray(sigmoids * (1 - sigmoids) * (dw * (factor / len(sigmoids))))
