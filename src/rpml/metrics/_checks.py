@@ -1,0 +1,78 @@
+"""What every metric asks of its input, and the one sentence given when it is not so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+METRICS = ("cosine", "euclidean")
+_BLOCK = 1 << 14
+
+
+def checked_metric(metric: str) -> str:
+    """Return the name of the metric, or say which ones there are."""
+    if metric not in METRICS:
+        raise ValueError(f"metric must be 'cosine' or 'euclidean', got {metric!r}")
+    return metric
+
+
+def checked_embedding(Z: ArrayLike) -> NDArray[Any]:
+    """Return Z as a finite 2-D array of floats; float32, float64 and memory maps are not copied."""
+    array = np.asanyarray(Z)
+    if array.ndim != 2:
+        raise ValueError(f"Z must be a 2-D array (rows, dimensions), got shape {array.shape}")
+    if not (np.issubdtype(array.dtype, np.number) or array.dtype == bool):
+        raise TypeError(f"Z must hold numbers, got dtype {array.dtype}")
+    if np.iscomplexobj(array):
+        raise TypeError("Z must hold real numbers, got complex ones")
+    if array.shape[0] < 2 or array.shape[1] < 1:
+        raise ValueError(f"Z needs at least 2 rows and 1 dimension, got shape {array.shape}")
+    if array.dtype not in (np.float32, np.float64):
+        array = array.astype(np.float64 if array.dtype.itemsize > 2 else np.float32)
+    _require_finite(array)
+    return array
+
+
+def _require_finite(array: NDArray[Any]) -> None:
+    for start in range(0, array.shape[0], _BLOCK):
+        bad = ~np.isfinite(array[start : start + _BLOCK])
+        if bad.any():
+            row, column = np.argwhere(bad)[0]
+            raise ValueError(
+                f"Z has a NaN or infinite value, first at row {start + row}, column {column}; "
+                "remove or impute such rows"
+            )
+
+
+def checked_codes(y: ArrayLike, n: int, name: str = "y") -> NDArray[np.intp]:
+    """Turn labels of any sortable kind into codes 0..classes-1, one a row."""
+    array = np.asanyarray(y)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be 1-D, one label a row, got shape {array.shape}")
+    if len(array) != n:
+        raise ValueError(f"{name} must have one label a row: got {len(array)} labels for {n} rows")
+    if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
+        raise ValueError(f"{name} has a NaN or infinite label at row {_first_bad(array)}")
+    try:
+        return np.unique(array, return_inverse=True)[1].astype(np.intp, copy=False)
+    except TypeError as error:
+        raise TypeError(f"{name} mixes labels of kinds that cannot be compared ({error})") from None
+
+
+def _first_bad(array: NDArray[Any]) -> int:
+    return int(np.flatnonzero(~np.isfinite(array))[0])
+
+
+def checked_ks(ks: int | Sequence[int]) -> list[int]:
+    """Return the ks as a list of positive integers."""
+    listed = [ks] if isinstance(ks, Integral) else list(ks)  # type: ignore[arg-type]
+    if not listed:
+        raise ValueError("ks is empty: give at least one K, for instance ks=(1, 2, 4, 8)")
+    for k in listed:
+        if isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
+            raise ValueError(f"every K in ks must be an integer of at least 1, got {k!r}")
+    return [int(k) for k in listed]
