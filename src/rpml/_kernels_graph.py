@@ -1,0 +1,115 @@
+"""Compiled loops of the neighbour search and of the authority ascent: arrays in, arrays out."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+_LANES = 32  # scores looked at together: their maximum is one vectorised reduction
+_FLAGS = {"reassoc", "contract", "nsz"}  # let reductions vectorise; infinities keep their meaning
+
+
+@njit(cache=True, nogil=True)
+def push(vals, idx, value, index):  # type: ignore[no-untyped-def]
+    """Replace the worst of a heap by (value, index).
+
+    The root is the worst entry: the smallest value and, among equal values, the largest index.
+    """
+    k = vals.shape[0]
+    at = 0
+    while True:
+        child = 2 * at + 1
+        if child >= k:
+            break
+        right = child + 1
+        if right < k and (
+            vals[right] < vals[child] or (vals[right] == vals[child] and idx[right] > idx[child])
+        ):
+            child = right
+        if vals[child] > value or (vals[child] == value and idx[child] < index):
+            break
+        vals[at] = vals[child]
+        idx[at] = idx[child]
+        at = child
+    vals[at] = value
+    idx[at] = index
+
+
+@njit(cache=True, nogil=True, fastmath=_FLAGS)
+def push_rows(scores, half, rows, cols, vals, idx, start, stop):  # type: ignore[no-untyped-def]
+    """Offer scores[r, c] - half[c] to the heap vals[r], idx[r], for r in start..stop.
+
+    `rows` and `cols` are the indices of the block's rows and columns in the data, `half` the half
+    squared norms of the columns. A row is never offered to itself.
+    """
+    width = scores.shape[1]
+    for r in range(start, stop):
+        me = rows[r]
+        bar = vals[r, 0]
+        for c0 in range(0, width, _LANES):
+            c1 = min(c0 + _LANES, width)
+            best = scores[r, c0] - half[c0]
+            for c in range(c0 + 1, c1):
+                best = max(best, scores[r, c] - half[c])
+            if best > bar:
+                for c in range(c0, c1):
+                    value = scores[r, c] - half[c]
+                    if value > bar and cols[c] != me:
+                        push(vals[r], idx[r], value, cols[c])
+                        bar = vals[r, 0]
+
+
+@njit(cache=True, nogil=True, fastmath=_FLAGS)
+def push_columns(scores, half, rows, vals, idx, start, stop):  # type: ignore[no-untyped-def]
+    """Offer scores[r, c] - half[r] to the heap vals[c], idx[c], for c in start..stop.
+
+    The distance is symmetric, so one product serves the rows and the columns of a block.
+    """
+    bars = np.empty(stop - start, vals.dtype)
+    for c in range(start, stop):
+        bars[c - start] = vals[c, 0]
+    for r in range(scores.shape[0]):
+        shift = half[r]
+        for c0 in range(start, stop, _LANES):
+            c1 = min(c0 + _LANES, stop)
+            best = scores[r, c0] - shift - bars[c0 - start]
+            for c in range(c0 + 1, c1):
+                best = max(best, scores[r, c] - shift - bars[c - start])
+            if best > 0:
+                for c in range(c0, c1):
+                    value = scores[r, c] - shift
+                    if value > bars[c - start]:
+                        push(vals[c], idx[c], value, rows[r])
+                        bars[c - start] = vals[c, 0]
+
+
+@njit(cache=True, nogil=True)
+def sort_heaps(vals, idx, start, stop):  # type: ignore[no-untyped-def]
+    """Turn each heap into a list, best first (equal values: smallest index first)."""
+    for r in range(start, stop):
+        for size in range(vals.shape[1] - 1, 0, -1):
+            value, index = vals[r, 0], idx[r, 0]
+            push(vals[r, :size], idx[r, :size], vals[r, size], idx[r, size])
+            vals[r, size] = value
+            idx[r, size] = index
+
+
+@njit(cache=True, nogil=True)
+def ascend_rows(indptr, indices, weights, omega, gamma, epsilon, parents, start, stop):  # type: ignore[no-untyped-def]
+    """One authority ascent step of the nodes start..stop.
+
+    parents[i] = argmax of P_ij (omega_j - omega_i) over psi(i, j) > epsilon and i itself. d_i
+    divides every P_ij of a row alike, so the argmax needs W_ij only. Equal gains: lowest index.
+    """
+    for i in range(start, stop):
+        best, gain = i, 0.0
+        for e in range(indptr[i], indptr[i + 1]):
+            j = indices[e]
+            step = omega[j] - omega[i]
+            if step < 0.0 or weights[e] <= epsilon:
+                continue
+            value = weights[e] * step
+            if value > gain or (value == gain and j < best):  # noqa: SIM102
+                if weights[e] * np.exp(-gamma * step * step) > epsilon:
+                    best, gain = j, value
+        parents[i] = best
