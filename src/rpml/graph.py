@@ -50,9 +50,9 @@ def affinity_graph(
     else:
         raise ValueError(f"affinity={affinity!r}: use 'cosine' or 'gaussian'")
     indptr = np.arange(0, n * k + 1, k, dtype=np.int64 if 2 * n * k > 2**31 - 1 else np.int32)
-    graph = sparse.csr_matrix(
-        (weights.ravel(), neighbors.indices.ravel(), indptr), shape=(n, n), copy=False
-    )
+    # a copy of the indices: sorting the matrix must not reorder the caller's neighbours
+    columns = neighbors.indices.ravel().copy()
+    graph = sparse.csr_matrix((weights.ravel(), columns, indptr), shape=(n, n), copy=False)
     graph.eliminate_zeros()
     graph.sort_indices()
     return graph.maximum(graph.T.tocsr()) if symmetric else graph
@@ -64,7 +64,7 @@ def _cosine(neighbors: Neighbors) -> NDArray[np.float32]:
             f"affinity='cosine' needs neighbours of metric='cosine', got {neighbors.metric!r}"
         )
     half = np.square(neighbors.distances, dtype=np.float32) * np.float32(0.5)
-    return np.maximum(np.float32(1.0) - half, np.float32(0.0))
+    return np.asarray(np.maximum(np.float32(1.0) - half, np.float32(0.0)))
 
 
 def _gaussian(neighbors: Neighbors, bandwidth: str | float) -> NDArray[np.float32]:
