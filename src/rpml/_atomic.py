@@ -41,13 +41,13 @@ def _alive(pid: int) -> bool:
 
 def remove_stale(path: Path) -> None:
     """Delete the temporary files that killed processes of this machine left for `path`."""
-    pattern = re.compile(re.escape(f"{_prefix(path)}.{_host()}.") + r"(\d+)\.tmp(\.old)?")
+    pattern = re.compile(re.escape(f"{_prefix(path)}.{_host()}.") + r"(\d+)\.tmp(\.old|\.npy)?")
     with suppress(OSError):
         for entry in list(os.scandir(path.parent)):
             match = pattern.fullmatch(entry.name)
             if not match or _alive(int(match.group(1))):
                 continue
-            if match.group(2) and not os.path.lexists(path):
+            if match.group(2) == ".old" and not os.path.lexists(path):
                 os.rename(entry.path, path)  # killed between the two renames of _publish
             else:
                 _remove(Path(entry.path))

@@ -1,0 +1,22 @@
+"""Vectors and labels in files: readers, writers, and the checks they share."""
+
+from __future__ import annotations
+
+from rpml.data.labels import read_labels
+from rpml.data.reading import open_features, read_features
+from rpml.data.source import Batch, Features, FeatureSource, ReadOptions
+from rpml.data.writing import Layout, check_table_output, open_writer, write_table
+
+__all__ = [
+    "Batch",
+    "FeatureSource",
+    "Features",
+    "Layout",
+    "ReadOptions",
+    "check_table_output",
+    "open_features",
+    "open_writer",
+    "read_features",
+    "read_labels",
+    "write_table",
+]
