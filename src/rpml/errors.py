@@ -17,3 +17,7 @@ class CheckpointError(InputError):
 
 class WriteError(OSError):
     """An output could not be written (full disk, quota); what was there before is untouched."""
+
+
+class WeightCollapseWarning(UserWarning):
+    """The learned triplet weights have shrunk to zero, so the embedding was hardly trained."""

@@ -62,20 +62,14 @@ class Product:
         self.parts = parts
 
     def project(self, point: tuple[Array, ...], vector: tuple[Array, ...]) -> tuple[Array, ...]:
-        return tuple(
-            m.project(x, v) for m, x, v in zip(self.parts, point, vector, strict=True)
-        )
+        return tuple(m.project(x, v) for m, x, v in zip(self.parts, point, vector, strict=True))
 
-    def inner(
-        self, point: tuple[Array, ...], u: tuple[Array, ...], v: tuple[Array, ...]
-    ) -> float:
+    def inner(self, point: tuple[Array, ...], u: tuple[Array, ...], v: tuple[Array, ...]) -> float:
         rows = zip(self.parts, point, u, v, strict=True)
         return sum(m.inner(x, a, b) for m, x, a, b in rows)
 
     def retract(self, point: tuple[Array, ...], vector: tuple[Array, ...]) -> tuple[Array, ...]:
-        return tuple(
-            m.retract(x, v) for m, x, v in zip(self.parts, point, vector, strict=True)
-        )
+        return tuple(m.retract(x, v) for m, x, v in zip(self.parts, point, vector, strict=True))
 
     def transport(
         self, start: tuple[Array, ...], end: tuple[Array, ...], vector: tuple[Array, ...]

@@ -143,7 +143,9 @@ class TripletObjective:
     def along(self, t: float) -> float:
         """Loss at step t of the line: reads rows, multiplies no matrix."""
         self._move_rows(t)
-        w, _, _ = self._weights(np.polynomial.polynomial.polyval(self.X.dtype.type(t), self.logit_line))
+        w, _, _ = self._weights(
+            np.polynomial.polynomial.polyval(self.X.dtype.type(t), self.logit_line)
+        )
         losses = np.empty(len(self.triplets), self.X.dtype)
 
         def evaluate(_: int, start: int, stop: int) -> None:
@@ -253,7 +255,9 @@ def as_float_rows(X: ArrayLike) -> Array:
     """X as a C-contiguous float32 or float64 matrix whose squares do not overflow."""
     X = np.asarray(X)
     if X.ndim != 2:
-        raise ValueError(f"X must be a matrix (n_rows, n_features), got an array of shape {X.shape}.")
+        raise ValueError(
+            f"X must be a matrix (n_rows, n_features), got an array of shape {X.shape}."
+        )
     X = np.ascontiguousarray(X, np.float32 if X.dtype in (np.float16, np.float32) else np.float64)
     if X.dtype == np.float32 and X.size and max(X.max(), -X.min()) > SAFE_FLOAT32:
         X = X.astype(np.float64)
@@ -270,5 +274,7 @@ def as_triplets(triplets: ArrayLike, n: int) -> NDArray[np.integer]:
         )
     if triplets.size and (triplets.min() < 0 or triplets.max() >= n):
         row = int(np.flatnonzero(((triplets < 0) | (triplets >= n)).any(axis=1))[0])
-        raise ValueError(f"triplets[{row}] = {triplets[row].tolist()} is outside the {n} rows of X.")
+        raise ValueError(
+            f"triplets[{row}] = {triplets[row].tolist()} is outside the {n} rows of X."
+        )
     return np.ascontiguousarray(triplets, np.int32 if n < 2**31 else np.int64)

@@ -108,9 +108,7 @@ class Bilinear:
     def check(self, theta: Array | None, d: int) -> None:
         shape = np.shape(theta)
         if theta is None or len(shape) != 2 or shape[0] != d or shape[1] == 0:
-            raise ValueError(
-                f"theta for weight='bilinear' must have shape ({d}, q), got {shape}."
-            )
+            raise ValueError(f"theta for weight='bilinear' must have shape ({d}, q), got {shape}.")
 
     def project(self, X: Array, theta: Array) -> Array:
         return np.asarray(X @ theta.astype(X.dtype))
@@ -167,9 +165,7 @@ class Constant:
         return np.empty(0, X.dtype)
 
 
-WEIGHTS: dict[str, WeightFunction] = {
-    w.name: w for w in (Concat(), Bilinear(), Constant())
-}
+WEIGHTS: dict[str, WeightFunction] = {w.name: w for w in (Concat(), Bilinear(), Constant())}
 
 
 def weight_function(name: str) -> WeightFunction:
@@ -201,7 +197,9 @@ def weights_from_logits(S: Array, guard: Guard | None) -> tuple[Array, Array, fl
     return np.asarray(w * S.dtype.type(factor)), sigmoids, factor
 
 
-def logit_derivative(sigmoids: Array, w: Array, dw: Array, factor: float, guard: Guard | None) -> Array:
+def logit_derivative(
+    sigmoids: Array, w: Array, dw: Array, factor: float, guard: Guard | None
+) -> Array:
     """Derivative by the logits (m, T), given the derivative dw by the weights."""
     if guard is not None:  # the mean in the denominator moves with every weight
         dw = dw - float(np.vdot(dw, w)) / (0.5 * len(w))

@@ -1,0 +1,444 @@
+"""RPML, the scikit-learn estimator: validates, calls the pipeline, sets the fitted attributes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import fields
+from numbers import Integral, Real
+from os import PathLike
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from rpml.clustering import AuthorityAscentShift
+from rpml.context import Context, Store
+from rpml.errors import ModelFormatError, WeightCollapseWarning
+from rpml.model_io import read_model, write_model
+from rpml.pipeline import Config, Result, learn
+from rpml.preprocess import Preprocessing, float_dtype, row_blocks, unit_rows
+from rpml.pseudolabels import as_labels
+
+Array = NDArray[np.floating]
+_FITTED_ARRAYS = (
+    "components",
+    "theta",
+    "labels",
+    "triplets",
+    "triplet_weights",
+    "triplet_probabilities",
+)
+_SUMMARY = ("n_iter", "converged", "message")
+COLLAPSED = 0.05  # mean triplet weight below which the weights are called collapsed
+
+
+class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Learn a smaller linear embedding from unlabelled vectors.
+
+    k-NN graph -> Authority Ascent Shift clustering -> pseudo-label triplets -> probabilistic,
+    reweighted, smooth angular loss -> Riemannian conjugate gradient on Euclidean x Grassmann.
+
+    Parameters
+    ----------
+    n_components : int or None
+        Size of the embedding; None: 128, or fewer if X has fewer directions.
+    weight : {"concat", "bilinear", "constant"}
+        Weight of a triplet: the paper's RPML, its RPMLv1, or 1 for all.
+    solver : {"cg", "stochastic", "gd"}
+        Riemannian conjugate gradient over all triplets, mini-batches (sRPML), or the paper's
+        updates with a fixed step.
+    alpha : float
+        Angle of the constraint in degrees.
+    clustering : "aas", estimator or array
+        Source of the pseudo-labels: Authority Ascent Shift with its defaults, any object with
+        `fit_predict` (an `AuthorityAscentShift` of your own, k-means, HDBSCAN), or an array with
+        one label a row (-1: none).
+    n_neighbors : int
+        Neighbours in the graph of clustering="aas".
+    triplets_per_anchor : int
+        Triplets drawn for each row that shares its cluster with another.
+    max_triplets : int
+        Most triplets in all.
+    sampler : {"uniform", "semi-hard", "hard"}
+        How the negatives are drawn.
+    init : {"pca", "random"} or (p, n_components) array
+        Where L starts.
+    normalize_input : bool
+        Scale rows to unit norm before anything else, and again after whitening.
+    whiten : float or None
+        Exponent of the PCA-whitening inside: 0 rotates, 1/2 divides by the square root of each
+        standard deviation, 1 whitens. None leaves the rows as they are, neither centred nor
+        rotated, as the paper does.
+    n_axes : int or None
+        Principal axes kept before learning; None: the larger of 256 and twice n_components.
+    guard : float or None
+        Ridge on the weight parameters of the guarded objective, in which the weights keep their
+        mean and so cannot collapse. None is the objective as printed.
+    max_iter : int
+        Most iterations of "cg" and "gd".
+    tol : float
+        Relative decrease of the loss below which "cg" and "gd" stop.
+    learning_rate : float
+        Step of "gd", on the mean over triplets.
+    batch_size, n_epochs, batch_steps : int
+        Rows a mini-batch, passes over the data, and conjugate-gradient steps a batch of
+        "stochastic".
+    normalize : bool
+        Unit-norm rows out of `transform`, so that cosine, dot product and Euclidean distance rank
+        alike; False: the plain projection.
+    use_labels : bool
+        Use `y` in `fit`; otherwise it is ignored, so that labels never leak by accident.
+    callback : callable or None
+        Called with a `Progress` as the fit goes on; a true result stops the solver, which keeps
+        what it has.
+    random_state : int, RandomState or None
+        Seed of triplets and initialisation.
+
+    Attributes
+    ----------
+    components_ : (n_components, p) array
+        Orthonormal rows in the preprocessed space, by decreasing explained variance.
+    preprocessing_ : Preprocessing
+        What is applied before the projection.
+    labels_ : (n,) int array
+        Pseudo-labels of the training rows.
+    triplets_ : (T, 3) int array
+        Triplets trained on; a sample of fixed size for "stochastic".
+    triplet_weights_, triplet_probabilities_ : (T,) arrays
+        w and p of each triplet at the solution.
+    theta_ : array or None
+        Parameters of the weight function.
+    history_ : dict of lists
+        Loss and more per iteration (per epoch for "stochastic").
+    n_iter_ : int
+        Iterations (epochs) done.
+    converged_ : bool
+    message_ : str
+        Why the solver stopped.
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from rpml import RPML
+    >>> X, _ = load_digits(return_X_y=True)
+    >>> RPML(n_components=16, random_state=0).fit_transform(X).shape
+    (1797, 16)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
+        "weight": [StrOptions({"concat", "bilinear", "constant"})],
+        "solver": [StrOptions({"cg", "stochastic", "gd"})],
+        "alpha": [Interval(Real, 0, 90, closed="neither")],
+        "clustering": [StrOptions({"aas"}), HasMethods("fit_predict"), "array-like"],
+        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "triplets_per_anchor": [Interval(Integral, 1, None, closed="left")],
+        "max_triplets": [Interval(Integral, 1, None, closed="left")],
+        "sampler": [StrOptions({"uniform", "semi-hard", "hard"})],
+        "init": [StrOptions({"pca", "random"}), "array-like"],
+        "normalize_input": ["boolean"],
+        "whiten": [Interval(Real, 0, 1, closed="both"), None],
+        "n_axes": [Interval(Integral, 1, None, closed="left"), None],
+        "guard": [Interval(Real, 0, None, closed="left"), None],
+        "max_iter": [Interval(Integral, 0, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "batch_size": [Interval(Integral, 3, None, closed="left")],
+        "n_epochs": [Interval(Integral, 1, None, closed="left")],
+        "batch_steps": [Interval(Integral, 1, None, closed="left")],
+        "normalize": ["boolean"],
+        "use_labels": ["boolean"],
+        "callback": [callable, None],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        weight: str = "concat",
+        solver: str = "cg",
+        alpha: float = 45.0,
+        clustering: Any = "aas",
+        n_neighbors: int = 50,
+        triplets_per_anchor: int = 4,
+        max_triplets: int = 400_000,
+        sampler: str = "uniform",
+        init: Any = "pca",
+        normalize_input: bool = True,
+        whiten: float | None = 0.5,
+        n_axes: int | None = None,
+        guard: float | None = 0.01,
+        max_iter: int = 100,
+        tol: float = 1e-5,
+        learning_rate: float = 1.0,
+        batch_size: int = 120,
+        n_epochs: int = 10,
+        batch_steps: int = 5,
+        normalize: bool = True,
+        use_labels: bool = False,
+        callback: Callable[..., Any] | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.weight = weight
+        self.solver = solver
+        self.alpha = alpha
+        self.clustering = clustering
+        self.n_neighbors = n_neighbors
+        self.triplets_per_anchor = triplets_per_anchor
+        self.max_triplets = max_triplets
+        self.sampler = sampler
+        self.init = init
+        self.normalize_input = normalize_input
+        self.whiten = whiten
+        self.n_axes = n_axes
+        self.guard = guard
+        self.max_iter = max_iter
+        self.tol = tol
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.n_epochs = n_epochs
+        self.batch_steps = batch_steps
+        self.normalize = normalize
+        self.use_labels = use_labels
+        self.callback = callback
+        self.random_state = random_state
+
+    @classmethod
+    def paper(
+        cls,
+        n_components: int | None = None,
+        weight: str = "concat",
+        solver: str = "cg",
+        **parameters: Any,
+    ) -> Self:
+        """Every setting as the paper prints it, nothing added, and so able to collapse.
+
+        Random L, the printed objective, AAS with gamma = 100 and epsilon = 0.65 on a cosine graph
+        of 50 neighbours, uniform triplets, no whitening, no output normalisation; rows are scaled
+        to unit norm, as the R-MAC descriptors of the paper are.
+        """
+        aas = AuthorityAscentShift(50, 1e2, 0.65, metric="cosine", affinity="cosine")
+        settings = dict(
+            weight=weight,
+            solver=solver,
+            clustering=aas,
+            init="random",
+            whiten=None,
+            guard=None,
+            normalize=False,
+        )
+        return cls(n_components, **{**settings, **parameters})
+
+    def fit(self, X: Any, y: Any = None, *, store: Store | None = None) -> Self:
+        """Learn the embedding from the rows of X.
+
+        Parameters
+        ----------
+        X : (n, d) array-like
+            float32 or float64; float16 and integers are converted. Memory maps are read in blocks.
+        y : (n,) array-like, optional
+            Ignored unless use_labels=True; then -1, None or NaN mean "no label".
+        store : Checkpoint, optional
+            Finished stages are kept there and found again by a fit that is repeated.
+        """
+        self._validate_params()
+        X = check_rows(self, X)
+        config = Config(
+            n_components=self._size(X),
+            **{f.name: getattr(self, f.name) for f in fields(Config) if f.name != "n_components"},
+        )
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        context = Context(seed, self.callback or (lambda progress: None), store)
+        known = as_labels(y, len(X)) if self.use_labels and y is not None else None
+        self._set_fitted(learn(X, config, context, known))
+        self._warn()
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Embed rows; each row's result depends on that row alone.
+
+        Parameters
+        ----------
+        X : (m, n_features_in_) array-like
+
+        Returns
+        -------
+        (m, n_components) array, with unit-norm rows unless normalize=False.
+        """
+        check_is_fitted(self)
+        X = check_rows(self, X, fitted=True)
+        out = np.empty((X.shape[0], len(self.components_)), float_dtype(X))
+        components = self.components_.T.astype(out.dtype)
+        for part, block in row_blocks(X):
+            Y = self.preprocessing_.apply(block) @ components
+            out[part] = unit_rows(Y) if self.normalize else Y
+        return out
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the model to one file (safetensors and JSON, no pickle)."""
+        check_is_fitted(self)
+        write_model(path, *self._get_state())
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """Read a model that `save` wrote; safe on files from anywhere."""
+        return cls._from_state(*read_model(path))
+
+    def _get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Everything fitted, as arrays and JSON values."""
+        arrays = {name: getattr(self, f"{name}_") for name in _FITTED_ARRAYS}
+        arrays |= {f"history_{name}": np.asarray(v) for name, v in self.history_.items()}
+        arrays |= {"mean": self.preprocessing_.mean, "matrix": self.preprocessing_.matrix}
+        metadata = {
+            "settings": {name: _to_json(v) for name, v in self.get_params(deep=False).items()},
+            "preprocessing": {
+                "unit_input": self.preprocessing_.unit_input,
+                "unit_output": self.preprocessing_.unit_output,
+            },
+            "feature_names": getattr(self, "feature_names_in_", np.empty(0)).tolist() or None,
+            "training": {name: getattr(self, f"{name}_") for name in _SUMMARY},
+        }
+        return {k: v for k, v in arrays.items() if v is not None}, metadata
+
+    @classmethod
+    def _from_state(cls, arrays: dict[str, NDArray[Any]], metadata: dict[str, Any]) -> Self:
+        """The estimator that `_get_state` described; raises ModelFormatError if it cannot be one."""
+        try:
+            settings = {k: _from_json(v) for k, v in metadata["settings"].items()}
+            model = cls(**{k: v for k, v in settings.items() if k in cls._parameter_constraints})
+            for name in _FITTED_ARRAYS:
+                setattr(model, f"{name}_", arrays.get(name))
+            flags = metadata["preprocessing"]
+            model.preprocessing_ = Preprocessing(
+                bool(flags["unit_input"]),
+                arrays["mean"],
+                arrays["matrix"],
+                bool(flags["unit_output"]),
+            )
+            for name in _SUMMARY:
+                setattr(model, f"{name}_", metadata["training"][name])
+            model.history_ = {
+                k.removeprefix("history_"): v.tolist()
+                for k, v in arrays.items()
+                if k.startswith("history_")
+            }
+            model.n_features_in_ = len(arrays["mean"])
+            if metadata.get("feature_names"):
+                model.feature_names_in_ = np.asarray(metadata["feature_names"], object)
+            d, p = arrays["matrix"].shape
+            fits = arrays["mean"].shape == (d,) and arrays["components"].shape[1:] == (p,)
+            if not fits or arrays["components"].dtype.kind != "f":
+                raise ValueError("its arrays do not fit together")
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ModelFormatError(f"this file does not hold an RPML model: {error}") from None
+        return model
+
+    def _size(self, X: Any) -> int:
+        n, d = X.shape
+        if self.n_components is None:
+            return min(128, d, max(1, n - 1))
+        if self.n_components > d:
+            raise ValueError(
+                f"n_components={self.n_components} must not exceed the {d} features of X."
+            )
+        return int(self.n_components)
+
+    def _set_fitted(self, result: Result) -> None:
+        self.preprocessing_: Preprocessing = result.preprocessing
+        self.components_: Array = np.ascontiguousarray(result.L.T)
+        self.labels_ = result.labels
+        self.triplets_ = result.triplets
+        self.triplet_weights_ = result.weights
+        self.triplet_probabilities_ = result.probabilities
+        self.theta_ = result.theta
+        self.history_ = result.optimum.history
+        self.n_iter_ = result.optimum.n_iter
+        self.converged_ = result.optimum.converged
+        self.message_ = result.optimum.message
+
+    def _warn(self) -> None:
+        if not self.converged_:
+            warnings.warn(
+                f"RPML stopped before it converged ({self.message_}) after {self.n_iter_} "
+                "iterations: raise max_iter or tol.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        weights = self.triplet_weights_
+        if self.weight != "constant" and len(weights) and weights.mean() < COLLAPSED:
+            warnings.warn(
+                f"The triplet weights have collapsed (mean {weights.mean():.2g}): the objective "
+                "was lowered by ignoring the triplets, so the embedding is hardly trained. Set "
+                "guard=0.01 or weight='constant'.",
+                WeightCollapseWarning,
+                stacklevel=3,
+            )
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def check_rows(estimator: RPML, X: Any, fitted: bool = False) -> Any:
+    """X as a finite matrix of numbers, read in blocks so that a memory map stays one."""
+    X = validate_data(
+        estimator,
+        X,
+        reset=not fitted,
+        dtype=None,
+        ensure_all_finite=False,
+        ensure_min_samples=1 if fitted else 2,
+    )
+    if X.dtype.kind not in "fiub":
+        try:
+            X = X.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"X must hold numbers, got dtype {X.dtype}: {error}.") from None
+    low, high = None, None
+    for part, block in row_blocks(X):
+        finite = np.isfinite(block)
+        if not finite.all():
+            row, column = np.argwhere(~finite)[0]
+            what = "NaN" if np.isnan(block[row, column]) else "infinity"
+            raise ValueError(
+                f"X contains {what} at row {part.start + row}, column {column}; remove or impute "
+                "such rows first."
+            )
+        low = block.min(axis=0) if low is None else np.minimum(low, block.min(axis=0))
+        high = block.max(axis=0) if high is None else np.maximum(high, block.max(axis=0))
+    if not fitted and (low == high).all():
+        raise ValueError(f"All {len(X)} rows of X are identical: there is nothing to learn.")
+    return X
+
+
+def _to_json(value: Any) -> Any:
+    """A parameter as JSON: numbers and strings as they are, AAS by its settings, others by name."""
+    if isinstance(value, AuthorityAscentShift):
+        return {"AuthorityAscentShift": value.get_params()}
+    if isinstance(value, np.generic):
+        return value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return {"given": type(value).__name__}
+
+
+def _from_json(value: Any) -> Any:
+    if isinstance(value, dict) and "AuthorityAscentShift" in value:
+        return AuthorityAscentShift(**value["AuthorityAscentShift"])
+    if isinstance(value, dict):  # an array or object of the user's: not kept in the file
+        return None
+    return value

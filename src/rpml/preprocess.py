@@ -1,0 +1,119 @@
+"""What happens to a row before the projection: l2, centring, PCA-whitening with an exponent, l2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.floating]
+BLOCK_BYTES = 64 * 2**20
+
+
+def row_blocks(X: Any, dtype: Any = None) -> Iterator[tuple[slice, Array]]:
+    """(rows, X[rows] as floats), in blocks of bounded size: a memory map is never copied whole."""
+    dtype = dtype or float_dtype(X)
+    step = max(1, BLOCK_BYTES // (max(1, X.shape[1]) * np.dtype(dtype).itemsize))
+    for start in range(0, len(X), step):
+        part = slice(start, min(start + step, len(X)))
+        yield part, np.asarray(X[part], dtype)
+
+
+def float_dtype(X: Any) -> Any:
+    """float64 stays, float16 and float32 become float32, integers become float64."""
+    return np.float32 if X.dtype in (np.float16, np.float32) else np.float64
+
+
+def unit_rows(X: Array) -> Array:
+    """Rows scaled to unit norm; zero rows stay zero. No overflow for any finite row."""
+    scale = np.abs(X).max(axis=1, keepdims=True, initial=0.0)
+    X = X / np.where(scale > 0, scale, 1)
+    norm = np.sqrt(np.einsum("ij,ij->i", X, X))[:, None]
+    return np.asarray(X / np.where(norm > 0, norm, 1))
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """x -> u((u(x) - mean) @ matrix), each u either the unit-norm scaling or nothing."""
+
+    unit_input: bool
+    mean: Array
+    matrix: Array
+    unit_output: bool
+
+    def apply(self, X: Any) -> Array:
+        """The preprocessed rows, block by block, in X's own precision."""
+        out = np.empty((len(X), self.matrix.shape[1]), float_dtype(X))
+        mean, matrix = self.mean.astype(out.dtype), self.matrix.astype(out.dtype)
+        for part, block in row_blocks(X):
+            block = unit_rows(block) if self.unit_input else block
+            block = (block - mean) @ matrix
+            out[part] = unit_rows(block) if self.unit_output else block
+        return out
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Mean and principal axes of the rows, strongest first."""
+
+    mean: Array
+    axes: Array
+    """(d, rank) orthonormal columns, signs fixed."""
+    variances: Array
+    """(rank,) positive."""
+
+
+def principal_axes(X: Any, unit_input: bool, center: bool) -> Spectrum:
+    """Eigen-decomposition of the covariance (or, uncentred, of the second moments) of the rows.
+
+    Accumulated in float64 block by block; with fewer rows than features the small Gram matrix is
+    decomposed instead. Directions whose variance is lost in rounding are left out.
+    """
+    n, d = X.shape
+    mean = np.zeros(d)
+    prepared = unit_rows if unit_input else np.asarray
+    if center:
+        mean = sum(prepared(block).sum(axis=0, dtype=np.float64) for _, block in row_blocks(X)) / n
+    if n < d:
+        rows = prepared(np.asarray(X, np.float64)) - mean
+        variances, small = np.linalg.eigh(rows @ rows.T / n)
+        keep = _significant(variances, n)
+        axes = rows.T @ small[:, keep] / np.sqrt(variances[keep] * n)
+    else:
+        moments = np.zeros((d, d))
+        for _, block in row_blocks(X):
+            block = prepared(block) - mean.astype(block.dtype)
+            moments += block.T @ block
+        variances, axes = np.linalg.eigh(moments / n)
+        keep = _significant(variances, d)
+        axes = axes[:, keep]
+    signs = np.where(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])] < 0, -1.0, 1.0)
+    return Spectrum(mean, axes * signs, variances[keep])
+
+
+def _significant(variances: Array, size: int) -> NDArray[np.intp]:
+    """Indices of the eigenvalues above rounding error, largest first."""
+    order = np.arange(len(variances))[::-1]
+    floor = max(float(variances.max(initial=0.0)), 0.0) * size * np.finfo(np.float32).eps * 1e-3
+    return order[variances[order] > max(floor, np.finfo(np.float64).tiny)]
+
+
+def whitening(
+    spectrum: Spectrum, exponent: float, n_axes: int, unit_input: bool, unit_output: bool
+) -> Preprocessing:
+    """Project on the leading axes and divide each by its standard deviation to the `exponent`.
+
+    0 is PCA, 1 full whitening (unit variance), 1/2 half-whitening. Scaled so that the
+    strongest axis keeps its length, which changes nothing when rows are scaled to unit norm.
+    """
+    axes, variances = spectrum.axes[:, :n_axes], spectrum.variances[:n_axes]
+    scale = (variances / variances[0]) ** (-exponent / 2)
+    return Preprocessing(unit_input, spectrum.mean, axes * scale, unit_output)
+
+
+def identity(d: int, unit_input: bool) -> Preprocessing:
+    """Nothing but the optional scaling of the input: what the paper does."""
+    return Preprocessing(unit_input, np.zeros(d), np.eye(d), False)

@@ -1,0 +1,123 @@
+"""sRPML: mini-batches, triplets mined inside each, a few warm-started conjugate-gradient steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.manifolds import orthonormalize
+from rpml.objective import TripletObjective
+from rpml.optimize import OptimizeResult, Stopping, conjugate_gradient
+from rpml.triplets import batch_sampler, mine_batch_triplets
+from rpml.weights import Guard
+
+Array = NDArray[np.floating]
+
+
+@dataclass(frozen=True)
+class BatchSettings:
+    """How sRPML goes through the data."""
+
+    weight: str = "concat"
+    alpha: float = 45.0
+    guard: Guard | None = None
+    batch_size: int = 120
+    n_epochs: int = 10
+    steps: int = 5
+    """Conjugate-gradient steps a batch."""
+    mining: str = "semi-hard"
+    margin: float = 0.5
+    max_triplets: int = 1000
+    """Triplets kept of a batch, drawn at random."""
+
+
+@dataclass
+class EpochState:
+    """Everything the next epoch depends on; memory does not grow with the number of triplets."""
+
+    L: Array
+    theta: Array | None
+    epoch: int = 0
+    history: dict[str, list[float]] = field(
+        default_factory=lambda: {"loss": [], "gradient_norm": [], "n_triplets": []}
+    )
+
+
+Callback = Callable[[EpochState], Any]
+
+
+def stochastic_gradient(
+    X: Array,
+    labels: NDArray[np.integer],
+    start: EpochState,
+    settings: BatchSettings,
+    seed: int,
+    callback: Callback | None = None,
+) -> OptimizeResult:
+    """Run epochs over class-balanced mini-batches.
+
+    The random stream of an epoch depends on `seed` and the epoch's number alone, so a run that is
+    continued from a saved `EpochState` ends exactly like one that was never stopped.
+    """
+    state = start
+    message = "max_iter reached: all epochs done"
+    while state.epoch < settings.n_epochs:
+        _epoch(X, labels, state, settings, np.random.default_rng([seed, state.epoch]))
+        state.epoch += 1
+        if callback is not None and callback(state):
+            message = "stopped by the callback"
+            break
+    losses = state.history["loss"]
+    return OptimizeResult(
+        L=state.L,
+        theta=state.theta,
+        loss=losses[-1] if losses else float("nan"),
+        history=state.history,
+        n_iter=state.epoch,
+        converged=state.epoch >= settings.n_epochs,
+        message=message,
+    )
+
+
+def _epoch(
+    X: Array,
+    labels: NDArray[np.integer],
+    state: EpochState,
+    settings: BatchSettings,
+    rng: np.random.Generator,
+) -> None:
+    loss = norm = 0.0
+    count = batches = 0
+    for rows in batch_sampler(labels, rng, batch_size=settings.batch_size):
+        batch = np.ascontiguousarray(X[rows])
+        triplets = mine_batch_triplets(
+            batch @ state.L.astype(batch.dtype),
+            labels[rows],
+            rng,
+            margin=settings.margin,
+            mining=settings.mining,
+            limit=settings.max_triplets,
+        )
+        if len(triplets) == 0:
+            continue
+        result = _few_steps(batch, triplets, state, settings)
+        state.L, state.theta = result.L, result.theta
+        loss += result.loss
+        norm += result.history["gradient_norm"][-1]
+        count += len(triplets)
+        batches += 1
+    state.L = orthonormalize(state.L)
+    state.history["loss"].append(loss / max(1, count))
+    state.history["gradient_norm"].append(norm / max(1, count))
+    state.history["n_triplets"].append(float(count))
+
+
+def _few_steps(
+    batch: Array, triplets: NDArray[np.integer], state: EpochState, settings: BatchSettings
+) -> OptimizeResult:
+    problem = TripletObjective(batch, triplets, settings.weight, settings.alpha, settings.guard)
+    return conjugate_gradient(problem, state.L, state.theta, Stopping(settings.steps))

@@ -1,0 +1,129 @@
+"""Start, run and resume the solvers on the triplets of a fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.context import Arrays, Context, Progress
+from rpml.manifolds import Grassmann, orthonormalize
+from rpml.objective import TripletObjective
+from rpml.optimize import (
+    REFRESH,
+    CGState,
+    OptimizeResult,
+    Stopping,
+    conjugate_gradient,
+    fixed_steps,
+)
+from rpml.preprocess import principal_axes
+from rpml.stochastic import BatchSettings, EpochState, stochastic_gradient
+
+Array = NDArray[np.floating]
+
+
+def initial_subspace(Z: Array, l: int, init: Any, rng: np.random.Generator) -> Array:
+    """L0: the leading principal axes of Z, a random subspace, or the given (p, l) matrix."""
+    p = Z.shape[1]
+    if isinstance(init, str) and init == "random":
+        return Grassmann().random_point(p, l, rng)
+    if isinstance(init, str):
+        return leading_axes(Z, l)
+    L = np.array(init, np.float64)
+    if L.shape != (p, l):
+        raise ValueError(
+            f"init must have shape ({p}, {l}), features after preprocessing by n_components, "
+            f"got {L.shape}."
+        )
+    if np.linalg.matrix_rank(L) < l:
+        raise ValueError("init must have linearly independent columns.")
+    return orthonormalize(np.linalg.qr(L)[0])
+
+
+def leading_axes(Z: Array, l: int) -> Array:
+    """The l principal axes of Z, completed at random-free unit vectors if Z has lower rank."""
+    axes = principal_axes(Z, unit_input=False, center=True).axes[:, :l]
+    if axes.shape[1] == l:
+        return axes
+    completed, _ = np.linalg.qr(np.hstack([axes, np.eye(len(axes))]))
+    return np.hstack([axes, completed[:, axes.shape[1] : l]])
+
+
+def order_by_variance(Z: Array, L: Array) -> Array:
+    """The same subspace, its axes sorted by explained variance: a prefix is a smaller embedding."""
+    Y = Z @ L.astype(Z.dtype)
+    Y = Y - Y.mean(axis=0)
+    _, rotation = np.linalg.eigh(np.asarray(Y.T @ Y, np.float64))
+    L = L @ rotation[:, ::-1]
+    signs = np.where(L[np.abs(L).argmax(axis=0), np.arange(L.shape[1])] < 0, -1.0, 1.0)
+    return np.asarray(L * signs)
+
+
+def train(
+    problem: TripletObjective,
+    start: tuple[Array, Array | None],
+    stopping: Stopping,
+    context: Context,
+    learning_rate: float | None = None,
+) -> OptimizeResult:
+    """Conjugate gradient with checkpoints; with a `learning_rate` the paper's fixed steps."""
+
+    def listen(state: CGState) -> Any:
+        if state.iteration % REFRESH == 0:
+            context.save("optimizer", *_pack(state))
+        info = {"loss": state.loss / problem.n_triplets}
+        return context.report(Progress("optimize", state.iteration, stopping.max_iter, info))
+
+    L, theta = start
+    if learning_rate is not None:
+        return fixed_steps(problem, L, theta, stopping, learning_rate, listen)
+    saved = context.load("optimizer")
+    state = _unpack(*saved) if saved else None
+    return conjugate_gradient(problem, L, theta, stopping, listen, state)
+
+
+def _pack(state: CGState) -> tuple[Arrays, dict[str, Any]]:
+    arrays = {f"history_{name}": np.asarray(values) for name, values in state.history.items()}
+    for name in ("point", "gradient", "direction"):
+        for i, part in enumerate(getattr(state, name)):
+            arrays[f"{name}_{i}"] = np.ascontiguousarray(part)
+    return arrays, {"loss": state.loss, "expected": state.expected, "iteration": state.iteration}
+
+
+def _unpack(arrays: Arrays, metadata: dict[str, Any]) -> CGState:
+    parts = {
+        name: tuple(arrays[f"{name}_{i}"] for i in range(2) if f"{name}_{i}" in arrays)
+        for name in ("point", "gradient", "direction")
+    }
+    state = CGState(**parts, **metadata)
+    for name in state.history:
+        state.history[name] = arrays[f"history_{name}"].tolist()
+    return state
+
+
+def train_in_batches(
+    Z: Array,
+    labels: NDArray[np.integer],
+    start: tuple[Array, Array | None],
+    settings: BatchSettings,
+    context: Context,
+) -> OptimizeResult:
+    """The stochastic solver with a checkpoint after every epoch."""
+
+    def listen(state: EpochState) -> Any:
+        arrays = {f"history_{name}": np.asarray(values) for name, values in state.history.items()}
+        arrays["L"] = state.L
+        if state.theta is not None:
+            arrays["theta"] = state.theta
+        context.save("epoch", arrays, {"epoch": state.epoch})
+        info = {"loss": state.history["loss"][-1]}
+        return context.report(Progress("optimize", state.epoch, settings.n_epochs, info))
+
+    state = EpochState(*start)
+    if saved := context.load("epoch"):
+        arrays, metadata = saved
+        state = EpochState(arrays["L"], arrays.get("theta"), metadata["epoch"])
+        state.history = {name: arrays[f"history_{name}"].tolist() for name in state.history}
+    return stochastic_gradient(Z, labels, state, settings, context.seed, listen)
