@@ -1,7 +1,7 @@
 """How good is an embedding: retrieval (Recall@K) and clustering (NMI, pairwise F) scores."""
 
 from rpml.metrics.clustering import clustering_scores
-from rpml.metrics.kmeans import KMeansResult, kmeans
+from rpml.metrics.lloyd import KMeansResult, kmeans
 from rpml.metrics.partitions import normalized_mutual_information, pair_scores
 from rpml.metrics.retrieval import first_hit_rank, recall_at_k
 

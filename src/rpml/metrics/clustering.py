@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 
 from rpml.metrics._checks import checked_codes, checked_embedding, checked_metric
 from rpml.metrics.geometry import ball_around, blocks, unit_rows
-from rpml.metrics.kmeans import kmeans
+from rpml.metrics.lloyd import kmeans
 from rpml.metrics.partitions import normalized_mutual_information, pair_scores
 
 
@@ -53,11 +53,9 @@ def clustering_scores(
 
 def _points(rows: NDArray[Any], metric: str) -> NDArray[np.float32]:
     """Rows in single precision: unit ones for cosine, centred and scaled ones for Euclidean."""
+    centre, radius = ball_around(rows) if metric == "euclidean" else (np.zeros(1), 1.0)
     points = np.empty(rows.shape, dtype=np.float32)
-    centre, radius = ball_around(rows)
     for block in blocks(len(rows)):
-        if metric == "cosine":
-            points[block] = unit_rows(rows[block])
-        else:
-            points[block] = (rows[block] - centre) / radius
+        scaled = (rows[block] - centre) / radius
+        points[block] = unit_rows(scaled) if metric == "cosine" else scaled
     return points

@@ -52,7 +52,7 @@ def recall_at_k(
     """
     wanted = checked_ks(ks)
     ranks = _ranks(Z, y, metric, exact_to=max(wanted))
-    return {k: float(np.mean(ranks < k)) for k in wanted}
+    return {k: float(np.mean(ranks < min(k, len(ranks)))) for k in wanted}
 
 
 def first_hit_rank(Z: ArrayLike, y: ArrayLike, metric: str = "cosine") -> NDArray[np.int64]:

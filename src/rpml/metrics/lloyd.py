@@ -18,6 +18,7 @@ from rpml.metrics._kernels import sum_by_label
 
 Floats = NDArray[np.float32]
 _TILE = 1 << 23  # scores held at once: 32 MB
+_GREEDY = 512  # seeds drawn one by one up to here, in rounds beyond
 _SEED_ROUNDS = 128
 _LARGE = 2e10  # n * k * d from which one run is enough
 
@@ -69,40 +70,42 @@ def kmeans(
 
 def _seed(rows: Floats, k: int, rng: np.random.Generator) -> Floats:
     """k-means++: seeds drawn with odds by squared distance to the seeds so far."""
-    first = rng.integers(len(rows), size=1)
-    distance = _distances(rows, rows[first])[:, 0]
-    if k <= _SEED_ROUNDS:
-        return rows[_seed_one_by_one(rows, first, distance, k, rng)]
-    return rows[_seed_in_rounds(rows, first, distance, k, rng)]
+    draw_all = _seed_one_by_one if k <= _GREEDY else _seed_in_rounds
+    return rows[draw_all(rows, _squares(rows), k, rng)]
 
 
 def _seed_one_by_one(
-    rows: Floats, chosen: NDArray[np.intp], distance: Floats, k: int, rng: np.random.Generator
+    rows: Floats, squares: Floats, k: int, rng: np.random.Generator
 ) -> NDArray[np.intp]:
     """Each seed is the best of a few draws: the greedy form, as in scikit-learn."""
+    chosen = rng.integers(len(rows), size=1)
+    distance = _distances(rows, squares, rows[chosen])[:, 0]
     trials = 2 + int(np.log(k))
     while len(chosen) < k:
         drawn = _draw(distance, trials, rng)
-        left = np.minimum(_distances(rows, rows[drawn]), distance[:, None])
+        left = np.minimum(_distances(rows, squares, rows[drawn]), distance[:, None])
         best = int(left.sum(axis=0, dtype=np.float64).argmin())
         chosen, distance = np.append(chosen, drawn[best]), left[:, best]
     return chosen
 
 
 def _seed_in_rounds(
-    rows: Floats, chosen: NDArray[np.intp], distance: Floats, k: int, rng: np.random.Generator
+    rows: Floats, squares: Floats, k: int, rng: np.random.Generator
 ) -> NDArray[np.intp]:
-    """Seeds come in rounds of equal size: for large k, the cost of one assignment in all."""
+    """Seeds come in rounds of equal size: all of them for the cost of one assignment."""
     size = -(-k // _SEED_ROUNDS)
-    while len(chosen) < k:
-        fresh = np.unique(_draw(distance, min(size, k - len(chosen)), rng))
-        chosen = np.concatenate([chosen, fresh])
+    fresh = chosen = rng.integers(len(rows), size=1)
+    distance = np.full(len(rows), np.inf, dtype=np.float32)
+    while True:
         seeds = rows[fresh]
         for block in _row_blocks(len(rows), size):
-            nearest = _distances(rows[block], seeds).min(axis=1)
+            nearest = _distances(rows[block], squares[block], seeds).min(axis=1)
             np.minimum(distance[block], nearest, out=distance[block])
         distance[fresh] = 0
-    return chosen
+        if len(chosen) == k:
+            return chosen
+        fresh = np.unique(_draw(distance, min(size, k - len(chosen)), rng))
+        chosen = np.concatenate([chosen, fresh])
 
 
 def _draw(distance: Floats, count: int, rng: np.random.Generator) -> NDArray[np.intp]:
@@ -113,15 +116,19 @@ def _draw(distance: Floats, count: int, rng: np.random.Generator) -> NDArray[np.
     return drawn.clip(max=len(distance) - 1)
 
 
-def _distances(rows: Floats, centres: Floats) -> Floats:
-    """Squared distances, not below zero."""
-    squares = _squares(rows)[:, None] + _squares(centres)
-    distances: Floats = squares - 2 * (rows @ centres.T)
-    return distances.clip(min=0)
+def _distances(rows: Floats, squares: Floats, centres: Floats) -> Floats:
+    """Squared distances, not below zero; `squares` are the squared norms of the rows."""
+    distances: Floats = rows @ centres.T
+    distances *= -2
+    distances += squares[:, None]
+    distances += _squares(centres)
+    np.maximum(distances, 0, out=distances)
+    return distances
 
 
 def _squares(rows: Floats) -> Floats:
-    return np.einsum("ij,ij->i", rows, rows)
+    squares: Floats = np.einsum("ij,ij->i", rows, rows)
+    return squares
 
 
 def _lloyd(rows: Floats, centres: Floats, max_iter: int) -> KMeansResult:
