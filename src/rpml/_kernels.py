@@ -1,8 +1,8 @@
 """Compiled loops of the objective: arrays in, arrays out.
 
-The GIL is released, so callers cut the triplets between threads (`rpml._threads.run_chunks`). Compiled
-on first use and cached on disk. `reassoc` and `contract` let the compiler use vector registers;
-NaN and infinity keep their meaning.
+The GIL is released, so callers cut the triplets between threads (`rpml._threads.run_chunks`).
+Compiled on first use and cached on disk. `reassoc` and `contract` let the compiler use vector
+registers; NaN and infinity keep their meaning.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def angular_margins(Y, triplets, c, z):  # type: ignore[no-untyped-def]
 
 @compiled
 def angular_pullback(Y, triplets, c, k, G):  # type: ignore[no-untyped-def]
-    """G += sum_i k_i d z_i / d Y / 2: the weighted differences of each triplet, added to its rows."""
+    """G += sum_i k_i/2 dz_i/dY: the weighted differences of each triplet, added to its rows."""
     half = Y.dtype.type(0.5)
     for i in range(len(triplets)):
         a, p, n = triplets[i, 0], triplets[i, 1], triplets[i, 2]

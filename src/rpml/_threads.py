@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +31,7 @@ def chunks(n: int, minimum: int = MIN_CHUNK) -> list[tuple[int, int]]:
     """
     parts = max(1, min(thread_count(), n // minimum))
     edges = [n * i // parts for i in range(parts + 1)]
-    return list(zip(edges[:-1], edges[1:], strict=True))
+    return list(itertools.pairwise(edges))
 
 
 def run_chunks(work: Callable[[int, int, int], None], n: int, minimum: int = MIN_CHUNK) -> None:

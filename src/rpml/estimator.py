@@ -15,30 +15,22 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from rpml.clustering import AuthorityAscentShift
 from rpml.context import Context, Store
-from rpml.errors import ModelFormatError, WeightCollapseWarning
-from rpml.model_io import read_model, write_model
+from rpml.errors import WeightCollapseWarning
+from rpml.model_io import load_model, save_model
 from rpml.pipeline import Config, Result, learn
 from rpml.preprocess import Preprocessing, float_dtype, row_blocks, unit_rows
 from rpml.pseudolabels import as_labels
+from rpml.validation import check_rows, check_varied
 
 Array = NDArray[np.floating]
-_FITTED_ARRAYS = (
-    "components",
-    "theta",
-    "labels",
-    "triplets",
-    "triplet_weights",
-    "triplet_probabilities",
-)
-_SUMMARY = ("n_iter", "converged", "message")
 COLLAPSED = 0.05  # mean triplet weight below which the weights are called collapsed
 
 
-class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Learn a smaller linear embedding from unlabelled vectors.
 
     k-NN graph -> Authority Ascent Shift clustering -> pseudo-label triplets -> probabilistic,
@@ -227,15 +219,8 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         to unit norm, as the R-MAC descriptors of the paper are.
         """
         aas = AuthorityAscentShift(50, 1e2, 0.65, metric="cosine", affinity="cosine")
-        settings = dict(
-            weight=weight,
-            solver=solver,
-            clustering=aas,
-            init="random",
-            whiten=None,
-            guard=None,
-            normalize=False,
-        )
+        settings: dict[str, Any] = {"whiten": None, "guard": None, "normalize": False}
+        settings |= {"weight": weight, "solver": solver, "clustering": aas, "init": "random"}
         return cls(n_components, **{**settings, **parameters})
 
     def fit(self, X: Any, y: Any = None, *, store: Store | None = None) -> Self:
@@ -251,11 +236,10 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             Finished stages are kept there and found again by a fit that is repeated.
         """
         self._validate_params()
-        X = check_rows(self, X)
-        config = Config(
-            n_components=self._size(X),
-            **{f.name: getattr(self, f.name) for f in fields(Config) if f.name != "n_components"},
-        )
+        X = check_rows(self, X, reset=True)
+        check_varied(X)
+        self._check_size(X.shape[1])
+        config = Config(**{f.name: getattr(self, f.name) for f in fields(Config)})
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         context = Context(seed, self.callback or (lambda progress: None), store)
         known = as_labels(y, len(X)) if self.use_labels and y is not None else None
@@ -275,7 +259,7 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         (m, n_components) array, with unit-norm rows unless normalize=False.
         """
         check_is_fitted(self)
-        X = check_rows(self, X, fitted=True)
+        X = check_rows(self, X, reset=False)
         out = np.empty((X.shape[0], len(self.components_)), float_dtype(X))
         components = self.components_.T.astype(out.dtype)
         for part, block in row_blocks(X):
@@ -286,71 +270,18 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to one file (safetensors and JSON, no pickle)."""
         check_is_fitted(self)
-        write_model(path, *self._get_state())
+        save_model(self, path)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
         """Read a model that `save` wrote; safe on files from anywhere."""
-        return cls._from_state(*read_model(path))
+        return load_model(cls, path)
 
-    def _get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Everything fitted, as arrays and JSON values."""
-        arrays = {name: getattr(self, f"{name}_") for name in _FITTED_ARRAYS}
-        arrays |= {f"history_{name}": np.asarray(v) for name, v in self.history_.items()}
-        arrays |= {"mean": self.preprocessing_.mean, "matrix": self.preprocessing_.matrix}
-        metadata = {
-            "settings": {name: _to_json(v) for name, v in self.get_params(deep=False).items()},
-            "preprocessing": {
-                "unit_input": self.preprocessing_.unit_input,
-                "unit_output": self.preprocessing_.unit_output,
-            },
-            "feature_names": getattr(self, "feature_names_in_", np.empty(0)).tolist() or None,
-            "training": {name: getattr(self, f"{name}_") for name in _SUMMARY},
-        }
-        return {k: v for k, v in arrays.items() if v is not None}, metadata
-
-    @classmethod
-    def _from_state(cls, arrays: dict[str, NDArray[Any]], metadata: dict[str, Any]) -> Self:
-        """The estimator that `_get_state` described; raises ModelFormatError if it cannot be one."""
-        try:
-            settings = {k: _from_json(v) for k, v in metadata["settings"].items()}
-            model = cls(**{k: v for k, v in settings.items() if k in cls._parameter_constraints})
-            for name in _FITTED_ARRAYS:
-                setattr(model, f"{name}_", arrays.get(name))
-            flags = metadata["preprocessing"]
-            model.preprocessing_ = Preprocessing(
-                bool(flags["unit_input"]),
-                arrays["mean"],
-                arrays["matrix"],
-                bool(flags["unit_output"]),
-            )
-            for name in _SUMMARY:
-                setattr(model, f"{name}_", metadata["training"][name])
-            model.history_ = {
-                k.removeprefix("history_"): v.tolist()
-                for k, v in arrays.items()
-                if k.startswith("history_")
-            }
-            model.n_features_in_ = len(arrays["mean"])
-            if metadata.get("feature_names"):
-                model.feature_names_in_ = np.asarray(metadata["feature_names"], object)
-            d, p = arrays["matrix"].shape
-            fits = arrays["mean"].shape == (d,) and arrays["components"].shape[1:] == (p,)
-            if not fits or arrays["components"].dtype.kind != "f":
-                raise ValueError("its arrays do not fit together")
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ModelFormatError(f"this file does not hold an RPML model: {error}") from None
-        return model
-
-    def _size(self, X: Any) -> int:
-        n, d = X.shape
-        if self.n_components is None:
-            return min(128, d, max(1, n - 1))
-        if self.n_components > d:
+    def _check_size(self, d: int) -> None:
+        if self.n_components is not None and self.n_components > d:
             raise ValueError(
                 f"n_components={self.n_components} must not exceed the {d} features of X."
             )
-        return int(self.n_components)
 
     def _set_fitted(self, result: Result) -> None:
         self.preprocessing_: Preprocessing = result.preprocessing
@@ -391,54 +322,3 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def check_rows(estimator: RPML, X: Any, fitted: bool = False) -> Any:
-    """X as a finite matrix of numbers, read in blocks so that a memory map stays one."""
-    X = validate_data(
-        estimator,
-        X,
-        reset=not fitted,
-        dtype=None,
-        ensure_all_finite=False,
-        ensure_min_samples=1 if fitted else 2,
-    )
-    if X.dtype.kind not in "fiub":
-        try:
-            X = X.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"X must hold numbers, got dtype {X.dtype}: {error}.") from None
-    low, high = None, None
-    for part, block in row_blocks(X):
-        finite = np.isfinite(block)
-        if not finite.all():
-            row, column = np.argwhere(~finite)[0]
-            what = "NaN" if np.isnan(block[row, column]) else "infinity"
-            raise ValueError(
-                f"X contains {what} at row {part.start + row}, column {column}; remove or impute "
-                "such rows first."
-            )
-        low = block.min(axis=0) if low is None else np.minimum(low, block.min(axis=0))
-        high = block.max(axis=0) if high is None else np.maximum(high, block.max(axis=0))
-    if not fitted and (low == high).all():
-        raise ValueError(f"All {len(X)} rows of X are identical: there is nothing to learn.")
-    return X
-
-
-def _to_json(value: Any) -> Any:
-    """A parameter as JSON: numbers and strings as they are, AAS by its settings, others by name."""
-    if isinstance(value, AuthorityAscentShift):
-        return {"AuthorityAscentShift": value.get_params()}
-    if isinstance(value, np.generic):
-        return value.item()
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    return {"given": type(value).__name__}
-
-
-def _from_json(value: Any) -> Any:
-    if isinstance(value, dict) and "AuthorityAscentShift" in value:
-        return AuthorityAscentShift(**value["AuthorityAscentShift"])
-    if isinstance(value, dict):  # an array or object of the user's: not kept in the file
-        return None
-    return value

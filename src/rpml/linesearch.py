@@ -36,7 +36,9 @@ def minimize_along(
     """
     tried: list[tuple[float, float]] = []  # (value, t), best first
     t = first
-    for trial in range(1, max_trials + 1):
+    trials = 0
+    while trials < max_trials:
+        trials += 1
         value = phi(t)
         value = value if np.isfinite(value) else np.inf
         tried = sorted([*tried, (value, t)])[:2]
@@ -49,7 +51,7 @@ def minimize_along(
         if any(abs(t - s) <= precision * s for _, s in tried):
             break
     best_value, best = tried[0]
-    return Step(best, best_value, trial) if best_value < value0 else Step(0.0, value0, trial)
+    return Step(best, best_value, trials) if best_value < value0 else Step(0.0, value0, trials)
 
 
 def _next(value0: float, slope: float, tried: list[tuple[float, float]]) -> float:

@@ -116,7 +116,7 @@ class TripletObjective:
         self.products += 1
         grad_L = np.asarray(self.X.T @ G, np.float64)
         loss = float(losses.sum(dtype=np.float64)) + self._penalty(self.theta)
-        if not self.learn_weights:
+        if not self.learn_weights or self.theta is None:
             return loss, grad_L, None
         ds = logit_derivative(sigmoids, w, dw, factor, self.guard)
         grad_theta = self.weight.pullback(self.X, self.P, self.triplets, ds)

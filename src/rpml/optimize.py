@@ -1,4 +1,4 @@
-"""Solvers for (L, theta) on Grassmann x Euclidean: Riemannian conjugate gradient and plain steps."""
+"""Solvers for (L, theta): Riemannian conjugate gradient, and the paper's fixed steps."""
 
 from __future__ import annotations
 
@@ -301,11 +301,11 @@ def fit_triplets(
     Returns
     -------
     OptimizeResult
-        `.L`, `.theta`, `.loss` (sum over triplets), `.history`, `.n_iter`, `.converged`, `.message`.
+        `.loss` is the sum over the triplets.
     """
     problem = TripletObjective(X, triplets, weight, alpha, guard, learn_weights)
     dtype, d = problem.X.dtype, problem.X.shape[1]
-    L = np.array(L0, np.float64)
+    L: Array = np.array(L0, np.float64)
     if L.ndim != 2 or L.shape[0] != d or L.shape[1] > d:
         raise ValueError(f"L0 must have shape ({d}, l) with l <= {d}, got {L.shape}.")
     if np.abs(L.T @ L - np.eye(L.shape[1])).max() > 1e-12:

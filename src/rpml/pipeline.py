@@ -20,13 +20,14 @@ from rpml.triplets import sample_triplets
 from rpml.weights import Guard, weight_function
 
 Array = NDArray[np.floating]
+DEFAULT_COMPONENTS = 128
 
 
 @dataclass(frozen=True)
 class Config:
     """Every setting of a fit; each is explained on `rpml.RPML`."""
 
-    n_components: int
+    n_components: int | None
     weight: str
     solver: str
     alpha: float
@@ -73,8 +74,9 @@ def learn(X: Any, config: Config, context: Context, known: Labels | None = None)
     if known is not None:
         labels = override(labels, known)
     triplets = draw_triplets(Z, labels, config, context)
-    L = initial_subspace(Z, config.n_components, config.init, context.rng("init"))
-    theta = weight_function(config.weight).initial(*L.shape, context.rng("theta"))
+    l = config.n_components or min(DEFAULT_COMPONENTS, Z.shape[1])
+    L = initial_subspace(Z, l, config.init, context.rng("init"))
+    theta = weight_function(config.weight).initial(L.shape[0], L.shape[1], context.rng("theta"))
     optimum = optimize(Z, labels, triplets, (L, theta), config, context)
     L = order_by_variance(Z, optimum.L)
     problem = objective(Z, triplets, config)
@@ -89,14 +91,20 @@ def prepare(X: Any, config: Config) -> Preprocessing:
         return identity(X.shape[1], config.normalize_input)
     spectrum = principal_axes(X, config.normalize_input, center=True)
     available = len(spectrum.variances)
-    if available < config.n_components:
+    if available == 0:
         raise ValueError(
-            f"n_components={config.n_components} is more than the {available} directions in which "
+            f"The rows of X (n_features={X.shape[1]}) are all the same after scaling to unit norm: "
+            "set normalize_input=False."
+        )
+    wanted = config.n_components or min(DEFAULT_COMPONENTS, available)
+    if available < wanted:
+        raise ValueError(
+            f"n_components={wanted} is more than the {available} directions in which "
             f"the {X.shape[0]} rows of X vary: ask for {available} or fewer."
         )
-    n_axes = min(config.n_axes or max(256, 2 * config.n_components), available)
+    n_axes = min(config.n_axes or max(256, 2 * wanted), available)
     unit = config.normalize_input
-    return whitening(spectrum, config.whiten, max(n_axes, config.n_components), unit, unit)
+    return whitening(spectrum, config.whiten, max(n_axes, wanted), unit, unit)
 
 
 def draw_triplets(

@@ -97,8 +97,8 @@ def principal_axes(X: Any, unit_input: bool, center: bool) -> Spectrum:
 def _significant(variances: Array, size: int) -> NDArray[np.intp]:
     """Indices of the eigenvalues above rounding error, largest first."""
     order = np.arange(len(variances))[::-1]
-    floor = max(float(variances.max(initial=0.0)), 0.0) * size * np.finfo(np.float32).eps * 1e-3
-    return order[variances[order] > max(floor, np.finfo(np.float64).tiny)]
+    floor = float(variances.max(initial=0.0)) * size * 1e-10
+    return np.asarray(order[variances[order] > max(floor, 1e-300)])
 
 
 def whitening(

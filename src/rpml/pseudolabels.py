@@ -1,4 +1,4 @@
-"""The clustering function c(.) of the paper: rows -> pseudo-labels, by AAS or what the user gave."""
+"""The clustering function c(.) of the paper: rows -> pseudo-labels, by AAS or as given."""
 
 from __future__ import annotations
 

@@ -97,7 +97,14 @@ def _unpack(arrays: Arrays, metadata: dict[str, Any]) -> CGState:
         name: tuple(arrays[f"{name}_{i}"] for i in range(2) if f"{name}_{i}" in arrays)
         for name in ("point", "gradient", "direction")
     }
-    state = CGState(**parts, **metadata)
+    state = CGState(
+        point=parts["point"],
+        loss=metadata["loss"],
+        gradient=parts["gradient"],
+        direction=parts["direction"],
+        expected=metadata["expected"],
+        iteration=metadata["iteration"],
+    )
     for name in state.history:
         state.history[name] = arrays[f"history_{name}"].tolist()
     return state

@@ -8,7 +8,7 @@ theta, and that along a line theta + t eta its logits are polynomials in t.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +24,11 @@ Triplets = NDArray[np.integer]
 class WeightFunction(Protocol):
     """What the objective needs of a weight function."""
 
-    name: ClassVar[str]
-    learnable: ClassVar[bool]
+    @property
+    def name(self) -> str: ...
 
-    def shape(self, d: int, l: int) -> tuple[int, ...]:
-        """Shape of theta for d features and an l-dimensional embedding."""
+    @property
+    def learnable(self) -> bool: ...
 
     def initial(self, d: int, l: int, rng: np.random.Generator) -> Array | None:
         """A starting theta."""
@@ -55,17 +55,13 @@ class Concat:
     name = "concat"
     learnable = True
 
-    def shape(self, d: int, l: int) -> tuple[int, ...]:
-        return (2 * d,)
-
     def initial(self, d: int, l: int, rng: np.random.Generator) -> Array | None:
         return np.zeros(2 * d)  # every weight starts at one half
 
     def check(self, theta: Array | None, d: int) -> None:
-        if theta is None or np.shape(theta) != (2 * d,):
-            raise ValueError(
-                f"theta for weight='concat' must have shape ({2 * d},), got {np.shape(theta)}."
-            )
+        shape = None if theta is None else theta.shape
+        if shape != (2 * d,):
+            raise ValueError(f"theta for weight='concat' must have shape ({2 * d},), got {shape}.")
 
     def project(self, X: Array, theta: Array) -> Array:
         return np.asarray(X @ theta.reshape(2, -1).T.astype(X.dtype))
@@ -98,16 +94,13 @@ class Bilinear:
     name = "bilinear"
     learnable = True
 
-    def shape(self, d: int, l: int) -> tuple[int, ...]:
-        return (d, l)
-
     def initial(self, d: int, l: int, rng: np.random.Generator) -> Array | None:
         # R = 0 is a stationary point, so the start is random, with columns of about unit norm
-        return rng.standard_normal((d, l)) / np.sqrt(d)
+        return np.asarray(rng.standard_normal((d, l)) / np.sqrt(d))
 
     def check(self, theta: Array | None, d: int) -> None:
-        shape = np.shape(theta)
-        if theta is None or len(shape) != 2 or shape[0] != d or shape[1] == 0:
+        shape = None if theta is None else theta.shape
+        if shape is None or len(shape) != 2 or shape[0] != d or shape[1] == 0:
             raise ValueError(f"theta for weight='bilinear' must have shape ({d}, q), got {shape}.")
 
     def project(self, X: Array, theta: Array) -> Array:
@@ -141,9 +134,6 @@ class Constant:
 
     name = "constant"
     learnable = False
-
-    def shape(self, d: int, l: int) -> tuple[int, ...]:
-        return (0,)
 
     def initial(self, d: int, l: int, rng: np.random.Generator) -> Array | None:
         return None
