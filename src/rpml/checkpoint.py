@@ -6,8 +6,8 @@ import hashlib
 import json
 import logging
 import re
-import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,31 @@ def data_digest(*arrays: NDArray[Any] | None) -> str:
     return state.hexdigest()
 
 
+def fingerprint(data: str, settings: Mapping[str, Any]) -> str:
+    """One string that is equal for equal data, settings and package version."""
+    return hashlib.sha256(canonical_json(_manifest(data, settings)).encode()).hexdigest()
+
+
+def _manifest(data: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "version": _VERSION,
+        "rpml_version": rpml.__version__,
+        "data": data,
+        "settings": json.loads(canonical_json(settings)),
+    }
+
+
+def remove_checkpoint(directory: str | Path) -> None:
+    """Delete the files of a checkpoint, and the directory if it holds nothing else."""
+    directory = Path(directory)
+    # the manifest goes last, so that a kill in between leaves something resume understands
+    stages = [*directory.glob("*.safetensors"), *directory.glob(".*.tmp")]
+    for path in [*stages, directory / "manifest.json"]:
+        path.unlink(missing_ok=True)
+    with suppress(OSError):
+        directory.rmdir()
+
+
 class Checkpoint:
     """A directory of finished stages which belong to one set of data and settings.
 
@@ -71,12 +96,7 @@ class Checkpoint:
         resume: bool = False,
     ) -> None:
         self.directory = Path(directory)
-        self._manifest = {
-            "version": _VERSION,
-            "rpml_version": rpml.__version__,
-            "data": data,
-            "settings": json.loads(canonical_json(settings)),
-        }
+        self._manifest = _manifest(data, settings)
         if self._manifest_path.is_file():
             if not resume:
                 raise CheckpointError(
@@ -88,11 +108,6 @@ class Checkpoint:
     @property
     def _manifest_path(self) -> Path:
         return self.directory / "manifest.json"
-
-    @property
-    def fingerprint(self) -> str:
-        """One string that is equal for equal data, settings and package version."""
-        return hashlib.sha256(canonical_json(self._manifest).encode()).hexdigest()
 
     def _check_manifest(self) -> None:
         try:
@@ -151,7 +166,4 @@ class Checkpoint:
 
     def remove(self) -> None:
         """Delete the directory: the fit is done."""
-        # the manifest goes last, so that a kill in between leaves something resume understands
-        for path in sorted(self.directory.glob("*.safetensors")):
-            path.unlink(missing_ok=True)
-        shutil.rmtree(self.directory, ignore_errors=True)
+        remove_checkpoint(self.directory)

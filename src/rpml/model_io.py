@@ -91,7 +91,7 @@ def model_metadata(estimator: Any, run: Mapping[str, Any] | None = None) -> dict
     """Settings, preprocessing, names and training summary of a fitted estimator."""
     names = getattr(estimator, "feature_names_in_", None)
     return {
-        "settings": {name: _describe(v) for name, v in estimator.get_params(deep=False).items()},
+        "settings": describe_settings(estimator),
         "preprocessing": {
             "unit_input": bool(estimator.preprocessing_.unit_input),
             "unit_output": bool(estimator.preprocessing_.unit_output),
@@ -109,6 +109,12 @@ def model_metadata(estimator: Any, run: Mapping[str, Any] | None = None) -> dict
         },
         "run": dict(run or {}),
     }
+
+
+def describe_settings(estimator: Any) -> dict[str, Any]:
+    """The parameters of an estimator as JSON values, its callback left out."""
+    parameters = estimator.get_params(deep=False)
+    return {name: _describe(value) for name, value in parameters.items() if name != "callback"}
 
 
 def _describe(value: Any) -> Any:

@@ -1,0 +1,97 @@
+"""What every command shares: one sentence for an error, and the exit code it deserves."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import typer
+
+from rpml.errors import InputError, WriteError
+
+DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+
+class Interrupted(Exception):
+    """Ctrl-C was answered in an orderly way; the message says how to go on."""
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """Run a command; turn whatever is raised into one sentence and an exit code."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **options: Any) -> None:
+        warnings.showwarning = _show_warning(bool(options.get("quiet")))
+        try:
+            function(*args, **options)
+        except (typer.Exit, typer.Abort):
+            raise
+        except BaseException as error:
+            if os.environ.get("RPML_DEBUG") and not isinstance(error, SystemExit):
+                raise
+            code = exit_code(error)
+            if code is None:
+                raise
+            fail(sentence(error), code, bool(options.get("json_output")))
+
+    return run
+
+
+def exit_code(error: BaseException) -> int | None:
+    """The code for an exception, or None if it is not ours to report."""
+    if isinstance(error, KeyboardInterrupt | Interrupted):
+        return INTERRUPTED
+    if isinstance(error, InputError):
+        return BAD_INPUT
+    if isinstance(error, WriteError) or type(error).__name__ == "LinAlgError":
+        return FAILED
+    if isinstance(error, BrokenPipeError | SystemExit | GeneratorExit):
+        return None
+    if isinstance(error, ValueError):  # what the library says of a wrong argument
+        return BAD_INPUT
+    return FAILED if isinstance(error, Exception) else None
+
+
+def sentence(error: BaseException) -> str:
+    """The message on one line."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    if isinstance(error, MemoryError):
+        return f"not enough memory: {_flat(error)}".rstrip(": ")
+    if isinstance(error, WriteError):
+        return _flat(error.strerror or error)
+    text = _flat(error)
+    if isinstance(error, InputError | ValueError | Interrupted) and text:
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _flat(value: object) -> str:
+    return " ".join(str(value).split())
+
+
+def fail(message: str, code: int, as_json: bool = False) -> NoReturn:
+    """Print the sentence (and for machines an object on standard output) and leave."""
+    typer.echo(f"rpml: {message}", err=True)
+    if as_json:
+        typer.echo(json.dumps({"error": message, "exit_code": code}))
+    raise typer.Exit(code)
+
+
+def _show_warning(quiet: bool) -> Callable[..., None]:
+    def show(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:
+        text = " ".join(str(message).split())
+        SHOWN.append(text)
+        if not quiet and issubclass(category, UserWarning):
+            print(f"rpml: warning: {text}", file=sys.stderr)
+
+    return show
+
+
+SHOWN: list[str] = []
+"""The warnings of this run, for --json."""

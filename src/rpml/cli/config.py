@@ -1,0 +1,69 @@
+"""--config run.toml: any option of a command, from a file; the command line wins."""
+
+from __future__ import annotations
+
+import tomllib
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import typer
+
+_NOT_IN_FILES = {"config", "help"}
+
+
+def load_config(context: typer.Context, value: str | None) -> str | None:
+    """Typer callback: make the file's values the defaults of the command's options."""
+    if value is None or context.resilient_parsing:
+        return value
+    try:
+        document = tomllib.loads(Path(value).read_text(encoding="utf8"))
+    except OSError as error:
+        raise typer.BadParameter(f"cannot read {value}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{value} is not TOML: {error}") from error
+    context.default_map = options_of(document, context, value)
+    return value
+
+
+def options_of(document: dict[str, Any], context: typer.Context, path: str) -> dict[str, Any]:
+    """Values for this command: those at the top, and those of the table with its name."""
+    command = str(context.info_name)
+    names = _names(context)
+    tables = set(getattr(context.parent and context.parent.command, "commands", {}))
+    plain = {k: v for k, v in document.items() if k not in tables or not isinstance(v, dict)}
+    own = document.get(command, {})
+    found = {**plain, **(own if isinstance(own, dict) else {})}
+    values = {}
+    for key, value in found.items():
+        name = names.get(key.replace("_", "-"))
+        if name is None:
+            close = get_close_matches(key, list(names), n=1)
+            hint = f", did you mean {close[0]!r}?" if close else ""
+            raise typer.BadParameter(f"{path}: {command} has no option {key!r}{hint}")
+        values[name] = _as_option(value)
+    return values
+
+
+def _names(context: typer.Context) -> dict[str, str]:
+    """Long option names and argument names -> parameter names."""
+    names: dict[str, str] = {}
+    for parameter in context.command.params:
+        if parameter.name is None or parameter.name in _NOT_IN_FILES:
+            continue
+        names[parameter.name.replace("_", "-")] = parameter.name
+        for option in (*parameter.opts, *parameter.secondary_opts):
+            if option.startswith("--") and option.removeprefix("--") not in _NOT_IN_FILES:
+                names[option.removeprefix("--")] = parameter.name
+    return names
+
+
+def _as_option(value: Any) -> Any:
+    """A table is name=value pairs, as --set takes them; a list stays one for such options."""
+    if isinstance(value, dict):
+        return [f"{k}={_toml(v)}" for k, v in value.items()]
+    return value
+
+
+def _toml(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,197 @@
+"""Results on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import typer
+
+STAGES = {
+    "read": "reading",
+    "neighbors": "nearest neighbours",
+    "labels": "pseudo-labels",
+    "triplets": "triplets",
+    "optimize": "optimising",
+    "embed": "embedding",
+    "cluster": "clustering",
+    "evaluate": "scoring",
+}
+_SECONDS_BETWEEN_LINES = 2.0
+
+
+class Event(Protocol):
+    """What a stage reports (`rpml.context.Progress`)."""
+
+    @property
+    def stage(self) -> str: ...
+    @property
+    def done(self) -> int: ...
+    @property
+    def total(self) -> int: ...
+    @property
+    def info(self) -> Mapping[str, float]: ...
+
+
+class Reporter:
+    """Listens to stages and shows nothing; the others add a way of showing."""
+
+    stage = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __call__(self, event: Event) -> None:
+        if event.stage != self.stage:
+            self.stage = event.stage
+            self.started, self.first = time.monotonic(), event.done
+        self.show(event)
+
+    def show(self, event: Event) -> None:
+        """Display an event."""
+
+    def close(self) -> None:
+        """Finish the display."""
+
+    def rate(self, event: Event) -> tuple[float, float | None]:
+        """(steps a second, seconds left) of the stage; None while it cannot be told."""
+        elapsed, steps = time.monotonic() - self.started, event.done - self.first
+        if steps <= 0 or elapsed <= 0 or event.total <= 1:
+            return 0.0, None
+        return steps / elapsed, (event.total - event.done) * elapsed / steps
+
+
+class LineReporter(Reporter):
+    """Plain lines, at most one every two seconds and one at the end of a stage."""
+
+    def __init__(self) -> None:
+        self._last = 0.0
+
+    def show(self, event: Event) -> None:
+        """Print a line if one is due."""
+        now = time.monotonic()
+        finished = 0 < event.total <= event.done
+        if not finished and (now - self._last < _SECONDS_BETWEEN_LINES or event.total <= 1):
+            return
+        self._last = now
+        print(self._line(event, finished), file=sys.stderr, flush=True)
+
+    def _line(self, event: Event, finished: bool) -> str:
+        parts = [STAGES.get(event.stage, event.stage) + ":"]
+        if event.total > 1 or (event.total <= 0 and event.done):
+            of = f"/{event.total}" if event.total > 0 else ""
+            parts.append(f"{event.done}{of},")
+        parts += [f"{name} {value:.5g}," for name, value in event.info.items()]
+        rate, left = self.rate(event)
+        if finished:
+            parts.append(f"done in {time.monotonic() - self.started:.1f} s")
+        elif left is not None:
+            parts.append(f"{rate:.3g}/s, {left:.0f} s left")
+        return " ".join(parts).rstrip(",")
+
+
+class BarReporter(Reporter):
+    """A rich bar a stage, with rate and remaining time."""
+
+    def __init__(self) -> None:
+        from rich.console import Console as RichConsole
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        self._bars = Progress(
+            TextColumn("{task.description:<19}"),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[info]}"),
+            console=RichConsole(stderr=True),
+        )
+        self._bars.start()
+        self._tasks: dict[str, Any] = {}
+
+    def show(self, event: Event) -> None:
+        """Move the stage's bar."""
+        known = event.total > 1
+        if event.stage not in self._tasks:
+            name = STAGES.get(event.stage, event.stage)
+            total = event.total if known else None
+            self._tasks[event.stage] = self._bars.add_task(name, total=total, rate="", info="")
+        rate, _ = self.rate(event)
+        finished = 0 < event.total <= event.done
+        self._bars.update(
+            self._tasks[event.stage],
+            completed=event.done,
+            total=event.total if known or finished else None,
+            rate=f"{rate:.3g}/s" if rate else "",
+            info=" ".join(f"{name} {value:.5g}" for name, value in event.info.items()),
+        )
+
+    def close(self) -> None:
+        """Leave the bars on the screen and give the terminal back."""
+        self._bars.stop()
+
+
+class Console:
+    """Where a command prints: quietly, for people, or as one JSON object for machines."""
+
+    def __init__(self, quiet: bool = False, json_output: bool = False) -> None:
+        self.quiet, self.json_output = quiet, json_output
+
+    def reporter(self) -> Reporter:
+        """Bars on a terminal, plain lines when piped, nothing with --quiet."""
+        if self.quiet:
+            return Reporter()
+        return BarReporter() if sys.stderr.isatty() else LineReporter()
+
+    def note(self, text: str) -> None:
+        """Say something that is not the result."""
+        if not self.quiet:
+            typer.echo(text, err=True)
+
+    def result(self, fields: Mapping[str, Any], text: str) -> None:
+        """Print the result: the fields as JSON, or the text."""
+        if self.json_output:
+            typer.echo(json.dumps(fields, default=_plain))
+        elif text:
+            typer.echo(text)
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+def table(rows: list[list[str]]) -> str:
+    """Columns padded to their widest entry; the first is text, the others numbers."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [row[0].ljust(widths[0])]
+        cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def fields_text(fields: Mapping[str, Any]) -> str:
+    """name: value lines, aligned."""
+    width = max(len(name) for name in fields) + 1
+    return "\n".join(f"{(name + ':').ljust(width)} {value}" for name, value in fields.items())

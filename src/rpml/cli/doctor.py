@@ -1,0 +1,120 @@
+"""rpml doctor: is everything installed, and how to install what is not."""
+
+from __future__ import annotations
+
+import os
+import platform
+from typing import Any
+
+from rpml.cli import options as opt
+from rpml.cli.command import command
+from rpml.cli.console import Console, table
+
+EXAMPLES = """\b
+Examples:
+  rpml doctor
+  rpml doctor --json
+"""
+
+CORE = ["numpy", "scipy", "scikit-learn", "numba", "threadpoolctl", "safetensors", "typer", "rich"]
+WHAT_FOR = {
+    "ann": "approximate neighbours beyond 100,000 rows, faiss export",
+    "parquet": "reading and writing .parquet",
+    "compare": "more methods in rpml compare",
+    "vision": "features from images, ONNX export",
+    "deep": "end-to-end training",
+    "report": "figures and reports",
+    "explore": "the explorer page",
+    "distributed": "fits on a cluster",
+}
+
+
+@command
+def run(config: opt.Config = None, quiet: opt.Quiet = False, json_output: opt.Json = False) -> None:
+    """Show versions, threads and optional extras, present or how to install them."""
+    fields = examine()
+    Console(quiet, json_output).result(fields, as_text(fields))
+
+
+def version_of(package: str) -> str | None:
+    """The installed version, without importing the package."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def extras() -> dict[str, list[str]]:
+    """Extra -> packages, as this installation declares them."""
+    import re
+    from importlib.metadata import PackageNotFoundError, requires
+
+    try:
+        declared = requires("rpml") or []
+    except PackageNotFoundError:
+        return {}
+    found: dict[str, list[str]] = {name: [] for name in WHAT_FOR}
+    for line in declared:
+        match = re.match(r"""([A-Za-z0-9_.-]+).*extra\s*==\s*['"]([\w-]+)['"]""", line)
+        if match and match.group(2) in found:
+            found[match.group(2)].append(match.group(1))
+    return found
+
+
+def examine() -> dict[str, Any]:
+    """Everything the command prints."""
+    import rpml
+    from rpml._threads import thread_count
+
+    present = {}
+    for extra, packages in extras().items():
+        versions = {p: version_of(p) for p in packages}
+        missing = [p for p, v in versions.items() if v is None]
+        install = f"pip install 'rpml[{extra}]'" if missing else None
+        present[extra] = {"packages": versions, "install": install, "for": WHAT_FOR[extra]}
+    return {
+        "rpml": rpml.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {p: version_of(p) for p in CORE},
+        "cores": os.cpu_count(),
+        "threads": thread_count(),
+        "memory_gb": _memory(),
+        "blas": _blas(),
+        "extras": present,
+    }
+
+
+def _memory() -> float | None:
+    try:
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    except (ValueError, OSError, AttributeError):
+        return None
+
+
+def _blas() -> list[str]:
+    import numpy as np  # noqa: F401 (loads the library to be asked)
+    from threadpoolctl import threadpool_info
+
+    return [f"{i['internal_api']} {i.get('version')}, {i['num_threads']} threads"
+            for i in threadpool_info() if i["user_api"] == "blas"]  # fmt: skip
+
+
+def as_text(fields: dict[str, Any]) -> str:
+    """Two tables: what there is, and the extras."""
+    rows = [["rpml", fields["rpml"]], ["python", fields["python"]]]
+    rows += [[name, version or "missing"] for name, version in fields["packages"].items()]
+    rows += [["cores, threads", f"{fields['cores']}, {fields['threads']}"]]
+    rows += [["memory", f"{fields['memory_gb']} GB"], ["blas", "; ".join(fields["blas"])]]
+    lines = [f"{name:<16} {value}" for name, value in rows]
+    extras = [["extra", "", ""]]
+    for name, extra in fields["extras"].items():
+        state = "present" if extra["install"] is None else extra["install"]
+        extras.append([name, state.ljust(28), extra["for"]])
+    return "\n".join(lines) + "\n\n" + _left(extras)
+
+
+def _left(rows: list[list[str]]) -> str:
+    return table([[f"{row[0]:<12} {row[1]:<34} {row[2]}"] for row in rows])

@@ -1,0 +1,51 @@
+"""rpml export: a model for other programs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rpml.cli import options as opt
+from rpml.cli.command import command
+from rpml.cli.console import Console
+
+EXAMPLES = """\b
+Examples:
+  rpml export model.rpml --to onnx -o model.onnx
+  rpml export model.rpml --to faiss -o model.index
+  rpml export model.rpml --to sentence-transformers -o modules
+  rpml export model.rpml --to numpy -o model.npz --dim 32
+"""
+
+
+@command
+def run(
+    model: opt.ModelPath,
+    to: Annotated[
+        str,
+        typer.Option(metavar="TARGET", help="onnx, faiss, sentence-transformers or numpy."),
+    ],
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="OUT", help="File or folder to write.")
+    ],
+    dim: Annotated[
+        int | None, typer.Option(min=1, help="Only the first components of the model.")
+    ] = None,
+    force: opt.Force = False,
+    config: opt.Config = None,
+    quiet: opt.Quiet = False,
+    json_output: opt.Json = False,
+) -> None:
+    """Write a model as ONNX, faiss index, sentence-transformers modules or numpy arrays."""
+    from rpml._atomic import check_output
+    from rpml.cli.models import load_model
+    from rpml.export import export_model
+
+    check_output(output, force)
+    fitted = load_model(model, dim)
+    written = export_model(fitted, to, output, overwrite=force)
+    size = len(fitted.components_)
+    fields = {"output": str(written), "to": to, "features": fitted.n_features_in_, "dim": size}
+    text = f"{written}: {to}, {fitted.n_features_in_} features to {size} dimensions"
+    Console(quiet, json_output).result(fields, text)

@@ -1,0 +1,149 @@
+"""rpml fit: learn an embedding from a file of vectors."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rpml.cli import options as opt
+from rpml.cli.command import command
+from rpml.cli.console import Console, fields_text
+from rpml.cli.job import Job
+from rpml.errors import InputError
+
+if TYPE_CHECKING:
+    from rpml.data import Features
+    from rpml.estimator import RPML
+
+EXAMPLES = """\b
+Examples:
+  rpml fit vectors.npy -o model.rpml
+  rpml fit birds.parquet -o birds.rpml --dim 64 --id-column image
+  rpml fit vectors.npy -o model.rpml --resume        (after an interruption)
+  rpml fit vectors.npy -o model.rpml --set whiten=1 --set sampler=hard
+  rpml fit --config run.toml
+"""
+
+
+@command
+def run(
+    features: opt.Features,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="MODEL", help="Model file to write.")
+    ],
+    dim: Annotated[
+        int | None,
+        typer.Option(min=1, help="Size of the embedding; 128, or fewer if X has fewer."),
+    ] = None,
+    seed: opt.Seed = 0,
+    weight: Annotated[
+        str | None, typer.Option(metavar="NAME", help="concat, bilinear or constant.")
+    ] = None,
+    solver: Annotated[
+        str | None, typer.Option(metavar="NAME", help="cg, stochastic or gd.")
+    ] = None,
+    neighbors: Annotated[int | None, typer.Option(min=1, help="Neighbours in the graph.")] = None,
+    max_iter: Annotated[int | None, typer.Option(min=0, help="Most iterations.")] = None,
+    paper: Annotated[
+        bool, typer.Option("--paper", help="Every setting as the paper prints it.")
+    ] = False,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of RPML."),
+    ] = None,
+    pseudo_labels: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Clusters to learn from, instead of our own."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue an interrupted fit of the same output.")
+    ] = False,
+    force: opt.Force = False,
+    checkpoint: Annotated[
+        bool, typer.Option(help="Keep finished stages beside the output until it is done.")
+    ] = True,
+    columns: opt.Columns = None,
+    id_column: opt.IdColumn = None,
+    array: opt.ArrayName = None,
+    threads: opt.Threads = None,
+    config: opt.Config = None,
+    quiet: opt.Quiet = False,
+    json_output: opt.Json = False,
+) -> None:
+    """Learn an embedding from vectors without labels, and write it as a model file."""
+    opt.use_threads(threads)
+    console = Console(quiet, json_output)
+    given = {
+        "n_components": dim,
+        "random_state": seed,
+        "weight": weight,
+        "solver": solver,
+        "n_neighbors": neighbors,
+        "max_iter": max_iter,
+    }
+    target = check_model_output(output, force or resume)
+    model = build(given, settings or [], paper)
+    data = load(features, opt.read_options(columns, id_column, array), console)
+    labels = read_pseudo_labels(pseudo_labels, data)
+    if labels is not None:
+        model.set_params(clustering=labels)
+    used = {"features": os.path.basename(features), "paper": paper}
+    job = Job(target, data, model, console, used)
+    if resume and job.already_done():
+        console.result(job.summary(), f"{target} is already complete")
+        return
+    if resume and not force:
+        job.check_resumable()
+    job.open_checkpoint(resume, force, checkpoint)
+    job.fit()
+    console.result(job.summary(), fields_text(job.summary()))
+
+
+def check_model_output(output: str, may_exist: bool) -> Path:
+    """Refuse an output that exists, that cannot be written, or that looks like data."""
+    from rpml._atomic import check_output
+    from rpml.data.reading import SUFFIXES
+
+    if Path(output).suffix.lower() in SUFFIXES:
+        raise InputError(f"{output} is the name of a data file: call the model something.rpml")
+    target = check_output(output, may_exist)
+    if target.is_dir():
+        raise InputError(f"{output} is a folder: give the model a file name")
+    return target
+
+
+def build(given: dict[str, Any], pairs: list[str], paper: bool) -> RPML:
+    """The estimator with the settings of the command line, checked before any data is read."""
+    from rpml.estimator import RPML
+
+    chosen = {name: value for name, value in given.items() if value is not None}
+    known = {k: v for k, v in RPML().get_params(deep=False).items() if k != "callback"}
+    chosen.update(opt.parse_settings(pairs, known, "--set"))
+    model = RPML.paper(**chosen) if paper else RPML(**chosen)
+    model._validate_params()
+    return model
+
+
+def load(path: str, options: Any, console: Console) -> Features:
+    """All rows, reported as they are read."""
+    from rpml.context import Progress
+    from rpml.data import open_features
+
+    source = open_features(path, options)
+    with console.reporter() as reporter:
+        reporter(Progress("read", 0, 1))
+        data = source.load()
+        reporter(Progress("read", 1, 1))
+    rows, width = data.values.shape
+    console.note(f"{data.name}: {rows} rows of {width} features, {data.values.dtype}")
+    return data
+
+
+def read_pseudo_labels(path: str | None, data: Features) -> Any:
+    """The clusters the user brought, one a row; -1 for none."""
+    from rpml.data import read_labels
+
+    return None if path is None else read_labels(path, len(data.values), data.ids)
