@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+Trial = tuple[float, float]  # (t, value)
+
 
 class Step(NamedTuple):
     """Where a line search ended; t = 0 means that no step lowered the function."""
@@ -30,47 +32,76 @@ def minimize_along(
 ) -> Step:
     """Minimise phi(t) over t > 0, given phi(0), phi'(0) = slope < 0 and a first guess.
 
-    Each new t minimises the cubic through phi(0), phi'(0) and the two best trials so far, kept
-    within a factor of ten of the best. Ends when it moves by less than `precision` of t, and
-    after `max_trials` in any case.
+    While the best trial is also the farthest, the next one lies where interpolation from phi(0)
+    and phi'(0) sees the minimum, at most ten times as far. Once a farther trial is worse, the
+    next one minimises the parabola through the best trial and its two neighbours. Ends when that
+    moves by less than `precision`, and after `max_trials` in any case.
     """
-    tried: list[tuple[float, float]] = []  # (value, t), best first
+    tried: list[Trial] = [(0.0, value0)]
     t = first
-    trials = 0
-    while trials < max_trials:
-        trials += 1
+    for _ in range(max_trials):
         value = phi(t)
-        value = value if np.isfinite(value) else np.inf
-        tried = sorted([*tried, (value, t)])[:2]
-        best_value, best = tried[0]
-        if best_value >= value0:  # nothing found yet: come closer to 0
-            t = float(np.clip(_parabola(value0, slope, value, t), t / 100, t / 4))
+        tried = sorted([*tried, (t, value if np.isfinite(value) else np.inf)])
+        best = min(range(len(tried)), key=lambda i: tried[i][1])
+        if best == 0:  # nothing found yet: come closer to 0
+            nearest = tried[1][0]
+            guess = _from_slope(value0, slope, tried[1])
+            t = float(np.clip(guess, nearest / 100, nearest / 4))
             continue
-        t = _next(value0, slope, tried)
-        t = float(np.clip(t, best / 10, best * 10))
-        if any(abs(t - s) <= precision * s for _, s in tried):
-            break
-    best_value, best = tried[0]
-    return Step(best, best_value, trials) if best_value < value0 else Step(0.0, value0, trials)
+        at = tried[best][0]
+        if best == len(tried) - 1:
+            t = float(np.clip(_ahead(slope, tried), at, 10 * at))
+        else:
+            t = _between(*tried[best - 1 : best + 2])
+        if abs(t - at) <= precision * at:
+            if len(tried) > 2:
+                break
+            t = 1.5 * at  # one trial alone proves nothing
+    at, value = min(tried, key=lambda trial: trial[1])
+    return Step(at, value, len(tried) - 1)
 
 
-def _next(value0: float, slope: float, tried: list[tuple[float, float]]) -> float:
-    (f1, t1), *rest = tried
-    if not rest or not np.isfinite(rest[0][0]):
-        return _parabola(value0, slope, f1, t1)
-    f2, t2 = rest[0]
-    # cubic a t^3 + b t^2 + slope t + value0 through both trials
+def _ahead(slope: float, tried: list[Trial]) -> float:
+    """Guess beyond the farthest trial, which is the best; two interpolations, the bolder one."""
+    (_, value0), *_, last = tried
+    if len(tried) == 2:
+        return _from_slope(value0, slope, last)
+    return max(_cubic(value0, slope, last, tried[-2]), _vertex(tried[0], tried[-2], last))
+
+
+def _between(left: Trial, middle: Trial, right: Trial) -> float:
+    """Minimum of the parabola through three trials, the middle one the lowest."""
+    if not np.isfinite(right[1]) or right[0] > 4 * middle[0]:  # too far to be interpolated
+        return float(np.sqrt(middle[0] * right[0]))
+    vertex = _vertex(left, middle, right)
+    # not too near the ends, or one end would never move
+    low, high = 0.9 * left[0] + 0.1 * middle[0], 0.9 * right[0] + 0.1 * middle[0]
+    return float(np.clip(vertex, low, high))
+
+
+def _from_slope(value0: float, slope: float, trial: Trial) -> float:
+    """Minimum of the parabola through phi(0), phi'(0) and a trial; far off if it has none."""
+    t, value = trial
+    excess = value - value0 - slope * t
+    return -slope * t * t / (2 * excess) if excess > 0 else 10 * t
+
+
+def _cubic(value0: float, slope: float, one: Trial, two: Trial) -> float:
+    """Minimum of a t^3 + b t^2 + slope t + value0 through both trials; far off if it has none."""
+    (t1, f1), (t2, f2) = one, two
     y1 = (f1 - value0 - slope * t1) / t1**2
     y2 = (f2 - value0 - slope * t2) / t2**2
     a = (y1 - y2) / (t1 - t2)
     b = y1 - a * t1
     root = b * b - 3 * a * slope
-    if root < 0 or b + np.sqrt(root) <= 0:  # no minimum ahead: the cubic still falls
+    if root < 0 or b + np.sqrt(root) <= 0:
         return 10 * t1
     return float(-slope / (b + np.sqrt(root)))
 
 
-def _parabola(value0: float, slope: float, f: float, t: float) -> float:
-    """Minimum of the parabola with phi(0), phi'(0) and phi(t); far ahead if it is not convex."""
-    excess = f - value0 - slope * t
-    return float(-slope * t * t / (2 * excess)) if excess > 0 else 10 * t
+def _vertex(one: Trial, two: Trial, three: Trial) -> float:
+    """Minimum of the parabola through three trials in order of t; far off if it has none."""
+    (t1, f1), (t2, f2), (t3, f3) = one, two, three
+    s12, s23 = (f2 - f1) / (t2 - t1), (f3 - f2) / (t3 - t2)
+    curvature = (s23 - s12) / (t3 - t1)
+    return float((t1 + t2) / 2 - s12 / (2 * curvature)) if curvature > 0 else 10 * t3

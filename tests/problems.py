@@ -1,0 +1,39 @@
+"""Small random problems shared by the tests."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rpml.manifolds import Grassmann
+from rpml.weights import WEIGHTS
+
+
+def random_problem(seed=0, n=40, d=9, l=3, T=70, weight="concat", positive=False):
+    """(X, triplets, L, theta) with unit-norm rows."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    X = np.abs(X) if positive else X
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    triplets = rng.integers(0, n, (T, 3))
+    L = Grassmann().random_point(d, l, rng)
+    theta = random_theta(weight, d, l, rng)
+    return X, triplets, L, theta
+
+
+def random_theta(weight, d, l, rng):
+    if weight == "concat":
+        return 0.5 * rng.standard_normal(2 * d)
+    if weight == "bilinear":
+        return rng.standard_normal((d, l + 1)) / np.sqrt(d)
+    return None
+
+
+def blobs(seed=0, classes=8, per_class=25, d=20, spread=0.35):
+    """Labelled rows of well-defined clusters in all of R^d."""
+    rng = np.random.default_rng(seed)
+    centres = rng.standard_normal((classes, d))
+    y = np.repeat(np.arange(classes), per_class)
+    return centres[y] + spread * rng.standard_normal((len(y), d)), y
+
+
+ALL_WEIGHTS = sorted(WEIGHTS)
