@@ -81,6 +81,8 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
     batch_size, n_epochs, batch_steps : int
         Rows a mini-batch, passes over the data, and conjugate-gradient steps a batch of
         "stochastic".
+    average : bool
+        End each epoch of "stochastic" at the mean of its iterates instead of at the last one.
     normalize : bool
         Unit-norm rows out of `transform`, so that cosine, dot product and Euclidean distance rank
         alike; False: the plain projection.
@@ -145,6 +147,7 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         "batch_size": [Interval(Integral, 3, None, closed="left")],
         "n_epochs": [Interval(Integral, 1, None, closed="left")],
         "batch_steps": [Interval(Integral, 1, None, closed="left")],
+        "average": ["boolean"],
         "normalize": ["boolean"],
         "use_labels": ["boolean"],
         "callback": [callable, None],
@@ -174,6 +177,7 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         batch_size: int = 120,
         n_epochs: int = 10,
         batch_steps: int = 5,
+        average: bool = True,
         normalize: bool = True,
         use_labels: bool = False,
         callback: Callable[..., Any] | None = None,
@@ -199,6 +203,7 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         self.batch_size = batch_size
         self.n_epochs = n_epochs
         self.batch_steps = batch_steps
+        self.average = average
         self.normalize = normalize
         self.use_labels = use_labels
         self.callback = callback
@@ -219,7 +224,12 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         to unit norm, as the R-MAC descriptors of the paper are.
         """
         aas = AuthorityAscentShift(50, 1e2, 0.65, metric="cosine", affinity="cosine")
-        settings: dict[str, Any] = {"whiten": None, "guard": None, "normalize": False}
+        settings: dict[str, Any] = {
+            "whiten": None,
+            "guard": None,
+            "average": False,
+            "normalize": False,
+        }
         settings |= {"weight": weight, "solver": solver, "clustering": aas, "init": "random"}
         return cls(n_components, **{**settings, **parameters})
 

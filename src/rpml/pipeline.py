@@ -47,6 +47,7 @@ class Config:
     batch_size: int
     n_epochs: int
     batch_steps: int
+    average: bool
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,7 @@ def optimize(
             batch_size=config.batch_size,
             n_epochs=config.n_epochs,
             steps=config.batch_steps,
+            average=config.average,
         )
         return train_in_batches(Z, labels, start, settings, context)
     stopping = Stopping(config.max_iter, gradient=1e-7, decrease=config.tol)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.manifolds import orthonormalize
 from rpml.objective import TripletObjective
 from rpml.optimize import OptimizeResult, Stopping, conjugate_gradient
 from rpml.triplets import batch_sampler, mine_batch_triplets
@@ -33,6 +32,8 @@ class BatchSettings:
     margin: float = 0.5
     max_triplets: int = 1000
     """Triplets kept of a batch, drawn at random."""
+    average: bool = True
+    """End each epoch at the mean of its iterates; False: at the last one, as the paper does."""
 
 
 @dataclass
@@ -91,7 +92,8 @@ def _epoch(
     rng: np.random.Generator,
 ) -> None:
     loss = norm = 0.0
-    count = batches = 0
+    count = 0
+    mean = IterateMean(state)
     for rows in batch_sampler(labels, rng, batch_size=settings.batch_size):
         batch = np.ascontiguousarray(X[rows])
         triplets = mine_batch_triplets(
@@ -106,14 +108,40 @@ def _epoch(
             continue
         result = _few_steps(batch, triplets, state, settings)
         state.L, state.theta = result.L, result.theta
+        mean.add(state)
         loss += result.loss
         norm += result.history["gradient_norm"][-1]
         count += len(triplets)
-        batches += 1
-    state.L = orthonormalize(state.L)
+    if settings.average and mean.count:
+        state.L, state.theta = mean.point()
     state.history["loss"].append(loss / max(1, count))
     state.history["gradient_norm"].append(norm / max(1, count))
     state.history["n_triplets"].append(float(count))
+
+
+class IterateMean:
+    """Mean of the points an epoch goes through.
+
+    Each batch pulls L towards its own few rows, so that the last iterate is a noisy one. The mean
+    of the projections L L', cut back to rank l, is the extrinsic mean on the Grassmannian.
+    """
+
+    def __init__(self, like: EpochState) -> None:
+        self.count = 0
+        self._projections = np.zeros((len(like.L), len(like.L)))
+        self._rank = like.L.shape[1]
+        self._thetas = None if like.theta is None else np.zeros_like(like.theta)
+
+    def add(self, state: EpochState) -> None:
+        self.count += 1
+        self._projections += state.L @ state.L.T
+        if self._thetas is not None and state.theta is not None:
+            self._thetas += state.theta
+
+    def point(self) -> tuple[Array, Array | None]:
+        axes = np.linalg.eigh(self._projections)[1][:, ::-1][:, : self._rank]
+        theta = None if self._thetas is None else self._thetas / self.count
+        return np.ascontiguousarray(axes), theta
 
 
 def _few_steps(

@@ -183,11 +183,10 @@ def weights_from_logits(S: Array, guard: Guard | None) -> tuple[Array, Array, fl
         return np.ones(S.shape[1], S.dtype), S, 1.0
     sigmoids = expit(S)
     w = sigmoids.mean(axis=0)
-    factor = (
-        1.0
-        if guard is None
-        else 0.5 / max(float(w.mean(dtype=np.float64)), float(np.finfo(np.float32).tiny))
-    )
+    if guard is None or w.size == 0:
+        return w, sigmoids, 1.0
+    mean = float(w.mean(dtype=np.float64))
+    factor = 0.5 / max(mean, float(np.finfo(np.float32).tiny))
     return np.asarray(w * S.dtype.type(factor)), sigmoids, factor
 
 
