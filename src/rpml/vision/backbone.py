@@ -1,0 +1,183 @@
+"""An ONNX network that turns a batch of images into feature maps."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml._extras import require
+from rpml.errors import InputError
+
+_onnxruntime: Any = require("onnxruntime", "vision", "a backbone")
+
+Maps = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Convention:
+    """How a network wants its images; the defaults hold when no sidecar says otherwise.
+
+    Parameters
+    ----------
+    input, output : str
+        Names of the graph's input and of its feature-map output.
+    color : {"RGB", "BGR"}
+        Order of the channels.
+    white : float
+        The value of a white pixel before mean and std: 1 or 255.
+    mean, std : tuple of 3 float
+        Subtracted and divided by, in the order of `color`.
+    layout : {"NCHW", "NHWC"}
+        Of the input and of the feature map.
+    min_side : int
+        Shortest side the network takes (its stride).
+    """
+
+    input: str = "image"
+    output: str = "feature_map"
+    color: str = "RGB"
+    white: float = 1.0
+    mean: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    std: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    layout: str = "NCHW"
+    min_side: int = 32
+
+    def __post_init__(self) -> None:
+        _one_of("color", self.color, ("RGB", "BGR"))
+        _one_of("layout", self.layout, ("NCHW", "NHWC"))
+        for name in ("mean", "std"):
+            value = getattr(self, name)
+            if len(value) != 3 or not all(isinstance(v, int | float) for v in value):
+                raise InputError(f"{name} must be three numbers, got {value!r}")
+        if 0 in self.std or self.white <= 0 or self.min_side < 1:
+            raise InputError("std, white and min_side must be positive")
+
+    def prepare(self, images: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """(n, height, width, 3) RGB bytes as the network's input."""
+        x: Any = images.astype(np.float32) * np.float32(self.white / 255)
+        if self.color == "BGR":
+            x = x[..., ::-1]
+        if any(self.mean) or self.std != (1.0, 1.0, 1.0):
+            x = (x - np.array(self.mean, np.float32)) / np.array(self.std, np.float32)
+        return np.ascontiguousarray(x.transpose(0, 3, 1, 2) if self.layout == "NCHW" else x)
+
+
+def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise InputError(f"{name} must be {' or '.join(allowed)}, got {value!r}")
+
+
+def read_convention(path: Path) -> Convention:
+    """The convention in a .json or .toml sidecar; unknown keys are refused."""
+    try:
+        text = path.read_text(encoding="utf8")
+        given = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        known = {f.name for f in fields(Convention)}
+        unknown = sorted(set(given) - known)
+        if unknown:
+            raise InputError(
+                f"it has no setting {unknown[0]!r} (known: {', '.join(sorted(known))})"
+            )
+        lists = {k: tuple(given[k]) for k in ("mean", "std") if k in given}
+        return Convention(**{**given, **lists})
+    except (OSError, ValueError, TypeError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot use the backbone's sidecar {path}: {error}") from error
+
+
+def find_sidecar(model: Path) -> Path | None:
+    """x.onnx -> x.json, x.toml, x.onnx.json or x.onnx.toml, whichever is there."""
+    for suffix in (".json", ".toml"):
+        for path in (model.with_suffix(suffix), model.with_name(model.name + suffix)):
+            if path.is_file():
+                return path
+    return None
+
+
+class Backbone:
+    """An opened network.
+
+    Parameters
+    ----------
+    path : str or Path
+        The .onnx file.
+    sidecar : str or Path, optional
+        Its input convention; by default the .json or .toml file of the same name, if any.
+    threads : int
+        Threads of one call. Calls may come from several threads at once.
+    """
+
+    def __init__(
+        self, path: str | Path, sidecar: str | Path | None = None, threads: int = 1
+    ) -> None:
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise InputError(f"cannot read the backbone {path}: there is no such file")
+        described = Path(sidecar) if sidecar else find_sidecar(self.path)
+        self.convention = read_convention(described) if described else Convention()
+        self._session = _open(self.path, threads)
+        self.fixed_size, self.fixed_batch = self._check_graph()
+
+    def _check_graph(self) -> tuple[tuple[int, int] | None, int | None]:
+        """(width, height) and batch size if the graph fixes them; refuse other names."""
+        inputs = {node.name: node for node in self._session.get_inputs()}
+        outputs = {node.name: node for node in self._session.get_outputs()}
+        for kind, name, there in (
+            ("input", self.convention.input, inputs),
+            ("output", self.convention.output, outputs),
+        ):
+            if name not in there:
+                raise InputError(
+                    f"{self.path} has no {kind} {name!r}, it has {', '.join(there)}: name the "
+                    f"right one in a sidecar {self.path.stem}.toml"
+                )
+        shape = inputs[self.convention.input].shape
+        if len(shape) != 4 or len(outputs[self.convention.output].shape or [0] * 4) != 4:
+            raise InputError(
+                f"{self.path}: input and output must have four dimensions (a batch of images, a "
+                "batch of feature maps)"
+            )
+        height, width = shape[2:] if self.convention.layout == "NCHW" else shape[1:3]
+        fixed = isinstance(height, int) and isinstance(width, int)
+        return (width, height) if fixed else None, shape[0] if isinstance(shape[0], int) else None
+
+    def __call__(self, images: NDArray[np.uint8]) -> Maps:
+        """Feature maps (n, height, width, channels) of RGB images of one size."""
+        x = self.convention.prepare(images)
+        step = self.fixed_batch or len(x)
+        maps = [self._run(x[i : i + step]) for i in range(0, len(x), step)]
+        return maps[0] if len(maps) == 1 else np.concatenate(maps)
+
+    def _run(self, x: NDArray[np.float32]) -> Maps:
+        (maps,) = self._session.run([self.convention.output], {self.convention.input: x})
+        maps = np.asarray(maps, np.float32)
+        if self.convention.layout == "NCHW":
+            # channels last: pooling then runs over contiguous vectors
+            maps = np.ascontiguousarray(maps.transpose(0, 2, 3, 1))
+        return maps
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What identifies the network: the file's digest and the convention."""
+        with open(self.path, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return {"sha256": digest, **asdict(self.convention)}
+
+
+def _open(path: Path, threads: int) -> Any:
+    options = _onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    # idle threads must not spin: the other core is decoding or running the next batch
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    try:
+        return _onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's exceptions share no public base
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{path} is not an ONNX network that can be run: {reason}") from error

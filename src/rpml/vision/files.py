@@ -1,0 +1,90 @@
+"""Which files are images, and what each is called."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rpml.errors import InputError
+
+SUFFIXES = (
+    *(".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".pbm"),
+    *(".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"),
+)
+
+
+@dataclass(frozen=True)
+class ImageFile:
+    """An image on disk; `id` names it in every output."""
+
+    id: str
+    path: Path
+
+
+def find_images(source: str | Path) -> list[ImageFile]:
+    """The images of a folder (and all below it), of a list of paths, or one image.
+
+    Parameters
+    ----------
+    source : str or Path
+        A folder; a .txt file with one path a line (relative to the file); or an image.
+
+    Returns
+    -------
+    list of ImageFile
+        Sorted by path for a folder, in the order of the list otherwise. Ids are the paths below
+        the folder with ``/`` between their parts. Hidden files and other suffixes are left out;
+        a symbolic link that leads back to a folder above it is not followed again.
+    """
+    source = Path(source)
+    if source.is_dir():
+        found = sorted(_walk(source), key=lambda file: file.id)
+        if not found:
+            raise InputError(
+                f"{source} holds no images (looked for {' '.join(SUFFIXES)} "
+                "in it and in the folders below)"
+            )
+        return found
+    if not source.exists():
+        raise InputError(f"cannot read {source}: there is no such file or folder")
+    if source.suffix.lower() == ".txt":
+        return _listed(source)
+    return [ImageFile(printable(source.name), source)]
+
+
+def _walk(root: Path) -> Iterator[ImageFile]:
+    seen = set()
+    for folder, below, names in os.walk(root, followlinks=True):
+        status = os.stat(folder)
+        if (status.st_dev, status.st_ino) in seen:
+            below.clear()
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        # sorted, so that of two links to one folder always the same one is followed
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        for name in names:
+            if not name.startswith(".") and Path(name).suffix.lower() in SUFFIXES:
+                path = Path(folder, name)
+                yield ImageFile(printable(path.relative_to(root).as_posix()), path)
+
+
+def _listed(source: Path) -> list[ImageFile]:
+    try:
+        lines = source.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {source} as a list of paths: {error}") from error
+    names = [line.strip() for line in lines if line.strip()]
+    if not names:
+        raise InputError(f"{source} lists no images")
+    repeated = [name for name, times in Counter(names).items() if times > 1]
+    if repeated:
+        raise InputError(f"{source} lists {repeated[0]!r} twice: ids must be unique")
+    return [ImageFile(name, source.parent / name) for name in names]
+
+
+def printable(name: str) -> str:
+    """A name that can be written as UTF-8 even if the file system's bytes are not."""
+    return name.encode("utf8", "backslashreplace").decode("utf8")

@@ -1,0 +1,134 @@
+"""From a feature map to one vector: R-MAC, MAC, average and GeM."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.errors import InputError
+from rpml.preprocess import unit_rows
+
+Array = NDArray[np.floating]
+KINDS = ("rmac", "mac", "average", "gem")
+OVERLAP = 0.4  # wanted share of a region that its neighbour along the longer side repeats
+_STEPS = range(2, 8)  # how many regions may lie along the longer side
+
+
+class Level(NamedTuple):
+    """Square regions of one width, at every pair of these first rows and first columns."""
+
+    width: int
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+
+
+@lru_cache(maxsize=4096)
+def rmac_regions(height: int, width: int, levels: int = 3) -> tuple[Level, ...]:
+    """The regions of Tolias, Sicre and Jegou, "Particular object retrieval" (ICLR 2016).
+
+    At level l the regions are floor(2 min(height, width) / (l + 1)) wide, l along the shorter
+    side and l + m - 1 along the longer one, where m regions of the first level overlap by about
+    40%. A level whose width is 0 on a thin map is left out.
+    """
+    shorter = min(height, width)
+    extra = _extra_regions(shorter, max(height, width))
+    found = []
+    for level in range(1, levels + 1):
+        side = 2 * shorter // (level + 1)
+        if side:
+            rows = _starts(height, side, level + (extra if height > width else 0))
+            columns = _starts(width, side, level + (extra if width > height else 0))
+            found.append(Level(side, rows, columns))
+    return tuple(found)
+
+
+def _extra_regions(shorter: int, longer: int) -> int:
+    """m - 1 of the paper: regions of the first level along the longer side, beyond the first."""
+    if shorter == longer:
+        return 0
+    area = shorter**2
+    gaps = [abs((area - shorter * ((longer - shorter) / (m - 1))) / area - OVERLAP) for m in _STEPS]
+    return 1 + gaps.index(min(gaps))  # on a tie the first, in the published code's rounding
+
+
+def _starts(length: int, side: int, count: int) -> tuple[int, ...]:
+    """First indices of `count` regions spread evenly over a side, by their centres."""
+    half = math.floor(side / 2 - 1)
+    step = (length - side) / (count - 1) if count > 1 else 0.0
+    return tuple(math.floor(half + i * step) - half for i in range(count))
+
+
+class RowMap(Protocol):
+    """A map of row vectors, such as a whitening."""
+
+    def apply(self, X: Array) -> Array: ...
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """How a feature map becomes a vector.
+
+    Parameters
+    ----------
+    kind : {"rmac", "mac", "average", "gem"}
+        Regional maxima; the maximum, the mean, or the generalised mean over the whole map.
+    levels : int
+        Levels of R-MAC regions.
+    whole_map : bool
+        Add the whole map to the R-MAC regions, as the authors' own code does.
+    power : float
+        Exponent of the generalised mean.
+    region_whitening : object with ``apply``, optional
+        Applied to each R-MAC region between its normalisation and the sum, and normalised again.
+    """
+
+    kind: str = "rmac"
+    levels: int = 3
+    whole_map: bool = False
+    power: float = 3.0
+    region_whitening: RowMap | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise InputError(f"pooling must be one of {', '.join(KINDS)}, got {self.kind!r}")
+        if self.levels < 1 or not self.power > 0:
+            raise InputError("levels and power must be positive")
+
+    def __call__(self, maps: Array) -> Array:
+        """One unit vector for each map of a batch (n, height, width, channels)."""
+        if self.kind == "rmac":
+            vectors = self.regions(maps)
+            if self.region_whitening is not None:
+                flat = self.region_whitening.apply(vectors.reshape(-1, vectors.shape[-1]))
+                vectors = unit_rows(flat).reshape(*vectors.shape[:2], -1)
+            return unit_rows(vectors.sum(axis=1))
+        if self.kind == "mac":
+            return unit_rows(maps.max(axis=(1, 2)))
+        if self.kind == "average":
+            return unit_rows(maps.mean(axis=(1, 2)))
+        return unit_rows(_generalised_mean(maps, self.power))
+
+    def regions(self, maps: Array) -> Array:
+        """The unit vectors of the R-MAC regions, (n, regions, channels)."""
+        n, height, width, _ = maps.shape
+        found = [maps.max(axis=(1, 2))] if self.whole_map else []
+        for side, rows, columns in rmac_regions(height, width, self.levels):
+            for j in columns:
+                # over columns once, then over rows: a region costs its side, not its area
+                strip = maps[:, :, j : j + side].max(axis=2)
+                found += [strip[:, i : i + side].max(axis=1) for i in rows]
+        stacked = np.stack(found, axis=1)
+        return unit_rows(stacked.reshape(-1, stacked.shape[-1])).reshape(n, len(found), -1)
+
+
+def _generalised_mean(maps: Array, power: float) -> Array:
+    """(mean x^p)^(1/p) of the positive part, scaled by the maximum against overflow."""
+    top = np.maximum(maps.max(axis=(1, 2), keepdims=True), 1e-6)
+    return np.asarray(
+        top[:, 0, 0] * np.mean((np.maximum(maps, 0) / top) ** power, (1, 2)) ** (1 / power)
+    )

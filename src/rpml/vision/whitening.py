@@ -1,0 +1,72 @@
+"""PCA-whitening of descriptors, learned on a training split and kept beside the features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml._atomic import atomic_output
+from rpml.data.numpy_files import NpzFile
+from rpml.errors import InputError
+from rpml.preprocess import Preprocessing, principal_axes, whitening
+
+Array = NDArray[np.floating]
+
+
+@dataclass(frozen=True)
+class Whitening:
+    """x -> l2((l2(x) - mean) @ matrix)."""
+
+    mean: Array
+    matrix: Array
+
+    @classmethod
+    def learn(cls, X: Array, dimension: int | None = None) -> Whitening:
+        """Unit variance along the strongest axes of the rows of X.
+
+        Parameters
+        ----------
+        X : (n, d) array
+            Descriptors of the training split only.
+        dimension : int, optional
+            How many axes to keep; by default every one in which the rows vary.
+        """
+        spectrum = principal_axes(X, unit_input=True, center=True)
+        available = len(spectrum.variances)
+        dimension = available if dimension is None else dimension
+        if not 1 <= dimension <= available:
+            raise InputError(
+                f"cannot whiten to {dimension} dimensions: the {len(X)} training vectors vary in "
+                f"{available} directions"
+            )
+        found = whitening(spectrum, 1.0, dimension, unit_input=True, unit_output=True)
+        return cls(found.mean.astype(np.float32), found.matrix.astype(np.float32))
+
+    def apply(self, X: Array) -> Array:
+        """The whitened unit rows."""
+        if X.shape[1] != len(self.mean):
+            raise InputError(
+                f"the whitening is for vectors of {len(self.mean)} dimensions, these have "
+                f"{X.shape[1]}"
+            )
+        return Preprocessing(True, self.mean, self.matrix, True).apply(X)
+
+    def save(self, path: str | Path, overwrite: bool = True) -> None:
+        """Write the two arrays to an .npz file."""
+        with atomic_output(path, overwrite) as temporary, open(temporary, "wb") as file:
+            np.savez(file, mean=self.mean, matrix=self.matrix)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Whitening:
+        """Read what `save` wrote."""
+        path = Path(path)
+        if not path.is_file():
+            raise InputError(f"cannot read the whitening {path}: there is no such file")
+        archive = NpzFile(path)
+        mean, matrix = archive.read("mean"), archive.read("matrix")
+        if matrix.ndim != 2 or mean.shape != matrix.shape[:1]:
+            raise InputError(f"{path} is not a whitening: its arrays do not fit together")
+        return cls(mean, matrix)
