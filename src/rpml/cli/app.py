@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rpml.cli import cluster, demo, doctor, embed, evaluate, export, fit, inspect
+from rpml.cli import cluster, demo, doctor, embed, evaluate, export, features, fit, inspect
 from rpml.cli.command import INTERRUPTED
 
 app = typer.Typer(
@@ -42,7 +42,7 @@ def _root(
     """Learn a better, smaller embedding from vectors that nobody labelled."""
 
 
-for module in (fit, embed, cluster, evaluate, inspect, export, demo, doctor):
+for module in (features, fit, embed, cluster, evaluate, inspect, export, demo, doctor):
     name = module.__name__.rpartition(".")[2]
     app.command(name, epilog=module.EXAMPLES)(module.run)
 

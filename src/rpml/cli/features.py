@@ -1,0 +1,218 @@
+"""rpml features: describe images by an ONNX network."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rpml.cli import options as opt
+from rpml.cli.command import Interrupted, command
+from rpml.cli.console import Console, fields_text
+from rpml.errors import InputError
+
+if TYPE_CHECKING:
+    from rpml.vision.files import ImageFile
+    from rpml.vision.outputs import Written
+
+SKIPPED = 3  # exit code: finished, but images were left out
+EXAMPLES = """\b
+Examples:
+  rpml features photos/ --backbone googlenet.onnx -o features.npy
+  rpml features photos/ --backbone googlenet.onnx -o features.npy --scales 256 --pool gem
+  rpml features photos/ --backbone googlenet.onnx -o features.npy --views 3
+  rpml features all/ --backbone googlenet.onnx -o features.npy --whiten 512 --whiten-on 'train/*'
+  rpml features photos/ --backbone googlenet.onnx -o features.npy --resume
+\b
+Beside the output: ids.csv, groups.csv (with --views), failures.csv (if images were left out).
+Exit code 3: finished, but some images were left out.
+"""
+
+Scales = Annotated[
+    str,
+    typer.Option(metavar="PIXELS,...", help="Longer side of the image; several are summed."),
+]
+Pool = Annotated[str, typer.Option(metavar="NAME", help="rmac, mac, average or gem.")]
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Images processed at once; one a core if not given.")
+]
+Sidecar = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Input convention of the backbone; X.json or X.toml."),
+]
+
+
+@command
+def run(
+    images: Annotated[
+        str,
+        typer.Argument(metavar="IMAGES", help="A folder, a .txt list of paths, or one image."),
+    ],
+    backbone: Annotated[
+        str, typer.Option(metavar="X.onnx", help="Network with a feature-map output.")
+    ],
+    output: Annotated[
+        str,
+        typer.Option("--output", "-o", metavar="OUT", help=".npy, .npz, .parquet, .csv or NAME/."),
+    ],
+    sidecar: Sidecar = None,
+    scales: Scales = "512,362,256",
+    pool: Pool = "rmac",
+    levels: Annotated[int, typer.Option(min=1, help="Levels of R-MAC regions.")] = 3,
+    whole_map: Annotated[
+        bool, typer.Option("--whole-map", help="Add the whole map to the R-MAC regions.")
+    ] = False,
+    power: Annotated[float, typer.Option(help="Exponent of gem.")] = 3.0,
+    region_whitening: Annotated[
+        str | None,
+        typer.Option(metavar="learn|FILE", help="Whiten each R-MAC region before the sum."),
+    ] = None,
+    views: Annotated[int, typer.Option(min=0, help="Augmented views an image.")] = 0,
+    changes: Annotated[
+        str, typer.Option(metavar="NAME,...", help="What changes between views.")
+    ] = "rotate,crop,flip,color",
+    seed: opt.Seed = 0,
+    whiten: Annotated[
+        int | None, typer.Option(min=1, help="PCA-whiten to this dimension, learned here.")
+    ] = None,
+    whiten_on: Annotated[
+        str, typer.Option(metavar="PATTERN", help="Ids the whitenings are learned on.")
+    ] = "*",
+    whitening: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Apply a whitening learned before.")
+    ] = None,
+    folder_labels: Annotated[
+        bool, typer.Option("--folder-labels", help="Write labels.csv: each image's folder.")
+    ] = False,
+    workers: Workers = None,
+    batch: Annotated[int, typer.Option(min=1, help="Images of one shape a call.")] = 4,
+    max_pixels: Annotated[
+        int, typer.Option(min=1, help="Larger images are left out.")
+    ] = 100_000_000,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Stop at the first image that cannot be used.")
+    ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue an interrupted run of the same output.")
+    ] = False,
+    force: opt.Force = False,
+    config: opt.Config = None,
+    quiet: opt.Quiet = False,
+    json_output: opt.Json = False,
+) -> None:
+    """Turn images into feature vectors: R-MAC (or other) pooling of an ONNX network's maps."""
+    from rpml.vision.extract import Execution, Recipe
+    from rpml.vision.files import find_images
+    from rpml.vision.outputs import Finish
+    from rpml.vision.pooling import Pooling
+    from rpml.vision.views import Views
+    from rpml.vision.whitening import Whitening
+
+    if whiten is not None and whitening is not None:
+        raise InputError("--whiten learns a whitening and --whitening applies one: give one")
+    if region_whitening is not None and pool != "rmac":
+        raise InputError("--region-whitening needs --pool rmac, the only one with regions")
+    task = Task(
+        find_images(images),
+        Recipe(
+            parse_scales(scales),
+            Pooling(pool, levels, whole_map, power),
+            Views(views, tuple(filter(None, changes.split(","))), seed),
+            max_pixels,
+        ),
+        Execution(workers, batch, strict=strict),
+        Finish(whiten, whiten_on, Whitening.load(whitening) if whitening else None, folder_labels),
+    )
+    console = Console(quiet, json_output)
+    start = time.monotonic()
+    written = task.run((backbone, sidecar), (output, force, resume), region_whitening, console)
+    finish(written, output, time.monotonic() - start, console)
+
+
+class Task:
+    """One extraction from the shell."""
+
+    def __init__(self, files: list[ImageFile], recipe: Any, execution: Any, ending: Any) -> None:
+        self.files, self.recipe, self.execution, self.ending = files, recipe, execution, ending
+
+    def run(
+        self,
+        network: tuple[str, str | None],
+        target: tuple[str, bool, bool],
+        region_whitening: str | None,
+        console: Console,
+    ) -> Written:
+        """Extract into the parts beside the output, then write it."""
+        from rpml.context import Context
+        from rpml.vision.backbone import Backbone
+        from rpml.vision.outputs import Places, forget_parts, open_parts, write_features
+
+        output, force, resume = target
+        places = Places(output)
+        places.check(overwrite=force or (resume and places.parts.exists()))
+        net = Backbone(*network, threads=self.execution.threads()[1])
+        if force and not resume:
+            forget_parts(places)
+        recipe = self._with_regions(net, places, region_whitening, resume)
+        store = open_parts(places, self.files, net, recipe, self.execution, resume)
+        try:
+            with console.reporter() as report:
+                context = Context(report=report, store=store)
+                written = write_features(
+                    places, self.files, net, recipe, self.execution, self.ending, context
+                )
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted; repeat the command with --resume to continue") from None
+        except InputError:
+            if self.execution.strict:
+                forget_parts(places)  # the file will be mended or removed: other data
+            raise
+        forget_parts(places)
+        return written
+
+    def _with_regions(self, net: Any, places: Any, choice: str | None, resume: bool) -> Any:
+        """The recipe with its region whitening, learned and kept beside the output if asked."""
+        from rpml.vision.extract import learn_region_whitening
+        from rpml.vision.outputs import training_files
+        from rpml.vision.whitening import Whitening
+
+        if choice is None:
+            return self.recipe
+        if choice == "learn" and not (resume and places.region_whitening.is_file()):
+            training = training_files(self.files, self.ending.whiten_on)
+            found = learn_region_whitening(training, net, self.recipe, self.execution)
+            found.save(places.region_whitening)
+        path = places.region_whitening if choice == "learn" else choice
+        pooling = replace(self.recipe.pooling, region_whitening=Whitening.load(path))
+        return replace(self.recipe, pooling=pooling)
+
+
+def parse_scales(text: str) -> tuple[int, ...]:
+    """Numbers of pixels, separated by commas."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"--scales takes whole numbers of pixels, got {text!r}") from None
+
+
+def finish(written: Written, output: str, seconds: float, console: Console) -> None:
+    """Print the result; leave with code 3 if images were left out."""
+    failures = os.path.join(os.path.dirname(output.rstrip("/")), "failures.csv")
+    fields = {
+        "output": output,
+        "rows": written.rows,
+        "dim": written.dimension,
+        "images": written.images,
+        "left_out": len(written.failures),
+        "seconds": round(seconds, 2),
+        "images_per_second": round(written.images / seconds, 2),
+    }
+    if written.failures:
+        fields["failures"] = failures
+    console.result(fields, fields_text(fields))
+    if written.failures:
+        console.note(f"rpml: {len(written.failures)} images were left out, see {failures}")
+        raise typer.Exit(SKIPPED)
