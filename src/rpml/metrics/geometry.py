@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml import preprocess
+
 BLOCK_ROWS = 8192
 
 
@@ -15,14 +17,9 @@ def blocks(n: int) -> list[slice]:
     return [slice(a, min(a + BLOCK_ROWS, n)) for a in range(0, n, BLOCK_ROWS)]
 
 
-def unit_rows(rows: NDArray[Any]) -> NDArray[np.float64]:
+def unit_rows(rows: NDArray[Any]) -> NDArray[Any]:
     """Rows divided by their norm, in double precision; zero rows stay zero."""
-    wide = rows.astype(np.float64)
-    largest = np.abs(wide).max(axis=1, keepdims=True)
-    wide /= np.where(largest > 0, largest, 1)  # first, so that squares neither overflow nor vanish
-    norms = np.linalg.norm(wide, axis=1, keepdims=True)
-    wide /= np.where(norms > 0, norms, 1)
-    return wide
+    return preprocess.unit_rows(rows.astype(np.float64))
 
 
 def ball_around(Z: NDArray[Any]) -> tuple[NDArray[np.float64], float]:

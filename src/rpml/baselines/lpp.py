@@ -1,0 +1,67 @@
+"""Locality preserving projections: neighbours stay neighbours, no labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.linalg import eigh
+
+from rpml.baselines.linear import LinearBaseline, checked_rank
+from rpml.graph import affinity_graph
+from rpml.neighbors import nearest_neighbors
+from rpml.preprocess import Preprocessing, principal_axes, whitening
+
+
+class LPP(LinearBaseline):
+    """Axes along which neighbours differ least, given the spread of all rows.
+
+    He and Niyogi (2003): PCA first, then the generalised eigenproblem
+    X' (D - W) X a = v X' D X a for the smallest v, W the cosine affinities of the k-NN graph.
+
+    Parameters
+    ----------
+    n_components : int
+        Size of the embedding, at most the number of principal axes kept.
+    n_neighbors : int
+        Neighbours in the graph.
+    n_axes : int
+        Principal axes kept before learning (at least n_components).
+    ridge : float
+        Share of the spread's mean added to its diagonal.
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        n_neighbors: int = 10,
+        n_axes: int = 256,
+        ridge: float = 1e-3,
+    ) -> None:
+        self.n_components = n_components
+        self.n_neighbors = n_neighbors
+        self.n_axes = n_axes
+        self.ridge = ridge
+
+    def _learn(self, X: Any, y: NDArray[np.intp] | None) -> Preprocessing:
+        spectrum = principal_axes(X, unit_input=True, center=True)
+        rank = len(spectrum.variances)
+        size = checked_rank(self.n_components, rank, "LPP", X.shape[1])
+        n_axes = min(rank, max(size, self.n_axes))
+        first = whitening(spectrum, 0.0, n_axes, unit_input=True, unit_output=False)
+        rows = first.apply(X).astype(np.float64)
+        neighbors = nearest_neighbors(rows, min(self.n_neighbors, len(rows) - 1), metric="cosine")
+        axes = _local_axes(rows, affinity_graph(neighbors), self.ridge)[:, :size]
+        return Preprocessing(True, first.mean, first.matrix @ axes, True)
+
+
+def _local_axes(rows: NDArray[Any], graph: sparse.csr_matrix, ridge: float) -> NDArray[Any]:
+    """Solutions of the generalised eigenproblem, most local first."""
+    degrees = np.asarray(graph.sum(axis=1), dtype=np.float64).reshape(-1, 1)
+    spread = rows.T @ (rows * degrees)
+    local = spread - rows.T @ (graph.astype(np.float64) @ rows)
+    spread += (ridge * np.trace(spread) / len(spread) + 1e-12) * np.eye(len(spread))
+    return np.asarray(eigh((local + local.T) / 2, spread)[1])
