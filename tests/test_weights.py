@@ -19,7 +19,7 @@ learnable = pytest.mark.parametrize("name", [n for n in ALL_WEIGHTS if WEIGHTS[n
 
 
 def weights_at(name, X, triplets, theta, guard=None):
-    P = WEIGHTS[name].project(X, np.empty(0) if theta is None else theta)
+    P = np.empty((len(X), 0)) if theta is None else X @ WEIGHTS[name].as_matrix(theta)
     return weights_from_logits(WEIGHTS[name].logits(P, P, triplets), guard)
 
 
@@ -46,10 +46,10 @@ def test_logits_along_a_line_are_the_stated_polynomial(name):
     X, triplets, _, theta = random_problem(1, weight=name)
     eta = np.random.default_rng(1).standard_normal(theta.shape)
     function = WEIGHTS[name]
-    P, Q = function.project(X, theta), function.project(X, eta)
+    P, Q = X @ function.as_matrix(theta), X @ function.as_matrix(eta)
     coefficients = function.on_line(P, Q, triplets)
     for t in (0.0, 0.5, -2.0):
-        moved = function.project(X, theta + t * eta)
+        moved = X @ function.as_matrix(theta + t * eta)
         expected = function.logits(moved, moved, triplets)
         along = sum(c * t**k for k, c in enumerate(coefficients))
         np.testing.assert_allclose(along, expected, atol=1e-10)
@@ -64,7 +64,8 @@ def test_pullback_equals_central_differences(name, guard):
     w, sigmoids, factor = weights_at(name, X, triplets, theta, guard)
     ds = logit_derivative(sigmoids, w, dw, factor, guard)
     function = WEIGHTS[name]
-    gradient = function.pullback(X, function.project(X, theta), triplets, ds)
+    rows = function.pullback(X @ function.as_matrix(theta), triplets, ds)
+    gradient = function.from_matrix(X.T @ rows)
     eta = rng.standard_normal(theta.shape)
     h = 1e-6
     ahead, behind = (

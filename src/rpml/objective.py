@@ -95,7 +95,7 @@ class TripletObjective:
         """Set the point; costs the product X L."""
         self.theta = theta
         self.Y = self._times_X(L)
-        self.P = self.weight.project(self.X, np.empty(0) if theta is None else theta)
+        self.P = self._project(theta)
 
     def gradients(self) -> tuple[float, Array, Array | None]:
         """Loss and Euclidean gradients at the point; costs the product X'G."""
@@ -112,18 +112,21 @@ class TripletObjective:
             k = 2 * g * w[part] * beta  # eqs. (P_tilde_matrix), (Q_tilde_matrix)
             _kernels.angular_pullback(self.Y, self.triplets[part], self.c, k, G)
 
-        G = sum_chunks(add, T, self.Y.shape, self.X.dtype)
+        n, l = self.Y.shape
+        learned = self.P.shape[1] if self.learn_weights else 0
+        G = sum_chunks(add, T, (n, l + learned), self.X.dtype)
+        if learned:  # the derivative by theta shares the product with the one by L
+            ds = logit_derivative(sigmoids, w, dw, factor, self.guard)
+            G[:, l:] = self.weight.pullback(self.P, self.triplets, ds)
         self.products += 1
-        grad_L = np.asarray(self.X.T @ G, np.float64)
+        gradient = np.asarray(self.X.T @ G, np.float64)
         loss = float(losses.sum(dtype=np.float64)) + self._penalty(self.theta)
-        if not self.learn_weights or self.theta is None:
-            return loss, grad_L, None
-        ds = logit_derivative(sigmoids, w, dw, factor, self.guard)
-        grad_theta = self.weight.pullback(self.X, self.P, self.triplets, ds)
-        grad_theta = np.asarray(grad_theta, np.float64)
+        if not learned or self.theta is None:
+            return loss, gradient[:, :l], None
+        grad_theta = self.weight.from_matrix(gradient[:, l:])
         if self.guard is not None:
-            grad_theta += self.guard.ridge * T * self.theta
-        return loss, grad_L, grad_theta
+            grad_theta = grad_theta + self.guard.ridge * T * self.theta
+        return loss, gradient[:, :l], grad_theta
 
     def set_line(self, curve: PolarCurve, d_theta: Array | None) -> None:
         """Search along the curve in L and the straight line theta + t d_theta.
@@ -137,7 +140,7 @@ class TripletObjective:
         if d_theta is None:
             self.logit_line = [self.weight.logits(self.P, self.P, self.triplets)]
         else:
-            self.Q = self.weight.project(self.X, d_theta)
+            self.Q = self._project(d_theta)
             self.logit_line = self.weight.on_line(self.P, self.Q, self.triplets)
 
     def along(self, t: float) -> float:
@@ -174,6 +177,12 @@ class TripletObjective:
     def _times_X(self, matrix: Array) -> Array:
         self.products += 1
         return np.asarray(self.X @ np.asarray(matrix, self.X.dtype))
+
+    def _project(self, theta: Array | None) -> Array:
+        """The rows as the weight function sees them."""
+        if theta is None:
+            return np.empty((len(self.X), 0), self.X.dtype)
+        return np.asarray(self.X @ self.weight.as_matrix(theta).astype(self.X.dtype))
 
     def _margins(self, Y: Array, part: slice) -> Array:
         triplets = self.triplets[part]

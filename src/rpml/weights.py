@@ -36,8 +36,11 @@ class WeightFunction(Protocol):
     def check(self, theta: Array | None, d: int) -> None:
         """Raise ValueError if theta does not fit d features."""
 
-    def project(self, X: Array, theta: Array) -> Array:
-        """The rows of X as the logits see them: (n, q)."""
+    def as_matrix(self, theta: Array) -> Array:
+        """theta as the (d, q) matrix M through which alone the logits see a row: P = X M."""
+
+    def from_matrix(self, M: Array) -> Array:
+        """The inverse of `as_matrix`."""
 
     def logits(self, P: Array, Q: Array, triplets: Triplets) -> Array:
         """(m, T) logits, bilinear and symmetric in P and Q where quadratic; P = Q gives s."""
@@ -45,8 +48,8 @@ class WeightFunction(Protocol):
     def on_line(self, P: Array, Q: Array, triplets: Triplets) -> list[Array]:
         """Coefficients [s0, s1, ...] of the logits at theta + t eta, P and Q their projections."""
 
-    def pullback(self, X: Array, P: Array, triplets: Triplets, ds: Array) -> Array:
-        """Gradient by theta, given the derivative ds (m, T) by the logits."""
+    def pullback(self, P: Array, triplets: Triplets, ds: Array) -> Array:
+        """Derivative (n, q) by P, given the derivative ds (m, T) by the logits."""
 
 
 class Concat:
@@ -63,8 +66,11 @@ class Concat:
         if shape != (2 * d,):
             raise ValueError(f"theta for weight='concat' must have shape ({2 * d},), got {shape}.")
 
-    def project(self, X: Array, theta: Array) -> Array:
-        return np.asarray(X @ theta.reshape(2, -1).T.astype(X.dtype))
+    def as_matrix(self, theta: Array) -> Array:
+        return theta.reshape(2, -1).T
+
+    def from_matrix(self, M: Array) -> Array:
+        return M.T.reshape(-1)
 
     def logits(self, P: Array, Q: Array, triplets: Triplets) -> Array:
         a, p, n = triplets.T
@@ -74,15 +80,9 @@ class Concat:
     def on_line(self, P: Array, Q: Array, triplets: Triplets) -> list[Array]:
         return [self.logits(P, P, triplets), self.logits(Q, Q, triplets)]
 
-    def pullback(self, X: Array, P: Array, triplets: Triplets, ds: Array) -> Array:
-        a, p, n = triplets.T
-        rows = np.stack(
-            [
-                (np.bincount(a, ds[0], len(X)) + np.bincount(p, ds[0], len(X))) / 2,
-                np.bincount(n, ds[0], len(X)),
-            ]
-        )
-        return np.asarray((rows.astype(X.dtype) @ X).reshape(-1))
+    def pullback(self, P: Array, triplets: Triplets, ds: Array) -> Array:
+        by_role = [np.bincount(role, ds[0], len(P)) for role in triplets.T]
+        return np.stack([(by_role[0] + by_role[1]) / 2, by_role[2]], axis=1)
 
 
 class Bilinear:
@@ -103,8 +103,11 @@ class Bilinear:
         if shape is None or len(shape) != 2 or shape[0] != d or shape[1] == 0:
             raise ValueError(f"theta for weight='bilinear' must have shape ({d}, q), got {shape}.")
 
-    def project(self, X: Array, theta: Array) -> Array:
-        return np.asarray(X @ theta.astype(X.dtype))
+    def as_matrix(self, theta: Array) -> Array:
+        return theta
+
+    def from_matrix(self, M: Array) -> Array:
+        return M
 
     def logits(self, P: Array, Q: Array, triplets: Triplets) -> Array:
         out = np.empty((2, len(triplets)), P.dtype)
@@ -118,15 +121,14 @@ class Bilinear:
         logits = self.logits
         return [logits(P, P, triplets), 2 * logits(P, Q, triplets), logits(Q, Q, triplets)]
 
-    def pullback(self, X: Array, P: Array, triplets: Triplets, ds: Array) -> Array:
+    def pullback(self, P: Array, triplets: Triplets, ds: Array) -> Array:
         ds = np.ascontiguousarray(ds, P.dtype)
-        G = sum_chunks(
+        return sum_chunks(
             lambda a, b, G: _kernels.bilinear_pullback(P, triplets[a:b], ds[:, a:b], G),
             len(triplets),
             P.shape,
             P.dtype,
         )
-        return np.asarray(X.T @ G)
 
 
 class Constant:
@@ -142,8 +144,11 @@ class Constant:
         if theta is not None:
             raise ValueError("weight='constant' has no parameters: pass theta=None.")
 
-    def project(self, X: Array, theta: Array) -> Array:
-        return np.empty((len(X), 0), X.dtype)
+    def as_matrix(self, theta: Array) -> Array:
+        return theta
+
+    def from_matrix(self, M: Array) -> Array:
+        return M
 
     def logits(self, P: Array, Q: Array, triplets: Triplets) -> Array:
         return np.empty((0, len(triplets)), P.dtype)
@@ -151,8 +156,8 @@ class Constant:
     def on_line(self, P: Array, Q: Array, triplets: Triplets) -> list[Array]:
         return [self.logits(P, Q, triplets)]
 
-    def pullback(self, X: Array, P: Array, triplets: Triplets, ds: Array) -> Array:
-        return np.empty(0, X.dtype)
+    def pullback(self, P: Array, triplets: Triplets, ds: Array) -> Array:
+        return np.empty((len(P), 0), P.dtype)
 
 
 WEIGHTS: dict[str, WeightFunction] = {w.name: w for w in (Concat(), Bilinear(), Constant())}

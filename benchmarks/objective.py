@@ -1,0 +1,67 @@
+"""How far is one objective-and-gradient from the two products no implementation can avoid?
+
+n = 8000, d = 1024, l = 128, T = 100,000, float32, weight "concat"; also the cost of a further
+line-search trial as a share of a full evaluation, and the extra memory.
+"""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+from common import alternate, publish
+
+from rpml.manifolds import Grassmann, PolarCurve
+from rpml.objective import TripletObjective
+
+
+def problem(n: int, d: int, l: int, T: int, seed: int = 0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)).astype(np.float32)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    anchors = np.sort(rng.integers(0, n, T))
+    triplets = np.stack([anchors, rng.integers(0, n, T), rng.integers(0, n, T)], axis=1)
+    return X, triplets, Grassmann().random_point(d, l, rng), 0.1 * rng.standard_normal(2 * d)
+
+
+def main() -> None:
+    X, triplets, L, r = problem(8000, 1024, 128, 100_000)
+    L32, G = L.astype(np.float32), np.ones((8000, 128), np.float32)
+    objective = TripletObjective(X, triplets)
+
+    def evaluate() -> None:
+        objective.move_to(L, r)
+        objective.gradients()
+
+    def products() -> None:
+        X @ L32
+        X.T @ G
+
+    evaluate()
+    tracemalloc.start()
+    evaluate()
+    extra = tracemalloc.get_traced_memory()[1] / 2**20
+    tracemalloc.stop()
+    rng = np.random.default_rng(1)
+    xi = Grassmann().project(L, rng.standard_normal(L.shape))
+    objective.set_line(PolarCurve.through(L, xi), rng.standard_normal(r.shape))
+    trial = TripletObjective(X, triplets)
+    trial.move_to(L, r)
+    trial.set_line(PolarCurve.through(L, xi), rng.standard_normal(r.shape))
+    times = alternate(
+        {"evaluation": evaluate, "two products": products, "trial": lambda: trial.along(0.01)},
+        repeats=31,
+    )
+    publish(
+        "objective",
+        {
+            "milliseconds": {name: 1e3 * t for name, t in times.items()},
+            "evaluation / two products": times["evaluation"] / times["two products"],
+            "trial / evaluation": times["trial"] / times["evaluation"],
+            "extra memory MB": extra,
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()
