@@ -24,11 +24,12 @@ class LPP(LinearBaseline):
     Parameters
     ----------
     n_components : int
-        Size of the embedding, at most the number of principal axes kept.
+        Size of the embedding, at most the rank of the centred rows.
     n_neighbors : int
         Neighbours in the graph.
-    n_axes : int
-        Principal axes kept before learning (at least n_components).
+    variance : float
+        Share of the variance kept by the PCA before (at least n_components axes): axes of hardly
+        any variance look local and carry noise.
     ridge : float
         Share of the spread's mean added to its diagonal.
     """
@@ -38,19 +39,20 @@ class LPP(LinearBaseline):
         n_components: int = 2,
         *,
         n_neighbors: int = 10,
-        n_axes: int = 256,
+        variance: float = 0.9,
         ridge: float = 1e-3,
     ) -> None:
         self.n_components = n_components
         self.n_neighbors = n_neighbors
-        self.n_axes = n_axes
+        self.variance = variance
         self.ridge = ridge
 
     def _learn(self, X: Any, y: NDArray[np.intp] | None) -> Preprocessing:
         spectrum = principal_axes(X, unit_input=True, center=True)
         rank = len(spectrum.variances)
         size = checked_rank(self.n_components, rank, "LPP", X.shape[1])
-        n_axes = min(rank, max(size, self.n_axes))
+        share = np.cumsum(spectrum.variances) / spectrum.variances.sum()
+        n_axes = min(rank, max(size, 1 + int(np.searchsorted(share, self.variance))))
         first = whitening(spectrum, 0.0, n_axes, unit_input=True, unit_output=False)
         rows = first.apply(X).astype(np.float64)
         neighbors = nearest_neighbors(rows, min(self.n_neighbors, len(rows) - 1), metric="cosine")
