@@ -185,8 +185,11 @@ def write_features(
 
 def _is_training(part: Part, files: Sequence[ImageFile], pattern: str) -> NDArray[np.bool_]:
     """Rows of images (not views) whose id matches."""
-    matches = [fnmatchcase(files[i].id, pattern) for i in part.image]
-    return np.asarray(matches, bool) & (part.view == 0)
+    matches: NDArray[np.bool_] = np.array(
+        [fnmatchcase(files[i].id, pattern) for i in part.image], bool
+    )
+    matches &= part.view == 0
+    return matches
 
 
 def _whitened(parts: Iterable[Part], whitening: Whitening | None) -> Iterator[Part]:

@@ -1,0 +1,116 @@
+"""Backbones: conventions, sidecars, and graphs that do not fit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from rpml.errors import InputError
+from rpml.vision.backbone import Backbone, Convention, read_convention
+from tests.vision.conftest import CHANNELS, tiny_network
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (3, 32, 48, 3), np.uint8)
+
+
+def identity_network(path: Path, shape: list[int | str]) -> Path:
+    """Gives back what it is given, so that the convention can be seen."""
+    graph = helper.make_graph(
+        [helper.make_node("Identity", ["pixels"], ["same"])],
+        "identity",
+        [helper.make_tensor_value_info("pixels", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("same", TensorProto.FLOAT, shape)],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+    onnx.save(model, path)
+    return path
+
+
+def test_default_convention(network: Path) -> None:
+    maps = Backbone(network)(IMAGES)
+    assert maps.shape == (3, 4, 6, CHANNELS)
+    kernel = onnx.numpy_helper.to_array(onnx.load(network).graph.initializer[0])
+    patch = IMAGES[1, 8:16, 16:24] / 255
+    expected = np.maximum(np.einsum("ocij,ijc->o", kernel, patch), 0)
+    assert np.allclose(maps[1, 1, 2], expected, atol=1e-5)
+
+
+def test_a_batch_equals_its_images_one_by_one(network: Path) -> None:
+    backbone = Backbone(network)
+    alone = np.concatenate([backbone(IMAGES[i : i + 1]) for i in range(3)])
+    assert np.allclose(backbone(IMAGES), alone, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["json", "toml"])
+def test_sidecar(tmp_path: Path, kind: str) -> None:
+    path = identity_network(tmp_path / "net.onnx", ["n", 3, "h", "w"])
+    settings = {"input": "pixels", "output": "same", "color": "BGR", "white": 255.0}
+    settings |= {"mean": [1.0, 2.0, 3.0], "std": [2.0, 2.0, 4.0]}
+    lines = (f"{k} = {json.dumps(v)}" for k, v in settings.items())
+    text = json.dumps(settings) if kind == "json" else "\n".join(lines)
+    (tmp_path / f"net.{kind}").write_text(text)
+    seen = Backbone(path)(IMAGES)
+    assert np.allclose(seen, (IMAGES[..., ::-1] - np.array([1, 2, 3])) / [2, 2, 4], atol=1e-4)
+
+
+def test_channels_last(tmp_path: Path) -> None:
+    path = identity_network(tmp_path / "net.onnx", ["n", "h", "w", 3])
+    (tmp_path / "other.toml").write_text('input="pixels"\noutput="same"\nlayout="NHWC"\n')
+    assert np.allclose(Backbone(path, tmp_path / "other.toml")(IMAGES), IMAGES / 255, atol=1e-6)
+
+
+def test_fixed_sizes_are_found_and_batches_cut(tmp_path: Path) -> None:
+    path = tiny_network(tmp_path / "fixed.onnx", size=(32, 48), batch=1)
+    backbone = Backbone(path)
+    assert backbone.fixed_size == (48, 32)
+    assert backbone(IMAGES).shape == (3, 4, 6, CHANNELS)
+
+
+def test_unknown_names_are_listed(tmp_path: Path) -> None:
+    path = tiny_network(tmp_path / "other.onnx", names=("pixels", "maps"))
+    with pytest.raises(InputError, match=r"no input 'image', it has pixels.*other\.toml"):
+        Backbone(path)
+
+
+def test_bad_files(tmp_path: Path, network: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        Backbone(tmp_path / "absent.onnx")
+    (tmp_path / "noise.onnx").write_bytes(b"not a network")
+    with pytest.raises(InputError, match="not an ONNX network"):
+        Backbone(tmp_path / "noise.onnx")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('colour = "RGB"', "no setting 'colour'"),
+        ('color = "GBR"', "RGB or BGR"),
+        ("std = [1, 0, 1]", "positive"),
+        ("mean = [1, 2]", "three numbers"),
+        ("mean = 3", "cannot use"),
+        ("= nonsense", "cannot use"),
+    ],
+)
+def test_bad_sidecars(tmp_path: Path, text: str, reason: str) -> None:
+    (tmp_path / "a.toml").write_text(text)
+    with pytest.raises(InputError, match=reason):
+        read_convention(tmp_path / "a.toml")
+
+
+def test_output_must_be_a_map(tmp_path: Path) -> None:
+    path = identity_network(tmp_path / "flat.onnx", ["n", 3])
+    (tmp_path / "flat.toml").write_text('input="pixels"\noutput="same"\n')
+    with pytest.raises(InputError, match="four dimensions"):
+        Backbone(path)
+
+
+def test_fingerprint_changes_with_file_and_convention(tmp_path: Path, network: Path) -> None:
+    same = Backbone(network).fingerprint()
+    assert same == Backbone(network).fingerprint()
+    (tmp_path / "bgr.toml").write_text('color = "BGR"')
+    assert Backbone(network, tmp_path / "bgr.toml").fingerprint() != same
+    assert Convention().min_side == 32

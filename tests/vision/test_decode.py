@@ -1,0 +1,172 @@
+"""Real images: orientations, colour modes, depths, damage."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from rpml.vision.decode import ImageError, as_array, fit_long_side, load_rgb
+from tests.vision.conftest import noise_image
+
+
+def halves(mode: str = "RGB") -> Image.Image:
+    """Left half red, right half blue, 40 x 20."""
+    image = Image.new("RGB", (40, 20), (255, 0, 0))
+    image.paste((0, 0, 255), (20, 0, 40, 20))
+    return image.convert(mode)
+
+
+def colour(image: Image.Image, x: int, y: int) -> np.ndarray:
+    return np.asarray(image.convert("RGB"))[y, x].astype(int)
+
+
+@pytest.mark.parametrize(
+    ("orientation", "size", "corner"),
+    [(1, (40, 20), "red"), (3, (40, 20), "blue"), (6, (20, 40), "red"), (8, (20, 40), "blue")],
+)
+def test_exif_orientation(
+    tmp_path: Path, orientation: int, size: tuple[int, int], corner: str
+) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    halves().save(tmp_path / "a.jpg", exif=exif, quality=95)
+    image = load_rgb(tmp_path / "a.jpg")
+    assert image.size == size
+    red, _, blue = colour(image, 3, 3)
+    assert (red > blue) == (corner == "red")
+
+
+def test_damaged_exif_does_not_spoil_the_image(tmp_path: Path) -> None:
+    halves().save(tmp_path / "a.jpg", exif=b"Exif\0\0MM\0*\xff\xff\xff\xff nonsense")
+    assert load_rgb(tmp_path / "a.jpg").size == (40, 20)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "RGBA", "LA", "CMYK", "YCbCr"])
+def test_every_mode_becomes_rgb(tmp_path: Path, mode: str) -> None:
+    suffix = ".jpg" if mode in ("CMYK", "YCbCr") else ".png"
+    halves("L" if mode == "LA" else mode).convert(mode).save(tmp_path / f"a{suffix}")
+    image = load_rgb(tmp_path / f"a{suffix}")
+    assert image.mode == "RGB"
+    left, right = colour(image, 5, 10), colour(image, 35, 10)
+    if mode in ("P", "RGBA", "CMYK", "YCbCr"):
+        assert left[0] > 180 > 80 > left[2]
+        assert right[2] > 180 > 80 > right[0]
+    else:
+        assert len(set(left.tolist())) == 1
+
+
+def test_transparent_pixels_are_white(tmp_path: Path) -> None:
+    image = Image.new("RGBA", (4, 4), (0, 0, 0, 0))
+    image.save(tmp_path / "a.png")
+    assert (np.asarray(load_rgb(tmp_path / "a.png")) == 255).all()
+    palette = Image.new("P", (4, 4), 0)
+    palette.putpalette([0, 0, 0, 9, 9, 9])
+    palette.save(tmp_path / "b.gif", transparency=0)
+    assert (np.asarray(load_rgb(tmp_path / "b.gif")) == 255).all()
+
+
+def test_sixteen_bit_greys_keep_their_brightness(tmp_path: Path) -> None:
+    values = np.array([[0, 257 * 100, 65535]], np.uint16)
+    for name in ("a.png", "a.tif"):
+        Image.fromarray(values).save(tmp_path / name)
+        assert np.asarray(load_rgb(tmp_path / name))[0, :, 0].tolist() == [0, 100, 255]
+
+
+def test_thirty_two_bit_images(tmp_path: Path) -> None:
+    Image.fromarray(np.array([[0.0, 0.5, 1.0]], np.float32)).save(tmp_path / "f.tif")
+    assert np.asarray(load_rgb(tmp_path / "f.tif"))[0, :, 0].tolist() == [0, 128, 255]
+    Image.fromarray(np.array([[0, 25700, 65535]], np.int32)).save(tmp_path / "i.tif")
+    assert np.asarray(load_rgb(tmp_path / "i.tif"))[0, :, 0].tolist() == [0, 100, 255]
+
+
+def test_animation_gives_its_first_frame(tmp_path: Path) -> None:
+    frames = [Image.new("RGB", (8, 8), c) for c in ((255, 0, 0), (0, 255, 0))]
+    frames[0].save(tmp_path / "a.gif", save_all=True, append_images=frames[1:])
+    assert colour(load_rgb(tmp_path / "a.gif"), 2, 2).tolist() == [255, 0, 0]
+
+
+def png_claiming(width: int, height: int) -> bytes:
+    """A PNG whose header promises far more pixels than it holds."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        body = kind + data
+        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0"))
+
+
+@pytest.mark.parametrize("side", [12_000, 20_000, 100_000])
+def test_decompression_bombs_are_refused_before_decoding(tmp_path: Path, side: int) -> None:
+    (tmp_path / "bomb.png").write_bytes(png_claiming(side, side))
+    with pytest.raises(ImageError, match="--max-pixels"):
+        load_rgb(tmp_path / "bomb.png")
+
+
+def test_the_pixel_limit_is_the_callers(tmp_path: Path) -> None:
+    halves().save(tmp_path / "a.png")
+    load_rgb(tmp_path / "a.png", max_pixels=800)
+    with pytest.raises(ImageError, match="40 x 20"):
+        load_rgb(tmp_path / "a.png", max_pixels=799)
+
+
+def test_damaged_files_say_why(tmp_path: Path) -> None:
+    noise_image(0, (200, 200)).save(tmp_path / "whole.jpg")
+    data = (tmp_path / "whole.jpg").read_bytes()
+    (tmp_path / "cut.jpg").write_bytes(data[: len(data) // 2])
+    with pytest.raises(ImageError, match="truncated"):
+        load_rgb(tmp_path / "cut.jpg")
+    (tmp_path / "text.jpg").write_text("dear diary")
+    with pytest.raises(ImageError, match="not an image"):
+        load_rgb(tmp_path / "text.jpg")
+    (tmp_path / "empty.jpg").touch()
+    with pytest.raises(ImageError, match="not an image"):
+        load_rgb(tmp_path / "empty.jpg")
+    with pytest.raises(ImageError, match="no such file"):
+        load_rgb(tmp_path / "absent.jpg")
+
+
+def test_mutated_files_never_raise_anything_else(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for suffix in (".jpg", ".png", ".gif", ".tif", ".webp"):
+        path = tmp_path / f"a{suffix}"
+        noise_image(1, (24, 24)).save(path)
+        original = np.frombuffer(path.read_bytes(), np.uint8)
+        for _ in range(40):
+            data = original.copy()
+            data[rng.integers(len(data), size=6)] = rng.integers(0, 256, 6)
+            path.write_bytes(data.tobytes()[: int(rng.integers(1, len(data) + 1))])
+            with suppress(ImageError):
+                assert load_rgb(path, max_pixels=10_000).mode == "RGB"
+
+
+def test_large_jpegs_are_decoded_at_a_fraction(tmp_path: Path) -> None:
+    halves().resize((1600, 800)).save(tmp_path / "a.jpg")
+    assert load_rgb(tmp_path / "a.jpg").size == (1600, 800)
+    small = load_rgb(tmp_path / "a.jpg", enough=200)
+    assert small.size == (400, 200)
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        ((100, 50), (64, 32)),
+        ((50, 100), (32, 64)),
+        ((1, 1), (64, 64)),
+        ((3, 3), (64, 64)),
+        ((1000, 3), (64, 16)),
+        ((60000, 1), (64, 16)),
+    ],
+)
+def test_sizes(size: tuple[int, int], expected: tuple[int, int]) -> None:
+    assert fit_long_side(size, 64, 16) == expected
+
+
+def test_arrays_have_height_first() -> None:
+    assert as_array(halves(), (30, 10)).shape == (10, 30, 3)

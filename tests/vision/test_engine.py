@@ -1,0 +1,93 @@
+"""The engine: batches by shape, failures, order."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rpml.errors import InputError
+from rpml.vision.decode import ImageError
+from rpml.vision.engine import Engine
+from rpml.vision.files import ImageFile
+
+FILES = [ImageFile(str(i), Path(str(i))) for i in range(40)]
+
+
+def tiles_of(file: ImageFile) -> list[np.ndarray]:
+    """Two tiles a file, in one of three shapes; every tenth file is bad."""
+    number = int(file.id)
+    if number % 10 == 9:
+        raise ImageError("it ends in nine")
+    return [np.full((1 + number % 3, 2, 3), number + 100 * k, np.uint8) for k in range(2)]
+
+
+def first_values(batch: np.ndarray) -> np.ndarray:
+    return batch[:, 0, 0].astype(np.float32)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("batch", [1, 4])
+def test_results_are_complete_and_in_order(workers: int, batch: int) -> None:
+    done: list[int] = []
+    with Engine(tiles_of, first_values, workers, batch) as engine:
+        found, failures = engine.run(FILES, done.append)
+    good = [i for i in range(40) if i % 10 != 9]
+    assert list(found) == good
+    for i in good:
+        assert [t[0] for t in found[i]] == [i, i + 100]
+    assert [f.id for f in failures] == ["9", "19", "29", "39"]
+    assert {f.reason for f in failures} == {"it ends in nine"}
+    assert sum(done) == 40
+
+
+def test_equal_shapes_share_batches() -> None:
+    sizes: list[int] = []
+    lock = threading.Lock()
+
+    def describe(batch: np.ndarray) -> np.ndarray:
+        with lock:
+            sizes.append(len(batch))
+        return first_values(batch)
+
+    with Engine(tiles_of, describe, 2, 4) as engine:
+        engine.run(FILES)
+    assert max(sizes) == 4
+    assert sum(sizes) == 2 * 36
+    assert len(sizes) <= 2 * 36 // 4 + 3
+
+
+def test_a_network_that_fails_on_one_tile_spares_the_others_of_its_batch() -> None:
+    def describe(batch: np.ndarray) -> np.ndarray:
+        if (batch == 3).any():
+            raise RuntimeError("no threes\nplease")
+        result = first_values(batch)
+        result[result == 4] = np.nan
+        return result
+
+    done: list[int] = []
+    with Engine(tiles_of, describe, 2, 4) as engine:
+        found, failures = engine.run(FILES, done.append)
+    reasons = {f.id: f.reason for f in failures}
+    assert reasons["3"] == "the backbone failed on it at 2 x 1 pixels: no threes please"
+    assert "NaN" in reasons["4"]
+    assert len(found) == 34
+    assert sum(done) == 40
+
+
+def test_strict_stops_at_the_first_failure() -> None:
+    with (
+        pytest.raises(InputError, match="9: it ends in nine"),
+        Engine(tiles_of, first_values, 2, 4, strict=True) as engine,
+    ):
+        engine.run(FILES)
+
+
+def test_programming_errors_are_not_swallowed() -> None:
+    def broken(file: ImageFile) -> list[np.ndarray]:
+        raise KeyError("bug")
+
+    with pytest.raises(KeyError), Engine(broken, first_values, 2, 4) as engine:
+        engine.run(FILES)

@@ -1,0 +1,169 @@
+"""Extraction against a plain loop, resuming, whitening."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from rpml.checkpoint import Checkpoint
+from rpml.context import Context, Progress
+from rpml.errors import InputError
+from rpml.vision.backbone import Backbone
+from rpml.vision.extract import (
+    Execution,
+    Recipe,
+    extract,
+    files_digest,
+    iter_parts,
+    learn_region_whitening,
+)
+from rpml.vision.files import ImageFile, find_images
+from rpml.vision.pooling import Pooling
+from rpml.vision.views import Views
+from rpml.vision.whitening import Whitening
+from tests.vision.test_pooling import literal_rmac
+
+SMALL = Recipe(scales=(96, 64))
+PARTS = Execution(workers=2, part=4)
+
+
+def plain_loop(files: list[ImageFile], backbone: Backbone, scales: tuple[int, ...]) -> np.ndarray:
+    """One image at a time, one scale at a time, the literal pooling."""
+    rows = []
+    for file in files:
+        image = Image.open(file.path).convert("RGB")
+        total = np.zeros(6)
+        for scale in scales:
+            factor = scale / max(image.size)
+            size = [max(32, round(s * factor)) for s in image.size]
+            pixels = np.asarray(image.resize(size, Image.Resampling.BICUBIC))
+            total += literal_rmac(backbone(pixels[None])[0].transpose(2, 0, 1).astype(float))
+        rows.append(total / np.linalg.norm(total))
+    return np.array(rows)
+
+
+def test_extraction_equals_a_plain_loop(photos: Path, network: Path) -> None:
+    files, backbone = find_images(photos), Backbone(network)
+    found = extract(files, backbone, SMALL, PARTS)
+    assert found.ids == [f.id for f in files]
+    assert found.groups.tolist() == list(range(15))
+    assert found.values.dtype == np.float32
+    assert np.allclose(found.values, plain_loop(files, backbone, SMALL.scales), atol=1e-5)
+
+
+@pytest.mark.parametrize("execution", [Execution(1, 1), Execution(3, 16), Execution(2, 4, 2)])
+def test_threads_and_batches_do_not_matter(
+    photos: Path, network: Path, execution: Execution
+) -> None:
+    files, backbone = find_images(photos), Backbone(network)
+    expected = extract(files, backbone, SMALL, PARTS).values
+    assert np.allclose(extract(files, backbone, SMALL, execution).values, expected, atol=1e-6)
+
+
+def test_views_follow_their_image(photos: Path, network: Path) -> None:
+    files, backbone = find_images(photos), Backbone(network)
+    found = extract(files, backbone, Recipe((64,), views=Views(2)), PARTS)
+    assert found.ids[:4] == [
+        files[0].id,
+        f"{files[0].id}#view1",
+        f"{files[0].id}#view2",
+        files[1].id,
+    ]
+    assert found.groups.tolist() == [i for i in range(15) for _ in range(3)]
+    assert np.allclose(found.values[::3], extract(files, backbone, Recipe((64,))).values, atol=1e-6)
+    assert not np.allclose(found.values[1::3], found.values[::3], atol=1e-2)
+
+
+def test_bad_images_are_left_out(photos: Path, network: Path) -> None:
+    (photos / "test" / "c" / "2.png").write_text("not a picture")
+    found = extract(find_images(photos), Backbone(network), SMALL, PARTS)
+    assert len(found.values) == len(found.ids) == 14
+    assert [f.id for f in found.failures] == ["test/c/2.png"]
+    for path in photos.rglob("*.png"):
+        path.write_text("nothing")
+    with pytest.raises(InputError, match="none of the 15 images"):
+        extract(find_images(photos), Backbone(network), SMALL, PARTS)
+
+
+def test_parts_are_kept_and_found_again(photos: Path, network: Path, tmp_path: Path) -> None:
+    files, backbone = find_images(photos), Backbone(network)
+    (photos / "train" / "a" / "1.png").write_text("bad")
+    settings = SMALL.settings()
+
+    def context(resume: bool, heard: list[Progress]) -> Context:
+        store = Checkpoint(tmp_path / "parts", files_digest(files), settings, resume)
+        return Context(report=heard.append, store=store)
+
+    whole = list(iter_parts(files, backbone, SMALL, PARTS))
+    unfinished = iter_parts(files, backbone, SMALL, PARTS, context(False, []))
+    next(unfinished), next(unfinished)
+    unfinished.close()
+    assert len(list((tmp_path / "parts").glob("part-*"))) == 2
+    heard: list[Progress] = []
+    resumed = list(iter_parts(files, backbone, SMALL, PARTS, context(True, heard)))
+    for a, b in zip(whole, resumed, strict=True):
+        assert (a.values == b.values).all()
+        assert (a.image == b.image).all()
+        assert a.failures == b.failures
+    assert [p.done for p in heard][:2] == [4, 8]
+    assert heard[-1].done == heard[-1].total == 15
+
+
+def test_changed_files_are_noticed(photos: Path) -> None:
+    files = find_images(photos)
+    before = files_digest(files)
+    assert before == files_digest(files)
+    (photos / "test" / "c" / "0.png").write_text("changed")
+    assert files_digest(files) != before
+
+
+def test_region_whitening_is_learned_from_unit_regions(photos: Path, network: Path) -> None:
+    files, backbone = find_images(photos), Backbone(network)
+    whitening = learn_region_whitening(files, backbone, SMALL, PARTS)
+    regions = []
+    for file in files:
+        image = Image.open(file.path)
+        for scale in SMALL.scales:
+            size = [max(32, round(s * scale / max(image.size))) for s in image.size]
+            pixels = np.asarray(image.resize(size, Image.Resampling.BICUBIC))
+            regions.append(Pooling().regions(backbone(pixels[None]))[0])
+    flat = np.concatenate(regions).astype(float)
+    centred = (flat - whitening.mean) @ whitening.matrix
+    covariance = np.cov(centred.T)
+    assert np.allclose(covariance / covariance[0, 0], np.eye(len(covariance)), atol=1e-2)
+    recipe = Recipe(SMALL.scales, Pooling(region_whitening=whitening))
+    assert recipe.settings() != SMALL.settings()
+    values = extract(files, backbone, recipe, PARTS).values
+    assert np.allclose(np.linalg.norm(values, axis=1), 1, atol=1e-5)
+
+
+def test_whitening_round_trip(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).standard_normal((50, 8)).astype(np.float32)
+    whitening = Whitening.learn(X, 5)
+    whitening.save(tmp_path / "w.npz")
+    again = Whitening.load(tmp_path / "w.npz")
+    assert np.array_equal(again.apply(X), whitening.apply(X))
+    assert again.apply(X).shape == (50, 5)
+    with pytest.raises(InputError, match="8 dimensions, these have 3"):
+        again.apply(X[:, :3])
+    with pytest.raises(InputError, match="cannot whiten to 9"):
+        Whitening.learn(X, 9)
+    np.savez(tmp_path / "bad.npz", mean=np.zeros(3), matrix=np.zeros((4, 2)))
+    with pytest.raises(InputError, match="not a whitening"):
+        Whitening.load(tmp_path / "bad.npz")
+
+
+def test_fixed_input_sizes_stretch_the_image(photos: Path, tmp_path: Path) -> None:
+    from tests.vision.conftest import tiny_network
+
+    backbone = Backbone(tiny_network(tmp_path / "fixed.onnx", size=(48, 64)))
+    found = extract(find_images(photos), backbone, SMALL, PARTS)
+    assert found.values.shape == (15, 6)
+
+
+def test_wrong_scales() -> None:
+    with pytest.raises(InputError, match="scales"):
+        Recipe(scales=())

@@ -1,0 +1,214 @@
+"""rpml features, as a user runs it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from rpml.cli.app import app
+from rpml.data import read_features
+from rpml.vision.views import CHANGES
+from tests.vision.conftest import noise_image
+
+
+class Tool:
+    """`rpml features PHOTOS --backbone NETWORK -o out/features.npy --scales 64`, and more."""
+
+    def __init__(self, photos: Path, network: Path, out: Path) -> None:
+        self.photos, self.network, self.out = photos, network, out
+        out.mkdir()
+
+    def __call__(self, *more: Any, code: int = 0, name: str = "features.npy") -> Any:
+        line = ["features", self.photos, "--backbone", self.network, "-o", f"{self.out}/{name}"]
+        line += ["--scales", 64, "--json", "--quiet", *more]
+        result = CliRunner().invoke(app, [str(part) for part in line])
+        if result.exception and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        assert result.exit_code == code, result.output
+        return json.loads(result.stdout)
+
+    def rows(self, name: str) -> list[dict[str, str]]:
+        with open(self.out / name, encoding="utf8", newline="") as file:
+            return list(csv.DictReader(file))
+
+    def files(self) -> list[str]:
+        return sorted(p.name for p in self.out.iterdir())
+
+
+@pytest.fixture
+def tool(photos: Path, network: Path, tmp_path: Path) -> Tool:
+    return Tool(photos, network, tmp_path / "out")
+
+
+def test_features_and_ids(tool: Tool) -> None:
+    summary = tool()
+    assert summary["rows"] == summary["images"] == 15
+    assert summary["dim"] == 6
+    assert tool.files() == ["features.ids.csv", "features.npy", "ids.csv"]
+    features = read_features(tool.out / "features.npy")
+    assert features.values.shape == (15, 6)
+    assert features.ids is not None
+    assert list(features.ids) == [r["id"] for r in tool.rows("ids.csv")]
+    assert features.ids[0] == "test/c/0.png"
+
+
+@pytest.mark.parametrize("name", ["f.npz", "f.parquet", "f.csv", "shards/"])
+def test_other_outputs_hold_the_same(tool: Tool, name: str) -> None:
+    tool()
+    expected = read_features(tool.out / "features.npy")
+    tool("--force", name=name)
+    found = read_features(tool.out / name)
+    assert np.allclose(found.values, expected.values, atol=1e-6)
+    assert found.ids is not None
+    assert list(found.ids) == list(expected.ids)  # type: ignore[arg-type]
+
+
+def test_existing_outputs_are_kept(tool: Tool) -> None:
+    tool()
+    assert "exists" in tool(code=2)["error"]
+    assert "ids.csv exists" in tool(name="second.npy", code=2)["error"]
+    tool("--force")
+
+
+def spoil(photos: Path) -> None:
+    (photos / "text.jpg").write_text("dear diary")
+    noise_image(1, (200, 200)).save(photos / "cut.jpg")
+    (photos / "cut.jpg").write_bytes((photos / "cut.jpg").read_bytes()[:3000])
+    os.symlink(photos / "nowhere", photos / "gone.png")
+    noise_image(2, (3, 2)).save(photos / "tïny name.png")
+    noise_image(3, (300, 1)).save(photos / "thin.png")
+    noise_image(4, (250, 200)).save(photos / "huge.png")
+
+
+def test_bad_files_are_listed_and_the_rest_goes_on(tool: Tool) -> None:
+    spoil(tool.photos)
+    summary = tool("--max-pixels", 45000, code=3)
+    assert summary["left_out"] == 4
+    assert summary["rows"] == 17
+    failures = {r["id"]: r["reason"] for r in tool.rows("failures.csv")}
+    assert set(failures) == {"text.jpg", "cut.jpg", "gone.png", "huge.png"}
+    assert "--max-pixels" in failures["huge.png"]
+    assert "truncated" in failures["cut.jpg"]
+    ids = [r["id"] for r in tool.rows("ids.csv")]
+    assert "tïny name.png" in ids
+    assert len(np.load(tool.out / "features.npy")) == len(ids) == 17
+    for name in failures:
+        (tool.photos / name).unlink()
+    tool("--force")
+    assert "failures.csv" not in tool.files()
+
+
+def test_strict_stops(tool: Tool) -> None:
+    spoil(tool.photos)
+    error = tool("--strict", code=2)["error"]
+    assert any(name in error for name in ("text.jpg", "cut.jpg", "gone.png"))
+    assert "features.npy" not in tool.files()
+    assert "features.npy.parts" not in tool.files()
+
+
+def test_nothing_usable(tool: Tool) -> None:
+    for path in tool.photos.rglob("*.png"):
+        path.write_text("no")
+    assert "none of the 15 images" in tool(code=2)["error"]
+    assert len(tool.rows("failures.csv")) == 15
+
+
+def test_views_and_groups(tool: Tool) -> None:
+    assert tool("--views", 2)["rows"] == 45
+    groups = tool.rows("groups.csv")
+    assert [g["group"] for g in groups] == [str(i) for i in range(15) for _ in range(3)]
+    assert [g["id"] for g in groups] == [r["id"] for r in tool.rows("ids.csv")]
+    first = np.load(tool.out / "features.npy")
+    for change in CHANGES:
+        tool("--views", 2, "--changes", change, "--force")
+        assert not np.array_equal(np.load(tool.out / "features.npy"), first)
+    tool("--views", 2, "--force")
+    assert np.array_equal(np.load(tool.out / "features.npy"), first)
+    assert "no change called 'zoom'" in tool("--views", 1, "--changes", "zoom", code=2)["error"]
+
+
+def test_folder_labels(tool: Tool) -> None:
+    tool("--folder-labels")
+    assert {r["label"] for r in tool.rows("labels.csv")} == {"a", "b", "c"}
+
+
+def test_whitening_is_learned_on_the_training_split_only(tool: Tool) -> None:
+    tool("--whiten", 4, "--whiten-on", "train/*")
+    whitened = np.load(tool.out / "features.npy")
+    stored = np.load(tool.out / "features.whitening.npz")
+    for path in (tool.photos / "test").rglob("*.png"):
+        noise_image(77, (33, 50)).save(path)
+    tool("--whiten", 4, "--whiten-on", "train/*", "--force")
+    again = np.load(tool.out / "features.npy")
+    assert np.array_equal(np.load(tool.out / "features.whitening.npz")["matrix"], stored["matrix"])
+    assert np.array_equal(again[5:], whitened[5:])
+    assert not np.array_equal(again[:5], whitened[:5])
+    tool("--whitening", tool.out / "features.whitening.npz", "--force")
+    assert np.allclose(np.load(tool.out / "features.npy"), again, atol=1e-6)
+
+
+def test_whitening_errors_come_before_the_work(tool: Tool) -> None:
+    assert "more images than dimensions" in tool("--whiten", 15, code=2)["error"]
+    assert "no image matches" in tool("--whiten", 2, "--whiten-on", "x*", code=2)["error"]
+    assert "give one" in tool("--whiten", 2, "--whitening", "w.npz", code=2)["error"]
+    assert "no such file" in tool("--whitening", "w.npz", code=2)["error"]
+    assert "rmac" in tool("--region-whitening", "learn", "--pool", "mac", code=2)["error"]
+
+
+def test_region_whitening(tool: Tool) -> None:
+    tool()
+    plain = np.load(tool.out / "features.npy")
+    tool("--region-whitening", "learn", "--whiten-on", "train/*", "--force")
+    learned = np.load(tool.out / "features.npy")
+    assert not np.allclose(learned, plain, atol=1e-3)
+    tool("--region-whitening", tool.out / "features.regions.npz", "--force")
+    assert np.allclose(np.load(tool.out / "features.npy"), learned, atol=1e-6)
+
+
+def test_wrong_usage(tool: Tool, tmp_path: Path) -> None:
+    assert "--scales takes" in tool("--scales", "big", code=2)["error"]
+    assert "pooling must be" in tool("--pool", "max", code=2)["error"]
+    assert (
+        "standard output"
+        in CliRunner()
+        .invoke(app, ["features", str(tool.photos), "--backbone", str(tool.network), "-o", "-"])
+        .stderr
+    )
+    (tmp_path / "empty").mkdir()
+    tool.photos = tmp_path / "empty"
+    assert "holds no images" in tool(code=2)["error"]
+
+
+def test_a_killed_run_continues_with_the_same_result(tool: Tool, tmp_path: Path) -> None:
+    for i in range(600):
+        noise_image(i, (30, 20)).save(tool.photos / f"{i:03d}.png")
+    tool()
+    whole, tool.out = tool.out, tmp_path / "killed"
+    tool.out.mkdir()
+    line = [Path(sys.executable).with_name("rpml"), "features", tool.photos, "--scales", "64"]
+    line += ["--backbone", tool.network, "-o", tool.out / "features.npy"]
+    process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    parts = tool.out / "features.npy.parts"
+    deadline = time.monotonic() + 60
+    while not list(parts.glob("part-*")) and time.monotonic() < deadline:
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert tool.files() == ["features.npy.parts"]
+    assert "--resume" in tool(code=2)["error"]
+    assert "scales" in tool("--resume", "--scales", 80, code=2)["error"]
+    tool("--resume")
+    assert not parts.exists()
+    for name in ("features.npy", "ids.csv", "features.ids.csv"):
+        assert (tool.out / name).read_bytes() == (whole / name).read_bytes()
