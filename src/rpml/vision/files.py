@@ -8,12 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from rpml.data.image_sets import IMAGE_SUFFIXES
 from rpml.errors import InputError
-
-SUFFIXES = (
-    *(".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".pbm"),
-    *(".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"),
-)
 
 
 @dataclass(frozen=True)
@@ -44,7 +40,7 @@ def find_images(source: str | Path) -> list[ImageFile]:
         found = sorted(_walk(source), key=lambda file: file.id)
         if not found:
             raise InputError(
-                f"{source} holds no images (looked for {' '.join(SUFFIXES)} "
+                f"{source} holds no images (looked for {' '.join(IMAGE_SUFFIXES)} "
                 "in it and in the folders below)"
             )
         return found
@@ -66,7 +62,7 @@ def _walk(root: Path) -> Iterator[ImageFile]:
         # sorted, so that of two links to one folder always the same one is followed
         below[:] = sorted(name for name in below if not name.startswith("."))
         for name in names:
-            if not name.startswith(".") and Path(name).suffix.lower() in SUFFIXES:
+            if not name.startswith(".") and Path(name).suffix.lower() in IMAGE_SUFFIXES:
                 path = Path(folder, name)
                 yield ImageFile(printable(path.relative_to(root).as_posix()), path)
 
