@@ -26,9 +26,11 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def run(*args: Any, **options: Any) -> None:
-        warnings.showwarning = _show_warning(bool(options.get("quiet")))
+        SHOWN.clear()
         try:
-            function(*args, **options)
+            with warnings.catch_warnings():
+                warnings.showwarning = _show_warning(bool(options.get("quiet")))
+                function(*args, **options)
         except (typer.Exit, typer.Abort):
             raise
         except BaseException as error:
@@ -54,6 +56,8 @@ def exit_code(error: BaseException) -> int | None:
         return None
     if isinstance(error, ValueError):  # what the library says of a wrong argument
         return BAD_INPUT
+    if isinstance(error, PermissionError | FileNotFoundError | IsADirectoryError):
+        return BAD_INPUT
     return FAILED if isinstance(error, Exception) else None
 
 
@@ -65,6 +69,8 @@ def sentence(error: BaseException) -> str:
         return f"not enough memory: {_flat(error)}".rstrip(": ")
     if isinstance(error, WriteError):
         return _flat(error.strerror or error)
+    if isinstance(error, OSError) and error.filename:
+        return _flat(f"{error.filename}: {error.strerror}")
     text = _flat(error)
     if isinstance(error, InputError | ValueError | Interrupted) and text:
         return text

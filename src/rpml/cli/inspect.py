@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,9 +36,9 @@ def run(
 
     console = Console(quiet, json_output)
     target = Path(path)
-    if (target / "manifest.json").is_file():
+    if os.path.isfile(target / "manifest.json"):
         fields = inspect_checkpoint(target)
-    elif path == "-" or target.is_dir() or target.suffix.lower() in SUFFIXES:
+    elif path == "-" or os.path.isdir(target) or target.suffix.lower() in SUFFIXES:
         fields = inspect_features(path, opt.read_options(columns, id_column, array))
     else:
         fields = inspect_model(path)

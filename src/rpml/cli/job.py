@@ -163,6 +163,14 @@ class Job:
             return "run the command again to start over"
         return f"continue with: rpml {shlex.join([*again, '--resume'])}"
 
+    def _mean_loss(self) -> float | None:
+        """Loss a triplet at the end; the stochastic solver already reports means."""
+        losses = self.model.history_.get("loss")
+        if not losses:
+            return None
+        count = 1 if self.model.solver == "stochastic" else max(1, len(self.model.triplets_))
+        return float(losses[-1]) / count
+
     def summary(self) -> dict[str, Any]:
         """What the fit gave, for people and machines."""
         model = self.model
@@ -177,7 +185,7 @@ class Job:
             "iterations": model.n_iter_,
             "converged": model.converged_,
             "message": model.message_,
-            "loss": float(model.history_["loss"][-1]) if model.history_.get("loss") else None,
+            "loss": self._mean_loss(),
             "mean_weight": float(weights.mean()) if len(weights) else None,
             "warnings": list(SHOWN),
         }

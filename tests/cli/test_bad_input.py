@@ -1,0 +1,128 @@
+"""Bad input from the shell: one sentence, exit code 2, nothing written."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+
+def cases(folder):
+    """name -> arguments after `rpml`, and a word the sentence must have."""
+    X = np.random.default_rng(0).normal(size=(20, 4))
+    files = {
+        "ragged.csv": "1,2\n3\n",
+        "text.csv": "id,a,b\n1,2,3\n2,x,3\n",
+        "nan.csv": "a,b\n1,2\nnan,1\n",
+        "twice.csv": "id,a,b\nu,1,2\nu,3,4\n",
+        "empty.npy": "",
+        "words.xlsx": "hello",
+        "ok.csv": "a,b,c,d\n" + "\n".join("1,2,3,4" for _ in range(5)),
+        "y.csv": "label\n1\n2\n",
+        "fake.rpml": "not a model",
+    }
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    np.save(folder / "x y é.npy", X)
+    np.save(folder / "objects.npy", np.array([[{}]], dtype=object), allow_pickle=True)
+    np.save(folder / "same.npy", np.ones((9, 3)))
+    np.save(folder / "one.npy", X[:1])
+    out = ["-o", "out.rpml"]
+    return {
+        "missing file": (["fit", "absent.npy", *out], "no such file"),
+        "empty file": (["fit", "empty.npy", *out], "is empty"),
+        "wrong suffix": (["fit", "words.xlsx", *out], "'.xlsx'"),
+        "ragged": (["fit", "ragged.csv", *out], "line 2 has 1 columns"),
+        "text": (["fit", "text.csv", *out], "line 3, column 'a' is 'x'"),
+        "nan": (["fit", "nan.csv", *out], "line 3, column 'a' is NaN"),
+        "duplicated ids": (["fit", "twice.csv", *out], "id 'u'"),
+        "objects": (["fit", "objects.npy", *out], "Python objects"),
+        "identical rows": (["fit", "same.npy", *out], "identical"),
+        "one row": (["fit", "one.npy", *out], "1"),
+        "no folder": (["fit", "x y é.npy", "-o", "no/out.rpml"], "does not exist"),
+        "labels": (["evaluate", "x y é.npy", "--labels", "y.csv"], "2 labels"),
+        "no model": (["embed", "absent.rpml", "x y é.npy", "-o", "e.npy"], "No such file"),
+        "bad model": (["embed", "fake.rpml", "x y é.npy", "-o", "e.npy"], "not an rpml file"),
+        "data as model": (["inspect", "fake.rpml"], "not an rpml file"),
+        "bad output": (["embed", "fake.rpml", "x y é.npy", "-o", "e.doc"], "'.doc'"),
+        "bad target": (["export", "fake.rpml", "--to", "onnx", "-o", "x"], "not an rpml file"),
+    }
+
+
+NAMES = [
+    "missing file", "empty file", "wrong suffix", "ragged", "text", "nan", "duplicated ids",
+    "objects", "identical rows", "one row", "no folder", "labels", "no model", "bad model",
+    "data as model", "bad output", "bad target",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_sentence(rpml, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    args, word = cases(tmp_path)[name]
+    before = sorted(os.listdir())
+    quiet = ["-q"] if args[0] != "export" else []
+    assert word in rpml.refused(*args, *quiet)
+    assert sorted(os.listdir()) == before
+
+
+def test_every_case_is_run(tmp_path):
+    assert set(cases(tmp_path)) == set(NAMES)
+
+
+def test_spaces_and_unicode_are_fine(rpml, tmp_path, vectors):
+    folder = tmp_path / "mes données 図"
+    folder.mkdir()
+    np.save(folder / "x y.npy", vectors[0])
+    rpml("fit", folder / "x y.npy", "-o", folder / "modèle 1.rpml", "--dim", 2)
+    rpml("embed", folder / "modèle 1.rpml", folder / "x y.npy", "-o", folder / "é e.csv")
+    assert (folder / "é e.csv").stat().st_size > 100
+
+
+AS_NOBODY = """
+import json, os, sys
+from typer.testing import CliRunner
+import rpml.checkpoint, rpml.estimator, rpml.model_io
+from rpml.cli.app import app
+folder, *commands = json.loads(sys.argv[1])
+runs = [CliRunner().invoke(app, ["inspect", folder + name]) for name in ("/x.npy", "/absent.npy")]
+if os.getuid() == 0:  # only now, as the interpreter itself may be in a private folder
+    os.setgid(65534)
+    os.setuid(65534)
+runs = [CliRunner().invoke(app, command) for command in commands]
+print(json.dumps([[run.exit_code, run.stderr] for run in runs]))
+"""
+
+
+def let_others_pass(path):
+    """Temporary folders are private; the process without rights must reach the locked one."""
+    for folder in [path, *path.parents]:
+        status = folder.stat()
+        if status.st_uid == os.getuid() and not status.st_mode & 0o001:
+            folder.chmod(status.st_mode | 0o011)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions")
+def test_without_permission(tmp_path):
+    """In a process that is not root, which no permission stops."""
+    np.save(tmp_path / "x.npy", np.eye(3))
+    locked = tmp_path / "locked"
+    locked.mkdir()
+    np.save(locked / "x.npy", np.eye(3))
+    let_others_pass(tmp_path)
+    locked.chmod(0)
+    commands = [
+        ["inspect", f"{locked}"],
+        ["inspect", f"{locked}/x.npy"],
+        ["inspect", f"{locked}/m.rpml"],
+        ["fit", f"{tmp_path}/x.npy", "-o", f"{locked}/m.rpml"],
+    ]
+    line = [sys.executable, "-c", AS_NOBODY, json.dumps([str(tmp_path), *commands])]
+    found = subprocess.run(line, capture_output=True, text=True, check=True)
+    locked.chmod(0o700)
+    for code, message in json.loads(found.stdout):
+        assert code == 2, message
+        assert len(message.strip().splitlines()) == 1, message
+        assert "ermission" in message

@@ -1,0 +1,142 @@
+"""cluster, evaluate, inspect, doctor, and what all commands share."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from rpml import RPML, AuthorityAscentShift
+from rpml.cli.app import app
+from rpml.data import read_labels
+from rpml.metrics import clustering_scores, recall_at_k
+
+COMMANDS = [c.name for c in app.registered_commands]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_examples_in_its_help(rpml, name):
+    text = rpml(name, "--help").stdout
+    assert "Examples:" in text
+    assert f"rpml {name}" in text.split("Examples:")[1]
+
+
+def test_the_fixed_set_of_commands():
+    expected = {"fit", "embed", "cluster", "evaluate", "compare", "inspect", "estimate", "export"}
+    assert expected | {"demo", "doctor"} <= set(COMMANDS)
+
+
+def test_help_imports_nothing_heavy():
+    """What makes `rpml --help` instant; the time itself is not asserted."""
+    code = (
+        "import sys, rpml.cli.app\n"
+        "heavy = {'numpy', 'scipy', 'sklearn', 'numba', 'rich', 'torch', 'faiss', 'pyarrow',"
+        " 'pandas', 'onnx', 'onnxruntime', 'safetensors', 'matplotlib'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+def test_completion(rpml):
+    assert "rpml" in rpml("--show-completion", env={"SHELL": "/bin/bash"}).stdout
+
+
+def test_version(rpml):
+    assert rpml("--version").stdout.startswith("rpml ")
+
+
+def test_wrong_usage(rpml):
+    rpml("fit", code=2)
+    rpml("no-such-command", code=2)
+    rpml("embed", "--no-such-option", code=2)
+
+
+def test_cluster(rpml, shared, vectors, tmp_path):
+    fields = rpml.json("cluster", shared / "x.npy", "-o", tmp_path / "c.csv", "--neighbors", 15)
+    expected = AuthorityAscentShift(15).fit_predict(vectors[0])
+    labels = read_labels(tmp_path / "c.csv", 240)
+    assert labels.tolist() == expected.tolist()
+    assert fields["clusters"] == len(set(expected.tolist()))
+    (tmp_path / "c.csv").unlink()
+    rpml("cluster", shared / "x.npy", "-o", tmp_path / "c.csv", "--merge", "saddle")
+
+
+def test_cluster_with_a_wrong_threshold(rpml, shared, tmp_path):
+    said = rpml.refused("cluster", shared / "x.npy", "-o", tmp_path / "c.csv", "--epsilon", "big")
+    assert "--epsilon must be a number or auto" in said
+
+
+def test_evaluate_is_what_the_metrics_say(rpml, shared, vectors):
+    X, y = vectors
+    fields = rpml.json("evaluate", shared / "x.npy", "--labels", shared / "y.npy", "--k", "1,3")
+    expected = recall_at_k(X, y, ks=(1, 3))
+    assert fields["recall_at_k"] == {"1": expected[1], "3": expected[3]}
+    assert fields["nmi"] == clustering_scores(X, y, random_state=0)["nmi"]
+    assert fields["classes"] == 8
+
+
+def test_evaluate_a_model(rpml, shared, vectors):
+    X, y = vectors
+    args = ["evaluate", shared / "x.npy", "--labels", shared / "y.npy"]
+    fields = rpml.json(*args, "--model", shared / "model.rpml", "--no-clustering")
+    Z = RPML.load(shared / "model.rpml").transform(X)
+    assert fields["recall_at_k"]["1"] == recall_at_k(Z, y)[1]
+    assert fields["dim"] == 4
+    assert "nmi" not in fields
+    text = rpml(*args, "--model", shared / "model.rpml").stdout
+    assert "R@1" in text
+
+
+def test_evaluate_labels_in_the_same_table(rpml, vectors, tmp_path):
+    X, y = vectors
+    lines = ["id,species," + ",".join(f"f{i}" for i in range(12))]
+    lines += [f"{i},class {y[i]}," + ",".join(map(str, row)) for i, row in enumerate(X)]
+    (tmp_path / "x.csv").write_text("\n".join(lines))
+    path = tmp_path / "x.csv"
+    fields = rpml.json("evaluate", path, "--labels", path, "--label-column", "species")
+    assert fields["dim"] == 12
+    assert fields["recall_at_k"]["1"] == recall_at_k(X, y)[1]
+
+
+@pytest.mark.parametrize("k", ["0", "a", ""])
+def test_evaluate_wrong_k(rpml, shared, k):
+    said = rpml.refused("evaluate", shared / "x.npy", "--labels", shared / "y.npy", "--k", k)
+    assert "--k must be positive numbers" in said
+
+
+def test_inspect_model(rpml, shared):
+    fields = rpml.json("inspect", shared / "model.rpml")
+    assert fields["kind"] == "model"
+    assert (fields["features"], fields["dim"]) == (12, 4)
+    assert fields["training"]["n_rows"] == 240
+    assert fields["trained_on"] == "x.npy"
+    assert "settings" in rpml("inspect", shared / "model.rpml").stdout
+
+
+def test_inspect_features_counts_what_a_fit_would_refuse(rpml, tmp_path):
+    X = np.ones((5, 3))
+    X[1] = 0
+    X[2, 1] = np.nan
+    np.save(tmp_path / "x.npy", X)
+    fields = rpml.json("inspect", tmp_path / "x.npy")
+    assert fields["rows"] == 5
+    assert fields["not_finite"] == 1
+    assert "row 2, column 1" in fields["first_not_finite"]
+    assert fields["zero_rows"] == 1
+    np.save(tmp_path / "x.npy", np.ones((5, 3)))
+    assert rpml.json("inspect", tmp_path / "x.npy")["constant_columns"] == 3
+
+
+def test_doctor(rpml):
+    fields = rpml.json("doctor")
+    assert fields["packages"]["numpy"] == np.__version__
+    assert fields["extras"]["parquet"]["install"] is None
+    text = rpml("doctor").stdout
+    assert "extra" in text
+
+
+def test_errors_as_json(rpml, tmp_path):
+    result = rpml("inspect", tmp_path / "absent.npy", "--json", code=2)
+    assert json.loads(result.stdout)["exit_code"] == 2

@@ -1,0 +1,201 @@
+import json
+
+import numpy as np
+import pytest
+
+from rpml import RPML
+from rpml.checkpoint import Checkpoint
+
+
+def test_same_model_as_the_library(rpml, shared, vectors, tmp_path):
+    X, _ = vectors
+    model = RPML.load(shared / "model.rpml")
+    library = RPML(4, n_neighbors=10, random_state=0).fit(X)
+    np.testing.assert_array_equal(model.components_, library.components_)
+    np.testing.assert_array_equal(model.transform(X), library.transform(X))
+
+
+def test_same_seed_same_bytes_and_nothing_left_behind(rpml, shared, tmp_path):
+    out = tmp_path / "again.rpml"
+    rpml("fit", shared / "x.npy", "-o", out, "--dim", 4, "--neighbors", 10, "--seed", 0)
+    assert out.read_bytes() == (shared / "model.rpml").read_bytes()
+    assert [p.name for p in tmp_path.iterdir()] == ["again.rpml"]
+
+
+def test_json_is_one_object_and_the_rest_is_on_standard_error(rpml, shared, tmp_path):
+    result = rpml(
+        "fit", shared / "x.npy", "-o", tmp_path / "m.rpml", "--dim", 3, "--json", "--max-iter", 1
+    )
+    fields = json.loads(result.stdout)
+    assert fields["rows"] == 240
+    assert fields["dim"] == 3
+    assert fields["converged"] is False
+    assert any("stopped before it converged" in w for w in fields["warnings"])
+    assert "nearest neighbours: done" in result.stderr
+    assert "warning: RPML stopped" in result.stderr
+
+
+def test_quiet(rpml, shared, tmp_path):
+    result = rpml("fit", shared / "x.npy", "-o", tmp_path / "m.rpml", "--dim", 3, "-q", "--json")
+    assert result.stderr == ""
+
+
+def test_settings_reach_the_model_and_are_written_into_it(rpml, shared, tmp_path):
+    out = tmp_path / "m.rpml"
+    rpml(
+        "fit", shared / "x.npy", "-o", out, "--dim", 2, "--weight", "constant",
+        "--set", "whiten=none", "--set", "tol=1e-4", "--set", "alpha=40", "--seed", 7,
+    )  # fmt: skip
+    model = RPML.load(out)
+    assert (model.weight, model.whiten, model.alpha) == ("constant", None, 40)
+    assert model.tol == 1e-4
+    used = rpml.json("inspect", out)["settings"]
+    assert used["random_state"] == 7
+    assert used["n_components"] == 2
+
+
+def test_config_file_holds_any_option_and_the_command_line_wins(rpml, shared, tmp_path):
+    config = tmp_path / "run.toml"
+    config.write_text(
+        f'features = "{shared / "x.npy"}"\noutput = "{tmp_path / "m.rpml"}"\nseed = 3\n'
+        '[fit]\ndim = 5\nweight = "constant"\nforce = true\nset = { alpha = 30.0, tol = 0.01 }\n'
+        "[embed]\ndim = 2\n"
+    )
+    rpml("fit", "--config", config)
+    rpml("fit", "--config", config, "--dim", 6)
+    model = RPML.load(tmp_path / "m.rpml")
+    assert (model.n_components, model.random_state, model.weight) == (6, 3, "constant")
+    assert (model.alpha, model.tol) == (30.0, 0.01)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("dimm = 3", "no option 'dimm', did you mean 'dim'?"),
+        ("dim = ", "not TOML"),
+        ("dim = 'many'", "many"),
+        ("config = 'x'", "no option 'config'"),
+    ],
+)
+def test_wrong_config(rpml, shared, tmp_path, text, message):
+    (tmp_path / "run.toml").write_text(text)
+    result = rpml(
+        "fit", shared / "x.npy", "-o", tmp_path / "m", "--config", tmp_path / "run.toml", code=2
+    )
+    assert message in result.stderr or "integer" in result.stderr
+
+
+def test_paper_settings(rpml, shared, tmp_path):
+    rpml("fit", shared / "x.npy", "-o", tmp_path / "m.rpml", "--dim", 3, "--paper", "-q")
+    model = RPML.load(tmp_path / "m.rpml")
+    assert model.guard is None
+    assert model.normalize is False
+    assert model.clustering.epsilon == 0.65
+
+
+def test_given_pseudo_labels(rpml, shared, tmp_path):
+    out = tmp_path / "m.rpml"
+    rpml("fit", shared / "x.npy", "-o", out, "--dim", 3, "--pseudo-labels", shared / "y.npy")
+    assert len(set(RPML.load(out).labels_.tolist())) == 8
+
+
+def test_existing_model_needs_force(rpml, shared, tmp_path):
+    out = tmp_path / "m.rpml"
+    out.write_text("precious")
+    assert "--force" in rpml.refused("fit", shared / "x.npy", "-o", out)
+    assert out.read_text() == "precious"
+    rpml("fit", shared / "x.npy", "-o", out, "--dim", 2, "--force")
+    assert RPML.load(out).n_features_in_ == 12
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--dim", "13"], "n_components=13 must not exceed the 12 features"),
+        (["--weight", "heavy"], "'weight' parameter of RPML"),
+        (["--set", "alpha=120"], "'alpha' parameter of RPML"),
+        (["--set", "alhpa=20"], "did you mean 'alpha'"),
+        (["--set", "alpha"], "NAME=VALUE"),
+    ],
+)
+def test_wrong_settings(rpml, shared, tmp_path, args, message):
+    said = rpml.refused("fit", shared / "x.npy", "-o", tmp_path / "m.rpml", "-q", *args)
+    assert message in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_output_named_like_data(rpml, shared, tmp_path):
+    said = rpml.refused("fit", shared / "x.npy", "-o", tmp_path / "m.npy")
+    assert "name of a data file" in said
+
+
+def test_feature_names_are_kept_and_checked(rpml, tmp_path, vectors):
+    X, _ = vectors
+    names = [f"f{i}" for i in range(12)]
+    for file, order in (("a.csv", names), ("b.csv", names[::-1])):
+        rows = "\n".join(",".join(map(str, row)) for row in X[:60].tolist())
+        (tmp_path / file).write_text(",".join(order) + "\n" + rows + "\n")
+    rpml("fit", tmp_path / "a.csv", "-o", tmp_path / "m.rpml", "--dim", 2)
+    assert rpml.json("inspect", tmp_path / "m.rpml")["feature_names"] == names
+    rpml("embed", tmp_path / "m.rpml", tmp_path / "a.csv", "-o", tmp_path / "e.npy")
+    said = rpml.refused("embed", tmp_path / "m.rpml", tmp_path / "b.csv", "-o", tmp_path / "f.npy")
+    assert "column 0" in said
+
+
+class TestResume:
+    @pytest.fixture
+    def killed(self, rpml, shared, tmp_path, monkeypatch):
+        """A fit that died after a few stages."""
+        out = tmp_path / "m.rpml"
+        self.args = ["fit", shared / "x.npy", "-o", out, "--dim", 4, "--neighbors", 10]
+        saved = []
+        original = Checkpoint.save
+
+        def save(self, name, *rest):
+            original(self, name, *rest)
+            saved.append(name)
+            if len(saved) == 3:
+                raise RuntimeError("killed")
+
+        monkeypatch.setattr(Checkpoint, "save", save)
+        assert "killed" in rpml.refused(*self.args, "-q", code=1)
+        monkeypatch.undo()
+        return out
+
+    def test_ends_with_the_same_model(self, rpml, killed, shared):
+        rpml(*self.args, "--resume")
+        assert killed.read_bytes() == (shared / "model.rpml").read_bytes()
+        assert [p.name for p in killed.parent.iterdir()] == ["m.rpml"]
+
+    def test_without_resume_the_checkpoint_is_not_lost(self, rpml, killed):
+        assert "--resume" in rpml.refused(*self.args, "-q")
+
+    def test_force_starts_over(self, rpml, killed, shared):
+        rpml(*self.args, "--force")
+        assert killed.read_bytes() == (shared / "model.rpml").read_bytes()
+
+    def test_other_settings_are_refused(self, rpml, killed):
+        said = rpml.refused(*self.args, "--resume", "-q", "--seed", 1)
+        assert "random_state=0, not 1" in said
+
+    def test_other_data_is_refused(self, rpml, killed, tmp_path, vectors):
+        np.save(tmp_path / "other.npy", vectors[0][1:])
+        said = rpml.refused("fit", tmp_path / "other.npy", *self.args[2:], "--resume", "-q")
+        assert "other data" in said
+
+    def test_inspect_names_the_stages(self, rpml, killed):
+        assert "neighbors" in rpml.json("inspect", f"{killed}.ckpt")["stages"]
+
+
+def test_resume_of_a_finished_fit_changes_nothing(rpml, shared, tmp_path):
+    args = ["fit", shared / "x.npy", "-o", tmp_path / "m.rpml", "--dim", 4]
+    rpml(*args)
+    before = (tmp_path / "m.rpml").read_bytes()
+    assert "already complete" in rpml(*args, "--resume").stdout
+    assert (tmp_path / "m.rpml").read_bytes() == before
+
+
+def test_resume_does_not_replace_another_model(rpml, shared, tmp_path):
+    rpml("fit", shared / "x.npy", "-o", tmp_path / "m.rpml", "--dim", 4)
+    said = rpml.refused("fit", shared / "x.npy", "-o", tmp_path / "m.rpml", "--resume", "-q")
+    assert "not from this fit" in said
