@@ -36,7 +36,8 @@ class Grassmann:
 
     def project(self, point: Array, vector: Array) -> Array:
         """Riemannian gradient from a Euclidean one: G - L L'G."""
-        return vector - point @ (point.T @ vector)
+        with single_blas_thread():
+            return np.asarray(vector - point @ (point.T @ vector))
 
     def inner(self, point: Array, u: Array, v: Array) -> float:
         return float(np.vdot(u, v))
@@ -96,8 +97,8 @@ class PolarCurve:
     def through(cls, point: Array, vector: Array) -> PolarCurve:
         with single_blas_thread():
             eigenvalues, rotation = np.linalg.eigh(vector.T @ vector)
-        eigenvalues = np.maximum(eigenvalues, 0.0)
-        return cls(point @ rotation, vector @ rotation, eigenvalues, rotation)
+            start, direction = point @ rotation, vector @ rotation
+        return cls(start, direction, np.maximum(eigenvalues, 0.0), rotation)
 
     def scale(self, t: float) -> Array:
         return np.asarray(1.0 / np.sqrt(1.0 + t * t * self.eigenvalues))
@@ -110,4 +111,4 @@ def orthonormalize(L: Array) -> Array:
     """The orthonormal matrix nearest to a nearly orthonormal L (removes rounding drift)."""
     with single_blas_thread():
         eigenvalues, rotation = np.linalg.eigh(L.T @ L)
-    return np.asarray(L @ (rotation / np.sqrt(eigenvalues)) @ rotation.T)
+        return np.asarray(L @ (rotation / np.sqrt(eigenvalues)) @ rotation.T)
