@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from rpml.cli import options as opt
 from rpml.cli.command import command
+from rpml.cli.console import Console
 
 EXAMPLES = """\b
 Examples:
@@ -31,4 +33,6 @@ def run(
     opt.use_threads(threads)
     from rpml import demo
 
-    demo.run(Path(output), seed)
+    console = Console(quiet, json_output)
+    result = demo.run(Path(output), seed, console.note)
+    console.result(result.fields(), demo.text(result, sys.stdout.isatty()))

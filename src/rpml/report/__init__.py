@@ -1,0 +1,1 @@
+"""Pictures and pages about a fitted model."""
