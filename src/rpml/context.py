@@ -43,6 +43,8 @@ class Context:
     seed: int = 0
     report: Callable[[Progress], Any] = lambda progress: None
     store: Store | None = None
+    memory: dict[str, Arrays] = field(default_factory=dict)
+    """Stages of this fit that were asked for, so that a second request costs nothing."""
 
     def rng(self, stage: str) -> np.random.Generator:
         """A random stream of the stage's own: resuming after one does not disturb the next."""
@@ -56,11 +58,12 @@ class Context:
             self.store.save(name, arrays, metadata)
 
     def stage(self, name: str, compute: Callable[[], Arrays]) -> Arrays:
-        """The arrays of a stage, computed unless they are in the store."""
-        self.report(Progress(name, 0, 1))
-        saved = self.load(name)
-        arrays = saved[0] if saved else compute()
-        if not saved:
-            self.save(name, arrays)
-        self.report(Progress(name, 1, 1))
-        return arrays
+        """The arrays of a stage, computed unless they are in memory or in the store."""
+        if name not in self.memory:
+            self.report(Progress(name, 0, 1))
+            saved = self.load(name)
+            self.memory[name] = saved[0] if saved else compute()
+            if not saved:
+                self.save(name, self.memory[name])
+            self.report(Progress(name, 1, 1))
+        return self.memory[name]

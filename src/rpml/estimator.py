@@ -63,12 +63,13 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         Where L starts.
     normalize_input : bool
         Scale rows to unit norm before anything else, and again after whitening.
-    whiten : float or None
-        Exponent of the PCA-whitening inside: 0 rotates, 1/2 divides by the square root of each
-        standard deviation, 1 whitens. None leaves the rows as they are, neither centred nor
-        rotated, as the paper does.
+    whiten : "auto", float or None
+        What happens to the principal axes before learning. "auto" whitens by the scatter within
+        neighbourhoods, smoothed as much as two halves of the axes agree on (`rpml.scatter`). A
+        number divides each axis by its standard deviation to that power: 0 is PCA, 1 whitening.
+        None leaves the rows as they are, neither centred nor rotated, as the paper does.
     n_axes : int or None
-        Principal axes kept before learning; None: the larger of 256 and twice n_components.
+        Principal axes kept with a numeric `whiten`; None: 256, or twice n_components if larger.
     guard : float or None
         Ridge on the weight parameters of the guarded objective, in which the weights keep their
         mean and so cannot collapse. None is the objective as printed.
@@ -100,6 +101,8 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         Orthonormal rows in the preprocessed space, by decreasing explained variance.
     preprocessing_ : Preprocessing
         What is applied before the projection.
+    whitening_ : ScatterChoice or None
+        What whiten="auto" chose and the evidence for it.
     labels_ : (n,) int array
         Pseudo-labels of the training rows.
     triplets_ : (T, 3) int array
@@ -138,7 +141,7 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         "sampler": [StrOptions({"uniform", "semi-hard", "hard"})],
         "init": [StrOptions({"pca", "random"}), "array-like"],
         "normalize_input": ["boolean"],
-        "whiten": [Interval(Real, 0, 1, closed="both"), None],
+        "whiten": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="both"), None],
         "n_axes": [Interval(Integral, 1, None, closed="left"), None],
         "guard": [Interval(Real, 0, None, closed="left"), None],
         "max_iter": [Interval(Integral, 0, None, closed="left")],
@@ -168,7 +171,7 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         sampler: str = "uniform",
         init: Any = "pca",
         normalize_input: bool = True,
-        whiten: float | None = 0.5,
+        whiten: float | str | None = "auto",
         n_axes: int | None = None,
         guard: float | None = 0.01,
         max_iter: int = 100,
@@ -295,6 +298,7 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
 
     def _set_fitted(self, result: Result) -> None:
         self.preprocessing_: Preprocessing = result.preprocessing
+        self.whitening_ = result.choice
         self.components_: Array = np.ascontiguousarray(result.L.T)
         self.labels_ = result.labels
         self.triplets_ = result.triplets

@@ -13,7 +13,8 @@ from rpml.context import Context
 from rpml.objective import TripletObjective
 from rpml.optimize import OptimizeResult, Stopping
 from rpml.preprocess import Preprocessing, identity, principal_axes, whitening
-from rpml.pseudolabels import Labels, override, pseudo_labels
+from rpml.pseudolabels import Labels, find_neighbors, override, pseudo_labels
+from rpml.scatter import ScatterChoice, neighbor_whitening
 from rpml.stochastic import BatchSettings
 from rpml.training import initial_subspace, order_by_variance, train, train_in_batches
 from rpml.triplets import sample_triplets
@@ -38,7 +39,7 @@ class Config:
     sampler: str
     init: Any
     normalize_input: bool
-    whiten: float | None
+    whiten: float | str | None
     n_axes: int | None
     guard: float | None
     max_iter: int
@@ -55,6 +56,7 @@ class Result:
     """A fitted embedding and how it came about."""
 
     preprocessing: Preprocessing
+    choice: ScatterChoice | None
     L: Array
     theta: Array | None
     labels: Labels
@@ -69,7 +71,7 @@ def learn(X: Any, config: Config, context: Context, known: Labels | None = None)
 
     `known` are labels for a supervised or semi-supervised fit, -1 where there is none.
     """
-    preprocessing = prepare(X, config)
+    preprocessing, choice = prepare(X, config, context)
     Z = preprocessing.apply(X)
     labels = pseudo_labels(Z, config.clustering, config.n_neighbors, context)
     if known is not None:
@@ -83,13 +85,15 @@ def learn(X: Any, config: Config, context: Context, known: Labels | None = None)
     problem = objective(Z, triplets, config)
     problem.move_to(L, optimum.theta)
     terms = problem.terms()
-    return Result(preprocessing, L, optimum.theta, labels, triplets, terms.w, terms.p, optimum)
+    return Result(
+        preprocessing, choice, L, optimum.theta, labels, triplets, terms.w, terms.p, optimum
+    )
 
 
-def prepare(X: Any, config: Config) -> Preprocessing:
+def prepare(X: Any, config: Config, context: Context) -> tuple[Preprocessing, ScatterChoice | None]:
     """Centre and whiten on the leading axes; with whiten=None leave the rows as they are."""
     if config.whiten is None:
-        return identity(X.shape[1], config.normalize_input)
+        return identity(X.shape[1], config.normalize_input), None
     spectrum = principal_axes(X, config.normalize_input, center=True)
     available = len(spectrum.variances)
     if available == 0:
@@ -105,21 +109,27 @@ def prepare(X: Any, config: Config) -> Preprocessing:
         )
     n_axes = min(config.n_axes or max(256, 2 * wanted), available)
     unit = config.normalize_input
-    return whitening(spectrum, config.whiten, max(n_axes, wanted), unit, unit)
+    if isinstance(config.whiten, str):
+        return neighbor_whitening(X, spectrum, unit, wanted, context.rng("whiten"))
+    return whitening(spectrum, config.whiten, max(n_axes, wanted), unit, unit), None
 
 
 def draw_triplets(
     Z: Array, labels: Labels, config: Config, context: Context
 ) -> NDArray[np.integer]:
     """T of Algorithm 1, from the pseudo-labels."""
-    anchors = int((np.bincount(labels[labels >= 0])[labels[labels >= 0]] > 1).sum())
-    wanted = anchors * config.triplets_per_anchor
+    wanted = len(Z) * config.triplets_per_anchor
+    near = None
+    if config.sampler != "uniform":
+        near = find_neighbors(Z, config.n_neighbors, "cosine", context)
     return sample_triplets(
         labels,
         context.rng("triplets"),
         per_anchor=config.triplets_per_anchor,
         total=config.max_triplets if wanted > config.max_triplets else None,
         sampler=config.sampler,
+        neighbors=near,
+        X=Z,
     )
 
 

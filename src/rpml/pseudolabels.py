@@ -71,7 +71,7 @@ def override(labels: Labels, known: Labels) -> Labels:
 
 
 def _aas(Z: NDArray[Any], aas: AuthorityAscentShift, context: Context) -> Labels:
-    neighbors = _neighbors(Z, aas, context)
+    neighbors = find_neighbors(Z, aas.n_neighbors, aas.metric, context)
     graph = affinity_graph(
         neighbors, affinity=aas.affinity, bandwidth=aas.bandwidth, symmetric=aas.symmetric
     )
@@ -81,14 +81,16 @@ def _aas(Z: NDArray[Any], aas: AuthorityAscentShift, context: Context) -> Labels
     return result.labels
 
 
-def _neighbors(Z: NDArray[Any], aas: AuthorityAscentShift, context: Context) -> Neighbors:
+def find_neighbors(Z: NDArray[Any], k: int, metric: str, context: Context) -> Neighbors:
+    """The k nearest neighbours of every row, searched once in a fit."""
+
     def compute() -> Arrays:
-        found = nearest_neighbors(Z, aas.n_neighbors, metric=aas.metric)
-        logger.info("%d neighbours by %s, recall %.3f", aas.n_neighbors, found.method, found.recall)
+        found = nearest_neighbors(Z, k, metric=metric)
+        logger.info("%d neighbours by %s, recall %.3f", k, found.method, found.recall)
         return {"indices": found.indices, "distances": found.distances}
 
-    arrays = context.stage("neighbors", compute)
-    return Neighbors(arrays["indices"], arrays["distances"], metric=aas.metric)
+    arrays = context.stage("neighbors" if metric == "cosine" else f"neighbors-{metric}", compute)
+    return Neighbors(arrays["indices"], arrays["distances"], metric=metric)
 
 
 def _usable(labels: Labels) -> bool:
