@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml._threads import run_chunks, single_blas_thread
 from rpml.metrics._kernels import sum_by_label
 
 Floats = NDArray[np.float32]
@@ -64,8 +65,25 @@ def kmeans(
     runs = n_init if n_init is not None else (1 if n * k * d > _LARGE else 5)
     if runs < 1:
         raise ValueError(f"n_init must be at least 1, got {n_init}")
-    results = (_lloyd(rows, _seed(rows, k, rng), max_iter) for _ in range(runs))
+    if runs == 1:
+        return _lloyd(rows, _seed(rows, k, rng), max_iter)
+    results = _restarts(rows, k, rng.spawn(runs), max_iter)
     return min(results, key=lambda result: result.inertia)
+
+
+def _restarts(
+    rows: Floats, k: int, sources: list[np.random.Generator], max_iter: int
+) -> list[KMeansResult]:
+    """Run them side by side, each on one BLAS thread: its products are too small for more."""
+    results: list[KMeansResult | None] = [None] * len(sources)
+
+    def work(_: int, first: int, last: int) -> None:
+        for i in range(first, last):
+            results[i] = _lloyd(rows, _seed(rows, k, sources[i]), max_iter)
+
+    with single_blas_thread():
+        run_chunks(work, len(sources), minimum=1)
+    return [result for result in results if result is not None]
 
 
 def _seed(rows: Floats, k: int, rng: np.random.Generator) -> Floats:
