@@ -1,0 +1,141 @@
+"""Every code block of README and docs runs, page by page, top to bottom."""
+
+import importlib.util
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from rpml.cli.app import app
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(
+    r"(?:<!-- needs: (?P<needs>[\w., ]+) -->\n)?"
+    r"^```(?P<language>\w*)(?P<info>[^\n]*)\n(?P<code>.*?)^```$",
+    re.DOTALL | re.MULTILINE,
+)
+SHELL = {"bash", "sh", "shell", "console"}
+INSTALLS = re.compile(r"(pip install|git clone|make |cd )")
+
+
+@dataclass(frozen=True)
+class Block:
+    language: str
+    info: str
+    code: str
+    needs: tuple[str, ...]
+
+    @property
+    def missing(self):
+        return [m for m in self.needs if importlib.util.find_spec(m) is None]
+
+
+def blocks(page):
+    for match in FENCE.finditer(page.read_text(encoding="utf8")):
+        needs = tuple(n.strip() for n in (match["needs"] or "").split(",") if n.strip())
+        yield Block(match["language"], match["info"], match["code"], needs)
+
+
+def runnable(page):
+    return any(b.language == "python" or b.language in SHELL for b in blocks(page))
+
+
+def run_shell(code, folder):
+    """Plain rpml lines in this process, which saves an import each; the rest in bash."""
+    for line in re.sub(r"\\\n\s*", " ", code).splitlines():
+        line = line.strip().removeprefix("$ ")
+        if not line or line.startswith("#") or INSTALLS.match(line):
+            continue
+        words = shlex.split(line, comments=True)
+        if words[0] == "rpml" and not set("|<>&;$") & set(line):
+            result = CliRunner().invoke(app, words[1:])
+            assert result.exit_code == 0, f"{line}\n{result.stderr}"
+            continue
+        env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        script = ["bash", "-euo", "pipefail", "-c", line]
+        done = subprocess.run(script, cwd=folder, env=env, capture_output=True, text=True)
+        assert done.returncode == 0, f"{line}\n{done.stderr}"
+
+
+def run_block(block, names, folder, page):
+    title = re.search(r'title="([^"]+)"', block.info)
+    if title:
+        (folder / title[1]).write_text(block.code, encoding="utf8")
+    elif block.language == "python":
+        exec(compile(block.code, str(page), "exec"), names)
+    elif block.language in SHELL:
+        run_shell(block.code, folder)
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if runnable(p)], ids=lambda p: str(p.relative_to(ROOT))
+)
+def test_page(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if importlib.util.find_spec("sentence_transformers"):
+        local_encoder(monkeypatch)
+    names = {"__name__": "docs"}
+    missing = []
+    for block in blocks(page):
+        if block.missing:
+            missing += block.missing
+        else:
+            run_block(block, names, tmp_path, page)
+    if missing:
+        pytest.skip(f"ran but for the blocks that need {', '.join(missing)}")
+
+
+def local_encoder(monkeypatch):
+    """A small random encoder in place of the one the recipe downloads."""
+    import sentence_transformers
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
+
+    original = sentence_transformers.SentenceTransformer
+    words = "question number about cards loans how do I get a card ?".split()
+    vocabulary = {word: i for i, word in enumerate(["[UNK]", *words, *map(str, range(40))])}
+
+    def make(name=None, *args, **options):
+        if name != "sentence-transformers/all-MiniLM-L6-v2":
+            return original(name, *args, **options)
+        tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
+        tokenizer.pre_tokenizer = Whitespace()
+        return original(modules=[StaticEmbedding(tokenizer, embedding_dim=32)], device="cpu")
+
+    monkeypatch.setattr(sentence_transformers, "SentenceTransformer", make)
+
+
+def test_the_parser_finds_the_blocks(tmp_path):
+    page = tmp_path / "p.md"
+    page.write_text('<!-- needs: a, b -->\n```python\nx\n```\n\n```toml title="t"\ny\n```\n')
+    first, second = blocks(page)
+    assert (first.language, first.code, first.needs) == ("python", "x\n", ("a", "b"))
+    assert (second.language, second.code) == ("toml", "y\n")
+
+
+def test_a_failing_block_fails(tmp_path):
+    with pytest.raises(AssertionError):
+        run_shell("rpml inspect absent.npy", tmp_path)
+    with pytest.raises(AssertionError):
+        run_shell("false | cat", tmp_path)
+
+
+def test_the_reference_is_up_to_date():
+    script = ROOT / "scripts" / "cli_reference.py"
+    done = subprocess.run([sys.executable, script, "--check"])
+    assert done.returncode == 0, "docs/cli.md is old: run scripts/cli_reference.py"
+
+
+def test_every_page_of_the_site_exists():
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf8")
+    for page in re.findall(r": (\S+\.md)$", text, re.MULTILINE):
+        assert (ROOT / "docs" / page).is_file(), page
