@@ -1,0 +1,222 @@
+"""Charts as inline SVG: no script, sharp at any size, colours from the page's style sheet."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+WIDTH, HEIGHT = 360, 220
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 12, 40
+
+
+@dataclass(frozen=True)
+class Series:
+    """A line: its name, its place in the palette (a class of the style sheet), its values."""
+
+    name: str
+    tone: str
+    values: Sequence[float] | NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A range of values on a range of pixels."""
+
+    low: float
+    high: float
+    start: float
+    stop: float
+    log: bool = False
+
+    def at(self, value: float) -> float:
+        """Pixel of a value."""
+        low, high = self.low, self.high
+        if self.log:
+            low, high, value = (math.log10(max(v, 1e-300)) for v in (low, high, value))
+        share = (value - low) / (high - low) if high > low else 0.5
+        return self.start + min(1.0, max(0.0, share)) * (self.stop - self.start)
+
+
+def number(value: float) -> str:
+    """Short text for a tick or a caption."""
+    if value == 0:
+        return "0"
+    size = abs(value)
+    if size >= 1e6 or size < 1e-3:
+        mantissa, _, exponent = f"{value:.1e}".partition("e")
+        return f"{mantissa.removesuffix('.0')}e{int(exponent)}".replace("-", "−")
+    if size >= 1000:
+        return f"{value:,.0f}".replace("-", "−")
+    return f"{value:.3g}".replace("-", "−")
+
+
+def ticks(low: float, high: float, most: int = 5) -> list[float]:
+    """Round numbers within [low, high]."""
+    if not high > low:
+        return [low]
+    rough = (high - low) / max(1, most - 1)
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(s * power for s in (1, 2, 5, 10) if s * power >= rough)
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
+    return [i * step for i in range(first, last + 1)]
+
+
+def log_ticks(low: float, high: float, most: int = 5) -> list[float]:
+    """Powers of ten within [low, high]."""
+    first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
+    step = max(1, math.ceil((last - first + 1) / most))
+    return [10.0**e for e in range(first, last + 1, step)] or [low, high]
+
+
+def line_chart(title: str, series: Sequence[Series], x_label: str, log: bool = False) -> str:
+    """Lines over 0, 1, 2, ...; values that a logarithm cannot show are left out."""
+    lines = [np.asarray(s.values, np.float64) for s in series]
+    finite = np.concatenate([v[np.isfinite(v) & ((v > 0) | (not log))] for v in lines])
+    if not len(finite):
+        return empty_chart(title, "nothing was recorded")
+    low, high = float(finite.min()), float(finite.max())
+    if not log:
+        margin = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
+        low, high = low - margin, high + margin
+    y = Axis(low, high, HEIGHT - _BOTTOM, _TOP, log)
+    x = Axis(0, max(1, max(len(v) for v in lines) - 1), _LEFT, WIDTH - _RIGHT)
+    marks = [_polyline(s, v, x, y) for s, v in zip(series, lines, strict=True)]
+    y_ticks = log_ticks(low, high) if log else ticks(low, high)
+    frame = _y_axis(y, y_ticks) + _x_axis(x, ticks(0, x.high), x_label)
+    ends = "; ".join(
+        f"{s.name} from {number(v[0])} to {number(v[-1])}"
+        for s, v in zip(series, lines, strict=True)
+        if len(v)
+    )
+    return _svg(f"{title} over {x_label}: {ends}", frame + "".join(marks))
+
+
+def _polyline(series: Series, values: NDArray[np.float64], x: Axis, y: Axis) -> str:
+    shown = [
+        f"{x.at(i):.1f},{y.at(v):.1f}"
+        for i, v in enumerate(values.tolist())
+        if math.isfinite(v) and (v > 0 or not y.log)
+    ]
+    if len(shown) == 1:
+        cx, cy = shown[0].split(",")
+        return f'<circle class="dot {series.tone}" cx="{cx}" cy="{cy}" r="3.5"/>'
+    return f'<polyline class="line {series.tone}" points="{" ".join(shown)}"/>'
+
+
+def histogram(
+    title: str, values: Sequence[float] | NDArray[Any], x_label: str, log_bins: bool = False
+) -> str:
+    """Counts in bins of equal width, or of widths that double (for sizes)."""
+    data = np.asarray(values, np.float64)
+    if not len(data):
+        return empty_chart(title, "there is nothing to count")
+    edges = _doubling(data) if log_bins else _equal(data)
+    counts, _ = np.histogram(data, edges)
+    y = Axis(0, float(counts.max()), HEIGHT - _BOTTOM, _TOP)
+    x = Axis(float(edges[0]), float(edges[-1]), _LEFT, WIDTH - _RIGHT, log=log_bins)
+    bars = []
+    for count, left, right in zip(counts.tolist(), edges, edges[1:], strict=False):
+        start, stop, top = x.at(float(left)), x.at(float(right)), y.at(count)
+        gap = 1.0 if stop - start > 4 else 0.0
+        bars.append(
+            f'<rect class="bar" x="{start + gap / 2:.1f}" y="{top:.1f}" '
+            f'width="{max(0.5, stop - start - gap):.1f}" height="{y.start - top:.1f}"/>'
+        )
+    x_ticks = edges[:-1].tolist() if log_bins else ticks(x.low, x.high)
+    if log_bins:
+        x_ticks = x_ticks[:: max(1, math.ceil(len(x_ticks) / 7))]
+    frame = _y_axis(y, [t for t in ticks(0, y.high) if t == int(t)]) + _x_axis(x, x_ticks, x_label)
+    fullest = int(counts.argmax())
+    text = (
+        f"{title}: {len(data):,} values from {number(float(data.min()))} to "
+        f"{number(float(data.max()))}, median {number(float(np.median(data)))}, most of them "
+        f"between {number(float(edges[fullest]))} and {number(float(edges[fullest + 1]))}"
+    )
+    return _svg(text, frame + "".join(bars))
+
+
+def _equal(data: NDArray[np.float64]) -> NDArray[np.float64]:
+    low, high = float(data.min()), float(data.max())
+    if high - low < 1e-9 * max(1.0, abs(high)):
+        low, high = low - 0.05 * max(1.0, abs(low)), high + 0.05 * max(1.0, abs(high))
+    return np.linspace(low, high, 33)
+
+
+def _doubling(data: NDArray[np.float64]) -> NDArray[np.float64]:
+    top = max(1, math.ceil(math.log2(float(data.max()) + 1)))
+    return np.asarray(2.0 ** np.arange(top + 1))
+
+
+@dataclass(frozen=True)
+class Range:
+    """A line of an interval chart: a value and its interval."""
+
+    name: str
+    tone: str
+    value: float
+    low: float
+    high: float
+
+
+def interval_chart(title: str, ranges: Sequence[Range], x_label: str) -> str:
+    """Dots with whiskers around a line at zero."""
+    height = 34 + 30 * len(ranges) + 30
+    ends = [0.0, *(r.low for r in ranges), *(r.high for r in ranges)]
+    margin = 0.08 * (max(ends) - min(ends)) or 1.0
+    x = Axis(min(ends) - margin, max(ends) + margin, 118, WIDTH - _RIGHT)
+    base = height - _BOTTOM
+    parts = [f'<line class="zero" x1="{x.at(0):.1f}" x2="{x.at(0):.1f}" y1="{_TOP}" y2="{base}"/>']
+    for i, r in enumerate(ranges):
+        y = 28 + 30 * i
+        parts.append(f'<text class="name" x="110" y="{y + 4}">{escape(r.name)}</text>')
+        parts.append(
+            f'<line class="line {r.tone}" x1="{x.at(r.low):.1f}" x2="{x.at(r.high):.1f}" '
+            f'y1="{y}" y2="{y}"/><circle class="dot {r.tone}" cx="{x.at(r.value):.1f}" '
+            f'cy="{y}" r="5"/>'
+        )
+    frame = _x_axis(x, ticks(x.low, x.high), x_label, base)
+    text = "; ".join(
+        f"{r.name} {number(r.value)}, interval {number(r.low)} to {number(r.high)}" for r in ranges
+    )
+    return _svg(f"{title}: {text}", frame + "".join(parts), height)
+
+
+def empty_chart(title: str, reason: str) -> str:
+    """A frame that says why there is nothing in it."""
+    text = f'<text class="nothing" x="{WIDTH / 2}" y="{HEIGHT / 2}">{escape(reason)}</text>'
+    return _svg(f"{title}: {reason}", text)
+
+
+def _y_axis(axis: Axis, values: Sequence[float]) -> str:
+    parts = []
+    for value in values:
+        y = axis.at(value)
+        parts.append(
+            f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+            f'<text class="tick y" x="{_LEFT - 6}" y="{y + 4:.1f}">{number(value)}</text>'
+        )
+    return "".join(parts)
+
+
+def _x_axis(axis: Axis, values: Sequence[float], label: str, y: float = HEIGHT - _BOTTOM) -> str:
+    parts = [f'<line class="axis" x1="{axis.start}" x2="{axis.stop}" y1="{y}" y2="{y}"/>']
+    parts += [
+        f'<text class="tick x" x="{axis.at(v):.1f}" y="{y + 15}">{number(v)}</text>' for v in values
+    ]
+    middle = (axis.start + axis.stop) / 2
+    parts.append(f'<text class="label" x="{middle:.0f}" y="{y + 33}">{escape(label)}</text>')
+    return "".join(parts)
+
+
+def _svg(description: str, body: str, height: int = HEIGHT) -> str:
+    return (
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {height}" role="img" '
+        f'aria-label="{escape(description)}">{body}</svg>'
+    )

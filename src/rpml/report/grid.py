@@ -1,0 +1,37 @@
+"""A map snapped to a square grid, so that similar items sit side by side and none hides another."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+
+def snap_to_grid(points: NDArray[Any], side: int) -> NDArray[np.intp]:
+    """For each cell of a side x side grid, row by row from the top left, the point put there.
+
+    The assignment moves the points as little as possible in all.
+
+    Parameters
+    ----------
+    points : (side * side, 2) array
+        In the unit square, y upwards.
+    side : int
+    """
+    if points.shape != (side * side, 2):
+        raise ValueError(f"points must have shape ({side * side}, 2), got {points.shape}")
+    # ranks spread the points evenly over the square before they are matched to cells
+    ranks = np.argsort(np.argsort(points, axis=0, kind="stable"), axis=0) / (len(points) - 1 or 1)
+    spread = 0.5 * (ranks + points)
+    across, down = np.meshgrid(*2 * [(np.arange(side) + 0.5) / side])
+    cells = np.stack([across.ravel(), 1 - down.ravel()], axis=1)
+    cost = ((cells[:, None] - spread[None]) ** 2).sum(axis=2)
+    return np.asarray(linear_sum_assignment(cost)[1], np.intp)
+
+
+def grid_side(n: int, most: int) -> int:
+    """The largest square grid that n points fill, at most `most` wide."""
+    return min(most, math.isqrt(n))

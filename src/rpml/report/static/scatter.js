@@ -1,0 +1,471 @@
+"use strict";
+/* A map of points on a canvas: pan, zoom, hover, pick, by mouse, touch or keyboard.
+   Few points in view are drawn as discs; a crowd is stamped pixel by pixel, which keeps
+   200,000 points smooth; thumbnails appear where there is room for them. */
+(() => {
+  const CROWD = 5000; // points in view beyond which they are stamped
+  const REACH = 14; // pixels within which a point counts as pointed at
+  const ROOM = 90; // points in view below which thumbnails are drawn
+  const MAX_ZOOM = 400;
+
+  /* Points sorted by the cell of a grid they are in: what is in view, and what is near. */
+  class Cells {
+    constructor(x, y) {
+      const n = x.length;
+      this.side = Math.max(1, Math.min(512, Math.ceil(Math.sqrt(n / 6))));
+      this.starts = new Uint32Array(this.side * this.side + 1);
+      const cells = new Uint32Array(n);
+      for (let i = 0; i < n; i++) {
+        cells[i] = this.clamp(y[i]) * this.side + this.clamp(x[i]);
+        this.starts[cells[i] + 1]++;
+      }
+      for (let c = 0; c < this.side * this.side; c++) this.starts[c + 1] += this.starts[c];
+      const next = this.starts.slice();
+      this.order = new Uint32Array(n);
+      for (let i = 0; i < n; i++) this.order[next[cells[i]]++] = i;
+    }
+
+    clamp(value) {
+      return Math.max(0, Math.min(this.side - 1, Math.floor(value * this.side)));
+    }
+
+    /* Runs of `order` that may lie in the box, as [start, stop] pairs. */
+    runs(left, right, low, high) {
+      const found = [];
+      const a = this.clamp(left), b = this.clamp(right);
+      for (let row = this.clamp(low); row <= this.clamp(high); row++) {
+        const start = this.starts[row * this.side + a];
+        const stop = this.starts[row * this.side + b + 1];
+        if (stop > start) found.push([start, stop]);
+      }
+      return found;
+    }
+  }
+
+  class Scatter {
+    /* x, y: Float32Array in the unit square. options: onHover(i), onPick(i), onView(view),
+       thumb(i) -> image or null, wheel: "always" or "focused", describe(i) -> text. */
+    constructor(canvas, x, y, options = {}) {
+      Object.assign(this, { canvas, x, y, options, n: x.length });
+      this.context = canvas.getContext("2d");
+      this.view = { x: 0.5, y: 0.5, zoom: 1 };
+      this.colours = new Uint32Array(this.n).fill(0xff94887d);
+      this.faint = 0xffd5d0cc;
+      this.mask = null;
+      this.hover = -1;
+      this.selected = -1;
+      this.rings = [];
+      this.pointers = new Map();
+      this.setPoints(x, y);
+      this.listen();
+      new ResizeObserver(() => this.resize()).observe(canvas);
+      this.resize();
+    }
+
+    setPoints(x, y) {
+      this.x = x;
+      this.y = y;
+      this.cells = new Cells(x, y);
+      this.draw();
+    }
+
+    /* colours: Uint32Array of opaque little-endian RGBA; faint: the colour of masked points. */
+    setColours(colours, faint) {
+      this.colours = colours;
+      this.faint = faint;
+      this.draw();
+    }
+
+    /* mask: Uint8Array of what stands out, or null. rings: [{rows, colour}]. */
+    mark({ hover = this.hover, selected = this.selected, mask = this.mask, rings = this.rings }) {
+      Object.assign(this, { hover, selected, mask, rings });
+      this.draw();
+    }
+
+    setView(view, quiet = false) {
+      const zoom = Math.max(1, Math.min(MAX_ZOOM, view.zoom));
+      const slack = 0.5 / zoom;
+      const inside = (v) => Math.max(Math.min(0.5, slack), Math.min(Math.max(0.5, 1 - slack), v));
+      this.view = { x: inside(view.x), y: inside(view.y), zoom };
+      this.draw();
+      if (!quiet && this.options.onView) this.options.onView(this.view);
+    }
+
+    reset() { this.setView({ x: 0.5, y: 0.5, zoom: 1 }); }
+
+    zoomBy(factor, px = this.width / 2, py = this.height / 2) {
+      const [dx, dy] = this.toData(px, py);
+      const zoom = Math.max(1, Math.min(MAX_ZOOM, this.view.zoom * factor));
+      const scale = this.scaleAt(zoom);
+      this.setView({
+        x: dx - (px - this.width / 2) / scale,
+        y: dy + (py - this.height / 2) / scale,
+        zoom,
+      });
+    }
+
+    /* Move the view so that point i is inside it. */
+    reveal(i) {
+      const [px, py] = this.toScreen(this.x[i], this.y[i]);
+      const edge = 24;
+      if (px < edge || py < edge || px > this.width - edge || py > this.height - edge) {
+        this.setView({ x: this.x[i], y: this.y[i], zoom: this.view.zoom });
+      }
+    }
+
+    scaleAt(zoom) { return Math.min(this.width, this.height) * 0.96 * zoom; }
+    get scale() { return this.scaleAt(this.view.zoom); }
+
+    toScreen(dx, dy) {
+      const scale = this.scale;
+      return [(dx - this.view.x) * scale + this.width / 2, this.height / 2 - (dy - this.view.y) * scale];
+    }
+
+    toData(px, py) {
+      const scale = this.scale;
+      return [(px - this.width / 2) / scale + this.view.x, this.view.y - (py - this.height / 2) / scale];
+    }
+
+    resize() {
+      const box = this.canvas.getBoundingClientRect();
+      this.width = Math.max(1, this.canvas.clientWidth || box.width);
+      this.height = Math.max(1, this.canvas.clientHeight || box.height);
+      this.ratio = Math.min(2, window.devicePixelRatio || 1);
+      this.canvas.width = Math.round(this.width * this.ratio);
+      this.canvas.height = Math.round(this.height * this.ratio);
+      this.image = null;
+      this.draw();
+    }
+
+    /* Ask for a frame; many requests before it is drawn are one. */
+    draw() {
+      if (this.frame || !this.width) return;
+      this.frame = requestAnimationFrame(() => {
+        this.frame = 0;
+        const start = performance.now();
+        this.paint();
+        this.lastFrame = performance.now() - start;
+      });
+    }
+
+    radius() {
+      const base = 160 / Math.sqrt(this.n);
+      return Math.max(0.8, Math.min(6.5, base * Math.pow(this.view.zoom, 0.45)));
+    }
+
+    visible() {
+      const edge = 8;
+      const [left, high] = this.toData(-edge, -edge);
+      const [right, low] = this.toData(this.width + edge, this.height + edge);
+      const runs = this.cells.runs(left, right, low, high);
+      let count = 0;
+      for (const [start, stop] of runs) count += stop - start;
+      return { runs, count };
+    }
+
+    paint() {
+      const { runs, count } = this.visible();
+      this.context.setTransform(1, 0, 0, 1, 0, 0);
+      this.context.clearRect(0, 0, this.canvas.width, this.canvas.height);
+      if (count > CROWD) this.stamp(runs);
+      this.context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
+      if (count <= CROWD) this.discs(runs);
+      if (count <= ROOM && this.options.thumb) this.thumbs(runs);
+      this.overlay();
+    }
+
+    /* One pass for what stands back, one for what stands out. */
+    passes(each) {
+      if (this.mask) each((i) => !this.mask[i], true);
+      each(this.mask ? (i) => this.mask[i] : null, false);
+    }
+
+    discs(runs) {
+      const context = this.context, radius = this.radius(), order = this.cells.order;
+      this.passes((wanted, faint) => {
+        for (const [start, stop] of runs) {
+          for (let k = start; k < stop; k++) {
+            const i = order[k];
+            if (wanted && !wanted(i)) continue;
+            const [px, py] = this.toScreen(this.x[i], this.y[i]);
+            context.fillStyle = css(faint ? this.faint : this.colours[i]);
+            context.beginPath();
+            context.arc(px, py, radius, 0, 2 * Math.PI);
+            context.fill();
+          }
+        }
+      });
+    }
+
+    stamp(runs) {
+      const W = this.canvas.width, H = this.canvas.height;
+      if (!this.image) {
+        this.image = this.context.createImageData(W, H);
+        this.pixels = new Uint32Array(this.image.data.buffer);
+      }
+      this.pixels.fill(0);
+      const offsets = disc(this.radius() * this.ratio);
+      const scale = this.scale * this.ratio, order = this.cells.order, pixels = this.pixels;
+      const left = W / 2 - this.view.x * scale, top = H / 2 + this.view.y * scale;
+      this.passes((wanted, faint) => {
+        for (const [start, stop] of runs) {
+          for (let k = start; k < stop; k++) {
+            const i = order[k];
+            if (wanted && !wanted(i)) continue;
+            const px = Math.round(left + this.x[i] * scale);
+            const py = Math.round(top - this.y[i] * scale);
+            const colour = faint ? this.faint : this.colours[i];
+            for (let o = 0; o < offsets.length; o += 2) {
+              const cx = px + offsets[o], cy = py + offsets[o + 1];
+              if (cx >= 0 && cx < W && cy >= 0 && cy < H) pixels[cy * W + cx] = colour;
+            }
+          }
+        }
+      });
+      this.context.putImageData(this.image, 0, 0);
+    }
+
+    thumbs(runs) {
+      const side = Math.max(20, Math.min(44, this.width / 14));
+      for (const [start, stop] of runs) {
+        for (let k = start; k < stop; k++) {
+          const i = this.cells.order[k];
+          const image = this.options.thumb(i);
+          if (!image) continue;
+          const [px, py] = this.toScreen(this.x[i], this.y[i]);
+          const fit = side / Math.max(image.naturalWidth, image.naturalHeight);
+          const w = image.naturalWidth * fit, h = image.naturalHeight * fit;
+          this.context.fillStyle = css(this.mask && !this.mask[i] ? this.faint : this.colours[i]);
+          this.context.fillRect(px - w / 2 - 2, py - h / 2 - 2, w + 4, h + 4);
+          this.context.drawImage(image, px - w / 2, py - h / 2, w, h);
+        }
+      }
+    }
+
+    overlay() {
+      for (const { rows, colour } of this.rings) {
+        for (const i of rows) this.ring(i, colour, this.radius() + 3, 2);
+      }
+      const text = getComputedStyle(this.canvas).color;
+      if (this.selected >= 0) this.ring(this.selected, text, this.radius() + 5, 3);
+      if (this.hover >= 0) this.ring(this.hover, text, this.radius() + 4, 2);
+    }
+
+    ring(i, colour, radius, width) {
+      const [px, py] = this.toScreen(this.x[i], this.y[i]);
+      this.context.strokeStyle = colour;
+      this.context.lineWidth = width;
+      this.context.beginPath();
+      this.context.arc(px, py, radius, 0, 2 * Math.PI);
+      this.context.stroke();
+    }
+
+    /* The point nearest to a place on the screen, or -1. */
+    nearest(px, py, reach = REACH) {
+      const [dx, dy] = this.toData(px, py);
+      const span = reach / this.scale;
+      let best = -1, least = span * span;
+      for (const [start, stop] of this.cells.runs(dx - span, dx + span, dy - span, dy + span)) {
+        for (let k = start; k < stop; k++) {
+          const i = this.cells.order[k];
+          if (this.mask && !this.mask[i]) continue;
+          const square = (this.x[i] - dx) ** 2 + (this.y[i] - dy) ** 2;
+          if (square < least) [best, least] = [i, square];
+        }
+      }
+      return best;
+    }
+
+    /* The next point from i in a direction: near, and not too far to the side. */
+    step(i, ax, ay) {
+      let best = -1, least = Infinity;
+      const { runs } = this.visible();
+      for (const [start, stop] of runs) {
+        for (let k = start; k < stop; k++) {
+          const j = this.cells.order[k];
+          if (this.mask && !this.mask[j]) continue;
+          const dx = this.x[j] - this.x[i], dy = this.y[j] - this.y[i];
+          const along = dx * ax + dy * ay, aside = Math.abs(dx * ay) + Math.abs(dy * ax);
+          if (along <= 0 || aside > 2 * along) continue;
+          const cost = along + 2 * aside;
+          if (cost < least) [best, least] = [j, cost];
+        }
+      }
+      return best;
+    }
+
+    listen() {
+      const canvas = this.canvas;
+      canvas.addEventListener("pointerdown", (event) => this.down(event));
+      canvas.addEventListener("pointermove", (event) => this.move(event));
+      for (const name of ["pointerup", "pointercancel"]) {
+        canvas.addEventListener(name, (event) => this.up(event, name === "pointercancel"));
+      }
+      canvas.addEventListener("pointerleave", () => { if (!this.pointers.size) this.setHover(-1); });
+      canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
+      canvas.addEventListener("keydown", (event) => this.key(event));
+    }
+
+    place(event) {
+      const box = this.canvas.getBoundingClientRect();
+      return [event.clientX - box.left, event.clientY - box.top];
+    }
+
+    down(event) {
+      this.canvas.focus({ preventScroll: true });
+      this.canvas.setPointerCapture(event.pointerId);
+      this.pointers.set(event.pointerId, this.place(event));
+      this.dragged = this.pointers.size > 1;
+      this.from = this.place(event);
+    }
+
+    move(event) {
+      const at = this.place(event);
+      if (!this.pointers.has(event.pointerId)) {
+        this.setHover(this.nearest(...at));
+        return;
+      }
+      const before = [...this.pointers.values()];
+      const old = this.pointers.get(event.pointerId);
+      this.pointers.set(event.pointerId, at);
+      if (before.length === 2) {
+        const after = [...this.pointers.values()];
+        const gap = ([a, b]) => Math.hypot(a[0] - b[0], a[1] - b[1]) || 1;
+        this.zoomBy(gap(after) / gap(before), (after[0][0] + after[1][0]) / 2, (after[0][1] + after[1][1]) / 2);
+        return;
+      }
+      if (Math.hypot(at[0] - this.from[0], at[1] - this.from[1]) > 4) this.dragged = true;
+      if (this.dragged) this.pan(at[0] - old[0], at[1] - old[1]);
+    }
+
+    up(event, cancelled) {
+      const at = this.place(event);
+      const known = this.pointers.delete(event.pointerId);
+      if (!known || cancelled || this.dragged) return;
+      const i = this.nearest(...at, event.pointerType === "touch" ? 24 : REACH);
+      this.setHover(i);
+      if (this.options.onPick) this.options.onPick(i);
+    }
+
+    pan(px, py) {
+      const scale = this.scale;
+      this.setView({ x: this.view.x - px / scale, y: this.view.y + py / scale, zoom: this.view.zoom });
+    }
+
+    wheel(event) {
+      const wanted = this.options.wheel === "always" || event.ctrlKey || document.activeElement === this.canvas;
+      if (!wanted) return;
+      event.preventDefault();
+      const unit = event.deltaMode === 1 ? 16 : 1;
+      this.zoomBy(Math.exp(-event.deltaY * unit * 0.0018), ...this.place(event));
+    }
+
+    key(event) {
+      if (event.ctrlKey || event.metaKey || event.altKey) return;
+      const arrows = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
+      if (arrows[event.key]) {
+        const [ax, ay] = arrows[event.key];
+        if (event.shiftKey) this.pan(-ax * this.width / 6, ay * this.height / 6);
+        else this.go(ax, ay);
+      } else if (event.key === "+" || event.key === "=") this.zoomBy(1.4);
+      else if (event.key === "-" || event.key === "_") this.zoomBy(1 / 1.4);
+      else if (event.key === "0" || event.key === "Home") this.reset();
+      else if (event.key === "Enter" || event.key === " ") {
+        if (this.hover < 0) return;
+        if (this.options.onPick) this.options.onPick(this.hover);
+      } else if (event.key === "Escape") {
+        this.setHover(-1);
+        if (this.options.onPick) this.options.onPick(-1);
+      } else return;
+      event.preventDefault();
+    }
+
+    go(ax, ay) {
+      const current = this.hover >= 0 ? this.hover : this.selected;
+      const next = current >= 0
+        ? this.step(current, ax, ay)
+        : this.nearest(this.width / 2, this.height / 2, this.width);
+      if (next < 0) return;
+      this.setHover(next);
+      this.reveal(next);
+    }
+
+    setHover(i) {
+      if (i === this.hover) return;
+      this.hover = i;
+      this.draw();
+      if (this.options.onHover) this.options.onHover(i);
+    }
+  }
+
+  /* Offsets of the pixels of a disc. */
+  function disc(radius) {
+    const found = [], reach = Math.ceil(radius);
+    for (let dy = -reach; dy <= reach; dy++) {
+      for (let dx = -reach; dx <= reach; dx++) {
+        if (dx * dx + dy * dy <= radius * radius + 0.3) found.push(dx, dy);
+      }
+    }
+    return found.length ? found : [0, 0];
+  }
+
+  const styles = new Map();
+  function css(pixel) {
+    let style = styles.get(pixel);
+    if (!style) {
+      style = `rgb(${pixel & 255} ${(pixel >> 8) & 255} ${(pixel >> 16) & 255})`;
+      styles.set(pixel, style);
+    }
+    return style;
+  }
+
+  /* Lightness, chroma, hue (OKLCH) -> opaque pixel. Equal lightness looks equal in every hue. */
+  function oklch(L, C, hue) {
+    const a = C * Math.cos(hue), b = C * Math.sin(hue);
+    const l = (L + 0.3963377774 * a + 0.2158037573 * b) ** 3;
+    const m = (L - 0.1055613458 * a - 0.0638541728 * b) ** 3;
+    const s = (L - 0.0894841775 * a - 1.291485548 * b) ** 3;
+    const linear = [
+      4.0767416621 * l - 3.3077115913 * m + 0.2309699292 * s,
+      -1.2684380046 * l + 2.6097574011 * m - 0.3413193965 * s,
+      -0.0041960863 * l - 0.7034186147 * m + 1.707614701 * s,
+    ];
+    const [red, green, blue] = linear.map((v) => {
+      const c = Math.max(0, Math.min(1, v));
+      return Math.round(255 * (c <= 0.0031308 ? 12.92 * c : 1.055 * c ** (1 / 2.4) - 0.055));
+    });
+    return (0xff000000 | (blue << 16) | (green << 8) | red) >>> 0;
+  }
+
+  /* Colours of k categories: apart in hue, and alternating in lightness where there are many. */
+  function palette(k, dark) {
+    const golden = 2.399963229728653;
+    return Uint32Array.from({ length: k }, (_, i) => {
+      const few = k <= 10;
+      const hue = few ? 0.45 + (2 * Math.PI * i) / Math.max(k, 3) : 0.45 + golden * i;
+      const shade = few ? (i % 2) * 0.07 : ((i % 3) - 1) * 0.08;
+      return oklch((dark ? 0.74 : 0.6) + shade, 0.15, hue);
+    });
+  }
+
+  /* A colour of the style sheet as a pixel. */
+  function pixel(name) {
+    const probe = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+    probe.fillStyle = getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+    probe.fillRect(0, 0, 1, 1);
+    return new Uint32Array(probe.getImageData(0, 0, 1, 1).data.buffer)[0];
+  }
+
+  /* Unit-square coordinates from interleaved 16-bit integers. */
+  function unpack(buffer) {
+    const pairs = new Uint16Array(buffer), n = pairs.length / 2;
+    const x = new Float32Array(n), y = new Float32Array(n);
+    for (let i = 0; i < n; i++) {
+      x[i] = pairs[2 * i] / 65535;
+      y[i] = pairs[2 * i + 1] / 65535;
+    }
+    return { x, y };
+  }
+
+  window.rpml = { Scatter, palette, pixel, css, unpack };
+})();
