@@ -81,13 +81,13 @@ def examine() -> dict[str, Any]:
         "packages": {p: version_of(p) for p in CORE},
         "cores": os.cpu_count(),
         "threads": thread_count(),
-        "memory_gb": _memory(),
+        "memory_gb": memory_gb(),
         "blas": _blas(),
         "extras": present,
     }
 
 
-def _memory() -> float | None:
+def memory_gb() -> float | None:
     try:
         return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
     except (ValueError, OSError, AttributeError):

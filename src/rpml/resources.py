@@ -1,0 +1,141 @@
+"""How much memory and time a fit will take, from small fits of the same kind."""
+
+from __future__ import annotations
+
+import itertools
+import time
+import tracemalloc
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.context import Progress
+from rpml.estimator import RPML
+from rpml.neighbors import EXACT_ROWS
+
+_FIRST_PILOT = 2500  # above the block of the neighbour search, so that memory grows linearly
+_LAST_PILOT = 40_000
+_PILOT_SECONDS = 2.0
+_BASE_BYTES = 250 * 2**20  # the interpreter with numpy, scipy, scikit-learn and numba
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a fit is expected to need."""
+
+    n_rows: int
+    n_features: int
+    memory: int
+    """Bytes at the peak, the vectors themselves included unless they are memory-mapped."""
+    seconds: float
+    stages: dict[str, float] = field(default_factory=dict)
+    """Seconds of each stage."""
+    pilot_rows: int = 0
+    """Rows of the largest fit this was extrapolated from."""
+
+
+def estimate_resources(
+    n: int, d: int, *, X: Any = None, mapped: bool = False, **settings: Any
+) -> Resources:
+    """Estimate the peak memory and the time of ``RPML(**settings).fit`` on n rows of d features.
+
+    Fits a few thousand rows, twice as many and so on for a few seconds, and extrapolates: the
+    neighbour search with the square of the rows as long as it is exact, the rest linearly.
+
+    Parameters
+    ----------
+    n, d : int
+        Shape of the vectors to fit.
+    X : (m, d) array, optional
+        Rows to try on; without it, a mixture of Gaussians.
+    mapped : bool
+        The vectors are read from a memory-mapped file and take no memory of their own.
+    **settings
+        Parameters of `RPML`.
+    """
+    if n < 2 or d < 1:
+        raise ValueError(f"n={n} and d={d}: a fit needs at least two rows and one feature.")
+    pilots = _run_pilots(n, d, X, settings)
+    last = pilots[-1]
+    stages = {name: _extrapolate(name, pilots, n) for name in last.stages}
+    own = 0 if mapped else n * d * (4 if X is None else X.dtype.itemsize)
+    slope = (last.peak - pilots[0].peak) / max(1, last.rows - pilots[0].rows)
+    peak = last.peak + max(0.0, slope) * (n - last.rows)
+    return Resources(n, d, int(_BASE_BYTES + own + peak), sum(stages.values()), stages, last.rows)
+
+
+@dataclass(frozen=True)
+class _Pilot:
+    rows: int
+    peak: int
+    stages: dict[str, float]
+
+
+def _run_pilots(n: int, d: int, X: Any, settings: dict[str, Any]) -> list[_Pilot]:
+    """Fits of growing size, until one takes seconds or is the whole."""
+    rng = np.random.default_rng(0)
+    size = min(n, _FIRST_PILOT)
+    _pilot(_sample(min(size, 500), d, X, rng), settings)  # compiles and loads what is needed
+    pilots = [_pilot(_sample(size, d, X, rng), settings)]
+    while size < min(n, _LAST_PILOT, len(X) if X is not None else n):
+        if sum(pilots[-1].stages.values()) > _PILOT_SECONDS and len(pilots) > 1:
+            break
+        size = min(2 * size, n)
+        pilots.append(_pilot(_sample(size, d, X, rng), settings))
+    return pilots
+
+
+def _sample(rows: int, d: int, X: Any, rng: np.random.Generator) -> NDArray[Any]:
+    if X is not None:
+        chosen = np.sort(rng.choice(len(X), min(rows, len(X)), replace=False))
+        return np.asarray(X[chosen])
+    centres = rng.normal(size=(max(2, rows // 20), d))
+    noise = 0.5 * rng.normal(size=(rows, d))
+    return np.asarray(centres[rng.integers(len(centres), size=rows)] + noise, np.float32)
+
+
+def _pilot(X: NDArray[Any], settings: dict[str, Any]) -> _Pilot:
+    """One fit, its stages timed from the first report of each to the first of the next."""
+    marks: list[tuple[str, float]] = [("prepare", time.perf_counter())]
+
+    def listen(progress: Progress) -> None:
+        if progress.stage != marks[-1][0]:
+            marks.append((progress.stage, time.perf_counter()))
+
+    size = settings.get("n_components")
+    limit = min(X.shape[1], max(1, len(X) - 1))
+    chosen = {**settings, "callback": listen, "n_components": size and min(size, limit)}
+    tracemalloc.start()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            RPML(**chosen).fit(X)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    marks.append(("", time.perf_counter()))
+    stages: dict[str, float] = {}
+    for (name, start), (_, stop) in itertools.pairwise(marks):
+        stages[name] = stages.get(name, 0.0) + stop - start
+    return _Pilot(len(X), peak, stages)
+
+
+def _extrapolate(stage: str, pilots: list[_Pilot], n: int) -> float:
+    """Seconds of a stage at n rows, from the two largest pilots."""
+    last = pilots[-1]
+    seconds, before = last.stages[stage], pilots[max(0, len(pilots) - 2)]
+    if n == last.rows:
+        return seconds
+    if stage != "neighbors":
+        return seconds * n / last.rows
+    exact = min(n, EXACT_ROWS)
+    earlier = before.stages.get(stage, 0.0)
+    gap = last.rows**2 - before.rows**2
+    slope = (seconds - earlier) / gap if gap > 0 else seconds / last.rows**2
+    search = seconds + max(slope, 0.5 * seconds / last.rows**2) * (exact**2 - last.rows**2)
+    return float(
+        max(search, seconds) * (n / exact) ** 1.2
+    )  # beyond, the index grows nearly linearly
