@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
-from rpml.cli import cluster, demo, doctor, embed, evaluate, export, features, fit, inspect
 from rpml.cli.command import INTERRUPTED
+
+COMMANDS = (
+    "features",
+    "fit",
+    "embed",
+    "cluster",
+    "evaluate",
+    "report",
+    "inspect",
+    "estimate",
+    "export",
+    "demo",
+    "doctor",
+)
+"""In the order of the help; each is a module of this package with `run` and `EXAMPLES`."""
 
 app = typer.Typer(
     name="rpml",
@@ -42,8 +57,8 @@ def _root(
     """Learn a better, smaller embedding from vectors that nobody labelled."""
 
 
-for module in (features, fit, embed, cluster, evaluate, inspect, export, demo, doctor):
-    name = module.__name__.rpartition(".")[2]
+for name in COMMANDS:
+    module = import_module(f"rpml.cli.{name}")
     app.command(name, epilog=module.EXAMPLES)(module.run)
 
 
