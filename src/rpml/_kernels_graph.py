@@ -113,3 +113,25 @@ def ascend_rows(indptr, indices, weights, omega, gamma, epsilon, parents, start,
                 if weights[e] * np.exp(-gamma * step * step) > epsilon:
                     best, gain = j, value
         parents[i] = best
+
+
+@njit(cache=True, nogil=True)
+def strongest(indptr, weights, best, start, stop):  # type: ignore[no-untyped-def]
+    """best[i] = the largest weights of row i, descending; a shorter row repeats its last one."""
+    ranks = best.shape[1]
+    for i in range(start, stop):
+        row = best[i]
+        held = 0
+        for e in range(indptr[i], indptr[i + 1]):
+            w = weights[e]
+            if held < ranks:
+                held += 1
+            elif w <= row[ranks - 1]:
+                continue
+            at = held - 1
+            while at > 0 and row[at - 1] < w:
+                row[at] = row[at - 1]
+                at -= 1
+            row[at] = w
+        for at in range(max(held, 1), ranks):
+            row[at] = row[at - 1]

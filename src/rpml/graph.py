@@ -30,9 +30,10 @@ def affinity_graph(
     affinity : "cosine" or "gaussian"
         "cosine" is max(0, cos); it needs neighbours found with metric="cosine". "gaussian" is
         exp(-|x_i - x_j|^2 / (2 s_i s_j)).
-    bandwidth : "local", "global" or float
-        s_i of the Gaussian: the distance to the 7th neighbour of i, its median over all rows, or
-        the given number.
+    bandwidth : "local", "balanced", "global" or float
+        s_i of the Gaussian: the distance to the 7th neighbour of i; the geometric mean of that
+        and its median over all rows; the median; or the given number. Local affinities compare
+        across dense and sparse regions but forget the density, global ones are the reverse.
     symmetric : bool
         Keep an edge when either end found the other (the union, max(W, W')): both ends give it
         the same weight, so nothing is averaged and no point loses its own neighbours. False
@@ -82,14 +83,16 @@ def _bandwidths(neighbors: Neighbors, bandwidth: str | float) -> NDArray[np.floa
         if not (np.isfinite(bandwidth) and bandwidth > 0):
             raise ValueError(f"bandwidth={bandwidth}: must be a positive number")
         return np.full(n, float(bandwidth))
-    if bandwidth not in ("local", "global"):
-        raise ValueError(f"bandwidth={bandwidth!r}: use 'local', 'global' or a positive number")
+    if bandwidth not in ("local", "balanced", "global"):
+        raise ValueError(
+            f"bandwidth={bandwidth!r}: use 'local', 'balanced', 'global' or a positive number"
+        )
     near = neighbors.distances[:, min(_LOCAL_NEIGHBOR, k) - 1].astype(np.float64)
     # a point buried in duplicates borrows the typical scale, else its other edges would vanish
     typical = float(np.median(near[near > 0])) if (near > 0).any() else 1.0
-    if bandwidth == "global":
-        return np.full(n, typical)
-    return np.where(near > 0, near, typical)
+    local = np.where(near > 0, near, typical)
+    share = {"local": 1.0, "balanced": 0.5, "global": 0.0}[bandwidth]
+    return np.asarray(typical * (local / typical) ** share)
 
 
 def as_graph(
