@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from rpml.clustering import AuthorityAscentShift
 from rpml.context import Context, Store
 from rpml.errors import WeightCollapseWarning
+from rpml.groups import drop_singles
 from rpml.model_io import load_model, save_model
 from rpml.pipeline import Config, Result, learn
 from rpml.preprocess import Preprocessing, float_dtype, row_blocks, unit_rows
@@ -236,7 +237,7 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         settings |= {"weight": weight, "solver": solver, "clustering": aas, "init": "random"}
         return cls(n_components, **{**settings, **parameters})
 
-    def fit(self, X: Any, y: Any = None, *, store: Store | None = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None, store: Store | None = None) -> Self:
         """Learn the embedding from the rows of X.
 
         Parameters
@@ -245,6 +246,10 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
             float32 or float64; float16 and integers are converted. Memory maps are read in blocks.
         y : (n,) array-like, optional
             Ignored unless use_labels=True; then -1, None or NaN mean "no label".
+        groups : (n,) array-like, optional
+            Rows with the same number or string show the same thing (augmented views, frames,
+            photographs of one listing); -1 or None: no group. Ignored, and told so in
+            `whitening_`, where they say less than the neighbours do.
         store : Checkpoint, optional
             Finished stages are kept there and found again by a fit that is repeated.
         """
@@ -256,7 +261,7 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         context = Context(seed, self.callback or (lambda progress: None), store)
         known = as_labels(y, len(X)) if self.use_labels and y is not None else None
-        self._set_fitted(learn(X, config, context, known))
+        self._set_fitted(learn(X, config, context, self._groups(groups, len(X)), known))
         self._warn()
         return self
 
@@ -289,6 +294,11 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
     def load(cls, path: str | PathLike[str]) -> Self:
         """Read a model that `save` wrote; safe on files from anywhere."""
         return load_model(cls, path)
+
+    def _groups(self, groups: Any, n: int) -> NDArray[np.intp]:
+        if groups is None:
+            return np.full(n, -1, np.intp)
+        return drop_singles(as_labels(groups, n, "groups"))
 
     def _check_size(self, d: int) -> None:
         if self.n_components is not None and self.n_components > d:

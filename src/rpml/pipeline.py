@@ -10,11 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.context import Context
+from rpml.groups import (
+    Groups,
+    better_choice,
+    drop_singles,
+    group_means,
+    group_scatter,
+    representatives,
+    sample_rows,
+)
 from rpml.objective import TripletObjective
 from rpml.optimize import OptimizeResult, Stopping
-from rpml.preprocess import Preprocessing, identity, principal_axes, whitening
+from rpml.preprocess import Preprocessing, Spectrum, identity, principal_axes, whitening
 from rpml.pseudolabels import Labels, find_neighbors, override, pseudo_labels
-from rpml.scatter import ScatterChoice, neighbor_whitening
+from rpml.scatter import MAX_ROWS, ScatterChoice, coordinates, neighbor_scatter, whiten_by
 from rpml.stochastic import BatchSettings
 from rpml.training import initial_subspace, order_by_variance, train, train_in_batches
 from rpml.triplets import sample_triplets
@@ -22,6 +31,7 @@ from rpml.weights import Guard, weight_function
 
 Array = NDArray[np.floating]
 DEFAULT_COMPONENTS = 128
+MIN_GROUPS = 20  # with fewer their scatter says nothing
 
 
 @dataclass(frozen=True)
@@ -66,17 +76,21 @@ class Result:
     optimum: OptimizeResult
 
 
-def learn(X: Any, config: Config, context: Context, known: Labels | None = None) -> Result:
+def learn(
+    X: Any, config: Config, context: Context, groups: Groups, known: Labels | None = None
+) -> Result:
     """Learn an embedding of the rows of X.
 
-    `known` are labels for a supervised or semi-supervised fit, -1 where there is none.
+    Rows with the same number in `groups` show the same thing, -1 is no group. `known` are labels
+    for a supervised or semi-supervised fit, -1 where there is none.
     """
-    preprocessing, choice = prepare(X, config, context)
+    preprocessing, choice = prepare(X, groups, config, context)
     Z = preprocessing.apply(X)
-    labels = pseudo_labels(Z, config.clustering, config.n_neighbors, context)
+    groups = groups if choice is None or choice.source == "groups" else no_groups(len(Z))
+    labels = cluster(Z, groups, config, context)
     if known is not None:
         labels = override(labels, known)
-    triplets = draw_triplets(Z, labels, config, context)
+    triplets = draw_triplets(Z, labels, groups, config, context)
     l = config.n_components or min(DEFAULT_COMPONENTS, Z.shape[1])
     L = initial_subspace(Z, l, config.init, context.rng("init"))
     theta = weight_function(config.weight).initial(L.shape[0], L.shape[1], context.rng("theta"))
@@ -90,7 +104,13 @@ def learn(X: Any, config: Config, context: Context, known: Labels | None = None)
     )
 
 
-def prepare(X: Any, config: Config, context: Context) -> tuple[Preprocessing, ScatterChoice | None]:
+def no_groups(n: int) -> Groups:
+    return np.full(n, -1, np.intp)
+
+
+def prepare(
+    X: Any, groups: Groups, config: Config, context: Context
+) -> tuple[Preprocessing, ScatterChoice | None]:
     """Centre and whiten on the leading axes; with whiten=None leave the rows as they are."""
     if config.whiten is None:
         return identity(X.shape[1], config.normalize_input), None
@@ -110,27 +130,65 @@ def prepare(X: Any, config: Config, context: Context) -> tuple[Preprocessing, Sc
     n_axes = min(config.n_axes or max(256, 2 * wanted), available)
     unit = config.normalize_input
     if isinstance(config.whiten, str):
-        return neighbor_whitening(X, spectrum, unit, wanted, context.rng("whiten"))
+        return _whiten_by_scatter(X, groups, spectrum, unit, wanted, context.rng("whiten"))
     return whitening(spectrum, config.whiten, max(n_axes, wanted), unit, unit), None
 
 
+def _whiten_by_scatter(
+    X: Any,
+    groups: Groups,
+    spectrum: Spectrum,
+    unit: bool,
+    n_components: int,
+    rng: np.random.Generator,
+) -> tuple[Preprocessing, ScatterChoice]:
+    """Whiten by the scatter within groups where they help, within neighbourhoods otherwise."""
+    rows = sample_rows(groups, MAX_ROWS, rng)
+    sampled = drop_singles(groups[rows])
+    data = coordinates(X, rows, spectrum, unit, n_components)
+    found = neighbor_scatter(data.some(representatives(sampled)[0]), rng)
+    if sampled.max() >= MIN_GROUPS:
+        found = better_choice(group_scatter(data, sampled, rng), found)
+    scatter, choice = found
+    return whiten_by(spectrum, scatter, choice.floor, n_components, unit), choice
+
+
+def cluster(Z: Array, groups: Groups, config: Config, context: Context) -> Labels:
+    """c(.) of the paper; a group is one point, its mean, so that its rows share a label."""
+    first, of_row = representatives(groups)
+    given = not (isinstance(config.clustering, str) or hasattr(config.clustering, "fit_predict"))
+    if given or len(first) == len(Z):
+        return pseudo_labels(Z, config.clustering, config.n_neighbors, context)
+    things = group_means(Z, of_row)
+    return pseudo_labels(things, config.clustering, config.n_neighbors, context)[of_row]
+
+
 def draw_triplets(
-    Z: Array, labels: Labels, config: Config, context: Context
+    Z: Array, labels: Labels, groups: Groups, config: Config, context: Context
 ) -> NDArray[np.integer]:
-    """T of Algorithm 1, from the pseudo-labels."""
-    wanted = len(Z) * config.triplets_per_anchor
+    """T of Algorithm 1, from the pseudo-labels; with groups, as many again from these."""
+    rng = context.rng("triplets")
     near = None
     if config.sampler != "uniform":
         near = find_neighbors(Z, config.n_neighbors, "cosine", context)
-    return sample_triplets(
-        labels,
-        context.rng("triplets"),
-        per_anchor=config.triplets_per_anchor,
-        total=config.max_triplets if wanted > config.max_triplets else None,
-        sampler=config.sampler,
-        neighbors=near,
-        X=Z,
-    )
+
+    def draw(labels: Labels, limit: int, sampler: str) -> NDArray[np.integer]:
+        total = limit if len(Z) * config.triplets_per_anchor > limit else None
+        return sample_triplets(
+            labels,
+            rng,
+            per_anchor=config.triplets_per_anchor,
+            total=total,
+            sampler=sampler,
+            neighbors=near,
+            X=Z,
+            groups=groups,
+        )
+
+    if groups.max() < 0:
+        return draw(labels, config.max_triplets, config.sampler)
+    half = config.max_triplets // 2
+    return np.vstack([draw(labels, half, config.sampler), draw(groups, half, "uniform")])
 
 
 def optimize(

@@ -46,11 +46,11 @@ def pseudo_labels(Z: NDArray[Any], clustering: Any, n_neighbors: int, context: C
     return as_labels(clustering, len(Z))
 
 
-def as_labels(values: Any, n: int) -> Labels:
+def as_labels(values: Any, n: int, name: str = "labels") -> Labels:
     """Any labels as integers from 0; negative numbers, None and NaN as -1 (no label)."""
     values = np.asarray(values)
     if values.shape != (n,):
-        raise ValueError(f"labels must be one for each of the {n} rows, got shape {values.shape}.")
+        raise ValueError(f"{name} must be one for each of the {n} rows, got shape {values.shape}.")
     if values.dtype.kind in "iu":
         missing = values < 0
     elif values.dtype.kind == "f":

@@ -1,102 +1,173 @@
-"""Which directions tell neighbours apart? Whitening by the scatter within neighbourhoods.
+"""Which directions tell things apart? Whitening by the scatter within neighbourhoods.
 
 Ours, not the paper's. Whitening divides every direction by its spread; better is to divide by the
 spread *within* a class and to keep the spread between classes. Without labels the nearest
 neighbours stand in for the class, but a direction that helped to find a neighbour makes it look
 close. So they are cross-fitted: the principal axes are split in two halves, neighbours are found
 with one and the scatter is measured on the other.
+
+How much to trust such a scatter is decided by *split-half agreement*: how often two halves of the
+axes, each whitened by it, name the same nearest neighbour of a row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from rpml.neighbors import nearest_neighbors
-from rpml.preprocess import Preprocessing, Spectrum, unit_rows, whitening
+from rpml.preprocess import Preprocessing, Spectrum, unit_rows
 
 Array = NDArray[np.floating]
 Mask = NDArray[np.bool_]
-Embedding = Callable[[Mask], Array]
 
-NEIGHBORS = 5
+NEIGHBORS = 3
 MIN_ROWS, MIN_AXES = 100, 4  # with less there is nothing to estimate: plain PCA
 MAX_ROWS = 20_000  # a sample of the rows is enough for a q x q matrix
 BLOCK_ROWS = 4096
 FLOORS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 8.0, np.inf)
 TOLERANCE = 0.97  # the strongest smoothing within 3% of the best agreement is taken
+QUERIES = 1500
 
 
 @dataclass(frozen=True)
 class ScatterChoice:
-    """How strongly the scatter was smoothed, and the label-free evidence for it."""
+    """Which scatter whitens, how strongly it is smoothed, and the label-free evidence for it."""
 
+    source: str
+    """"neighbors", "groups" or "none" (plain PCA)."""
     floor: float
     """Added variance, as a multiple of trace / n_components; infinite: plain PCA."""
     agreement: dict[float, float]
-    """Per floor: share of rows whose nearest neighbour is the same by two halves of the axes."""
+    """Split-half agreement per floor tried."""
 
 
-def neighbor_whitening(
-    X: NDArray[np.floating],
-    spectrum: Spectrum,
-    unit_input: bool,
-    n_components: int,
-    rng: np.random.Generator,
-) -> tuple[Preprocessing, ScatterChoice]:
-    """Learn the map (S_w + floor I)^-1/2 on the leading principal axes.
+@dataclass(frozen=True)
+class Coordinates:
+    """(A sample of) the rows in whitened principal coordinates."""
 
-    Parameters
-    ----------
-    X : (n, d) array
-        The rows, of which at most MAX_ROWS are looked at.
-    spectrum : Spectrum
-        Principal axes of all rows.
-    unit_input : bool
-        Whether rows are scaled to unit norm first.
-    n_components : int
-        Dimension the floor is chosen for.
-    rng : numpy Generator
-    """
-    if len(X) < MIN_ROWS or len(spectrum.variances) < MIN_AXES:
-        plain = whitening(spectrum, 0.0, len(spectrum.variances), unit_input, True)
-        return plain, ScatterChoice(np.inf, {})
-    W, deviations = _sample(X, spectrum, unit_input, n_components, rng)
-    repeats = int(np.clip(18_000 // len(W), 2, 4))
-    correlation = _two_rounds(W, deviations, repeats, rng)
-    choice = _choose_floor(W, deviations, n_components, repeats, rng)
-    scatter = within_scatter(correlation, deviations)
-    q = len(deviations)
-    map_q = whitening_map(scatter, deviations**2, choice.floor, n_components, q)
-    axes = spectrum.axes[:, :q] @ map_q
-    return Preprocessing(unit_input, spectrum.mean, axes, True), choice
+    rows: NDArray[np.intp]
+    W: Array
+    """(n, q), each column of unit variance."""
+    deviations: Array
+    """(q,) standard deviations, largest first."""
+    n_components: int
+    """Dimension everything is chosen for."""
+
+    def some(self, chosen: NDArray[Any]) -> Coordinates:
+        return Coordinates(self.rows[chosen], self.W[chosen], self.deviations, self.n_components)
+
+    def embed(self, scatter: Array, half: Mask, floor: float, size: int) -> Array:
+        """The rows seen through some of the axes, whitened by the smoothed scatter."""
+        inner = whitening_map(
+            scatter[np.ix_(half, half)], self.deviations[half], floor, self.n_components
+        )
+        scaled = self.deviations[half][:, None] * inner[:, :size]
+        return np.asarray(self.W[:, half] @ scaled.astype(self.W.dtype))
 
 
-def _sample(
-    X: NDArray[np.floating],
-    spectrum: Spectrum,
-    unit_input: bool,
-    n_components: int,
-    rng: np.random.Generator,
-) -> tuple[Array, Array]:
-    """Whitened coordinates of (a sample of) the rows, and the standard deviation of each axis."""
-    n = len(X)
-    available = len(spectrum.variances)
-    q = min(available, max(512, 2 * n_components), max(n // 3, n_components))
+def coordinates(
+    X: Any, rows: NDArray[np.intp], spectrum: Spectrum, unit_input: bool, n_components: int
+) -> Coordinates:
+    """Project the given rows of X on the leading principal axes."""
+    limit = max(len(rows) // 3, n_components)
+    q = min(len(spectrum.variances), max(512, 2 * n_components), limit)
     deviations = np.sqrt(spectrum.variances[:q])
-    rows = np.sort(rng.choice(n, MAX_ROWS, replace=False)) if n > MAX_ROWS else np.arange(n)
     W = np.empty((len(rows), q), np.float32)
-    map_q = (spectrum.axes[:, :q] / deviations).astype(np.float32)
+    to_axes = (spectrum.axes[:, :q] / deviations).astype(np.float32)
+    mean = spectrum.mean.astype(np.float32)
     for start in range(0, len(rows), BLOCK_ROWS):
         part = slice(start, start + BLOCK_ROWS)
         chosen = np.asarray(X[rows[part]], np.float32)
-        chosen = unit_rows(chosen) if unit_input else chosen
-        W[part] = (chosen - spectrum.mean.astype(np.float32)) @ map_q
-    return W, deviations
+        W[part] = ((unit_rows(chosen) if unit_input else chosen) - mean) @ to_axes
+    return Coordinates(rows, W, deviations, n_components)
+
+
+def whiten_by(
+    spectrum: Spectrum, scatter: Array, floor: float, n_components: int, unit_input: bool
+) -> Preprocessing:
+    """The preprocessing that whitens by the smoothed scatter; all its axes are kept."""
+    q = len(scatter)
+    inner = whitening_map(scatter, np.sqrt(spectrum.variances[:q]), floor, n_components)
+    return Preprocessing(unit_input, spectrum.mean, spectrum.axes[:, :q] @ inner, True)
+
+
+def whitening_map(scatter: Array, deviations: Array, floor: float, n_components: int) -> Array:
+    """(q, q): (S_w + floor I)^-1/2, then the principal axes of what comes out, strongest first."""
+    if np.isinf(floor):  # the floor drowns the scatter: the principal axes themselves
+        return np.eye(len(scatter))
+    values, vectors = np.linalg.eigh(scatter)
+    values = np.maximum(values, 0) + floor * np.trace(scatter) / n_components
+    root = (vectors / np.sqrt(values)) @ vectors.T
+    _, axes = np.linalg.eigh((root * deviations**2) @ root)
+    return np.asarray(root @ axes[:, ::-1])
+
+
+def neighbor_scatter(data: Coordinates, rng: np.random.Generator) -> tuple[Array, ScatterChoice]:
+    """The scatter within cross-fitted neighbourhoods, and how strongly to smooth it.
+
+    The floor is the largest one whose agreement is near the best. Agreement is measured on rows
+    whose neighbours did not make the scatter.
+    """
+    n, q = data.W.shape
+    if n < MIN_ROWS or q < MIN_AXES:
+        return np.eye(q), ScatterChoice("none", np.inf, {})
+    repeats = int(np.clip(18_000 // n, 2, 4))
+    scatter = _two_rounds(data, repeats, rng)
+    order = rng.permutation(n)
+    halves = (np.sort(order[: n // 2]), np.sort(order[n // 2 :]))
+    agreement = np.zeros(len(FLOORS))
+    for seen, unseen in (halves, halves[::-1]):
+        other = _two_rounds(data.some(seen), max(2, repeats // 2), rng)
+        agreement += split_half_agreement(data.some(unseen), other, FLOORS, rng) / 2
+    near = np.flatnonzero(agreement >= TOLERANCE * agreement.max())
+    shares = dict(zip(FLOORS, agreement.tolist(), strict=True))
+    return scatter, ScatterChoice("neighbors", FLOORS[near[-1]], shares)
+
+
+def _two_rounds(data: Coordinates, repeats: int, rng: np.random.Generator) -> Array:
+    """Neighbours by half-whitened axes first, then by what these taught."""
+
+    def half_whitened(half: Mask) -> Array:
+        return np.asarray(data.W[:, half] * np.sqrt(data.deviations[half]).astype(data.W.dtype))
+
+    first = cross_scatter(data, half_whitened, repeats, rng)
+    size = data.W.shape[1]
+
+    def taught(half: Mask) -> Array:
+        return data.embed(first, half, data.n_components / int(half.sum()), size)
+
+    return cross_scatter(data, taught, repeats, rng)
+
+
+def cross_scatter(
+    data: Coordinates,
+    embed: Callable[[Mask], Array],
+    repeats: int,
+    rng: np.random.Generator,
+) -> Array:
+    """S_w = D (I - kappa C) D, C the correlation between a row and its neighbours.
+
+    `embed` gives the rows as a half of the axes sees them; neighbours found there are measured on
+    the other half only. kappa keeps S_w positive definite.
+    """
+    q = data.W.shape[1]
+    total, count = np.zeros((q, q)), np.zeros((q, q))
+    for _ in range(repeats):
+        half = random_halves(q, rng)
+        for seen in (half, ~half):
+            measured = np.ix_(~seen, ~seen)
+            total[measured] += _correlation(data.W[:, ~seen], _neighbor_graph(embed(seen)))
+            count[measured] += 1
+    correlation = total / np.maximum(count, 1)
+    kappa = 0.9 / max(1.0, float(np.linalg.eigvalsh(correlation)[-1]))
+    scale = np.outer(data.deviations, data.deviations)
+    return np.asarray((np.eye(q) - kappa * correlation) * scale)
 
 
 def random_halves(q: int, rng: np.random.Generator) -> Mask:
@@ -105,26 +176,8 @@ def random_halves(q: int, rng: np.random.Generator) -> Mask:
     return np.stack([first, ~first], axis=1).reshape(-1)[:q]
 
 
-def cross_correlation(W: Array, embed: Embedding, repeats: int, rng: np.random.Generator) -> Array:
-    """Correlation (q, q) between a row and its neighbours, neighbours found with other axes.
-
-    `embed` gives, for a half of the axes, the matrix whose product with those columns of W is
-    searched for neighbours.
-    """
-    q = W.shape[1]
-    total, count = np.zeros((q, q)), np.zeros((q, q))
-    for _ in range(repeats):
-        half = random_halves(q, rng)
-        for seen in (half, ~half):
-            measured = np.ix_(~seen, ~seen)
-            graph = _neighbor_graph(W[:, seen] @ embed(seen))
-            total[measured] += _correlation(W[:, ~seen], graph)
-            count[measured] += 1
-    return np.asarray(total / np.maximum(count, 1))
-
-
 def _neighbor_graph(rows: Array) -> sparse.csr_matrix:
-    found = nearest_neighbors(rows, min(NEIGHBORS, len(rows) - 1), method="exact").indices
+    found = nearest_neighbors(rows, NEIGHBORS, metric="cosine", method="exact").indices
     n, m = found.shape
     ones = np.ones(n * m, np.float32)
     return sparse.csr_matrix((ones, found.ravel(), np.arange(0, n * m + 1, m)), shape=(n, n))
@@ -140,91 +193,26 @@ def _correlation(B: Array, graph: sparse.csr_matrix) -> Array:
     return np.asarray((across + across.T) / 2 / np.outer(scale, scale))
 
 
-def within_scatter(correlation: Array, deviations: Array) -> Array:
-    """S_w = D (I - kappa C) D, kappa such that it stays positive definite."""
-    kappa = 0.9 / max(1.0, float(np.linalg.eigvalsh(correlation)[-1]))
-    scatter = np.eye(len(deviations)) - kappa * correlation
-    return np.asarray(scatter * np.outer(deviations, deviations))
-
-
-def whitening_map(
-    scatter: Array, variances: Array, floor: float, n_components: int, keep: int
+def split_half_agreement(
+    data: Coordinates, scatter: Array, floors: tuple[float, ...], rng: np.random.Generator
 ) -> Array:
-    """(q, keep): whiten by the smoothed scatter, then the leading axes of what comes out."""
-    if np.isinf(floor):  # the floor drowns the scatter: the principal axes themselves
-        return np.eye(len(scatter), keep)
-    values, vectors = np.linalg.eigh(scatter)
-    values = np.maximum(values, 0) + floor * np.trace(scatter) / n_components
-    root = (vectors / np.sqrt(values)) @ vectors.T
-    _, axes = np.linalg.eigh((root * variances) @ root)
-    return np.asarray(root @ axes[:, ::-1][:, :keep])
-
-
-def _two_rounds(W: Array, deviations: Array, repeats: int, rng: np.random.Generator) -> Array:
-    """Neighbours by half-whitened axes first, then by what these taught."""
-    first = cross_correlation(W, lambda half: _half_whitened(deviations[half]), repeats, rng)
-    scatter = within_scatter(first, deviations)
-
-    def embed(half: Mask) -> Array:
-        size = int(half.sum())
-        inner = whitening_map(scatter[np.ix_(half, half)], deviations[half] ** 2, 1.0, size, size)
-        return np.asarray(deviations[half][:, None] * inner, np.float32)
-
-    return cross_correlation(W, embed, repeats, rng)
-
-
-def _half_whitened(deviations: Array) -> Array:
-    return np.diag(np.sqrt(deviations)).astype(np.float32)
-
-
-def _choose_floor(
-    W: Array, deviations: Array, n_components: int, repeats: int, rng: np.random.Generator
-) -> ScatterChoice:
-    """The largest floor whose split-half agreement is near the best.
-
-    Agreement is measured on rows whose neighbours did not make the scatter.
-    """
-    order = rng.permutation(len(W))
-    folds = (np.sort(order[: len(W) // 2]), np.sort(order[len(W) // 2 :]))
-    agreement = np.zeros(len(FLOORS))
-    for fit_rows, check_rows in (folds, folds[::-1]):
-        correlation = _two_rounds(W[fit_rows], deviations, max(2, repeats // 2), rng)
-        scatter = within_scatter(correlation, deviations)
-        for _ in range(3):
-            half = random_halves(W.shape[1], rng)
-            queries = rng.permutation(len(check_rows))[:1500]
-            agreement += _agreements(
-                W[check_rows], scatter, deviations, half, n_components, queries
+    """Per floor: share of rows whose nearest neighbour is the same by either half of the axes."""
+    shares = np.zeros(len(floors))
+    repeats = 3
+    for _ in range(repeats):
+        half = random_halves(data.W.shape[1], rng)
+        size = max(1, min(data.n_components, int(half.sum()) // 2))
+        queries = rng.permutation(len(data.W))[:QUERIES]
+        for i, floor in enumerate(floors):
+            one, two = (
+                _nearest(data.embed(scatter, seen, floor, size), queries) for seen in (half, ~half)
             )
-    near = np.flatnonzero(agreement >= TOLERANCE * agreement.max())
-    shares = dict(zip(FLOORS, (agreement / 6).tolist(), strict=True))
-    return ScatterChoice(FLOORS[near[-1]], shares)
-
-
-def _agreements(
-    W: Array,
-    scatter: Array,
-    deviations: Array,
-    half: Mask,
-    n_components: int,
-    queries: NDArray[np.intp],
-) -> Array:
-    """Per floor: how often both halves of the axes name the same nearest neighbour."""
-    size = min(n_components, int(half.sum()) // 2) or 1
-    out = []
-    for floor in FLOORS:
-        named = []
-        for seen in (half, ~half):
-            inner = whitening_map(
-                scatter[np.ix_(seen, seen)], deviations[seen] ** 2, floor, n_components, size
-            )
-            rows = unit_rows(W[:, seen] @ (deviations[seen][:, None] * inner).astype(np.float32))
-            named.append(_nearest(rows, queries))
-        out.append(float(np.mean(named[0] == named[1])))
-    return np.asarray(out)
+            shares[i] += float(np.mean(one == two)) / repeats
+    return shares
 
 
 def _nearest(rows: Array, queries: NDArray[np.intp]) -> NDArray[np.intp]:
+    rows = unit_rows(rows)
     similarity = rows[queries] @ rows.T
     similarity[np.arange(len(queries)), queries] = -np.inf
     return np.asarray(similarity.argmax(axis=1))

@@ -1,0 +1,115 @@
+"""Rows known to show the same thing: views, frames, photographs of one listing.
+
+Ours, not the paper's. Groups are the free supervision that neighbours cannot give: they say how
+one and the same thing varies. They are used three times: their scatter whitens, they are clustered
+as one point each, and their pairs are positives of the triplets.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.preprocess import unit_rows
+from rpml.scatter import (
+    QUERIES,
+    Coordinates,
+    ScatterChoice,
+    split_half_agreement,
+    whitening_map,
+)
+
+Array = NDArray[np.floating]
+Groups = NDArray[np.intp]
+FLOORS = tuple(2.0**-k for k in range(9, -1, -1))
+
+
+def drop_singles(groups: Groups) -> Groups:
+    """Group numbers from 0, and -1 for rows that are alone in theirs."""
+    sizes = np.bincount(groups[groups >= 0]) if (groups >= 0).any() else np.zeros(1, np.intp)
+    kept = np.where((groups >= 0) & (sizes[groups] > 1), groups, -1)
+    out = np.full(len(groups), -1, np.intp)
+    out[kept >= 0] = np.unique(kept[kept >= 0], return_inverse=True)[1]
+    return out
+
+
+def group_scatter(
+    data: Coordinates, groups: Groups, rng: np.random.Generator
+) -> tuple[Array, ScatterChoice]:
+    """Covariance within groups, smoothed so that it finds the members of groups it has not seen.
+
+    `groups` are those of the sampled rows. The floor is the best at naming, for a row of a
+    held-out group, a member of the same group as its nearest neighbour. `agreement` is measured
+    like that of `neighbor_scatter`, so that the two can be compared.
+    """
+    scatter = _within(data, groups)
+    part = rng.random(groups.max() + 1) < 0.5
+    seen = (groups >= 0) & part[groups]
+    unseen = (groups >= 0) & ~part[groups]
+    other = _within(data.some(seen), groups[seen])
+    held_out = data.some(unseen)
+    hits = [_finds_its_group(held_out, groups[unseen], other, floor, rng) for floor in FLOORS]
+    floor = FLOORS[int(np.argmax(hits))]
+    # one row a group: the members of a group would agree too easily
+    first = np.unique(groups[unseen], return_index=True)[1]
+    agreement = split_half_agreement(held_out.some(first), other, FLOORS, rng)
+    shares = dict(zip(FLOORS, agreement.tolist(), strict=True))
+    return scatter, ScatterChoice("groups", floor, shares)
+
+
+def _within(data: Coordinates, groups: Groups) -> Array:
+    """Covariance of the differences to the group's mean."""
+    member = groups >= 0
+    W, g = data.W[member], np.unique(groups[member], return_inverse=True)[1]
+    sizes = np.bincount(g)
+    order = np.argsort(g, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    means = np.add.reduceat(W[order], starts, axis=0) / sizes[:, None].astype(W.dtype)
+    rest = W - means[g]
+    covariance = np.asarray(rest.T @ rest, np.float64) / max(1, len(W) - len(sizes))
+    return covariance * np.outer(data.deviations, data.deviations)
+
+
+def _finds_its_group(
+    data: Coordinates, groups: Groups, scatter: Array, floor: float, rng: np.random.Generator
+) -> float:
+    inner = whitening_map(scatter, data.deviations, floor, data.n_components)
+    inner = data.deviations[:, None] * inner[:, : data.n_components]
+    rows = unit_rows(data.W @ inner.astype(data.W.dtype))
+    queries = np.arange(len(rows))[:: max(1, len(rows) // QUERIES)]
+    similarity = rows[queries] @ rows.T
+    similarity[np.arange(len(queries)), queries] = -np.inf
+    return float(np.mean(groups[similarity.argmax(axis=1)] == groups[queries]))
+
+
+def better_choice(
+    by_groups: tuple[Array, ScatterChoice], by_neighbors: tuple[Array, ScatterChoice]
+) -> tuple[Array, ScatterChoice]:
+    """The groups' scatter, unless the neighbours' one makes the halves of the axes agree more."""
+    best = [max(choice.agreement.values(), default=0.0) for _, choice in (by_groups, by_neighbors)]
+    return by_groups if best[0] >= best[1] else by_neighbors
+
+
+def representatives(groups: Groups) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """One row a thing: (the first row of each group and every ungrouped row, each row's thing)."""
+    things = np.where(groups >= 0, groups, groups.max() + 1 + np.arange(len(groups)))
+    _, first, of_row = np.unique(things, return_index=True, return_inverse=True)
+    return first, of_row
+
+
+def group_means(Z: Array, of_row: NDArray[np.intp]) -> Array:
+    """The mean row of each thing."""
+    sums = np.zeros((of_row.max() + 1, Z.shape[1]), Z.dtype)
+    np.add.at(sums, of_row, Z)
+    return np.asarray(sums / np.bincount(of_row)[:, None].astype(Z.dtype))
+
+
+def sample_rows(groups: Groups, limit: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """At most about `limit` rows, whole groups at a time."""
+    if len(groups) <= limit:
+        return np.arange(len(groups))
+    of_row = representatives(groups)[1]
+    sizes = np.bincount(of_row)
+    order = rng.permutation(len(sizes))
+    kept = order[: max(1, int(np.searchsorted(np.cumsum(sizes[order]), limit)))]
+    return np.flatnonzero(np.isin(of_row, kept))
