@@ -5,7 +5,7 @@ import pytest
 
 from rpml.data import Layout, open_writer, read_features, read_labels, write_table
 from rpml.data.source import as_ids
-from rpml.data.writing import ShardWriter
+from rpml.data.writers import ShardWriter
 from rpml.errors import InputError
 
 KINDS = ["npy", "npz", "csv", "tsv", "parquet"]
@@ -75,12 +75,21 @@ def test_existing_output_needs_force(tmp_path, X, kind):
     np.testing.assert_allclose(read_features(path).values, 2 * X, rtol=1e-6)
 
 
+def write_half(path, X):
+    with open_writer(path, LAYOUT, overwrite=True) as writer:
+        writer.write(X[:5])
+        raise RuntimeError("half way")
+
+
 @pytest.mark.parametrize("kind", [*KINDS, "shards/"])
 def test_failure_leaves_the_old_file_and_nothing_else(tmp_path, X, kind):
     path = f"{tmp_path}/out.{kind}"
     write_table(path, X, LAYOUT, None)
     before = sorted(p.name for p in tmp_path.iterdir())
-    with pytest.raises((TypeError, AttributeError)), open_writer(path, LAYOUT, overwrite=True) as writer:
+    with (
+        pytest.raises((TypeError, AttributeError)),
+        open_writer(path, LAYOUT, overwrite=True) as writer,
+    ):
         for rows in (2 * X[:5], None):
             writer.write(rows)
     assert sorted(p.name for p in tmp_path.iterdir()) == before

@@ -5,7 +5,8 @@ from __future__ import annotations
 from rpml.data.labels import read_labels
 from rpml.data.reading import open_features, read_features
 from rpml.data.source import Batch, Features, FeatureSource, ReadOptions
-from rpml.data.writing import Layout, check_table_output, open_writer, write_table
+from rpml.data.writers import Layout
+from rpml.data.writing import check_table_output, open_writer, write_table
 
 __all__ = [
     "Batch",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -57,6 +58,19 @@ def _first_line(error: BaseException) -> str:
     return str(error).split("\n")[0].strip() or type(error).__name__
 
 
+def release_rows(array: NDArray[Any], start: int, stop: int) -> None:
+    """Let go of the pages of rows already read, so that a mapped file never fills the memory."""
+    pages = getattr(array, "_mmap", None)
+    if pages is None or not array.flags.c_contiguous or not hasattr(pages, "madvise"):
+        return
+    row, page = array.strides[0], mmap.PAGESIZE
+    before = getattr(array, "offset", 0) % mmap.ALLOCATIONGRANULARITY
+    first = -(-(before + start * row) // page) * page
+    last = (before + min(stop, len(array)) * row) // page * page
+    if last > first:
+        pages.madvise(mmap.MADV_DONTNEED, first, last - first)
+
+
 class ArraySource(FeatureSource):
     """Rows of an array that is mapped or already in memory."""
 
@@ -74,6 +88,7 @@ class ArraySource(FeatureSource):
         for start in range(0, len(self._array), rows):
             ids = None if self._ids is None else self._ids[start : start + rows]
             yield Batch(start, self._native(self._array[start : start + rows]), ids)
+            release_rows(self._array, start, start + rows)
 
     def load(self) -> Features:
         """The array itself, checked block by block, not copied."""
