@@ -21,20 +21,29 @@ def test_success_replaces_and_leaves_nothing_else(tmp_path):
     assert names(tmp_path) == ["f"]
 
 
+def fail_half_way(path, error):
+    with atomic_output(path) as temporary:
+        temporary.write_text("new")
+        raise error
+
+
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_failure_keeps_the_old_one(tmp_path, error):
     (tmp_path / "f").write_text("old")
-    with pytest.raises(error), atomic_output(tmp_path / "f") as temporary:
-        temporary.write_text("new")
-        raise error
+    with pytest.raises(error):
+        fail_half_way(tmp_path / "f", error)
     assert (tmp_path / "f").read_text() == "old"
     assert names(tmp_path) == ["f"]
 
 
 def test_refuses_to_overwrite_even_what_appears_meanwhile(tmp_path):
-    with pytest.raises(InputError, match="--force"), atomic_output(tmp_path / "f", False) as t:
-        t.write_text("ours")
-        (tmp_path / "f").write_text("theirs")
+    def race():
+        with atomic_output(tmp_path / "f", overwrite=False) as temporary:
+            temporary.write_text("ours")
+            (tmp_path / "f").write_text("theirs")
+
+    with pytest.raises(InputError, match="--force"):
+        race()
     assert (tmp_path / "f").read_text() == "theirs"
 
 

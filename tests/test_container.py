@@ -124,8 +124,7 @@ def fuzz(model, count, seed):
         model.write_bytes(changed)
         try:
             arrays, fields = read_container(model, "model", 1)
-        except ModelFormatError as error:
-            assert "\n" not in str(error)
+        except ModelFormatError:
             continue
         # only damage that changes nothing may pass (a digit replaced by itself, padding)
         assert fields["metadata"] == METADATA
