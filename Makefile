@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-slow check bench clean
+.PHONY: demo test test-slow check bench docs clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -27,6 +27,11 @@ check: $(STAMP)           ## style, types, layers, sizes
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/sizes.py
+
+docs: $(STAMP)            ## the site, in site/
+	$(BIN)/pip install --quiet -e '.[docs]'
+	$(BIN)/python scripts/cli_reference.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:
 	rm -rf $(VENV) demo-output dist site
