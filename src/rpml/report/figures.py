@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from os import PathLike
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from rpml._extras import require
 RIGHT, WRONG, QUERY = (0, 158, 115), (213, 60, 20), (90, 90, 90)
 _SCALE, _FRAME, _GAP = 2, 4, 4  # enlargement, frame and space between pictures, in pixels
 _DPI = 100
+Target = str | PathLike[str] | BinaryIO
 
 
 def retrieval_rows(
@@ -21,7 +22,7 @@ def retrieval_rows(
     classes: NDArray[Any],
     queries: NDArray[np.intp],
     nearest: Mapping[str, NDArray[np.intp]],
-    path: str | PathLike[str],
+    path: Target,
 ) -> None:
     """Draw queries and what each embedding finds nearest, right ones green and wrong ones red.
 
@@ -29,16 +30,16 @@ def retrieval_rows(
 
     Parameters
     ----------
-    images : (n, side, side) array
-        Ink, from 0 to 1.
+    images : (n, side, side) or (n, side, side, 3) array
+        Ink from 0 to 1, drawn enlarged; or pictures of RGB bytes.
     classes : (n,) array
         Class of each image.
     queries : (q,) int array
         Rows that are searched for, one a line.
     nearest : dict of title to (q, k) int array
         For each embedding the rows found, nearest first; the embeddings stand side by side.
-    path : path
-        File to write; its suffix decides the format.
+    path : path or binary file
+        Where to write; a path's suffix decides the format, a file gets PNG.
     """
     panels = [_panel(images, classes, queries, found) for found in nearest.values()]
     space = np.full((panels[0].shape[0], 6 * _GAP, 3), 255, dtype=np.uint8)
@@ -66,17 +67,24 @@ def _panel(
 
 
 def _framed(image: NDArray[Any], colour: tuple[int, int, int]) -> NDArray[np.uint8]:
-    """Dark ink on white in a coloured frame, with a cut corner if the colour says wrong."""
-    ink = np.kron(np.asarray(image, dtype=np.float64), np.ones((_SCALE, _SCALE)))
-    side = len(ink) + 2 * _FRAME
+    """A picture in a coloured frame, with a cut corner if the colour says wrong."""
+    pixels = image if image.ndim == 3 else as_pixels(image, _SCALE)
+    side = len(pixels) + 2 * _FRAME
     framed = np.empty((side, side, 3), dtype=np.uint8)
     framed[:] = colour
     inside = slice(_FRAME, side - _FRAME)
-    framed[inside, inside] = (255 - 225 * np.clip(ink, 0, 1)).astype(np.uint8)[..., None]
+    framed[inside, inside] = pixels
     if colour == WRONG:
         down, right = np.indices((side, side))
         framed[right - down > side - 4 * _FRAME] = colour
     return framed
+
+
+def as_pixels(ink: NDArray[Any], scale: int = 1) -> NDArray[np.uint8]:
+    """Dark ink on white, enlarged, as RGB bytes."""
+    large = np.kron(np.asarray(ink, dtype=np.float64), np.ones((scale, scale)))
+    grey = (255 - 225 * np.clip(large, 0, 1)).astype(np.uint8)
+    return np.repeat(grey[..., None], 3, axis=2)
 
 
 def _column(framed: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
@@ -84,7 +92,7 @@ def _column(framed: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
     return np.concatenate(padded, axis=0)
 
 
-def _write(canvas: NDArray[np.uint8], titles: dict[str, int], path: str | PathLike[str]) -> None:
+def _write(canvas: NDArray[np.uint8], titles: dict[str, int], path: Target) -> None:
     """Put the canvas, pixel for pixel, under a line of titles at their columns."""
     figures = require("matplotlib.figure", "report", "the picture")
     head, margin = 46, 12
