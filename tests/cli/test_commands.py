@@ -140,3 +140,16 @@ def test_doctor(rpml):
 def test_errors_as_json(rpml, tmp_path):
     result = rpml("inspect", tmp_path / "absent.npy", "--json", code=2)
     assert json.loads(result.stdout)["exit_code"] == 2
+
+
+def test_estimate(rpml, shared):
+    fields = rpml.json("estimate", shared / "x.npy", "--dim", 4)
+    assert (fields["rows"], fields["features"]) == (240, 12)
+    assert fields["memory_gb"] > 0.1
+    assert fields["seconds"] > 0
+    assert "memory_gb" in rpml("estimate", "--shape", "200x8", "--dim", 3).stdout
+
+
+@pytest.mark.parametrize("args", [[], ["--shape", "many"], ["--shape", "1x8"]])
+def test_estimate_of_nothing(rpml, args):
+    assert "shape" in rpml.refused("estimate", *args)

@@ -1,0 +1,86 @@
+"""Progress and results: bars, lines, silence, JSON."""
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from rpml.cli import console as module
+from rpml.cli.console import Console, LineReporter, fields_text, table
+from rpml.cli.options import parse_settings
+from rpml.context import Progress
+from rpml.errors import InputError
+
+
+def test_lines_have_rate_and_remaining_time(capsys, monkeypatch):
+    clock = iter(range(0, 1000, 3))
+    monkeypatch.setattr(module.time, "monotonic", lambda: float(next(clock)))
+    report = LineReporter()
+    for step in range(1, 5):
+        report(Progress("optimize", step, 4, {"loss": 0.5 / step}))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("optimising: 1/4, loss 0.5")
+    assert "/s, " in lines[1]
+    assert "s left" in lines[1]
+    assert "done in" in lines[-1]
+
+
+def test_lines_do_not_flood(capsys):
+    report = LineReporter()
+    for step in range(1, 10_000):
+        report(Progress("optimize", step, 10_000))
+    assert len(capsys.readouterr().err.splitlines()) < 5
+
+
+def test_a_stage_without_steps_is_named_when_it_is_done(capsys):
+    report = LineReporter()
+    report(Progress("neighbors", 0, 1))
+    report(Progress("neighbors", 1, 1))
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("nearest neighbours: done in")
+
+
+def test_quiet_reports_nothing(capsys):
+    with Console(quiet=True).reporter() as report:
+        report(Progress("optimize", 1, 2))
+    assert capsys.readouterr().err == ""
+
+
+def test_rich_bars_on_a_terminal(shared, tmp_path):
+    leader, follower = pty.openpty()
+    code = "from rpml.cli.app import main; main()"
+    line = ["embed", shared / "model.rpml", shared / "x.npy", "-o", tmp_path / "e.npy"]
+    env = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, line)],
+        stderr=follower, stdout=subprocess.PIPE, env=env, check=True,
+    )  # fmt: skip
+    shown = os.read(leader, 100_000).decode()
+    os.close(follower)
+    os.close(leader)
+    assert "embedding" in shown
+    assert "━" in shown
+    assert "240/240" in shown
+    assert b"240 rows of 4" in done.stdout
+
+
+def test_tables_line_up():
+    text = table([["rows", "R@1"], ["240", "97.50"]])
+    assert text.splitlines() == ["rows    R@1", "240   97.50"]
+    assert fields_text({"a": 1, "long": 2}) == "a:    1\nlong: 2"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("3", 3), ("0.5", 0.5), ("true", True), ("none", None), ("hard", "hard"), ("'x'", "x")],
+)
+def test_settings_have_the_type_they_look_like(text, value):
+    assert parse_settings([f"name={text}"], {"name": 0}, "--set") == {"name": value}
+
+
+def test_unknown_setting():
+    with pytest.raises(InputError, match="did you mean 'alpha'"):
+        parse_settings(["alpa=3"], {"alpha": 0}, "--set")
