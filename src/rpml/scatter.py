@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
+from scipy import linalg, sparse
 
 from rpml.neighbors import nearest_neighbors
 from rpml.preprocess import Preprocessing, Spectrum, unit_rows
@@ -31,7 +31,7 @@ MIN_ROWS, MIN_AXES = 100, 4  # with less there is nothing to estimate: plain PCA
 MAX_ROWS = 20_000  # a sample of the rows is enough for a q x q matrix
 BLOCK_ROWS = 4096
 FLOORS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 8.0, np.inf)
-TOLERANCE = 0.97  # the strongest smoothing within 3% of the best agreement is taken
+PLATEAU = 0.98  # floors whose agreement is within 2% of the best count as equally good
 QUERIES = 1500
 
 
@@ -98,21 +98,23 @@ def whiten_by(
 
 
 def whitening_map(scatter: Array, deviations: Array, floor: float, n_components: int) -> Array:
-    """(q, q): (S_w + floor I)^-1/2, then the principal axes of what comes out, strongest first."""
+    """(q, q): rows whitened by S_w + floor I and turned to their principal axes, strongest first.
+
+    That is the generalized eigenproblem of the total against the smoothed within-scatter.
+    """
+    q = len(scatter)
     if np.isinf(floor):  # the floor drowns the scatter: the principal axes themselves
-        return np.eye(len(scatter))
-    values, vectors = np.linalg.eigh(scatter)
-    values = np.maximum(values, 0) + floor * np.trace(scatter) / n_components
-    root = (vectors / np.sqrt(values)) @ vectors.T
-    _, axes = np.linalg.eigh((root * deviations**2) @ root)
-    return np.asarray(root @ axes[:, ::-1])
+        return np.eye(q)
+    smoothed = scatter + floor * np.trace(scatter) / n_components * np.eye(q)
+    _, axes = linalg.eigh(np.diag(deviations**2), smoothed, driver="gvd")
+    return np.asarray(axes[:, ::-1])
 
 
 def neighbor_scatter(data: Coordinates, rng: np.random.Generator) -> tuple[Array, ScatterChoice]:
     """The scatter within cross-fitted neighbourhoods, and how strongly to smooth it.
 
-    The floor is the largest one whose agreement is near the best. Agreement is measured on rows
-    whose neighbours did not make the scatter.
+    The floor is the middle one of those whose agreement is near the best, and plain PCA if that
+    is among them. Agreement is measured on rows whose neighbours did not make the scatter.
     """
     n, q = data.W.shape
     if n < MIN_ROWS or q < MIN_AXES:
@@ -125,9 +127,10 @@ def neighbor_scatter(data: Coordinates, rng: np.random.Generator) -> tuple[Array
     for seen, unseen in (halves, halves[::-1]):
         other = _two_rounds(data.some(seen), max(2, repeats // 2), rng)
         agreement += split_half_agreement(data.some(unseen), other, FLOORS, rng) / 2
-    near = np.flatnonzero(agreement >= TOLERANCE * agreement.max())
+    plateau = np.asarray(FLOORS)[agreement >= PLATEAU * agreement.max()]
     shares = dict(zip(FLOORS, agreement.tolist(), strict=True))
-    return scatter, ScatterChoice("neighbors", FLOORS[near[-1]], shares)
+    floor = float(np.exp(np.mean(np.log(plateau))))  # infinite if PCA is one of them
+    return scatter, ScatterChoice("neighbors", floor, shares)
 
 
 def _two_rounds(data: Coordinates, repeats: int, rng: np.random.Generator) -> Array:
@@ -198,7 +201,7 @@ def split_half_agreement(
 ) -> Array:
     """Per floor: share of rows whose nearest neighbour is the same by either half of the axes."""
     shares = np.zeros(len(floors))
-    repeats = 3
+    repeats = 2
     for _ in range(repeats):
         half = random_halves(data.W.shape[1], rng)
         size = max(1, min(data.n_components, int(half.sum()) // 2))
