@@ -32,6 +32,8 @@ def data_digest(*arrays: NDArray[Any] | None) -> str:
         if array is None:
             state.update(b"none")
             continue
+        if array.dtype.hasobject or array.dtype.kind == "U":
+            array = np.frombuffer(canonical_json(array.tolist()).encode(), np.uint8)
         state.update(f"{array.dtype.str}{array.shape}".encode())
         row_bytes = max(1, array.nbytes // max(1, len(array)))
         step = max(1, _BLOCK_BYTES // row_bytes)

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 from rpml._container import Arrays, read_container, write_container
 from rpml.errors import ModelFormatError
 from rpml.preprocess import Preprocessing
+from rpml.scatter import ScatterChoice
 
 FORMAT_VERSION = 1
 
@@ -97,6 +98,7 @@ def model_metadata(estimator: Any, run: Mapping[str, Any] | None = None) -> dict
             "unit_output": bool(estimator.preprocessing_.unit_output),
         },
         "normalize": bool(estimator.normalize),
+        "whitening": _whitening(estimator.whitening_),
         "feature_names": None if names is None else [str(n) for n in names],
         "training": {
             "n_rows": len(estimator.labels_),
@@ -109,6 +111,20 @@ def model_metadata(estimator: Any, run: Mapping[str, Any] | None = None) -> dict
         },
         "run": dict(run or {}),
     }
+
+
+def _whitening(choice: ScatterChoice | None) -> dict[str, Any] | None:
+    if choice is None:
+        return None
+    agreement = [[float(k), float(v)] for k, v in choice.agreement.items()]
+    return {"source": choice.source, "floor": float(choice.floor), "agreement": agreement}
+
+
+def _read_whitening(stored: dict[str, Any] | None) -> ScatterChoice | None:
+    if stored is None:
+        return None
+    agreement = {float(k): float(v) for k, v in stored["agreement"]}
+    return ScatterChoice(str(stored["source"]), float(stored["floor"]), agreement)
 
 
 def describe_settings(estimator: Any) -> dict[str, Any]:
@@ -155,6 +171,7 @@ def _rebuild(cls: type[Model], arrays: Arrays, metadata: dict[str, Any]) -> Mode
         _flag(flags["unit_input"]), mean, matrix, _flag(flags["unit_output"])
     )
     model.normalize = _flag(metadata["normalize"])
+    model.whitening_ = _read_whitening(metadata.get("whitening"))
     model.components_ = components
     model.n_features_in_ = len(mean)
     names = metadata["feature_names"]

@@ -99,6 +99,19 @@ def test_given_pseudo_labels(rpml, shared, tmp_path):
     assert len(set(RPML.load(out).labels_.tolist())) == 8
 
 
+def test_groups_and_a_few_labels(rpml, shared, vectors, tmp_path):
+    X, y = vectors
+    groups = np.where(np.arange(240) < 120, np.arange(240) % 60, -1)
+    np.save(tmp_path / "g.npy", groups)
+    few = np.where(np.arange(240) < 24, y, -1)
+    np.save(tmp_path / "few.npy", few)
+    out = tmp_path / "m.rpml"
+    rpml("fit", shared / "x.npy", "-o", out, "--dim", 4, "--neighbors", 10, "-q",
+         "--groups", tmp_path / "g.npy", "--labels", tmp_path / "few.npy")  # fmt: skip
+    library = RPML(4, n_neighbors=10, random_state=0, use_labels=True).fit(X, few, groups=groups)
+    np.testing.assert_array_equal(RPML.load(out).components_, library.components_)
+
+
 def test_existing_model_needs_force(rpml, shared, tmp_path):
     out = tmp_path / "m.rpml"
     out.write_text("precious")
@@ -154,7 +167,7 @@ class TestResume:
         def save(self, name, *rest):
             original(self, name, *rest)
             saved.append(name)
-            if len(saved) == 3:
+            if len(saved) == 2:
                 raise RuntimeError("killed")
 
         monkeypatch.setattr(Checkpoint, "save", save)

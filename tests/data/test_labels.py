@@ -69,7 +69,7 @@ def test_labels_beside_features_in_one_file(tmp_path):
 
 def test_empty_label(tmp_path):
     (tmp_path / "y.csv").write_text("id,label\na,1\nb,\n")
-    with pytest.raises(InputError, match="label of row 1"):
+    with pytest.raises(InputError, match=r"label of row 1 .* is missing"):
         read_labels(tmp_path / "y.csv", 2)
 
 
@@ -82,3 +82,11 @@ def test_labels_of_two_dimensions(tmp_path):
     np.save(tmp_path / "y.npy", np.zeros((4, 2)))
     with pytest.raises(InputError, match="one dimension"):
         read_labels(tmp_path / "y.npy", 4)
+
+
+def test_partial_labels(tmp_path):
+    (tmp_path / "y.csv").write_text("id,label\na,wren\nb,\n")
+    ids = as_ids(["c", "a", "b"])
+    assert read_labels(tmp_path / "y.csv", 3, ids, partial=True).tolist() == [None, "wren", None]
+    (tmp_path / "y.csv").write_text("id,label\na,3\n")
+    assert read_labels(tmp_path / "y.csv", 3, ids, partial=True).tolist() == [-1, 3, -1]

@@ -16,6 +16,8 @@ COMMANDS = (
     "embed",
     "cluster",
     "evaluate",
+    "benchmark",
+    "figures",
     "report",
     "inspect",
     "estimate",
@@ -46,7 +48,8 @@ def _version(value: bool) -> None:
 @app.callback(
     epilog="\b\nA first run:\n  rpml fit vectors.npy -o model.rpml\n"
     "  rpml embed model.rpml vectors.npy -o small.npy\n\n"
-    "Exit codes: 0 done, 1 the method failed, 2 wrong usage or bad input, 130 interrupted."
+    "Exit codes: 0 done, 1 the method failed, 2 wrong usage or bad input, "
+    "3 finished but images were left out (rpml features), 130 interrupted."
 )
 def _root(
     version: Annotated[

@@ -58,6 +58,15 @@ def run(
         str | None,
         typer.Option(metavar="FILE", help="Clusters to learn from, instead of our own."),
     ] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Which rows show the same thing: a value a row."),
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="A few true labels; empty or -1 where there is none."),
+    ] = None,
+    label_column: opt.LabelColumn = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue an interrupted fit of the same output.")
     ] = False,
@@ -87,11 +96,16 @@ def run(
     target = check_model_output(output, force or resume)
     model = build(given, settings or [], paper)
     data = load(features, opt.read_options(columns, id_column, array), console)
-    labels = read_pseudo_labels(pseudo_labels, data)
+    if pseudo_labels is not None:
+        model.set_params(clustering=read_side(pseudo_labels, data))
+    side = {}
+    if groups is not None:
+        side["groups"] = read_side(groups, data)
     if labels is not None:
-        model.set_params(clustering=labels)
+        model.set_params(use_labels=True)
+        side["y"] = read_side(labels, data, label_column)
     used = {"features": os.path.basename(features), "paper": paper}
-    job = Job(target, data, model, console, used)
+    job = Job(target, data, model, console, used, side)
     if resume and job.already_done():
         console.result(job.summary(), f"{target} is already complete")
         return
@@ -142,8 +156,8 @@ def load(path: str, options: Any, console: Console) -> Features:
     return data
 
 
-def read_pseudo_labels(path: str | None, data: Features) -> Any:
-    """The clusters the user brought, one a row; -1 for none."""
+def read_side(path: str, data: Features, column: str | None = None) -> Any:
+    """A value a row from another file (clusters, groups, labels); missing where there is none."""
     from rpml.data import read_labels
 
-    return None if path is None else read_labels(path, len(data.values), data.ids)
+    return read_labels(path, len(data.values), data.ids, column, partial=True)

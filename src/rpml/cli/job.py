@@ -51,17 +51,22 @@ class Job:
     """One fit: its data, its model file, its checkpoint."""
 
     def __init__(
-        self, target: Path, data: Features, model: RPML, console: Console, options: dict[str, Any]
+        self,
+        target: Path,
+        data: Features,
+        model: RPML,
+        console: Console,
+        options: dict[str, Any],
+        side: dict[str, Any],
     ) -> None:
         from rpml.checkpoint import data_digest, fingerprint
         from rpml.model_io import describe_settings
 
         self.target, self.data, self.model, self.console = target, data, model, console
-        self.options = options
+        self.options, self.side = options, side
         self.settings = describe_settings(model)
-        clustering = model.clustering
-        extra = clustering if hasattr(clustering, "dtype") else None
-        self.digest = data_digest(data.values, extra)
+        clustering = model.clustering if hasattr(model.clustering, "dtype") else None
+        self.digest = data_digest(data.values, clustering, side.get("groups"), side.get("y"))
         self.fingerprint = fingerprint(self.digest, self.settings)
         self.store: Checkpoint | None = None
 
@@ -138,7 +143,7 @@ class Job:
         """True if the solver was asked to stop."""
         with self.console.reporter() as reporter, Stopper(reporter).listening() as stopper:
             self.model.set_params(callback=stopper)
-            self.model.fit(self.data.values, store=self.store)
+            self.model.fit(self.data.values, **self.side, store=self.store)
         from rpml.data.source import as_ids
 
         names = self.data.feature_names

@@ -24,6 +24,7 @@ def read_labels(
     ids: Ids | None = None,
     column: str | None = None,
     id_column: str | None = None,
+    partial: bool = False,
 ) -> NDArray[Any]:
     """One label a row, from .npy, .npz, .csv, .tsv, .txt or .parquet.
 
@@ -40,17 +41,24 @@ def read_labels(
         The column or array with the labels.
     id_column : str, optional
         The column with the ids.
+    partial : bool
+        Labels may be missing: an empty field, a null, or an id that is not in the file.
 
     Returns
     -------
     ndarray of shape (n_rows,)
-        Integers if every label is one, text otherwise.
+        Integers if every label is one, text otherwise; None (or -1 among integers) where it is
+        missing.
     """
     path = Path(path)
     check_readable(path)
     values, keys = _read(path, column, id_column)
+    values = [None if isinstance(v, str) and not v.strip() else v for v in values]
+    if not partial and None in values:
+        row = values.index(None)
+        raise InputError(f"{path}: the label of row {row} (counted from 0) is missing")
     if ids is not None and keys is not None:
-        return _as_array(_match(values, keys, ids, path))
+        return _as_array(_match(values, keys, ids, path, partial))
     if len(values) != n_rows:
         raise InputError(f"{path} has {len(values)} labels, the features have {n_rows} rows")
     return _as_array(values)
@@ -94,9 +102,6 @@ def _read_parquet(path: Path, column: str | None, id_column: str | None) -> tupl
     if column is None and len(rest) == 1:
         column = rest[0]
     values = read_parquet_column(path, column, _USUAL)
-    missing = next((i for i, v in enumerate(values) if v is None), None)
-    if missing is not None:
-        raise InputError(f"{path}: the label of row {missing} (counted from 0) is missing")
     return values, None if key is None else read_parquet_column(path, key, ())
 
 
@@ -110,13 +115,10 @@ def _read_text(path: Path, column: str | None, id_column: str | None) -> tuple[l
     if key is not None and column is None and len(rest) == 1:
         column = rest[0]
     values = read_column(path, column, _USUAL)
-    blank = next((i for i, v in enumerate(values) if not v.strip()), None)
-    if blank is not None:
-        raise InputError(f"{path}: the label of row {blank} (counted from 0) is empty")
     return values, None if key is None else read_column(path, key)
 
 
-def _match(values: list[Any], keys: list[Any], ids: Ids, path: Path) -> list[Any]:
+def _match(values: list[Any], keys: list[Any], ids: Ids, path: Path, partial: bool) -> list[Any]:
     """Labels by id; as text, since one file may hold 7 and the other '7'."""
     names = [str(k) for k in keys]
     if len(set(names)) < len(names):
@@ -124,16 +126,18 @@ def _match(values: list[Any], keys: list[Any], ids: Ids, path: Path) -> list[Any
         raise InputError(f"{path} has two labels for the id {twice!r}")
     by_id = dict(zip(names, values, strict=True))
     missing = next((i for i in ids if str(i) not in by_id), None)
-    if missing is not None:
+    if missing is not None and not partial:
         raise InputError(f"{path} has no label for the id {missing!r}")
-    return [by_id[str(i)] for i in ids]
+    return [by_id.get(str(i)) for i in ids]
 
 
 def _as_array(values: list[Any]) -> NDArray[Any]:
     """Integers if every label is one (text files hold '3'), else text."""
-    if all(_is_whole(v) for v in values):
-        return np.array([int(v) for v in values], dtype=np.int64)
-    return np.array([str(v) for v in values])
+    if all(v is None or _is_whole(v) for v in values):
+        return np.array([-1 if v is None else int(v) for v in values], dtype=np.int64)
+    if None not in values:
+        return np.array([str(v) for v in values])
+    return np.array([None if v is None else str(v) for v in values], dtype=object)
 
 
 def _is_whole(value: Any) -> bool:
