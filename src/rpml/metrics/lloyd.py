@@ -19,8 +19,9 @@ from rpml.metrics._kernels import sum_by_label
 
 Floats = NDArray[np.float32]
 _TILE = 1 << 23  # scores held at once: 32 MB
-_GREEDY = 512  # seeds drawn one by one up to here, in rounds beyond
+_GREEDY = 256  # seeds drawn one by one up to here, in rounds beyond
 _SEED_ROUNDS = 128
+_SEED_TILE = 1 << 25  # distances held at once in a round: 128 MB
 _LARGE = 2e10  # n * k * d from which one run is enough
 
 
@@ -87,59 +88,43 @@ def _restarts(
 
 
 def _seed(rows: Floats, k: int, rng: np.random.Generator) -> Floats:
-    """k-means++: seeds drawn with odds by squared distance to the seeds so far."""
-    draw_all = _seed_one_by_one if k <= _GREEDY else _seed_in_rounds
-    return rows[draw_all(rows, _squares(rows), k, rng)]
+    """Greedy k-means++: each seed is the best of a few draws, with odds by squared distance.
 
-
-def _seed_one_by_one(
-    rows: Floats, squares: Floats, k: int, rng: np.random.Generator
-) -> NDArray[np.intp]:
-    """Each seed is the best of a few draws: the greedy form, as in scikit-learn."""
-    chosen = rng.integers(len(rows), size=1)
-    distance = _distances(rows, squares, rows[chosen])[:, 0]
-    trials = 2 + int(np.log(k))
+    Many seeds are drawn in rounds: the draws of a round share one product and are made with the
+    odds at its start, but each choice among them sees the seeds chosen before it.
+    """
+    squares = _squares(rows)
+    draws, at_once = 2 + int(np.log(k)), 1
+    if k > _GREEDY:
+        draws = 4
+        at_once = min(-(-k // _SEED_ROUNDS), max(1, _SEED_TILE // (draws * len(rows))))
+    chosen = [rng.integers(len(rows))]
+    distance = _distances(rows[chosen], rows, squares)[0]
     while len(chosen) < k:
-        drawn = _draw(distance, trials, rng)
-        left = np.minimum(_distances(rows, squares, rows[drawn]), distance[:, None])
-        best = int(left.sum(axis=0, dtype=np.float64).argmin())
-        chosen, distance = np.append(chosen, drawn[best]), left[:, best]
-    return chosen
+        drawn = _draw(distance, (min(at_once, k - len(chosen)), draws), rng)
+        to_drawn = _distances(rows[drawn.ravel()], rows, squares).reshape(*drawn.shape, -1)
+        for some, to_some in zip(drawn, to_drawn, strict=True):
+            np.minimum(to_some, distance, out=to_some)
+            best = int(to_some.sum(axis=1, dtype=np.float64).argmin())
+            chosen.append(some[best])
+            distance = to_some[best]
+    return rows[chosen]
 
 
-def _seed_in_rounds(
-    rows: Floats, squares: Floats, k: int, rng: np.random.Generator
-) -> NDArray[np.intp]:
-    """Seeds come in rounds of equal size: all of them for the cost of one assignment."""
-    size = -(-k // _SEED_ROUNDS)
-    fresh = chosen = rng.integers(len(rows), size=1)
-    distance = np.full(len(rows), np.inf, dtype=np.float32)
-    while True:
-        seeds = rows[fresh]
-        for block in _row_blocks(len(rows), size):
-            nearest = _distances(rows[block], squares[block], seeds).min(axis=1)
-            np.minimum(distance[block], nearest, out=distance[block])
-        distance[fresh] = 0
-        if len(chosen) == k:
-            return chosen
-        fresh = np.unique(_draw(distance, min(size, k - len(chosen)), rng))
-        chosen = np.concatenate([chosen, fresh])
-
-
-def _draw(distance: Floats, count: int, rng: np.random.Generator) -> NDArray[np.intp]:
+def _draw(distance: Floats, shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.intp]:
     total = np.cumsum(distance, dtype=np.float64)
     if total[-1] == 0:  # every row coincides with a seed already
-        return rng.integers(len(distance), size=count)
-    drawn: NDArray[np.intp] = np.searchsorted(total, rng.random(count) * total[-1], side="right")
+        return rng.integers(len(distance), size=shape)
+    drawn: NDArray[np.intp] = np.searchsorted(total, rng.random(shape) * total[-1], side="right")
     return drawn.clip(max=len(distance) - 1)
 
 
-def _distances(rows: Floats, squares: Floats, centres: Floats) -> Floats:
-    """Squared distances, not below zero; `squares` are the squared norms of the rows."""
-    distances: Floats = rows @ centres.T
+def _distances(centres: Floats, rows: Floats, squares: Floats) -> Floats:
+    """Squared distances (centres, rows), not below zero; `squares` are those of the rows."""
+    distances: Floats = centres @ rows.T
     distances *= -2
-    distances += squares[:, None]
-    distances += _squares(centres)
+    distances += squares
+    distances += _squares(centres)[:, None]
     np.maximum(distances, 0, out=distances)
     return distances
 
