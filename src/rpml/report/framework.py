@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from os import PathLike
 from typing import Any
 
@@ -104,7 +105,7 @@ def framework_figure(path: str | PathLike[str], seed: int = 1) -> None:
     _draw_triplet(panels[3], story)
     _draw_loss(panels[4], story.loss)
     _draw_drawings(panels[5], story.images, story.after, _tones(story.labels))
-    for left, right in zip(panels, panels[1:], strict=False):
+    for left, right in pairwise(panels):
         _draw_arrow(figure, left, right)
     figure.savefig(path)
 

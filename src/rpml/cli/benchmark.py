@@ -1,0 +1,237 @@
+"""rpml benchmark: the paper's protocol on its datasets, end to end."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rpml.cli import options as opt
+from rpml.cli.command import command
+from rpml.cli.console import Console, table
+from rpml.cli.features import Pool, Scales, Sidecar, Workers, parse_scales
+from rpml.errors import InputError
+
+if TYPE_CHECKING:
+    from rpml.context import Context
+    from rpml.protocol import Descriptors, Row
+
+DATASETS = ("cub", "cars", "sop", "folders")
+EXAMPLES = """\b
+Examples:
+  rpml benchmark cub --root CUB_200_2011 --backbone googlenet.onnx -o cub
+  rpml benchmark cub --features cub.npz --array rmac -o cub
+  rpml benchmark folders --root my-photos --backbone googlenet.onnx --scales 256 -o photos
+\b
+Datasets: cub (CUB-200-2011), cars (Cars-196), sop (Stanford Online Products), folders (any tree
+with a folder for each class, below train/ and test/ or cut in halves).
+In the output folder: results.json, results.md, features.npy, figures/. A second run reuses what
+is there.
+"""
+
+
+@command
+def run(
+    dataset: Annotated[str, typer.Argument(metavar="DATASET", help=", ".join(DATASETS) + ".")],
+    root: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Where the dataset's images are.")
+    ] = None,
+    backbone: Annotated[
+        str | None, typer.Option(metavar="X.onnx", help="Network that describes the images.")
+    ] = None,
+    features: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Ready descriptors instead; .npz may hold y and train."),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", metavar="FOLDER", help="Default: benchmark-DATASET."),
+    ] = None,
+    dim: Annotated[int, typer.Option(min=1, help="Size of the embeddings.")] = 128,
+    methods: Annotated[
+        str | None, typer.Option(metavar="NAME,...", help="Rows to measure; all if not given.")
+    ] = None,
+    whiten: Annotated[
+        int | None,
+        typer.Option(min=1, help="PCA-whiten the descriptors to this dimension first."),
+    ] = None,
+    labels: Annotated[
+        str | None, typer.Option(metavar="Y", help="Labels of --features, if not inside.")
+    ] = None,
+    array: opt.ArrayName = None,
+    sidecar: Sidecar = None,
+    scales: Scales = "512,362,256",
+    pool: Pool = "rmac",
+    workers: Workers = None,
+    incomplete: Annotated[
+        bool, typer.Option("--incomplete", help="Accept other counts than the published ones.")
+    ] = False,
+    figures: Annotated[bool, typer.Option(help="Draw retrieval rows and the quad-grid.")] = True,
+    seed: opt.Seed = 0,
+    force: opt.Force = False,
+    threads: opt.Threads = None,
+    config: opt.Config = None,
+    quiet: opt.Quiet = False,
+    json_output: opt.Json = False,
+) -> None:
+    """Run the paper's protocol: fit on the training classes without labels, score the others."""
+    opt.use_threads(threads)
+    if dataset not in DATASETS:
+        raise InputError(f"there is no dataset {dataset!r}: choose from {', '.join(DATASETS)}")
+    from rpml.protocol.methods import DEFAULT_METHODS, check_methods
+
+    names = tuple(methods.split(",")) if methods else DEFAULT_METHODS
+    check_methods(names)
+    console = Console(quiet, json_output)
+    folder = Path(output or f"benchmark-{dataset}")
+    folder.mkdir(parents=True, exist_ok=True)
+    run = Run(dataset, folder, console, {"dim": dim, "seed": seed, "whiten": whiten})
+    if features is not None:
+        data = run.read(features, array, labels)
+    else:
+        network = _network(backbone, sidecar, parse_scales(scales), pool, workers)
+        data = run.describe(root, network, incomplete)
+    run.measure(data, names, figures, force)
+
+
+def _network(
+    path: str | None,
+    sidecar: str | None,
+    scales: tuple[int, ...],
+    pool: str,
+    workers: int | None,
+) -> Any:
+    if path is None:
+        raise InputError("give --root and --backbone to start from images, or --features")
+    from rpml.protocol.descriptors import Network
+    from rpml.vision.extract import Execution, Recipe
+    from rpml.vision.pooling import Pooling
+
+    return Network(path, sidecar, Recipe(scales, Pooling(pool)), Execution(workers))
+
+
+class Run:
+    """One benchmark: where it writes and what was asked for."""
+
+    def __init__(
+        self, dataset: str, folder: Path, console: Console, settings: dict[str, Any]
+    ) -> None:
+        self.dataset, self.folder, self.console = dataset, folder, console
+        self.settings = settings
+
+    def read(self, path: str, array: str | None, labels: str | None) -> Descriptors:
+        """Descriptors from a file."""
+        from rpml.data import ReadOptions
+        from rpml.protocol import from_file
+
+        return from_file(self.dataset, path, ReadOptions(array=array), labels)
+
+    def describe(self, root: str | None, network: Any, incomplete: bool) -> Descriptors:
+        """Descriptors of the dataset's images."""
+        from rpml.context import Context
+        from rpml.protocol import from_images
+        from rpml.protocol.descriptors import read_dataset
+
+        if root is None:
+            raise InputError("--backbone needs --root, the folder of the dataset")
+        images = read_dataset(self.dataset, root, incomplete)
+        with self.console.reporter() as report:
+            context = Context(report=report)
+            data = from_images(self.dataset, images, network, self.folder, context)
+        if data.origin["left_out"]:
+            self.console.note(
+                f"rpml: warning: {data.origin['left_out']} images were left out, see "
+                f"{self.folder / 'failures.csv'}: these are not the published counts"
+            )
+        return data
+
+    def measure(
+        self, data: Descriptors, names: tuple[str, ...], figures: bool, force: bool
+    ) -> None:
+        """Run the methods, write results.json, results.md and the figures, print the table."""
+        from rpml.checkpoint import data_digest, fingerprint
+        from rpml.data.published import published_rows
+        from rpml.protocol import as_fields, as_lines, as_markdown, run_methods
+
+        if self.settings["whiten"] is not None:
+            data = data.whitened(self.settings["whiten"])
+        digest = data_digest(data.X, data.train.astype("u1"))
+        key = fingerprint(digest, self.settings)
+        self._check_earlier(key, force)
+        with self.console.reporter() as report:
+            context = self._context(report, digest, key)
+            rows, embeddings = run_methods(
+                data, names, self.settings["dim"], self.settings["seed"], context
+            )
+        published = published_rows(self.dataset)
+        drawn = self._draw(data, embeddings, rows) if figures else []
+        fields = {**self._origin(data, key), **as_fields(rows, published), "figures": drawn}
+        self._write("results.json", json.dumps(fields, indent=2, default=str) + "\n")
+        self._write("results.md", as_markdown(rows, published, data.ks))
+        text = table(as_lines(rows, published, data.ks))
+        self.console.result(fields, f"{text}\n\nwritten to {self.folder}")
+
+    def _context(self, report: Any, digest: str, key: str) -> Context:
+        from rpml.checkpoint import Checkpoint
+        from rpml.context import Context
+
+        place = self.folder / f"cache-{key[:12]}"
+        return Context(report=report, store=Checkpoint(place, digest, self.settings, resume=True))
+
+    def _check_earlier(self, key: str, force: bool) -> None:
+        """Results of other data or settings are not replaced unasked."""
+        path = self.folder / "results.json"
+        if not path.exists() or force:
+            return
+        try:
+            same = json.loads(path.read_text(encoding="utf8")).get("fingerprint") == key
+        except (OSError, ValueError, AttributeError):
+            same = False
+        if not same:
+            raise InputError(
+                f"{path} is of other data or settings: choose another folder with -o, or pass "
+                "--force to replace it"
+            )
+
+    def _origin(self, data: Descriptors, key: str) -> dict[str, Any]:
+        """Everything needed to repeat the run."""
+        from rpml._threads import thread_count
+        from rpml.report.training import versions
+
+        train = data.train
+        return {
+            "dataset": self.dataset,
+            "command": ["rpml", *sys.argv[1:]],
+            "fingerprint": key,
+            **self.settings,
+            "origin": data.origin,
+            "rows": {"train": int(train.sum()), "test": int((~train).sum())},
+            "classes": {
+                "train": len(set(data.labels[train].tolist())),
+                "test": len(set(data.labels[~train].tolist())),
+            },
+            "threads": thread_count(),
+            "versions": versions(),
+        }
+
+    def _write(self, name: str, text: str) -> None:
+        from rpml._atomic import atomic_output
+
+        with atomic_output(self.folder / name) as temporary:
+            temporary.write_text(text, encoding="utf8")
+
+    def _draw(self, data: Descriptors, embeddings: dict[str, Any], rows: list[Row]) -> list[str]:
+        """The paper's pictures of the test images, if they are at hand."""
+        from rpml.protocol.figures import draw_figures
+        from rpml.protocol.scores import LEARNED
+
+        if data.images is None:
+            return []
+        chosen = LEARNED if LEARNED in embeddings else rows[-1].method
+        self.console.note(f"drawing the figures of {chosen}")
+        return draw_figures(
+            data, embeddings[chosen], self.folder / "figures", self.settings["seed"]
+        )
