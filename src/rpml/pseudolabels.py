@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from rpml.clustering import AASResult, AuthorityAscentShift, cluster_graph
-from rpml.context import Arrays, Context
+from rpml.context import Arrays, Context, Progress
 from rpml.graph import Neighbors, affinity_graph, nearest_neighbors
 
 logger = logging.getLogger(__name__)
@@ -84,8 +84,11 @@ def _aas(Z: NDArray[Any], aas: AuthorityAscentShift, context: Context) -> Labels
 def find_neighbors(Z: NDArray[Any], k: int, metric: str, context: Context) -> Neighbors:
     """The k nearest neighbours of every row, searched once in a fit."""
 
+    def advance(share: float) -> None:
+        context.report(Progress("neighbors", round(share * len(Z)), len(Z)))
+
     def compute() -> Arrays:
-        found = nearest_neighbors(Z, k, metric=metric)
+        found = nearest_neighbors(Z, k, metric=metric, progress=advance)
         logger.info("%d neighbours by %s, recall %.3f", k, found.method, found.recall)
         return {"indices": found.indices, "distances": found.distances}
 
