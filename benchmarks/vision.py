@@ -1,0 +1,71 @@
+"""Images a second: the engine against a plain loop, one image at a time, over the same session.
+
+    python benchmarks/vision.py --images DIR --backbone googlenet.onnx
+
+The plain loop decodes, resizes, runs and pools one image after the other, with a session that uses
+every core (its best setting). The engine runs one image a core, decodes ahead, and batches images
+of one shape. Runs alternate; ratios are of medians. Both give the same descriptors.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+from common import alternate, publish
+
+from rpml._threads import thread_count
+from rpml.preprocess import unit_rows
+from rpml.vision.backbone import Backbone
+from rpml.vision.extract import Execution, Recipe, extract, tile_maker
+from rpml.vision.files import find_images
+
+
+def plain_loop(files, backbone, recipe):
+    """What one would write first."""
+    prepare = tile_maker(recipe, backbone)
+    rows = []
+    for file in files:
+        tiles = [recipe.pooling(backbone(tile[None]))[0] for tile in prepare(file)]
+        rows.append(unit_rows(np.sum(tiles, axis=0, keepdims=True))[0])
+    return np.array(rows)
+
+
+def compare(files, path, recipe, repeats):
+    cores = thread_count()
+    shared, single = Backbone(path, threads=cores), Backbone(path, threads=1)
+    subjects = {f"plain loop, {cores} threads a call": lambda: plain_loop(files, shared, recipe)}
+    for batch in (1, 4, 8):
+        execution = Execution(cores, batch)
+        subjects[f"engine, batch {batch}"] = lambda e=execution: extract(files, single, recipe, e)
+    expected = plain_loop(files, shared, recipe)
+    found = extract(files, single, recipe, Execution(cores)).values
+    seconds = alternate(subjects, repeats)
+    plain = next(iter(seconds.values()))
+    return {
+        "images": len(files),
+        "scales": recipe.scales,
+        "largest_difference": float(np.abs(expected - found).max()),
+        "images_per_second": {name: len(files) / s for name, s in seconds.items()},
+        "ratio_to_plain_loop": {name: plain / s for name, s in seconds.items()},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--images", required=True)
+    parser.add_argument("--backbone", required=True)
+    parser.add_argument("--count", type=int, default=96, help="images, spread over the folder")
+    parser.add_argument("--repeats", type=int, default=5)
+    options = parser.parse_args()
+    files = find_images(options.images)
+    files = files[:: max(1, len(files) // options.count)][: options.count]
+    results = {
+        "one_scale": compare(files, options.backbone, Recipe((256,)), options.repeats),
+        "three_scales": compare(files[::4], options.backbone, Recipe(), options.repeats),
+    }
+    publish("vision", results)
+
+
+if __name__ == "__main__":
+    main()
