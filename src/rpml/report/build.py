@@ -190,4 +190,4 @@ def _grid(
     chosen = rng.choice(len(points), side * side, replace=False)
     order = snap_to_grid(points[chosen], side)
     views = [gallery.view(int(rows[chosen[i]])) for i in order]
-    return {"side": side, "pictures": pictures, "items": views}
+    return {"side": side, "pictures": pictures, "views": views}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -69,10 +70,24 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def log_ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Powers of ten within [low, high]."""
-    first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
-    step = max(1, math.ceil((last - first + 1) / most))
-    return [10.0**e for e in range(first, last + 1, step)] or [low, high]
+    """Powers of ten within [low, high], or 1, 2 and 5 times them where the range is short."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    if math.log10(high / low) < 2:
+        fine = [m * 10.0**e for e in range(first, last + 1) for m in (1, 2, 5)]
+        inside = [t for t in fine if low <= t * (1 + 1e-9) and t <= high * (1 + 1e-9)]
+        return inside if len(inside) > 1 else ticks(low, high, most)
+    step = max(1, math.ceil((last - first) / most))
+    return [10.0**e for e in range(first, last + 1, step) if low <= 10.0**e <= high]
+
+
+def tick_texts(values: Sequence[float]) -> list[str]:
+    """Short texts that tell neighbouring ticks apart."""
+    texts = [number(v) for v in values]
+    if len(set(texts)) == len(texts):
+        return texts
+    gap = min(abs(b - a) for a, b in itertools.pairwise(values))
+    places = max(0, math.ceil(-math.log10(gap))) if gap > 0 else 0
+    return [f"{v:,.{places}f}".replace("-", "−") for v in values]
 
 
 def line_chart(title: str, series: Sequence[Series], x_label: str, log: bool = False) -> str:
@@ -196,11 +211,11 @@ def empty_chart(title: str, reason: str) -> str:
 
 def _y_axis(axis: Axis, values: Sequence[float]) -> str:
     parts = []
-    for value in values:
+    for value, text in zip(values, tick_texts(values), strict=True):
         y = axis.at(value)
         parts.append(
             f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-            f'<text class="tick y" x="{_LEFT - 6}" y="{y + 4:.1f}">{number(value)}</text>'
+            f'<text class="tick y" x="{_LEFT - 6}" y="{y + 4:.1f}">{text}</text>'
         )
     return "".join(parts)
 
@@ -208,7 +223,8 @@ def _y_axis(axis: Axis, values: Sequence[float]) -> str:
 def _x_axis(axis: Axis, values: Sequence[float], label: str, y: float = HEIGHT - _BOTTOM) -> str:
     parts = [f'<line class="axis" x1="{axis.start}" x2="{axis.stop}" y1="{y}" y2="{y}"/>']
     parts += [
-        f'<text class="tick x" x="{axis.at(v):.1f}" y="{y + 15}">{number(v)}</text>' for v in values
+        f'<text class="tick x" x="{axis.at(v):.1f}" y="{y + 15}">{text}</text>'
+        for v, text in zip(values, tick_texts(values), strict=True)
     ]
     middle = (axis.start + axis.stop) / 2
     parts.append(f'<text class="label" x="{middle:.0f}" y="{y + 33}">{escape(label)}</text>')

@@ -58,6 +58,7 @@ class Score:
     reading: str
     style: str
     """How a value is printed: "percent", "number" or "whole"."""
+    by_labels: bool = False
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ def _recall_score(
         else f"share of items with the same label among their {k} nearest"
     )
     values = {key: proportion(found[k], rng) for key, found in hits.items()}
-    return Score(f"Recall@{k}", values, reading, "percent")
+    return Score(f"Recall@{k}", values, reading, "percent", by_labels=True)
 
 
 def _nmi_score(spaces: Sequence[Space], labels: NDArray[Any], rng: np.random.Generator) -> Score:
@@ -156,7 +157,8 @@ def _nmi_score(spaces: Sequence[Space], labels: NDArray[Any], rng: np.random.Gen
 
     seed = int(rng.integers(2**31 - 1))
     values = {s.key: Measured(clustering_scores(s.vectors, labels, seed)["nmi"]) for s in spaces}
-    return Score("NMI", values, "how well k-means clusters agree with the labels", "percent")
+    reading = "how well k-means clusters agree with the labels"
+    return Score("NMI", values, reading, "percent", by_labels=True)
 
 
 def _label_free(spaces: Sequence[Space], spectra: dict[str, NDArray[np.floating]]) -> list[Score]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from rpml.report.evidence import neighbour_overlap
 
 SHOWN = 6  # neighbours in a row
+_SAME = 0.02  # weights that differ by less say nothing about trust
 Rows = NDArray[np.intp]
 
 
@@ -25,7 +26,7 @@ class Triplet:
 
 @dataclass(frozen=True)
 class Trust:
-    """The ends of the triplets, by weight, or by probability where all weights are the same."""
+    """The ends of the triplets, by weight, or by probability where all weights are about equal."""
 
     by: str
     most: list[Triplet]
@@ -35,7 +36,7 @@ class Trust:
 def trusted_triplets(model: Any, count: int = 4) -> Trust:
     """The most and the least trusted triplets, no anchor twice."""
     weights, probabilities = model.triplet_weights_, model.triplet_probabilities_
-    vary = len(weights) > 1 and np.ptp(weights) > 1e-6 * max(1e-12, float(np.abs(weights).max()))
+    vary = float(np.ptp(weights)) > _SAME * float(weights.max())
     by = "weight" if vary else "probability"
     order = np.argsort(weights if vary else probabilities, kind="stable")
 

@@ -16,6 +16,7 @@ LANDMARKS = 12_000  # rows laid out by forces; further ones are put among their 
 _NEIGHBORS, _EPOCHS = 15, 200
 _CARRIERS = 4  # landmarks that carry a further row
 _BLOCK = 2048
+_STRETCH = 1.4  # most that one axis of a map is stretched to fill the square
 
 
 def layout(
@@ -135,8 +136,11 @@ def _carried(
 
 
 def _in_square(points: NDArray[np.float64]) -> Points:
-    """Into the unit square, the aspect kept; a few strays are drawn at its edge."""
-    low, high = np.quantile(points, [0.001, 0.999], axis=0)
-    span = max(float((high - low).max()), 1e-12)
-    middle = (low + high) / 2
-    return np.asarray(np.clip((points - middle) / (1.04 * span) + 0.5, 0.0, 1.0), np.float32)
+    """Into the unit square; strays far outside the bulk are drawn in towards it."""
+    low, high = np.quantile(points, [0.01, 0.99], axis=0)
+    half = np.maximum((high - low) / 2, 1e-12)
+    half = np.maximum(half, half.max() / _STRETCH)
+    t = (points - (low + high) / 2) / half
+    beyond = np.maximum(np.abs(t) - 1, 0)
+    drawn = np.sign(t) * (np.minimum(np.abs(t), 1) + 0.3 * np.log1p(beyond))
+    return np.asarray(0.5 + 0.49 * drawn / max(float(np.abs(drawn).max()), 1e-12), np.float32)

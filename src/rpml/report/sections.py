@@ -20,8 +20,6 @@ from rpml.report.examples import (
 )
 from rpml.report.views import Gallery, ItemView, Strip
 
-_RIGHT_LABELS = "Green with a tick: same label as the query; red and dashed: another one."
-
 
 @dataclass(frozen=True)
 class Figure:
@@ -47,6 +45,7 @@ class Line:
     name: str
     reading: str
     cells: list[Cell]
+    by_labels: bool
 
 
 @dataclass(frozen=True)
@@ -66,17 +65,16 @@ def table(comparison: Comparison, spaces: list[Space]) -> list[Line]:
 
 def _line(score: Score, keys: list[str]) -> Line:
     values = [score.values[key] for key in keys]
-    judged = score.name.startswith(("Recall", "NMI"))
-    best = max(round(v.value, 3) for v in values) if judged else None
+    best = max(round(v.value, 3) for v in values) if score.by_labels else None
     cells = [
         Cell(_text(v.value, score.style), _interval(v), best == round(v.value, 3)) for v in values
     ]
-    return Line(score.name, score.reading, cells)
+    return Line(score.name, score.reading, cells, score.by_labels)
 
 
 def _text(value: float, style: str) -> str:
     if style == "percent":
-        return f"{100 * value:.1f} %"
+        return f"{100 * value:.1f}\u00a0%"
     return f"{value:,.0f}" if style == "whole" else f"{value:.2f}".replace("-", "−")
 
 
@@ -182,7 +180,7 @@ def triplets(model: Any, gallery: Gallery | None) -> Triplets:
 def _strip(triplet: Triplet, gallery: Gallery) -> Strip:
     roles = ("anchor", "positive", "negative")
     items = [gallery.view(r, "", role) for r, role in zip(triplet.rows, roles, strict=True)]
-    return Strip("", items, f"weight {triplet.weight:.2f}, p {triplet.probability:.2f}")
+    return Strip("", items, f"weight {triplet.weight:.3g}, probability {triplet.probability:.3g}")
 
 
 def spectra(comparison: Comparison, spaces: list[Space]) -> Figure:

@@ -43,10 +43,10 @@ def _by_labels(comparison: Comparison, spaces: list[Space], rows: str) -> Verdic
         for key, gain in gains.items()
     )
     certainty = (
-        f"Intervals hold 95 % of 2,000 resamples of the queries ({rows}); an interval that "
+        f"Intervals hold 95\u00a0% of 2,000 resamples of the queries ({rows}); an interval that "
         "contains 0 means the difference may be chance."
     )
-    return Verdict(tone, answer, sentence, compared.replace("%", " %"), certainty)
+    return Verdict(tone, answer, sentence, compared.replace("%", "\u00a0%"), certainty)
 
 
 def points(gain: Measured) -> str:
@@ -54,7 +54,7 @@ def points(gain: Measured) -> str:
     text = f"{_signed(100 * gain.value)} points"
     if gain.low is None or gain.high is None:
         return text
-    return f"{text} (95 % interval {_signed(100 * gain.low)} to {_signed(100 * gain.high)})"
+    return f"{text} (95\u00a0% interval {_signed(100 * gain.low)} to {_signed(100 * gain.high)})"
 
 
 def _signed(value: float) -> str:
@@ -121,7 +121,7 @@ def _without_labels(comparison: Comparison, spaces: list[Space], rows: str) -> V
         "Not measured",
         f"No labels were given, so the report shows what changed from {large:,} to {small} "
         "numbers a vector, not whether it is better.",
-        compared.replace("%", " %"),
+        compared.replace("%", "\u00a0%"),
         f"Look at the neighbours below and judge ({rows}). A few hundred labels given with "
         "--labels would settle it.",
     )

@@ -149,7 +149,7 @@
     }
 
     radius() {
-      const base = 160 / Math.sqrt(this.n);
+      const base = 160 / Math.sqrt(this.n) * Math.max(0.6, Math.min(1.4, this.width / 520));
       return Math.max(0.8, Math.min(6.5, base * Math.pow(this.view.zoom, 0.45)));
     }
 

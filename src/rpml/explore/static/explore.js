@@ -1,0 +1,581 @@
+"use strict";
+/* The explorer: what is looked at lives in the address, everything else follows from it. */
+(() => {
+  const { Scatter, palette, pixel, css, unpack } = window.rpml;
+  const views = window.rpmlViews;
+  const $ = (id) => document.getElementById(id);
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const DEFAULTS = { id: "", upload: "", k: "20", tab: "neighbours", cluster: "", sort: "size", least: "1", map: "rpml", colour: "", view: "" };
+  const LEGEND = 10;
+  let state = { ...DEFAULTS };
+  let about = null;
+  let map = null;
+  const points = {};
+  const categories = {};
+  const results = { raw: null, rpml: null };
+  const running = {};
+
+  /* ---- asking the server ---- */
+
+  class Problem extends Error {}
+
+  async function request(path, parameters = {}, slot = "") {
+    if (slot) {
+      running[slot]?.abort();
+      running[slot] = new AbortController();
+    }
+    const url = new URL(path, location.origin);
+    for (const [key, value] of Object.entries(parameters)) url.searchParams.set(key, value);
+    let response;
+    try {
+      response = await fetch(url, { signal: slot ? running[slot].signal : undefined });
+    } catch (error) {
+      if (error.name === "AbortError") throw error;
+      throw new Problem("The explorer does not answer: is rpml explore still running?");
+    }
+    return checked(response);
+  }
+
+  async function checked(response) {
+    if (response.ok) return response;
+    let sentence = `the server answered ${response.status}`;
+    try { sentence = (await response.json()).error || sentence; } catch { /* not JSON */ }
+    const problem = new Problem(sentence[0].toUpperCase() + sentence.slice(1) + ".");
+    problem.status = response.status;
+    throw problem;
+  }
+
+  async function ask(path, parameters, slot) {
+    return (await request(path, parameters, slot)).json();
+  }
+
+  function complain(problem, retry) {
+    if (problem.name === "AbortError") return;
+    const box = $("alert");
+    box.hidden = false;
+    box.replaceChildren(problem instanceof Problem ? problem.message : "Something went wrong on this page.");
+    if (!(problem instanceof Problem)) console.error(problem);
+    if (retry) {
+      const button = views.element("button", { type: "button", textContent: "Try again" });
+      button.addEventListener("click", () => { calm(); retry(); });
+      box.append(button);
+    }
+  }
+
+  function calm() { $("alert").hidden = true; }
+  function say(text) { $("said").textContent = text; }
+
+  /* ---- what is looked at ---- */
+
+  function readAddress() {
+    const given = new URLSearchParams(location.search);
+    const found = { ...DEFAULTS };
+    for (const key of Object.keys(DEFAULTS)) if (given.has(key)) found[key] = given.get(key);
+    return found;
+  }
+
+  function address() {
+    const given = new URLSearchParams();
+    for (const [key, value] of Object.entries(state)) if (value !== DEFAULTS[key]) given.set(key, value);
+    const text = given.toString();
+    return text ? `/?${text}` : "/";
+  }
+
+  /* Change what is looked at; a step back in the browser undoes a step that was `kept`. */
+  function go(change, kept = true) {
+    const before = state;
+    state = { ...state, ...change };
+    if (kept && address() !== location.pathname + location.search) history.pushState(null, "", address());
+    else history.replaceState(null, "", address());
+    follow(before);
+  }
+
+  function follow(before) {
+    const changed = (...keys) => keys.some((key) => before[key] !== state[key]);
+    if (changed("tab")) showTab();
+    if (changed("id", "upload", "k")) search();
+    if (changed("cluster")) showCluster();
+    if (changed("sort", "least")) listClusters();
+    if (changed("map")) showMap();
+    if (changed("colour")) paintMap();
+    if (changed("cluster", "tab")) markMap();
+  }
+
+  /* ---- neighbours ---- */
+
+  function chosen() {
+    if (state.upload) return { upload: state.upload };
+    return state.id ? { id: state.id } : null;
+  }
+
+  async function search() {
+    const query = chosen();
+    calm();
+    results.raw = results.rpml = null;
+    document.title = query ? `${state.id || "Upload"} · RPML explorer` : "RPML explorer";
+    if (!query) {
+      $("lists").hidden = true;
+      $("asked").replaceChildren(welcome());
+      markMap();
+      return;
+    }
+    $("query").value = state.id;
+    const slow = setTimeout(() => $("panel-neighbours").setAttribute("aria-busy", "true"), 150);
+    try {
+      await Promise.all(["rpml", "raw"].map((space) => searchIn(space, query)));
+      say(`Neighbours of ${results.rpml.query.title}`);
+    } catch (problem) {
+      if (problem.name === "AbortError") return;
+      $("lists").hidden = true;
+      $("asked").replaceChildren(views.empty("Nothing found", [problem.message, "Check the id, or choose an item on the map."], chanceButton()));
+      if (problem.status === undefined) complain(problem, search);
+    } finally {
+      clearTimeout(slow);
+      $("panel-neighbours").removeAttribute("aria-busy");
+    }
+    markMap();
+  }
+
+  async function searchIn(space, query) {
+    results[space] = await ask("/api/neighbors", { ...query, space, k: state.k }, `search-${space}`);
+    showResults();
+  }
+
+  function showResults() {
+    const first = results.rpml || results.raw;
+    $("lists").hidden = false;
+    $("asked").replaceChildren(views.asked(first.query, tools(), (cluster) => go({ tab: "clusters", cluster: String(cluster) })));
+    const shared = new Set();
+    if (results.raw && results.rpml) {
+      const rows = new Set(results.raw.items.map((item) => item.row));
+      for (const item of results.rpml.items) if (rows.has(item.row)) shared.add(item.row);
+    }
+    for (const list of document.querySelectorAll(".list")) {
+      const found = results[list.dataset.space];
+      if (!found) continue;
+      const heading = list.querySelector("h2");
+      const space = about.spaces[list.dataset.space];
+      heading.replaceChildren(space.title, " ", views.element("span", { className: "muted", textContent: `${space.size} numbers, ${shared.size} in both` }));
+      list.querySelector("ol").replaceChildren(...found.items.map((item, i) =>
+        views.hit(found.query, item, i + 1, shared.has(item.row), pick)));
+    }
+  }
+
+  function tools() {
+    const size = views.element("select", { ariaLabel: "How many neighbours" });
+    for (const k of ["10", "20", "50", "100"]) size.append(views.element("option", { value: k, textContent: `${k} nearest`, selected: k === state.k }));
+    size.addEventListener("change", () => go({ k: size.value }));
+    const copy = views.element("button", { type: "button", textContent: "Copy link" });
+    copy.addEventListener("click", async () => {
+      try {
+        await navigator.clipboard.writeText(location.href);
+        copy.textContent = "Link copied";
+      } catch {
+        copy.textContent = "Copy it from the address bar";
+      }
+      say(copy.textContent);
+      setTimeout(() => { copy.textContent = "Copy link"; }, 1800);
+    });
+    return views.element("div", { className: "tools" }, size, download({ ...chosen(), k: state.k }), copy);
+  }
+
+  function download(parameters) {
+    const href = `/api/export.csv?${new URLSearchParams(parameters)}`;
+    return views.element("a", { href, download: "rpml-result.csv", textContent: "Export CSV" });
+  }
+
+  function welcome() {
+    const upload = about && about.takes_images ? "a .npy vector or an image" : "a .npy vector";
+    return views.empty("What is near what?", [
+      "Type or paste an id, click a point on the map, or upload " + upload + ".",
+      "You will see its nearest items by the raw features and in the learned embedding, side by side.",
+    ], chanceButton());
+  }
+
+  function chanceButton() {
+    const button = views.element("button", { type: "button", textContent: "Show a random item" });
+    button.addEventListener("click", chance);
+    return button;
+  }
+
+  async function chance() {
+    try { pick(await ask("/api/chance", {}, "chance")); } catch (problem) { complain(problem, chance); }
+  }
+
+  function pick(item) {
+    go({ id: item.id, upload: "", tab: "neighbours" });
+    $("results").scrollTop = 0;
+  }
+
+  /* ---- finding an id ---- */
+
+  const finder = { items: [], at: -1, timer: 0 };
+
+  function closeFinder() {
+    $("suggestions").hidden = true;
+    $("query").setAttribute("aria-expanded", "false");
+    $("query").removeAttribute("aria-activedescendant");
+    finder.at = -1;
+  }
+
+  async function suggest() {
+    const text = $("query").value.trim();
+    if (!text) return closeFinder();
+    try {
+      finder.items = (await ask("/api/find", { q: text }, "find")).items;
+    } catch (problem) {
+      return complain(problem, suggest);
+    }
+    const options = finder.items.map((item, i) => {
+      const option = views.element("li", { id: `option-${i}`, attributes: { role: "option", "aria-selected": "false" } }, views.image(item, ""), item.id);
+      option.addEventListener("mousedown", (event) => { event.preventDefault(); closeFinder(); pick(item); });
+      return option;
+    });
+    if (!options.length) options.push(views.element("li", { className: "none", attributes: { role: "option", "aria-disabled": "true", "aria-selected": "false" }, textContent: "No id contains this." }));
+    $("suggestions").replaceChildren(...options);
+    $("suggestions").hidden = false;
+    $("query").setAttribute("aria-expanded", "true");
+    finder.at = -1;
+  }
+
+  function moveFinder(step) {
+    if (!finder.items.length || $("suggestions").hidden) return;
+    finder.at = (finder.at + step + finder.items.length) % finder.items.length;
+    [...$("suggestions").children].forEach((option, i) => option.setAttribute("aria-selected", String(i === finder.at)));
+    $(`option-${finder.at}`).scrollIntoView({ block: "nearest" });
+    $("query").setAttribute("aria-activedescendant", `option-${finder.at}`);
+  }
+
+  function finderKeys(event) {
+    if (event.key === "ArrowDown") moveFinder(1);
+    else if (event.key === "ArrowUp") moveFinder(-1);
+    else if (event.key === "Escape") closeFinder();
+    else if (event.key === "Enter") {
+      const item = finder.items[finder.at];
+      clearTimeout(finder.timer);
+      running.find?.abort();
+      closeFinder();
+      if (item) pick(item);
+      else if ($("query").value.trim()) go({ id: $("query").value.trim(), upload: "", tab: "neighbours" });
+    } else return;
+    event.preventDefault();
+  }
+
+  /* ---- uploads ---- */
+
+  async function upload(file) {
+    const vector = file.name.toLowerCase().endsWith(".npy");
+    const path = vector ? "/api/upload/vector" : "/api/upload/image";
+    calm();
+    say(`Uploading ${file.name}`);
+    try {
+      const response = await fetch(path, { method: "POST", body: file, headers: { "content-type": "application/octet-stream", "x-file-name": encodeURIComponent(file.name) } });
+      const kept = await (await checked(response)).json();
+      go({ upload: kept.upload, id: "", tab: "neighbours" });
+    } catch (problem) {
+      complain(problem instanceof Problem ? problem : new Problem("The upload failed: is rpml explore still running?"));
+    }
+  }
+
+  /* ---- clusters ---- */
+
+  let listed = [];
+  let total = 0;
+
+  async function listClusters(more = false) {
+    if (state.tab !== "clusters" && !more) return;
+    const box = $("cluster-list");
+    try {
+      const page = await ask("/api/clusters", { sort: state.sort, least: state.least || "1", start: more ? listed.length : 0 }, "clusters");
+      listed = more ? [...listed, ...page.clusters] : page.clusters;
+      total = page.total;
+      drawClusters();
+    } catch (problem) {
+      if (problem.status === 503) {
+        box.replaceChildren(views.element("p", { className: "empty", textContent: "The clusters are being prepared …" }));
+        setTimeout(listClusters, 1000);
+      } else if (problem.status === 404) {
+        box.replaceChildren(views.element("p", { className: "empty", textContent: problem.message }));
+      } else complain(problem, listClusters);
+    }
+  }
+
+  function drawClusters() {
+    const rows = listed.map((cluster) => views.clusterRow(cluster, String(cluster.cluster) === state.cluster, (name) => go({ cluster: String(name) })));
+    const box = $("cluster-list");
+    const focused = document.activeElement?.closest?.("tr")?.rowIndex;
+    if (!listed.length) box.replaceChildren(views.element("p", { className: "empty", textContent: "No cluster has so many items." }));
+    else box.replaceChildren(views.clusterTable(rows));
+    if (focused > 0) box.querySelector("table")?.rows[focused]?.querySelector("button")?.focus({ preventScroll: true });
+    if (listed.length < total) {
+      const button = views.element("button", { type: "button", className: "more", textContent: `Show more (${(total - listed.length).toLocaleString("en")} left)` });
+      button.addEventListener("click", () => listClusters(true));
+      box.append(button);
+    }
+  }
+
+  async function showCluster() {
+    drawClusters.call(null);
+    const box = $("cluster");
+    if (!state.cluster) {
+      box.replaceChildren(views.element("p", { className: "empty", textContent: "Choose a cluster to see its members, its mode and its tree." }));
+      return;
+    }
+    try {
+      const found = await ask("/api/cluster", { cluster: state.cluster }, "cluster");
+      box.replaceChildren(views.cluster(found, pick, download({ cluster: state.cluster })));
+    } catch (problem) {
+      if (problem.name === "AbortError") return;
+      if (problem.status === 503) return void setTimeout(showCluster, 1000);
+      if (problem.status) box.replaceChildren(views.element("p", { className: "empty", textContent: problem.message }));
+      else complain(problem, showCluster);
+    }
+  }
+
+  function showTab() {
+    for (const name of ["neighbours", "clusters"]) {
+      const on = state.tab === name;
+      $(`tab-${name}`).setAttribute("aria-selected", String(on));
+      $(`tab-${name}`).tabIndex = on ? 0 : -1;
+      $(`panel-${name}`).hidden = !on;
+    }
+    if (state.tab === "clusters") {
+      listClusters();
+      if (!state.cluster) showCluster();
+    }
+  }
+
+  /* ---- the map ---- */
+
+  async function waitForMap() {
+    try {
+      const status = await ask("/api/status", {}, "status");
+      if (status.map.state === "ready") return showMap();
+      if (status.map.state === "missing") return cover(`There is no map: ${status.map.reason}.`, false);
+      cover(`Drawing the map of ${about.rows.toLocaleString("en")} items; searching works meanwhile.`, true);
+      setTimeout(waitForMap, 1000);
+    } catch (problem) {
+      complain(problem, waitForMap);
+    }
+  }
+
+  function cover(text, working) {
+    const box = $("map-state");
+    box.hidden = !text;
+    box.classList.toggle("working", working);
+    box.replaceChildren(views.element("p", { textContent: text }));
+  }
+
+  async function showMap() {
+    const space = state.map === "raw" ? "raw" : "rpml";
+    for (const input of document.querySelectorAll("input[name=map]")) input.checked = input.value === space;
+    try {
+      points[space] = points[space] || unpack(await (await request("/api/map", { space }, "map")).arrayBuffer());
+    } catch (problem) {
+      if (problem.status === 503) return waitForMap();
+      return complain(problem, showMap);
+    }
+    if (state.map !== space && !(state.map !== "raw" && space === "rpml")) return;
+    const { x, y } = points[space];
+    if (map) map.setPoints(x, y);
+    else makeMap(x, y);
+    cover("", false);
+    paintMap();
+    markMap();
+  }
+
+  function makeMap(x, y) {
+    map = new Scatter($("map"), x, y, {
+      wheel: "always",
+      onHover: hover,
+      onPick: (row) => { if (row >= 0) pickRow(row); },
+      onView: (view) => { clearTimeout(map.saving); map.saving = setTimeout(() => saveView(view), 250); },
+      thumb: about.pictures ? thumb : null,
+    });
+    const [vx, vy, zoom] = state.view.split(",").map(Number);
+    if (zoom >= 1) map.setView({ x: vx, y: vy, zoom }, true);
+    window.rpmlMap = map;
+  }
+
+  function saveView(view) {
+    const text = view.zoom <= 1 ? "" : [view.x, view.y, view.zoom].map((v) => v.toFixed(4)).join(",");
+    go({ view: text }, false);
+  }
+
+  const known = new Map();
+  async function itemOf(row) {
+    if (!known.has(row)) {
+      if (known.size > 5000) known.clear();
+      known.set(row, ask("/api/item", { row }).catch(() => null));
+    }
+    return known.get(row);
+  }
+
+  async function pickRow(row) {
+    const item = await itemOf(row);
+    if (item) pick(item);
+  }
+
+  async function hover(row) {
+    const box = $("map-hover");
+    if (row < 0) { box.hidden = true; return; }
+    const item = await itemOf(row);
+    if (!item || map.hover !== row) return;
+    box.replaceChildren();
+    const picture = views.image(item, "");
+    if (picture) box.append(picture);
+    box.append(views.element("span", { textContent: [item.id, views.facts(item)].filter(Boolean).join(" · ") }));
+    box.hidden = false;
+    if (document.activeElement === $("map")) say([item.id, views.facts(item)].filter(Boolean).join(", "));
+  }
+
+  const pictures = new Map();
+  function thumb(row) {
+    if (!pictures.has(row)) {
+      if (pictures.size > 2000) pictures.clear();
+      const image = new Image();
+      image.onload = () => map.draw();
+      image.src = `/picture/${row}`;
+      pictures.set(row, image);
+    }
+    const image = pictures.get(row);
+    return image.complete && image.naturalWidth ? image : null;
+  }
+
+  async function paintMap() {
+    if (!map) return;
+    const name = $("colour").value = state.colour || $("colour").options[0].value;
+    const colours = new Uint32Array(map.n).fill(pixel("--point"));
+    $("legend").hidden = true;
+    if (name !== "nothing") {
+      try {
+        categories[name] = categories[name] || await ask("/api/category", { name });
+      } catch (problem) {
+        return complain(problem, paintMap);
+      }
+      const { names, codes } = categories[name];
+      const shades = palette(names.length, dark.matches);
+      for (let i = 0; i < map.n; i++) colours[i] = shades[codes[i]];
+      if (names.length <= LEGEND) legend(names, shades);
+    }
+    map.setColours(colours, pixel("--line"));
+  }
+
+  function legend(names, shades) {
+    $("legend").hidden = false;
+    $("legend").replaceChildren(...names.map((text, i) => {
+      const dot = views.element("i");
+      dot.style.background = css(shades[i]);
+      return views.element("span", {}, dot, text);
+    }));
+  }
+
+  async function markMap() {
+    if (!map) return;
+    const style = getComputedStyle(document.documentElement);
+    const ring = (space, name) => ({ rows: results[space] ? results[space].items.map((item) => item.row) : [], colour: style.getPropertyValue(name).trim() });
+    const query = results.rpml?.query || results.raw?.query;
+    const selected = query && query.row !== null ? query.row : -1;
+    const clusters = state.tab === "clusters" && state.cluster;
+    $("ring-key").hidden = clusters || !query;
+    if (!clusters) {
+      map.mark({ mask: null, selected, rings: query ? [ring("raw", "--pca"), ring("rpml", "--rpml")] : [] });
+      if (selected >= 0) map.reveal(selected);
+      return;
+    }
+    try {
+      const rows = new Uint32Array(await (await request("/api/cluster/rows", { cluster: state.cluster }, "rows")).arrayBuffer());
+      const mask = new Uint8Array(map.n);
+      for (const row of rows) mask[row] = 1;
+      map.mark({ mask, selected: -1, rings: [] });
+    } catch (problem) {
+      map.mark({ mask: null, selected: -1, rings: [] });
+      if (!problem.status) complain(problem);
+    }
+  }
+
+  /* ---- listening ---- */
+
+  function shortcuts(event) {
+    const typing = event.target.closest("input, select, textarea, dialog");
+    if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    const acts = {
+      "/": () => { $("query").focus(); $("query").select(); },
+      m: () => $("map").focus(),
+      n: () => { go({ tab: "neighbours" }); $("tab-neighbours").focus(); },
+      c: () => { go({ tab: "clusters" }); $("tab-clusters").focus(); },
+      r: chance,
+      u: () => $("upload").click(),
+      b: () => go({ map: state.map === "raw" ? "rpml" : "raw" }, false),
+      "?": () => $("help").showModal(),
+    };
+    if (!acts[event.key]) return;
+    event.preventDefault();
+    acts[event.key]();
+  }
+
+  function tabKeys(event) {
+    if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
+    const tab = state.tab === "neighbours" ? "clusters" : "neighbours";
+    go({ tab });
+    $(`tab-${tab}`).focus();
+  }
+
+  function listen() {
+    $("query").addEventListener("input", () => { clearTimeout(finder.timer); finder.timer = setTimeout(suggest, 90); });
+    $("query").addEventListener("keydown", finderKeys);
+    $("query").addEventListener("blur", () => setTimeout(closeFinder, 100));
+    $("chance").addEventListener("click", chance);
+    $("upload-button").addEventListener("click", () => $("upload").click());
+    $("upload").addEventListener("change", () => { if ($("upload").files[0]) upload($("upload").files[0]); $("upload").value = ""; });
+    $("help-button").addEventListener("click", () => $("help").showModal());
+    for (const name of ["neighbours", "clusters"]) {
+      $(`tab-${name}`).addEventListener("click", () => go({ tab: name }));
+      $(`tab-${name}`).addEventListener("keydown", tabKeys);
+    }
+    $("sort").addEventListener("change", () => go({ sort: $("sort").value }));
+    $("least").addEventListener("change", () => go({ least: String(Math.max(1, Math.round(Number($("least").value)) || 1)) }));
+    for (const input of document.querySelectorAll("input[name=map]")) input.addEventListener("change", () => go({ map: input.value }, false));
+    $("colour").addEventListener("change", () => go({ colour: $("colour").value }, false));
+    $("zoom-in").addEventListener("click", () => map?.zoomBy(1.6));
+    $("zoom-out").addEventListener("click", () => map?.zoomBy(1 / 1.6));
+    $("zoom-all").addEventListener("click", () => map?.reset());
+    dark.addEventListener("change", () => { paintMap(); markMap(); });
+    document.addEventListener("keydown", shortcuts);
+    for (const name of ["dragover", "drop"]) document.addEventListener(name, (event) => event.preventDefault());
+    document.addEventListener("drop", (event) => { if (event.dataTransfer.files[0]) upload(event.dataTransfer.files[0]); });
+    window.addEventListener("popstate", () => {
+      const before = state;
+      state = readAddress();
+      $("sort").value = state.sort;
+      $("least").value = state.least;
+      follow(before);
+    });
+  }
+
+  function describe() {
+    $("about").textContent = `${about.name ? about.name + " · " : ""}${about.rows.toLocaleString("en")} items`;
+    for (const name of [...about.categories, "nothing"]) $("colour").append(views.element("option", { value: name, textContent: name }));
+    if (about.takes_images) $("upload").accept = ".npy,image/*";
+    else $("upload-button").textContent = "Upload a .npy query";
+    $("sort").value = state.sort;
+    $("least").value = state.least;
+  }
+
+  async function start() {
+    state = readAddress();
+    try {
+      about = await ask("/api/about");
+    } catch (problem) {
+      return complain(problem, start);
+    }
+    describe();
+    listen();
+    showTab();
+    showCluster();
+    waitForMap();
+    await search();
+  }
+
+  start();
+})();
