@@ -19,6 +19,7 @@ COMMANDS = (
     "benchmark",
     "figures",
     "report",
+    "explore",
     "inspect",
     "estimate",
     "export",
