@@ -9,8 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.metrics.label_free import (
+    effective_rank,
+    hubness,
+    neighbour_overlap,
+    never_found,
+    spectrum,
+)
 from rpml.neighbors import nearest_neighbors
-from rpml.report.evidence import effective_rank, hubness, neighbour_overlap, never_found, spectrum
 
 KS = (1, 2, 4, 8)
 NEAREST = 10  # neighbours the label-free figures look at

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.report.evidence import neighbour_overlap
+from rpml.metrics.label_free import neighbour_overlap
 
 SHOWN = 6  # neighbours in a row
 _SAME = 0.02  # weights that differ by less say nothing about trust
