@@ -77,16 +77,17 @@ class LineReporter(Reporter):
     """Plain lines, at most one every two seconds beside a stage's first and last."""
 
     def __init__(self) -> None:
-        self._last, self._shown = 0.0, ""
+        self._last, self._shown, self._ended = 0.0, "", ""
 
     def show(self, event: Event) -> None:
         """Print a line if one is due: for a new stage, after two seconds, at the end."""
         now = time.monotonic()
         finished = 0 < event.total <= event.done
         recent = event.stage == self._shown and now - self._last < _SECONDS_BETWEEN_LINES
-        if not finished and (recent or event.total == 1):
+        if self._ended == event.stage if finished else recent or event.total == 1:
             return
         self._last, self._shown = now, event.stage
+        self._ended = event.stage if finished else ""
         print(self._line(event, finished), file=sys.stderr, flush=True)
 
     def _line(self, event: Event, finished: bool) -> str:
