@@ -89,6 +89,7 @@ class TripletObjective:
         self.guard = guard
         self.learn_weights = learn_weights and self.weight.learnable
         self.c = self.X.dtype.type(angular_factor(alpha))
+        self.mean_weight = 0.0
         self.products = 0  # X times a d x l matrix, or its transpose: what the time is spent on
 
     def move_to(self, L: Array, theta: Array | None) -> None:
@@ -101,6 +102,7 @@ class TripletObjective:
         """Loss and Euclidean gradients at the point; costs the product X'G."""
         T = len(self.triplets)
         w, sigmoids, factor = self._weights(self.weight.logits(self.P, self.P, self.triplets))
+        self.mean_weight = float(w.mean()) if T else 0.0
         dw = np.empty(T, self.X.dtype)  # dJ/dw = g m
         losses = np.empty(T, self.X.dtype)
 

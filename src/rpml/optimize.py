@@ -24,6 +24,8 @@ class Evaluator(Protocol):
 
     n_triplets: int
     learn_weights: bool
+    mean_weight: float
+    """Mean triplet weight where `gradients` was last called."""
 
     def move_to(self, L: Array, theta: Array | None) -> None: ...
     def gradients(self) -> tuple[float, Array, Array | None]: ...
@@ -40,7 +42,7 @@ class OptimizeResult:
     theta: Array | None
     loss: float
     history: dict[str, list[float]]
-    """Per accepted point, the start included: loss, gradient_norm, step, trials."""
+    """Per accepted point, the start included: loss, gradient_norm, mean_weight, step, trials."""
     n_iter: int
     converged: bool
     message: str
@@ -69,11 +71,17 @@ class CGState:
     """First-order decrease of the last step; sets the first guess of the next line search."""
     iteration: int = 0
     history: dict[str, list[float]] = field(
-        default_factory=lambda: {"loss": [], "gradient_norm": [], "step": [], "trials": []}
+        default_factory=lambda: {
+            "loss": [],
+            "gradient_norm": [],
+            "mean_weight": [],
+            "step": [],
+            "trials": [],
+        }
     )
 
-    def record(self, gradient_norm: float, step: float, trials: int) -> None:
-        values = (self.loss, gradient_norm, step, float(trials))
+    def record(self, gradient_norm: float, mean_weight: float, step: float, trials: int) -> None:
+        values = (self.loss, gradient_norm, mean_weight, step, float(trials))
         for name, value in zip(self.history, values, strict=True):
             self.history[name].append(value)
 
@@ -138,7 +146,7 @@ def _start(
     direction = tuple(-g for g in gradient)
     # the first guess moves the point by a unit length: expected decrease = norm
     state = CGState(point, loss, gradient, direction, expected=float(norm))
-    state.record(float(norm), 0.0, 0)
+    state.record(float(norm), problem.mean_weight, 0.0, 0)
     return state
 
 
@@ -197,7 +205,7 @@ def _iterate(
     state.expected = found.t * -slope
     state.iteration += 1
     norm = float(np.sqrt(manifold.inner(point, gradient, gradient)))
-    state.record(norm, found.t, found.trials)
+    state.record(norm, problem.mean_weight, found.t, found.trials)
     return ""
 
 
@@ -242,7 +250,7 @@ def fixed_steps(
         state.loss, state.gradient = _evaluate(problem, manifold, state.point)
         state.iteration += 1
         norm = np.sqrt(manifold.inner(state.point, state.gradient, state.gradient))
-        state.record(float(norm), rate, 0)
+        state.record(float(norm), problem.mean_weight, rate, 0)
         if callback is not None and callback(state):
             reason = "stopped by the callback"
             break
