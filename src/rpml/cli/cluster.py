@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated, Any
 
 import typer
@@ -74,7 +75,7 @@ def run(
         report(Progress("cluster", 1, 1))
     layout = Layout("label", ["label"], data.id_name if data.ids is not None else None, False)
     write_table(output, labels, layout, data.ids, force)
-    counts = sorted((labels.tolist().count(c) for c in set(labels.tolist())), reverse=True)
+    counts = sorted(Counter(labels.tolist()).values(), reverse=True)
     fields = {
         "output": output,
         "rows": len(labels),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Mapping
@@ -173,13 +174,22 @@ class Console:
     def result(self, fields: Mapping[str, Any], text: str) -> None:
         """Print the result: the fields as JSON, or the text."""
         if self.json_output:
-            typer.echo(json.dumps(fields, default=_plain))
+            typer.echo(json.dumps(_finite(fields), default=_plain, allow_nan=False))
         elif text:
             typer.echo(text)
 
 
 def _plain(value: Any) -> Any:
-    return value.tolist() if hasattr(value, "tolist") else str(value)
+    return _finite(value.tolist()) if hasattr(value, "tolist") else str(value)
+
+
+def _finite(value: Any) -> Any:
+    """The same with null for NaN and infinity, which JSON does not have."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(k): _finite(v) for k, v in value.items()}
+    return [_finite(v) for v in value] if isinstance(value, list | tuple) else value
 
 
 def table(rows: list[list[str]]) -> str:

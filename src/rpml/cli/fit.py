@@ -104,7 +104,14 @@ def run(
     if labels is not None:
         model.set_params(use_labels=True)
         side["y"] = read_side(labels, data, label_column)
-    used = {"features": os.path.basename(features), "paper": paper}
+    files = {
+        "features": features,
+        "groups": groups,
+        "labels": labels,
+        "pseudo_labels": pseudo_labels,
+    }
+    used = {name: path and os.path.basename(path) for name, path in files.items()}
+    used.update(columns=columns, id_column=id_column, array=array, label_column=label_column)
     job = Job(target, data, model, console, used, side)
     if resume and job.already_done():
         console.result(job.summary(), f"{target} is already complete")

@@ -80,11 +80,23 @@ def inspect_model(path: str) -> dict[str, Any]:
         "feature_names": metadata["feature_names"] or [],
         "settings": metadata["settings"],
         "training": training,
+        "clusters": _clusters(model.labels_),
         "loss": {"first": loss[0], "last": loss[-1]} if loss else {},
         "triplet_weights": _spread(weights),
         "interrupted": bool(run.get("interrupted", False)),
         "trained_on": run.get("options", {}).get("features", "unknown"),
     }
+
+
+def _clusters(labels: Any) -> dict[str, int]:
+    import numpy as np
+
+    sizes = np.bincount(labels[labels >= 0])
+    sizes = sizes[sizes > 0]
+    if len(sizes) == 0:
+        return {"count": 0}
+    largest, alone = int(sizes.max()), int((sizes == 1).sum())
+    return {"count": len(sizes), "largest": largest, "singletons": alone}
 
 
 def _spread(values: Any) -> dict[str, float]:

@@ -156,7 +156,10 @@ class Job:
 
         run = {
             "command": "fit",
-            "options": {**self.options, **self.settings},
+            "options": {
+                **{k: v for k, v in self.options.items() if v is not None},
+                **self.settings,
+            },
             "fingerprint": self.fingerprint,
             "interrupted": interrupted,
         }

@@ -97,9 +97,16 @@ class FeatureSource(ABC):
 
     def load(self) -> Features:
         """Every row in memory (a subclass may map the file instead)."""
-        parts = list(self.batches())
-        values = np.concatenate([p.values for p in parts]) if len(parts) > 1 else parts[0].values
-        return self._features(values, _join([p.ids for p in parts]))
+        if self.n_rows is None:
+            parts = list(self.batches())
+            values = np.concatenate([p.values for p in parts])
+            return self._features(values, _join([p.ids for p in parts]))
+        values = np.empty((self.n_rows, self.n_features), self.dtype)
+        ids = []
+        for batch in self.batches():
+            values[batch.start : batch.start + len(batch.values)] = batch.values
+            ids.append(batch.ids)
+        return self._features(values, _join(ids))
 
     def _features(self, values: NDArray[Any], ids: Ids | None) -> Features:
         return Features(values, ids, self.id_name, self.feature_names, self.name)
