@@ -109,3 +109,20 @@ def test_long_names(tmp_path):
 def test_missing_folder(tmp_path):
     with pytest.raises(InputError, match="does not exist"):
         check_output(tmp_path / "no" / "f", False)
+
+
+def test_a_link_is_written_through(tmp_path):
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "link").symlink_to("real")
+    with atomic_output(tmp_path / "link") as temporary:
+        temporary.write_text("new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "new"
+
+
+def test_special_files_are_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="not a regular file"):
+        check_output(tmp_path / "pipe", True)
+    with pytest.raises(InputError, match="not a regular file"):
+        check_output("/dev/null", True)

@@ -85,7 +85,11 @@ def check_output(path: str | Path, overwrite: bool) -> Path:
     """Refuse, before any work is done, an output that exists or whose folder is missing."""
     target = Path(path)
     if os.path.lexists(target) and not overwrite:
-        raise InputError(f"{target} exists: choose another name or pass --force to replace it")
+        raise InputError(
+            f"{target} exists: choose another name or replace it with --force (overwrite=True)"
+        )
+    if target.exists() and not (target.is_file() or target.is_dir()):
+        raise InputError(f"cannot write {target}: it is not a regular file")
     folder = target.parent
     if not folder.is_dir():
         raise InputError(f"cannot write {target}: the folder {folder} does not exist")
@@ -102,7 +106,8 @@ def atomic_output(path: str | Path, overwrite: bool = True) -> Iterator[Path]:
     never a part; a process killed in between leaves only a hidden temporary file, which the next
     write to the same path removes.
     """
-    target = check_output(path, overwrite)
+    check_output(path, overwrite)
+    target = check_output(os.path.realpath(path), overwrite)  # a link stays a link
     remove_stale(target)
     temporary = _temporary(target)
     try:
