@@ -134,7 +134,7 @@
       this.canvas.width = Math.round(this.width * this.ratio);
       this.canvas.height = Math.round(this.height * this.ratio);
       this.image = null;
-      this.draw();
+      this.paint(); // at once: a canvas that changes its size is empty
     }
 
     /* Ask for a frame; many requests before it is drawn are one. */
@@ -169,6 +169,7 @@
       this.context.clearRect(0, 0, this.canvas.width, this.canvas.height);
       if (count > CROWD) this.stamp(runs);
       this.context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
+      this.framed = 0; // side of the thumbnails, if they are drawn
       if (count <= CROWD) this.discs(runs);
       if (count <= ROOM && this.options.thumb) this.thumbs(runs);
       this.overlay();
@@ -226,7 +227,7 @@
     }
 
     thumbs(runs) {
-      const side = Math.max(20, Math.min(44, this.width / 14));
+      const side = this.framed = Math.max(20, Math.min(44, this.width / 14));
       for (const [start, stop] of runs) {
         for (let k = start; k < stop; k++) {
           const i = this.cells.order[k];
@@ -243,20 +244,24 @@
     }
 
     overlay() {
-      for (const { rows, colour } of this.rings) {
-        for (const i of rows) this.ring(i, colour, this.radius() + 3, 2);
-      }
+      this.rings.forEach(({ rows, colour }, level) => {
+        for (const i of rows) this.ring(i, colour, 3 + 3 * level, 2);
+      });
       const text = getComputedStyle(this.canvas).color;
-      if (this.selected >= 0) this.ring(this.selected, text, this.radius() + 5, 3);
-      if (this.hover >= 0) this.ring(this.hover, text, this.radius() + 4, 2);
+      if (this.selected >= 0) this.ring(this.selected, text, 6, 3);
+      if (this.hover >= 0) this.ring(this.hover, text, 4, 2);
     }
 
-    ring(i, colour, radius, width) {
+    /* A line around a point or its thumbnail, `gap` pixels away from it. */
+    ring(i, colour, gap, width) {
       const [px, py] = this.toScreen(this.x[i], this.y[i]);
       this.context.strokeStyle = colour;
       this.context.lineWidth = width;
       this.context.beginPath();
-      this.context.arc(px, py, radius, 0, 2 * Math.PI);
+      if (this.framed) {
+        const half = this.framed / 2 + gap + 1;
+        this.context.rect(px - half, py - half, 2 * half, 2 * half);
+      } else this.context.arc(px, py, this.radius() + gap, 0, 2 * Math.PI);
       this.context.stroke();
     }
 
