@@ -72,8 +72,10 @@ def tell_story(seed: int = 1) -> Story:
 def _plane(X: NDArray[Any], seed: int) -> NDArray[np.floating]:
     """A map of the rows in the unit square."""
     from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
 
-    points = TSNE(2, perplexity=20, init="pca", random_state=seed).fit_transform(X)
+    with threadpool_limits(1):  # a hundred rows: threads would only wait for each other
+        points = TSNE(2, perplexity=20, init="pca", random_state=seed).fit_transform(X)
     low, high = points.min(axis=0), points.max(axis=0)
     return np.asarray((points - low) / (high - low))
 

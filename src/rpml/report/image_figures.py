@@ -107,6 +107,7 @@ def grid_order(
     side : int
     """
     from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
 
     side = grid_side(min(len(Z), most), int(most**0.5))
     chosen = np.sort(rng.choice(len(Z), side * side, replace=False))
@@ -118,7 +119,9 @@ def grid_order(
     seed = int(rng.integers(2**31 - 1))
     perplexity = min(30.0, (len(points) - 1) / 3)
     tsne = TSNE(2, perplexity=perplexity, init="pca", random_state=seed)
-    flat = tsne.fit_transform(points)
+    # below a thousand rows its threads wait for each other longer than they work
+    with threadpool_limits(1 if len(points) < 1000 else None):
+        flat = tsne.fit_transform(points)
     low, high = flat.min(axis=0), flat.max(axis=0)
     order = snap_to_grid((flat - low) / np.where(high > low, high - low, 1), side)
     return chosen[order].astype(np.intp), side
