@@ -21,7 +21,7 @@ from rpml._threads import thread_count
 from rpml.errors import InputError
 from rpml.explore.answers import Answers, Refusal
 from rpml.explore.catalog import Catalog
-from rpml.explore.guard import Guard
+from rpml.explore.guard import FAILED, Guard
 from rpml.explore.pictures import Pictures
 from rpml.explore.uploads import (
     MAX_IMAGE_BYTES,
@@ -91,7 +91,12 @@ def make_app(catalog: Catalog, options: Options | None = None) -> Guard:
         Route("/api/upload/image", desk.upload_image, methods=["POST"]),
         Route("/picture/{row}", desk.picture),
     ]
-    handlers: Any = {Refusal: _refused, InputError: _wrong_input, HTTPException: _http_error}
+    handlers: Any = {
+        Refusal: _refused,
+        InputError: _wrong_input,
+        HTTPException: _http_error,
+        Exception: _failed,
+    }
     return Guard(Starlette(routes=routes, exception_handlers=handlers), options.hosts)
 
 
@@ -105,6 +110,10 @@ def _refused(request: Request, error: Refusal) -> Response:
 
 def _wrong_input(request: Request, error: InputError) -> Response:
     return _error(422, " ".join(str(error).split()))
+
+
+def _failed(request: Request, error: Exception) -> Response:
+    return _error(500, FAILED)  # the guard logs it
 
 
 def _http_error(request: Request, error: HTTPException) -> Response:

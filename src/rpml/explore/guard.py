@@ -25,6 +25,7 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
+FAILED = "the explorer failed on this request; see its log"
 _SAFE = ("GET", "HEAD")
 _ENCODED = [(k.encode(), v.encode()) for k, v in HEADERS.items()]
 
@@ -68,7 +69,7 @@ class Guard:
         except Exception:
             logger.exception("a request failed")
             if not started:
-                await answer(with_headers, 500, "the explorer failed on this request; see its log")
+                await answer(with_headers, 500, FAILED)
 
     def refusal(self, scope: Scope) -> tuple[int, str] | None:
         """(status, sentence) if the request must not be answered."""

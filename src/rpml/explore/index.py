@@ -90,7 +90,7 @@ def top(scores: NDArray[np.float32], k: int) -> NDArray[np.intp]:
     if step > 1:
         # a value that some of a sample exceed: far fewer candidates than scores, rarely too few
         sample = scores[::step]
-        above = max(8, 4 * k * len(sample) // len(scores))
+        above = min(len(sample), max(8, 4 * k * len(sample) // len(scores)))
         threshold = np.partition(sample, len(sample) - above)[len(sample) - above]
         few = np.flatnonzero(scores >= threshold)
         candidates = few if len(few) >= k else candidates

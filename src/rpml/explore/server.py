@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
 
 import uvicorn
 
@@ -46,9 +45,9 @@ def warning(host: str) -> str | None:
     )
 
 
-def serve(app: Guard, listener: socket.socket, started: Callable[[], None] | None = None) -> None:
-    """Answer requests until interrupted."""
-    config = uvicorn.Config(
+def configuration(app: Guard) -> uvicorn.Config:
+    """Quiet, plain HTTP, nothing but our application."""
+    return uvicorn.Config(
         app,
         log_level="error",
         access_log=False,
@@ -59,7 +58,8 @@ def serve(app: Guard, listener: socket.socket, started: Callable[[], None] | Non
         timeout_keep_alive=15,
         proxy_headers=False,
     )
-    server = uvicorn.Server(config)
-    if started is not None:
-        started()
-    server.run(sockets=[listener])
+
+
+def serve(app: Guard, listener: socket.socket) -> None:
+    """Answer requests until interrupted."""
+    uvicorn.Server(configuration(app)).run(sockets=[listener])
