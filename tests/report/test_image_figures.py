@@ -14,6 +14,7 @@ from rpml.report.image_figures import (
     draw_retrievals,
     grid_order,
     load_tiles,
+    pictures_of,
     quad_grid,
 )
 
@@ -58,7 +59,7 @@ def test_frames_are_green_and_red(tmp_path: Path) -> None:
     for i in range(80):
         paths.append(tmp_path / f"{i}.png")
         Image.new("RGB", (30, 20), (int(y[i]) * 20, 100, 100)).save(paths[-1])
-    written = draw_retrievals(Z, y, paths, tmp_path, 3)
+    written = draw_retrievals(Z, y, pictures_of(paths), tmp_path, 3)
     assert [p.name for p in written] == ["retrieval-successes.png", "retrieval-failures.png"]
     shares = []
     for path in written:

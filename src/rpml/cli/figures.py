@@ -56,7 +56,7 @@ def run(
 
     from rpml._atomic import check_output
     from rpml.data import open_features, read_labels
-    from rpml.report.image_figures import draw_quad_grid, draw_retrievals
+    from rpml.report.image_figures import draw_quad_grid, draw_retrievals, pictures_of
 
     source = open_features(features, opt.read_options(None, id_column, array))
     fitted = load_model(model) if model else None
@@ -77,7 +77,7 @@ def run(
     written = [folder / "quad-grid.png"]
     if labels is not None:
         y = read_labels(labels, len(Z), data.ids, label_column, id_column)
-        written += draw_retrievals(Z, y, paths, folder, queries)
-    draw_quad_grid(Z, paths, written[0], np.random.default_rng(seed), most)
+        written += draw_retrievals(Z, y, pictures_of(paths), folder, queries)
+    draw_quad_grid(Z, pictures_of(paths), written[0], np.random.default_rng(seed), most)
     names = [str(path) for path in written]
     Console(quiet, json_output).result({"figures": names}, "\n".join(names))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.protocol.descriptors import Descriptors
-from rpml.report.image_figures import draw_quad_grid, draw_retrievals
+from rpml.report.image_figures import draw_quad_grid, draw_retrievals, pictures_of
 
 
 def draw_figures(data: Descriptors, Z: NDArray[Any], folder: Path, seed: int = 0) -> list[str]:
@@ -18,8 +18,8 @@ def draw_figures(data: Descriptors, Z: NDArray[Any], folder: Path, seed: int = 0
         return []
     folder.mkdir(exist_ok=True)
     test = np.flatnonzero(~data.train)
-    paths = [data.images[i] for i in test]
-    written = draw_retrievals(Z, data.labels[test], paths, folder)
+    pictures = pictures_of([data.images[i] for i in test])
+    written = draw_retrievals(Z, data.labels[test], pictures, folder)
     grid = folder / "quad-grid.png"
-    draw_quad_grid(Z, paths, grid, np.random.default_rng(seed))
+    draw_quad_grid(Z, pictures, grid, np.random.default_rng(seed))
     return [path.name for path in [*written, grid]]

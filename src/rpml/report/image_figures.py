@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,13 @@ TOP = 4  # images shown for a query, as in the paper
 GRID_IMAGES = 2500
 TILE, GRID_TILE = 112, 48  # pixels a picture in the rows and in the grid
 Tiles = NDArray[np.uint8]
+Pictures = Callable[[Sequence[int], int], Tiles]
+"""Squares (n, side, side, 3) of the images of some rows, for a side in pixels."""
+
+
+def pictures_of(paths: Sequence[Path]) -> Pictures:
+    """Pictures read from files, one a row."""
+    return lambda rows, side: load_tiles([paths[i] for i in rows], side)
 
 
 def load_tiles(paths: Sequence[Path], side: int) -> Tiles:
@@ -74,7 +81,7 @@ def choose_queries(
 
 
 def draw_retrievals(
-    Z: NDArray[Any], labels: NDArray[Any], paths: Sequence[Path], folder: Path, count: int = 8
+    Z: NDArray[Any], labels: NDArray[Any], pictures: Pictures, folder: Path, count: int = 8
 ) -> list[Path]:
     """Write retrieval-successes.png and retrieval-failures.png (each if there are such queries)."""
     written = []
@@ -84,7 +91,7 @@ def draw_retrievals(
             continue
         shown, places = np.unique(np.column_stack([queries, nearest]), return_inverse=True)
         places = places.reshape(len(queries), -1).astype(np.intp)
-        tiles = load_tiles([paths[i] for i in shown], TILE)
+        tiles = pictures(shown.tolist(), TILE)
         found = {"nearest in the embedding": places[:, 1:]}
         path = folder / f"retrieval-{name}.png"
         with atomic_output(path) as temporary, open(temporary, "wb") as file:
@@ -144,14 +151,14 @@ def quad_grid(tiles: Tiles, side: int, gap: int = 1) -> Tiles:
 
 def draw_quad_grid(
     Z: NDArray[Any],
-    paths: Sequence[Path],
+    pictures: Pictures,
     path: Path,
     rng: np.random.Generator,
     most: int = GRID_IMAGES,
 ) -> None:
     """Write one large PNG of up to `most` images, similar ones together."""
     order, side = grid_order(Z, rng, most)
-    write_png(quad_grid(load_tiles([paths[i] for i in order], GRID_TILE), side), path)
+    write_png(quad_grid(pictures(order.tolist(), GRID_TILE), side), path)
 
 
 def write_png(pixels: Tiles, path: Path) -> None:

@@ -1,0 +1,41 @@
+"""Draw the pictures of README and docs, from the drawings that come with the package.
+
+python scripts/figures.py            (writes docs/images)
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from rpml import RPML
+from rpml.data.demo import load_drawings
+from rpml.data.descriptors import gradient_histograms
+from rpml.report.figures import as_pixels
+from rpml.report.framework import framework_figure
+from rpml.report.image_figures import draw_quad_grid, draw_retrievals
+
+FOLDER = Path(__file__).parent.parent / "docs" / "images"
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    framework_figure(FOLDER / "framework.png")
+    train, test = load_drawings()
+    model = RPML(64, random_state=0).fit(gradient_histograms(train.images))
+    Z = model.transform(gradient_histograms(test.images))
+
+    def pictures(rows, side):
+        drawn = (Image.fromarray(as_pixels(test.images[row])) for row in rows)
+        return np.stack([np.asarray(d.resize((side, side), Image.LANCZOS)) for d in drawn])
+
+    draw_retrievals(Z, test.character, pictures, FOLDER)
+    draw_quad_grid(Z, pictures, FOLDER / "quad-grid.png", np.random.default_rng(0), most=900)
+    for path in FOLDER.glob("*.png"):  # few colours: a fraction of the bytes, no visible loss
+        Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)
+
+
+if __name__ == "__main__":
+    main()
