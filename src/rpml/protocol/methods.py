@@ -6,39 +6,57 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rpml.baselines import registry
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.baselines import PCA, registry
 from rpml.errors import InputError
 from rpml.estimator import RPML
+from rpml.preprocess import principal_axes
+
+Array = NDArray[np.floating]
+WHITENED = 512
 
 
 @dataclass(frozen=True)
 class Method:
-    """A row: how it is called, and the estimator for a dimension and a seed."""
+    """A row: how it is called, and the estimator for a dimension, a seed and the training rows."""
 
     title: str
-    build: Callable[[int, int], Any]
+    build: Callable[[int, int, Array], Any]
 
 
 def _baseline(key: str, title: str) -> Method:
-    return Method(title, registry[key])
+    return Method(title, lambda dim, seed, X: registry[key](dim, seed))
+
+
+def _whitened(dim: int, seed: int, X: Array) -> PCA:
+    """The descriptors of the recipe that the paper follows, whatever the embeddings' size."""
+    rank = len(principal_axes(X, unit_input=True, center=True).variances)
+    return PCA(min(WHITENED, rank), exponent=1.0)
 
 
 METHODS: dict[str, Method] = {
     "raw": _baseline("raw", "raw descriptors"),
+    "whitened": Method(f"descriptors PCA-whitened to {WHITENED}", _whitened),
     "random": _baseline("random", "Initial (random projection)"),
     "pca": _baseline("pca", "PCA"),
     "half-whitened": _baseline("half-whitened", "half-whitened PCA"),
     "pca-whitened": _baseline("pca-whitened", "PCA-whitened"),
-    "rpml": Method("RPML", lambda dim, seed: RPML(dim, random_state=seed)),
-    "rpml-v1": Method("RPMLv1", lambda dim, seed: RPML(dim, weight="bilinear", random_state=seed)),
+    "rpml": Method("RPML", lambda dim, seed, X: RPML(dim, random_state=seed)),
+    "rpml-v1": Method(
+        "RPMLv1", lambda dim, seed, X: RPML(dim, weight="bilinear", random_state=seed)
+    ),
     "srpml": Method(
         "sRPML from random",
-        lambda dim, seed: RPML(dim, solver="stochastic", init="random", random_state=seed),
+        lambda dim, seed, X: RPML(dim, solver="stochastic", init="random", random_state=seed),
     ),
-    "rpml-paper": Method("RPML as printed", lambda dim, seed: RPML.paper(dim, random_state=seed)),
+    "rpml-paper": Method(
+        "RPML as printed", lambda dim, seed, X: RPML.paper(dim, random_state=seed)
+    ),
     "srpml-paper": Method(
         "sRPML as printed",
-        lambda dim, seed: RPML.paper(dim, solver="stochastic", random_state=seed),
+        lambda dim, seed, X: RPML.paper(dim, solver="stochastic", random_state=seed),
     ),
 }
 DEFAULT_METHODS = tuple(METHODS)

@@ -84,11 +84,12 @@ def run_methods(
 
 def measure(data: Descriptors, name: str, dim: int, seed: int) -> tuple[Row, NDArray[Any]]:
     """One method: fit on the training rows, embed and score the test rows."""
-    estimator = METHODS[name].build(dim, seed)
+    training = data.X[data.train]
+    estimator = METHODS[name].build(dim, seed, training)
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
-        estimator.fit(data.X[data.train])
+        estimator.fit(training)
     seconds = time.perf_counter() - start
     Z = np.asarray(estimator.transform(data.X[~data.train]), np.float32)
     y = data.labels[~data.train]
