@@ -128,7 +128,7 @@ class NpzFile:
         try:
             with zipfile.ZipFile(path) as archive:
                 names = [i.filename for i in archive.infolist()]
-        except (zipfile.BadZipFile, OSError, ValueError) as error:
+        except Exception as error:  # damage can raise anything the archive reader knows
             raise InputError(f"{path} is not a complete .npz file: {_first_line(error)}") from error
         self.names = [n.removesuffix(".npy") for n in names if n.endswith(".npy")]
 

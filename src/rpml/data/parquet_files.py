@@ -18,10 +18,11 @@ from rpml.errors import InputError
 def open_file(path: Path) -> Any:
     """A pyarrow ParquetFile, or an InputError."""
     parquet = require("pyarrow.parquet", "parquet", "reading .parquet")
-    arrow = require("pyarrow", "parquet", "reading .parquet")
     try:
-        return parquet.ParquetFile(path)
-    except (arrow.ArrowException, OSError) as error:
+        file = parquet.ParquetFile(path)
+        list(file.schema_arrow.names)
+        return file
+    except Exception as error:  # damage can raise anything Arrow and its text decoder know
         reason = str(error).split("\n")[0]
         raise InputError(f"{path} is not a complete parquet file: {reason}") from error
 
@@ -31,7 +32,7 @@ def iterate(file: Any, columns: list[str], rows: int, name: str) -> Iterator[Any
     arrow = require("pyarrow", "parquet", "reading .parquet")
     try:
         yield from file.iter_batches(batch_size=rows, columns=columns)
-    except (arrow.ArrowException, OSError) as error:
+    except (arrow.ArrowException, OSError, ValueError) as error:
         raise InputError(f"{name} cannot be read: {str(error).splitlines()[0]}") from error
 
 
@@ -96,8 +97,10 @@ class ParquetSource(FeatureSource):
     def _measure(self) -> None:
         """Width and type, which for lists only the first row tells."""
         if self._vector:
-            first = next(iterate(self._file, [self._vector], 1, self.name)).column(0)
-            values = self._list_values(first, 0, None)
+            first = next(iterate(self._file, [self._vector], 1, self.name), None)
+            if first is None or first.num_rows == 0:
+                raise InputError(f"{self.name} is damaged: it has fewer rows than it says")
+            values = self._list_values(first.column(0), 0, None)
             self.n_features, self.dtype = values.shape[1], values.dtype
             if self.n_features == 0:
                 raise InputError(f"{self.name}: column {self._vector!r} has empty vectors")

@@ -101,11 +101,24 @@ class FeatureSource(ABC):
             parts = list(self.batches())
             values = np.concatenate([p.values for p in parts])
             return self._features(values, _join([p.ids for p in parts]))
-        values = np.empty((self.n_rows, self.n_features), self.dtype)
+        return self._load_in_place(self.n_rows)
+
+    def _load_in_place(self, n_rows: int) -> Features:
+        """Into one array of the size the file names, which a damaged file may not hold."""
+        shape, seen = (n_rows, self.n_features), 0
+        try:
+            values = np.empty(shape, self.dtype)
+        except (MemoryError, ValueError) as error:
+            raise InputError(f"{self.name}: {shape} numbers do not fit in memory") from error
         ids = []
         for batch in self.batches():
-            values[batch.start : batch.start + len(batch.values)] = batch.values
+            seen = batch.start + len(batch.values)
+            if seen > n_rows:
+                break
+            values[batch.start : seen] = batch.values
             ids.append(batch.ids)
+        if seen != n_rows:
+            raise InputError(f"{self.name} is damaged: it says {n_rows} rows and has others")
         return self._features(values, _join(ids))
 
     def _features(self, values: NDArray[Any], ids: Ids | None) -> Features:
