@@ -20,6 +20,7 @@ from rpml.data.folders import read_folders
 from rpml.data.image_sets import PUBLISHED, ImageSet
 from rpml.data.numpy_files import NpzFile
 from rpml.data.published import RECALL_AT
+from rpml.data.reading import check_readable
 from rpml.data.sop import read_sop
 from rpml.errors import InputError
 
@@ -31,6 +32,7 @@ READERS: dict[str, Callable[[str], ImageSet]] = {
 }
 LAST_TRAINING_CLASS = {"cub": 100, "cars": 98, "sop": 11_318}
 _TRAIN_ARRAY = "train"
+_KS = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,8 @@ def from_file(
     labels : str, optional
         A file of labels.
     """
+    if path.endswith(".npz") and options.array is None:
+        options = replace(options, array=_only_matrix(Path(path)))
     features = read_features(path, options)
     n = len(features.values)
     y = read_labels(labels or path, n, features.ids)
@@ -102,7 +106,12 @@ def from_file(
     )
 
 
-_KS = (1, 2, 4, 8)
+def _only_matrix(path: Path) -> str | None:
+    """The array with two dimensions, if there is just one; None leaves the choice to the reader."""
+    check_readable(path)
+    archive = NpzFile(path)
+    found = [name for name in archive.names if archive.read(name).ndim == 2]
+    return found[0] if len(found) == 1 else None
 
 
 def _split(dataset: str, path: str, y: NDArray[Any]) -> NDArray[np.bool_]:
