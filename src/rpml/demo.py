@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,8 @@ ALTERNATIVES = {  # name in the table -> name in the registry of baselines
     "PCA-whitened": "pca-whitened",
     "half-whitened": "half-whitened",
 }
-LEARNED = "RPML"
+LEARNED, WITH_VIEWS = "RPML", "RPML with views"
+VIEWS = 2  # random views of each drawing, given as groups to WITH_VIEWS
 KS = (1, 2, 4, 8)
 _QUERIES = 10
 Note = Callable[[str], None]
@@ -74,7 +76,6 @@ def run(out_dir: Path | str, seed: int = 0, note: Note = logger.info) -> DemoRes
     """
     from rpml.data.demo import load_drawings
     from rpml.data.descriptors import gradient_histograms
-    from rpml.estimator import RPML
 
     started = time.perf_counter()
     folder = Path(out_dir)
@@ -85,12 +86,15 @@ def run(out_dir: Path | str, seed: int = 0, note: Note = logger.info) -> DemoRes
         f"Learning from {len(X):,} drawings of {_listed(train.alphabet)} characters, no labels; "
         f"scoring on {len(X_new):,} of {_listed(test.alphabet)} characters."
     )
-    methods = {**_alternatives(seed), LEARNED: RPML(N_COMPONENTS, random_state=seed)}
     rows, embeddings = [], {}
-    for name, method in methods.items():
-        row, embeddings[name] = _score(name, method, X, X_new, test.character, seed)
-        rows.append(row)
-    methods[LEARNED].save(folder / "model.rpml")
+    for name, fit in _methods(X, train.images, seed).items():
+        began = time.perf_counter()
+        model = fit()
+        seconds = time.perf_counter() - began
+        embeddings[name] = model.transform(X_new)
+        rows.append(_score(name, embeddings[name], test.character, seconds, seed))
+        if name == LEARNED:
+            model.save(folder / "model.rpml")
     verdict = _verdict(rows, embeddings, test.character)
     picture = _draw(folder / "neighbours.png", test, embeddings, rows, seed, note)
     result = DemoResult(
@@ -105,10 +109,28 @@ def run(out_dir: Path | str, seed: int = 0, note: Note = logger.info) -> DemoRes
     return result
 
 
-def _alternatives(seed: int) -> dict[str, Any]:
+def _methods(X: NDArray[Any], images: NDArray[Any], seed: int) -> dict[str, Callable[[], Any]]:
+    """What is compared: name -> a call that learns from the training rows."""
     from rpml.baselines import registry
+    from rpml.estimator import RPML
 
-    return {name: registry[key](N_COMPONENTS, seed) for name, key in ALTERNATIVES.items()}
+    learn: dict[str, Callable[[], Any]] = {
+        name: partial(registry[key](N_COMPONENTS, seed).fit, X)
+        for name, key in ALTERNATIVES.items()
+    }
+    learn[LEARNED] = partial(RPML(N_COMPONENTS, random_state=seed).fit, X)
+    seen = np.concatenate([X, *_views(images, seed)])
+    groups = np.tile(np.arange(len(X)), VIEWS + 1)
+    learn[WITH_VIEWS] = partial(RPML(N_COMPONENTS, random_state=seed).fit, seen, groups=groups)
+    return learn
+
+
+def _views(images: NDArray[Any], seed: int) -> list[NDArray[np.float32]]:
+    from rpml.data.descriptors import gradient_histograms
+    from rpml.data.views import random_views
+
+    rng = np.random.default_rng(seed)
+    return [gradient_histograms(random_views(images, rng)) for _ in range(VIEWS)]
 
 
 def _listed(alphabet: NDArray[Any]) -> str:
@@ -116,17 +138,11 @@ def _listed(alphabet: NDArray[Any]) -> str:
     return f"{', '.join(most)} and {last}"
 
 
-def _score(
-    name: str, method: Any, X: NDArray[Any], X_new: NDArray[Any], y: NDArray[Any], seed: int
-) -> tuple[Row, NDArray[Any]]:
+def _score(name: str, Z: NDArray[Any], y: NDArray[Any], seconds: float, seed: int) -> Row:
     from rpml.metrics import clustering_scores, recall_at_k
 
-    started = time.perf_counter()
-    method.fit(X)
-    seconds = time.perf_counter() - started
-    Z = method.transform(X_new)
-    recall, nmi = recall_at_k(Z, y, ks=KS), clustering_scores(Z, y, random_state=seed)["nmi"]
-    return Row(name, Z.shape[1], recall, nmi, seconds), Z
+    nmi = clustering_scores(Z, y, random_state=seed)["nmi"]
+    return Row(name, Z.shape[1], recall_at_k(Z, y, ks=KS), nmi, seconds)
 
 
 def _verdict(rows: list[Row], embeddings: dict[str, NDArray[Any]], y: NDArray[Any]) -> str:
@@ -137,8 +153,8 @@ def _verdict(rows: list[Row], embeddings: dict[str, NDArray[Any]], y: NDArray[An
     """
     from rpml.metrics import first_hit_rank
 
-    learned = next(row for row in rows if row.method == LEARNED)
-    others = [r for r in rows if r.dimensions == learned.dimensions and r.method != LEARNED]
+    learned, viewed = (next(r for r in rows if r.method == n) for n in (LEARNED, WITH_VIEWS))
+    others = [r for r in rows[1:] if r.method not in (LEARNED, WITH_VIEWS)]
     best = max(others, key=lambda row: row.recall[1])
     hits = [(first_hit_rank(embeddings[n], y) < 1).astype(float) for n in (LEARNED, best.method)]
     codes = np.unique(y, return_inverse=True)[1]
@@ -150,11 +166,12 @@ def _verdict(rows: list[Row], embeddings: dict[str, NDArray[Any]], y: NDArray[An
         judgement = "RPML did not help"
     else:
         judgement = "RPML made no difference beyond chance"
-    ours, theirs, raw = (100 * row.recall[1] for row in (learned, best, rows[0]))
+    ours, theirs, raw, more = (100 * r.recall[1] for r in (learned, best, rows[0], viewed))
     return (
         f"{judgement}: Recall@1 at {learned.dimensions} dimensions is {ours:.1f} against "
         f"{theirs:.1f} with the best alternative of that size ({best.method}), a gain of "
-        f"{gain:+.1f} ± {spread:.1f} points; the raw {rows[0].dimensions} give {raw:.1f}."
+        f"{gain:+.1f} ± {spread:.1f} points; the raw {rows[0].dimensions} give "
+        f"{raw:.1f}, and RPML told of {VIEWS} random views of each drawing gives {more:.1f}."
     )
 
 
@@ -199,7 +216,7 @@ def text(result: DemoResult, terminal: bool = False) -> str:
         table.add_column(head, justify="right", no_wrap=True)
     for row in result.rows:
         scores = [f"{100 * value:.1f}" for value in (*row.recall.values(), row.nmi)]
-        style = "bold" if row.method == LEARNED else None
+        style = "bold" if row.method in (LEARNED, WITH_VIEWS) else None
         cells = [row.method, str(row.dimensions), *scores, f"{row.seconds:.1f}"]
         table.add_row(*cells, style=style)
     written = StringIO()
