@@ -1,0 +1,98 @@
+"""What does RPML gain over its alternatives, and which of its parts matter?
+
+python benchmarks/results_compare.py --data DIR                 everything
+python benchmarks/results_compare.py --data DIR --stage main    the main table only
+
+Every cell is written as soon as it is measured (benchmarks/results/cells/), so an interrupted run
+continues where it was. `--again METHODS` measures these anew, for instance after their code
+changed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from common import RESULTS, machine
+from results_sets import CELLS, DIMS, SEEDS, FeatureSet, commit, feature_sets, parser
+
+from rpml.comparison.methods import METHODS, PCA_FAMILY
+from rpml.comparison.run import read_cells, run_cells
+from rpml.comparison.table import Comparison
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of the table: methods, dimensions and seeds."""
+
+    methods: tuple[str, ...]
+    dims: tuple[int, ...] = DIMS
+    seeds: tuple[int, ...] = SEEDS
+
+
+MAIN = ("raw", *PCA_FAMILY, "random", "rpml", "lda")
+VARIANTS = tuple(name for name in METHODS if name not in (*MAIN, "lpp", "aas-lda", "nca"))
+STAGES = {
+    "main": Stage(MAIN),
+    "others": Stage(("rpml-untrained", "lpp", "aas-lda", "nca"), (64,), (0,)),
+    "variants": Stage(VARIANTS, (64,), (0,)),
+    "seeds": Stage(("rpml-untrained", "lpp", "aas-lda", *VARIANTS), (64,)),
+}
+
+
+def forget(path: Path, methods: list[str]) -> None:
+    """Drop the cells of some methods."""
+    if path.exists() and methods:
+        lines = path.read_text(encoding="utf8").splitlines()
+        kept = [line for line in lines if json.loads(line)["method"] not in methods]
+        path.write_text("".join(line + "\n" for line in kept), encoding="utf8")
+
+
+def run_stage(data: FeatureSet, stage: Stage) -> None:
+    for cell in run_cells(
+        data.split, stage.methods, stage.dims, stage.seeds, CELLS / f"{data.name}.jsonl"
+    ):
+        print(data.name, cell["method"], cell["asked"], cell["seed"], cell.get("r@1"), flush=True)
+
+
+def summarise(path: Path) -> None:
+    """One JSON file a set with the means, intervals and paired differences."""
+    cells = list(read_cells(path).values())
+    order = [
+        (name, dim)
+        for dim in sorted({c["asked"] for c in cells})
+        for name in METHODS
+        if any(c["method"] == name and c["asked"] == dim for c in cells)
+    ]
+    table = Comparison(cells, order)
+    rows = table.rows
+    for row in rows:
+        row["differences"] = {
+            other: [gain.value, gain.low, gain.high]
+            for other in ("raw", *PCA_FAMILY)
+            if (gain := table.difference(row["method"], other, row["asked"])) is not None
+        }
+    content = {"set": path.stem, "machine": machine(), "commit": commit(), "rows": rows}
+    (RESULTS / f"comparison-{path.stem}.json").write_text(json.dumps(content, indent=1) + "\n")
+
+
+def main() -> None:
+    arguments = parser(__doc__ or "")
+    arguments.add_argument("--stage", choices=[*STAGES, "summary"], help="only this part")
+    arguments.add_argument("--again", default="", help="methods to measure anew, by comma")
+    given = arguments.parse_args()
+    logging.basicConfig(level=logging.WARNING)
+    stages = [given.stage] if given.stage else list(STAGES)
+    for data in feature_sets(given.data, given.sets) if given.again else ():
+        forget(CELLS / f"{data.name}.jsonl", given.again.split(","))
+    for stage in (name for name in stages if name in STAGES):
+        for data in feature_sets(given.data, given.sets):
+            run_stage(data, STAGES[stage])
+    for path in sorted(CELLS.glob("*.jsonl")):
+        summarise(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""How sure is a difference? Resampling the queries, the same ones for both sides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+RESAMPLES = 2000
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean over queries and the bounds of its 95 % bootstrap interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def clear(self) -> int:
+        """1 or -1 where the interval lies on one side of zero, 0 where it does not."""
+        return int(self.low > 0) - int(self.high < 0)
+
+
+def interval(values: ArrayLike, rng: np.random.Generator) -> Interval:
+    """Mean of one value a query, with the percentile interval of resampled means.
+
+    Hits (and their means over seeds, and differences of these) take few distinct values, and how
+    often each is drawn is multinomial: so no query has to be drawn one by one.
+    """
+    distinct, counts = np.unique(np.round(np.asarray(values, float), 9), return_counts=True)
+    n = int(counts.sum())
+    draws = rng.multinomial(n, counts / n, size=RESAMPLES) @ distinct / n
+    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Interval(float(counts @ distinct / n), float(low), float(high))
+
+
+def paired(one: ArrayLike, other: ArrayLike, rng: np.random.Generator) -> Interval:
+    """Mean of the differences between two values a query."""
+    return interval(np.asarray(one, float) - np.asarray(other, float), rng)
