@@ -12,16 +12,10 @@ from rpml.checkpoint import Checkpoint
 from rpml.context import Context, Progress
 from rpml.errors import InputError
 from rpml.vision.backbone import Backbone
-from rpml.vision.extract import (
-    Execution,
-    Recipe,
-    extract,
-    files_digest,
-    iter_parts,
-    learn_region_whitening,
-)
+from rpml.vision.extract import Execution, Job, Recipe, extract, files_digest, iter_parts
 from rpml.vision.files import ImageFile, find_images
 from rpml.vision.pooling import Pooling
+from rpml.vision.regions import learn_region_whitening
 from rpml.vision.views import Views
 from rpml.vision.whitening import Whitening
 from tests.vision.test_pooling import literal_rmac
@@ -92,18 +86,19 @@ def test_parts_are_kept_and_found_again(photos: Path, network: Path, tmp_path: P
     files, backbone = find_images(photos), Backbone(network)
     (photos / "train" / "a" / "1.png").write_text("bad")
     settings = SMALL.settings()
+    job = Job(files, backbone, SMALL, PARTS)
 
     def context(resume: bool, heard: list[Progress]) -> Context:
         store = Checkpoint(tmp_path / "parts", files_digest(files), settings, resume)
         return Context(report=heard.append, store=store)
 
-    whole = list(iter_parts(files, backbone, SMALL, PARTS))
-    unfinished = iter_parts(files, backbone, SMALL, PARTS, context(False, []))
+    whole = list(iter_parts(job, Context()))
+    unfinished = iter_parts(job, context(False, []))
     next(unfinished), next(unfinished)
     unfinished.close()
     assert len(list((tmp_path / "parts").glob("part-*"))) == 2
     heard: list[Progress] = []
-    resumed = list(iter_parts(files, backbone, SMALL, PARTS, context(True, heard)))
+    resumed = list(iter_parts(job, context(True, heard)))
     for a, b in zip(whole, resumed, strict=True):
         assert (a.values == b.values).all()
         assert (a.image == b.image).all()
@@ -122,7 +117,7 @@ def test_changed_files_are_noticed(photos: Path) -> None:
 
 def test_region_whitening_is_learned_from_unit_regions(photos: Path, network: Path) -> None:
     files, backbone = find_images(photos), Backbone(network)
-    whitening = learn_region_whitening(files, backbone, SMALL, PARTS)
+    whitening = learn_region_whitening(Job(files, backbone, SMALL, PARTS))
     regions = []
     for file in files:
         image = Image.open(file.path)

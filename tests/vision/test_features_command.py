@@ -138,6 +138,16 @@ def test_views_and_groups(tool: Tool) -> None:
     assert "no change called 'zoom'" in tool("--views", 1, "--changes", "zoom", code=2)["error"]
 
 
+def test_fit_takes_the_groups(tool: Tool) -> None:
+    tool("--views", 3)
+    line = ["fit", "features.npy", "-o", "model.rpml", "--dim", 3, "--neighbors", 5]
+    line += ["--groups", "groups.csv"]
+    paths = [str(tool.out / part) if "." in str(part) else str(part) for part in line]
+    result = CliRunner().invoke(app, [*paths, "--json", "--quiet"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["rows"] == 60
+
+
 def test_folder_labels(tool: Tool) -> None:
     tool("--folder-labels")
     assert {r["label"] for r in tool.rows("labels.csv")} == {"a", "b", "c"}

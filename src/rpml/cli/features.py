@@ -15,8 +15,8 @@ from rpml.cli.console import Console, fields_text
 from rpml.errors import InputError
 
 if TYPE_CHECKING:
-    from rpml.vision.files import ImageFile
-    from rpml.vision.outputs import Written
+    from rpml.vision.extract import Job
+    from rpml.vision.outputs import Places, Written
 
 SKIPPED = 3  # exit code: finished, but images were left out
 EXAMPLES = """\b
@@ -104,9 +104,10 @@ def run(
     json_output: opt.Json = False,
 ) -> None:
     """Turn images into feature vectors: R-MAC (or other) pooling of an ONNX network's maps."""
-    from rpml.vision.extract import Execution, Recipe
+    from rpml.vision.backbone import Backbone
+    from rpml.vision.extract import Execution, Job, Recipe
     from rpml.vision.files import find_images
-    from rpml.vision.outputs import Finish
+    from rpml.vision.outputs import Finish, Places, forget_parts
     from rpml.vision.pooling import Pooling
     from rpml.vision.views import Views
     from rpml.vision.whitening import Whitening
@@ -115,79 +116,64 @@ def run(
         raise InputError("--whiten learns a whitening and --whitening applies one: give one")
     if region_whitening is not None and pool != "rmac":
         raise InputError("--region-whitening needs --pool rmac, the only one with regions")
-    task = Task(
-        find_images(images),
-        Recipe(
-            parse_scales(scales),
-            Pooling(pool, levels, whole_map, power),
-            Views(views, tuple(filter(None, changes.split(","))), seed),
-            max_pixels,
-        ),
-        Execution(workers, batch, strict=strict),
-        Finish(whiten, whiten_on, Whitening.load(whitening) if whitening else None, folder_labels),
+    chosen = Whitening.load(whitening) if whitening else None
+    ending = Finish(whiten, whiten_on, chosen, folder_labels)
+    recipe = Recipe(
+        parse_scales(scales),
+        Pooling(pool, levels, whole_map, power),
+        Views(views, tuple(filter(None, changes.split(","))), seed),
+        max_pixels,
     )
+    execution = Execution(workers, batch, strict=strict)
+    places = Places(output)
+    places.check(overwrite=force or (resume and places.parts.exists()))
+    files = find_images(images)
+    job = Job(files, Backbone(backbone, sidecar, execution.threads()[1]), recipe, execution)
+    if force and not resume:
+        forget_parts(places)
+    job = with_region_whitening(job, places, region_whitening, whiten_on, resume)
     console = Console(quiet, json_output)
     start = time.monotonic()
-    written = task.run((backbone, sidecar), (output, force, resume), region_whitening, console)
+    written = carry_out(job, places, ending, resume, console)
     finish(written, output, time.monotonic() - start, console)
 
 
-class Task:
-    """One extraction from the shell."""
+def carry_out(job: Job, places: Places, ending: Any, resume: bool, console: Console) -> Written:
+    """Extract into the parts beside the output, then write it."""
+    from rpml.context import Context
+    from rpml.vision.outputs import forget_parts, open_parts, write_features
 
-    def __init__(self, files: list[ImageFile], recipe: Any, execution: Any, ending: Any) -> None:
-        self.files, self.recipe, self.execution, self.ending = files, recipe, execution, ending
+    store = open_parts(places, job, resume)
+    try:
+        with console.reporter() as report:
+            context = Context(report=report, store=store)
+            written = write_features(places, job, ending, context)
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted; repeat the command with --resume to continue") from None
+    except InputError:
+        if job.execution.strict:
+            forget_parts(places)  # the file will be mended or removed: other data
+        raise
+    forget_parts(places)
+    return written
 
-    def run(
-        self,
-        network: tuple[str, str | None],
-        target: tuple[str, bool, bool],
-        region_whitening: str | None,
-        console: Console,
-    ) -> Written:
-        """Extract into the parts beside the output, then write it."""
-        from rpml.context import Context
-        from rpml.vision.backbone import Backbone
-        from rpml.vision.outputs import Places, forget_parts, open_parts, write_features
 
-        output, force, resume = target
-        places = Places(output)
-        places.check(overwrite=force or (resume and places.parts.exists()))
-        net = Backbone(*network, threads=self.execution.threads()[1])
-        if force and not resume:
-            forget_parts(places)
-        recipe = self._with_regions(net, places, region_whitening, resume)
-        store = open_parts(places, self.files, net, recipe, self.execution, resume)
-        try:
-            with console.reporter() as report:
-                context = Context(report=report, store=store)
-                written = write_features(
-                    places, self.files, net, recipe, self.execution, self.ending, context
-                )
-        except KeyboardInterrupt:
-            raise Interrupted("interrupted; repeat the command with --resume to continue") from None
-        except InputError:
-            if self.execution.strict:
-                forget_parts(places)  # the file will be mended or removed: other data
-            raise
-        forget_parts(places)
-        return written
+def with_region_whitening(
+    job: Job, places: Places, choice: str | None, training: str, resume: bool
+) -> Job:
+    """The job with a region whitening, learned and kept beside the output if asked."""
+    from rpml.vision.outputs import training_files
+    from rpml.vision.regions import learn_region_whitening
+    from rpml.vision.whitening import Whitening
 
-    def _with_regions(self, net: Any, places: Any, choice: str | None, resume: bool) -> Any:
-        """The recipe with its region whitening, learned and kept beside the output if asked."""
-        from rpml.vision.extract import learn_region_whitening
-        from rpml.vision.outputs import training_files
-        from rpml.vision.whitening import Whitening
-
-        if choice is None:
-            return self.recipe
-        if choice == "learn" and not (resume and places.region_whitening.is_file()):
-            training = training_files(self.files, self.ending.whiten_on)
-            found = learn_region_whitening(training, net, self.recipe, self.execution)
-            found.save(places.region_whitening)
-        path = places.region_whitening if choice == "learn" else choice
-        pooling = replace(self.recipe.pooling, region_whitening=Whitening.load(path))
-        return replace(self.recipe, pooling=pooling)
+    if choice is None:
+        return job
+    path = places.region_whitening if choice == "learn" else choice
+    if choice == "learn" and not (resume and places.region_whitening.is_file()):
+        some = replace(job, files=training_files(job.files, training))
+        learn_region_whitening(some).save(places.region_whitening)
+    pooling = replace(job.recipe.pooling, region_whitening=Whitening.load(path))
+    return replace(job, recipe=replace(job.recipe, pooling=pooling))
 
 
 def parse_scales(text: str) -> tuple[int, ...]:

@@ -151,12 +151,13 @@ def from_images(
     from rpml.checkpoint import remove_checkpoint
     from rpml.context import Context
     from rpml.vision.backbone import Backbone
-    from rpml.vision.extract import files_digest
+    from rpml.vision.extract import Job, files_digest
     from rpml.vision.files import ImageFile
     from rpml.vision.outputs import Finish, Places, open_parts, write_features
 
     files = [ImageFile(path, images.root / path) for path in images.paths]
     backbone = Backbone(network.path, network.sidecar, threads=network.execution.threads()[1])
+    job = Job(files, backbone, network.recipe, network.execution)
     origin = {
         "dataset": images.name,
         "images": len(files),
@@ -166,9 +167,9 @@ def from_images(
     }
     places, manifest = Places(str(folder / "features.npy")), folder / "features.json"
     if not _is_current(manifest, origin):
-        store = open_parts(places, files, backbone, network.recipe, network.execution, True)
+        store = open_parts(places, job, resume=True)
         stage = Context(report=context.report, store=store)
-        write_features(places, files, backbone, network.recipe, network.execution, Finish(), stage)
+        write_features(places, job, Finish(), stage)
         with atomic_output(manifest) as temporary:
             temporary.write_text(canonical_json(origin), encoding="utf8")
         remove_checkpoint(places.parts)

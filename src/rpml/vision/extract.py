@@ -16,15 +16,13 @@ from rpml.errors import InputError
 from rpml.preprocess import unit_rows
 from rpml.vision.backbone import Backbone
 from rpml.vision.decode import MAX_PIXELS, as_array, fit_long_side, load_rgb
-from rpml.vision.engine import Engine, Failure, Tile, in_parts
+from rpml.vision.engine import Describe, Engine, Failure, Tile, in_parts
 from rpml.vision.files import ImageFile
 from rpml.vision.pooling import Pooling
 from rpml.vision.views import Views
-from rpml.vision.whitening import Whitening
 
 Array = NDArray[np.floating]
 SCALES = (512, 362, 256)
-REGION_SAMPLE = 1000  # images a region whitening is learned from
 
 
 @dataclass(frozen=True)
@@ -89,6 +87,22 @@ class Execution:
         """(workers, threads of one call of the network)."""
         workers = self.workers or thread_count()
         return workers, max(1, thread_count() // workers)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be described, by which network, how."""
+
+    files: Sequence[ImageFile]
+    backbone: Backbone
+    recipe: Recipe = field(default_factory=Recipe)
+    execution: Execution = field(default_factory=Execution)
+
+    def engine(self, describe: Describe) -> Engine:
+        """Threads that prepare the files and call `describe` on batches of their tiles."""
+        workers, _ = self.execution.threads()
+        prepare = tile_maker(self.recipe, self.backbone)
+        return Engine(prepare, describe, workers, self.execution.batch, self.execution.strict)
 
 
 @dataclass(frozen=True)
@@ -157,7 +171,8 @@ def extract(
         Unit rows, image after image, each followed by its views; images that cannot be used are
         in `failures` instead.
     """
-    parts = list(iter_parts(files, backbone, recipe or Recipe(), execution, context))
+    job = Job(files, backbone, recipe or Recipe(), execution or Execution())
+    parts = list(iter_parts(job, context or Context()))
     failures = tuple(failure for part in parts for failure in part.failures)
     parts = [part for part in parts if len(part.values)]
     if not parts:
@@ -181,28 +196,19 @@ def nothing_left(failures: Sequence[Failure]) -> InputError:
     )
 
 
-def iter_parts(
-    files: Sequence[ImageFile],
-    backbone: Backbone,
-    recipe: Recipe,
-    execution: Execution | None = None,
-    context: Context | None = None,
-) -> Iterator[Part]:
+def iter_parts(job: Job, context: Context) -> Iterator[Part]:
     """Parts in order, each taken from the context's store or computed and kept there."""
-    execution, context = execution or Execution(), context or Context()
-    count = _Counter(len(files), context)
+    count = _Counter(len(job.files), context)
 
     def describe(tiles: NDArray[np.uint8]) -> Array:
-        return recipe.pooling(backbone(tiles))
+        return job.recipe.pooling(job.backbone(tiles))
 
-    prepare = tile_maker(recipe, backbone)
-    workers, _ = execution.threads()
-    with Engine(prepare, describe, workers, execution.batch, execution.strict) as engine:
-        for start, some in in_parts(files, execution.part):
+    with job.engine(describe) as engine:
+        for start, some in in_parts(job.files, job.execution.part):
             name = f"part-{start:09d}"
             saved = context.load(name)
             if saved is None:
-                part = _compute(engine, start, some, recipe, count)
+                part = _compute(engine, start, some, job.recipe, count)
                 context.save(name, *_as_arrays(part))
             else:
                 part = _from_arrays(*saved)
@@ -270,34 +276,3 @@ def tile_maker(recipe: Recipe, backbone: Backbone) -> Callable[[ImageFile], list
         ]
 
     return prepare
-
-
-def learn_region_whitening(
-    files: Sequence[ImageFile],
-    backbone: Backbone,
-    recipe: Recipe,
-    execution: Execution | None = None,
-) -> Whitening:
-    """PCA-whitening of R-MAC regions, from at most a thousand images spread over `files`.
-
-    Parameters
-    ----------
-    files : sequence of ImageFile
-        Of the training split only.
-    backbone, recipe, execution
-        As in `extract`; views are not used.
-    """
-    execution = execution or Execution()
-    recipe = replace(recipe, views=Views())
-    step = max(1, len(files) // REGION_SAMPLE)
-
-    def describe(tiles: NDArray[np.uint8]) -> Array:
-        return recipe.pooling.regions(backbone(tiles))
-
-    workers, _ = execution.threads()
-    with Engine(tile_maker(recipe, backbone), describe, workers, execution.batch) as engine:
-        described, _ = engine.run(files[::step])
-    if not described:
-        raise InputError("no image could be read, so the region whitening cannot be learned")
-    regions = np.concatenate([tile for tiles in described.values() for tile in tiles])
-    return Whitening.learn(regions)

@@ -18,17 +18,8 @@ from rpml.context import Context
 from rpml.data import Layout, check_table_output, open_writer
 from rpml.data.source import as_ids
 from rpml.errors import InputError
-from rpml.vision.backbone import Backbone
 from rpml.vision.engine import Failure
-from rpml.vision.extract import (
-    Execution,
-    Part,
-    Recipe,
-    files_digest,
-    iter_parts,
-    nothing_left,
-    row_id,
-)
+from rpml.vision.extract import Job, Part, files_digest, iter_parts, nothing_left, row_id
 from rpml.vision.files import ImageFile
 from rpml.vision.whitening import Whitening
 
@@ -110,22 +101,15 @@ class Written:
     failures: tuple[Failure, ...]
 
 
-def open_parts(
-    places: Places,
-    files: Sequence[ImageFile],
-    backbone: Backbone,
-    recipe: Recipe,
-    execution: Execution,
-    resume: bool,
-) -> Checkpoint:
+def open_parts(places: Places, job: Job, resume: bool) -> Checkpoint:
     """The finished parts beside the output, or none yet."""
     settings = {
-        **recipe.settings(),
-        "backbone": backbone.fingerprint(),
-        "part": execution.part,
-        "batch": execution.batch,
+        **job.recipe.settings(),
+        "backbone": job.backbone.fingerprint(),
+        "part": job.execution.part,
+        "batch": job.execution.batch,
     }
-    return Checkpoint(places.parts, files_digest(files), settings, resume)
+    return Checkpoint(places.parts, files_digest(job.files), settings, resume)
 
 
 def training_files(files: Sequence[ImageFile], pattern: str) -> list[ImageFile]:
@@ -148,28 +132,20 @@ def check_finish(files: Sequence[ImageFile], finish: Finish) -> None:
         )
 
 
-def write_features(
-    places: Places,
-    files: Sequence[ImageFile],
-    backbone: Backbone,
-    recipe: Recipe,
-    execution: Execution,
-    finish: Finish,
-    context: Context,
-) -> Written:
+def write_features(places: Places, job: Job, finish: Finish, context: Context) -> Written:
     """Describe the images and write everything; the features come last.
 
     Parts are computed first, into the context's store, and read again for the output, so that
     memory holds one of them (and the training rows of a whitening) at a time.
     """
-    check_finish(files, finish)
+    check_finish(job.files, finish)
     failures: list[Failure] = []
     training, images = [], 0
-    for part in iter_parts(files, backbone, recipe, execution, context):
+    for part in iter_parts(job, context):
         failures += part.failures
         images += len(set(part.image.tolist()))
         if finish.whiten is not None and len(part.values):
-            training.append(part.values[_is_training(part, files, finish.whiten_on)])
+            training.append(part.values[_is_training(part, job.files, finish.whiten_on)])
     _write_failures(places.failures, failures)
     if not images:
         raise nothing_left(failures)
@@ -178,8 +154,8 @@ def write_features(
         whitening = Whitening.learn(np.concatenate(training), finish.whiten)
         whitening.save(places.whitening)
     quiet = Context(store=context.store)
-    parts = iter_parts(files, backbone, recipe, execution, quiet)
-    rows, dimension = _write_all(places, files, _whitened(parts, whitening), recipe, finish)
+    parts = iter_parts(job, quiet)
+    rows, dimension = _write_all(places, job, _whitened(parts, whitening), finish)
     return Written(rows, dimension, images, tuple(failures))
 
 
@@ -200,13 +176,7 @@ def _whitened(parts: Iterable[Part], whitening: Whitening | None) -> Iterator[Pa
         yield Part(part.image, part.view, values.astype(np.float32, copy=False))
 
 
-def _write_all(
-    places: Places,
-    files: Sequence[ImageFile],
-    parts: Iterator[Part],
-    recipe: Recipe,
-    finish: Finish,
-) -> tuple[int, int]:
+def _write_all(places: Places, job: Job, parts: Iterator[Part], finish: Finish) -> tuple[int, int]:
     """Features and ids, then groups and labels."""
     ids: list[str] = []
     images: list[int] = []
@@ -214,14 +184,14 @@ def _write_all(
     layout = Layout("X", [f"f{i}" for i in range(first.values.shape[1])], "id")
     with open_writer(places.features, layout, overwrite=True) as writer:
         for part in chain([first], parts):
-            names = [row_id(files[i], v) for i, v in zip(part.image, part.view, strict=True)]
+            names = [row_id(job.files[i], v) for i, v in zip(part.image, part.view, strict=True)]
             writer.write(part.values, as_ids(names))
             ids += names
             images += part.image.tolist()
         _write_csv(places.ids, ["id"], ([name] for name in ids))
         groups = zip(ids, images, strict=True)
-        _write_csv(places.groups, ["id", "group"], groups if recipe.views.count else None)
-        folders = ((name, folder_of(files[i])) for name, i in zip(ids, images, strict=True))
+        _write_csv(places.groups, ["id", "group"], groups if job.recipe.views.count else None)
+        folders = ((name, folder_of(job.files[i])) for name, i in zip(ids, images, strict=True))
         _write_csv(places.labels, ["id", "label"], folders if finish.folder_labels else None)
     return len(ids), len(layout.columns)
 

@@ -1,0 +1,37 @@
+"""PCA-whitening of R-MAC regions, learned from the regions of training images."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.errors import InputError
+from rpml.vision.extract import Job
+from rpml.vision.views import Views
+from rpml.vision.whitening import Whitening
+
+SAMPLE = 1000  # images that the whitening is learned from
+
+
+def learn_region_whitening(job: Job) -> Whitening:
+    """Whiten the regions of at most a thousand images, spread over the files.
+
+    Parameters
+    ----------
+    job : Job
+        Its files must be of the training split only; its views are not used.
+    """
+    step = max(1, len(job.files) // SAMPLE)
+    job = replace(job, files=job.files[::step], recipe=replace(job.recipe, views=Views()))
+
+    def describe(tiles: NDArray[np.uint8]) -> NDArray[np.floating]:
+        return job.recipe.pooling.regions(job.backbone(tiles))
+
+    with job.engine(describe) as engine:
+        described, _ = engine.run(job.files)
+    if not described:
+        raise InputError("no image could be read, so the region whitening cannot be learned")
+    regions = np.concatenate([tile for tiles in described.values() for tile in tiles])
+    return Whitening.learn(regions)
