@@ -49,6 +49,22 @@ def test_names_that_are_not_text_can_still_be_written(tmp_path: Path) -> None:
     assert file.path.is_file()
 
 
+def test_folders_that_cannot_be_listed_are_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    touch(tmp_path / "open" / "1.png")
+    touch(tmp_path / "closed" / "2.png")
+    scan = os.scandir
+
+    def refuse(path: str) -> object:
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert [f.id for f in find_images(tmp_path)] == ["closed", "open/1.png"]
+
+
 def test_empty_and_missing_folders(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     with pytest.raises(InputError, match="holds no images"):

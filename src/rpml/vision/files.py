@@ -53,7 +53,8 @@ def find_images(source: str | Path) -> list[ImageFile]:
 
 def _walk(root: Path) -> Iterator[ImageFile]:
     seen = set()
-    for folder, below, names in os.walk(root, followlinks=True):
+    closed: list[str] = []
+    for folder, below, names in os.walk(root, True, lambda e: closed.append(e.filename), True):
         status = os.stat(folder)
         if (status.st_dev, status.st_ino) in seen:
             below.clear()
@@ -63,8 +64,13 @@ def _walk(root: Path) -> Iterator[ImageFile]:
         below[:] = sorted(name for name in below if not name.startswith("."))
         for name in names:
             if not name.startswith(".") and Path(name).suffix.lower() in IMAGE_SUFFIXES:
-                path = Path(folder, name)
-                yield ImageFile(printable(path.relative_to(root).as_posix()), path)
+                yield _below(root, Path(folder, name))
+    for folder in closed:  # listed like an image, so that it is reported as one that failed
+        yield _below(root, Path(folder))
+
+
+def _below(root: Path, path: Path) -> ImageFile:
+    return ImageFile(printable(path.relative_to(root).as_posix()), path)
 
 
 def _listed(source: Path) -> list[ImageFile]:
