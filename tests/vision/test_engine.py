@@ -85,6 +85,18 @@ def test_strict_stops_at_the_first_failure() -> None:
         engine.run(FILES)
 
 
+def test_running_out_of_memory_on_one_image_is_a_failure_of_that_image() -> None:
+    def heavy(file: ImageFile) -> list[np.ndarray]:
+        if file.id == "5":
+            raise MemoryError
+        return [np.zeros((1, 1, 3), np.uint8)]
+
+    with Engine(heavy, first_values, 2, 4) as engine:
+        found, failures = engine.run(FILES)
+    assert len(found) == 39
+    assert [(f.id, f.reason) for f in failures] == [("5", "not enough memory for it")]
+
+
 def test_programming_errors_are_not_swallowed() -> None:
     def broken(file: ImageFile) -> list[np.ndarray]:
         raise KeyError("bug")

@@ -114,8 +114,8 @@ class Engine:
         """Sort a decoded image's tiles by shape; a full batch starts at once."""
         try:
             tiles = decoded.result()
-        except ImageError as error:
-            self._fail(work, index, str(error))
+        except (ImageError, MemoryError) as error:
+            self._fail(work, index, str(error) or "not enough memory for it")
             return
         work.missing[index] = len(tiles)
         for number, tile in enumerate(tiles):
