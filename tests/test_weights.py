@@ -79,7 +79,7 @@ def test_guarded_weights_keep_their_mean_however_theta_moves(name):
     X, triplets, _, theta = random_problem(3, weight=name, positive=True)
     for scale in (0.1, 1.0, -5.0, -40.0):
         w, _, _ = weights_at(name, X, triplets, scale * np.abs(theta), Guard())
-        assert w.mean() == pytest.approx(0.5)
+        assert w.mean() == pytest.approx(1.0)
 
 
 def test_constant_is_one_and_takes_no_theta():

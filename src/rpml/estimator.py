@@ -85,6 +85,9 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         "stochastic".
     average : bool
         End each epoch of "stochastic" at the mean of its iterates instead of at the last one.
+    mining : {"all", "semi-hard", "hard"}
+        Triplets of a mini-batch that "stochastic" draws from. The harder ones are often wrong:
+        AAS gives many pure, small clusters, so that a near negative may be of the same class.
     normalize : bool
         Unit-norm rows out of `transform`, so that cosine, dot product and Euclidean distance rank
         alike; False: the plain projection.
@@ -152,6 +155,7 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         "n_epochs": [Interval(Integral, 1, None, closed="left")],
         "batch_steps": [Interval(Integral, 1, None, closed="left")],
         "average": ["boolean"],
+        "mining": [StrOptions({"all", "semi-hard", "hard"})],
         "normalize": ["boolean"],
         "use_labels": ["boolean"],
         "callback": [callable, None],
@@ -182,6 +186,7 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         n_epochs: int = 10,
         batch_steps: int = 5,
         average: bool = True,
+        mining: str = "all",
         normalize: bool = True,
         use_labels: bool = False,
         callback: Callable[..., Any] | None = None,
@@ -208,6 +213,7 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         self.n_epochs = n_epochs
         self.batch_steps = batch_steps
         self.average = average
+        self.mining = mining
         self.normalize = normalize
         self.use_labels = use_labels
         self.callback = callback
@@ -229,6 +235,7 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         """
         aas = AuthorityAscentShift(50, 1e2, 0.65, metric="cosine", affinity="cosine")
         settings: dict[str, Any] = {
+            "mining": "semi-hard",
             "whiten": None,
             "guard": None,
             "average": False,

@@ -15,21 +15,24 @@ from rpml.scatter import (
     QUERIES,
     Coordinates,
     ScatterChoice,
-    split_half_agreement,
+    cross_agreement,
     whitening_map,
 )
 
 Array = NDArray[np.floating]
 Groups = NDArray[np.intp]
-FLOORS = tuple(2.0**-k for k in range(9, -1, -1))
+FLOORS = tuple(2.0**-k for k in range(9, 0, -2))
+TIMES_CHANCE = 5
+MARGIN = 1.02  # how much more groups must agree than neighbours; random groups stay below 1
 
 
 def drop_singles(groups: Groups) -> Groups:
-    """Group numbers from 0, and -1 for rows that are alone in theirs."""
+    """Group numbers from 0 in order of appearance, and -1 for rows that are alone in theirs."""
     sizes = np.bincount(groups[groups >= 0]) if (groups >= 0).any() else np.zeros(1, np.intp)
     kept = np.where((groups >= 0) & (sizes[groups] > 1), groups, -1)
     out = np.full(len(groups), -1, np.intp)
-    out[kept >= 0] = np.unique(kept[kept >= 0], return_inverse=True)[1]
+    _, first, number = np.unique(kept[kept >= 0], return_index=True, return_inverse=True)
+    out[kept >= 0] = np.argsort(np.argsort(first))[number]
     return out
 
 
@@ -40,21 +43,31 @@ def group_scatter(
 
     `groups` are those of the sampled rows. The floor is the best at naming, for a row of a
     held-out group, a member of the same group as its nearest neighbour. `agreement` is measured
-    like that of `neighbor_scatter`, so that the two can be compared.
+    on one row a thing, like that of `neighbor_scatter`, so that the two can be compared; it is
+    empty when members are hardly found more often than by chance, that is, when the groups do not
+    group anything.
     """
-    scatter = _within(data, groups)
-    part = rng.random(groups.max() + 1) < 0.5
-    seen = (groups >= 0) & part[groups]
-    unseen = (groups >= 0) & ~part[groups]
-    other = _within(data.some(seen), groups[seen])
-    held_out = data.some(unseen)
-    hits = [_finds_its_group(held_out, groups[unseen], other, floor, rng) for floor in FLOORS]
+    first, of_row = representatives(groups)
+
+    def estimate(things: NDArray[np.intp]) -> Array:
+        rows = np.isin(of_row, things)
+        return _within(data.some(rows), groups[rows])
+
+    part = rng.random(len(first)) < 0.5
+    other = estimate(np.flatnonzero(part))
+    unseen = ~part[of_row] & (groups >= 0)
+    hits = [_finds_its_group(data.some(unseen), groups[unseen], other, f) for f in FLOORS]
     floor = FLOORS[int(np.argmax(hits))]
-    # one row a group: the members of a group would agree too easily
-    first = np.unique(groups[unseen], return_index=True)[1]
-    agreement = split_half_agreement(held_out.some(first), other, FLOORS, rng)
-    shares = dict(zip(FLOORS, agreement.tolist(), strict=True))
-    return scatter, ScatterChoice("groups", floor, shares)
+    agreement = {}
+    if max(hits) > TIMES_CHANCE * _chance(groups[unseen]):
+        agreement = cross_agreement(data.some(first), estimate, FLOORS, rng)
+    return _within(data, groups), ScatterChoice("groups", floor, agreement)
+
+
+def _chance(groups: Groups) -> float:
+    """How often a random other row is of the same group."""
+    sizes = np.bincount(groups)
+    return float((sizes * (sizes - 1)).sum() / max(1, len(groups) * (len(groups) - 1)))
 
 
 def _within(data: Coordinates, groups: Groups) -> Array:
@@ -70,9 +83,7 @@ def _within(data: Coordinates, groups: Groups) -> Array:
     return covariance * np.outer(data.deviations, data.deviations)
 
 
-def _finds_its_group(
-    data: Coordinates, groups: Groups, scatter: Array, floor: float, rng: np.random.Generator
-) -> float:
+def _finds_its_group(data: Coordinates, groups: Groups, scatter: Array, floor: float) -> float:
     inner = whitening_map(scatter, data.deviations, floor, data.n_components)
     inner = data.deviations[:, None] * inner[:, : data.n_components]
     rows = unit_rows(data.W @ inner.astype(data.W.dtype))
@@ -85,9 +96,9 @@ def _finds_its_group(
 def better_choice(
     by_groups: tuple[Array, ScatterChoice], by_neighbors: tuple[Array, ScatterChoice]
 ) -> tuple[Array, ScatterChoice]:
-    """The groups' scatter, unless the neighbours' one makes the halves of the axes agree more."""
+    """The groups' scatter, if it makes the halves of the axes agree clearly more."""
     best = [max(choice.agreement.values(), default=0.0) for _, choice in (by_groups, by_neighbors)]
-    return by_groups if best[0] >= best[1] else by_neighbors
+    return by_groups if best[0] >= MARGIN * best[1] else by_neighbors
 
 
 def representatives(groups: Groups) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -59,6 +59,7 @@ class Config:
     n_epochs: int
     batch_steps: int
     average: bool
+    mining: str
 
 
 @dataclass(frozen=True)
@@ -146,9 +147,11 @@ def _whiten_by_scatter(
     rows = sample_rows(groups, MAX_ROWS, rng)
     sampled = drop_singles(groups[rows])
     data = coordinates(X, rows, spectrum, unit, n_components)
-    found = neighbor_scatter(data.some(representatives(sampled)[0]), rng)
+    seed = int(rng.integers(2**31))  # the same splits for both, so that they compare
+    things = data.some(representatives(sampled)[0])
+    found = neighbor_scatter(things, np.random.default_rng(seed))
     if sampled.max() >= MIN_GROUPS:
-        found = better_choice(group_scatter(data, sampled, rng), found)
+        found = better_choice(group_scatter(data, sampled, np.random.default_rng(seed)), found)
     scatter, choice = found
     return whiten_by(spectrum, scatter, choice.floor, n_components, unit), choice
 
@@ -217,6 +220,7 @@ def optimize(
             n_epochs=config.n_epochs,
             steps=config.batch_steps,
             average=config.average,
+            mining=config.mining,
         )
         return train_in_batches(Z, labels, start, settings, context)
     stopping = Stopping(config.max_iter, gradient=1e-7, decrease=config.tol)

@@ -32,6 +32,7 @@ MAX_ROWS = 20_000  # a sample of the rows is enough for a q x q matrix
 BLOCK_ROWS = 4096
 FLOORS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 8.0, np.inf)
 PLATEAU = 0.98  # floors whose agreement is within 2% of the best count as equally good
+MIN_AGREEMENT = 0.02  # below it no two halves of the axes see the same: nothing to learn from
 QUERIES = 1500
 
 
@@ -119,22 +120,37 @@ def neighbor_scatter(data: Coordinates, rng: np.random.Generator) -> tuple[Array
     n, q = data.W.shape
     if n < MIN_ROWS or q < MIN_AXES:
         return np.eye(q), ScatterChoice("none", np.inf, {})
-    repeats = int(np.clip(18_000 // n, 2, 4))
-    scatter = _two_rounds(data, repeats, rng)
-    order = rng.permutation(n)
-    halves = (np.sort(order[: n // 2]), np.sort(order[n // 2 :]))
-    agreement = np.zeros(len(FLOORS))
-    for seen, unseen in (halves, halves[::-1]):
-        other = _two_rounds(data.some(seen), max(2, repeats // 2), rng)
-        agreement += split_half_agreement(data.some(unseen), other, FLOORS, rng) / 2
-    plateau = np.asarray(FLOORS)[agreement >= PLATEAU * agreement.max()]
-    shares = dict(zip(FLOORS, agreement.tolist(), strict=True))
+    scatter = _two_rounds(data, rng)
+    agreement = cross_agreement(data, lambda seen: _two_rounds(data.some(seen), rng), FLOORS, rng)
+    best = max(agreement.values())
+    if best < MIN_AGREEMENT:
+        return np.eye(q), ScatterChoice("none", np.inf, agreement)
+    plateau = [floor for floor, share in agreement.items() if share >= PLATEAU * best]
     floor = float(np.exp(np.mean(np.log(plateau))))  # infinite if PCA is one of them
-    return scatter, ScatterChoice("neighbors", floor, shares)
+    return scatter, ScatterChoice("neighbors", floor, agreement)
 
 
-def _two_rounds(data: Coordinates, repeats: int, rng: np.random.Generator) -> Array:
+def cross_agreement(
+    data: Coordinates,
+    estimate: Callable[[NDArray[np.intp]], Array],
+    floors: tuple[float, ...],
+    rng: np.random.Generator,
+) -> dict[float, float]:
+    """Split-half agreement per floor, of each half of the rows under the other half's scatter.
+
+    `estimate` gives the scatter that some of the rows make.
+    """
+    order = rng.permutation(len(data.W))
+    halves = (np.sort(order[: len(order) // 2]), np.sort(order[len(order) // 2 :]))
+    shares = np.zeros(len(floors))
+    for seen, unseen in (halves, halves[::-1]):
+        shares += split_half_agreement(data.some(unseen), estimate(seen), floors, rng) / 2
+    return dict(zip(floors, shares.tolist(), strict=True))
+
+
+def _two_rounds(data: Coordinates, rng: np.random.Generator) -> Array:
     """Neighbours by half-whitened axes first, then by what these taught."""
+    repeats = int(np.clip(12_000 // len(data.W), 2, 4))
 
     def half_whitened(half: Mask) -> Array:
         return np.asarray(data.W[:, half] * np.sqrt(data.deviations[half]).astype(data.W.dtype))

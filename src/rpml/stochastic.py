@@ -28,7 +28,8 @@ class BatchSettings:
     n_epochs: int = 10
     steps: int = 5
     """Conjugate-gradient steps a batch."""
-    mining: str = "semi-hard"
+    mining: str = "all"
+    """"all" draws from every triplet of the batch; "semi-hard" as the authors do."""
     margin: float = 0.5
     max_triplets: int = 1000
     """Triplets kept of a batch, drawn at random."""

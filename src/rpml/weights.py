@@ -174,8 +174,8 @@ class Guard:
     """Ours, not the paper's: keeps learned weights from collapsing to zero.
 
     The printed objective falls whenever every weight shrinks, whatever L is. Guarded weights are
-    divided by twice their mean over the triplets, so that they keep the mean 1/2 they have at
-    theta = 0 and only their *differences* can lower the loss; a ridge on theta bounds those.
+    divided by their mean over the triplets: their mean is 1, as with constant weights, and only
+    their *differences* can lower the loss; a ridge on theta bounds those.
     """
 
     ridge: float = 0.01
@@ -191,7 +191,7 @@ def weights_from_logits(S: Array, guard: Guard | None) -> tuple[Array, Array, fl
     if guard is None or w.size == 0:
         return w, sigmoids, 1.0
     mean = float(w.mean(dtype=np.float64))
-    factor = 0.5 / max(mean, float(np.finfo(np.float32).tiny))
+    factor = 1.0 / max(mean, float(np.finfo(np.float32).tiny))
     return np.asarray(w * S.dtype.type(factor)), sigmoids, factor
 
 
@@ -200,5 +200,5 @@ def logit_derivative(
 ) -> Array:
     """Derivative by the logits (m, T), given the derivative dw by the weights."""
     if guard is not None:  # the mean in the denominator moves with every weight
-        dw = dw - float(np.vdot(dw, w)) / (0.5 * len(w))
+        dw = dw - float(np.vdot(dw, w)) / len(w)
     return np.asarray(sigmoids * (1 - sigmoids) * (dw * (factor / len(sigmoids))))
