@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rpml.clustering import AuthorityAscentShift
+    from rpml.comparison.run import compare
+    from rpml.diagnostics import diagnose
     from rpml.estimator import RPML
+    from rpml.verdict import recommend
 
 __version__ = "0.1.0"
 
@@ -15,8 +18,18 @@ __version__ = "0.1.0"
 _EXPORTS = {
     "RPML": "rpml.estimator",
     "AuthorityAscentShift": "rpml.clustering",
+    "compare": "rpml.comparison.run",
+    "diagnose": "rpml.diagnostics",
+    "recommend": "rpml.verdict",
 }
-__all__ = ["RPML", "AuthorityAscentShift", "__version__"]
+__all__ = [
+    "RPML",
+    "AuthorityAscentShift",
+    "__version__",
+    "compare",
+    "diagnose",
+    "recommend",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -10,12 +10,14 @@ All are learned on the very triplets, rows and start of an RPML fit, so that onl
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from rpml.estimator import RPML
@@ -160,7 +162,9 @@ class ReferenceLoss(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         if self.loss not in LOSSES:
             raise ValueError(f"loss={self.loss!r}: choose from {', '.join(LOSSES)}.")
         start = RPML(self.n_components, max_iter=0, tol=0, random_state=self.random_state)
-        start.set_params(weight="constant").fit(X)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # it is not meant to converge
+            start.set_params(weight="constant").fit(X)
         Z = start.preprocessing_.apply(np.asarray(X))
         problem = ReferenceObjective(Z, start.triplets_, self.loss, self.alpha)
         solve = _without_constraint if self.loss == "free" else _on_grassmann

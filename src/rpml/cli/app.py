@@ -16,6 +16,7 @@ COMMANDS = (
     "embed",
     "cluster",
     "evaluate",
+    "compare",
     "benchmark",
     "figures",
     "report",

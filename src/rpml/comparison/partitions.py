@@ -57,7 +57,7 @@ class KMeansPartition(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
 
 class LeidenPartition(ClusterMixin, BaseEstimator):  # type: ignore[misc]
-    """Leiden communities of the k-NN graph, resolution set for as many as AAS finds.
+    """Leiden communities of the k-NN graph, as near to AAS's number as its resolution allows.
 
     Parameters
     ----------

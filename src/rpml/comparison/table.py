@@ -73,11 +73,14 @@ class Comparison:
 
     def write(self, path: str | Path) -> None:
         """Write the rows as .csv, .json or .md, by the name's ending."""
-        path = Path(path)
+        Path(path).write_text(self.text(Path(path).suffix), encoding="utf8")
+
+    def text(self, ending: str) -> str:
+        """The rows as the content of a .csv, .json or .md file."""
         writers = {".csv": self._csv, ".json": self._json, ".md": self.markdown}
-        if path.suffix not in writers:
-            raise ValueError(f"{path}: the name must end in .csv, .json or .md.")
-        path.write_text(writers[path.suffix](), encoding="utf8")
+        if ending not in writers:
+            raise ValueError(f"{ending!r}: the name must end in .csv, .json or .md.")
+        return writers[ending]()
 
     def __rich__(self) -> Any:
         from rich.table import Table

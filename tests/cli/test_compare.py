@@ -1,0 +1,55 @@
+"""rpml compare: a table with labels, a verdict without, clear refusals."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from rpml.cli.app import app
+from tests.problems import blobs
+
+
+@pytest.fixture
+def files(tmp_path):
+    X, y = blobs(classes=8, per_class=12, d=16)
+    np.save(tmp_path / "x.npy", X.astype(np.float32))
+    np.save(tmp_path / "y.npy", y)
+    return tmp_path
+
+
+def run(*words):
+    return CliRunner().invoke(app, ["compare", *map(str, words)])
+
+
+def test_table_and_verdict(files):
+    out = files / "t.md"
+    result = run(files / "x.npy", "--labels", files / "y.npy", "--dim", 4, "--seeds", 1,
+                 "--methods", "raw,pca,lda", "-o", out)  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    assert "LDA (uses labels)" in result.stdout
+    assert out.read_text().startswith("| method")
+    again = run(files / "x.npy", "--methods", "pca", "-o", out)
+    assert again.exit_code == 2
+
+
+def test_without_labels_as_json(files):
+    result = run(files / "x.npy", "--dim", 4, "--methods", "raw,pca", "--json", "-q")
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert "r@1" not in found["rows"][0]
+    assert found["verdict"]["choice"] in ("raw", "pca", "half-whitened", "pca-whitened", "rpml")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--methods", "umap"], "there is no method 'umap'"),
+        (["--dim", "99"], "n_components=99"),
+        (["-o", "table.txt"], "must end in"),
+    ],
+)
+def test_refusals(files, words, sentence):
+    result = run(files / "x.npy", *words)
+    assert result.exit_code == 2
+    assert sentence in result.stderr
