@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from rpml.comparison.run import compare
     from rpml.diagnostics import diagnose
     from rpml.estimator import RPML
+    from rpml.resources import estimate_resources
     from rpml.verdict import recommend
 
 __version__ = "0.1.0"
@@ -20,6 +21,7 @@ _EXPORTS = {
     "AuthorityAscentShift": "rpml.clustering",
     "compare": "rpml.comparison.run",
     "diagnose": "rpml.diagnostics",
+    "estimate_resources": "rpml.resources",
     "recommend": "rpml.verdict",
 }
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "__version__",
     "compare",
     "diagnose",
+    "estimate_resources",
     "recommend",
 ]
 

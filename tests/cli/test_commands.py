@@ -153,3 +153,15 @@ def test_estimate(rpml, shared):
 @pytest.mark.parametrize("args", [[], ["--shape", "many"], ["--shape", "1x8"]])
 def test_estimate_of_nothing(rpml, args):
     assert "shape" in rpml.refused("estimate", *args)
+
+
+def test_compare(rpml, shared, tmp_path):
+    args = ["compare", shared / "x.npy", "--labels", shared / "y.npy", "--dim", 4, "--seeds", 1]
+    result = rpml(*args, "--methods", "raw,pca,rpml", "-o", tmp_path / "table.csv")
+    assert "pca, 4 dimensions, seed 0" in result.stderr
+    assert "R@1 less PCA's" in result.stdout
+    lines = (tmp_path / "table.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in lines] == ["method", "raw", "pca", "rpml"]
+    fields = rpml.json(*args, "--methods", "raw,pca")
+    assert [row["method"] for row in fields["rows"]] == ["raw", "pca"]
+    assert "--force" in rpml.refused(*args, "-o", tmp_path / "table.csv")

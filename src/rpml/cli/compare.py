@@ -65,7 +65,8 @@ def run(
         features, labels, opt.read_options(columns, id_column, array, excluded), label_column
     )
     names = [name.strip() for name in methods.split(",")] if methods else None
-    found = compare(X, y, dim, methods=names, seeds=range(seed, seed + seeds))
+    with console.following("rpml.comparison"):
+        found = compare(X, y, dim, methods=names, seeds=range(seed, seed + seeds))
     advice = recommend(X, found.order[0][1], random_state=seed)
     if output is not None:
         write(found, output, force)

@@ -6,7 +6,8 @@ import json
 import math
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -170,6 +171,23 @@ class Console:
         """Say something that is not the result."""
         if not self.quiet:
             typer.echo(text, err=True)
+
+    @contextmanager
+    def following(self, logger: str) -> Iterator[None]:
+        """Say what a part of the library logs, while the block runs."""
+        import logging
+
+        handler = logging.Handler()
+        handler.emit = lambda record: self.note(record.getMessage())  # type: ignore[method-assign]
+        source = logging.getLogger(logger)
+        level = source.level
+        source.addHandler(handler)
+        source.setLevel(logging.INFO)
+        try:
+            yield
+        finally:
+            source.removeHandler(handler)
+            source.setLevel(level)
 
     def result(self, fields: Mapping[str, Any], text: str) -> None:
         """Print the result: the fields as JSON, or the text."""
