@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-slow check bench docs clean
+.PHONY: demo test test-slow check bench results docs clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -27,6 +27,13 @@ check: $(STAMP)           ## style, types, layers, sizes
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/sizes.py
+
+results: $(STAMP)         ## docs/results.md from DATA=folder of .npz files; goes on where it was
+	@test -n "$(DATA)" || { echo "say where the feature sets are: make results DATA=folder"; exit 2; }
+	$(BIN)/python benchmarks/results_compare.py --data $(DATA)
+	$(BIN)/python benchmarks/results_verdict.py --data $(DATA)
+	$(BIN)/python benchmarks/results_ablation.py --data $(DATA)
+	$(BIN)/python benchmarks/results_page.py
 
 docs: $(STAMP)            ## the site, in site/
 	$(BIN)/pip install --quiet -e '.[docs]'

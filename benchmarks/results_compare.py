@@ -51,9 +51,9 @@ def forget(path: Path, methods: list[str]) -> None:
 
 
 def run_stage(data: FeatureSet, stage: Stage) -> None:
-    for cell in run_cells(
-        data.split, stage.methods, stage.dims, stage.seeds, CELLS / f"{data.name}.jsonl"
-    ):
+    methods = [METHODS[name] for name in stage.methods]
+    cache = CELLS / f"{data.name}.jsonl"
+    for cell in run_cells(data.split, methods, stage.dims, stage.seeds, cache):
         print(data.name, cell["method"], cell["asked"], cell["seed"], cell.get("r@1"), flush=True)
 
 

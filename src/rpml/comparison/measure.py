@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.comparison.methods import METHODS
+from rpml.comparison.methods import Method
 from rpml.metrics import clustering_scores, first_hit_rank
 from rpml.metrics.label_free import effective_rank, hubness, neighbour_overlap, spectrum
 from rpml.neighbors import nearest_neighbors
@@ -36,10 +36,14 @@ class Split:
     y_test: NDArray[Any] | None
 
 
-def measure(split: Split, key: str, dim: int, seed: int) -> Cell:
+def measure(split: Split, method: Method, dim: int, seed: int) -> Cell:
     """Fit, embed, score. A method that refuses gives a cell with the reason in `error`."""
-    method = METHODS[key]
-    cell: Cell = {"method": key, "asked": dim, "seed": seed, "uses_labels": method.uses_labels}
+    cell: Cell = {
+        "method": method.key,
+        "asked": dim,
+        "seed": seed,
+        "uses_labels": method.uses_labels,
+    }
     estimator = method.build(dim, seed)
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")

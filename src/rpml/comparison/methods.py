@@ -28,8 +28,6 @@ class Method:
     build: Build
     uses_labels: bool = False
     """An upper reference: it sees the classes of the training rows."""
-    seeded: bool = True
-    """False: every seed gives the same embedding."""
 
 
 class LargestLDA(LDA):
@@ -64,8 +62,8 @@ class PseudoLabelLDA(LinearBaseline):
         return lda.map_
 
 
-def _baseline(key: str, title: str, uses_labels: bool = False, seeded: bool = False) -> Method:
-    return Method(key, title, registry[key], uses_labels, seeded)
+def _baseline(key: str, title: str, uses_labels: bool = False) -> Method:
+    return Method(key, title, registry[key], uses_labels)
 
 
 def _rpml(key: str, title: str, **settings: Any) -> Method:
@@ -90,7 +88,7 @@ def _reference(loss: str, title: str) -> Method:
 
 _ALL = (
     _baseline("raw", "raw features"),
-    _baseline("random", "random projection", seeded=True),
+    _baseline("random", "random projection"),
     _baseline("pca", "PCA"),
     _baseline("half-whitened", "half-whitened PCA"),
     _baseline("pca-whitened", "PCA-whitened"),
@@ -113,8 +111,8 @@ _ALL = (
     _reference("hinge-angular", "hinge angular loss"),
     _reference("smooth", "smooth angular loss, unweighted"),
     _reference("free", "smooth angular loss, no orthogonality"),
-    Method("lda", "LDA (uses labels)", lambda dim, seed: LargestLDA(dim), True, False),
-    _baseline("nca", "NCA (uses labels)", uses_labels=True, seeded=True),
+    Method("lda", "LDA (uses labels)", lambda dim, seed: LargestLDA(dim), True),
+    _baseline("nca", "NCA (uses labels)", uses_labels=True),
 )
 METHODS: dict[str, Method] = {method.key: method for method in _ALL}
 LABEL_FREE = tuple(m.key for m in _ALL if not m.uses_labels)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.comparison.measure import Cell, Split, measure
-from rpml.comparison.methods import DEFAULT_METHODS, METHODS, check_methods
+from rpml.comparison.methods import DEFAULT_METHODS, METHODS, Method, check_methods
 from rpml.comparison.table import Comparison
 
 logger = logging.getLogger(__name__)
@@ -49,7 +49,8 @@ def compare(
     methods : sequence of str, optional
         Keys of `rpml.comparison.METHODS`; None: the baselines, RPML and the upper references.
     seeds : sequence of int
-        Each method that draws at random is run once for each.
+        Each method is run once for each, also those that draw nothing: k-means, which scores the
+        clusters, draws too.
     cache : path, optional
         A file of JSON lines to which every finished cell is added and in which it is found again,
         so that an interrupted comparison goes on where it was.
@@ -76,7 +77,8 @@ def compare(
     names = check_methods(methods or default)
     if y is None and _without_labels(names) != names:
         raise ValueError(f"methods={list(names)}: LDA and NCA need y.")
-    cells = list(run_cells(split, names, _dims(n_components, X.shape[1]), seeds, cache))
+    chosen = [METHODS[name] for name in names]
+    cells = list(run_cells(split, chosen, _dims(n_components, X.shape[1]), list(seeds), cache))
     return Comparison(cells, _order(cells, names))
 
 
@@ -133,7 +135,7 @@ def _default_split(n: int, labels: NDArray[Any] | None) -> NDArray[np.bool_]:
 
 def run_cells(
     split: Split,
-    names: Sequence[str],
+    methods: Sequence[Method],
     dims: Sequence[int],
     seeds: Sequence[int],
     cache: str | Path | None = None,
@@ -143,22 +145,20 @@ def run_cells(
     known = read_cells(cache) if cache else {}
     for seed in seeds:  # first seeds of everything first: an interrupted run is a whole table
         for dim in dims:
-            for name in names:
-                if seed != seeds[0] and not METHODS[name].seeded:
-                    continue
-                key = (data, settings_of(name, dim, seed), dim, seed)
+            for method in methods:
+                key = (data, settings_of(method, dim, seed), dim, seed)
                 if key not in known:
-                    cell = measure(split, name, dim, seed)
+                    cell = measure(split, method, dim, seed)
                     cell |= {"data": data, "settings": key[1]}
                     known[key] = cell
                     _append(cache, cell)
-                    logger.info("%s, %d dimensions, seed %d", name, dim, seed)
+                    logger.info("%s, %d dimensions, seed %d", method.key, dim, seed)
                 yield known[key]
 
 
-def settings_of(name: str, dim: int, seed: int) -> str:
+def settings_of(method: Method, dim: int, seed: int) -> str:
     """The method and every argument of its estimator: what makes a kept cell the one asked for."""
-    return f"{name}: {' '.join(repr(METHODS[name].build(dim, seed)).split())}"
+    return f"{method.key}: {' '.join(repr(method.build(dim, seed)).split())}"
 
 
 def fingerprint(split: Split) -> str:
@@ -187,7 +187,8 @@ def _append(path: str | Path | None, cell: Cell) -> None:
     if path is None:
         return
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a", encoding="utf8") as file:
+    # one write a line: two processes may add to one file
+    with open(path, "a", encoding="utf8", buffering=2**20) as file:
         # a line that a kill cut off must not swallow this one
         torn = file.tell() > 0 and not Path(path).read_bytes().endswith(b"\n")
         file.write(("\n" if torn else "") + json.dumps(cell) + "\n")
