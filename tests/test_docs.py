@@ -137,5 +137,5 @@ def test_the_reference_is_up_to_date():
 
 def test_every_page_of_the_site_exists():
     text = (ROOT / "mkdocs.yml").read_text(encoding="utf8")
-    for page in re.findall(r": (\S+\.md)$", text, re.MULTILINE):
+    for page in re.findall(r"[:-] (\S+\.md)$", text, re.MULTILINE):
         assert (ROOT / "docs" / page).is_file(), page
