@@ -308,3 +308,4 @@ def test_save_and_load(tmp_path, fitted, digits):
     assert loaded.get_params() == fitted.get_params()
     np.testing.assert_array_equal(loaded.triplets_, fitted.triplets_)
     assert loaded.history_ == fitted.history_
+    assert loaded.whitening_ == fitted.whitening_

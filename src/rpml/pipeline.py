@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.context import Context
+from rpml.context import Arrays, Context
 from rpml.groups import (
     Groups,
     better_choice,
@@ -85,7 +85,9 @@ def learn(
     Rows with the same number in `groups` show the same thing, -1 is no group. `known` are labels
     for a supervised or semi-supervised fit, -1 where there is none.
     """
-    preprocessing, choice = prepare(X, groups, config, context)
+    preprocessing, choice = unpack(
+        context.stage("whiten", lambda: pack(*prepare(X, groups, config, context)))
+    )
     Z = preprocessing.apply(X)
     groups = groups if choice is None or choice.source == "groups" else no_groups(len(Z))
     labels = cluster(Z, groups, config, context)
@@ -103,6 +105,33 @@ def learn(
     return Result(
         preprocessing, choice, L, optimum.theta, labels, triplets, terms.w, terms.p, optimum
     )
+
+
+SOURCES = ("neighbors", "groups", "none")
+
+
+def pack(preprocessing: Preprocessing, choice: ScatterChoice | None) -> Arrays:
+    """The preprocessing as the arrays of a stage."""
+    arrays = {
+        "mean": preprocessing.mean,
+        "matrix": preprocessing.matrix,
+        "unit": np.array([preprocessing.unit_input, preprocessing.unit_output]),
+    }
+    if choice is not None:
+        arrays["source"] = np.array([SOURCES.index(choice.source)])
+        arrays["floor"] = np.array([choice.floor])
+        arrays["agreement"] = np.array(list(choice.agreement.items())).reshape(-1, 2)
+    return arrays
+
+
+def unpack(arrays: Arrays) -> tuple[Preprocessing, ScatterChoice | None]:
+    unit_input, unit_output = arrays["unit"].tolist()
+    preprocessing = Preprocessing(unit_input, arrays["mean"], arrays["matrix"], unit_output)
+    if "source" not in arrays:
+        return preprocessing, None
+    agreement = {float(floor): float(share) for floor, share in arrays["agreement"]}
+    source = SOURCES[int(arrays["source"][0])]
+    return preprocessing, ScatterChoice(source, float(arrays["floor"][0]), agreement)
 
 
 def no_groups(n: int) -> Groups:

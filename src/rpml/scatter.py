@@ -95,7 +95,7 @@ def whiten_by(
     """The preprocessing that whitens by the smoothed scatter; all its axes are kept."""
     q = len(scatter)
     inner = whitening_map(scatter, np.sqrt(spectrum.variances[:q]), floor, n_components)
-    return Preprocessing(unit_input, spectrum.mean, spectrum.axes[:, :q] @ inner, True)
+    return Preprocessing(unit_input, spectrum.mean, spectrum.axes[:, :q] @ inner, unit_input)
 
 
 def whitening_map(scatter: Array, deviations: Array, floor: float, n_components: int) -> Array:

@@ -15,6 +15,7 @@ import typer
 
 STAGES = {
     "read": "reading",
+    "whiten": "whitening",
     "neighbors": "nearest neighbours",
     "labels": "pseudo-labels",
     "triplets": "triplets",
