@@ -15,7 +15,6 @@ from rpml._container import Arrays, read_container, write_container
 from rpml.errors import ModelFormatError
 from rpml.preprocess import Preprocessing
 from rpml.scatter import ScatterChoice
-from rpml.scatter import ScatterChoice
 
 FORMAT_VERSION = 1
 
@@ -109,7 +108,6 @@ def model_metadata(estimator: Any, run: Mapping[str, Any] | None = None) -> dict
             "converged": bool(estimator.converged_),
             "message": str(estimator.message_),
             "history": {k: [float(x) for x in v] for k, v in estimator.history_.items()},
-            "whitening": _whitening_to_json(estimator.whitening_),
         },
         "run": dict(run or {}),
     }
@@ -234,32 +232,8 @@ def _set_training(model: Any, arrays: Arrays, training: dict[str, Any]) -> None:
     model.n_iter_ = int(training["n_iter"])
     model.converged_ = _flag(training["converged"])
     model.message_ = str(training["message"])
-    model.whitening_ = _whitening_from_json(training.get("whitening"))
     history = training["history"]
     model.history_ = {str(k): [float(x) for x in values] for k, values in history.items()}
-
-
-def _whitening_to_json(choice: ScatterChoice | None) -> dict[str, Any] | None:
-    """Plain PCA has an infinite floor, which JSON writes as null."""
-    if choice is None:
-        return None
-    shares = [[_finite(floor), share] for floor, share in choice.agreement.items()]
-    return {"source": choice.source, "floor": _finite(choice.floor), "agreement": shares}
-
-
-def _whitening_from_json(value: Any) -> ScatterChoice | None:
-    if value is None:  # other preprocessing, or a file from before this was kept
-        return None
-    agreement = {_floor(floor): float(share) for floor, share in value["agreement"]}
-    return ScatterChoice(str(value["source"]), _floor(value["floor"]), agreement)
-
-
-def _finite(floor: float) -> float | None:
-    return float(floor) if np.isfinite(floor) else None
-
-
-def _floor(value: Any) -> float:
-    return np.inf if value is None else float(value)
 
 
 def _require(condition: bool, complaint: str) -> None:
