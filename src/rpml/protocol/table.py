@@ -15,7 +15,7 @@ PUBLISHED, MEASURED = "published", "measured"
 
 def _header(ks: Sequence[int]) -> list[str]:
     names = [name for name, _ in _CLUSTER] + [f"R@{k}" for k in ks]
-    return ["method", "dim", *names, "labels", "figures"]
+    return ["method", "dim", *names, "labels", "source"]
 
 
 def _published_cells(row: PublishedRow, ks: Sequence[int]) -> list[str]:
