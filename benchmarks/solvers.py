@@ -9,6 +9,7 @@ The target loss is what we reach after ITERATIONS; each opponent runs until it i
 from __future__ import annotations
 
 import argparse
+import contextlib
 import statistics
 import time
 import tracemalloc
@@ -92,10 +93,8 @@ def run_pymanopt(evaluate, L, r, target, time_limit):
     optimizer = pymanopt.optimizers.ConjugateGradient(
         max_iterations=10_000, max_time=time_limit, verbosity=0, min_step_size=0
     )
-    try:
+    with contextlib.suppress(Reached):
         optimizer.run(problem, initial_point=[L.copy(), r.copy()])
-    except Reached:
-        pass
     seconds = time.perf_counter() - start
     reached = cache["value"][0] <= target
     return {"seconds": seconds, "evaluations": calls, "reached": bool(reached)}

@@ -1,0 +1,65 @@
+"""Is embedding a memory-mapped file as fast as the plain product, and does its memory stay small?
+
+Writes a file of n x 128 float32, embeds it in chunks with `transform` semantics and compares with
+numpy's `X @ L` over the same mapped file, chunk by chunk. `--rows 10000000` is the whole story.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from common import alternate, peak_memory_mb, publish
+
+from rpml import RPML
+
+CHUNK = 65_536
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    options = parser.parse_args()
+    rng = np.random.default_rng(0)
+    model = RPML(64, random_state=0, max_iter=5, tol=1e-2).fit(
+        rng.standard_normal((3000, 128)).astype(np.float32)
+    )
+    L = np.ascontiguousarray((model.preprocessing_.matrix @ model.components_.T).astype(np.float32))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.npy"
+        out = np.lib.format.open_memmap(path, "w+", np.float32, (options.rows, 128))
+        for start in range(0, options.rows, CHUNK):
+            stop = min(start + CHUNK, options.rows)
+            out[start:stop] = rng.standard_normal((stop - start, 128), np.float32)
+        del out
+
+        def chunks():
+            X = np.load(path, mmap_mode="r")
+            for start in range(0, options.rows, CHUNK):
+                yield X[start : start + CHUNK]
+
+        def embed() -> None:
+            for chunk in chunks():
+                model.transform(chunk)
+
+        def product() -> None:
+            for chunk in chunks():
+                chunk @ L
+
+        times = alternate({"transform": embed, "X @ L": product}, repeats=3)
+    publish(
+        "transform",
+        {
+            "rows": options.rows,
+            "seconds": times,
+            "rows per second": options.rows / times["transform"],
+            "transform / product": times["transform"] / times["X @ L"],
+            "peak MB": peak_memory_mb(),
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()
