@@ -21,6 +21,7 @@ from rpml.estimator import RPML
 from rpml.losses_reference import LOSSES, ReferenceLoss
 
 DIM = 64
+SOURCE = commit()  # when the code was loaded, not when a cell is done
 OUTPUT = RESULTS / "ablation.json"
 
 
@@ -88,10 +89,10 @@ def main() -> None:
     for seed in seeds:
         for data in feature_sets(given.data, given.sets):
             cache = CELLS / f"ablation-{data.name}.jsonl"
-            for cell in run_cells(data.split, unique, (DIM,), (seed,), cache):
+            for cell in run_cells(data.split, unique, (DIM,), (seed,), cache, SOURCE):
                 print(data.name, cell["method"], seed, cell.get("r@1"), flush=True)
     rows = [row for data in feature_sets(given.data) for row in summarise(data, seeds)]
-    content = {"dim": DIM, "commit": commit(), "machine": machine(), "rows": rows}
+    content = {"dim": DIM, "commit": SOURCE, "machine": machine(), "rows": rows}
     OUTPUT.write_text(json.dumps(content, indent=1) + "\n", encoding="utf8")
 
 

@@ -32,6 +32,7 @@ class Stage:
     seeds: tuple[int, ...] = SEEDS
 
 
+SOURCE = commit()  # when the code was loaded, not when a cell is done
 MAIN = ("raw", *PCA_FAMILY, "random", "rpml", "lda")
 VARIANTS = tuple(name for name in METHODS if name not in (*MAIN, "lpp", "aas-lda", "nca"))
 STAGES = {
@@ -53,7 +54,7 @@ def forget(path: Path, methods: list[str]) -> None:
 def run_stage(data: FeatureSet, stage: Stage) -> None:
     methods = [METHODS[name] for name in stage.methods]
     cache = CELLS / f"{data.name}.jsonl"
-    for cell in run_cells(data.split, methods, stage.dims, stage.seeds, cache):
+    for cell in run_cells(data.split, methods, stage.dims, stage.seeds, cache, SOURCE):
         print(data.name, cell["method"], cell["asked"], cell["seed"], cell.get("r@1"), flush=True)
 
 
@@ -74,7 +75,9 @@ def summarise(path: Path) -> None:
             for other in ("raw", *PCA_FAMILY)
             if (gain := table.difference(row["method"], other, row["asked"])) is not None
         }
-    content = {"set": path.stem, "machine": machine(), "commit": commit(), "rows": rows}
+        own = [c for c in cells if (c["method"], c["asked"]) == (row["method"], row["asked"])]
+        row["sources"] = sorted({c.get("source", "") for c in own})
+    content = {"set": path.stem, "machine": machine(), "rows": rows}
     (RESULTS / f"comparison-{path.stem}.json").write_text(json.dumps(content, indent=1) + "\n")
 
 

@@ -179,6 +179,18 @@ def _score(row: Row | None) -> str:
     return f"{percent(row['r@1'])} / {percent(row['nmi'])}"
 
 
+def sources(sets: list[dict[str, Any]]) -> str:
+    """Which version of the code the rows of each kind come from."""
+    lines = []
+    for content in sets:
+        for kind in ("rpml", "other"):
+            rows = [r for r in content["rows"] if (r["method"] == "rpml") == (kind == "rpml")]
+            found = sorted({source for row in rows for source in row["sources"]})
+            shown = ", ".join(source or "not noted" for source in found)
+            lines.append([content["set"], "RPML" if kind == "rpml" else "others", shown])
+    return table(["set", "rows", "commits"], lines)
+
+
 def page() -> str:
     sets = load("comparison-*.json")
     sets = [content for content in sets if any(r["method"] == "lda" for r in content["rows"])]
@@ -215,9 +227,7 @@ def page() -> str:
             "![Recall@1 as one setting changes](figures/ablation.svg)\n",
             ablation_section(content),
         ]
-    parts.append(
-        "## Source\n\n" + "; ".join(sorted({f"{c['set']}: {c['commit']}" for c in sets})) + ".\n"
-    )
+    parts += ["## Source\n", sources(sets)]
     return "\n".join(parts)
 
 

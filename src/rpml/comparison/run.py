@@ -139,8 +139,12 @@ def run_cells(
     dims: Sequence[int],
     seeds: Sequence[int],
     cache: str | Path | None = None,
+    source: str = "",
 ) -> Iterator[Cell]:
-    """Every cell, from the cache where it is there, else measured and added to it."""
+    """Every cell, from the cache where it is there, else measured and added to it.
+
+    `source` is noted in new cells: the version of the code they come from.
+    """
     data = fingerprint(split)
     known = read_cells(cache) if cache else {}
     for seed in seeds:  # first seeds of everything first: an interrupted run is a whole table
@@ -149,7 +153,7 @@ def run_cells(
                 key = (data, settings_of(method, dim, seed), dim, seed)
                 if key not in known:
                     cell = measure(split, method, dim, seed)
-                    cell |= {"data": data, "settings": key[1]}
+                    cell |= {"data": data, "settings": key[1], "source": source}
                     known[key] = cell
                     _append(cache, cell)
                     logger.info("%s, %d dimensions, seed %d", method.key, dim, seed)
