@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-_LANES = 32  # scores looked at together: their maximum is one vectorised reduction
-_FLAGS = {"reassoc", "contract", "nsz"}  # let reductions vectorise; infinities keep their meaning
+# Scores looked at together: their maximum is one vectorised reduction. Unsigned, as are the column
+# counters: a signed index may count from the end, and checking for that stops the vector loop.
+_LANES = np.uint64(32)
+_FLAGS = {"nnan", "nsz"}  # what a vectorised maximum needs; no reordering of sums
 
 
 @njit(cache=True, nogil=True)
@@ -42,21 +44,26 @@ def push_rows(scores, half, rows, cols, vals, idx, start, stop):  # type: ignore
     `rows` and `cols` are the indices of the block's rows and columns in the data, `half` the half
     squared norms of the columns. A row is never offered to itself.
     """
-    width = scores.shape[1]
+    width = np.uint64(scores.shape[1])
     for r in range(start, stop):
         me = rows[r]
         bar = vals[r, 0]
-        for c0 in range(0, width, _LANES):
+        line = scores[r]
+        c0 = np.uint64(0)
+        while c0 < width:
             c1 = min(c0 + _LANES, width)
-            best = scores[r, c0] - half[c0]
-            for c in range(c0 + 1, c1):
-                best = max(best, scores[r, c] - half[c])
-            if best > bar:
+            best = line[c0] - half[c0]
+            for c in range(c0, c1):
+                value = line[c] - half[c]
+                best = value if value > best else best
+            if best >= bar:
                 for c in range(c0, c1):
-                    value = scores[r, c] - half[c]
-                    if value > bar and cols[c] != me:
+                    value = line[c] - half[c]
+                    better = value > bar or (value == bar and cols[c] < idx[r, 0])
+                    if better and cols[c] != me:
                         push(vals[r], idx[r], value, cols[c])
                         bar = vals[r, 0]
+            c0 = c1
 
 
 @njit(cache=True, nogil=True, fastmath=_FLAGS)
@@ -65,22 +72,25 @@ def push_columns(scores, half, rows, vals, idx, start, stop):  # type: ignore[no
 
     The distance is symmetric, so one product serves the rows and the columns of a block.
     """
-    bars = np.empty(stop - start, vals.dtype)
-    for c in range(start, stop):
-        bars[c - start] = vals[c, 0]
+    bars = vals[:, 0].copy()
+    last = np.uint64(stop)
     for r in range(scores.shape[0]):
         shift = half[r]
-        for c0 in range(start, stop, _LANES):
-            c1 = min(c0 + _LANES, stop)
-            best = scores[r, c0] - shift - bars[c0 - start]
-            for c in range(c0 + 1, c1):
-                best = max(best, scores[r, c] - shift - bars[c - start])
-            if best > 0:
+        line = scores[r]
+        c0 = np.uint64(start)
+        while c0 < last:
+            c1 = min(c0 + _LANES, last)
+            best = (line[c0] - shift) - bars[c0]
+            for c in range(c0, c1):
+                value = (line[c] - shift) - bars[c]
+                best = value if value > best else best
+            if best >= 0:
                 for c in range(c0, c1):
-                    value = scores[r, c] - shift
-                    if value > bars[c - start]:
+                    value = line[c] - shift
+                    if value > bars[c] or (value == bars[c] and rows[r] < idx[c, 0]):
                         push(vals[c], idx[c], value, rows[r])
-                        bars[c - start] = vals[c, 0]
+                        bars[c] = vals[c, 0]
+            c0 = c1
 
 
 @njit(cache=True, nogil=True)

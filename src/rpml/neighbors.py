@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml import _kernels_graph as kernels
-from rpml._threads import run_chunks
+from rpml import ann
+from rpml.blocksearch import (
+    Found,
+    Progress,
+    Rows,
+    block_size,
+    measure,
+    prepare,
+    search_pairs,
+    search_rows,
+    slices,
+)
 
 logger = logging.getLogger(__name__)
 
-Progress = Callable[[float], None]
-EXACT_ROWS = 100_000  # beyond this many rows method="auto" prefers the approximate index
+EXACT_ROWS = 100_000  # beyond this many rows method="auto" takes the approximate search
+_MEMORY = 512 * 2**20
 _RELATIVE_ERROR = 1e-4  # squared distances known worse than this are computed again
 _EPS32 = float(np.finfo(np.float32).eps)
 
@@ -51,26 +60,13 @@ class Neighbors:
         return int(self.indices.shape[1])
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """Rows as the search sees them, made block by block: X itself is never copied whole."""
-
-    X: Any
-    metric: str
-    center: NDArray[np.float64]
-    half: NDArray[np.float64]  # half squared norms
-
-    def block(self, rows: slice | NDArray[np.intp], dtype: Any = np.float32) -> NDArray[Any]:
-        return _prepare(self.X[rows], self.metric, self.center, dtype)
-
-
 def nearest_neighbors(
     X: Any,
     n_neighbors: int = 50,
     *,
     metric: str = "cosine",
     method: str = "auto",
-    memory_limit: int = 512 * 2**20,
+    memory_limit: int = _MEMORY,
     progress: Progress | None = None,
 ) -> Neighbors:
     """Find the `n_neighbors` nearest other rows of every row.
@@ -82,8 +78,10 @@ def nearest_neighbors(
     n_neighbors : int
         Reduced, with a warning, to n - 1 when there are fewer rows.
     metric : "cosine" or "euclidean"
-    method : "auto", "exact" or "ann"
-        "auto" is exact up to about 100,000 rows and approximate beyond.
+    method : "auto", "exact", "ann" or "hnsw"
+        "ann" cuts the rows into cells and looks into the nearest ones only (see `rpml.ann`);
+        it searches exactly where cells do not help. "hnsw" is the graph index of faiss (extra
+        `ann`). "auto" is exact up to 100,000 rows and "ann" beyond.
     memory_limit : int
         Bytes the working blocks may take (the result itself comes on top).
     progress : callable, optional
@@ -94,14 +92,24 @@ def nearest_neighbors(
     Neighbors
     """
     k = _check(X, n_neighbors, metric, method)
-    rows = _rows(X, metric, memory_limit)
-    if method == "ann" or (method == "auto" and X.shape[0] > EXACT_ROWS):
-        return _exact(rows, k, memory_limit, progress or _silent)
-    return _exact(rows, k, memory_limit, progress or _silent)
-
-
-def _silent(share: float) -> None:
-    """No progress wanted."""
+    report = progress or (lambda share: None)
+    rows = measure(X, metric, memory_limit)
+    if method == "auto":
+        method = "ann" if rows.count > EXACT_ROWS else "exact"
+    if method == "exact":
+        return _exact(rows, k, memory_limit, report)
+    sample = ann.known_sample(rows, k, memory_limit)
+    if method == "hnsw":
+        found = ann.search_hnsw(rows, k, memory_limit)
+    else:
+        cells = ann.find_cells(rows, sample.half(0), memory_limit)
+        if cells is None:
+            logger.info("cells would not help with these %d rows: searching exactly", rows.count)
+            return _exact(rows, k, memory_limit, report)
+        found = ann.search_cells(rows, cells, k, memory_limit, report)
+    recall = sample.half(1).recall(found[1])
+    logger.info("%d rows, %d neighbours by %s: recall %.3f", rows.count, k, method, recall)
+    return _finish(rows, found, memory_limit, recall, method)
 
 
 def _check(X: Any, n_neighbors: int, metric: str, method: str) -> int:
@@ -109,13 +117,13 @@ def _check(X: Any, n_neighbors: int, metric: str, method: str) -> int:
         raise ValueError(f"X must be a two-dimensional array, got {type(X).__name__}")
     if metric not in ("cosine", "euclidean"):
         raise ValueError(f"metric={metric!r}: use 'cosine' or 'euclidean'")
-    if method not in ("auto", "exact", "ann"):
-        raise ValueError(f"method={method!r}: use 'auto', 'exact' or 'ann'")
-    n = X.shape[0]
+    if method not in ("auto", "exact", "ann", "hnsw"):
+        raise ValueError(f"method={method!r}: use 'auto', 'exact', 'ann' or 'hnsw'")
+    n, d = X.shape
     if n_neighbors < 1:
         raise ValueError(f"n_neighbors={n_neighbors}: must be at least 1")
-    if n < 2:
-        raise ValueError(f"X has {n} row(s): neighbours need at least 2")
+    if n < 2 or d < 1:
+        raise ValueError(f"X has shape {X.shape}: neighbours need 2 rows and 1 column at least")
     if n_neighbors >= n:
         warnings.warn(
             f"n_neighbors={n_neighbors} but a row has only {n - 1} others; using {n - 1}",
@@ -125,148 +133,38 @@ def _check(X: Any, n_neighbors: int, metric: str, method: str) -> int:
     return int(min(n_neighbors, n - 1))
 
 
-def _prepare(block: Any, metric: str, center: NDArray[np.float64], dtype: Any) -> NDArray[Any]:
-    """Rows ready for the product: unit norm (cosine) or centred (Euclidean)."""
-    if metric == "euclidean":
-        wide = np.asarray(block, dtype=np.result_type(block, dtype))
-        return np.asarray(wide - center.astype(wide.dtype), dtype=dtype)
-    wide = np.asarray(block, dtype=dtype)
-    scale = np.max(np.abs(wide), axis=1, keepdims=True, initial=0.0)  # keeps squares finite
-    wide = wide / np.where(scale > 0, scale, 1)
-    norm = np.sqrt(np.einsum("ij,ij->i", wide, wide))
-    return np.asarray(wide / np.where(norm > 0, norm, 1)[:, None], dtype=dtype)
+def _exact(rows: Rows, k: int, memory_limit: int, progress: Progress) -> Neighbors:
+    n, d = rows.X.shape
+    ids = np.arange(n, dtype=np.int32)
+    blocks = [ids[part] for part in slices(n, block_size(n, d, memory_limit))]
+    pairs = ((a, b) for a in range(len(blocks)) for b in range(a, len(blocks)))
+    found = search_pairs(rows, blocks, pairs, k, progress)
+    return _finish(rows, found, memory_limit, 1.0, "exact")
 
 
-def _rows(X: Any, metric: str, memory_limit: int) -> _Rows:
-    """Measure what the products need: the centre and the half squared norms."""
-    n, d = X.shape
-    if metric == "cosine":
-        return _Rows(X, metric, np.zeros(d), np.full(n, 0.5))
-    center = _rough_center(X, memory_limit)
-    half = np.empty(n)
-    for part in _slices(n, max(1, memory_limit // (16 * d))):
-        block = _prepare(X[part], metric, center, np.float64)
-        half[part] = 0.5 * np.einsum("ij,ij->i", block, block)
-    return _Rows(X, metric, center, half)
-
-
-def _rough_center(X: Any, memory_limit: int) -> NDArray[np.float64]:
-    """Column means, rounded to a power of two near the column's spread.
-
-    |x - y|^2 = |x|^2 + |y|^2 - 2xy cancels when the norms are large against the distance, so the
-    data is centred. A coarse centre does that as well and keeps integers and other round values
-    round, hence their products, and so their ties, exact.
-    """
-    n, d = X.shape
-    total, square = np.zeros(d), np.zeros(d)
-    first = np.asarray(X[0], dtype=np.float64)
-    for part in _slices(n, max(1, memory_limit // (16 * d))):
-        block = np.asarray(X[part], dtype=np.float64) - first
-        total += block.sum(axis=0)
-        square += np.einsum("ij,ij->j", block, block)
-    mean = total / n
-    spread = np.sqrt(np.maximum(square / n - mean**2, 0.0))
-    grid = np.exp2(np.ceil(np.log2(np.where(spread > 0, spread, 1.0))))
-    return np.asarray(np.where(spread > 0, np.round((mean + first) / grid) * grid, first))
-
-
-def _slices(n: int, size: int) -> Iterator[slice]:
-    return (slice(a, min(a + size, n)) for a in range(0, n, size))
-
-
-def _exact(rows: _Rows, k: int, memory_limit: int, progress: Progress) -> Neighbors:
-    """Blocked products, a heap a row, and a second look where float32 was not enough."""
-    n = rows.X.shape[0]
-    vals, idx = _all_pairs(rows, k, memory_limit, progress)
-    squares = _squares(vals, rows.half)
-    _refine(rows, squares, idx, np.arange(n), memory_limit)
+def _finish(rows: Rows, found: Found, memory_limit: int, recall: float, method: str) -> Neighbors:
+    """Scores -> distances, with a second look where float32 was not enough."""
+    n, scores, idx = rows.count, *found
+    distances = np.empty(idx.shape, dtype=np.float32)
+    for part in slices(n, max(1, memory_limit // (64 * idx.shape[1]))):
+        squares = rows.squares(part, scores[part])
+        _refine(rows, squares, idx, np.arange(n)[part], memory_limit)
+        np.sqrt(squares, out=distances[part], casting="same_kind")
     error = 4 * _EPS32 * (rows.half + rows.half.max())
-    doubtful = np.flatnonzero(error > _RELATIVE_ERROR * squares[:, -1])
-    if doubtful.size:
+    doubtful = np.flatnonzero(error > _RELATIVE_ERROR * np.square(distances[:, -1], dtype=float))
+    if doubtful.size and method == "exact":
         logger.info("%d of %d rows searched again in double precision", doubtful.size, n)
-        vals64, idx[doubtful] = _search_again(rows, doubtful, k, memory_limit)
-        again = _squares(vals64, rows.half[doubtful])
-        _refine(rows, again, idx, doubtful, memory_limit)
-        squares[doubtful] = again
-    progress(1.0)
-    return Neighbors(idx, np.sqrt(squares, dtype=np.float32), rows.metric)
-
-
-def _squares(vals: NDArray[Any], half: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(np.maximum(2.0 * (half[:, None] - vals), 0.0))
-
-
-def _block_size(d: int, memory_limit: int) -> int:
-    """Side b of a square block: two blocks of rows (b, d) and their temporaries, scores (b, b)."""
-    size = 2048
-    while size > 64 and 4 * size * (size + 5 * d) > memory_limit:
-        size //= 2
-    return size
-
-
-def _all_pairs(
-    rows: _Rows, k: int, memory_limit: int, progress: Progress
-) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    """Top k of every row; each pair of blocks is multiplied once and read both ways."""
-    n, d = rows.X.shape
-    ids = np.arange(n, dtype=np.int32)
-    half = rows.half.astype(np.float32)
-    vals = np.full((n, k), -np.inf, dtype=np.float32)
-    idx = np.full((n, k), np.iinfo(np.int32).max, dtype=np.int32)
-    parts = list(_slices(n, _block_size(d, memory_limit)))
-    for number, a in enumerate(parts):
-        left = rows.block(a)
-        for b in parts[number:]:
-            scores = left @ (left if a == b else rows.block(b)).T
-            _offer(scores, half[b], ids[a], ids[b], (vals[a], idx[a]))
-            if a != b:
-                _offer_columns(scores, half[a], ids[a], (vals[b], idx[b]))
-        progress(1.0 - (1.0 - (number + 1) / len(parts)) ** 2)
-    _sort(vals, idx)
-    return vals, idx
-
-
-Heaps = tuple[NDArray[Any], NDArray[np.int32]]
-
-
-def _offer(scores: Any, half: Any, rows: Any, cols: Any, heaps: Heaps) -> None:
-    def work(_: int, start: int, stop: int) -> None:
-        kernels.push_rows(scores, half, rows, cols, *heaps, start, stop)
-
-    run_chunks(work, scores.shape[0], 64)
-
-
-def _offer_columns(scores: Any, half: Any, rows: Any, heaps: Heaps) -> None:
-    def work(_: int, start: int, stop: int) -> None:
-        kernels.push_columns(scores, half, rows, *heaps, start, stop)
-
-    run_chunks(work, scores.shape[1], 64)
-
-
-def _sort(vals: NDArray[Any], idx: NDArray[np.int32]) -> None:
-    run_chunks(lambda _, a, b: kernels.sort_heaps(vals, idx, a, b), vals.shape[0], 256)
-
-
-def _search_again(
-    rows: _Rows, wanted: NDArray[np.intp], k: int, memory_limit: int
-) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
-    """Top k of the wanted rows, products in float64."""
-    n, d = rows.X.shape
-    ids = np.arange(n, dtype=np.int32)
-    vals = np.full((wanted.size, k), -np.inf)
-    idx = np.full((wanted.size, k), np.iinfo(np.int32).max, dtype=np.int32)
-    size = _block_size(2 * d, memory_limit // 2)
-    for a in _slices(wanted.size, size):
-        left = rows.block(wanted[a], np.float64)
-        for b in _slices(n, size):
-            scores = left @ rows.block(b, np.float64).T
-            _offer(scores, rows.half[b], ids[wanted[a]], ids[b], (vals[a], idx[a]))
-    _sort(vals, idx)
-    return vals, idx
+        again, idx[doubtful] = search_rows(rows, doubtful, idx.shape[1], memory_limit)
+        squares = rows.squares(doubtful, again)
+        _refine(rows, squares, idx, doubtful, memory_limit)
+        distances[doubtful] = np.sqrt(squares)
+    if rows.unit != 1.0:
+        distances *= np.float32(rows.unit)
+    return Neighbors(idx, distances, rows.metric, recall, method)
 
 
 def _refine(
-    rows: _Rows,
+    rows: Rows,
     squares: NDArray[np.float64],
     idx: NDArray[np.int32],
     which: NDArray[np.intp],
@@ -280,12 +178,10 @@ def _refine(
     r, c = np.nonzero(squares * _RELATIVE_ERROR < error)
     if not r.size:
         return
-    squares[r, c] = (
-        pair_distances(
-            rows.X, which[r], idx[which[r], c], metric=rows.metric, memory_limit=memory_limit
-        ).astype(np.float64)
-        ** 2
+    lengths = pair_distances(
+        rows.X, which[r], idx[which[r], c], metric=rows.metric, memory_limit=memory_limit
     )
+    squares[r, c] = (lengths / rows.unit) ** 2
     touched = np.unique(r)
     order = np.lexsort((idx[which[touched]], squares[touched]))
     squares[touched] = np.take_along_axis(squares[touched], order, axis=1)
@@ -298,17 +194,15 @@ def pair_distances(
     right: NDArray[Any],
     *,
     metric: str = "euclidean",
-    memory_limit: int = 512 * 2**20,
+    memory_limit: int = _MEMORY,
 ) -> NDArray[np.float64]:
     """Distances between the rows left[t] and right[t] of X, from their differences.
 
     For metric="cosine" the rows are scaled to unit norm first; a zero row is sqrt(2) from all.
     """
     out = np.empty(len(left))
-    zero = np.zeros(X.shape[1])
-    for part in _slices(len(left), max(1, memory_limit // (48 * X.shape[1]))):
-        a = _prepare(X[left[part]], metric, zero, np.float64)
-        b = _prepare(X[right[part]], metric, zero, np.float64)
+    for part in slices(len(left), max(1, memory_limit // (64 * X.shape[1]))):
+        a, b = prepare(X[left[part]], metric), prepare(X[right[part]], metric)
         out[part] = np.linalg.norm(a - b, axis=1)
         if metric == "cosine":
             out[part][~(a.any(axis=1) & b.any(axis=1))] = np.sqrt(2.0)
