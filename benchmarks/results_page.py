@@ -122,7 +122,7 @@ def verdict_section(content: dict[str, Any]) -> str:
         f"Within half a point of the best method of the asked size in {kept} of {len(worst)} cases "
         f"(largest loss {max(worst):.1f} points). If the raw features count as an alternative, "
         f"though they are several times larger, in {with_raw} of {len(worst)}. One seed each. "
-        "The measure (one of six tried) and the two thresholds of the rule (5 % and 20 %) were "
+        "The measure (one of eight tried) and the two thresholds of the rule (5 % and 20 %) were "
         "chosen while looking at cub_googlenet, omniglot_lite0, pixels-1 and, at 32 dimensions, "
         "banking77_minilm; the other rows had no part in it.\n"
     )
