@@ -9,9 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml import _kernels_triplets as kernels
+from rpml.blocksearch import slices
 from rpml.neighbors import Neighbors, pair_distances
 
 Triplets = NDArray[np.intp]
+_MINING = {"all": kernels.ALL, "semi-hard": kernels.SEMI_HARD, "hard": kernels.HARD}
+_CHUNK = 65536  # triplets whose neighbours are looked at together
 _REDRAWS = 16  # rounds of drawing again a negative that shares the anchor's group
 
 
@@ -67,31 +71,34 @@ def sample_triplets(
     -------
     (T, 3) array of row indices; (0, 3) when no label has two rows or there is only one label.
     """
-    labels = _check_labels(labels)
-    groups = None if groups is None else np.asarray(groups)
-    members = _members(labels)
-    can = (members.count >= 2) & (members.count < members.rows.size) & (labels >= 0)
-    anchors = _anchors(np.flatnonzero(can), rng, per_anchor, total)
-    if not anchors.size:
-        return np.empty((0, 3), dtype=np.intp)
-    positives = _positives(anchors, members, rng)
-    uniform, found = _uniform_negatives(anchors, members, rng, groups)
-    negatives = uniform
-    if sampler in ("semi-hard", "hard"):
-        if neighbors is None:
-            raise ValueError(f"sampler={sampler!r} needs neighbors=, the k-NN of the rows")
-        near = _near_negatives(anchors, labels, neighbors, groups)
-        if sampler == "semi-hard":
-            near &= _within_margin(anchors, positives, neighbors, X, margin)
-            picked = _pick_random(near, rng)
-        else:
-            picked = _pick_in_turn(near, anchors)
-        use = picked >= 0
-        negatives = np.where(use, neighbors.indices[anchors, picked], uniform)
-        found |= use
-    elif sampler != "uniform":
+    if sampler not in ("uniform", "semi-hard", "hard"):
         raise ValueError(f"sampler={sampler!r}: use 'uniform', 'semi-hard' or 'hard'")
-    return np.stack([anchors, positives, negatives], axis=1)[found]
+    if sampler != "uniform" and neighbors is None:
+        raise ValueError(f"sampler={sampler!r} needs neighbors=, the k-NN of the rows")
+    if sampler == "semi-hard" and X is None:
+        raise ValueError("sampler='semi-hard' needs X=, the rows the neighbours were found in")
+    names = _check_labels(labels)
+    groups = None if groups is None else np.asarray(groups)
+    members = _members(names)
+    can = (members.count >= 2) & (members.count < members.rows.size)
+    anchors = _anchors(np.flatnonzero(can), rng, per_anchor, total)
+    positives = _positives(anchors, members, rng)
+    negatives = _uniform_negatives(anchors, members, rng, groups)
+    if neighbors is not None and sampler != "uniform":
+        turn = np.arange(anchors.size) - np.searchsorted(anchors, anchors)
+        luck = rng.random(anchors.size)
+        for part in slices(anchors.size, _CHUNK):
+            a = anchors[part]
+            near = _near_negatives(a, names, neighbors, groups)
+            if sampler == "semi-hard":
+                near &= _within_margin(a, positives[part], neighbors, X, margin)
+            count = near.sum(axis=1)
+            nth = turn[part] % np.maximum(count, 1)
+            if sampler == "semi-hard":
+                nth = (luck[part] * count).astype(np.intp)
+            picked = neighbors.indices[a, _nth_true(near, nth)]
+            negatives[part] = np.where(count > 0, picked, negatives[part])
+    return np.stack([anchors, positives, negatives], axis=1)[negatives >= 0]
 
 
 def _check_labels(labels: Any) -> NDArray[np.intp]:
@@ -137,7 +144,7 @@ def _positives(
 ) -> NDArray[np.intp]:
     """Any other row of the anchor's label."""
     start, own = members.start[anchors], members.place[anchors]
-    drawn = start + rng.integers(0, members.count[anchors] - 1)
+    drawn = start + rng.integers(0, members.count[anchors] - 1) if anchors.size else start
     return np.asarray(members.rows[drawn + (drawn >= own)])
 
 
@@ -146,23 +153,23 @@ def _uniform_negatives(
     members: _Members,
     rng: np.random.Generator,
     groups: NDArray[Any] | None,
-) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Any row of another label; and where one was found that is not of the anchor's group."""
+) -> NDArray[np.intp]:
+    """Any row of another label; -1 where only rows of the anchor's group were drawn."""
 
     def draw(anchors: NDArray[np.intp]) -> NDArray[np.intp]:
         start, count = members.start[anchors], members.count[anchors]
-        drawn = rng.integers(0, members.rows.size - count)
+        drawn = rng.integers(0, members.rows.size - count) if anchors.size else start
         return np.asarray(members.rows[drawn + count * (drawn >= start)])
 
     negatives = draw(anchors)
     if groups is None:
-        return negatives, np.ones(anchors.size, dtype=bool)
+        return negatives
     for _ in range(_REDRAWS):
         bad = np.flatnonzero(_same_group(groups, anchors, negatives))
         if not bad.size:
-            break
+            return negatives
         negatives[bad] = draw(anchors[bad])
-    return negatives, ~_same_group(groups, anchors, negatives)
+    return np.where(_same_group(groups, anchors, negatives), -1, negatives)
 
 
 def _same_group(groups: NDArray[Any], a: NDArray[np.intp], b: NDArray[Any]) -> NDArray[np.bool_]:
@@ -190,31 +197,15 @@ def _within_margin(
     X: Any,
     margin: float,
 ) -> NDArray[np.bool_]:
-    if X is None:
-        raise ValueError("sampler='semi-hard' needs X=, the rows the neighbours were found in")
     to_positive = pair_distances(X, anchors, positives, metric=neighbors.metric)[:, None]
     to_negative = neighbors.distances[anchors]
     return np.asarray((to_negative > to_positive) & (to_negative < to_positive + margin))
 
 
-def _pick_random(allowed: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.intp]:
-    """A random allowed column of each row, -1 where there is none."""
-    count = allowed.sum(axis=1)
-    return _nth_true(allowed, np.floor(rng.random(count.size) * count).astype(np.intp), count)
-
-
-def _pick_in_turn(allowed: NDArray[np.bool_], anchors: NDArray[np.intp]) -> NDArray[np.intp]:
-    """The first allowed column for an anchor's first triplet, the second for its second, ..."""
-    count = allowed.sum(axis=1)
-    turn = np.arange(anchors.size) - np.searchsorted(anchors, anchors)
-    return _nth_true(allowed, turn % np.maximum(count, 1), count)
-
-
-def _nth_true(
-    allowed: NDArray[np.bool_], nth: NDArray[np.intp], count: NDArray[np.intp]
-) -> NDArray[np.intp]:
-    column = np.argmax(np.cumsum(allowed, axis=1) > nth[:, None], axis=1)
-    return np.where(count > 0, column, -1)
+def _nth_true(allowed: NDArray[np.bool_], nth: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Column of the nth True of each row (counted from 0)."""
+    position = np.cumsum(allowed, axis=1, dtype=np.int32)
+    return np.asarray(np.argmax(position > nth[:, None], axis=1))
 
 
 def mine_batch_triplets(
@@ -247,40 +238,22 @@ def mine_batch_triplets(
     -------
     (T, 3) array, T possibly 0.
     """
-    Z, labels = np.asarray(Z), np.asarray(labels)
-    anchors, positives = np.nonzero(_same_label(labels))
-    other = (labels[:, None] != labels) & (labels >= 0)
-    if mining == "all":
-        pair, negatives = np.nonzero(other[anchors])
-    else:
-        distance = _batch_distances(Z)
-        far = np.where(other, distance, np.inf)[anchors]
-        near = distance[anchors, positives]
-        if mining == "semi-hard":
-            pair, negatives = np.nonzero((far > near[:, None]) & (far < near[:, None] + margin))
-        elif mining == "hard":
-            negatives = np.argmin(far, axis=1) if labels.size else anchors
-            pair = np.flatnonzero(other.any(axis=1)[anchors])
-            negatives = negatives[pair]
-        else:
-            raise ValueError(f"mining={mining!r}: use 'semi-hard', 'hard' or 'all'")
-    if limit is not None and pair.size > limit:
-        kept = np.sort(rng.choice(pair.size, limit, replace=False, shuffle=False))
-        pair, negatives = pair[kept], negatives[kept]
-    return np.stack([anchors[pair], positives[pair], negatives], axis=1)
-
-
-def _same_label(labels: NDArray[Any]) -> NDArray[np.bool_]:
-    same = (labels[:, None] == labels) & (labels >= 0)
-    np.fill_diagonal(same, False)
-    return np.asarray(same)
-
-
-def _batch_distances(Z: NDArray[Any]) -> NDArray[Any]:
-    centered = Z - Z.mean(axis=0)  # smaller norms, less cancellation
-    square = np.einsum("ij,ij->i", centered, centered)
-    squares = square[:, None] + square - 2.0 * (centered @ centered.T)
-    return np.asarray(np.sqrt(np.maximum(squares, 0.0)))
+    if mining not in _MINING:
+        raise ValueError(f"mining={mining!r}: use 'semi-hard', 'hard' or 'all'")
+    Z = np.ascontiguousarray(Z, dtype=np.float32 if np.asarray(Z).itemsize <= 4 else np.float64)
+    names = _check_labels(labels)
+    if len(Z) != names.size:
+        raise ValueError(f"Z has {len(Z)} rows but there are {names.size} labels")
+    mode = _MINING[mining]
+    distance = kernels.distances(Z)
+    nothing = np.empty(0, dtype=np.intp)
+    count = kernels.mine(distance, names, margin, mode, nothing, np.empty((0, 3), dtype=np.intp))
+    kept = np.arange(count)
+    if limit is not None and count > limit:
+        kept = np.sort(rng.choice(count, limit, replace=False, shuffle=False))
+    out = np.empty((kept.size, 3), dtype=np.intp)
+    kernels.mine(distance, names, margin, mode, kept, out)
+    return out
 
 
 def batch_sampler(

@@ -1,0 +1,70 @@
+"""Compiled loops of the triplet mining: arrays in, arrays out."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+ALL, SEMI_HARD, HARD = 0, 1, 2
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def distances(Z):  # type: ignore[no-untyped-def]
+    """Euclidean distances between all rows. A batch is too small to be worth BLAS threads."""
+    b, width = Z.shape
+    out = np.zeros((b, b), Z.dtype)
+    for i in range(b):
+        x = Z[i]
+        for j in range(i):
+            y = Z[j]
+            total = Z.dtype.type(0)
+            for c in range(width):
+                total += (x[c] - y[c]) * (x[c] - y[c])
+            out[i, j] = out[j, i] = np.sqrt(total)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def nearest_other(distance, labels):  # type: ignore[no-untyped-def]
+    """The nearest row of another label, -1 where there is none."""
+    b = labels.shape[0]
+    out = np.full(b, -1, np.intp)
+    for a in range(b):
+        for n in range(b):
+            if labels[n] < 0 or labels[n] == labels[a]:
+                continue
+            if out[a] < 0 or distance[a, n] < distance[a, out[a]]:
+                out[a] = n
+    return out
+
+
+@njit(cache=True, nogil=True)
+def mine(distance, labels, margin, mode, kept, out):  # type: ignore[no-untyped-def]
+    """Count the triplets of a batch; with `out` also write those whose number is in `kept`.
+
+    `kept` ascends and is as long as `out`; an empty `out` counts only.
+    """
+    b = labels.shape[0]
+    hardest = nearest_other(distance, labels)
+    count, written = 0, 0
+    for a in range(b):
+        if labels[a] < 0:
+            continue
+        first, last = (hardest[a], hardest[a] + 1) if mode == HARD else (0, b)
+        if first < 0:
+            continue
+        for p in range(b):
+            if p == a or labels[p] != labels[a]:
+                continue
+            near = distance[a, p]
+            for n in range(first, last):
+                if labels[n] < 0 or labels[n] == labels[a]:
+                    continue
+                far = distance[a, n]
+                if mode == SEMI_HARD and not near < far < near + margin:
+                    continue
+                if written < kept.shape[0] and kept[written] == count:
+                    out[written, 0], out[written, 1], out[written, 2] = a, p, n
+                    written += 1
+                count += 1
+    return count
