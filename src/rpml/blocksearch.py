@@ -70,9 +70,10 @@ def prepare(
 def measure(X: Any, metric: str, memory_limit: int) -> Rows:
     """Look at all rows once: are they finite, where is their centre, how long are they."""
     n, d = X.shape
-    center, unit = _center_and_unit(X, memory_limit)
+    low, high, mean = _range(X, memory_limit)
     if metric == "cosine":
         return Rows(X, metric, np.zeros(d), 1.0, np.full(n, 0.5))
+    center, unit = _center_and_unit(low, high, mean)
     half = np.empty(n)
     for part in slices(n, _chunk(d, memory_limit)):
         block = prepare(X[part], metric, np.float64, center, unit)
@@ -80,7 +81,23 @@ def measure(X: Any, metric: str, memory_limit: int) -> Rows:
     return Rows(X, metric, center, unit, half)
 
 
-def _center_and_unit(X: Any, memory_limit: int) -> tuple[NDArray[np.float64], float]:
+def _range(X: Any, memory_limit: int) -> tuple[NDArray[np.float64], ...]:
+    """Minimum, maximum and mean of each column; an error if a value is not finite."""
+    n, d = X.shape
+    low, high, mean = np.full(d, np.inf), np.full(d, -np.inf), np.zeros(d)
+    for part in slices(n, _chunk(d, memory_limit)):
+        block = np.asarray(X[part], dtype=np.float64)
+        if not np.isfinite(block).all():
+            row, column = np.argwhere(~np.isfinite(block))[0]
+            raise ValueError(f"X[{part.start + row}, {column}] is {block[row, column]}")
+        low, high = np.minimum(low, block.min(axis=0)), np.maximum(high, block.max(axis=0))
+        mean += (block / n).sum(axis=0)
+    return low, high, mean
+
+
+def _center_and_unit(
+    low: NDArray[np.float64], high: NDArray[np.float64], mean: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], float]:
     """Column means, rounded to a power of two near the column's spread; a unit of length.
 
     |x - y|^2 = |x|^2 + |y|^2 - 2xy cancels when the norms are large against the distance, so the
@@ -88,21 +105,12 @@ def _center_and_unit(X: Any, memory_limit: int) -> tuple[NDArray[np.float64], fl
     round, hence their products, and so their ties, exact. The unit is 1 unless squares would
     leave the range of float32.
     """
-    n, d = X.shape
-    low, high, total = np.full(d, np.inf), np.full(d, -np.inf), np.zeros(d)
-    for part in slices(n, _chunk(d, memory_limit)):
-        block = np.asarray(X[part], dtype=np.float64)
-        if not np.isfinite(block).all():
-            row, column = np.argwhere(~np.isfinite(block))[0]
-            raise ValueError(f"X[{part.start + row}, {column}] is {block[row, column]}")
-        low, high = np.minimum(low, block.min(axis=0)), np.maximum(high, block.max(axis=0))
-        total += block.sum(axis=0) / n
     largest = float(max(np.abs(low).max(), np.abs(high).max()))
     if largest > _LARGEST:
         raise ValueError(f"X has values up to {largest:.3g}; divide it to stay below {_LARGEST:g}")
     spread = (high - low) / 4.0
     grid = np.exp2(np.ceil(np.log2(np.where(spread > 0, spread, 1.0))))
-    center = np.where(spread > 0, np.round(total / grid) * grid, low)
+    center = np.where(spread > 0, np.round(mean / grid) * grid, low)
     widest = float(spread.max())
     extreme = widest > 1e6 or 0 < widest < 1e-6
     return center, float(np.exp2(np.round(np.log2(widest)))) if extreme else 1.0

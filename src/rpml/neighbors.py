@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 EXACT_ROWS = 100_000  # beyond this many rows method="auto" takes the approximate search
 _MEMORY = 512 * 2**20
+_SPARE = 16  # candidates beyond k where products round
 _RELATIVE_ERROR = 1e-4  # squared distances known worse than this are computed again
 _EPS32 = float(np.finfo(np.float32).eps)
 
@@ -148,44 +149,60 @@ def _finish(rows: Rows, found: Found, memory_limit: int, recall: float, method: 
     distances = np.empty(idx.shape, dtype=np.float32)
     for part in slices(n, max(1, memory_limit // (64 * idx.shape[1]))):
         squares = rows.squares(part, scores[part])
-        _refine(rows, squares, idx, np.arange(n)[part], memory_limit)
+        _refine(rows, squares, idx[part], np.arange(n)[part], memory_limit)
         np.sqrt(squares, out=distances[part], casting="same_kind")
     error = 4 * _EPS32 * (rows.half + rows.half.max())
     doubtful = np.flatnonzero(error > _RELATIVE_ERROR * np.square(distances[:, -1], dtype=float))
     if doubtful.size and method == "exact":
         logger.info("%d of %d rows searched again in double precision", doubtful.size, n)
-        again, idx[doubtful] = search_rows(rows, doubtful, idx.shape[1], memory_limit)
-        squares = rows.squares(doubtful, again)
-        _refine(rows, squares, idx, doubtful, memory_limit)
-        distances[doubtful] = np.sqrt(squares)
+        _search_again(rows, doubtful, idx, distances, memory_limit)
     if rows.unit != 1.0:
         distances *= np.float32(rows.unit)
     return Neighbors(idx, distances, rows.metric, recall, method)
 
 
+def _search_again(
+    rows: Rows,
+    which: NDArray[np.intp],
+    idx: NDArray[np.int32],
+    distances: NDArray[np.float32],
+    memory_limit: int,
+) -> None:
+    """Search the given rows with products in float64; write the result to idx and distances.
+
+    Some more than k are found, and their distances computed from differences, since for two
+    tight groups far apart even these products round.
+    """
+    k = idx.shape[1]
+    scores, near = search_rows(rows, which, min(k + _SPARE, rows.count - 1), memory_limit)
+    squares = rows.squares(which, scores)
+    _refine(rows, squares, near, which, memory_limit)
+    idx[which], distances[which] = near[:, :k], np.sqrt(squares[:, :k])
+
+
 def _refine(
     rows: Rows,
     squares: NDArray[np.float64],
-    idx: NDArray[np.int32],
+    near: NDArray[np.int32],
     which: NDArray[np.intp],
     memory_limit: int,
 ) -> None:
     """Compute again, from differences, the squared distances lost to cancellation; sort anew.
 
-    Row r of `squares` belongs to row which[r] of the data and of `idx`; both change in place.
+    Row r of `squares` and `near`, which change in place, belongs to row which[r] of the data.
     """
-    error = 4 * _EPS32 * (rows.half[which, None] + rows.half[idx[which]])
+    error = 4 * _EPS32 * (rows.half[which, None] + rows.half[near])
     r, c = np.nonzero(squares * _RELATIVE_ERROR < error)
     if not r.size:
         return
     lengths = pair_distances(
-        rows.X, which[r], idx[which[r], c], metric=rows.metric, memory_limit=memory_limit
+        rows.X, which[r], near[r, c], metric=rows.metric, memory_limit=memory_limit
     )
     squares[r, c] = (lengths / rows.unit) ** 2
     touched = np.unique(r)
-    order = np.lexsort((idx[which[touched]], squares[touched]))
+    order = np.lexsort((near[touched], squares[touched]))
     squares[touched] = np.take_along_axis(squares[touched], order, axis=1)
-    idx[which[touched]] = np.take_along_axis(idx[which[touched]], order, axis=1)
+    near[touched] = np.take_along_axis(near[touched], order, axis=1)
 
 
 def pair_distances(
