@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -94,7 +95,8 @@ def run(
         print(f"rpml: warning: {loud}", file=sys.stderr)
     typer.echo(f"exploring on {address(listener)}  (Ctrl-C stops it)")
     sys.stdout.flush()
-    serve(app, listener)
+    with suppress(KeyboardInterrupt):  # which is how it is meant to end
+        serve(app, listener)
 
 
 def describer(model: RPML, network: tuple[str, str, str, str | None]) -> Any:

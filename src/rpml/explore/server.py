@@ -15,7 +15,8 @@ _BACKLOG = 256
 def open_socket(host: str, port: int) -> socket.socket:
     """A listening socket, or one sentence why not."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # the protocol is named because asyncio turns Nagle's delay off for named ones only
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))

@@ -12,7 +12,8 @@ from rpml.neighbors import Neighbors, nearest_neighbors
 from rpml.report import _kernels_layout as kernels
 
 Points = NDArray[np.float32]
-LANDMARKS = 12_000  # rows laid out by forces; further ones are put among their neighbours
+ALL = 12_000  # up to so many rows, all are laid out by forces
+LANDMARKS = 6_000  # of more rows, so many are; the others are put among them
 _NEIGHBORS, _EPOCHS = 15, 200
 _CARRIERS = 4  # landmarks that carry a further row
 _BLOCK = 2048
@@ -23,7 +24,7 @@ def layout(
     Z: Any,
     rng: np.random.Generator,
     start: Points | None = None,
-    landmarks: int = LANDMARKS,
+    landmarks: int | None = None,
 ) -> Points:
     """Draw rows on a plane, as UMAP does (McInnes et al., 2018): edges pull, random pairs push.
 
@@ -36,8 +37,8 @@ def layout(
     start : (n, 2) array, optional
         Where the points start, for a map that can be compared with another; by default on the two
         principal axes.
-    landmarks : int
-        Most rows to lay out by forces.
+    landmarks : int, optional
+        Most rows to lay out by forces; by default all of 12,000, and 6,000 of more.
 
     Returns
     -------
@@ -46,7 +47,8 @@ def layout(
     n = len(Z)
     if n < 4:
         return _in_square(np.stack([np.arange(n), np.zeros(n)], axis=1))
-    chosen = np.arange(n) if n <= landmarks else np.sort(rng.choice(n, landmarks, replace=False))
+    most = landmarks or (ALL if n <= ALL else LANDMARKS)
+    chosen = np.arange(n) if n <= most else np.sort(rng.choice(n, most, replace=False))
     rows = _unit(np.asarray(Z[chosen], np.float32))
     first = principal_plane(rows) if start is None else np.asarray(start[chosen], np.float64)
     placed = _forces(rows, _spread(first), rng)

@@ -7,6 +7,8 @@
   const REACH = 14; // pixels within which a point counts as pointed at
   const ROOM = 90; // points in view below which thumbnails are drawn
   const MAX_ZOOM = 400;
+  const SLOW = 16, FAST = 6; // milliseconds a frame: beyond and below, fewer or more points
+  const REST = 140; // milliseconds after the last move until every point is drawn again
 
   /* Points sorted by the cell of a grid they are in: what is in view, and what is near. */
   class Cells {
@@ -56,6 +58,7 @@
       this.selected = -1;
       this.rings = [];
       this.pointers = new Map();
+      this.stride = 1; // while moving, every how many points one is drawn
       this.setPoints(x, y);
       this.listen();
       new ResizeObserver(() => this.resize()).observe(canvas);
@@ -87,6 +90,9 @@
       const slack = 0.5 / zoom;
       const inside = (v) => Math.max(Math.min(0.5, slack), Math.min(Math.max(0.5, 1 - slack), v));
       this.view = { x: inside(view.x), y: inside(view.y), zoom };
+      clearTimeout(this.resting);
+      this.moving = true;
+      this.resting = setTimeout(() => { this.moving = false; if (this.stride > 1) this.draw(); }, REST);
       this.draw();
       if (!quiet && this.options.onView) this.options.onView(this.view);
     }
@@ -145,7 +151,14 @@
         const start = performance.now();
         this.paint();
         this.lastFrame = performance.now() - start;
+        if (this.moving) this.adapt();
       });
+    }
+
+    /* Level of detail: as many points while moving as the machine can draw smoothly. */
+    adapt() {
+      if (this.lastFrame > SLOW) this.stride = Math.min(16, 2 * this.stride);
+      else if (this.lastFrame < FAST) this.stride = Math.max(1, this.stride / 2);
     }
 
     radius() {
@@ -208,9 +221,10 @@
       const offsets = disc(this.radius() * this.ratio);
       const scale = this.scale * this.ratio, order = this.cells.order, pixels = this.pixels;
       const left = W / 2 - this.view.x * scale, top = H / 2 + this.view.y * scale;
+      const stride = this.moving ? this.stride : 1;
       this.passes((wanted, faint) => {
         for (const [start, stop] of runs) {
-          for (let k = start; k < stop; k++) {
+          for (let k = start; k < stop; k += stride) {
             const i = order[k];
             if (wanted && !wanted(i)) continue;
             const px = Math.round(left + this.x[i] * scale);

@@ -1,0 +1,24 @@
+"""Compiled scan of all rows, a byte a number."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def scan(
+    codes: NDArray[np.int8],
+    scales: NDArray[np.float32],
+    query: NDArray[np.float32],
+    out: NDArray[np.float32],
+    start: int,
+    stop: int,
+) -> None:
+    """out[i] = scales[i] * codes[i] . query, for the rows from start to stop."""
+    for i in range(start, stop):
+        total = np.float32(0.0)
+        for j in range(codes.shape[1]):
+            total += np.float32(codes[i, j]) * query[j]
+        out[i] = scales[i] * total
