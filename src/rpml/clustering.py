@@ -161,16 +161,17 @@ def choose_epsilon(graph: sparse.csr_matrix) -> float:
 
     15% above the median affinity of a node to its 7th strongest neighbour, but never so high
     that more than 30% of the nodes lose even their strongest edge (in high dimension all
-    affinities of a node are alike), nor within 5% of the largest affinity (all may be equal).
-    Multiplying the graph by a constant multiplies epsilon by it.
+    affinities of a node are alike). Where affinities hardly differ at all they say nothing, and
+    every edge is relevant. Multiplying the graph by a constant multiplies epsilon by it.
     """
     best = _strongest(graph, _RANK)
     best = best[best[:, 0] > 0]
     if not best.size:
         return 1.0  # no edges: any threshold does
-    typical = _ABOVE * float(np.median(best[:, _RANK - 1]))
-    bound = float(np.quantile(best[:, 0], _CUT_OFF))
-    return min(typical, bound, 0.95 * float(best[:, 0].max()))
+    middle, largest = float(np.median(best[:, _RANK - 1])), float(best[:, 0].max())
+    if middle > 0.95 * largest:
+        return 0.3 * largest  # below exp(-1), the most gamma = 100 takes off
+    return min(_ABOVE * middle, float(np.quantile(best[:, 0], _CUT_OFF)), 0.95 * largest)
 
 
 def _strongest(graph: sparse.csr_matrix, ranks: int) -> NDArray[np.float64]:
