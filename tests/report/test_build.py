@@ -20,8 +20,8 @@ from rpml.report.mapdata import as_script, coded, quantized
 from rpml.report.training import call, fitted_on, settings, versions
 from tests.drawings import HOSTILE, Sample
 
-SECTIONS = ["verdict", "table", "maps", "changed", "grid", "training", "clusters", "triplets"]
-SECTIONS += ["spectrum", "settings"]
+SECTIONS = ["verdict", "table", "maps", "changed", "grid", "checks", "training", "clusters"]
+SECTIONS += ["triplets", "spectrum", "settings"]
 SOURCE = Source("model.rpml", "features.npy")
 
 
@@ -116,7 +116,7 @@ def test_without_labels_images_and_ids(sample: Sample) -> None:
     parsed = Page(text)
     assert not parsed.every("img")
     assert 'id="retrieval"' not in text
-    assert "Not measured" in text
+    assert "Judged without labels" in text
     assert json.loads(parsed.scripts[0])["thumbs"] is None
 
 

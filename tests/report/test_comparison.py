@@ -5,18 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rpml.comparison.bootstrap import Interval
 from rpml.metrics import clustering_scores, recall_at_k
-from rpml.report.comparison import (
-    KS,
-    Comparison,
-    Measured,
-    Space,
-    compare,
-    difference,
-    make_spaces,
-    proportion,
-)
+from rpml.report.comparison import KS, Comparison, Space, compare, make_spaces
 from rpml.report.verdict import judge, points
+from rpml.verdict import Recommendation
 from tests.drawings import Sample
 
 
@@ -36,19 +29,20 @@ def test_spaces_are_raw_pca_and_embedding(sample: Sample, spaces: list[Space]) -
 def test_table_agrees_with_the_metrics(sample: Sample, spaces: list[Space]) -> None:
     labels = np.array(sample.labels)
     found = compare(spaces, labels, np.random.default_rng(0))
-    by_name = {score.name: score.values for score in found.scores}
+    by_name = {score.name: score for score in found.scores}
     for space in spaces:
         recall = recall_at_k(space.vectors, labels, ks=KS)
         for k in KS:
-            measured = by_name[f"Recall@{k}"][space.key]
-            assert measured.value == pytest.approx(recall[k])
-            assert measured.low <= measured.value <= measured.high
+            score = by_name[f"Recall@{k}"]
+            assert score.values[space.key] == pytest.approx(recall[k])
+            interval = score.intervals[space.key]
+            assert interval.low <= recall[k] <= interval.high
     gain = found.differences["raw"][1]
-    expected = by_name["Recall@1"]["rpml"].value - by_name["Recall@1"]["raw"].value
-    assert gain.value == pytest.approx(expected)
-    nmi = by_name["NMI"]["raw"].value
+    recalls = by_name["Recall@1"].values
+    assert gain.value == pytest.approx(recalls["rpml"] - recalls["raw"])
+    nmi = by_name["NMI"].values["raw"]
     assert nmi == pytest.approx(clustering_scores(spaces[0].vectors, labels, 1)["nmi"], abs=0.1)
-    assert by_name["Neighbours kept"]["raw"].value == 1
+    assert by_name["Neighbours kept"].values["raw"] == 1
 
 
 def test_without_labels_nothing_needs_them(spaces: list[Space]) -> None:
@@ -57,26 +51,14 @@ def test_without_labels_nothing_needs_them(spaces: list[Space]) -> None:
     assert not any(score.by_labels for score in found.scores)
 
 
-def test_intervals_are_those_of_a_literal_bootstrap() -> None:
-    rng = np.random.default_rng(3)
-    one, other = rng.random(400) < 0.7, rng.random(400) < 0.6
-    draws = rng.integers(400, size=(4000, 400))
-    literal = np.quantile(one[draws].mean(axis=1) - other[draws].mean(axis=1), [0.025, 0.975])
-    found = difference(one, other, rng)
-    assert [found.low, found.high] == pytest.approx(literal.tolist(), abs=0.012)
-    single = np.quantile(one[draws].mean(axis=1), [0.025, 0.975])
-    share = proportion(one, rng)
-    assert [share.low, share.high] == pytest.approx(single.tolist(), abs=0.012)
-
-
 def test_a_small_rank_leaves_pca_out(sample: Sample) -> None:
     assert [s.key for s in make_spaces(sample.model, sample.X[:10])] == ["raw", "rpml"]
 
 
 UP, NONE, DOWN = (
-    Measured(0.05, 0.02, 0.08),
-    Measured(0.0, -0.02, 0.02),
-    Measured(-0.05, -0.08, -0.02),
+    Interval(0.05, 0.02, 0.08),
+    Interval(0.0, -0.02, 0.02),
+    Interval(-0.05, -0.08, -0.02),
 )
 
 
@@ -96,7 +78,7 @@ UP, NONE, DOWN = (
     ],
 )
 def test_the_verdict_follows_the_intervals(
-    spaces: list[Space], raw: Measured, pca: Measured | None, tone: str, answer: str
+    spaces: list[Space], raw: Interval, pca: Interval | None, tone: str, answer: str
 ) -> None:
     scores = compare(spaces, np.arange(len(spaces[0].vectors)) % 7, np.random.default_rng(0)).scores
     gains = {"raw": {1: raw}} | ({"pca": {1: pca}} if pca else {})
@@ -106,10 +88,30 @@ def test_the_verdict_follows_the_intervals(
     assert "Recall@1" in verdict.compared
 
 
-def test_without_labels_the_verdict_promises_nothing(spaces: list[Space]) -> None:
-    verdict = judge(compare(spaces, None, np.random.default_rng(0)), spaces, "300 rows")
-    assert verdict.tone == "open"
-    assert "No labels" in verdict.sentence
+def advice(choice: str, certainty: str) -> Recommendation:
+    reasons = ("Use it with 16 dimensions.", "Halves agree for 40.0 % of the rows.")
+    return Recommendation(choice, "pca", 16, reasons, certainty, {}, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("choice", "certainty", "tone", "answer"),
+    [
+        ("rpml", "clear", "good", "Probably yes"),
+        ("rpml", "close", "open", "It may have"),
+        ("pca", "clear", "mixed", "Perhaps not"),
+        ("raw", "close", "mixed", "Perhaps not"),
+        ("pca", "unknown", "open", "Cannot be told"),
+    ],
+)
+def test_without_labels_the_verdict_is_the_advice(
+    spaces: list[Space], choice: str, certainty: str, tone: str, answer: str
+) -> None:
+    found = compare(spaces, None, np.random.default_rng(0))
+    verdict = judge(found, spaces, "300 rows", advice(choice, certainty))
+    assert (verdict.tone, verdict.answer) == (tone, answer)
+    assert "Use it with 16 dimensions." in verdict.sentence
+    assert "without labels" in verdict.certainty
+    assert "It keeps" in verdict.compared
 
 
 def test_points_are_printed_with_their_interval() -> None:

@@ -22,6 +22,7 @@ from rpml.report.thumbnails import Thumbnails
 from rpml.report.training import call, fitted_on, settings, versions
 from rpml.report.verdict import judge
 from rpml.report.views import Gallery
+from rpml.verdict import recommend
 
 MEASURED = 20_000  # rows that are measured; a larger set is sampled
 DRAWN = 5_000  # rows on the maps
@@ -81,6 +82,9 @@ def build_report(
     spaces = make_spaces(model, X[rows])
     stages.next()
     comparison = compare(spaces, labels, rng)
+    advice = None
+    if labels is None:
+        advice = recommend(X[rows], spaces[-1].size, random_state=seed)
     stages.next()
     drawn = _sample(np.arange(len(rows)), DRAWN, rng)
     maps = _maps(spaces, drawn, rng)
@@ -89,10 +93,11 @@ def build_report(
     gallery = Gallery(items, thumbnails)
     known = gallery if trained else None
     parts = {
-        "verdict": judge(comparison, spaces, _which_rows(len(X), len(rows), trained)),
+        "verdict": judge(comparison, spaces, _which_rows(len(X), len(rows), trained), advice),
         "spaces": spaces,
         "table": sections.table(comparison, spaces),
         "differences": sections.differences(comparison),
+        "checks": sections.checks(model, X[rows], rng),
         "training": sections.training(model),
         "clusters": sections.clusters(model.labels_, known),
         "triplets": sections.triplets(model, known),

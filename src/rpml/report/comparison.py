@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.comparison.bootstrap import Interval, interval, paired
 from rpml.metrics.label_free import (
     effective_rank,
     hubness,
@@ -20,8 +21,6 @@ from rpml.neighbors import nearest_neighbors
 
 KS = (1, 2, 4, 8)
 NEAREST = 10  # neighbours the label-free figures look at
-RESAMPLES = 2000
-LEVEL = 0.95
 
 
 @dataclass(frozen=True)
@@ -40,31 +39,16 @@ class Space:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """A figure and its 95 % interval, or no interval."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-
-    @property
-    def clear(self) -> int:
-        """1 or -1 where the interval lies on one side of zero, 0 where it does not."""
-        if self.low is None or self.high is None:
-            return 0
-        return int(self.low > 0) - int(self.high < 0)
-
-
-@dataclass(frozen=True)
 class Score:
     """One line of the table: a figure in every space, and how to read it."""
 
     name: str
-    values: dict[str, Measured]
+    values: dict[str, float]
     reading: str
     style: str
     """How a value is printed: "percent", "number" or "whole"."""
     by_labels: bool = False
+    intervals: dict[str, Interval] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -72,7 +56,7 @@ class Comparison:
     """All lines; and, with labels, the paired differences of Recall@K to the other spaces."""
 
     scores: list[Score]
-    differences: dict[str, dict[int, Measured]]
+    differences: dict[str, dict[int, Interval]]
     """Space compared with -> K -> Recall@K of the embedding less that of the space."""
     spectra: dict[str, NDArray[np.floating]]
 
@@ -102,13 +86,13 @@ def compare(
     """Every score in every space; labels add Recall@K and NMI."""
     spectra = {space.key: spectrum(space.vectors) for space in spaces}
     scores: list[Score] = []
-    differences: dict[str, dict[int, Measured]] = {}
+    differences: dict[str, dict[int, Interval]] = {}
     if labels is not None:
         hits = {space.key: _hits(space, labels) for space in spaces}
         scores += [_recall_score(k, hits, rng) for k in KS]
         scores.append(_nmi_score(spaces, labels, rng))
         differences = {
-            key: {k: difference(hits["rpml"][k], hits[key][k], rng) for k in KS}
+            key: {k: paired(hits["rpml"][k], hits[key][k], rng) for k in KS}
             for key in hits
             if key != "rpml"
         }
@@ -123,29 +107,6 @@ def _hits(space: Space, labels: NDArray[Any]) -> dict[int, NDArray[np.bool_]]:
     return {k: ranks < min(k, len(ranks)) for k in KS}
 
 
-def proportion(hits: NDArray[np.bool_], rng: np.random.Generator) -> Measured:
-    """Share of hits, with a bootstrap interval over the queries."""
-    n, share = len(hits), float(hits.mean())
-    # resampling n zeros and ones with replacement is a binomial draw
-    return _interval(share, rng.binomial(n, share, size=RESAMPLES) / n)
-
-
-def difference(
-    one: NDArray[np.bool_], other: NDArray[np.bool_], rng: np.random.Generator
-) -> Measured:
-    """Share of hits of one less the other's, with a bootstrap interval over the paired queries."""
-    n = len(one)
-    gained, lost = int((one & ~other).sum()), int((other & ~one).sum())
-    # a query gains, loses or neither: resampling the queries is a multinomial draw
-    draws = rng.multinomial(n, [gained / n, lost / n, (n - gained - lost) / n], size=RESAMPLES)
-    return _interval((gained - lost) / n, (draws[:, 0] - draws[:, 1]) / n)
-
-
-def _interval(value: float, draws: NDArray[np.floating]) -> Measured:
-    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Measured(value, float(low), float(high))
-
-
 def _recall_score(
     k: int, hits: dict[str, dict[int, NDArray[np.bool_]]], rng: np.random.Generator
 ) -> Score:
@@ -154,15 +115,16 @@ def _recall_score(
         if k == 1
         else f"share of items with the same label among their {k} nearest"
     )
-    values = {key: proportion(found[k], rng) for key, found in hits.items()}
-    return Score(f"Recall@{k}", values, reading, "percent", by_labels=True)
+    found = {key: interval(by_k[k], rng) for key, by_k in hits.items()}
+    values = {key: share.value for key, share in found.items()}
+    return Score(f"Recall@{k}", values, reading, "percent", by_labels=True, intervals=found)
 
 
 def _nmi_score(spaces: Sequence[Space], labels: NDArray[Any], rng: np.random.Generator) -> Score:
     from rpml.metrics import clustering_scores
 
     seed = int(rng.integers(2**31 - 1))
-    values = {s.key: Measured(clustering_scores(s.vectors, labels, seed)["nmi"]) for s in spaces}
+    values = {s.key: clustering_scores(s.vectors, labels, seed)["nmi"] for s in spaces}
     reading = "how well k-means clusters agree with the labels"
     return Score("NMI", values, reading, "percent", by_labels=True)
 
@@ -171,8 +133,8 @@ def _label_free(spaces: Sequence[Space], spectra: dict[str, NDArray[np.floating]
     raw = spaces[0].neighbors
     k = min(NEAREST, raw.shape[1])
 
-    def measured(function: Any) -> dict[str, Measured]:
-        return {s.key: Measured(float(function(s))) for s in spaces}
+    def measured(function: Any) -> dict[str, float]:
+        return {s.key: float(function(s)) for s in spaces}
 
     return [
         Score("Size", measured(lambda s: s.size), "numbers a vector has", "whole"),

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.diagnostics import Diagnostic, of_clusters, of_stability, of_triplets, of_whitening
 from rpml.report import charts
-from rpml.report.comparison import Comparison, Measured, Score, Space
+from rpml.report.comparison import Comparison, Score, Space
 from rpml.report.examples import (
     SHOWN,
     Triplet,
@@ -19,6 +20,8 @@ from rpml.report.examples import (
     trusted_triplets,
 )
 from rpml.report.views import Gallery, ItemView, Strip
+
+_ENOUGH, _STABILITY_ROWS = 60, 3000  # rows the stability of clusters is measured on
 
 
 @dataclass(frozen=True)
@@ -64,10 +67,11 @@ def table(comparison: Comparison, spaces: list[Space]) -> list[Line]:
 
 
 def _line(score: Score, keys: list[str]) -> Line:
-    values = [score.values[key] for key in keys]
-    best = max(round(v.value, 3) for v in values) if score.by_labels else None
+    values = {key: round(score.values[key], 3) for key in keys}
+    best = max(values.values()) if score.by_labels else None
     cells = [
-        Cell(_text(v.value, score.style), _interval(v), best == round(v.value, 3)) for v in values
+        Cell(_text(score.values[key], score.style), _interval(score, key), values[key] == best)
+        for key in keys
     ]
     return Line(score.name, score.reading, cells, score.by_labels)
 
@@ -78,19 +82,16 @@ def _text(value: float, style: str) -> str:
     return f"{value:,.0f}" if style == "whole" else f"{value:.2f}".replace("-", "−")
 
 
-def _interval(value: Measured) -> str:
-    if value.low is None or value.high is None:
-        return ""
-    return f"{100 * value.low:.1f} – {100 * value.high:.1f}"
+def _interval(score: Score, key: str) -> str:
+    found = score.intervals.get(key)
+    return "" if found is None else f"{100 * found.low:.1f} – {100 * found.high:.1f}"
 
 
 def differences(comparison: Comparison) -> Figure | None:
     """Gains in Recall@K over each alternative, with intervals."""
     names = {"raw": "raw", "pca": "PCA"}
     ranges = [
-        charts.Range(
-            f"R@{k}, vs {names[key]}", key, 100 * m.value, 100 * (m.low or 0), 100 * (m.high or 0)
-        )
+        charts.Range(f"R@{k}, vs {names[key]}", key, 100 * m.value, 100 * m.low, 100 * m.high)
         for key, gains in comparison.differences.items()
         for k, m in gains.items()
         if k in (1, 4)
@@ -99,6 +100,15 @@ def differences(comparison: Comparison) -> Figure | None:
         return None
     heading = "Gain in Recall over the alternatives"
     return Figure(heading, charts.interval_chart(heading, ranges, "percentage points"))
+
+
+def checks(model: Any, X: NDArray[Any], rng: np.random.Generator) -> list[Diagnostic]:
+    """Diagnostics that need no labels; those of neighbours are in the table already."""
+    found = [*of_clusters(model.labels_), *of_triplets(model), *of_whitening(model)]
+    if len(X) >= _ENOUGH:
+        some = np.sort(rng.permutation(len(X))[:_STABILITY_ROWS])
+        found.insert(4, of_stability(model, X[some], rng))
+    return found
 
 
 def training(model: Any) -> list[Figure]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rpml.report.comparison import Comparison, Measured, Space
+from rpml.comparison.bootstrap import RESAMPLES, Interval
+from rpml.report.comparison import Comparison, Space
+from rpml.verdict import Recommendation
 
 TITLES = {"raw": "the raw features", "pca": "PCA of the same size"}
 
@@ -23,14 +25,20 @@ class Verdict:
     certainty: str
 
 
-def judge(comparison: Comparison, spaces: list[Space], rows: str) -> Verdict:
-    """From the differences if there are labels, else from what changed.
+def judge(
+    comparison: Comparison,
+    spaces: list[Space],
+    rows: str,
+    advice: Recommendation | None = None,
+) -> Verdict:
+    """From the differences if there are labels, else from the advice that needs none.
 
     `rows` says, as a clause, which rows were looked at.
     """
     if comparison.differences:
         return _by_labels(comparison, spaces, rows)
-    return _without_labels(comparison, spaces, rows)
+    assert advice is not None
+    return _by_advice(comparison, spaces, rows, advice)
 
 
 def _by_labels(comparison: Comparison, spaces: list[Space], rows: str) -> Verdict:
@@ -38,22 +46,20 @@ def _by_labels(comparison: Comparison, spaces: list[Space], rows: str) -> Verdic
     tone, answer, sentence = _outcome(gains, spaces)
     recall = comparison.scores[0].values
     compared = " ".join(
-        f"Recall@1 is {recall['rpml'].value:.1%} against {recall[key].value:.1%} with "
+        f"Recall@1 is {recall['rpml']:.1%} against {recall[key]:.1%} with "
         f"{TITLES[key]}: {points(gain)}."
         for key, gain in gains.items()
     )
     certainty = (
-        f"Intervals hold 95\u00a0% of 2,000 resamples of the queries ({rows}); an interval that "
+        f"Intervals hold 95\u00a0% of {RESAMPLES:,} resamples of the queries ({rows}); one that "
         "contains 0 means the difference may be chance."
     )
     return Verdict(tone, answer, sentence, compared.replace("%", "\u00a0%"), certainty)
 
 
-def points(gain: Measured) -> str:
+def points(gain: Interval) -> str:
     """A difference of shares in percentage points, with its interval."""
     text = f"{_signed(100 * gain.value)} points"
-    if gain.low is None or gain.high is None:
-        return text
     return f"{text} (95\u00a0% interval {_signed(100 * gain.low)} to {_signed(100 * gain.high)})"
 
 
@@ -61,7 +67,7 @@ def _signed(value: float) -> str:
     return f"{value:+.1f}".replace("-", "−")
 
 
-def _outcome(gains: dict[str, Measured], spaces: list[Space]) -> tuple[str, str, str]:
+def _outcome(gains: dict[str, Interval], spaces: list[Space]) -> tuple[str, str, str]:
     raw, pca = gains["raw"].clear, gains["pca"].clear if "pca" in gains else 0
     small, large = spaces[-1].size, spaces[0].size
     size = f"with {small} numbers a vector instead of {large:,}"
@@ -105,23 +111,33 @@ def _outcome(gains: dict[str, Measured], spaces: list[Space]) -> tuple[str, str,
     return "bad", "No", f"It finds fewer of the right neighbours than the raw features, {size}."
 
 
-def _without_labels(comparison: Comparison, spaces: list[Space], rows: str) -> Verdict:
+_ANSWERS = {
+    ("rpml", "clear"): ("good", "Probably yes"),
+    ("rpml", "close"): ("open", "It may have"),
+}
+
+
+def _by_advice(
+    comparison: Comparison, spaces: list[Space], rows: str, advice: Recommendation
+) -> Verdict:
+    """Without labels: what two halves of the features agree on."""
     by_name = {score.name: score.values for score in comparison.scores}
-    kept = by_name["Neighbours kept"]
-    hubs = by_name["Hubness"]
-    small, large = spaces[-1].size, spaces[0].size
-    also = f", PCA of the same size {kept['pca'].value:.0%}" if "pca" in kept else ""
-    compared = (
-        f"It keeps {kept['rpml'].value:.0%} of the nearest neighbours of the raw features{also}; "
-        f"hubness goes from {hubs['raw'].value:.1f} to {hubs['rpml'].value:.1f} (nearer 0 is "
-        "better)."
+    kept, hubs = by_name["Neighbours kept"], by_name["Hubness"]
+    also = f", PCA of the same size {kept['pca']:.0%}" if "pca" in kept else ""
+    seen = (
+        f" It keeps {kept['rpml']:.0%} of the nearest neighbours of the raw features{also}; "
+        f"hubness goes from {hubs['raw']:.1f} to {hubs['rpml']:.1f} (nearer 0 is better)."
     )
-    return Verdict(
-        "open",
-        "Not measured",
-        f"No labels were given, so the report shows what changed from {large:,} to {small} "
-        "numbers a vector, not whether it is better.",
-        compared.replace("%", "\u00a0%"),
-        f"Look at the neighbours below and judge ({rows}). A few hundred labels given with "
-        "--labels would settle it.",
+    sure = (
+        f"Judged without labels, from whether two halves of the features agree ({rows}); a few "
+        "hundred labels given with --labels would settle it."
     )
+    reasons = " ".join(reason.replace(" %", "%") for reason in advice.reasons[1:])
+    if advice.certainty == "unknown":
+        tone, answer, sentence, reasons = "open", "Cannot be told", advice.reasons[0], ""
+    else:
+        tone, answer = _ANSWERS.get((advice.choice, advice.certainty), ("mixed", "Perhaps not"))
+        small, large = spaces[-1].size, spaces[0].size
+        sentence = f"From {large:,} to {small} numbers a vector. {advice.reasons[0]}"
+    compared = (reasons + seen).strip().replace("%", "\u00a0%")
+    return Verdict(tone, answer, sentence, compared, sure)
