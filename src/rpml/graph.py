@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from rpml.blocksearch import slices
 from rpml.neighbors import Neighbors, nearest_neighbors, pair_distances
 
 __all__ = ["Neighbors", "affinity_graph", "as_graph", "nearest_neighbors", "pair_distances"]
@@ -70,11 +71,12 @@ def _cosine(neighbors: Neighbors) -> NDArray[np.float32]:
 
 def _gaussian(neighbors: Neighbors, bandwidth: str | float) -> NDArray[np.float32]:
     scale = _bandwidths(neighbors, bandwidth)
-    product = 2.0 * scale[:, None] * scale[neighbors.indices]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        exponent = np.square(neighbors.distances, dtype=np.float64) / product
-    exponent[neighbors.distances == 0] = 0.0  # duplicates: affinity 1 whatever the bandwidth
-    return np.exp(-exponent).astype(np.float32)
+    out = np.empty(neighbors.indices.shape, dtype=np.float32)
+    for part in slices(len(out), 65536):
+        square = np.square(neighbors.distances[part], dtype=np.float64)
+        square /= 2.0 * scale[part, None] * scale[neighbors.indices[part]]
+        out[part] = np.exp(-square)
+    return out
 
 
 def _bandwidths(neighbors: Neighbors, bandwidth: str | float) -> NDArray[np.float64]:
