@@ -1,4 +1,4 @@
-"""Is the exact neighbour search as fast as the best alternative, and what does the approximate find?
+"""Is the exact neighbour search the fastest there is, and what does the approximate one find?
 
 python benchmarks/knn.py            50 neighbours, exact: ours, scikit-learn brute force, faiss Flat
 python benchmarks/knn.py --large    1,000,000 x 128 rows by cells, with the recall measured
