@@ -28,12 +28,16 @@ check: $(STAMP)           ## style, types, layers, sizes
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/sizes.py
 
+bench: $(STAMP)           ## the quick benchmarks, results in benchmarks/results
+	cd benchmarks && for f in objective solvers knn aas scaling transform evaluation; do ../$(BIN)/python $$f.py || exit 1; done
+
 results: $(STAMP)         ## docs/results.md from DATA=folder of .npz files; goes on where it was
 	@test -n "$(DATA)" || { echo "say where the feature sets are: make results DATA=folder"; exit 2; }
 	$(BIN)/python benchmarks/results_compare.py --data $(DATA)
 	$(BIN)/python benchmarks/results_verdict.py --data $(DATA)
 	$(BIN)/python benchmarks/results_ablation.py --data $(DATA)
 	$(BIN)/python benchmarks/results_page.py
+	$(BIN)/python benchmarks/readme_figures.py
 
 docs: $(STAMP)            ## the site, in site/
 	$(BIN)/pip install --quiet -e '.[docs]'
