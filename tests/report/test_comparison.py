@@ -8,7 +8,7 @@ import pytest
 from rpml.comparison.bootstrap import Interval
 from rpml.metrics import clustering_scores, recall_at_k
 from rpml.report.comparison import KS, Comparison, Space, compare, make_spaces
-from rpml.report.verdict import judge, points
+from rpml.report.verdict import judge, points, spaced
 from rpml.verdict import Recommendation
 from tests.drawings import Sample
 
@@ -115,4 +115,5 @@ def test_without_labels_the_verdict_is_the_advice(
 
 
 def test_points_are_printed_with_their_interval() -> None:
-    assert points(DOWN) == "−5.0 points (95\u00a0% interval −8.0 to −2.0)"
+    assert points(DOWN) == "−5.0 points (95% interval −8.0 to −2.0)"
+    assert spaced("5% of 10 % ") == "5\u00a0% of 10\u00a0% "

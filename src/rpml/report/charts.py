@@ -61,9 +61,9 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
     """Round numbers within [low, high]."""
     if not high > low:
         return [low]
-    rough = (high - low) / max(1, most - 1)
+    rough = (high - low) / most
     power = 10.0 ** math.floor(math.log10(rough))
-    step = next(s * power for s in (1, 2, 5, 10) if s * power >= rough)
+    step = next(s * power for s in (1, 2, 2.5, 5, 10) if s * power >= rough * (1 - 1e-9))
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
     return [i * step for i in range(first, last + 1)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from rpml.report.examples import (
     retrieval_queries,
     trusted_triplets,
 )
+from rpml.report.verdict import spaced
 from rpml.report.views import Gallery, ItemView, Strip
 
 _ENOUGH, _STABILITY_ROWS = 60, 3000  # rows the stability of clusters is measured on
@@ -108,7 +109,10 @@ def checks(model: Any, X: NDArray[Any], rng: np.random.Generator) -> list[Diagno
     if len(X) >= _ENOUGH:
         some = np.sort(rng.permutation(len(X))[:_STABILITY_ROWS])
         found.insert(4, of_stability(model, X[some], rng))
-    return found
+    return [
+        replace(d, shown=spaced(d.shown.replace("->", "→")), meaning=spaced(d.meaning))
+        for d in found
+    ]
 
 
 def training(model: Any) -> list[Figure]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from rpml.comparison.bootstrap import RESAMPLES, Interval
@@ -51,16 +52,21 @@ def _by_labels(comparison: Comparison, spaces: list[Space], rows: str) -> Verdic
         for key, gain in gains.items()
     )
     certainty = (
-        f"Intervals hold 95\u00a0% of {RESAMPLES:,} resamples of the queries ({rows}); one that "
+        f"Intervals hold 95% of {RESAMPLES:,} resamples of the queries ({rows}); one that "
         "contains 0 means the difference may be chance."
     )
-    return Verdict(tone, answer, sentence, compared.replace("%", "\u00a0%"), certainty)
+    return Verdict(tone, answer, sentence, spaced(compared), spaced(certainty))
+
+
+def spaced(text: str) -> str:
+    """Percent signs with a space that does not break, however they were written."""
+    return re.sub(r"\s*%", "\u00a0%", text)
 
 
 def points(gain: Interval) -> str:
     """A difference of shares in percentage points, with its interval."""
-    text = f"{_signed(100 * gain.value)} points"
-    return f"{text} (95\u00a0% interval {_signed(100 * gain.low)} to {_signed(100 * gain.high)})"
+    bounds = f"{_signed(100 * gain.low)} to {_signed(100 * gain.high)}"
+    return f"{_signed(100 * gain.value)} points (95% interval {bounds})"
 
 
 def _signed(value: float) -> str:
@@ -129,15 +135,14 @@ def _by_advice(
         f"hubness goes from {hubs['raw']:.1f} to {hubs['rpml']:.1f} (nearer 0 is better)."
     )
     sure = (
-        f"Judged without labels, from whether two halves of the features agree ({rows}); a few "
-        "hundred labels given with --labels would settle it."
+        f"Judged without labels, from whether two halves of the features agree ({rows}); labels "
+        "for a few hundred items would settle it."
     )
-    reasons = " ".join(reason.replace(" %", "%") for reason in advice.reasons[1:])
+    reasons = " ".join(advice.reasons[1:])
     if advice.certainty == "unknown":
         tone, answer, sentence, reasons = "open", "Cannot be told", advice.reasons[0], ""
     else:
         tone, answer = _ANSWERS.get((advice.choice, advice.certainty), ("mixed", "Perhaps not"))
         small, large = spaces[-1].size, spaces[0].size
         sentence = f"From {large:,} to {small} numbers a vector. {advice.reasons[0]}"
-    compared = (reasons + seen).strip().replace("%", "\u00a0%")
-    return Verdict(tone, answer, sentence, compared, sure)
+    return Verdict(tone, answer, spaced(sentence), spaced((reasons + seen).strip()), spaced(sure))
