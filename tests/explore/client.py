@@ -18,13 +18,17 @@ import uvicorn
 from rpml.explore.guard import Guard
 from rpml.explore.server import configuration, open_socket
 
+SERVER_THREAD = "explorer under test"
+
 
 @contextmanager
 def running(app: Guard) -> Iterator[int]:
     """Serve on a free port while the block runs."""
     listener = open_socket("127.0.0.1", 0)
     server = uvicorn.Server(configuration(app))
-    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+    thread = threading.Thread(
+        target=server.run, args=([listener],), daemon=True, name=SERVER_THREAD
+    )
     thread.start()
     while not server.started:
         time.sleep(0.01)
