@@ -30,7 +30,7 @@ from rpml.saddle import join_basins
 logger = logging.getLogger(__name__)
 
 _RANK = 7  # the neighbour whose affinity stands for a node's own neighbourhood
-_ABOVE = 1.15  # epsilon="auto": this much above the typical affinity of that neighbour,
+_ABOVE = 1.2  # epsilon="auto": this much above the typical affinity of that neighbour,
 _CUT_OFF = 0.3  # but cutting off no more than this share of the nodes from all others
 _TELEPORT = 0.05  # of the walk on a graph that is not strongly connected
 _MAX_STEPS = 1000  # of the power iteration
@@ -159,7 +159,7 @@ def follow(parents: NDArray[np.intp]) -> NDArray[np.intp]:
 def choose_epsilon(graph: sparse.csr_matrix) -> float:
     """Choose epsilon from the affinities alone.
 
-    15% above the median affinity of a node to its 7th strongest neighbour, but never so high
+    20% above the median affinity of a node to its 7th strongest neighbour, but never so high
     that more than 30% of the nodes lose even their strongest edge (in high dimension all
     affinities of a node are alike). Where affinities hardly differ at all they say nothing, and
     every edge is relevant. Multiplying the graph by a constant multiplies epsilon by it.
