@@ -45,7 +45,12 @@ class EpochState:
     theta: Array | None
     epoch: int = 0
     history: dict[str, list[float]] = field(
-        default_factory=lambda: {"loss": [], "gradient_norm": [], "n_triplets": []}
+        default_factory=lambda: {
+            "loss": [],
+            "gradient_norm": [],
+            "mean_weight": [],
+            "n_triplets": [],
+        }
     )
 
 
@@ -92,7 +97,7 @@ def _epoch(
     settings: BatchSettings,
     rng: np.random.Generator,
 ) -> None:
-    loss = norm = 0.0
+    loss = norm = weight = 0.0
     count = 0
     mean = IterateMean(state)
     for rows in batch_sampler(labels, rng, batch_size=settings.batch_size):
@@ -112,11 +117,13 @@ def _epoch(
         mean.add(state)
         loss += result.loss
         norm += result.history["gradient_norm"][-1]
+        weight += result.history["mean_weight"][-1] * len(triplets)
         count += len(triplets)
     if settings.average and mean.count:
         state.L, state.theta = mean.point()
     state.history["loss"].append(loss / max(1, count))
     state.history["gradient_norm"].append(norm / max(1, count))
+    state.history["mean_weight"].append(weight / max(1, count))
     state.history["n_triplets"].append(float(count))
 
 

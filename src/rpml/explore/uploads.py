@@ -78,6 +78,7 @@ def image_describer(backbone: Any, recipe: Any, whitening: Any = None) -> Descri
     """From the bytes of an image to its vector, by the network the features were made with."""
     from dataclasses import replace
 
+    from rpml.vision.decode import ImageError, load_rgb
     from rpml.vision.extract import Execution, extract
     from rpml.vision.files import ImageFile
 
@@ -87,6 +88,10 @@ def image_describer(backbone: Any, recipe: Any, whitening: Any = None) -> Descri
         with tempfile.TemporaryDirectory(prefix="rpml-query-") as folder:
             path = Path(folder) / "query"
             path.write_bytes(data)
+            try:
+                load_rgb(path, recipe.max_pixels, enough=64)
+            except ImageError as error:  # without the path, which is nobody's business
+                raise InputError(f"the uploaded image cannot be used: {error}") from None
             image = ImageFile("the uploaded image", path)
             found = extract([image], backbone, recipe, Execution(workers=1, strict=True))
         values = found.values if whitening is None else whitening.apply(found.values)
