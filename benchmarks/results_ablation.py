@@ -75,6 +75,7 @@ def summarise(data: FeatureSet, seeds: tuple[int, ...]) -> list[dict[str, Any]]:
         for score in ("r@1", "nmi", "effective_rank", "r@1 rare", "r@1 frequent"):
             if scored and score in scored[0]:
                 row[score] = float(np.mean([cell[score] for cell in scored]))
+        row["sources"] = sorted({cell.get("source", "") for cell in cells})
         row["errors"] = sorted({cell["error"] for cell in cells if "error" in cell})
         rows.append(row)
     return rows
@@ -83,16 +84,17 @@ def summarise(data: FeatureSet, seeds: tuple[int, ...]) -> list[dict[str, Any]]:
 def main() -> None:
     arguments = parser(__doc__ or "")
     arguments.add_argument("--seeds", type=int, default=1)
+    arguments.add_argument("--summary", action="store_true", help="measure nothing more")
     given = arguments.parse_args()
     seeds = tuple(range(given.seeds))
     unique = list({one.key: one for one in METHODS.values()}.values())
-    for seed in seeds:
+    for seed in () if given.summary else seeds:
         for data in feature_sets(given.data, given.sets):
             cache = CELLS / f"ablation-{data.name}.jsonl"
             for cell in run_cells(data.split, unique, (DIM,), (seed,), cache, SOURCE):
                 print(data.name, cell["method"], seed, cell.get("r@1"), flush=True)
     rows = [row for data in feature_sets(given.data) for row in summarise(data, seeds)]
-    content = {"dim": DIM, "commit": SOURCE, "machine": machine(), "rows": rows}
+    content = {"dim": DIM, "machine": machine(), "rows": rows}
     OUTPUT.write_text(json.dumps(content, indent=1) + "\n", encoding="utf8")
 
 

@@ -93,8 +93,9 @@ def main() -> None:
     for stage in (name for name in stages if name in STAGES):
         for data in feature_sets(given.data, given.sets):
             run_stage(data, STAGES[stage])
-    for path in sorted(CELLS.glob("*.jsonl")):
-        summarise(path)
+    for data in feature_sets(given.data):
+        if (path := CELLS / f"{data.name}.jsonl").exists():
+            summarise(path)
 
 
 if __name__ == "__main__":

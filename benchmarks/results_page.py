@@ -188,6 +188,9 @@ def sources(sets: list[dict[str, Any]]) -> str:
             found = sorted({source for row in rows for source in row["sources"]})
             shown = ", ".join(source or "not noted" for source in found)
             lines.append([content["set"], "RPML" if kind == "rpml" else "others", shown])
+    for content in load("ablation.json"):
+        found = sorted({source for row in content["rows"] for source in row["sources"]})
+        lines.append(["all", "settings", ", ".join(source or "not noted" for source in found)])
     return table(["set", "rows", "commits"], lines)
 
 
