@@ -26,7 +26,7 @@ from rpml.verdict import recommend
 
 MEASURED = 20_000  # rows that are measured; a larger set is sampled
 DRAWN = 5_000  # rows on the maps
-_THUMBNAIL_BUDGET = 5_000_000
+_THUMBNAIL_BUDGET = 6_500_000
 _GRID_IMAGES, _GRID_TEXTS = 20, 6  # cells across
 _MAP_NEIGHBORS = 6
 Listener = Callable[[Progress], Any]
