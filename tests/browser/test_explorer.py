@@ -217,7 +217,15 @@ def test_search_works_while_the_map_is_drawn(chrome: Chrome, sample: Sample) -> 
         chrome.until(READY)
         chrome.find("#tab-clusters").click()
         chrome.until("document.querySelectorAll('.cluster-list tbody tr').length > 3")
-    chrome.complaints()
+
+
+def test_rows_the_model_has_not_seen_have_no_clusters(chrome: Chrome, sample: Sample) -> None:
+    catalog = make_catalog(sample.model, sample.X[:100], make_items(100))
+    start_work(catalog, sample.X[:100]).join()
+    with running(make_app(catalog)) as port:
+        look(chrome, f"http://127.0.0.1:{port}", tab="clusters", cluster=3)
+        chrome.until("document.querySelector('#cluster-list .empty') !== null")
+        assert "not the rows the model was fitted on" in chrome.text("#cluster-list")
 
 
 def test_a_server_that_is_gone_is_said(chrome: Chrome, catalog: Catalog) -> None:

@@ -281,22 +281,39 @@
 
   let listed = [];
   let total = 0;
+  let prepared = null;
+
+  /* Whether there are clusters, asked once they are ready; while they are not, the page says so. */
+  function clustersReady() {
+    prepared = prepared || new Promise((resolve, reject) => {
+      const look = async () => {
+        try {
+          const { state: now, reason } = (await ask("/api/status")).clusters;
+          if (now === "ready") return resolve(true);
+          const text = now === "missing" ? `There are no clusters to show: ${reason}.` : "The clusters are being prepared …";
+          $("cluster-list").replaceChildren(views.element("p", { className: "empty", textContent: text }));
+          if (now === "missing") return resolve(false);
+          setTimeout(look, 1000);
+        } catch (problem) {
+          prepared = null;
+          reject(problem);
+        }
+      };
+      look();
+    });
+    return prepared;
+  }
 
   async function listClusters(more = false) {
     if (state.tab !== "clusters" && !more) return;
-    const box = $("cluster-list");
     try {
+      if (!await clustersReady()) return;
       const page = await ask("/api/clusters", { sort: state.sort, least: state.least || "1", start: more ? listed.length : 0 }, "clusters");
       listed = more ? [...listed, ...page.clusters] : page.clusters;
       total = page.total;
       drawClusters();
     } catch (problem) {
-      if (problem.status === 503) {
-        box.replaceChildren(views.element("p", { className: "empty", textContent: "The clusters are being prepared …" }));
-        setTimeout(listClusters, 1000);
-      } else if (problem.status === 404) {
-        box.replaceChildren(views.element("p", { className: "empty", textContent: problem.message }));
-      } else complain(problem, listClusters);
+      complain(problem, listClusters);
     }
   }
 
@@ -315,18 +332,20 @@
   }
 
   async function showCluster() {
-    drawClusters.call(null);
     const box = $("cluster");
-    if (!state.cluster) {
-      box.replaceChildren(views.element("p", { className: "empty", textContent: "Choose a cluster to see its members, its mode and its tree." }));
-      return;
-    }
+    box.replaceChildren();
+    if (state.tab !== "clusters" && !state.cluster) return;
     try {
+      if (!await clustersReady()) return;
+      if (listed.length) drawClusters();
+      if (!state.cluster) {
+        box.replaceChildren(views.element("p", { className: "empty", textContent: "Choose a cluster to see its members, its mode and its tree." }));
+        return;
+      }
       const found = await ask("/api/cluster", { cluster: state.cluster }, "cluster");
       box.replaceChildren(views.cluster(found, pick, download({ cluster: state.cluster })));
     } catch (problem) {
       if (problem.name === "AbortError") return;
-      if (problem.status === 503) return void setTimeout(showCluster, 1000);
       if (problem.status) box.replaceChildren(views.element("p", { className: "empty", textContent: problem.message }));
       else complain(problem, showCluster);
     }
@@ -484,6 +503,7 @@
       return;
     }
     try {
+      if (!await clustersReady()) return;
       const rows = new Uint32Array(await (await request("/api/cluster/rows", { cluster: state.cluster }, "rows")).arrayBuffer());
       const mask = new Uint8Array(map.n);
       for (const row of rows) mask[row] = 1;
