@@ -139,7 +139,7 @@ def _carried(
 
 def _in_square(points: NDArray[np.float64]) -> Points:
     """Into the unit square; strays far outside the bulk are drawn in towards it."""
-    low, high = np.quantile(points, [0.002, 0.998], axis=0)
+    low, high = np.quantile(points, [0.005, 0.995], axis=0)
     half = np.maximum((high - low) / 2, 1e-12)
     half = np.maximum(half, half.max() / _STRETCH)
     t = (points - (low + high) / 2) / half
