@@ -103,7 +103,7 @@ def test_parts_are_kept_and_found_again(photos: Path, network: Path, tmp_path: P
         assert (a.values == b.values).all()
         assert (a.image == b.image).all()
         assert a.failures == b.failures
-    assert [p.done for p in heard][:2] == [4, 8]
+    assert heard[0].done == 9  # what was found again does not count as speed
     assert heard[-1].done == heard[-1].total == 15
 
 

@@ -212,7 +212,7 @@ def iter_parts(job: Job, context: Context) -> Iterator[Part]:
                 context.save(name, *_as_arrays(part))
             else:
                 part = _from_arrays(*saved)
-                count(len(some))
+                count.found(len(some))
             yield part
 
 
@@ -247,6 +247,12 @@ class _Counter:
     def __call__(self, count: int) -> None:
         self._done += count
         self._report(Progress("images", self._done, self._total))
+
+    def found(self, count: int) -> None:
+        """Count without a word, unless these are the last: they took no time to describe."""
+        self._done += count
+        if self._done == self._total:
+            self(0)
 
 
 def _as_arrays(part: Part) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
