@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.base import clone
@@ -81,12 +81,14 @@ def test_ascent_is_the_papers(seed, symmetric):
         np.testing.assert_array_equal(np.unique(result.modes), result.modes)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.floats(0.01, 0.9), st.sampled_from([0.0, 100.0, 1e4]))
+@example(91, 0.75, 0.0)
 def test_every_step_gains_and_every_walk_ends(seed, epsilon, gamma):
     W = random_graph(seed)
     result = cluster_graph(sparse.csr_matrix(W), gamma, epsilon)
-    up = result.authority[result.parents] - result.authority
+    height = result.authority / (10 * result.authority.max())  # as compared: rounding makes ties
+    up = height[result.parents] - height
     me = np.arange(len(W))
     assert (up >= 0).all()
     assert ((up > 0) | (result.parents <= me)).all()  # a plateau is left downwards in rows
