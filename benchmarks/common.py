@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
+PAUSE = 0.1  # seconds; BLAS' threads spin for a while after a product and would slow what follows
 PACKAGES = ("rpml", "numpy", "scipy", "scikit-learn", "numba")
 
 
@@ -26,6 +27,7 @@ def alternate(subjects: Mapping[str, Callable[[], Any]], repeats: int = 7) -> di
         run()  # compile, warm the caches
     for _ in range(repeats):
         for name, run in subjects.items():
+            time.sleep(PAUSE)
             start = time.perf_counter()
             run()
             seconds[name].append(time.perf_counter() - start)

@@ -53,6 +53,26 @@ def angular_pullback(Y, triplets, c, k, G):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def concat_logits(P, triplets, out):  # type: ignore[no-untyped-def]
+    """s_i = r'[x_avg; x_neg], eq. (wt), with P = X [r_1, r_2]."""
+    half = P.dtype.type(0.5)
+    for i in range(len(triplets)):
+        a, p, n = triplets[i, 0], triplets[i, 1], triplets[i, 2]
+        out[0, i] = half * (P[a, 0] + P[p, 0]) + P[n, 1]
+
+
+@compiled
+def concat_pullback(P, triplets, k, G):  # type: ignore[no-untyped-def]
+    """G += sum_i k[0, i] ds_i, derivatives by the rows of P."""
+    half = P.dtype.type(0.5)
+    for i in range(len(triplets)):
+        ki = half * k[0, i]
+        G[triplets[i, 0], 0] += ki
+        G[triplets[i, 1], 0] += ki
+        G[triplets[i, 2], 1] += k[0, i]
+
+
+@compiled
 def bilinear_logits(P, Q, triplets, out):  # type: ignore[no-untyped-def]
     """The symmetric forms of RPMLv1's two similarities: with P = Q = X R, eqs. (w_+) and (w_-).
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
-from typing import cast
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from threadpoolctl import ThreadpoolController
 
-MIN_CHUNK = 8192  # triplets a thread; with fewer, starting the thread costs more than it saves
+Array = NDArray[np.floating]
+
+MIN_CHUNK = 8192  # triplets a thread; with fewer, waking the thread costs more than it saves
+MIN_PRODUCT = 2_000_000  # multiplications a thread, likewise
+_inside = threading.local()  # set in the pool's threads: work within work runs inline
 
 
 def thread_count() -> int:
@@ -34,30 +38,45 @@ def chunks(n: int, minimum: int = MIN_CHUNK) -> list[tuple[int, int]]:
     return list(itertools.pairwise(edges))
 
 
-def run_chunks(work: Callable[[int, int, int], None], n: int, minimum: int = MIN_CHUNK) -> None:
+def run_chunks(work: Callable[[int, int, int], object], n: int, minimum: int = MIN_CHUNK) -> None:
     """Call work(part, start, stop) over `chunks(n)`, one thread a part; small work runs inline.
 
     Threads help because the compiled kernels and numpy's loops release the GIL.
     """
-    pieces = chunks(n, minimum)
-    if len(pieces) == 1:
-        work(0, *pieces[0])
+    first, *others = enumerate(chunks(n, minimum))
+    if getattr(_inside, "pool", False):
+        for i, piece in (first, *others):
+            work(i, *piece)
         return
-    with ThreadPoolExecutor(len(pieces)) as pool:
-        for future in [pool.submit(work, i, a, b) for i, (a, b) in enumerate(pieces)]:
-            future.result()
+    futures = [_pool(os.getpid()).submit(work, i, *piece) for i, piece in others]
+    try:
+        work(first[0], *first[1])
+    finally:
+        wait(futures)
+    for future in futures:
+        future.result()
+
+
+@functools.cache
+def _pool(_process: int) -> ThreadPoolExecutor:
+    """Threads kept between calls; by process, since a fork inherits none."""
+    return ThreadPoolExecutor(
+        os.cpu_count(), "rpml", initializer=lambda: setattr(_inside, "pool", True)
+    )
 
 
 def sum_chunks(
-    add: Callable[[int, int, NDArray[np.floating]], None],
+    add: Callable[[int, int, Array], None],
     n: int,
     shape: tuple[int, ...],
     dtype: DTypeLike,
-) -> NDArray[np.floating]:
+) -> Array:
     """The sum of what add(start, stop, accumulator) adds, each thread into an array of its own."""
     parts = np.zeros((len(chunks(n)), *shape), dtype)
     run_chunks(lambda i, a, b: add(a, b, parts[i]), n)
-    return np.asarray(parts[0] if len(parts) == 1 else parts.sum(axis=0))
+    for other in parts[1:]:
+        parts[0] += other
+    return np.asarray(parts[0])
 
 
 @functools.cache
@@ -65,6 +84,34 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def single_blas_thread() -> AbstractContextManager[object]:
+@contextmanager
+def single_blas_thread() -> Iterator[None]:
     """One BLAS thread: small factorizations on a loaded machine can be 40x slower with more."""
-    return cast("AbstractContextManager[object]", _blas().limit(limits=1, user_api="blas"))
+    with _blas().limit(limits=1, user_api="blas"):
+        yield
+
+
+def times(A: Array, B: Array) -> Array:
+    """A @ B, the rows of A cut between threads.
+
+    BLAS' own threads go on spinning after a product and take a core from the loops that follow.
+    """
+    out = np.empty((A.shape[0], B.shape[1]), A.dtype)
+    rows = _enough(A.shape[1] * B.shape[1])
+    with single_blas_thread():
+        run_chunks(lambda _, a, b: np.matmul(A[a:b], B, out=out[a:b]), A.shape[0], rows)
+    return out
+
+
+def transposed_times(A: Array, B: Array) -> Array:
+    """A.T @ B, the columns of A cut between threads."""
+    out = np.empty((A.shape[1], B.shape[1]), A.dtype)
+    columns = _enough(A.shape[0] * B.shape[1])
+    with single_blas_thread():
+        run_chunks(lambda _, a, b: np.matmul(A[:, a:b].T, B, out=out[a:b]), A.shape[1], columns)
+    return out
+
+
+def _enough(work: int) -> int:
+    """Items a thread, given the multiplications of one."""
+    return 1 + MIN_PRODUCT // max(1, work)

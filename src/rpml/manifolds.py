@@ -7,8 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml._threads import single_blas_thread
-
 Array = NDArray[np.floating]
 
 
@@ -36,8 +34,7 @@ class Grassmann:
 
     def project(self, point: Array, vector: Array) -> Array:
         """Riemannian gradient from a Euclidean one: G - L L'G."""
-        with single_blas_thread():
-            return np.asarray(vector - point @ (point.T @ vector))
+        return np.asarray(vector - point @ (point.T @ vector))
 
     def inner(self, point: Array, u: Array, v: Array) -> float:
         return float(np.vdot(u, v))
@@ -95,9 +92,8 @@ class PolarCurve:
 
     @classmethod
     def through(cls, point: Array, vector: Array) -> PolarCurve:
-        with single_blas_thread():
-            eigenvalues, rotation = np.linalg.eigh(vector.T @ vector)
-            start, direction = point @ rotation, vector @ rotation
+        eigenvalues, rotation = np.linalg.eigh(vector.T @ vector)
+        start, direction = point @ rotation, vector @ rotation
         return cls(start, direction, np.maximum(eigenvalues, 0.0), rotation)
 
     def scale(self, t: float) -> Array:
@@ -109,6 +105,5 @@ class PolarCurve:
 
 def orthonormalize(L: Array) -> Array:
     """The orthonormal matrix nearest to a nearly orthonormal L (removes rounding drift)."""
-    with single_blas_thread():
-        eigenvalues, rotation = np.linalg.eigh(L.T @ L)
-        return np.asarray(L @ (rotation / np.sqrt(eigenvalues)) @ rotation.T)
+    eigenvalues, rotation = np.linalg.eigh(L.T @ L)
+    return np.asarray(L @ (rotation / np.sqrt(eigenvalues)) @ rotation.T)

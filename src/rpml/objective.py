@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rpml import _kernels
-from rpml._threads import run_chunks, sum_chunks
+from rpml._threads import run_chunks, sum_chunks, times, transposed_times
 from rpml.manifolds import PolarCurve
 from rpml.weights import (
     Guard,
@@ -95,8 +95,7 @@ class TripletObjective:
     def move_to(self, L: Array, theta: Array | None) -> None:
         """Set the point; costs the product X L."""
         self.theta = theta
-        self.Y = self._times_X(L)
-        self.P = self._project(theta)
+        self.Y, self.P = self._times_X(L, theta)
 
     def gradients(self) -> tuple[float, Array, Array | None]:
         """Loss and Euclidean gradients at the point; costs the product X'G."""
@@ -121,7 +120,7 @@ class TripletObjective:
             ds = logit_derivative(sigmoids, w, dw, factor, self.guard)
             G[:, l:] = self.weight.pullback(self.P, self.triplets, ds)
         self.products += 1
-        gradient = np.asarray(self.X.T @ G, np.float64)
+        gradient = np.asarray(transposed_times(self.X, G), np.float64)
         loss = float(losses.sum(dtype=np.float64)) + self._penalty(self.theta)
         if not learned or self.theta is None:
             return loss, gradient[:, :l], None
@@ -136,13 +135,12 @@ class TripletObjective:
         Costs the product X xi. X L follows the curve's rotation by an l x l product.
         """
         self.curve, self.d_theta = curve, d_theta
-        self.Y = self.Y @ curve.rotation.astype(self.Y.dtype)
-        self.Z = self._times_X(curve.direction)
+        self.Y = times(self.Y, curve.rotation.astype(self.Y.dtype))
+        self.Z, self.Q = self._times_X(curve.direction, d_theta)
         self.Y_t = np.empty_like(self.Y)
         if d_theta is None:
             self.logit_line = [self.weight.logits(self.P, self.P, self.triplets)]
         else:
-            self.Q = self._project(d_theta)
             self.logit_line = self.weight.on_line(self.P, self.Q, self.triplets)
 
     def along(self, t: float) -> float:
@@ -176,15 +174,16 @@ class TripletObjective:
         m, _ = softplus_and_sigmoid(z)
         return TripletTerms(z, m, w, softplus_and_sigmoid(-w * m)[1])
 
-    def _times_X(self, matrix: Array) -> Array:
+    def _times_X(self, matrix: Array, theta: Array | None) -> tuple[Array, Array]:
+        """X times an (d, l) matrix, and the rows as the weight function sees them: one product."""
         self.products += 1
-        return np.asarray(self.X @ np.asarray(matrix, self.X.dtype))
-
-    def _project(self, theta: Array | None) -> Array:
-        """The rows as the weight function sees them."""
         if theta is None:
-            return np.empty((len(self.X), 0), self.X.dtype)
-        return np.asarray(self.X @ self.weight.as_matrix(theta).astype(self.X.dtype))
+            rows = times(self.X, np.asarray(matrix, self.X.dtype))
+            return rows, np.empty((len(rows), 0), rows.dtype)
+        both = np.hstack([matrix, self.weight.as_matrix(theta)]).astype(self.X.dtype)
+        rows = times(self.X, both)
+        l = matrix.shape[1]
+        return np.ascontiguousarray(rows[:, :l]), np.ascontiguousarray(rows[:, l:])
 
     def _margins(self, Y: Array, part: slice) -> Array:
         triplets = self.triplets[part]

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from rpml._threads import single_blas_thread
 from rpml.linesearch import minimize_along
 from rpml.manifolds import Euclidean, Grassmann, PolarCurve, Product, orthonormalize
 from rpml.objective import TripletObjective
@@ -89,6 +90,7 @@ class CGState:
 Callback = Callable[[CGState], Any]
 
 
+@single_blas_thread()
 def conjugate_gradient(
     problem: Evaluator,
     L: Array,
@@ -224,6 +226,7 @@ def _next_direction(
     return tuple(beta * d - g for d, g in zip(old_direction, gradient, strict=True))
 
 
+@single_blas_thread()
 def fixed_steps(
     problem: Evaluator,
     L: Array,

@@ -7,6 +7,7 @@ theta, and that along a line theta + t eta its logits are polynomials in t.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -73,16 +74,17 @@ class Concat:
         return M.T.reshape(-1)
 
     def logits(self, P: Array, Q: Array, triplets: Triplets) -> Array:
-        a, p, n = triplets.T
-        avg = P[:, 0]
-        return np.asarray((avg[a] + avg[p]) / 2 + P[n, 1])[None]
+        out = np.empty((1, len(triplets)), P.dtype)
+        run_chunks(
+            lambda _, a, b: _kernels.concat_logits(P, triplets[a:b], out[:, a:b]), len(triplets)
+        )
+        return out
 
     def on_line(self, P: Array, Q: Array, triplets: Triplets) -> list[Array]:
         return [self.logits(P, P, triplets), self.logits(Q, Q, triplets)]
 
     def pullback(self, P: Array, triplets: Triplets, ds: Array) -> Array:
-        by_role = [np.bincount(role, ds[0], len(P)) for role in triplets.T]
-        return np.stack([(by_role[0] + by_role[1]) / 2, by_role[2]], axis=1)
+        return _pull_back(_kernels.concat_pullback, P, triplets, ds)
 
 
 class Bilinear:
@@ -122,13 +124,7 @@ class Bilinear:
         return [logits(P, P, triplets), 2 * logits(P, Q, triplets), logits(Q, Q, triplets)]
 
     def pullback(self, P: Array, triplets: Triplets, ds: Array) -> Array:
-        ds = np.ascontiguousarray(ds, P.dtype)
-        return sum_chunks(
-            lambda a, b, G: _kernels.bilinear_pullback(P, triplets[a:b], ds[:, a:b], G),
-            len(triplets),
-            P.shape,
-            P.dtype,
-        )
+        return _pull_back(_kernels.bilinear_pullback, P, triplets, ds)
 
 
 class Constant:
@@ -158,6 +154,13 @@ class Constant:
 
     def pullback(self, P: Array, triplets: Triplets, ds: Array) -> Array:
         return np.empty((len(P), 0), P.dtype)
+
+
+def _pull_back(kernel: Callable[..., None], P: Array, triplets: Triplets, ds: Array) -> Array:
+    ds = np.ascontiguousarray(ds, P.dtype)
+    return sum_chunks(
+        lambda a, b, G: kernel(P, triplets[a:b], ds[:, a:b], G), len(triplets), P.shape, P.dtype
+    )
 
 
 WEIGHTS: dict[str, WeightFunction] = {w.name: w for w in (Concat(), Bilinear(), Constant())}
