@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml._threads import single_blas_thread, times
 from rpml.preprocess import unit_rows
 from rpml.scatter import (
     QUERIES,
@@ -36,6 +37,7 @@ def drop_singles(groups: Groups) -> Groups:
     return out
 
 
+@single_blas_thread()
 def group_scatter(
     data: Coordinates, groups: Groups, rng: np.random.Generator
 ) -> tuple[Array, ScatterChoice]:
@@ -86,9 +88,9 @@ def _within(data: Coordinates, groups: Groups) -> Array:
 def _finds_its_group(data: Coordinates, groups: Groups, scatter: Array, floor: float) -> float:
     inner = whitening_map(scatter, data.deviations, floor, data.n_components)
     inner = data.deviations[:, None] * inner[:, : data.n_components]
-    rows = unit_rows(data.W @ inner.astype(data.W.dtype))
+    rows = unit_rows(times(data.W, inner.astype(data.W.dtype)))
     queries = np.arange(len(rows))[:: max(1, len(rows) // QUERIES)]
-    similarity = rows[queries] @ rows.T
+    similarity = times(rows[queries], rows.T)
     similarity[np.arange(len(queries)), queries] = -np.inf
     return float(np.mean(groups[similarity.argmax(axis=1)] == groups[queries]))
 

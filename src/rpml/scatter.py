@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
+from rpml._threads import single_blas_thread, times, transposed_times
 from rpml.neighbors import nearest_neighbors
 from rpml.preprocess import Preprocessing, Spectrum, unit_rows
 
@@ -69,7 +70,7 @@ class Coordinates:
             scatter[np.ix_(half, half)], self.deviations[half], floor, self.n_components
         )
         scaled = self.deviations[half][:, None] * inner[:, :size]
-        return np.asarray(self.W[:, half] @ scaled.astype(self.W.dtype))
+        return times(self.W[:, half], scaled.astype(self.W.dtype))
 
 
 def coordinates(
@@ -111,6 +112,7 @@ def whitening_map(scatter: Array, deviations: Array, floor: float, n_components:
     return np.asarray(axes[:, ::-1])
 
 
+@single_blas_thread()
 def neighbor_scatter(data: Coordinates, rng: np.random.Generator) -> tuple[Array, ScatterChoice]:
     """The scatter within cross-fitted neighbourhoods, and how strongly to smooth it.
 
@@ -207,7 +209,7 @@ def _correlation(B: Array, graph: sparse.csr_matrix) -> Array:
     ends = (np.asarray(graph.sum(axis=0)).ravel() + np.asarray(graph.sum(axis=1)).ravel()) / 2
     ends = (ends / ends.sum()).astype(B.dtype)
     B = B - ends @ B
-    across = B.T @ (graph @ B) / graph.nnz
+    across = transposed_times(B, graph @ B) / graph.nnz
     scale = np.sqrt(np.maximum(ends @ (B * B), 1e-9))
     return np.asarray((across + across.T) / 2 / np.outer(scale, scale))
 
@@ -232,6 +234,6 @@ def split_half_agreement(
 
 def _nearest(rows: Array, queries: NDArray[np.intp]) -> NDArray[np.intp]:
     rows = unit_rows(rows)
-    similarity = rows[queries] @ rows.T
+    similarity = times(rows[queries], rows.T)
     similarity[np.arange(len(queries)), queries] = -np.inf
     return np.asarray(similarity.argmax(axis=1))
