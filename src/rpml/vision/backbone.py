@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from rpml._extras import require
 from rpml.errors import InputError
+from rpml.vision.normalization import with_fast_normalization
 
 _onnxruntime: Any = require("onnxruntime", "vision", "a backbone")
 
@@ -176,8 +177,9 @@ def _open(path: Path, threads: int) -> Any:
     options.log_severity_level = 3
     # idle threads must not spin: the other core is decoding or running the next batch
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    network = with_fast_normalization(path) or str(path)
     try:
-        return _onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        return _onnxruntime.InferenceSession(network, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's exceptions share no public base
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{path} is not an ONNX network that can be run: {reason}") from error
