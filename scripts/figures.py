@@ -34,7 +34,7 @@ def main() -> None:
     draw_retrievals(Z, test.character, pictures, FOLDER)
     draw_quad_grid(Z, pictures, FOLDER / "quad-grid.png", np.random.default_rng(0), most=900)
     for path in FOLDER.glob("*.png"):  # few colours: a fraction of the bytes, no visible loss
-        Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)
+        Image.open(path).convert("RGB").quantize(256).save(path, optimize=True)
 
 
 if __name__ == "__main__":

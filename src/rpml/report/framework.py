@@ -14,8 +14,8 @@ from rpml._extras import require
 
 CHARACTERS, DRAWINGS = 6, 14
 TITLES = (
-    "vectors nobody labelled",
-    "nearest neighbours",
+    "vectors that\nnobody labelled",
+    "nearest\nneighbours",
     "authority ascent\n= pseudo-labels",
     "triplets",
     "loss over (θ, L) by\nRiemannian CG",
@@ -60,7 +60,7 @@ def tell_story(seed: int = 1) -> Story:
     return Story(
         drawings.images[rows],
         before,
-        _plane(model.transform(X), seed),
+        _plane(model.transform(X), seed, like=before),
         edges,
         np.asarray(aas.parents_, np.intp),
         np.asarray(aas.labels_, np.intp),
@@ -69,13 +69,18 @@ def tell_story(seed: int = 1) -> Story:
     )
 
 
-def _plane(X: NDArray[Any], seed: int) -> NDArray[np.floating]:
-    """A map of the rows in the unit square."""
+def _plane(
+    X: NDArray[Any], seed: int, like: NDArray[np.floating] | None = None
+) -> NDArray[np.floating]:
+    """A map of the rows in the unit square, turned as near as it gets to another map."""
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1):  # a hundred rows: threads would only wait for each other
         points = TSNE(2, perplexity=20, init="pca", random_state=seed).fit_transform(X)
+    if like is not None:
+        left, _, right = np.linalg.svd((points - points.mean(axis=0)).T @ (like - like.mean(axis=0)))
+        points = points @ left @ right
     low, high = points.min(axis=0), points.max(axis=0)
     return np.asarray((points - low) / (high - low))
 
@@ -92,11 +97,11 @@ def framework_figure(path: str | PathLike[str], seed: int = 1) -> None:
     """Draw the chain of stages and write it; the suffix decides the format."""
     figures = require("matplotlib.figure", "report", "the framework figure")
     story = tell_story(seed)
-    figure = figures.Figure(figsize=(15, 2.95), dpi=120, facecolor="white")
+    figure = figures.Figure(figsize=(13.2, 2.7), dpi=150, facecolor="white")
     panels = figure.subplots(1, len(TITLES))
-    figure.subplots_adjust(left=0.01, right=0.99, bottom=0.03, top=0.83, wspace=0.22)
+    figure.subplots_adjust(left=0.01, right=0.99, bottom=0.03, top=0.78, wspace=0.2)
     for panel, title in zip(panels, TITLES, strict=True):
-        panel.set_title(title, fontsize=11.5, color=_INK)
+        panel.set_title(title, fontsize=13, color=_INK)
         panel.set_xticks([])
         panel.set_yticks([])
         for side in panel.spines.values():
