@@ -102,7 +102,7 @@ class Checkpoint:
         if self._manifest_path.is_file():
             if not resume:
                 raise CheckpointError(
-                    f"{self.directory} holds an unfinished fit: continue it with --resume, "
+                    f"{self.directory} holds an unfinished run: continue it with --resume, "
                     "or start over with --force"
                 )
             self._check_manifest()

@@ -55,6 +55,7 @@ def test_features_and_ids(tool: Tool) -> None:
     summary = tool()
     assert summary["rows"] == summary["images"] == 15
     assert summary["dim"] == 6
+    assert summary["images_per_second"] > 0
     assert tool.files() == ["features.ids.csv", "features.npy", "ids.csv"]
     features = read_features(tool.out / "features.npy")
     assert features.values.shape == (15, 6)
@@ -77,7 +78,7 @@ def test_other_outputs_hold_the_same(tool: Tool, name: str) -> None:
 def test_existing_outputs_are_kept(tool: Tool) -> None:
     tool()
     assert "exists" in tool(code=2)["error"]
-    assert "ids.csv exists" in tool(name="second.npy", code=2)["error"]
+    assert "a folder of its own" in tool(name="second.npy", code=2)["error"]
     tool("--force")
 
 
@@ -218,7 +219,7 @@ def test_a_killed_run_continues_with_the_same_result(tool: Tool, tmp_path: Path)
     assert tool.files() == ["features.npy.parts"]
     assert "--resume" in tool(code=2)["error"]
     assert "scales" in tool("--resume", "--scales", 80, code=2)["error"]
-    tool("--resume")
+    assert "images_per_second" not in tool("--resume")
     assert not parts.exists()
     for name in ("features.npy", "ids.csv", "features.ids.csv"):
         assert (tool.out / name).read_bytes() == (whole / name).read_bytes()

@@ -133,9 +133,9 @@ def run(
         forget_parts(places)
     job = with_region_whitening(job, places, region_whitening, whiten_on, resume)
     console = Console(quiet, json_output)
-    start = time.monotonic()
+    resumed, start = resume and places.parts.exists(), time.monotonic()
     written = carry_out(job, places, ending, resume, console)
-    finish(written, output, time.monotonic() - start, console)
+    finish(written, output, time.monotonic() - start, resumed, console)
 
 
 def carry_out(job: Job, places: Places, ending: Any, resume: bool, console: Console) -> Written:
@@ -184,7 +184,7 @@ def parse_scales(text: str) -> tuple[int, ...]:
         raise InputError(f"--scales takes whole numbers of pixels, got {text!r}") from None
 
 
-def finish(written: Written, output: str, seconds: float, console: Console) -> None:
+def finish(written: Written, output: str, seconds: float, resumed: bool, console: Console) -> None:
     """Print the result; leave with code 3 if images were left out."""
     failures = os.path.join(os.path.dirname(output.rstrip("/")), "failures.csv")
     fields = {
@@ -194,8 +194,9 @@ def finish(written: Written, output: str, seconds: float, console: Console) -> N
         "images": written.images,
         "left_out": len(written.failures),
         "seconds": round(seconds, 2),
-        "images_per_second": round(written.images / seconds, 2),
     }
+    if not resumed:  # what was there already took no time
+        fields["images_per_second"] = round(written.images / seconds, 2)
     if written.failures:
         fields["failures"] = failures
     console.result(fields, fields_text(fields))

@@ -79,7 +79,9 @@ def _plane(
     with threadpool_limits(1):  # a hundred rows: threads would only wait for each other
         points = TSNE(2, perplexity=20, init="pca", random_state=seed).fit_transform(X)
     if like is not None:
-        left, _, right = np.linalg.svd((points - points.mean(axis=0)).T @ (like - like.mean(axis=0)))
+        left, _, right = np.linalg.svd(
+            (points - points.mean(axis=0)).T @ (like - like.mean(axis=0))
+        )
         points = points @ left @ right
     low, high = points.min(axis=0), points.max(axis=0)
     return np.asarray((points - low) / (high - low))

@@ -66,6 +66,11 @@ class Places:
         if self.features == "-":
             raise InputError("features of images are written to a file, not to standard output")
         check_table_output(self.features, overwrite)
+        if self.ids.exists() and not overwrite:
+            raise InputError(
+                f"{self.ids} is there already, from other features: write to a folder of its own, "
+                "or replace it with --force"
+            )
         check_output(self.ids, overwrite)
 
 
