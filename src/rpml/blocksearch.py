@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ NOBODY = int(np.iinfo(np.int32).max)  # an empty place in a heap
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows as the search sees them, made block by block: X itself is never copied whole.
+    """Rows as the search sees them, made block by block: a large X is never copied whole.
 
     Score of row j for row i: x_i x_j - half_j, largest for the nearest; the squared distance is
     2 (half_i - score), in units of unit^2.
@@ -35,13 +35,24 @@ class Rows:
     center: NDArray[np.float64]
     unit: float
     half: NDArray[np.float64]  # half squared norms
+    ready: NDArray[np.float32] | None = None  # all of them, where memory allows
 
     @property
     def count(self) -> int:
         return int(self.X.shape[0])
 
     def block(self, rows: slice | NDArray[Any], dtype: Any = np.float32) -> NDArray[Any]:
+        if self.ready is not None and dtype == np.float32:
+            return self.ready[rows]
         return prepare(self.X[rows], self.metric, dtype, self.center, self.unit)
+
+    def kept_ready(self, memory_limit: int) -> Rows:
+        """The same rows, made once instead of for every pair of blocks if they fit the limit."""
+        if self.ready is not None or 4 * self.X.shape[0] * self.X.shape[1] > memory_limit // 2:
+            return self
+        ready = np.empty(self.X.shape, np.float32)
+        run_chunks(lambda _, a, b: np.copyto(ready[a:b], self.block(slice(a, b))), len(ready), 1024)
+        return replace(self, ready=ready)
 
     def squares(self, rows: slice | NDArray[Any], scores: NDArray[Any]) -> NDArray[np.float64]:
         """Squared distances from the scores of the given rows."""

@@ -139,7 +139,7 @@ def _exact(rows: Rows, k: int, memory_limit: int, progress: Progress) -> Neighbo
     ids = np.arange(n, dtype=np.int32)
     blocks = [ids[part] for part in slices(n, block_size(n, d, memory_limit))]
     pairs = ((a, b) for a in range(len(blocks)) for b in range(a, len(blocks)))
-    found = search_pairs(rows, blocks, pairs, k, progress)
+    found = search_pairs(rows.kept_ready(memory_limit), blocks, pairs, k, progress)
     return _finish(rows, found, memory_limit, 1.0, "exact")
 
 
