@@ -14,7 +14,6 @@ from common import alternate, publish
 from rpml.manifolds import Grassmann, PolarCurve
 from rpml.objective import TripletObjective
 
-
 TRIALS = 4  # in a row, as a line search makes them
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from common import in_new_process, peak_memory_mb, publish
 from generators import mixture
 
-from rpml import RPML
+from rpml import RPML, estimate_resources
 from rpml.context import Progress
 
 
@@ -37,6 +37,7 @@ class Clock:
 def one_size(n: int, d: int, l: int) -> dict:
     X = mixture(n, d, seed=0)
     RPML(l, max_iter=2, random_state=0).fit(X[:2000])  # compile
+    expected = estimate_resources(n, d, X=X, n_components=l, random_state=0)
     before = peak_memory_mb()
     clock = Clock()
     start = time.perf_counter()
@@ -52,6 +53,8 @@ def one_size(n: int, d: int, l: int) -> dict:
         "components": l,
         "seconds": seconds,
         "peak MB": peak_memory_mb(),
+        "estimated seconds": expected.seconds,
+        "estimated peak MB": expected.memory / 2**20,
         "MB before the fit (data included)": before,
         "stages": stages,
         "triplets": len(model.triplets_),
@@ -75,14 +78,19 @@ def main() -> None:
         arguments = ("--one", str(n), "--features", str(options.features))
         rows.append(in_new_process(__file__, *arguments, "--components", str(options.components)))
         shares = {k: f"{v / rows[-1]['seconds']:.0%}" for k, v in rows[-1]["stages"].items()}
+        last = rows[-1]
         print(
-            n, f"{rows[-1]['seconds']:.1f} s", f"{rows[-1]['peak MB']:.0f} MB", shares, flush=True
+            f"{n}: {last['seconds']:.1f} s (estimated {last['estimated seconds']:.1f}), "
+            f"{last['peak MB']:.0f} MB (estimated {last['estimated peak MB']:.0f})",
+            shares,
+            flush=True,
         )
     exponent = None
     if len(rows) > 1:
         logs = np.log([[r["n"], r["seconds"]] for r in rows])
         exponent = float(np.polyfit(logs[:, 0], logs[:, 1], 1)[0])
-    publish("scaling", {"rows": rows, "growth exponent": exponent})
+    name = "scaling" if options.features == 128 else f"scaling-{options.features}"
+    publish(name, {"rows": rows, "growth exponent": exponent})
 
 
 if __name__ == "__main__":

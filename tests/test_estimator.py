@@ -21,6 +21,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from rpml import RPML
 from rpml.errors import WeightCollapseWarning
 from rpml.metrics import recall_at_k
+from rpml.neighbors import nearest_neighbors
 from tests.problems import ALL_WEIGHTS, blobs
 
 
@@ -309,3 +310,26 @@ def test_save_and_load(tmp_path, fitted, digits):
     np.testing.assert_array_equal(loaded.triplets_, fitted.triplets_)
     assert loaded.history_ == fitted.history_
     assert loaded.whitening_ == fitted.whitening_
+
+
+def test_given_neighbors_replace_the_search():
+    X = np.random.default_rng(0).normal(size=(200, 10))
+    X[:100] += 3
+    plain = RPML(3, random_state=0)
+    found = nearest_neighbors(plain.fit(X).preprocessing_.apply(X), 50)
+    stages = []
+    model = RPML(3, random_state=0, callback=lambda p: stages.append(p.stage))
+    model.fit(X, neighbors=(found.indices, found.distances))
+    assert "neighbors" not in stages
+    np.testing.assert_array_equal(model.labels_, plain.labels_)
+    np.testing.assert_array_equal(model.components_, plain.components_)
+
+
+def test_given_neighbors_are_checked():
+    X = np.random.default_rng(0).normal(size=(30, 4))
+    found = nearest_neighbors(X[:20], 5)
+    pair = (found.indices, found.distances)
+    with pytest.raises(ValueError, match="neighbors are of 20 rows, X has 30"):
+        RPML(2).fit(X, neighbors=pair)
+    with pytest.raises(ValueError, match="cannot be given with groups"):
+        RPML(2).fit(X[:20], neighbors=pair, groups=np.arange(20) // 2)

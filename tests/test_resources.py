@@ -21,8 +21,22 @@ def test_larger_fits_are_extrapolated(monkeypatch):
         estimate_resources(n, 6, X=X, n_components=2, n_neighbors=5) for n in (10_000, 1_000_000)
     )
     assert small.pilot_rows == large.pilot_rows == 200
-    assert large.memory > 10 * small.memory / 3
-    assert large.seconds > 50 * small.seconds
+    assert large.memory > small.memory + 900_000 * 5 * 16  # neighbours and graph of each row
+
+
+def test_each_stage_grows_in_its_own_way():
+    pilots = [
+        resources._Pilot(5_000, {"whiten": 1.0, "neighbors": 1.0, "labels": 1.0}),
+        resources._Pilot(10_000, {"whiten": 2.0, "neighbors": 4.0, "labels": 2.0}),
+    ]
+    at = {
+        stage: [resources._extrapolate(stage, pilots, n) for n in (10_000, 100_000, 1_000_000)]
+        for stage in pilots[0].stages
+    }
+    assert at["labels"] == pytest.approx([2, 20, 200])
+    assert at["whiten"][1] == at["whiten"][2] == pytest.approx(2 * 2**1.4)  # of 20,000 rows
+    assert at["neighbors"][:2] == pytest.approx([4, 400])  # exact: the square of the rows
+    assert 400 < at["neighbors"][2] < 4000
 
 
 def test_mapped_vectors_take_no_memory(monkeypatch):

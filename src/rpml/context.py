@@ -9,6 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.neighbors import WORKING_MEMORY
+
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -43,6 +45,8 @@ class Context:
     seed: int = 0
     report: Callable[[Progress], Any] = lambda progress: None
     store: Store | None = None
+    blocks: int = WORKING_MEMORY
+    """Bytes for the working blocks of the neighbour search."""
     memory: dict[str, Arrays] = field(default_factory=dict)
     """Stages of this fit that were asked for, so that a second request costs nothing."""
 

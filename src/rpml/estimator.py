@@ -18,11 +18,13 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from rpml.clustering import AuthorityAscentShift
-from rpml.context import Context, Store
+from rpml.context import Arrays, Context, Store
 from rpml.errors import WeightCollapseWarning
+from rpml.graph import given_neighbors
 from rpml.groups import drop_singles
+from rpml.memory import Shape, working_memory
 from rpml.model_io import load_model, save_model
-from rpml.pipeline import Config, Result, learn
+from rpml.pipeline import DEFAULT_COMPONENTS, Config, Result, learn
 from rpml.preprocess import Preprocessing, float_dtype, row_blocks, unit_rows
 from rpml.pseudolabels import as_labels
 from rpml.validation import check_rows, check_varied
@@ -93,6 +95,9 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         alike; False: the plain projection.
     use_labels : bool
         Use `y` in `fit`; otherwise it is ignored, so that labels never leak by accident.
+    memory_limit : int or None
+        Bytes the process may take. The fit then works in smaller blocks, or refuses before it
+        starts if that is not enough.
     callback : callable or None
         Called with a `Progress` as the fit goes on; a true result stops the solver, which keeps
         what it has.
@@ -158,6 +163,7 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         "mining": [StrOptions({"all", "semi-hard", "hard"})],
         "normalize": ["boolean"],
         "use_labels": ["boolean"],
+        "memory_limit": [Interval(Integral, 1, None, closed="left"), None],
         "callback": [callable, None],
         "random_state": ["random_state"],
     }
@@ -189,6 +195,7 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         mining: str = "all",
         normalize: bool = True,
         use_labels: bool = False,
+        memory_limit: int | None = None,
         callback: Callable[..., Any] | None = None,
         random_state: Any = None,
     ) -> None:
@@ -216,6 +223,7 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         self.mining = mining
         self.normalize = normalize
         self.use_labels = use_labels
+        self.memory_limit = memory_limit
         self.callback = callback
         self.random_state = random_state
 
@@ -244,7 +252,15 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         settings |= {"weight": weight, "solver": solver, "clustering": aas, "init": "random"}
         return cls(n_components, **{**settings, **parameters})
 
-    def fit(self, X: Any, y: Any = None, *, groups: Any = None, store: Store | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        groups: Any = None,
+        neighbors: Any = None,
+        store: Store | None = None,
+    ) -> Self:
         """Learn the embedding from the rows of X.
 
         Parameters
@@ -257,16 +273,24 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
             Rows with the same number or string show the same thing (augmented views, frames,
             photographs of one listing); -1 or None: no group. Ignored, and told so in
             `whitening_`, where they say less than the neighbours do.
+        neighbors : pair of (n, k) arrays, optional
+            Indices and cosine distances (Euclidean ones of unit rows) of the nearest rows,
+            without the row itself: the graph to cluster instead of one that is searched, so that
+            a sweep over settings searches once (`rpml.neighbors.nearest_neighbors`).
         store : Checkpoint, optional
             Finished stages are kept there and found again by a fit that is repeated.
         """
         self._validate_params()
+        mapped = isinstance(X, np.memmap)
         X = check_rows(self, X, reset=True)
         check_varied(X)
         self._check_size(X.shape[1])
         config = Config(**{f.name: getattr(self, f.name) for f in fields(Config)})
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        context = Context(seed, self.callback or (lambda progress: None), store)
+        blocks = working_memory(fit_shape(self, len(X), X, mapped), self.memory_limit)
+        context = Context(seed, self.callback or (lambda progress: None), store, blocks)
+        if neighbors is not None:
+            context.memory["neighbors"] = self._given(neighbors, len(X), groups)
         known = as_labels(y, len(X)) if self.use_labels and y is not None else None
         self._set_fitted(learn(X, config, context, self._groups(groups, len(X)), known))
         self._warn()
@@ -306,6 +330,15 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         if groups is None:
             return np.full(n, -1, np.intp)
         return drop_singles(as_labels(groups, n, "groups"))
+
+    def _given(self, neighbors: Any, n: int, groups: Any) -> Arrays:
+        """Neighbours found elsewhere, as the stage that would have searched them."""
+        if groups is not None:
+            raise ValueError("neighbors cannot be given with groups, which are clustered as one.")
+        found = given_neighbors(*neighbors, metric="cosine")
+        if len(found.indices) != n:
+            raise ValueError(f"neighbors are of {len(found.indices)} rows, X has {n}.")
+        return {"indices": found.indices, "distances": found.distances}
 
     def _check_size(self, d: int) -> None:
         if self.n_components is not None and self.n_components > d:
@@ -353,3 +386,17 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def fit_shape(model: RPML, n: int, like: Any, mapped: bool) -> Shape:
+    """What decides the memory of a fit of n rows that are `like` these."""
+    d = like.shape[1]
+    return Shape(
+        n=n,
+        d=d,
+        n_components=model.n_components or min(DEFAULT_COMPONENTS, d),
+        n_neighbors=model.n_neighbors,
+        n_triplets=min(model.max_triplets, model.triplets_per_anchor * n),
+        itemsize=like.dtype.itemsize,
+        mapped=mapped,
+    )

@@ -26,7 +26,7 @@ from rpml.blocksearch import (
 logger = logging.getLogger(__name__)
 
 EXACT_ROWS = 100_000  # beyond this many rows method="auto" takes the approximate search
-_MEMORY = 512 * 2**20
+WORKING_MEMORY = 512 * 2**20
 _SPARE = 16  # candidates beyond k where products round
 _RELATIVE_ERROR = 1e-4  # squared distances known worse than this are computed again
 _EPS32 = float(np.finfo(np.float32).eps)
@@ -67,7 +67,7 @@ def nearest_neighbors(
     *,
     metric: str = "cosine",
     method: str = "auto",
-    memory_limit: int = _MEMORY,
+    memory_limit: int = WORKING_MEMORY,
     progress: Progress | None = None,
 ) -> Neighbors:
     """Find the `n_neighbors` nearest other rows of every row.
@@ -211,7 +211,7 @@ def pair_distances(
     right: NDArray[Any],
     *,
     metric: str = "euclidean",
-    memory_limit: int = _MEMORY,
+    memory_limit: int = WORKING_MEMORY,
 ) -> NDArray[np.float64]:
     """Distances between the rows left[t] and right[t] of X, from their differences.
 

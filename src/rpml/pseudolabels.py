@@ -88,7 +88,9 @@ def find_neighbors(Z: NDArray[Any], k: int, metric: str, context: Context) -> Ne
         context.report(Progress("neighbors", round(share * len(Z)), len(Z)))
 
     def compute() -> Arrays:
-        found = nearest_neighbors(Z, k, metric=metric, progress=advance)
+        found = nearest_neighbors(
+            Z, k, metric=metric, memory_limit=context.blocks, progress=advance
+        )
         logger.info("%d neighbours by %s, recall %.3f", k, found.method, found.recall)
         return {"indices": found.indices, "distances": found.distances}
 

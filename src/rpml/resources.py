@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import time
-import tracemalloc
 import warnings
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,13 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.context import Progress
-from rpml.estimator import RPML
+from rpml.estimator import RPML, fit_shape
+from rpml.memory import peak
 from rpml.neighbors import EXACT_ROWS
+from rpml.scatter import MAX_ROWS
 
-_FIRST_PILOT = 2500  # above the block of the neighbour search, so that memory grows linearly
+_FIRST_PILOT = 2500
 _LAST_PILOT = 40_000
 _PILOT_SECONDS = 2.0
-_BASE_BYTES = 250 * 2**20  # the interpreter with numpy, scipy, scikit-learn and numba
+WHITENING_GROWTH = 1.4  # between its products, linear in the rows, and its searches, quadratic
+INDEX_GROWTH = 0.7  # from the exact search of EXACT_ROWS on; benchmarks/scaling.py
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,8 @@ def estimate_resources(
 ) -> Resources:
     """Estimate the peak memory and the time of ``RPML(**settings).fit`` on n rows of d features.
 
-    Fits a few thousand rows, twice as many and so on for a few seconds, and extrapolates: the
-    neighbour search with the square of the rows as long as it is exact, the rest linearly.
+    The memory follows from the sizes of the arrays. For the time, a few thousand rows are fitted,
+    twice as many and so on for a few seconds, and each stage is extrapolated by its own growth.
 
     Parameters
     ----------
@@ -61,16 +63,14 @@ def estimate_resources(
     pilots = _run_pilots(n, d, X, settings)
     last = pilots[-1]
     stages = {name: _extrapolate(name, pilots, n) for name in last.stages}
-    own = 0 if mapped else n * d * (4 if X is None else X.dtype.itemsize)
-    slope = (last.peak - pilots[0].peak) / max(1, last.rows - pilots[0].rows)
-    peak = last.peak + max(0.0, slope) * (n - last.rows)
-    return Resources(n, d, int(_BASE_BYTES + own + peak), sum(stages.values()), stages, last.rows)
+    like = np.empty((0, d), np.float32 if X is None else X.dtype)
+    shape = fit_shape(RPML(**settings), n, like, mapped)
+    return Resources(n, d, peak(shape), sum(stages.values()), stages, last.rows)
 
 
 @dataclass(frozen=True)
 class _Pilot:
     rows: int
-    peak: int
     stages: dict[str, float]
 
 
@@ -108,19 +108,14 @@ def _pilot(X: NDArray[Any], settings: dict[str, Any]) -> _Pilot:
     size = settings.get("n_components")
     limit = min(X.shape[1], max(1, len(X) - 1))
     chosen = {**settings, "callback": listen, "n_components": size and min(size, limit)}
-    tracemalloc.start()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            RPML(**chosen).fit(X)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        RPML(**chosen).fit(X)
     marks.append(("", time.perf_counter()))
     stages: dict[str, float] = {}
     for (name, start), (_, stop) in itertools.pairwise(marks):
         stages[name] = stages.get(name, 0.0) + stop - start
-    return _Pilot(len(X), peak, stages)
+    return _Pilot(len(X), stages)
 
 
 def _extrapolate(stage: str, pilots: list[_Pilot], n: int) -> float:
@@ -129,6 +124,8 @@ def _extrapolate(stage: str, pilots: list[_Pilot], n: int) -> float:
     seconds, before = last.stages[stage], pilots[max(0, len(pilots) - 2)]
     if n == last.rows:
         return seconds
+    if stage == "whiten":  # works on a sample
+        return float(seconds * (min(n, MAX_ROWS) / min(last.rows, MAX_ROWS)) ** WHITENING_GROWTH)
     if stage != "neighbors":
         return seconds * n / last.rows
     exact = min(n, EXACT_ROWS)
@@ -136,6 +133,4 @@ def _extrapolate(stage: str, pilots: list[_Pilot], n: int) -> float:
     gap = last.rows**2 - before.rows**2
     slope = (seconds - earlier) / gap if gap > 0 else seconds / last.rows**2
     search = seconds + max(slope, 0.5 * seconds / last.rows**2) * (exact**2 - last.rows**2)
-    return float(
-        max(search, seconds) * (n / exact) ** 1.2
-    )  # beyond, the index grows nearly linearly
+    return float(max(search, seconds) * (n / exact) ** INDEX_GROWTH)

@@ -77,8 +77,7 @@ def coordinates(
     X: Any, rows: NDArray[np.intp], spectrum: Spectrum, unit_input: bool, n_components: int
 ) -> Coordinates:
     """Project the given rows of X on the leading principal axes."""
-    limit = max(len(rows) // 3, n_components)
-    q = min(len(spectrum.variances), max(512, 2 * n_components), limit)
+    q = leading_axes_kept(len(rows), len(spectrum.variances), n_components)
     deviations = np.sqrt(spectrum.variances[:q])
     W = np.empty((len(rows), q), np.float32)
     to_axes = (spectrum.axes[:, :q] / deviations).astype(np.float32)
@@ -88,6 +87,11 @@ def coordinates(
         chosen = np.asarray(X[rows[part]], np.float32)
         W[part] = ((unit_rows(chosen) if unit_input else chosen) - mean) @ to_axes
     return Coordinates(rows, W, deviations, n_components)
+
+
+def leading_axes_kept(n: int, available: int, n_components: int) -> int:
+    """How many principal axes are looked at: what n rows can tell apart, and 512 are enough."""
+    return min(available, max(512, 2 * n_components), max(n // 3, n_components))
 
 
 def whiten_by(
