@@ -25,7 +25,7 @@ from rpml.groups import drop_singles
 from rpml.memory import Shape, working_memory
 from rpml.model_io import load_model, save_model
 from rpml.pipeline import DEFAULT_COMPONENTS, Config, Result, learn
-from rpml.preprocess import Preprocessing, float_dtype, row_blocks, unit_rows
+from rpml.preprocess import Preprocessing
 from rpml.pseudolabels import as_labels
 from rpml.validation import check_rows, check_varied
 
@@ -309,12 +309,7 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         """
         check_is_fitted(self)
         X = check_rows(self, X, reset=False)
-        out = np.empty((X.shape[0], len(self.components_)), float_dtype(X))
-        components = self.components_.T.astype(out.dtype)
-        for part, block in row_blocks(X):
-            Y = self.preprocessing_.apply(block) @ components
-            out[part] = unit_rows(Y) if self.normalize else Y
-        return out
+        return self.preprocessing_.embed(X, self.components_, self.normalize)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to one file (safetensors and JSON, no pickle)."""

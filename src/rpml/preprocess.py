@@ -9,8 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml._threads import run_chunks, single_blas_thread
+
 Array = NDArray[np.floating]
 BLOCK_BYTES = 64 * 2**20
+EMBED_ROWS = 2048  # at a time and thread: they stay in the cache between the steps
+SAFE_NORMS = (1e-12, 1e15)  # between, no square is lost in float32
 
 
 def row_blocks(X: Any, dtype: Any = None) -> Iterator[tuple[slice, Array]]:
@@ -29,10 +33,16 @@ def float_dtype(X: Any) -> Any:
 
 def unit_rows(X: Array) -> Array:
     """Rows scaled to unit norm; zero rows stay zero. No overflow for any finite row."""
-    scale = np.abs(X).max(axis=1, keepdims=True, initial=0.0)
-    X = X / np.where(scale > 0, scale, 1)
-    norm = np.sqrt(np.einsum("ij,ij->i", X, X))[:, None]
-    return np.asarray(X / np.where(norm > 0, norm, 1))
+    with np.errstate(over="ignore"):
+        norm = np.sqrt(np.einsum("ij,ij->i", X, X))[:, None]
+    unsafe = np.flatnonzero(~((norm > SAFE_NORMS[0]) & (norm < SAFE_NORMS[1])))
+    out = X / np.where(norm > 0, norm, 1)
+    if len(unsafe):  # squares that over- or underflow: to a maximum of 1 first
+        scale = np.abs(X[unsafe]).max(axis=1, keepdims=True, initial=0.0)
+        rows = X[unsafe] / np.where(scale > 0, scale, 1)
+        norm = np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
+        out[unsafe] = rows / np.where(norm > 0, norm, 1)
+    return np.asarray(out)
 
 
 @dataclass(frozen=True)
@@ -52,6 +62,31 @@ class Preprocessing:
             block = unit_rows(block) if self.unit_input else block
             block = (block - mean) @ matrix
             out[part] = unit_rows(block) if self.unit_output else block
+        return out
+
+    def embed(self, X: Any, components: Array, unit: bool) -> Array:
+        """The preprocessed rows times the (l, p) components, scaled to unit norm if `unit`.
+
+        Where only a row's direction is asked for, the length it has in between does not matter,
+        and both maps are one product.
+        """
+        out = np.empty((len(X), len(components)), float_dtype(X))
+        one = self.matrix @ components.T
+        mean, matrix = self.mean.astype(out.dtype), one.astype(out.dtype)
+
+        def work(_: int, start: int, stop: int) -> None:
+            for first in range(start, stop, EMBED_ROWS):
+                part = slice(first, min(first + EMBED_ROWS, stop))
+                block = np.asarray(X[part], out.dtype)
+                if unit:
+                    block = unit_rows(block) if self.unit_input else np.array(block)
+                    block -= mean
+                    out[part] = unit_rows(block @ matrix)
+                else:
+                    out[part] = self.apply(block) @ components.T.astype(out.dtype)
+
+        with single_blas_thread():
+            run_chunks(work, len(X), EMBED_ROWS)
         return out
 
 
