@@ -7,9 +7,10 @@ import pytest
 from sklearn.cluster import KMeans
 
 from rpml.clustering import AuthorityAscentShift
+from rpml.constraints import gather
 from rpml.context import Context
 from rpml.metrics import pair_scores
-from rpml.pseudolabels import as_labels, override, pseudo_labels
+from rpml.pseudolabels import apply_known, as_labels, pseudo_labels
 from tests.problems import blobs
 
 
@@ -51,11 +52,48 @@ def test_labels_of_another_length_are_refused():
         as_labels([0, 1], 3)
 
 
-def test_known_labels_replace_pseudo_labels_and_the_rest_stays_apart():
-    labels = override(np.array([0, 0, 1, 1, -1]), np.array([-1, 2, 2, -1, -1]))
-    assert labels[1] == labels[2] == 2
+def points(*angles):
+    """Unit rows at angles in degrees."""
+    radians = np.radians(angles)
+    return np.stack([np.cos(radians), np.sin(radians)], axis=1)
+
+
+def test_a_cluster_takes_the_class_of_its_labelled_rows_and_the_rest_stays_apart():
+    known = gather(np.array([-1, 2, 2, -1, -1, -1]), 6)
+    labels = apply_known(np.array([0, 0, 1, 1, -1, 2]), known, np.eye(6))
+    np.testing.assert_array_equal(labels[:4], [2, 2, 2, 2])  # two clusters of one class are one
     assert labels[4] == -1
-    assert len({labels[0], labels[1], labels[3]}) == 3
+    assert labels[5] > 2
+
+
+def test_a_cluster_of_two_classes_is_cut_between_them():
+    known = gather(np.array([0, -1, -1, 1]), 4)
+    labels = apply_known(np.zeros(4, np.intp), known, points(0, 10, 40, 50))
+    np.testing.assert_array_equal(labels, [0, 0, 1, 1])
+
+
+def test_linked_rows_join_clusters_without_a_class():
+    known = gather(None, 5, must_link=[(0, 2)])
+    labels = apply_known(np.array([0, 0, 1, 1, 2]), known, np.eye(5))
+    assert len(set(labels[:4])) == 1
+    assert labels[4] != labels[0]
+    noise = apply_known(np.array([-1, 0, -1, 1, 1]), known, np.eye(5))
+    assert noise[0] == noise[2] >= 0
+    assert len(set(noise)) == 3
+
+
+def test_rows_known_to_be_apart_are_parted_with_their_neighbours():
+    Z = points(0, 10, 50, 60)
+    known = gather(None, 4, cannot_link=[(0, 3)])
+    labels = apply_known(np.zeros(4, np.intp), known, Z)
+    assert labels[0] == labels[1] != labels[2] == labels[3]
+    linked = gather(None, 4, must_link=[(0, 2)], cannot_link=[(0, 3)])
+    labels = apply_known(np.zeros(4, np.intp), linked, Z)
+    assert labels[0] == labels[1] == labels[2] != labels[3]
+    classed = gather(np.array([-1, -1, -1, 0]), 4, cannot_link=[(0, 3)])
+    labels = apply_known(np.zeros(4, np.intp), classed, Z)
+    assert labels[3] == labels[2] == 0
+    assert labels[0] == labels[1] > 0
 
 
 def test_every_row_its_own_cluster_lowers_epsilon_and_says_so():

@@ -18,6 +18,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from rpml.clustering import AuthorityAscentShift
+from rpml.constraints import gather
 from rpml.context import Arrays, Context, Store
 from rpml.errors import WeightCollapseWarning
 from rpml.graph import given_neighbors
@@ -259,6 +260,10 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         *,
         groups: Any = None,
         neighbors: Any = None,
+        must_link: Any = None,
+        cannot_link: Any = None,
+        closer: Any = None,
+        conflicts: str = "raise",
         store: Store | None = None,
     ) -> Self:
         """Learn the embedding from the rows of X.
@@ -277,6 +282,14 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
             Indices and cosine distances (Euclidean ones of unit rows) of the nearest rows,
             without the row itself: the graph to cluster instead of one that is searched, so that
             a sweep over settings searches once (`rpml.neighbors.nearest_neighbors`).
+        must_link, cannot_link : (m, 2) array-like, optional
+            Indices of rows that are, or are not, of one class; a third column holds weights.
+            Used whatever `use_labels` says.
+        closer : (k, 3) array-like, optional
+            Indices a, b, c of rows: a is closer to b than to c; a fourth column holds weights.
+        conflicts : {"raise", "weight"}
+            What to do with constraints that contradict labels or each other: name them in an
+            error, or leave out the lighter ones.
         store : Checkpoint, optional
             Finished stages are kept there and found again by a fit that is repeated.
         """
@@ -291,7 +304,8 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         context = Context(seed, self.callback or (lambda progress: None), store, blocks)
         if neighbors is not None:
             context.memory["neighbors"] = self._given(neighbors, len(X), groups)
-        known = as_labels(y, len(X)) if self.use_labels and y is not None else None
+        labels = as_labels(y, len(X)) if self.use_labels and y is not None else None
+        known = gather(labels, len(X), must_link, cannot_link, closer, conflicts)
         self._set_fitted(learn(X, config, context, self._groups(groups, len(X)), known))
         self._warn()
         return self

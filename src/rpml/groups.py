@@ -53,7 +53,7 @@ def group_scatter(
 
     def estimate(things: NDArray[np.intp]) -> Array:
         rows = np.isin(of_row, things)
-        return _within(data.some(rows), groups[rows])
+        return within_scatter(data.some(rows), groups[rows])
 
     part = rng.random(len(first)) < 0.5
     other = estimate(np.flatnonzero(part))
@@ -63,7 +63,7 @@ def group_scatter(
     agreement = {}
     if max(hits) > TIMES_CHANCE * _chance(groups[unseen]):
         agreement = cross_agreement(data.some(first), estimate, FLOORS, rng)
-    return _within(data, groups), ScatterChoice("groups", floor, agreement)
+    return within_scatter(data, groups), ScatterChoice("groups", floor, agreement)
 
 
 def _chance(groups: Groups) -> float:
@@ -72,7 +72,7 @@ def _chance(groups: Groups) -> float:
     return float((sizes * (sizes - 1)).sum() / max(1, len(groups) * (len(groups) - 1)))
 
 
-def _within(data: Coordinates, groups: Groups) -> Array:
+def within_scatter(data: Coordinates, groups: Groups) -> Array:
     """Covariance of the differences to the group's mean."""
     member = groups >= 0
     W, g = data.W[member], np.unique(groups[member], return_inverse=True)[1]

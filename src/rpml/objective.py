@@ -63,7 +63,7 @@ class TripletObjective:
         Rows the triplets index.
     triplets : (T, 3) int array
         (anchor, positive, negative) row indices, repeats allowed.
-    weight : str
+    weight : str or WeightFunction
         "concat", "bilinear" or "constant".
     alpha : float
         Angle in degrees.
@@ -77,7 +77,7 @@ class TripletObjective:
         self,
         X: ArrayLike,
         triplets: ArrayLike,
-        weight: str = "concat",
+        weight: str | WeightFunction = "concat",
         alpha: float = 45.0,
         guard: Guard | None = None,
         learn_weights: bool = True,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.constraints import Known
 from rpml.context import Arrays, Context
 from rpml.groups import (
     Groups,
@@ -22,12 +23,13 @@ from rpml.groups import (
 from rpml.objective import TripletObjective
 from rpml.optimize import OptimizeResult, Stopping
 from rpml.preprocess import Preprocessing, Spectrum, identity, principal_axes, whitening
-from rpml.pseudolabels import Labels, find_neighbors, override, pseudo_labels
+from rpml.pseudolabels import Labels, apply_known, find_neighbors, pseudo_labels
 from rpml.scatter import MAX_ROWS, ScatterChoice, coordinates, neighbor_scatter, whiten_by
+from rpml.semisupervised import count_pairs, label_scatter, with_labelled
 from rpml.stochastic import BatchSettings
 from rpml.training import initial_subspace, order_by_variance, train, train_in_batches
-from rpml.triplets import sample_triplets
-from rpml.weights import Guard, weight_function
+from rpml.triplets import parted_triplets, sample_triplets
+from rpml.weights import Certain, Guard, weight_function
 
 Array = NDArray[np.floating]
 DEFAULT_COMPONENTS = 128
@@ -71,6 +73,8 @@ class Result:
     L: Array
     theta: Array | None
     labels: Labels
+    basins: Labels
+    """The clusters before what is known joined or cut them."""
     triplets: NDArray[np.integer]
     weights: Array
     probabilities: Array
@@ -78,36 +82,36 @@ class Result:
 
 
 def learn(
-    X: Any, config: Config, context: Context, groups: Groups, known: Labels | None = None
+    X: Any, config: Config, context: Context, groups: Groups, known: Known | None = None
 ) -> Result:
     """Learn an embedding of the rows of X.
 
-    Rows with the same number in `groups` show the same thing, -1 is no group. `known` are labels
-    for a supervised or semi-supervised fit, -1 where there is none.
+    Rows with the same number in `groups` show the same thing, -1 is no group. `known` are classes
+    and constraints of a supervised or semi-supervised fit.
     """
     preprocessing, choice = unpack(
-        context.stage("whiten", lambda: pack(*prepare(X, groups, config, context)))
+        context.stage("whiten", lambda: pack(*prepare(X, groups, config, context, known)))
     )
     Z = preprocessing.apply(X)
-    groups = groups if choice is None or choice.source == "groups" else no_groups(len(Z))
-    labels = cluster(Z, groups, config, context)
-    if known is not None:
-        labels = override(labels, known)
-    triplets = draw_triplets(Z, labels, groups, config, context)
+    groups = groups if choice is None or "groups" in choice.source else no_groups(len(Z))
+    basins = cluster(Z, groups, config, context)
+    labels = basins if known is None else apply_known(basins, known, Z)
+    triplets, certain = draw_triplets(Z, labels, groups, config, context, known)
     l = config.n_components or min(DEFAULT_COMPONENTS, Z.shape[1])
     L = initial_subspace(Z, l, config.init, context.rng("init"))
     theta = weight_function(config.weight).initial(L.shape[0], L.shape[1], context.rng("theta"))
-    optimum = optimize(Z, labels, triplets, (L, theta), config, context)
+    problem = objective(Z, triplets, config, certain)
+    sure = None if known is None else known.is_classed()
+    optimum = optimize(problem, labels, (L, theta), config, context, sure)
     L = order_by_variance(Z, optimum.L)
-    problem = objective(Z, triplets, config)
     problem.move_to(L, optimum.theta)
     terms = problem.terms()
     return Result(
-        preprocessing, choice, L, optimum.theta, labels, triplets, terms.w, terms.p, optimum
+        preprocessing, choice, L, optimum.theta, labels, basins, triplets, terms.w, terms.p, optimum
     )
 
 
-SOURCES = ("neighbors", "groups", "none")
+SOURCES = ("neighbors", "groups", "none", "labels", "groups and labels")
 
 
 def pack(preprocessing: Preprocessing, choice: ScatterChoice | None) -> Arrays:
@@ -139,7 +143,7 @@ def no_groups(n: int) -> Groups:
 
 
 def prepare(
-    X: Any, groups: Groups, config: Config, context: Context
+    X: Any, groups: Groups, config: Config, context: Context, known: Known | None = None
 ) -> tuple[Preprocessing, ScatterChoice | None]:
     """Centre and whiten on the leading axes; with whiten=None leave the rows as they are."""
     if config.whiten is None:
@@ -160,7 +164,7 @@ def prepare(
     n_axes = min(config.n_axes or max(256, 2 * wanted), available)
     unit = config.normalize_input
     if isinstance(config.whiten, str):
-        return _whiten_by_scatter(X, groups, spectrum, unit, wanted, context.rng("whiten"))
+        return _whiten_by_scatter(X, groups, spectrum, unit, wanted, context.rng("whiten"), known)
     return whitening(spectrum, config.whiten, max(n_axes, wanted), unit, unit), None
 
 
@@ -171,9 +175,15 @@ def _whiten_by_scatter(
     unit: bool,
     n_components: int,
     rng: np.random.Generator,
+    known: Known | None = None,
 ) -> tuple[Preprocessing, ScatterChoice]:
-    """Whiten by the scatter within groups where they help, within neighbourhoods otherwise."""
+    """Whiten by the scatter within groups where they help, within neighbourhoods otherwise.
+
+    What is known of the rows refines either.
+    """
     rows = sample_rows(groups, MAX_ROWS, rng)
+    if known is not None:
+        rows = with_labelled(rows, known.labels, rng)
     sampled = drop_singles(groups[rows])
     data = coordinates(X, rows, spectrum, unit, n_components)
     seed = int(rng.integers(2**31))  # the same splits for both, so that they compare
@@ -181,6 +191,10 @@ def _whiten_by_scatter(
     found = neighbor_scatter(things, np.random.default_rng(seed))
     if sampled.max() >= MIN_GROUPS:
         found = better_choice(group_scatter(data, sampled, np.random.default_rng(seed)), found)
+    if known is not None:
+        some = known.labels[rows]
+        wide = coordinates(X, rows, spectrum, unit, n_components, least=count_pairs(some) // 2)
+        found = label_scatter(wide, some, found, np.random.default_rng(seed))
     scatter, choice = found
     return whiten_by(spectrum, scatter, choice.floor, n_components, unit), choice
 
@@ -196,9 +210,17 @@ def cluster(Z: Array, groups: Groups, config: Config, context: Context) -> Label
 
 
 def draw_triplets(
-    Z: Array, labels: Labels, groups: Groups, config: Config, context: Context
-) -> NDArray[np.integer]:
-    """T of Algorithm 1, from the pseudo-labels; with groups, as many again from these."""
+    Z: Array,
+    labels: Labels,
+    groups: Groups,
+    config: Config,
+    context: Context,
+    known: Known | None = None,
+) -> tuple[NDArray[np.integer], NDArray[np.bool_] | None]:
+    """T of Algorithm 1, from the pseudo-labels; with groups or classes, as many again from these.
+
+    Also which of them are known to be right, None if nothing is known.
+    """
     rng = context.rng("triplets")
     near = None
     if config.sampler != "uniform":
@@ -217,22 +239,32 @@ def draw_triplets(
             groups=groups,
         )
 
-    if groups.max() < 0:
-        return draw(labels, config.max_triplets, config.sampler)
-    half = config.max_triplets // 2
-    return np.vstack([draw(labels, half, config.sampler), draw(groups, half, "uniform")])
+    sources = [(labels, config.sampler)]
+    if groups.max() >= 0:
+        sources.append((groups, "uniform"))
+    if known is not None and 0 < known.is_classed().sum() < len(Z):
+        sources.append((np.where(known.is_classed(), known.labels, -1), "uniform"))
+    limit = config.max_triplets // len(sources)
+    drawn = [draw(labels, limit, sampler) for labels, sampler in sources]
+    if known is None:
+        return np.vstack(drawn), None
+    drawn.append(parted_triplets(labels, known.apart, config.triplets_per_anchor, rng))
+    triplets = np.vstack([*drawn, known.closer])
+    certain = known.certain(triplets)
+    certain[len(triplets) - len(known.closer) :] = True
+    return triplets, certain
 
 
 def optimize(
-    Z: Array,
+    problem: TripletObjective,
     labels: Labels,
-    triplets: NDArray[np.integer],
     start: tuple[Array, Array | None],
     config: Config,
     context: Context,
+    sure: NDArray[np.bool_] | None = None,
 ) -> OptimizeResult:
     """Run the chosen solver; without triplets the initial subspace is kept, with a warning."""
-    if len(triplets) == 0:
+    if problem.n_triplets == 0:
         warnings.warn(
             "No triplet can be formed: the rows form one single cluster or every row its own. "
             "The initial subspace is kept.",
@@ -250,15 +282,25 @@ def optimize(
             steps=config.batch_steps,
             average=config.average,
             mining=config.mining,
+            sure=sure,
         )
-        return train_in_batches(Z, labels, start, settings, context)
+        return train_in_batches(problem.X, labels, start, settings, context)
     stopping = Stopping(config.max_iter, gradient=1e-7, decrease=config.tol)
     rate = config.learning_rate if config.solver == "gd" else None
-    return train(objective(Z, triplets, config), start, stopping, context, rate)
+    return train(problem, start, stopping, context, rate)
 
 
-def objective(Z: Array, triplets: NDArray[np.integer], config: Config) -> TripletObjective:
-    return TripletObjective(Z, triplets, config.weight, config.alpha, _guard(config))
+def objective(
+    Z: Array,
+    triplets: NDArray[np.integer],
+    config: Config,
+    certain: NDArray[np.bool_] | None = None,
+) -> TripletObjective:
+    """The objective; certain triplets keep their weight."""
+    weight = weight_function(config.weight)
+    if certain is not None and weight.learnable:
+        weight = Certain(weight, certain)
+    return TripletObjective(Z, triplets, weight, config.alpha, _guard(config))
 
 
 def _guard(config: Config) -> Guard | None:

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 from sklearn.base import clone
 
 from rpml.clustering import AASResult, AuthorityAscentShift, cluster_graph
+from rpml.constraints import Known
 from rpml.context import Arrays, Context, Progress
 from rpml.graph import Neighbors, affinity_graph, nearest_neighbors
 
@@ -65,9 +67,57 @@ def as_labels(values: Any, n: int, name: str = "labels") -> Labels:
     return labels
 
 
-def override(labels: Labels, known: Labels) -> Labels:
-    """Known labels (>= 0) replace pseudo-labels; rows without one keep theirs, numbered apart."""
-    return np.where(known >= 0, known, np.where(labels >= 0, labels + known.max() + 1, -1))
+def apply_known(labels: Labels, known: Known, Z: NDArray[Any]) -> Labels:
+    """Pseudo-labels made to agree with what is known; classes come first, clusters after them.
+
+    A cluster takes the class of its labelled rows; if these are of several classes it is cut,
+    each row going with its nearest labelled row. So clusters of one class become one. Clusters
+    that linked rows connect become one as well, and rows known to be apart are parted.
+    """
+    after = int(known.labels.max(initial=-1)) + 1
+    joined = _join_linked(labels, known)
+    out = np.where(joined >= 0, joined + after, -1)
+    for rows in _members(out):
+        seeds = rows[known.is_classed(rows)]
+        if len(seeds):
+            nearest = (Z[rows] @ Z[seeds].T).argmax(axis=1)
+            out[rows] = known.labels[seeds[nearest]]
+    out = np.where(known.is_classed(), known.labels, out)
+    for rows in _members(np.where(known.is_classed(), -1, known.labels)):
+        out[rows] = out[rows[0]] if out[rows[0]] >= 0 else known.labels[rows[0]]
+    for i, j in known.apart:
+        if out[i] == out[j] >= 0:
+            i, j = (j, i) if known.is_classed(j) else (i, j)
+            out[_side_of(j, i, np.flatnonzero(out == out[i]), known, Z)] = out.max() + 1
+    return out
+
+
+def _members(labels: Labels) -> list[Labels]:
+    """The rows of each label from 0."""
+    order = np.argsort(labels, kind="stable")
+    order = order[np.searchsorted(labels[order], 0) :]
+    return np.split(order, np.flatnonzero(np.diff(labels[order])) + 1) if len(order) else []
+
+
+def _join_linked(labels: Labels, known: Known) -> Labels:
+    """One label for clusters that must-links between rows without a class connect."""
+    first = np.arange(len(labels))
+    for rows in _members(np.where(known.is_classed(), -1, known.labels)):
+        first[rows] = rows[0]
+    ends = np.stack([labels, labels[first]])[:, (labels >= 0) & (labels[first] >= 0)]
+    size = int(labels.max(initial=-1)) + 1
+    graph = sparse.csr_matrix((np.ones(ends.shape[1]), ends), (size, size))
+    part: Labels = connected_components(graph, directed=False)[1].astype(np.intp)
+    return np.where(labels >= 0, part[labels], -1)
+
+
+def _side_of(j: int, i: int, rows: Labels, known: Known, Z: NDArray[Any]) -> Labels:
+    """Rows of a cluster that go with j when it is parted from i; linked rows stay together."""
+    nearer = Z[rows] @ (Z[j] - Z[i]) > 0
+    for side, row in ((True, j), (False, i)):
+        same = (known.labels[rows] >= 0) & (known.labels[rows] == known.labels[row])
+        nearer[same | (rows == row)] = side
+    return np.asarray(rows[nearer & ~known.is_classed(rows)])
 
 
 def _aas(Z: NDArray[Any], aas: AuthorityAscentShift, context: Context) -> Labels:

@@ -42,11 +42,11 @@ class ScatterChoice:
     """Which scatter whitens, how strongly it is smoothed, and the label-free evidence for it."""
 
     source: str
-    """"neighbors", "groups" or "none" (plain PCA)."""
+    """"neighbors", "groups", "labels", "groups and labels" or "none" (plain PCA)."""
     floor: float
     """Added variance, as a multiple of trace / n_components; infinite: plain PCA."""
     agreement: dict[float, float]
-    """Split-half agreement per floor tried."""
+    """Split-half agreement per floor tried; with labels, rank of held-out class mates."""
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,16 @@ class Coordinates:
 
 
 def coordinates(
-    X: Any, rows: NDArray[np.intp], spectrum: Spectrum, unit_input: bool, n_components: int
+    X: Any,
+    rows: NDArray[np.intp],
+    spectrum: Spectrum,
+    unit_input: bool,
+    n_components: int,
+    least: int = 0,
 ) -> Coordinates:
-    """Project the given rows of X on the leading principal axes."""
+    """Project the given rows of X on the leading principal axes, `least` of them or more."""
     q = leading_axes_kept(len(rows), len(spectrum.variances), n_components)
+    q = min(max(q, least), len(spectrum.variances))
     deviations = np.sqrt(spectrum.variances[:q])
     W = np.empty((len(rows), q), np.float32)
     to_axes = (spectrum.axes[:, :q] / deviations).astype(np.float32)

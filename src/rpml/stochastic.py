@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rpml.objective import TripletObjective
 from rpml.optimize import OptimizeResult, Stopping, conjugate_gradient
 from rpml.triplets import batch_sampler, mine_batch_triplets
-from rpml.weights import Guard
+from rpml.weights import Certain, Guard, weight_function
 
 Array = NDArray[np.floating]
 
@@ -35,6 +35,8 @@ class BatchSettings:
     """Triplets kept of a batch, drawn at random."""
     average: bool = True
     """End each epoch at the mean of its iterates; False: at the last one, as the paper does."""
+    sure: NDArray[np.bool_] | None = None
+    """(n,) rows of known class: triplets of such rows keep their weight."""
 
 
 @dataclass
@@ -112,7 +114,11 @@ def _epoch(
         )
         if len(triplets) == 0:
             continue
-        result = _few_steps(batch, triplets, state, settings)
+        function = weight_function(settings.weight)
+        if settings.sure is not None and function.learnable:
+            function = Certain(function, np.all(settings.sure[rows][triplets], axis=1))
+        problem = TripletObjective(batch, triplets, function, settings.alpha, settings.guard)
+        result = conjugate_gradient(problem, state.L, state.theta, Stopping(settings.steps))
         state.L, state.theta = result.L, result.theta
         mean.add(state)
         loss += result.loss
@@ -150,10 +156,3 @@ class IterateMean:
         axes = np.linalg.eigh(self._projections)[1][:, ::-1][:, : self._rank]
         theta = None if self._thetas is None else self._thetas / self.count
         return np.ascontiguousarray(axes), theta
-
-
-def _few_steps(
-    batch: Array, triplets: NDArray[np.integer], state: EpochState, settings: BatchSettings
-) -> OptimizeResult:
-    problem = TripletObjective(batch, triplets, settings.weight, settings.alpha, settings.guard)
-    return conjugate_gradient(problem, state.L, state.theta, Stopping(settings.steps))

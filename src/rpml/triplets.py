@@ -101,6 +101,17 @@ def sample_triplets(
     return np.stack([anchors, positives, negatives], axis=1)[negatives >= 0]
 
 
+def parted_triplets(
+    labels: NDArray[np.intp], apart: NDArray[np.intp], per_anchor: int, rng: np.random.Generator
+) -> Triplets:
+    """Triplets of rows known to be apart: one is the anchor, the other the negative, in turn."""
+    anchors, negatives = np.vstack([apart, apart[:, ::-1]]).repeat(per_anchor, axis=0).T
+    members = _members(labels)
+    able = members.count[anchors] > 1
+    anchors, negatives = anchors[able], negatives[able]
+    return np.stack([anchors, _positives(anchors, members, rng), negatives], axis=1)
+
+
 def _check_labels(labels: Any) -> NDArray[np.intp]:
     labels = np.asarray(labels)
     if labels.ndim != 1 or labels.dtype.kind not in "iu":

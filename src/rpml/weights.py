@@ -166,7 +166,39 @@ def _pull_back(kernel: Callable[..., None], P: Array, triplets: Triplets, ds: Ar
 WEIGHTS: dict[str, WeightFunction] = {w.name: w for w in (Concat(), Bilinear(), Constant())}
 
 
-def weight_function(name: str) -> WeightFunction:
+class Certain:
+    """A weight function whose certain triplets weigh 1, the most there is, whatever theta is.
+
+    Ours: triplets of known classes, which learning must not switch off.
+    """
+
+    def __init__(self, weight: WeightFunction, certain: NDArray[np.bool_]) -> None:
+        self.inner, self.certain = weight, certain
+        self.name, self.learnable = weight.name, weight.learnable
+        self.initial, self.check = weight.initial, weight.check
+        self.as_matrix, self.from_matrix = weight.as_matrix, weight.from_matrix
+
+    def logits(self, P: Array, Q: Array, triplets: Triplets) -> Array:
+        return self._fixed(self.inner.logits(P, Q, triplets), SURE)
+
+    def on_line(self, P: Array, Q: Array, triplets: Triplets) -> list[Array]:
+        first, *others = self.inner.on_line(P, Q, triplets)
+        return [self._fixed(first, SURE), *(self._fixed(other, 0.0) for other in others)]
+
+    def pullback(self, P: Array, triplets: Triplets, ds: Array) -> Array:
+        return self.inner.pullback(P, triplets, self._fixed(ds, 0.0))
+
+    def _fixed(self, values: Array, value: float) -> Array:
+        values[:, self.certain] = value
+        return values
+
+
+SURE = 30.0  # a logit whose sigmoid is 1 in either precision
+
+
+def weight_function(name: str | WeightFunction) -> WeightFunction:
+    if not isinstance(name, str):
+        return name
     if name not in WEIGHTS:
         raise ValueError(f"weight must be one of {sorted(WEIGHTS)}, got {name!r}.")
     return WEIGHTS[name]

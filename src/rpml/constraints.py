@@ -1,0 +1,243 @@
+"""What is known of the rows: classes, pairs that belong together or apart, relative distances.
+
+Knowledge may contradict itself. It is taken in order, classes first and the rest by falling
+weight; whatever contradicts what was taken before is reported by its index, or left out on
+request.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+
+logger = logging.getLogger(__name__)
+Labels = NDArray[np.intp]
+Rows = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of n rows, free of contradiction."""
+
+    labels: Labels
+    """(n,) equal numbers: the same class; -1: nothing is known."""
+    n_classes: int
+    """Labels below it are classes and so differ for certain; the others are linked rows."""
+    apart: Rows
+    """(m, 2) rows that are not of one class."""
+    closer: Rows
+    """(k, 3) rows a, b, c: a is closer to b than to c."""
+
+    def is_classed(self, rows: Any = slice(None)) -> NDArray[np.bool_]:
+        """Whether the class of the rows is known."""
+        labels = self.labels[rows]
+        return np.asarray((labels >= 0) & (labels < self.n_classes))
+
+    def certain(self, triplets: NDArray[np.integer]) -> NDArray[np.bool_]:
+        """Which triplets (anchor, positive, negative) are known to be right."""
+        a, p, n = (self.labels[role] for role in triplets.T)
+        classed = self.is_classed(triplets).all(axis=1)
+        return np.asarray(classed & (a == p) & (a != n))
+
+
+@dataclass(frozen=True)
+class _Links:
+    """Constraints of one kind, as given."""
+
+    kind: str
+    rows: Rows
+    weights: NDArray[np.float64]
+
+
+def gather(
+    labels: Labels | None,
+    n: int,
+    must_link: Any = None,
+    cannot_link: Any = None,
+    closer: Any = None,
+    conflicts: str = "raise",
+) -> Known | None:
+    """Everything known of n rows; None if that is nothing.
+
+    Parameters
+    ----------
+    labels : (n,) int array or None
+        Classes from 0, -1 where unknown.
+    n : int
+    must_link, cannot_link : (m, 2) array-like of row indices, optional
+        A third column holds weights.
+    closer : (k, 3) array-like of row indices, optional
+        Row 0 of each is closer to row 1 than to row 2. A fourth column holds weights.
+    conflicts : {"raise", "weight"}
+        Raise a ValueError that names the constraints which contradict others, or leave out the
+        lighter ones.
+    """
+    if conflicts not in ("raise", "weight"):
+        raise ValueError(f"conflicts={conflicts!r}: use 'raise' or 'weight'")
+    labels = np.full(n, -1, np.intp) if labels is None else labels
+    pairs = [_links("must_link", must_link, n, 2), _links("cannot_link", cannot_link, n, 2)]
+    order = _links("closer", closer, n, 3)
+    if labels.max(initial=-1) < 0 and not any(len(one.rows) for one in (*pairs, order)):
+        return None
+    book = _Book(labels)
+    refused = [_refusal(book, *one) for one in _by_weight(pairs, conflicts)]
+    merged, apart = book.result()
+    known = Known(merged, int(labels.max(initial=-1)) + 1, apart, order.rows)
+    kept, wrong = _consistent(known, order)
+    report = [line for line in (*refused, *wrong) if line]
+    if report and conflicts == "raise":
+        more = f" ({len(report) - 1} more)" if len(report) > 1 else ""
+        raise ValueError(
+            f"The constraints contradict each other: {report[0]}{more}. Remove one of them, or "
+            "set conflicts='weight' to leave out the lighter ones."
+        )
+    for line in report:
+        logger.warning("left out: %s", line)
+    return Known(merged, known.n_classes, apart, order.rows[kept])
+
+
+def _links(kind: str, given: Any, n: int, width: int) -> _Links:
+    """Checked row indices and weights."""
+    values = np.empty((0, width)) if given is None or len(given) == 0 else np.asarray(given)
+    if (
+        values.ndim != 2
+        or values.shape[1] not in (width, width + 1)
+        or values.dtype.kind not in "iuf"
+    ):
+        raise ValueError(
+            f"{kind} must be an array of {width} row indices (and perhaps a weight) a line, got "
+            f"{values.dtype} of shape {values.shape}."
+        )
+    rows = values[:, :width]
+    bad = (rows < 0) | (rows >= n) | (rows != np.floor(rows))
+    if bad.any():
+        i = int(np.flatnonzero(bad.any(axis=1))[0])
+        raise ValueError(f"{kind}[{i}] = {values[i].tolist()} names no row of the {n} of X.")
+    weights = values[:, width] if values.shape[1] > width else np.ones(len(values))
+    if not (np.isfinite(weights) & (weights > 0)).all():
+        i = int(np.flatnonzero(~(np.isfinite(weights) & (weights > 0)))[0])
+        raise ValueError(f"The weight of {kind}[{i}] must be a positive number, got {weights[i]}.")
+    return _Links(kind, rows.astype(np.intp), weights.astype(np.float64))
+
+
+def _by_weight(links: list[_Links], conflicts: str) -> Iterator[tuple[str, int, int, int]]:
+    """(kind, index, row, row): as given, or the heaviest first."""
+    every = [(one, i) for one in links for i in range(len(one.rows))]
+    if conflicts == "weight":
+        every.sort(key=lambda item: -item[0].weights[item[1]])  # stable: ties as given
+    for one, i in every:
+        a, b = one.rows[i].tolist()
+        yield one.kind, i, a, b
+
+
+def _refusal(book: _Book, kind: str, i: int, a: int, b: int) -> str:
+    """Note one pair; a sentence if it contradicts what was noted before."""
+    reason = book.join(a, b) if kind == "must_link" else book.part(a, b, i)
+    return f"{kind}[{i}] ({a}, {b}) {reason}" if reason else ""
+
+
+class _Book:
+    """Pairs taken so far, as sets of rows that belong together (union-find)."""
+
+    def __init__(self, labels: Labels) -> None:
+        self.labels = labels
+        self.parent = np.arange(len(labels))
+        self.named: dict[int, int] = {}  # class of a set
+        self.foes: dict[int, dict[int, int]] = {}  # set -> sets apart from it, and by which pair
+        self.pairs: list[tuple[int, int]] = []
+        for c in np.unique(labels[labels >= 0]):
+            rows = np.flatnonzero(labels == c)
+            self.parent[rows] = rows[0]
+            self.named[int(rows[0])] = int(c)
+
+    def find(self, row: int) -> int:
+        while self.parent[row] != row:
+            self.parent[row] = self.parent[self.parent[row]]
+            row = int(self.parent[row])
+        return row
+
+    def join(self, a: int, b: int) -> str:
+        """Put two rows together; the reason if they cannot be."""
+        a, b = self.find(a), self.find(b)
+        if a == b:
+            return ""
+        if a in self.named and b in self.named:
+            return "joins rows of two classes"
+        if b in self.foes.get(a, {}):
+            return f"contradicts cannot_link[{self.foes[a][b]}]"
+        if b in self.named:
+            a, b = b, a
+        self.parent[b] = a
+        for foe, pair in self.foes.pop(b, {}).items():
+            self.foes.setdefault(a, {})[foe] = pair
+            del self.foes[foe][b]
+            self.foes[foe][a] = pair
+        return ""
+
+    def part(self, a: int, b: int, index: int) -> str:
+        """Keep two rows apart; the reason if they are one already."""
+        first, second = self.find(a), self.find(b)
+        if first == second:
+            of = " of one class" if first in self.named else " linked by must_link"
+            return "parts rows" + of if a != b else "parts a row from itself"
+        self.foes.setdefault(first, {})[second] = index
+        self.foes.setdefault(second, {})[first] = index
+        self.pairs.append((a, b))
+        return ""
+
+    def result(self) -> tuple[Labels, Rows]:
+        """Label of every row (classes first, then linked rows without one), and the pairs apart."""
+        roots = np.array([self.find(i) for i in range(len(self.parent))], np.intp)
+        out = np.full(len(roots), -1, np.intp)
+        for root, c in self.named.items():
+            out[roots == root] = c
+        linked = (np.bincount(roots, minlength=len(roots))[roots] > 1) & (out < 0)
+        after = int(self.labels.max(initial=-1)) + 1
+        out[linked] = after + np.unique(roots[linked], return_inverse=True)[1]
+        return out, np.array(self.pairs, np.intp).reshape(-1, 2)
+
+
+def _consistent(known: Known, order: _Links) -> tuple[NDArray[np.bool_], list[str]]:
+    """Which `closer` triplets can all hold, and a sentence for each that cannot.
+
+    a closer to b than to c contradicts a and c being of one class that b is not of. Otherwise
+    each says that one distance is below another: a cycle of these cannot hold; its lightest
+    member is left out until there is none.
+    """
+    a, b, c = order.rows.T
+    same = (known.labels[a] == known.labels[c]) & (known.labels[a] >= 0)
+    other = (known.labels[b] >= 0) & (known.labels[b] != known.labels[a])
+    other &= np.maximum(known.labels[a], known.labels[b]) < known.n_classes
+    wrong = same & other | (b == c) | (a == c)
+    report = [f"closer[{i}] {order.rows[i].tolist()} contradicts the classes of its rows"
+              for i in np.flatnonzero(wrong)]  # fmt: skip
+    kept = ~wrong
+    while (cyclic := _in_cycles(order.rows, kept)).any():
+        lightest = np.flatnonzero(cyclic & (order.weights == order.weights[cyclic].min()))
+        i = int(lightest[-1])
+        others = [int(j) for j in np.flatnonzero(cyclic) if j != i][:3]
+        what = f"closer[{i}] {order.rows[i].tolist()}"
+        report.append(f"{what} closes a circle of distances with closer{others}")
+        kept[i] = False
+    return kept, report
+
+
+def _in_cycles(rows: Rows, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which triplets lie on a cycle of "this distance is below that one"."""
+    if not kept.any():
+        return kept
+    near = np.sort(rows[:, [0, 1]], axis=1)
+    far = np.sort(rows[:, [0, 2]], axis=1)
+    _, node = np.unique(np.vstack([near, far]), axis=0, return_inverse=True)
+    start, end = node.reshape(2, -1)
+    size = int(node.max()) + 1
+    graph = sparse.csr_matrix((np.ones(int(kept.sum())), (start[kept], end[kept])), (size, size))
+    _, part = connected_components(graph, connection="strong")
+    return np.asarray(kept & (part[start] == part[end]))
