@@ -318,3 +318,19 @@ def test_integers_and_half_precision_are_accepted():
 def test_empty_labels_are_refused():
     with pytest.raises(ValueError, match="labels is empty"):
         pair_scores([], [])
+
+
+def test_progress_is_told_up_to_the_end():
+    rng = np.random.default_rng(0)
+    Z, y = rng.normal(size=(2500, 6)), rng.integers(0, 5, 2500)
+    shares: dict[str, list[float]] = {"recall": [], "kmeans": []}
+    plain = recall_at_k(Z, y), clustering_scores(Z, y)
+    told = (
+        recall_at_k(Z, y, progress=shares["recall"].append),
+        clustering_scores(Z, y, progress=shares["kmeans"].append),
+    )
+    assert told == plain
+    for seen in shares.values():
+        assert len(seen) > 2
+        assert seen == sorted(seen)
+        assert seen[-1] == 1.0

@@ -212,3 +212,12 @@ def test_resume_does_not_replace_another_model(rpml, shared, tmp_path):
     rpml("fit", shared / "x.npy", "-o", tmp_path / "m.rpml", "--dim", 4)
     said = rpml.refused("fit", shared / "x.npy", "-o", tmp_path / "m.rpml", "--resume", "-q")
     assert "not from this fit" in said
+
+
+def test_too_little_memory_is_refused(rpml, shared, tmp_path):
+    line = ("fit", shared / "x.npy", "-o", tmp_path / "m.rpml", "-q", "--memory-limit")
+    assert "memory_limit=1048576" in rpml.refused(*line, "1MB")
+    assert "such as 800MB or 4GB" in rpml.refused(*line, "much")
+    assert not (tmp_path / "m.rpml").exists()
+    rpml(*line, "2GB")
+    assert RPML.load(tmp_path / "m.rpml").memory_limit == 2 * 2**30

@@ -55,6 +55,7 @@ def run(
     from rpml.context import Progress
     from rpml.data import Layout, check_table_output, read_features, write_table
     from rpml.errors import InputError
+    from rpml.neighbors import nearest_neighbors
 
     if output == "-" and json_output:
         raise InputError("-o - and --json cannot both have standard output")
@@ -69,9 +70,17 @@ def run(
     chosen.update(opt.parse_settings(settings or [], AuthorityAscentShift().get_params(), "--set"))
     aas = AuthorityAscentShift(neighbors, **chosen)
     data = read_features(features, opt.read_options(columns, id_column, array))
+    n = len(data.values)
     with console.reporter() as report:
+        found = nearest_neighbors(
+            data.values,
+            neighbors,
+            metric=aas.metric,
+            method=aas.method,
+            progress=lambda share: report(Progress("neighbors", round(share * n), n)),
+        )
         report(Progress("cluster", 0, 1))
-        labels = aas.fit_predict(data.values)
+        labels = aas.fit_predict(found)
         report(Progress("cluster", 1, 1))
     layout = Layout("label", ["label"], data.id_name if data.ids is not None else None, False)
     write_table(output, labels, layout, data.ids, force)

@@ -22,7 +22,8 @@ STAGES = {
     "optimize": "optimising",
     "embed": "embedding",
     "cluster": "clustering",
-    "evaluate": "scoring",
+    "recall": "nearest neighbours",
+    "kmeans": "k-means",
 }
 _SECONDS_BETWEEN_LINES = 2.0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -62,11 +63,16 @@ def run(
     from rpml.data import read_labels
 
     y = read_labels(labels, len(data.values), data.ids, label_column, id_column)
+    scores = {}
     with console.reporter() as report:
-        report(Progress("evaluate", 0, 1))
-        recall = recall_at_k(data.values, y, ks=wanted, metric=metric)
-        scores = clustering_scores(data.values, y, seed, metric) if clustering else {}
-        report(Progress("evaluate", 1, 1))
+
+        def advance(stage: str) -> Callable[[float], None]:
+            return lambda share: report(Progress(stage, round(share * len(y)), len(y)))
+
+        recall = recall_at_k(data.values, y, wanted, metric, progress=advance("recall"))
+        if clustering:
+            show = advance("kmeans")
+            scores = clustering_scores(data.values, y, seed, metric, progress=show)
     fields = {
         "rows": len(y),
         "classes": len(set(y.tolist())),

@@ -78,6 +78,10 @@ def run(
     id_column: opt.IdColumn = None,
     array: opt.ArrayName = None,
     threads: opt.Threads = None,
+    memory_limit: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Most memory to take, such as 800MB or 4GB."),
+    ] = None,
     config: opt.Config = None,
     quiet: opt.Quiet = False,
     json_output: opt.Json = False,
@@ -92,6 +96,7 @@ def run(
         "solver": solver,
         "n_neighbors": neighbors,
         "max_iter": max_iter,
+        "memory_limit": opt.parse_size(memory_limit, "--memory-limit"),
     }
     target = check_model_output(output, force or resume)
     model = build(given, settings or [], paper)

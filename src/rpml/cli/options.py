@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any
@@ -66,6 +67,16 @@ def use_threads(count: int | None) -> None:
     if count is not None:
         for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
             os.environ[name] = str(count)
+
+
+def parse_size(text: str | None, option: str) -> int | None:
+    """800MB or 4GB in bytes."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", text.lower())
+    if found is None:
+        raise InputError(f"{option} must be a size such as 800MB or 4GB, got {text!r}")
+    return int(float(found[1]) * 1024 ** " kmgt".index(found[2] or " "))
 
 
 def parse_settings(pairs: list[str], known: dict[str, Any], option: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ def clustering_scores(
     random_state: int | np.random.RandomState | None = 0,
     metric: str = "cosine",
     n_init: int | None = None,
+    *,
+    progress: Callable[[float], object] | None = None,
 ) -> dict[str, float]:
     """Cluster the embedding into as many clusters as there are classes and compare the two.
 
@@ -37,6 +40,8 @@ def clustering_scores(
     n_init : int, optional
         Restarts of k-means, of which the tightest is scored. By default 5, or 1 where a single
         run is already large.
+    progress : callable, optional
+        Called with the finished share of the iterations allowed, in [0, 1].
 
     Returns
     -------
@@ -47,7 +52,8 @@ def clustering_scores(
     rows = checked_embedding(Z)
     codes = checked_codes(y, len(rows))
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
-    found = kmeans(_points(rows, metric), int(codes.max()) + 1, rng, n_init=n_init).labels
+    points, k = _points(rows, metric), int(codes.max()) + 1
+    found = kmeans(points, k, rng, n_init=n_init, progress=progress).labels
     return {"nmi": normalized_mutual_information(found, codes), **pair_scores(found, codes)}
 
 

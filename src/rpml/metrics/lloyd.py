@@ -8,6 +8,8 @@ is a single-precision product of blocks, so memory is bounded by a block and not
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +44,7 @@ def kmeans(
     rng: np.random.Generator,
     n_init: int | None = None,
     max_iter: int = 100,
+    progress: Callable[[float], object] | None = None,
 ) -> KMeansResult:
     """Cluster the rows of X around k centres; the tightest of `n_init` runs is returned.
 
@@ -58,6 +61,8 @@ def kmeans(
         Runs; by default 5, or 1 if n * k * dimensions is above 2e10.
     max_iter : int
         Lloyd iterations of each run. A run stops sooner when no row changes its cluster.
+    progress : callable, optional
+        Called with the finished share of the iterations allowed, in [0, 1].
     """
     rows = np.ascontiguousarray(X, dtype=np.float32)
     n, d = rows.shape
@@ -66,21 +71,34 @@ def kmeans(
     runs = n_init if n_init is not None else (1 if n * k * d > _LARGE else 5)
     if runs < 1:
         raise ValueError(f"n_init must be at least 1, got {n_init}")
+    count = itertools.count(1)
+
+    def advance() -> None:
+        if progress is not None:
+            progress(next(count) / (runs * max_iter))
+
     if runs == 1:
-        return _lloyd(rows, _seed(rows, k, rng), max_iter)
-    results = _restarts(rows, k, rng.spawn(runs), max_iter)
+        results = [_lloyd(rows, _seed(rows, k, rng), max_iter, advance)]
+    else:
+        results = _restarts(rows, k, rng.spawn(runs), max_iter, advance)
+    if progress is not None:
+        progress(1.0)
     return min(results, key=lambda result: result.inertia)
 
 
 def _restarts(
-    rows: Floats, k: int, sources: list[np.random.Generator], max_iter: int
+    rows: Floats,
+    k: int,
+    sources: list[np.random.Generator],
+    max_iter: int,
+    advance: Callable[[], None],
 ) -> list[KMeansResult]:
     """Run them side by side, each on one BLAS thread: its products are too small for more."""
     results: list[KMeansResult | None] = [None] * len(sources)
 
     def work(_: int, first: int, last: int) -> None:
         for i in range(first, last):
-            results[i] = _lloyd(rows, _seed(rows, k, sources[i]), max_iter)
+            results[i] = _lloyd(rows, _seed(rows, k, sources[i]), max_iter, advance)
 
     with single_blas_thread():
         run_chunks(work, len(sources), minimum=1)
@@ -134,7 +152,9 @@ def _squares(rows: Floats) -> Floats:
     return squares
 
 
-def _lloyd(rows: Floats, centres: Floats, max_iter: int) -> KMeansResult:
+def _lloyd(
+    rows: Floats, centres: Floats, max_iter: int, advance: Callable[[], None] = lambda: None
+) -> KMeansResult:
     """Alternate assignment and means from the given centres until no row changes its cluster.
 
     `scores` are x.c - |c|^2/2 of each row and its own centre: largest for the nearest centre.
@@ -150,6 +170,7 @@ def _lloyd(rows: Floats, centres: Floats, max_iter: int) -> KMeansResult:
         _reassign(rows, centres, moved, labels, scores)
         touched = _clusters_of(before, labels, len(centres))
         n_iter += 1
+        advance()
     inertia = float((squares - 2 * scores).clip(min=0).sum(dtype=np.float64))
     return KMeansResult(labels, centres, inertia, n_iter, not touched.any())
 

@@ -25,6 +25,8 @@ def recall_at_k(
     y: ArrayLike,
     ks: int | Sequence[int] = (1, 2, 4, 8),
     metric: str = "cosine",
+    *,
+    progress: Callable[[float], object] | None = None,
 ) -> dict[int, float]:
     """Share of rows with a row of their own class among their K nearest other rows.
 
@@ -38,6 +40,8 @@ def recall_at_k(
         The K of Recall@K. A K of n or more looks at all other rows.
     metric : {"cosine", "euclidean"}
         How nearness is measured.
+    progress : callable, optional
+        Called with the finished share, in [0, 1].
 
     Returns
     -------
@@ -51,7 +55,7 @@ def recall_at_k(
     one. A query whose class has no other row can only miss, and is counted, as in the literature.
     """
     wanted = checked_ks(ks)
-    ranks = _ranks(Z, y, metric, exact_to=max(wanted))
+    ranks = _ranks(Z, y, metric, max(wanted), progress or (lambda share: None))
     return {k: float(np.mean(ranks < min(k, len(ranks)))) for k in wanted}
 
 
@@ -71,7 +75,7 @@ def first_hit_rank(Z: ArrayLike, y: ArrayLike, metric: str = "cosine") -> NDArra
         0 where the nearest row is right; n where the class has no other row. Ranks up to 64 are
         exact in double precision, larger ones are decided in single precision.
     """
-    return _ranks(Z, y, metric, exact_to=_EXACT_TO)
+    return _ranks(Z, y, metric, _EXACT_TO, lambda share: None)
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,9 @@ class _ByClass:
     own: NDArray[np.int64]  # (n, 2): first and one past the last sorted row of the class
 
 
-def _ranks(Z: ArrayLike, y: ArrayLike, metric: str, exact_to: int) -> NDArray[np.int64]:
+def _ranks(
+    Z: ArrayLike, y: ArrayLike, metric: str, exact_to: int, progress: Callable[[float], object]
+) -> NDArray[np.int64]:
     checked_metric(metric)
     rows = checked_embedding(Z)
     n, d = rows.shape
@@ -95,7 +101,7 @@ def _ranks(Z: ArrayLike, y: ArrayLike, metric: str, exact_to: int) -> NDArray[np
     single = np.empty((n, d + (metric == "euclidean")), dtype=np.float32)
     for a, b in _cut(0, n):
         single[a:b] = in_double(slice(a, b))
-    counts = _count_wrong(single.__getitem__, np.arange(n), by_class, metric)
+    counts = _count_wrong(single.__getitem__, np.arange(n), by_class, metric, progress)
     # Where single precision cannot tell which of two rows is nearer, double precision decides.
     unsure = np.flatnonzero((counts[:, 0] != counts[:, 1]) & (counts[:, 1] < exact_to))
     if len(unsure):
@@ -134,7 +140,11 @@ def _standardiser(Z: NDArray[Any], metric: str) -> Callable[[NDArray[Any]], NDAr
 
 
 def _count_wrong(
-    tile: Tile, queries: NDArray[np.intp], by_class: _ByClass, metric: str
+    tile: Tile,
+    queries: NDArray[np.intp],
+    by_class: _ByClass,
+    metric: str,
+    progress: Callable[[float], object] = lambda share: None,
 ) -> NDArray[np.int64]:
     """Count rows of other classes at or above the best right score: possibly, certainly.
 
@@ -148,6 +158,7 @@ def _count_wrong(
         if metric == "euclidean":
             rows[:, -1] = 1
         _count_block(tile, rows, queries[block], by_class.own, counts[block])
+        progress(min(1.0, block.stop / len(queries)))
     return counts
 
 
