@@ -105,15 +105,16 @@ def sort_heaps(vals, idx, start, stop):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def ascend_rows(indptr, indices, weights, omega, gamma, epsilon, parents, start, stop):  # type: ignore[no-untyped-def]
-    """One authority ascent step of the nodes start..stop.
+def ascend_rows(indptr, indices, weights, omega, first, gamma, epsilon, parents, start, stop):  # type: ignore[no-untyped-def]
+    """One authority ascent step of the rows start..stop; row r is the node first + r.
 
     parents[i] = argmax of P_ij (omega_j - omega_i) over psi(i, j) > epsilon and i itself. d_i
     divides every P_ij of a row alike, so the argmax needs W_ij only. Equal gains: lowest index.
     """
-    for i in range(start, stop):
+    for r in range(start, stop):
+        i = first + r
         best, gain = i, 0.0
-        for e in range(indptr[i], indptr[i + 1]):
+        for e in range(indptr[r], indptr[r + 1]):
             j = indices[e]
             step = omega[j] - omega[i]
             if step < 0.0 or weights[e] <= epsilon:
@@ -122,7 +123,7 @@ def ascend_rows(indptr, indices, weights, omega, gamma, epsilon, parents, start,
             if value > gain or (value == gain and j < best):  # noqa: SIM102
                 if weights[e] * np.exp(-gamma * step * step) > epsilon:
                     best, gain = j, value
-        parents[i] = best
+        parents[r] = best
 
 
 @njit(cache=True, nogil=True)

@@ -21,8 +21,21 @@ MIN_PRODUCT = 2_000_000  # multiplications a thread, likewise
 _inside = threading.local()  # set in the pool's threads: work within work runs inline
 
 
+@contextmanager
+def using_threads(count: int) -> Iterator[None]:
+    """Let the calling thread use so many, whatever the environment says."""
+    before = getattr(_inside, "count", 0)
+    _inside.count = count
+    try:
+        yield
+    finally:
+        _inside.count = before
+
+
 def thread_count() -> int:
     """Cores this process may use, bounded by OMP_NUM_THREADS as BLAS is."""
+    if asked := getattr(_inside, "count", 0):
+        return int(asked)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     limit = os.environ.get("OMP_NUM_THREADS", "")
     return max(1, min(cores or 1, int(limit) if limit.isdigit() and int(limit) else cores or 1))

@@ -34,11 +34,11 @@ from rpml.blocksearch import (
 logger = logging.getLogger(__name__)
 
 TARGET = 0.98  # share of the true neighbours the cells looked into must hold
-_CELL = 600  # rows
-_SAMPLE = 800  # rows searched exactly: half to choose by, half to measure with
-_TRAINING = 64  # rows a cell to place the centres with
-_ROUNDS = 8  # of k-means
-_SEED = 0  # cells and sample are part of the method, not of the caller's randomness
+CELL = 600  # rows
+SAMPLE = 800  # rows searched exactly: half to choose by, half to measure with
+TRAINING = 64  # rows a cell to place the centres with
+ROUNDS = 8  # of k-means
+SEED = 0  # cells and sample are part of the method, not of the caller's randomness
 
 
 @dataclass(frozen=True)
@@ -62,65 +62,84 @@ class Sample:
 
 @dataclass(frozen=True)
 class Cells:
-    """probes[i]: the cells row i looks into, nearest first; probes[i, 0] is its own."""
+    """home[i] is the cell row i lies in, probes[i] those it looks into.
 
+    A cell of number `count` or more is nobody's: such a row is not found, or does not look there.
+    """
+
+    home: NDArray[np.int32]
     probes: NDArray[np.int32]
     count: int
 
 
 def known_sample(rows: Rows, k: int, memory_limit: int) -> Sample:
     """Search some rows exactly."""
-    rng = np.random.default_rng(_SEED)
-    chosen = rng.choice(rows.count, min(_SAMPLE, rows.count), replace=False)
+    rng = np.random.default_rng(SEED)
+    chosen = rng.choice(rows.count, min(SAMPLE, rows.count), replace=False)
     return Sample(chosen, search_rows(rows, chosen, k, memory_limit, np.float32)[1])
 
 
 def find_cells(rows: Rows, sample: Sample, memory_limit: int) -> Cells | None:
     """Cut the rows into cells; None when a row would have to look into most of them."""
-    count = rows.count // _CELL
+    count = rows.count // CELL
     if count < 4:
         return None
     centers = _centers(rows, count, memory_limit)
-    needed = _cells_needed(rows, centers, sample, memory_limit)
+    needed = cells_needed(rows, centers, sample, memory_limit)
     logger.info("%d cells, a row looks into %d", count, needed)
     if needed > count // 3:  # the exact search reads each product both ways
         return None
-    return Cells(_nearest_centers(rows, None, centers, needed, memory_limit), count)
+    probes = nearest_centers(rows, None, centers, needed, memory_limit)
+    return Cells(probes[:, 0], probes, count)
 
 
-def _cells_needed(
+def cells_needed(
     rows: Rows, centers: NDArray[np.float32], sample: Sample, memory_limit: int
 ) -> int:
     """How many cells hold TARGET of the sample's true neighbours."""
     count, k = len(centers), sample.neighbors.shape[1]
-    ranking = _nearest_centers(rows, sample.rows, centers, count, memory_limit)
+    ranking = nearest_centers(rows, sample.rows, centers, count, memory_limit)
     rank = np.empty_like(ranking)
     np.put_along_axis(rank, ranking, np.arange(count, dtype=np.int32)[None, :], axis=1)
-    theirs = _nearest_centers(rows, sample.neighbors.ravel(), centers, 1, memory_limit)
+    theirs = nearest_centers(rows, sample.neighbors.ravel(), centers, 1, memory_limit)
     needed = np.take_along_axis(rank, theirs.reshape(-1, k), axis=1)
     return int(np.quantile(needed, TARGET, method="higher")) + 1
 
 
 def _centers(rows: Rows, count: int, memory_limit: int) -> NDArray[np.float32]:
-    """k-means on some of the rows; an empty cell keeps its centre."""
-    rng = np.random.default_rng(_SEED)
-    chosen = rng.choice(rows.count, min(rows.count, _TRAINING * count), replace=False)
+    """k-means on some of the rows."""
+    rng = np.random.default_rng(SEED)
+    chosen = rng.choice(rows.count, min(rows.count, TRAINING * count), replace=False)
     centers = rows.block(chosen[:count])
     training = np.sort(chosen)
-    for _ in range(_ROUNDS):
-        cell = _nearest_centers(rows, training, centers, 1, memory_limit)[:, 0]
-        sums = np.zeros(centers.shape)
-        for part in slices(training.size, max(1, memory_limit // (32 * centers.shape[1]))):
-            order = np.argsort(cell[part], kind="stable")
-            block = rows.block(training[part], np.float64)[order]
-            present, first = np.unique(cell[part][order], return_index=True)
-            sums[present] += np.add.reduceat(block, first, axis=0)
-        size = np.bincount(cell, minlength=count)[:, None]
-        centers = np.where(size > 0, sums / np.maximum(size, 1), centers).astype(np.float32)
+    for _ in range(ROUNDS):
+        centers = move_centers(centers, *center_sums(rows, training, centers, memory_limit))
     return centers
 
 
-def _nearest_centers(
+def center_sums(
+    rows: Rows, training: NDArray[np.intp], centers: NDArray[np.float32], memory_limit: int
+) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """Sum and number of the training rows nearest to each centre."""
+    cell = nearest_centers(rows, training, centers, 1, memory_limit)[:, 0]
+    sums = np.zeros(centers.shape)
+    for part in slices(training.size, max(1, memory_limit // (32 * centers.shape[1]))):
+        order = np.argsort(cell[part], kind="stable")
+        block = rows.block(training[part], np.float64)[order]
+        present, first = np.unique(cell[part][order], return_index=True)
+        sums[present] += np.add.reduceat(block, first, axis=0)
+    return sums, np.bincount(cell, minlength=len(centers))
+
+
+def move_centers(
+    centers: NDArray[np.float32], sums: NDArray[np.float64], size: NDArray[np.intp]
+) -> NDArray[np.float32]:
+    """The means of the rows of each cell; an empty cell keeps its centre."""
+    means = sums / np.maximum(size, 1)[:, None]
+    return np.where(size[:, None] > 0, means, centers).astype(np.float32)
+
+
+def nearest_centers(
     rows: Rows,
     which: NDArray[Any] | None,
     centers: NDArray[np.float32],
@@ -146,15 +165,20 @@ def _nearest_centers(
 
 
 def search_cells(rows: Rows, cells: Cells, k: int, memory_limit: int, progress: Progress) -> Found:
+    """`visit_cells`, and an exact search for rows that met fewer than k others."""
+    return _fill_gaps(rows, visit_cells(rows, cells, k, memory_limit, progress), memory_limit)
+
+
+def visit_cells(rows: Rows, cells: Cells, k: int, memory_limit: int, progress: Progress) -> Found:
     """Top k of every row among the rows of the cells it looks into.
 
     Round t compares every row with its t-th cell. A row appears once in a round, so threads
-    never meet in a heap. Rows that met fewer than k others are searched exactly.
+    never meet in a heap.
     """
     vals, idx = empty_heaps(rows.count, k)
     half = rows.half.astype(np.float32)
-    members, edges = _group(cells.probes[:, 0], cells.count)
-    size = block_size(64 * _CELL, rows.X.shape[1], memory_limit)
+    members, edges = _group(cells.home, cells.count)
+    size = block_size(64 * CELL, rows.X.shape[1], memory_limit)
 
     def compare(visitors: NDArray[np.int32], cell: int) -> None:
         base = members[edges[cell] : edges[cell + 1]]
@@ -180,7 +204,7 @@ def search_cells(rows: Rows, cells: Cells, k: int, memory_limit: int, progress: 
             run_chunks(work, cells.count, 1)
             progress((turn + 1) / cells.probes.shape[1])
     sort(vals, idx)
-    return _fill_gaps(rows, (vals, idx), memory_limit)
+    return vals, idx
 
 
 def _group(cell: NDArray[np.int32], count: int) -> tuple[NDArray[np.int32], NDArray[np.intp]]:

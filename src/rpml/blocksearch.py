@@ -84,7 +84,7 @@ def measure(X: Any, metric: str, memory_limit: int) -> Rows:
     low, high, mean = _range(X, memory_limit)
     if metric == "cosine":
         return Rows(X, metric, np.zeros(d), 1.0, np.full(n, 0.5))
-    center, unit = _center_and_unit(low, high, mean)
+    center, unit = center_and_unit(low, high, mean)
     half = np.empty(n)
     for part in slices(n, _chunk(d, memory_limit)):
         block = prepare(X[part], metric, np.float64, center, unit)
@@ -106,7 +106,7 @@ def _range(X: Any, memory_limit: int) -> tuple[NDArray[np.float64], ...]:
     return low, high, mean
 
 
-def _center_and_unit(
+def center_and_unit(
     low: NDArray[np.float64], high: NDArray[np.float64], mean: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], float]:
     """Column means, rounded to a power of two near the column's spread; a unit of length.
@@ -252,6 +252,6 @@ def offer(
     run_chunks(work, scores.shape[0], 64)
 
 
-def sort(vals: NDArray[Any], idx: NDArray[np.int32]) -> None:
+def sort(vals: NDArray[Any], idx: NDArray[Any]) -> None:
     """Turn heaps into lists, best first."""
     run_chunks(lambda _, a, b: kernels.sort_heaps(vals, idx, a, b), vals.shape[0], 256)

@@ -67,7 +67,11 @@ class AASResult:
 
 
 def ascend(
-    graph: sparse.csr_matrix, omega: NDArray[np.float64], gamma: float, epsilon: float
+    graph: sparse.csr_matrix,
+    omega: NDArray[np.float64],
+    gamma: float,
+    epsilon: float,
+    first: int = 0,
 ) -> NDArray[np.intp]:
     """Parent of every node: one step of authority ascent.
 
@@ -79,15 +83,18 @@ def ascend(
 
     Equal gains go to the lowest index. On a plateau (equal authority, gain 0) this moves to a
     relevant neighbour of lower index, so that duplicated points share one mode.
+
+    The graph may hold the rows of the nodes from `first` on only; omega is always that of all.
     """
     n = graph.shape[0]
     top = float(omega.max(initial=0.0))
-    scaled = omega / (10.0 * top) if top > 0 else np.zeros(n)
+    scaled = omega / (10.0 * top) if top > 0 else np.zeros(len(omega))
     parents = np.empty(n, dtype=np.intp)
 
     def work(_: int, start: int, stop: int) -> None:
         kernels.ascend_rows(
-            graph.indptr, graph.indices, graph.data, scaled, gamma, epsilon, parents, start, stop
+            *(graph.indptr, graph.indices, graph.data),
+            *(scaled, first, gamma, epsilon, parents, start, stop),
         )
 
     run_chunks(work, n, 4096)
@@ -111,24 +118,29 @@ def choose_epsilon(graph: sparse.csr_matrix) -> float:
     affinities of a node are alike). Where affinities hardly differ at all they say nothing, and
     every edge is relevant. Multiplying the graph by a constant multiplies epsilon by it.
     """
-    best = _strongest(graph, _RANK)
+    return threshold(strongest(graph))
+
+
+def threshold(best: NDArray[np.float64]) -> float:
+    """The epsilon of `choose_epsilon`, from the `strongest` affinities of all nodes."""
     best = best[best[:, 0] > 0]
     if not best.size:
         return 1.0  # no edges: any threshold does
-    middle, largest = float(np.median(best[:, _RANK - 1])), float(best[:, 0].max())
+    middle, largest = float(np.median(best[:, -1])), float(best[:, 0].max())
     if middle > 0.95 * largest:
         return 0.3 * largest  # below exp(-1), the most gamma = 100 takes off
     return min(_ABOVE * middle, float(np.quantile(best[:, 0], _CUT_OFF)), 0.95 * largest)
 
 
-def _strongest(graph: sparse.csr_matrix, ranks: int) -> NDArray[np.float64]:
-    best = np.zeros((graph.shape[0], ranks))
+def strongest(graph: sparse.csr_matrix) -> NDArray[np.float64]:
+    """(n, 2): the largest affinity of each node and its 7th largest."""
+    best = np.zeros((graph.shape[0], _RANK))
 
     def work(_: int, start: int, stop: int) -> None:
         kernels.strongest(graph.indptr, graph.data, best, start, stop)
 
     run_chunks(work, graph.shape[0], 4096)
-    return best
+    return best[:, [0, _RANK - 1]]
 
 
 def cluster_graph(
@@ -157,14 +169,14 @@ def cluster_graph(
     if merge not in (None, "saddle"):
         raise ValueError(f"merge={merge!r}: use None or 'saddle'")
     omega = authority(graph, symmetric)
-    threshold = choose_epsilon(graph) if isinstance(epsilon, str) else float(epsilon)
-    parents = ascend(graph, omega, gamma, threshold)
+    relevant = choose_epsilon(graph) if isinstance(epsilon, str) else float(epsilon)
+    parents = ascend(graph, omega, gamma, relevant)
     ends = follow(parents)
     if merge == "saddle":
         ends = _join_modes(ends, omega, graph if relief is None else relief, gamma)
         parents = np.where(parents == np.arange(parents.size), ends, parents)
     modes, labels = np.unique(ends, return_inverse=True)
-    return AASResult(labels, modes, parents, omega, threshold)
+    return AASResult(labels, modes, parents, omega, relevant)
 
 
 def _join_modes(
@@ -176,7 +188,7 @@ def _join_modes(
     neighbour: wide basins have wide passes, whose heights are known well.
     """
     height = authority(relief)
-    best = _strongest(relief, _RANK)[:, _RANK - 1]
+    best = strongest(relief)[:, 1]
     low = 0.5 * float(np.median(best[best > 0])) if (best > 0).any() else 1.0
     basins = np.unique(follow(ascend(relief, height, gamma, low)), return_inverse=True)[1]
     joined = join_basins(relief, height, basins.astype(np.intp), low)

@@ -46,9 +46,10 @@ def affinity_graph(
     """
     n, k = neighbors.indices.shape
     if affinity == "cosine":
-        weights = _cosine(neighbors)
+        weights = cosine_weights(neighbors)
     elif affinity == "gaussian":
-        weights = _gaussian(neighbors, bandwidth)
+        scale = bandwidths(own_scale(neighbors), bandwidth)
+        weights = gaussian_weights(neighbors, scale, scale)
     else:
         raise ValueError(f"affinity={affinity!r}: use 'cosine' or 'gaussian'")
     indptr = np.arange(0, n * k + 1, k, dtype=np.int64 if 2 * n * k > 2**31 - 1 else np.int32)
@@ -60,7 +61,8 @@ def affinity_graph(
     return graph.maximum(graph.T.tocsr()) if symmetric else graph
 
 
-def _cosine(neighbors: Neighbors) -> NDArray[np.float32]:
+def cosine_weights(neighbors: Neighbors) -> NDArray[np.float32]:
+    """max(0, cos) of (some of the) rows and their neighbours."""
     if neighbors.metric != "cosine":
         raise ValueError(
             f"affinity='cosine' needs neighbours of metric='cosine', got {neighbors.metric!r}"
@@ -69,27 +71,33 @@ def _cosine(neighbors: Neighbors) -> NDArray[np.float32]:
     return np.asarray(np.maximum(np.float32(1.0) - half, np.float32(0.0)))
 
 
-def _gaussian(neighbors: Neighbors, bandwidth: str | float) -> NDArray[np.float32]:
-    scale = _bandwidths(neighbors, bandwidth)
+def gaussian_weights(
+    neighbors: Neighbors, own: NDArray[np.float64], scale: NDArray[np.float64]
+) -> NDArray[np.float32]:
+    """Gaussian affinities of (some of the) rows, `own` being their bandwidths, `scale` all."""
     out = np.empty(neighbors.indices.shape, dtype=np.float32)
     for part in slices(len(out), 65536):
         square = np.square(neighbors.distances[part], dtype=np.float64)
-        square /= 2.0 * scale[part, None] * scale[neighbors.indices[part]]
+        square /= 2.0 * own[part, None] * scale[neighbors.indices[part]]
         out[part] = np.exp(-square)
     return out
 
 
-def _bandwidths(neighbors: Neighbors, bandwidth: str | float) -> NDArray[np.float64]:
-    n, k = neighbors.indices.shape
+def own_scale(neighbors: Neighbors) -> NDArray[np.float64]:
+    """Distance of each row to its 7th neighbour."""
+    return neighbors.distances[:, min(_LOCAL_NEIGHBOR, neighbors.n_neighbors) - 1].astype(float)
+
+
+def bandwidths(near: NDArray[np.float64], bandwidth: str | float) -> NDArray[np.float64]:
+    """s_i of every row, from the `own_scale` of all rows."""
     if not isinstance(bandwidth, str):
         if not (np.isfinite(bandwidth) and bandwidth > 0):
             raise ValueError(f"bandwidth={bandwidth}: must be a positive number")
-        return np.full(n, float(bandwidth))
+        return np.full(len(near), float(bandwidth))
     if bandwidth not in ("local", "balanced", "global"):
         raise ValueError(
             f"bandwidth={bandwidth!r}: use 'local', 'balanced', 'global' or a positive number"
         )
-    near = neighbors.distances[:, min(_LOCAL_NEIGHBOR, k) - 1].astype(np.float64)
     # a point buried in duplicates borrows the typical scale, else its other edges would vanish
     typical = float(np.median(near[near > 0])) if (near > 0).any() else 1.0
     local = np.where(near > 0, near, typical)

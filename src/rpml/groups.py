@@ -121,6 +121,8 @@ def sample_rows(groups: Groups, limit: int, rng: np.random.Generator) -> NDArray
     """At most about `limit` rows, whole groups at a time."""
     if len(groups) <= limit:
         return np.arange(len(groups))
+    if groups.max() < 0:
+        return np.sort(rng.permutation(len(groups))[: limit - 1])
     of_row = representatives(groups)[1]
     sizes = np.bincount(of_row)
     order = rng.permutation(len(sizes))

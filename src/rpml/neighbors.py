@@ -149,7 +149,7 @@ def _finish(rows: Rows, found: Found, memory_limit: int, recall: float, method: 
     distances = np.empty(idx.shape, dtype=np.float32)
     for part in slices(n, max(1, memory_limit // (64 * idx.shape[1]))):
         squares = rows.squares(part, scores[part])
-        _refine(rows, squares, idx[part], np.arange(n)[part], memory_limit)
+        refine(rows, squares, idx[part], np.arange(n)[part], memory_limit)
         np.sqrt(squares, out=distances[part], casting="same_kind")
     error = 4 * _EPS32 * (rows.half + rows.half.max())
     doubtful = np.flatnonzero(error > _RELATIVE_ERROR * np.square(distances[:, -1], dtype=float))
@@ -176,11 +176,11 @@ def _search_again(
     k = idx.shape[1]
     scores, near = search_rows(rows, which, min(k + _SPARE, rows.count - 1), memory_limit)
     squares = rows.squares(which, scores)
-    _refine(rows, squares, near, which, memory_limit)
+    refine(rows, squares, near, which, memory_limit)
     idx[which], distances[which] = near[:, :k], np.sqrt(squares[:, :k])
 
 
-def _refine(
+def refine(
     rows: Rows,
     squares: NDArray[np.float64],
     near: NDArray[np.int32],

@@ -21,12 +21,12 @@ from rpml.groups import (
     sample_rows,
 )
 from rpml.objective import TripletObjective
-from rpml.optimize import OptimizeResult, Stopping
+from rpml.optimize import Evaluator, OptimizeResult, Stopping
 from rpml.preprocess import Preprocessing, Spectrum, identity, principal_axes, whitening
 from rpml.pseudolabels import Labels, apply_known, find_neighbors, pseudo_labels
 from rpml.scatter import MAX_ROWS, ScatterChoice, coordinates, neighbor_scatter, whiten_by
 from rpml.semisupervised import count_pairs, label_scatter, with_labelled
-from rpml.stochastic import BatchSettings
+from rpml.stochastic import BatchSettings, Epoch, EpochState, run_epoch
 from rpml.training import initial_subspace, order_by_variance, train, train_in_batches
 from rpml.triplets import parted_triplets, sample_triplets
 from rpml.weights import Certain, Guard, weight_function
@@ -101,8 +101,12 @@ def learn(
     L = initial_subspace(Z, l, config.init, context.rng("init"))
     theta = weight_function(config.weight).initial(L.shape[0], L.shape[1], context.rng("theta"))
     problem = objective(Z, triplets, config, certain)
-    sure = None if known is None else known.is_classed()
-    optimum = optimize(problem, labels, (L, theta), config, context, sure)
+    settings = batch_settings(config, None if known is None else known.is_classed())
+
+    def epoch(state: EpochState, rng: np.random.Generator) -> None:
+        run_epoch(Z, labels, state, settings, rng)
+
+    optimum = optimize(problem, epoch, (L, theta), config, context)
     L = order_by_variance(Z, optimum.L)
     problem.move_to(L, optimum.theta)
     terms = problem.terms()
@@ -149,26 +153,38 @@ def prepare(
     if config.whiten is None:
         return identity(X.shape[1], config.normalize_input), None
     spectrum = principal_axes(X, config.normalize_input, center=True)
+    wanted = size_within(spectrum, X.shape, config)
+    if isinstance(config.whiten, str):
+        unit, rng = config.normalize_input, context.rng("whiten")
+        return whiten_by_scatter(X, groups, spectrum, unit, wanted, rng, known)
+    return whiten_by_exponent(spectrum, wanted, config), None
+
+
+def size_within(spectrum: Spectrum, shape: tuple[int, int], config: Config) -> int:
+    """The size of the embedding, if the rows vary in so many directions."""
     available = len(spectrum.variances)
     if available == 0:
         raise ValueError(
-            f"The rows of X (n_features={X.shape[1]}) are all the same after scaling to unit norm: "
+            f"The rows of X (n_features={shape[1]}) are all the same after scaling to unit norm: "
             "set normalize_input=False."
         )
     wanted = config.n_components or min(DEFAULT_COMPONENTS, available)
     if available < wanted:
         raise ValueError(
             f"n_components={wanted} is more than the {available} directions in which "
-            f"the {X.shape[0]} rows of X vary: ask for {available} or fewer."
+            f"the {shape[0]} rows of X vary: ask for {available} or fewer."
         )
-    n_axes = min(config.n_axes or max(256, 2 * wanted), available)
+    return wanted
+
+
+def whiten_by_exponent(spectrum: Spectrum, wanted: int, config: Config) -> Preprocessing:
+    """The preprocessing of a numeric `whiten`."""
+    n_axes = min(config.n_axes or max(256, 2 * wanted), len(spectrum.variances))
     unit = config.normalize_input
-    if isinstance(config.whiten, str):
-        return _whiten_by_scatter(X, groups, spectrum, unit, wanted, context.rng("whiten"), known)
-    return whitening(spectrum, config.whiten, max(n_axes, wanted), unit, unit), None
+    return whitening(spectrum, float(config.whiten or 0.0), max(n_axes, wanted), unit, unit)
 
 
-def _whiten_by_scatter(
+def whiten_by_scatter(
     X: Any,
     groups: Groups,
     spectrum: Spectrum,
@@ -256,14 +272,16 @@ def draw_triplets(
 
 
 def optimize(
-    problem: TripletObjective,
-    labels: Labels,
+    problem: Evaluator,
+    epoch: Epoch,
     start: tuple[Array, Array | None],
     config: Config,
     context: Context,
-    sure: NDArray[np.bool_] | None = None,
 ) -> OptimizeResult:
-    """Run the chosen solver; without triplets the initial subspace is kept, with a warning."""
+    """Run the chosen solver on the objective, or on epochs; wherever the rows of either are.
+
+    Without triplets the initial subspace is kept, with a warning.
+    """
     if problem.n_triplets == 0:
         warnings.warn(
             "No triplet can be formed: the rows form one single cluster or every row its own. "
@@ -273,21 +291,24 @@ def optimize(
         )
         return OptimizeResult(*start, 0.0, {"loss": []}, 0, True, "no triplets: nothing learned")
     if config.solver == "stochastic":
-        settings = BatchSettings(
-            weight=config.weight,
-            alpha=config.alpha,
-            guard=_guard(config),
-            batch_size=config.batch_size,
-            n_epochs=config.n_epochs,
-            steps=config.batch_steps,
-            average=config.average,
-            mining=config.mining,
-            sure=sure,
-        )
-        return train_in_batches(problem.X, labels, start, settings, context)
+        return train_in_batches(epoch, start, config.n_epochs, context)
     stopping = Stopping(config.max_iter, gradient=1e-7, decrease=config.tol)
     rate = config.learning_rate if config.solver == "gd" else None
     return train(problem, start, stopping, context, rate)
+
+
+def batch_settings(config: Config, sure: NDArray[np.bool_] | None = None) -> BatchSettings:
+    return BatchSettings(
+        weight=config.weight,
+        alpha=config.alpha,
+        guard=guard_of(config),
+        batch_size=config.batch_size,
+        n_epochs=config.n_epochs,
+        steps=config.batch_steps,
+        average=config.average,
+        mining=config.mining,
+        sure=sure,
+    )
 
 
 def objective(
@@ -300,8 +321,8 @@ def objective(
     weight = weight_function(config.weight)
     if certain is not None and weight.learnable:
         weight = Certain(weight, certain)
-    return TripletObjective(Z, triplets, weight, config.alpha, _guard(config))
+    return TripletObjective(Z, triplets, weight, config.alpha, guard_of(config))
 
 
-def _guard(config: Config) -> Guard | None:
+def guard_of(config: Config) -> Guard | None:
     return None if config.guard is None else Guard(config.guard)

@@ -109,24 +109,46 @@ def principal_axes(X: Any, unit_input: bool, center: bool) -> Spectrum:
     """
     n, d = X.shape
     mean = np.zeros(d)
-    prepared = unit_rows if unit_input else np.asarray
     if center:
-        mean = sum(prepared(block).sum(axis=0, dtype=np.float64) for _, block in row_blocks(X)) / n
-    if n < d:
-        rows = prepared(np.asarray(X, np.float64)) - mean
-        variances, small = np.linalg.eigh(rows @ rows.T / n)
-        keep = _significant(variances, n)
-        axes = rows.T @ small[:, keep] / np.sqrt(variances[keep] * n)
-    else:
-        moments = np.zeros((d, d))
-        for _, block in row_blocks(X):
-            block = prepared(block) - mean.astype(block.dtype)
-            moments += block.T @ block
-        variances, axes = np.linalg.eigh(moments / n)
-        keep = _significant(variances, d)
-        axes = axes[:, keep]
-    signs = np.where(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])] < 0, -1.0, 1.0)
-    return Spectrum(mean, axes * signs, variances[keep])
+        mean = row_sum(X, unit_input) / n
+    if n >= d:
+        return spectrum_of(mean, second_moments(X, mean, unit_input) / n)
+    rows = (unit_rows if unit_input else np.asarray)(np.asarray(X, np.float64)) - mean
+    variances, small = np.linalg.eigh(rows @ rows.T / n)
+    keep = _significant(variances, n)
+    axes = rows.T @ small[:, keep] / np.sqrt(variances[keep] * n)
+    return Spectrum(mean, axes * _signs(axes), variances[keep])
+
+
+def row_sum(X: Any, unit_input: bool) -> Array:
+    """Sum of the rows, or of the rows scaled to unit norm."""
+    prepared = unit_rows if unit_input else np.asarray
+    total = np.zeros(X.shape[1])
+    for _, block in row_blocks(X):
+        total += prepared(block).sum(axis=0, dtype=np.float64)
+    return total
+
+
+def second_moments(X: Any, mean: Array, unit_input: bool) -> Array:
+    """(d, d): sum over the rows of (x - mean)(x - mean)'."""
+    prepared = unit_rows if unit_input else np.asarray
+    moments = np.zeros((X.shape[1], X.shape[1]))
+    for _, block in row_blocks(X):
+        block = prepared(block) - mean.astype(block.dtype)
+        moments += block.T @ block
+    return moments
+
+
+def spectrum_of(mean: Array, covariance: Array) -> Spectrum:
+    """Principal axes from the (d, d) moments of the rows."""
+    variances, axes = np.linalg.eigh(covariance)
+    keep = _significant(variances, len(covariance))
+    axes = axes[:, keep]
+    return Spectrum(mean, axes * _signs(axes), variances[keep])
+
+
+def _signs(axes: Array) -> Array:
+    return np.where(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])] < 0, -1.0, 1.0)
 
 
 def _significant(variances: Array, size: int) -> NDArray[np.intp]:

@@ -57,6 +57,7 @@ class EpochState:
 
 
 Callback = Callable[[EpochState], Any]
+Epoch = Callable[[EpochState, np.random.Generator], None]
 
 
 def stochastic_gradient(
@@ -67,15 +68,30 @@ def stochastic_gradient(
     seed: int,
     callback: Callback | None = None,
 ) -> OptimizeResult:
-    """Run epochs over class-balanced mini-batches.
+    """Run epochs over class-balanced mini-batches."""
+
+    def epoch(state: EpochState, rng: np.random.Generator) -> None:
+        run_epoch(X, labels, state, settings, rng)
+
+    return run_epochs(epoch, start, settings.n_epochs, seed, callback)
+
+
+def run_epochs(
+    epoch: Epoch,
+    start: EpochState,
+    n_epochs: int,
+    seed: int,
+    callback: Callback | None = None,
+) -> OptimizeResult:
+    """Call `epoch`, which changes the state, until `n_epochs` are done.
 
     The random stream of an epoch depends on `seed` and the epoch's number alone, so a run that is
     continued from a saved `EpochState` ends exactly like one that was never stopped.
     """
     state = start
     message = "max_iter reached: all epochs done"
-    while state.epoch < settings.n_epochs:
-        _epoch(X, labels, state, settings, np.random.default_rng([seed, state.epoch]))
+    while state.epoch < n_epochs:
+        epoch(state, np.random.default_rng([seed, state.epoch]))
         state.epoch += 1
         if callback is not None and callback(state):
             message = "stopped by the callback"
@@ -87,18 +103,19 @@ def stochastic_gradient(
         loss=losses[-1] if losses else float("nan"),
         history=state.history,
         n_iter=state.epoch,
-        converged=state.epoch >= settings.n_epochs,
+        converged=state.epoch >= n_epochs,
         message=message,
     )
 
 
-def _epoch(
+def run_epoch(
     X: Array,
     labels: NDArray[np.integer],
     state: EpochState,
     settings: BatchSettings,
     rng: np.random.Generator,
 ) -> None:
+    """One pass over the rows; changes the state."""
     loss = norm = weight = 0.0
     count = 0
     mean = IterateMean(state)

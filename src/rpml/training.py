@@ -9,17 +9,17 @@ from numpy.typing import NDArray
 
 from rpml.context import Arrays, Context, Progress
 from rpml.manifolds import Grassmann, orthonormalize
-from rpml.objective import TripletObjective
 from rpml.optimize import (
     REFRESH,
     CGState,
+    Evaluator,
     OptimizeResult,
     Stopping,
     conjugate_gradient,
     fixed_steps,
 )
 from rpml.preprocess import principal_axes
-from rpml.stochastic import BatchSettings, EpochState, stochastic_gradient
+from rpml.stochastic import Epoch, EpochState, run_epochs
 
 Array = NDArray[np.floating]
 
@@ -44,7 +44,12 @@ def initial_subspace(Z: Array, l: int, init: Any, rng: np.random.Generator) -> A
 
 def leading_axes(Z: Array, l: int) -> Array:
     """The l principal axes of Z, completed at random-free unit vectors if Z has lower rank."""
-    axes = principal_axes(Z, unit_input=False, center=True).axes[:, :l]
+    return complete_axes(principal_axes(Z, unit_input=False, center=True).axes, l)
+
+
+def complete_axes(axes: Array, l: int) -> Array:
+    """The first l axes, and unit vectors where there are fewer."""
+    axes = axes[:, :l]
     if axes.shape[1] == l:
         return axes
     completed, _ = np.linalg.qr(np.hstack([axes, np.eye(len(axes))]))
@@ -55,14 +60,19 @@ def order_by_variance(Z: Array, L: Array) -> Array:
     """The same subspace, its axes sorted by explained variance: a prefix is a smaller embedding."""
     Y = Z @ L.astype(Z.dtype)
     Y = Y - Y.mean(axis=0)
-    _, rotation = np.linalg.eigh(np.asarray(Y.T @ Y, np.float64))
+    return order_by_spread(L, np.asarray(Y.T @ Y, np.float64))
+
+
+def order_by_spread(L: Array, spread: Array) -> Array:
+    """`order_by_variance`, given the (l, l) covariance of the projected rows up to a factor."""
+    _, rotation = np.linalg.eigh(spread)
     L = L @ rotation[:, ::-1]
     signs = np.where(L[np.abs(L).argmax(axis=0), np.arange(L.shape[1])] < 0, -1.0, 1.0)
     return np.asarray(L * signs)
 
 
 def train(
-    problem: TripletObjective,
+    problem: Evaluator,
     start: tuple[Array, Array | None],
     stopping: Stopping,
     context: Context,
@@ -111,10 +121,9 @@ def _unpack(arrays: Arrays, metadata: dict[str, Any]) -> CGState:
 
 
 def train_in_batches(
-    Z: Array,
-    labels: NDArray[np.integer],
+    epoch: Epoch,
     start: tuple[Array, Array | None],
-    settings: BatchSettings,
+    n_epochs: int,
     context: Context,
 ) -> OptimizeResult:
     """The stochastic solver with a checkpoint after every epoch."""
@@ -126,11 +135,11 @@ def train_in_batches(
             arrays["theta"] = state.theta
         context.save("epoch", arrays, {"epoch": state.epoch})
         info = {"loss": state.history["loss"][-1]}
-        return context.report(Progress("optimize", state.epoch, settings.n_epochs, info))
+        return context.report(Progress("optimize", state.epoch, n_epochs, info))
 
     state = EpochState(*start)
     if saved := context.load("epoch"):
         arrays, metadata = saved
         state = EpochState(arrays["L"], arrays.get("theta"), metadata["epoch"])
         state.history = {name: arrays[f"history_{name}"].tolist() for name in state.history}
-    return stochastic_gradient(Z, labels, state, settings, context.seed, listen)
+    return run_epochs(epoch, state, n_epochs, context.seed, listen)

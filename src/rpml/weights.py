@@ -216,6 +216,14 @@ class Guard:
     ridge: float = 0.01
     """Penalty ridge/2 |theta|^2 per triplet."""
 
+    def mean_of(self, w: Array) -> float:
+        """What the weights are divided by."""
+        return float(w.mean(dtype=np.float64))
+
+    def mean_pull(self, w: Array, dw: Array) -> float:
+        """What the mean in the denominator takes off every derivative dw."""
+        return float(np.vdot(dw, w)) / len(w)
+
 
 def weights_from_logits(S: Array, guard: Guard | None) -> tuple[Array, Array, float]:
     """Weights w (T,), the sigmoids (m, T) behind them, and the factor the guard multiplied by."""
@@ -225,8 +233,7 @@ def weights_from_logits(S: Array, guard: Guard | None) -> tuple[Array, Array, fl
     w = sigmoids.mean(axis=0)
     if guard is None or w.size == 0:
         return w, sigmoids, 1.0
-    mean = float(w.mean(dtype=np.float64))
-    factor = 1.0 / max(mean, float(np.finfo(np.float32).tiny))
+    factor = 1.0 / max(guard.mean_of(w), float(np.finfo(np.float32).tiny))
     return np.asarray(w * S.dtype.type(factor)), sigmoids, factor
 
 
@@ -235,5 +242,5 @@ def logit_derivative(
 ) -> Array:
     """Derivative by the logits (m, T), given the derivative dw by the weights."""
     if guard is not None:  # the mean in the denominator moves with every weight
-        dw = dw - float(np.vdot(dw, w)) / len(w)
+        dw = dw - guard.mean_pull(w, dw)
     return np.asarray(sigmoids * (1 - sigmoids) * (dw * (factor / len(sigmoids))))

@@ -17,6 +17,7 @@ STAGES = {
     "read": "reading",
     "whiten": "whitening",
     "neighbors": "nearest neighbours",
+    "graph": "graph",
     "labels": "pseudo-labels",
     "triplets": "triplets",
     "optimize": "optimising",

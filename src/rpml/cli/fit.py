@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,7 @@ import typer
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, fields_text
+from rpml.cli.engine import Workers, check_engine, open_cluster, open_partitions
 from rpml.cli.job import Job
 from rpml.errors import InputError
 
@@ -25,6 +27,7 @@ Examples:
   rpml fit vectors.npy -o model.rpml --resume        (after an interruption)
   rpml fit vectors.npy -o model.rpml --set whiten=1 --set sampler=hard
   rpml fit --config run.toml
+  rpml fit shards/ -o model.rpml --engine dask --scheduler tcp://host:8786
 """
 
 
@@ -77,10 +80,27 @@ def run(
     columns: opt.Columns = None,
     id_column: opt.IdColumn = None,
     array: opt.ArrayName = None,
+    engine: Annotated[
+        str, typer.Option(metavar="NAME", help="local, or dask for rows beyond one machine.")
+    ] = "local",
+    scheduler: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Dask scheduler, tcp://host:8786; else workers here."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Worker processes that Dask starts here.")
+    ] = None,
+    partition_rows: Annotated[
+        int | None, typer.Option(min=1, help="Rows a partition on Dask; 64 MB if not given.")
+    ] = None,
+    tls: Annotated[
+        tuple[str, str, str] | None,
+        typer.Option(metavar="CA CERT KEY", help="TLS files for --scheduler tls://host:8786."),
+    ] = None,
     threads: opt.Threads = None,
     memory_limit: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="Most memory to take, such as 800MB or 4GB."),
+        typer.Option(metavar="SIZE", help="Most memory to take, on Dask each worker: 800MB, 4GB."),
     ] = None,
     config: opt.Config = None,
     quiet: opt.Quiet = False,
@@ -89,6 +109,7 @@ def run(
     """Learn an embedding from vectors without labels, and write it as a model file."""
     opt.use_threads(threads)
     console = Console(quiet, json_output)
+    limit = opt.parse_size(memory_limit, "--memory-limit")
     given = {
         "n_components": dim,
         "random_state": seed,
@@ -96,19 +117,13 @@ def run(
         "solver": solver,
         "n_neighbors": neighbors,
         "max_iter": max_iter,
-        "memory_limit": opt.parse_size(memory_limit, "--memory-limit"),
+        "memory_limit": limit if engine == "local" else None,
     }
     target = check_model_output(output, force or resume)
-    model = build(given, settings or [], paper)
-    data = load(features, opt.read_options(columns, id_column, array), console)
-    if pseudo_labels is not None:
-        model.set_params(clustering=read_side(pseudo_labels, data))
-    side = {}
-    if groups is not None:
-        side["groups"] = read_side(groups, data)
-    if labels is not None:
-        model.set_params(use_labels=True)
-        side["y"] = read_side(labels, data, label_column)
+    where = Workers(scheduler, workers, threads, limit, partition_rows, tls or ())
+    on_dask = check_engine(engine, where)
+    model = build(given, settings or [], paper, on_dask)
+    reading = opt.read_options(columns, id_column, array)
     files = {
         "features": features,
         "groups": groups,
@@ -117,15 +132,45 @@ def run(
     }
     used = {name: path and os.path.basename(path) for name, path in files.items()}
     used.update(columns=columns, id_column=id_column, array=array, label_column=label_column)
-    job = Job(target, data, model, console, used, side)
+    with ExitStack() as stack:
+        side: dict[str, Any] = {}
+        if on_dask:
+            side["cluster"] = stack.enter_context(open_cluster(where, console))
+            data, digest = open_partitions(features, reading, side["cluster"], where, console)
+        else:
+            data, digest = load(features, reading, console), None
+        add_sides(model, side, data, files, label_column)
+        job = Job(target, data, model, console, used, side, digest)
+        finish(job, resume, force, checkpoint)
+
+
+def add_sides(
+    model: RPML,
+    side: dict[str, Any],
+    data: Features,
+    files: dict[str, str | None],
+    label_column: str | None,
+) -> None:
+    """Read the files that come with the features: clusters, groups, labels."""
+    if files["pseudo_labels"] is not None:
+        model.set_params(clustering=read_side(files["pseudo_labels"], data))
+    if files["groups"] is not None:
+        side["groups"] = read_side(files["groups"], data)
+    if files["labels"] is not None:
+        model.set_params(use_labels=True)
+        side["y"] = read_side(files["labels"], data, label_column)
+
+
+def finish(job: Job, resume: bool, force: bool, checkpoint: bool) -> None:
+    """Run what is left to do and print the result."""
     if resume and job.already_done():
-        console.result(job.summary(), f"{target} is already complete")
+        job.console.result(job.summary(), f"{job.target} is already complete")
         return
     if resume and not force:
         job.check_resumable()
     job.open_checkpoint(resume, force, checkpoint)
     job.fit()
-    console.result(job.summary(), fields_text(job.summary()))
+    job.console.result(job.summary(), fields_text(job.summary()))
 
 
 def check_model_output(output: str, may_exist: bool) -> Path:
@@ -141,14 +186,19 @@ def check_model_output(output: str, may_exist: bool) -> Path:
     return target
 
 
-def build(given: dict[str, Any], pairs: list[str], paper: bool) -> RPML:
+def build(given: dict[str, Any], pairs: list[str], paper: bool, on_dask: bool) -> RPML:
     """The estimator with the settings of the command line, checked before any data is read."""
     from rpml.estimator import RPML
 
+    kind = RPML
+    if on_dask:
+        from rpml.distributed import DaskRPML
+
+        kind = DaskRPML
     chosen = {name: value for name, value in given.items() if value is not None}
     known = {k: v for k, v in RPML().get_params(deep=False).items() if k != "callback"}
     chosen.update(opt.parse_settings(pairs, known, "--set"))
-    model = RPML.paper(**chosen) if paper else RPML(**chosen)
+    model = kind.paper(**chosen) if paper else kind(**chosen)
     model._validate_params()
     return model
 

@@ -58,6 +58,7 @@ class Job:
         console: Console,
         options: dict[str, Any],
         side: dict[str, Any],
+        digest: str | None = None,
     ) -> None:
         from rpml.checkpoint import data_digest, fingerprint
         from rpml.model_io import describe_settings
@@ -66,7 +67,11 @@ class Job:
         self.options, self.side = options, side
         self.settings = describe_settings(model)
         clustering = model.clustering if hasattr(model.clustering, "dtype") else None
-        self.digest = data_digest(data.values, clustering, side.get("groups"), side.get("y"))
+        sides = (clustering, side.get("groups"), side.get("y"))
+        if digest is None:
+            self.digest = data_digest(data.values, *sides)
+        else:  # the rows are elsewhere, and were hashed there
+            self.digest = digest + data_digest(*sides)
         self.fingerprint = fingerprint(self.digest, self.settings)
         self.store: Checkpoint | None = None
 

@@ -1,0 +1,18 @@
+"""The same fit on a Dask cluster, for vectors that do not fit one machine.
+
+>>> from rpml.distributed import DaskRPML  # doctest: +SKIP
+>>> DaskRPML(64, random_state=0).fit("vectors/").save("model.rpml")  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from rpml._extras import require
+
+require("distributed", "distributed", "rpml.distributed")
+
+from rpml.distributed.cluster import Cluster, ClusterError  # noqa: E402
+from rpml.distributed.embed import embed, evaluate  # noqa: E402
+from rpml.distributed.estimator import DaskRPML  # noqa: E402
+from rpml.distributed.source import open_rows  # noqa: E402
+
+__all__ = ["Cluster", "ClusterError", "DaskRPML", "embed", "evaluate", "open_rows"]

@@ -1,0 +1,19 @@
+"""Compiled loops of the distributed stages: arrays in, arrays out."""
+
+from __future__ import annotations
+
+from numba import njit
+
+from rpml._kernels_graph import push
+
+
+@njit(cache=True, nogil=True)
+def push_found(vals, idx, rows, found, scores):  # type: ignore[no-untyped-def]
+    """Offer what was found for some rows to their heaps; the largest scores stay."""
+    for r in range(rows.shape[0]):
+        at = rows[r]
+        for c in range(found.shape[1]):
+            value, index = scores[r, c], found[r, c]
+            worst = vals[at, 0]
+            if value > worst or (value == worst and index < idx[at, 0]):
+                push(vals[at], idx[at], value, index)

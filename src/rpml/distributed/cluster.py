@@ -1,0 +1,207 @@
+"""A Dask cluster as the stages use it: tasks, reductions, progress, errors in one sentence."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+import dask
+from distributed import Client, Future, LocalCluster, Security, as_completed
+from distributed.client import FutureCancelledError
+from distributed.comm.core import CommClosedError
+from distributed.scheduler import KilledWorker
+
+from rpml.context import Context, Progress
+
+Task: TypeAlias = "Future[Any]"
+"""The result of a task, on the workers."""
+
+_FAN_IN = 8  # partial results added in one task
+_PATIENCE = 10  # seconds to wait for a scheduler
+_DEATHS = 5  # workers a task may bring down before it is given up
+
+
+class ClusterError(RuntimeError):
+    """The cluster failed, not the data: what was lost, and how to go on."""
+
+
+class Cluster:
+    """Where a fit runs.
+
+    Parameters
+    ----------
+    target : None, str, Client or Dask cluster
+        None starts worker processes on this machine and ends them on `close`; a string is the
+        address of a scheduler (``tcp://host:8786``, ``tls://host:8786``).
+    workers, threads : int, optional
+        Of a cluster on this machine: processes, and threads of each.
+    memory_limit : str or int
+        Of each worker on this machine, such as ``"3GB"``; beyond it Dask spills to disk.
+    security : mapping or distributed.Security, optional
+        TLS: ``tls_ca_file``, ``tls_client_cert``, ``tls_client_key``, as Dask names them.
+    """
+
+    def __init__(
+        self,
+        target: Any = None,
+        *,
+        workers: int | None = None,
+        threads: int | None = None,
+        memory_limit: str | int = "auto",
+        security: Mapping[str, Any] | Security | None = None,
+    ) -> None:
+        if security is not None and not isinstance(security, Security):
+            security = Security(require_encryption=True, **security)
+        self._local: LocalCluster | None = None
+        self._own = not isinstance(target, Client)
+        if target is None:
+            target = self._local = _start(workers, threads, memory_limit)
+        self.client = target if isinstance(target, Client) else _connect(target, security)
+        self.address = str(self.client.scheduler.address)  # type: ignore[union-attr]
+        self.stage = "start"
+
+    @property
+    def dashboard(self) -> str:
+        """Address of Dask's dashboard."""
+        return str(self.client.dashboard_link)
+
+    def workers(self) -> dict[str, int]:
+        """Address and threads of every worker there is now, in a fixed order."""
+        with self.failures():
+            known = self.client.nthreads()
+        if not known:
+            raise ClusterError(f"the scheduler {self.address} has no workers: start some")
+        return dict(sorted(known.items()))
+
+    def submit(self, work: Callable[..., Any], *arguments: Any, **options: Any) -> Task:
+        """A task; results of other tasks among the arguments are fetched where it runs.
+
+        Every task is a pure function of its arguments, so that Dask computes again whatever a
+        dead worker held.
+        """
+        key = f"rpml-{work.__name__.strip('_')}-{uuid.uuid4().hex}"
+        with self.failures():
+            return self.client.submit(work, *arguments, key=key, pure=False, **options)
+
+    def each(self, work: Callable[..., Any], parts: Sequence[Task], *more: Any) -> list[Task]:
+        """The same task for every part, sent to the scheduler in one message."""
+        name = f"rpml-{work.__name__.strip('_')}-{uuid.uuid4().hex}"
+        keys = [f"{name}-{i}" for i in range(len(parts))]
+        columns = [[value] * len(parts) for value in more]
+        with self.failures():
+            return list(self.client.map(work, list(parts), *columns, key=keys, pure=False))
+
+    def sum_each(self, work: Callable[..., float], parts: Sequence[Task], *more: Any) -> float:
+        """Sum over the parts of a number each: fewer messages than a tree."""
+        tasks = self.each(work, parts, *more)
+        with self.failures():
+            return float(sum(self.client.gather(tasks)))
+
+    def hold(self, value: Any) -> Task:
+        """A value on the workers; unlike scattered data it survives the death of its holder."""
+        return self.submit(_same, value)
+
+    def item(self, future: Task, place: int) -> Task:
+        """One element of a task's result, which is all that then moves."""
+        return self.submit(_item, future, place)
+
+    def total(self, parts: Sequence[Task], add: Callable[..., Any] | None = None) -> Task:
+        """Sum of partial results, in a tree; the order is fixed, so it is reproducible."""
+        level = list(parts)
+        while len(level) > 1:
+            groups = [level[i : i + _FAN_IN] for i in range(0, len(level), _FAN_IN)]
+            level = [self.submit(add or _add, group) for group in groups]
+        return level[0] if len(parts) > 1 else self.submit(add or _add, level)
+
+    def value(self, future: Task) -> Any:
+        """The result, on the client: for small things only."""
+        with self.failures():
+            return future.result()
+
+    def wait(self, futures: Sequence[Task], context: Context, stage: str) -> None:
+        """Until all are done; reports how many are, raises the first failure."""
+        self.stage = stage
+        context.report(Progress(stage, 0, len(futures)))
+        with self.failures():
+            for done, future in enumerate(as_completed(futures, loop=self.client.loop), start=1):
+                if future.status != "finished":
+                    future.result()
+                context.report(Progress(stage, done, len(futures)))
+
+    @contextmanager
+    def failures(self) -> Iterator[None]:
+        """Say in one sentence what happened to the cluster."""
+        try:
+            yield
+        except KilledWorker as error:
+            raise ClusterError(
+                f"stage {self.stage!r}: {error.allowed_failures + 1} workers died over one "
+                "partition, most likely beyond their memory limit: give each worker more memory "
+                "(--memory-limit) or make the partitions smaller (--partition-rows)"
+            ) from error
+        except (FutureCancelledError, CommClosedError, TimeoutError) as error:
+            raise ClusterError(
+                f"stage {self.stage!r}: the Dask scheduler {self.address} was lost; finished "
+                "stages are in the checkpoint, start a scheduler and fit again with --resume"
+            ) from error
+
+    def close(self) -> None:
+        """Disconnect, and end the workers that were started here."""
+        if self._own:
+            self.client.close()
+        if self._local is not None:
+            self._local.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _start(workers: int | None, threads: int | None, memory_limit: str | int) -> LocalCluster:
+    with dask.config.set({"distributed.scheduler.allowed-failures": _DEATHS}):
+        return LocalCluster(
+            n_workers=workers,
+            threads_per_worker=threads,
+            memory_limit=memory_limit,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            silence_logs=logging.CRITICAL,  # what matters of a failure is raised here
+        )
+
+
+def _connect(target: Any, security: Security | None) -> Client:
+    try:
+        return Client(target, security=security, timeout=_PATIENCE, set_as_default=False)
+    except (OSError, TimeoutError) as error:
+        raise ClusterError(f"cannot reach a Dask scheduler at {target}: {error}") from error
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _item(values: Any, place: int) -> Any:
+    return values[place]
+
+
+def _add(parts: Sequence[Any]) -> Any:
+    """Sum of numbers, arrays, or tuples of these; None stays None."""
+    if isinstance(parts[0], tuple):
+        return tuple(_add(column) for column in zip(*parts, strict=True))
+    if parts[0] is None:
+        return None
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total

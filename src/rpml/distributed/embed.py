@@ -1,0 +1,164 @@
+"""Embedding and scoring a whole dataset, partition by partition, on the workers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.checkpoint import data_digest
+from rpml.context import Context
+from rpml.data.source import ReadOptions
+from rpml.data.writers import Layout
+from rpml.data.writing import write_table
+from rpml.distributed.cluster import Cluster
+from rpml.distributed.knn import nearest_neighbors
+from rpml.distributed.source import Piece, Rows, open_rows, read_piece
+from rpml.errors import InputError
+from rpml.estimator import RPML
+from rpml.neighbors import Neighbors
+
+KINDS = ("parquet", "npy")
+
+
+def embed(
+    model: RPML,
+    X: Any,
+    folder: str | Path,
+    cluster: Cluster,
+    *,
+    kind: str = "parquet",
+    context: Context | None = None,
+) -> list[str]:
+    """Write the embedding of every partition as a file of its own; ids are carried through.
+
+    A folder with some of the parts is completed: each part is written whole or not at all, and its
+    name holds a fingerprint of the model and the rows, so that only the same work is skipped.
+
+    Parameters
+    ----------
+    model : RPML or DaskRPML
+        Fitted.
+    X : str, Path, Dask array or Rows
+        What to embed, as in `rpml.distributed.open_rows`.
+    folder : str or Path
+        Created if absent; every worker must see it.
+    cluster : Cluster
+    kind : "parquet" or "npy"
+    context : Context, optional
+        Told how many partitions are done.
+
+    Returns
+    -------
+    The files in the order of the rows.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"kind={kind!r}: use 'parquet' or 'npy'")
+    rows = open_rows(X, cluster)
+    if rows.width != model.n_features_in_:
+        raise InputError(
+            f"the model was fitted on {model.n_features_in_} features, {rows.name} has {rows.width}"
+        )
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    work = _fingerprint(model, rows)
+    local = model.to_local() if hasattr(model, "to_local") else model
+    held = cluster.hold(local)
+    names = [str(target / f"part-{i:05d}-{work}.{kind}") for i in range(len(rows.parts))]
+    tasks = []
+    for i, name in enumerate(names):
+        if Path(name).exists():
+            continue
+        if rows.pieces:
+            tasks.append(cluster.submit(_embed_pieces, held, rows.pieces[i], rows.options, name))
+        else:
+            tasks.append(cluster.submit(_embed_part, held, rows.parts[i], name))
+    cluster.wait(tasks, context or Context(), "embed")
+    return names
+
+
+def _fingerprint(model: RPML, rows: Rows) -> str:
+    """Ten digits that differ for another model, other files or another cut into partitions."""
+    where = repr((rows.pieces, rows.edges.tolist()))
+    text = np.frombuffer(where.encode(), np.uint8)
+    return data_digest(model.components_, model.preprocessing_.matrix, text)[:10]
+
+
+def _layout(model: RPML, ids: Any) -> Layout:
+    names = [str(n) for n in model.get_feature_names_out()]
+    return Layout("embedding", names, None if ids is None else "id")
+
+
+def _embed_part(model: RPML, part: Any, name: str) -> int:
+    write_table(name, _transform(model, part), _layout(model, None), None, overwrite=True)
+    return len(part)
+
+
+def _embed_pieces(model: RPML, pieces: list[Piece], options: ReadOptions, name: str) -> int:
+    """Read, embed and write a partition batch by batch."""
+    found = [batch for piece in pieces for batch in read_piece(piece, options)]
+    values = np.concatenate([_transform(model, batch) for batch, _ in found])
+    ids = None if found[0][1] is None else np.concatenate([names for _, names in found])
+    write_table(name, values, _layout(model, ids), ids, overwrite=True)
+    return len(values)
+
+
+def _transform(model: RPML, values: Any) -> NDArray[Any]:
+    """Without the names of the columns: the shards were compared with each other already."""
+    plain = model
+    if hasattr(model, "feature_names_in_"):
+        plain = RPML(**model.get_params(deep=False))
+        for name, value in vars(model).items():
+            if name != "feature_names_in_":
+                setattr(plain, name, value)
+    return np.asarray(plain.transform(values))
+
+
+def evaluate(
+    X: Any,
+    labels: Any,
+    cluster: Cluster,
+    *,
+    ks: tuple[int, ...] = (1, 2, 4, 8),
+    metric: str = "cosine",
+    method: str = "auto",
+) -> dict[int, float]:
+    """Recall@K of (embedded) rows: how often one of the K nearest others has the row's label.
+
+    The same as `rpml.metrics.recall_at_k` for an exact search.
+
+    Parameters
+    ----------
+    X : Dask array, path of shards, or Rows
+    labels : (n,) array
+        One label a row.
+    cluster : Cluster
+    ks : tuple of int
+    metric, method
+        As in `rpml.distributed.knn.nearest_neighbors`.
+    """
+    rows = open_rows(X, cluster)
+    names = np.unique(np.asarray(labels), return_inverse=True)[1].astype(np.int32)
+    if len(names) != rows.count:
+        raise ValueError(f"there are {len(names)} labels for {rows.count} rows")
+    context = Context()
+    graph = nearest_neighbors(
+        cluster, rows.parts, rows.edges, max(ks), context, metric=metric, method=method
+    )
+    held = cluster.hold(names)
+    tasks = [
+        cluster.submit(_hits, part, held, int(start), ks)
+        for part, start in zip(graph.parts, graph.edges, strict=False)
+    ]
+    hits = cluster.value(cluster.total(tasks))
+    return {k: float(h) / rows.count for k, h in zip(ks, hits, strict=True)}
+
+
+def _hits(
+    lists: Neighbors, labels: NDArray[np.int32], start: int, ks: tuple[int, ...]
+) -> NDArray[np.int64]:
+    own = labels[start : start + len(lists.indices)]
+    same = labels[lists.indices] == own[:, None]
+    return np.array([same[:, :k].any(axis=1).sum() for k in ks])

@@ -1,0 +1,125 @@
+"""DaskRPML: the estimator whose rows are on a cluster."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from dataclasses import fields
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from rpml.context import Context, Store
+from rpml.distributed.cluster import Cluster
+from rpml.distributed.pipeline import learn
+from rpml.distributed.source import Rows, open_rows
+from rpml.estimator import RPML
+from rpml.pipeline import Config
+
+logger = logging.getLogger(__name__)
+
+
+class DaskRPML(RPML):
+    """`RPML` for rows that are spread over the workers of a Dask cluster.
+
+    Parameters, fitted attributes, `save` and `load` are those of `RPML`; `fit` takes a Dask array
+    or the path of shards instead of an array in memory. What needs all rows in one place is
+    refused: another clustering object than AAS, a sampler of hard negatives, groups, labels and
+    constraints. The memory of each worker is the cluster's to limit; `memory_limit` is not
+    looked at.
+
+    Examples
+    --------
+    >>> from rpml.distributed import Cluster, DaskRPML
+    >>> with Cluster(workers=2) as cluster:  # doctest: +SKIP
+    ...     model = DaskRPML(64, random_state=0).fit("vectors/", cluster=cluster)
+    >>> model.to_local().transform(X_new)  # doctest: +SKIP
+    """
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        store: Store | None = None,
+        cluster: Any = None,
+        **unavailable: Any,
+    ) -> Self:
+        """Learn the embedding from partitioned rows.
+
+        Parameters
+        ----------
+        X : Dask array, str, Path or Rows
+            See `rpml.distributed.open_rows`.
+        y : ignored
+            As in `RPML` without use_labels=True, which is refused here.
+        store : Checkpoint, optional
+            Finished stages are kept there and found again by a fit that is repeated.
+        cluster : Cluster, Client, str or None
+            Where to run; None starts worker processes on this machine for the time of the fit.
+        **unavailable
+            The other arguments of `RPML.fit`: groups, neighbours and constraints need all rows
+            in one place.
+        """
+        self._validate_params()
+        known = set(inspect.signature(RPML.fit).parameters)
+        for name, value in unavailable.items():
+            if name not in known:
+                raise TypeError(f"DaskRPML.fit() has no argument {name!r}")
+            if value is not None and name != "conflicts":
+                raise ValueError(f"{name} is not available on Dask: use RPML, or leave it out.")
+        if self.use_labels and y is not None:
+            raise ValueError(
+                "use_labels=True is not available on Dask: if every row has a label pass them "
+                "as clustering=, otherwise use RPML."
+            )
+        if isinstance(cluster, Cluster):
+            return self._fit(X, store, cluster)
+        with Cluster(cluster) as started:
+            logger.info("Dask dashboard: %s", started.dashboard)
+            return self._fit(X, store, started)
+
+    def _fit(self, X: Any, store: Store | None, cluster: Cluster) -> Self:
+        rows = open_rows(X, cluster)
+        self._check_rows(rows)
+        config = Config(**{f.name: getattr(self, f.name) for f in fields(Config)})
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        context = Context(seed, self.callback or (lambda progress: None), store)
+        with cluster.failures():
+            self._set_fitted(learn(cluster, rows, config, context))
+        self._warn()
+        return self
+
+    def _check_rows(self, rows: Rows) -> None:
+        if rows.count < 2:
+            raise ValueError(f"X has {rows.count} row: at least 2 are needed.")
+        self.n_features_in_ = rows.width
+        if rows.names is not None:
+            self.feature_names_in_ = np.array(rows.names, dtype=object)
+        self._check_size(rows.width)
+
+    def transform(self, X: Any) -> Any:
+        """Embed rows: of an array at once, of a Dask array lazily, partition by partition.
+
+        Files are embedded by `rpml.distributed.embed`.
+        """
+        check_is_fitted(self)
+        if not (hasattr(X, "dask") and hasattr(X, "map_blocks")):
+            return super().transform(X)
+        width = len(self.components_)
+        chunks = X.rechunk({1: -1})
+        kind = np.float32 if X.dtype in (np.float16, np.float32) else np.float64
+        local = self.to_local()
+        blocks = {"chunks": (chunks.chunks[0], (width,)), "meta": np.empty((0, 0), kind)}
+        return chunks.map_blocks(local.transform, dtype=kind, **blocks)
+
+    def to_local(self) -> RPML:
+        """The same fitted model as a plain `RPML`, which needs no Dask."""
+        check_is_fitted(self)
+        local = RPML(**{**self.get_params(deep=False), "callback": None})
+        for name, value in vars(self).items():
+            if name.endswith("_") and not name.startswith("_"):
+                setattr(local, name, value)
+        return local

@@ -1,0 +1,243 @@
+"""The objective over triplets that lie on many workers, as the optimiser of the core asks for it.
+
+Each part is a `TripletObjective` over some of the triplets and the rows they read. The state of a
+part at a point (X L, X xi, logits) is the result of a task and stays on its worker; the next state
+is a pure function of it, so that Dask computes a lost one again from the last point. A call costs
+one message each way a part: L, theta or a step goes out, a loss or a d x l gradient comes back,
+gradients summed in a tree.
+
+The guard divides the weights by their mean over all triplets. That mean is one sum before the
+losses; its derivative is linear in one further sum, so it needs no second pass:
+dJ/dtheta = A - (sum dw w / T) B.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from dask.sizeof import sizeof
+from numpy.polynomial.polynomial import polyval
+from numpy.typing import NDArray
+
+from rpml.distributed.cluster import Cluster, Task
+from rpml.distributed.take import deal
+from rpml.manifolds import PolarCurve
+from rpml.objective import TripletObjective, TripletTerms
+from rpml.weights import Guard, logit_derivative, weight_function, weights_from_logits
+
+Array = NDArray[np.floating]
+
+
+@sizeof.register(TripletObjective)  # type: ignore[untyped-decorator]
+def _bytes(part: TripletObjective) -> int:
+    """What a state weighs, so that Dask knows what is worth moving and spilling."""
+    return sum(a.nbytes for a in vars(part).values() if isinstance(a, np.ndarray))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What defines the objective besides rows and triplets."""
+
+    weight: str = "concat"
+    alpha: float = 45.0
+    guard: Guard | None = None
+
+
+@dataclass(frozen=True)
+class PartGuard(Guard):
+    """A guard whose mean is that of all triplets, given from outside; see the module."""
+
+    mean: float = 1.0
+    pulls: list[float] = field(default_factory=list)
+
+    def mean_of(self, w: Array) -> float:
+        return self.mean
+
+    def mean_pull(self, w: Array, dw: Array) -> float:
+        """Nothing yet: the sum is remembered, and taken off when all parts are known."""
+        self.pulls.append(float(np.vdot(dw, w)))
+        return 0.0
+
+
+def deal_triplets(
+    triplets: NDArray[Any], parts: int
+) -> tuple[list[NDArray[np.intp]], list[NDArray[np.intp]], NDArray[np.intp]]:
+    """Equally many triplets a part, those of near anchors together.
+
+    Returns
+    -------
+    rows of each part, its triplets as places in these, and the order the triplets were dealt in.
+    """
+    order = np.argsort(triplets[:, 0], kind="stable")
+    rows, inside = [], []
+    for some in np.array_split(order, parts):
+        mine, places = np.unique(triplets[some], return_inverse=True)
+        rows.append(mine)
+        inside.append(places.reshape(-1, 3))
+    return rows, inside, order
+
+
+class DaskObjective:
+    """An `Evaluator` whose triplets are on the workers.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    rows : (parts, edges)
+        The partitioned rows.
+    triplets : (T, 3) array
+        Row numbers among all rows.
+    settings : Settings
+    parts : int, optional
+        Parts the triplets are cut into; by default one a thread of the cluster.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        rows: tuple[Sequence[Task], NDArray[np.int64]],
+        triplets: NDArray[Any],
+        settings: Settings,
+        parts: int | None = None,
+    ) -> None:
+        self.cluster, self.settings = cluster, settings
+        self.weight = weight_function(settings.weight)
+        self.learn_weights = self.weight.learnable
+        self.n_triplets = len(triplets)
+        self.mean_weight = 0.0
+        self.guard = settings.guard
+        self._base: list[Task] = []
+        self._states: list[Task] = []
+        if len(triplets) == 0:
+            self._order = np.empty(0, np.intp)
+            return
+        slots = [w for w, threads in cluster.workers().items() for _ in range(threads)]
+        parts = max(1, min(parts or len(slots), len(triplets)))
+        places = [slots[i * len(slots) // parts] for i in range(parts)]
+        needed, inside, self._order = deal_triplets(triplets, parts)
+        self._base = [
+            cluster.submit(_make, X, some, settings)
+            for X, some in zip(deal(cluster, *rows, needed, places), inside, strict=True)
+        ]
+
+    def move_to(self, L: Array, theta: Array | None) -> None:
+        """Set the point; each part multiplies its rows with L."""
+        self._theta = theta
+        point = self.cluster.hold((L, theta))
+        self._states = self.cluster.each(_move, self._base, point)
+
+    def gradients(self) -> tuple[float, Array, Array | None]:
+        """Loss and Euclidean gradients at the point, summed over the parts in a tree."""
+        mean = self._mean()
+        parts = self.cluster.each(_gradients, self._states, mean)
+        loss, grad_L, by_theta, by_mean, pull, weight = self.cluster.value(
+            self.cluster.total(parts)
+        )
+        self.mean_weight = float(weight) / max(1, self.n_triplets)
+        if by_theta is not None and by_mean is not None:
+            by_theta = by_theta - pull / self.n_triplets * by_mean
+        return float(loss), grad_L, by_theta
+
+    def set_line(self, curve: PolarCurve, d_theta: Array | None) -> None:
+        """Fix a search curve; each part multiplies its rows with its direction."""
+        line = self.cluster.hold((curve, d_theta))
+        self._states = self.cluster.each(_set_line, self._states, line)
+
+    def along(self, t: float) -> float:
+        """Loss at step t of the line: one number a part."""
+        mean = self._mean(t)
+        return self.cluster.sum_each(_along, self._states, t, mean)
+
+    def accept(self, t: float) -> None:
+        """Go to step t of the line."""
+        self._states = self.cluster.each(_accept, self._states, t)
+
+    def terms(self) -> TripletTerms:
+        """z, m, w and p of every triplet at the point, in the order of the triplets."""
+        if not self._states:
+            return TripletTerms(*np.empty((4, 0)))
+        mean = self._mean()
+        found = self.cluster.each(_terms, self._states, mean)
+        columns = np.concatenate([self.cluster.value(part) for part in found], axis=1)
+        out = np.empty_like(columns)
+        out[:, self._order] = columns
+        return TripletTerms(*out)
+
+    def _mean(self, t: float | None = None) -> float | None:
+        """Mean weight over all triplets before the guard, if there is one: a sum a part."""
+        if self.guard is None or not self.weight.learnable:
+            return None
+        return self.cluster.sum_each(_weight_sum, self._states, t) / self.n_triplets
+
+
+def _make(X: Array, triplets: NDArray[Any], settings: Settings) -> TripletObjective:
+    return TripletObjective(X, triplets, settings.weight, settings.alpha, settings.guard)
+
+
+def _with_mean(state: TripletObjective, mean: float | None) -> TripletObjective:
+    """The same part, its guard knowing the mean weight of all parts; arrays are shared."""
+    out = copy.copy(state)
+    if out.guard is not None and mean is not None:
+        out.guard = PartGuard(out.guard.ridge, mean)
+    return out
+
+
+def _move(part: TripletObjective, point: tuple[Array, Array | None]) -> TripletObjective:
+    out = copy.copy(part)
+    out.move_to(*point)
+    return out
+
+
+def _set_line(state: TripletObjective, line: tuple[PolarCurve, Array | None]) -> TripletObjective:
+    out = copy.copy(state)
+    out.set_line(*line)
+    return out
+
+
+def _accept(state: TripletObjective, t: float) -> TripletObjective:
+    out = copy.copy(state)
+    out.Y_t = np.empty_like(out.Y)  # the old state keeps its own
+    out.accept(t)
+    return out
+
+
+def _weight_sum(state: TripletObjective, t: float | None) -> float:
+    """Sum of the weights before the guard, at the point or at step t of the line."""
+    if t is None:
+        S = state.weight.logits(state.P, state.P, state.triplets)
+    else:
+        S = polyval(state.X.dtype.type(t), state.logit_line)
+    return float(weights_from_logits(np.asarray(S), None)[0].sum(dtype=np.float64))
+
+
+def _along(state: TripletObjective, t: float, mean: float | None) -> float:
+    return _with_mean(state, mean).along(t)
+
+
+def _gradients(state: TripletObjective, mean: float | None) -> tuple[Any, ...]:
+    """(loss, by L, by theta with the mean held fixed, by the mean, sum of dw w, sum of w)."""
+    part = _with_mean(state, mean)
+    loss, grad_L, grad_theta = part.gradients()
+    weight = part.mean_weight * part.n_triplets
+    if not isinstance(part.guard, PartGuard):
+        return loss, grad_L, grad_theta, None, 0.0, weight
+    return loss, grad_L, grad_theta, _by_mean(part), part.guard.pulls[-1], weight
+
+
+def _by_mean(part: TripletObjective) -> Array:
+    """Derivative by theta if dw were 1 for every triplet."""
+    S = part.weight.logits(part.P, part.P, part.triplets)
+    w, sigmoids, factor = weights_from_logits(S, part.guard)
+    ds = logit_derivative(sigmoids, w, np.ones_like(w), factor, None)
+    pulled = part.weight.pullback(part.P, part.triplets, ds)
+    product = np.asarray(part.X.T @ pulled.astype(part.X.dtype), np.float64)
+    return part.weight.from_matrix(product)
+
+
+def _terms(state: TripletObjective, mean: float | None) -> Array:
+    terms = _with_mean(state, mean).terms()
+    return np.stack([terms.z, terms.m, terms.w, terms.p])

@@ -1,0 +1,56 @@
+"""How rows are compared, the same on every worker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml import blocksearch
+from rpml.distributed.cluster import Cluster, Task
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Metric, centre and unit of length of `rpml.blocksearch.Rows`, found from all rows."""
+
+    metric: str
+    center: NDArray[np.float64]
+    unit: float = 1.0
+
+    def prepare(self, block: Any) -> NDArray[np.float32]:
+        """Rows ready for products."""
+        return blocksearch.prepare(block, self.metric, np.float32, self.center, self.unit)
+
+    def rows(self, block: Any) -> blocksearch.Rows:
+        """A part of the rows as the search sees them."""
+        if self.metric == "cosine":
+            half = np.full(len(block), 0.5)
+        else:
+            wide = blocksearch.prepare(block, self.metric, np.float64, self.center, self.unit)
+            half = 0.5 * np.einsum("ij,ij->i", wide, wide)
+        return blocksearch.Rows(block, self.metric, self.center, self.unit, half)
+
+
+def find_frame(cluster: Cluster, parts: Sequence[Task], metric: str) -> Frame:
+    """Cosine needs nothing; Euclidean the range and the mean of every column."""
+    if metric == "cosine":
+        return Frame(metric, np.zeros(1))
+    if metric != "euclidean":
+        raise ValueError(f"metric={metric!r}: use 'cosine' or 'euclidean'")
+    ranges = [cluster.submit(_range, part) for part in parts]
+    low, high, total, count = cluster.value(cluster.total(ranges, _widest))
+    return Frame(metric, *blocksearch.center_and_unit(low, high, total / count))
+
+
+def _range(part: Any) -> tuple[Any, ...]:
+    total = part.sum(axis=0, dtype=np.float64)
+    return part.min(axis=0).astype(float), part.max(axis=0).astype(float), total, len(part)
+
+
+def _widest(parts: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+    low, high, total, count = zip(*parts, strict=True)
+    return np.min(low, axis=0), np.max(high, axis=0), np.sum(total, axis=0), sum(count)

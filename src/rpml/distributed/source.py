@@ -1,0 +1,278 @@
+"""Rows on a cluster: a Dask array, a parquet dataset, or a folder of .npy/.npz shards.
+
+The rows are cut into partitions of about equal size, whatever the files are; each is read by the
+worker that needs it and checked there, so that a bad shard is named. The client sees shapes only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.checkpoint import data_digest
+from rpml.data.reading import SUFFIXES, open_features
+from rpml.data.shards import natural_key
+from rpml.data.source import FeatureSource, ReadOptions, first_not_finite
+from rpml.distributed.cluster import Cluster, Task
+from rpml.errors import InputError
+
+PARTITION_BYTES = 64 * 2**20
+MIN_PARTITION = 500  # rows; smaller ones cost more in messages than they save
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Consecutive rows of one shard."""
+
+    path: str
+    start: int
+    stop: int
+
+
+@dataclass
+class Rows:
+    """Partitions of the rows: part i holds the rows edges[i] to edges[i + 1]."""
+
+    parts: list[Task]
+    edges: NDArray[np.int64]
+    width: int
+    dtype: np.dtype[Any]
+    pieces: list[list[Piece]] = field(default_factory=list)
+    """Where each partition is read from; empty for a Dask array."""
+    options: ReadOptions = field(default_factory=ReadOptions)
+    names: tuple[str, ...] | None = None
+    name: str = "X"
+
+    @property
+    def count(self) -> int:
+        return int(self.edges[-1])
+
+    def __len__(self) -> int:
+        return self.count
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.count, self.width
+
+    def digest(self, cluster: Cluster) -> str:
+        """One hash of all values, computed where they are; files: however they are cut."""
+        paths = dict.fromkeys(piece.path for part in self.pieces for piece in part)
+        parts = [cluster.submit(_file_digest, path) for path in paths]
+        parts = parts or [cluster.submit(data_digest, part) for part in self.parts]
+        state = hashlib.sha256(repr((self.shape, self.options)).encode())
+        for part in parts:
+            state.update(str(cluster.value(part)).encode())
+        return state.hexdigest()
+
+
+def open_rows(
+    X: Any,
+    cluster: Cluster,
+    *,
+    options: ReadOptions | None = None,
+    partition_rows: int | None = None,
+) -> Rows:
+    """Find the rows and cut them into partitions; values are read when they are needed.
+
+    Parameters
+    ----------
+    X : Dask array, str or Path
+        A folder of .npy, .npz or parquet shards, or one such file: a path that every worker sees,
+        or any address fsspec knows (``s3://...``), which workers copy to their disk.
+    cluster : Cluster
+    options : ReadOptions, optional
+        Which columns or array, as in `rpml.data.open_features`.
+    partition_rows : int, optional
+        Rows a partition; by default at most 64 MB, and one for every thread.
+    """
+    if isinstance(X, Rows):
+        return X
+    if isinstance(X, str | Path):
+        return _open_shards(str(X), cluster, options or ReadOptions(), partition_rows)
+    if not (hasattr(X, "dask") and hasattr(X, "chunks")):
+        raise TypeError(
+            f"X is a {type(X).__name__}: give a Dask array, or the path of parquet, .npy or .npz "
+            "files; for an array in memory RPML is the faster one."
+        )
+    return _from_dask_array(X, cluster, partition_rows)
+
+
+def _from_dask_array(X: Any, cluster: Cluster, partition_rows: int | None) -> Rows:
+    if X.ndim != 2 or np.isnan(X.shape[0]):
+        raise InputError(
+            f"the Dask array has shape {X.shape}: it must have two dimensions of known size "
+            "(call compute_chunk_sizes() first)"
+        )
+    n, width = X.shape
+    edges = _edges(n, _partition_count((n, width), X.dtype, cluster, partition_rows))
+    blocks = X.rechunk((tuple(int(s) for s in np.diff(edges)), (width,))).to_delayed().ravel()
+    with cluster.failures():
+        raw = cluster.client.compute(list(blocks))
+    parts = [
+        cluster.submit(_checked, block, f"the Dask array, from row {start} on")
+        for block, start in zip(raw, edges, strict=False)
+    ]
+    return Rows(parts, edges, width, np.dtype(X.dtype))
+
+
+def _open_shards(
+    address: str, cluster: Cluster, options: ReadOptions, partition_rows: int | None
+) -> Rows:
+    paths = shard_addresses(address)
+    looks = [cluster.submit(_look, path, options) for path in paths]
+    seen: list[tuple[int, int, str, Any]] = [cluster.value(look) for look in looks]
+    first = seen[0]
+    for path, found in zip(paths, seen, strict=True):
+        if found[1] != first[1]:
+            raise InputError(f"{path} has {found[1]} columns, {paths[0]} has {first[1]}")
+        if found[3] != first[3]:
+            raise InputError(f"{path} has other column names than {paths[0]}")
+    sizes = [found[0] for found in seen]
+    dtype = np.result_type(*(np.dtype(found[2]) for found in seen))
+    n, width = sum(sizes), first[1]
+    edges = _edges(n, _partition_count((n, width), dtype, cluster, partition_rows))
+    pieces = cut(paths, sizes, edges)
+    parts = [cluster.submit(read_part, part, width, str(dtype), options) for part in pieces]
+    return Rows(parts, edges, width, dtype, pieces, options, first[3], address)
+
+
+def shard_addresses(address: str) -> list[str]:
+    """The feature files of a folder in natural order, all of one kind; or the one file."""
+    import fsspec
+
+    system, path = fsspec.core.url_to_fs(address)
+    if not system.exists(path):
+        raise InputError(f"cannot read {address}: there is no such file or folder")
+    if system.isfile(path):
+        return [address]
+    found = [
+        entry
+        for entry in system.ls(path, detail=False)
+        if Path(entry).suffix.lower() in SUFFIXES
+        and not Path(entry).name.startswith(".")
+        and not entry.endswith(".ids.csv")
+    ]
+    kinds = sorted({Path(entry).suffix.lower() for entry in found})
+    if not found:
+        raise InputError(f"{address} has no feature files ({', '.join(SUFFIXES)})")
+    if len(kinds) > 1:
+        raise InputError(f"{address} mixes {' and '.join(kinds)} files: keep one kind a folder")
+    local = "file" in system.protocol
+    found.sort(key=lambda entry: natural_key(Path(entry)))
+    return [entry if local else system.unstrip_protocol(entry) for entry in found]
+
+
+def cut(paths: Sequence[str], sizes: Sequence[int], edges: NDArray[np.int64]) -> list[list[Piece]]:
+    """The pieces of shards that make up each partition."""
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    parts = []
+    for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        which = range(int(np.searchsorted(starts, low, "right")) - 1, len(sizes))
+        inside = [i for i in which if starts[i] < high and sizes[i]]
+        parts.append(
+            [
+                Piece(
+                    paths[i],
+                    int(max(low - starts[i], 0)),
+                    int(min(high, starts[i + 1]) - starts[i]),
+                )
+                for i in inside
+            ]
+        )
+    return parts
+
+
+def _edges(n: int, count: int) -> NDArray[np.int64]:
+    return np.array([n * i // count for i in range(count + 1)], np.int64)
+
+
+def _partition_count(shape: tuple[int, int], dtype: Any, cluster: Cluster, rows: int | None) -> int:
+    n, width = shape
+    if rows is not None:
+        if rows < 1:
+            raise ValueError(f"partition_rows={rows}: must be at least 1")
+        return max(1, -(-n // rows))
+    threads = sum(cluster.workers().values())
+    by_size = -(-n * width * np.dtype(dtype).itemsize // PARTITION_BYTES)
+    return int(max(1, min(max(by_size, threads), n // MIN_PARTITION)))
+
+
+def local_copy(path: str) -> str:
+    """The path itself, or of a remote file its copy on this worker's disk."""
+    if "://" not in path:
+        return path
+    import fsspec
+
+    try:
+        cached = fsspec.open_local(f"simplecache::{path}", simplecache={"same_names": True})
+    except Exception as error:  # each file system has errors of its own
+        raise InputError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
+    return str(cached)
+
+
+def _file_digest(path: str) -> str:
+    with open(local_copy(path), "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def open_shard(path: str, options: ReadOptions) -> FeatureSource:
+    """One shard with its own name in every complaint."""
+    source = open_features(local_copy(path), options)
+    source.name = path
+    return source
+
+
+def _look(path: str, options: ReadOptions) -> tuple[int, int, str, Any]:
+    """(rows, columns, dtype, column names) of a shard."""
+    source = open_shard(path, options)
+    rows = source.n_rows
+    if rows is None:
+        rows = sum(len(batch.values) for batch in source.batches())
+    return rows, source.n_features, np.dtype(source.dtype).str, source.feature_names
+
+
+def read_part(pieces: list[Piece], width: int, dtype: str, options: ReadOptions) -> NDArray[Any]:
+    """The values of a partition, every one finite."""
+    out = np.empty((sum(p.stop - p.start for p in pieces), width), np.dtype(dtype))
+    at = 0
+    for piece in pieces:
+        for values, _ in read_piece(piece, options):
+            out[at : at + len(values)] = values
+            at += len(values)
+    return out
+
+
+def read_piece(piece: Piece, options: ReadOptions) -> list[tuple[NDArray[Any], Any]]:
+    """(values, ids) of the rows of a piece, in batches."""
+    source = open_shard(piece.path, options)
+    found, seen = [], 0
+    for batch in source.raw_batches(source.batch_rows()):
+        low = max(piece.start - batch.start, 0)
+        high = min(piece.stop - batch.start, len(batch.values))
+        if low < high:
+            source._check_finite(batch)
+            values = np.array(batch.values[low:high])  # not a view of a mapped file
+            found.append((values, None if batch.ids is None else batch.ids[low:high]))
+            seen += high - low
+        if batch.start + len(batch.values) >= piece.stop:
+            break
+    if seen != piece.stop - piece.start:
+        raise InputError(f"{piece.path} is damaged: it has fewer rows than it says")
+    return found
+
+
+def _checked(values: Any, name: str) -> NDArray[Any]:
+    block: NDArray[Any] = np.ascontiguousarray(values)
+    if block.dtype.kind not in "fiub":
+        raise InputError(f"{name}: dtype {block.dtype}, and features must be real numbers")
+    bad = first_not_finite(block)
+    if bad is not None:
+        what = "NaN" if np.isnan(block[bad]) else "infinite"
+        raise InputError(f"{name}: row {bad[0]}, column {bad[1]} is {what}: remove or fill it")
+    return block

@@ -1,0 +1,75 @@
+"""The partitioned ascent is the one of a single process, on the same graph."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from rpml.clustering import AuthorityAscentShift
+from rpml.context import Context
+from rpml.neighbors import Neighbors, nearest_neighbors
+from tests.problems import blobs
+
+
+def graph_of(cluster, found, parts=3):
+    from rpml.distributed.knn import Graph
+
+    n = len(found.indices)
+    edges = np.array([n * i // parts for i in range(parts + 1)])
+    cut = [
+        Neighbors(found.indices[a:b], found.distances[a:b], found.metric)
+        for a, b in pairwise(edges)
+    ]
+    held = [cluster.hold(part) for part in cut]
+    return Graph(held, edges, found.n_neighbors, found.metric, 1.0, "exact")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"metric": "cosine"},
+        {"metric": "euclidean", "bandwidth": "balanced"},
+        {"metric": "cosine", "affinity": "cosine", "epsilon": 0.65},
+        {"metric": "euclidean", "bandwidth": 1.5, "gamma": 3.0},
+    ],
+)
+def test_equal_labels(cluster, rows, settings):
+    from rpml.distributed.aas import cluster_rows
+
+    aas = AuthorityAscentShift(n_neighbors=12, **settings)
+    found = nearest_neighbors(rows, 12, metric=aas.metric)
+    labels = cluster_rows(cluster, graph_of(cluster, found), aas, Context())
+    np.testing.assert_array_equal(labels, aas.fit(found).labels_)
+    assert 1 < len(np.unique(labels)) < len(rows)
+
+
+def test_duplicates_and_zero_rows(cluster):
+    from rpml.distributed.aas import cluster_rows
+
+    X = blobs(classes=3, per_class=20, d=5)[0]
+    X[:15], X[30:33] = X[40], 0
+    aas = AuthorityAscentShift(n_neighbors=6, metric="cosine")
+    found = nearest_neighbors(X, 6, metric="cosine")
+    labels = cluster_rows(cluster, graph_of(cluster, found), aas, Context())
+    np.testing.assert_array_equal(labels, aas.fit(found).labels_)
+
+
+def test_useless_epsilon_is_retuned(cluster, rows):
+    from rpml.distributed.aas import cluster_rows
+
+    aas = AuthorityAscentShift(n_neighbors=12, metric="cosine", epsilon=1e6)
+    graph = graph_of(cluster, nearest_neighbors(rows, 12))
+    with pytest.warns(UserWarning, match="epsilon was lowered"):
+        labels = cluster_rows(cluster, graph, aas, Context())
+    assert 1 < len(np.unique(labels)) < len(rows)
+
+
+def test_what_needs_the_whole_graph_is_refused(cluster):
+    from rpml.distributed.aas import check_supported
+
+    with pytest.raises(ValueError, match=r"symmetric=False.*use symmetric=True"):
+        check_supported(AuthorityAscentShift(symmetric=False))
+    with pytest.raises(ValueError, match="merge"):
+        check_supported(AuthorityAscentShift(merge="saddle"))
+    with pytest.raises(ValueError, match="precomputed"):
+        check_supported(AuthorityAscentShift(metric="precomputed"))

@@ -1,0 +1,84 @@
+"""A whole dataset embedded and scored on the workers."""
+
+import os
+
+import numpy as np
+import pytest
+
+from rpml import RPML
+from rpml.data import read_features
+from rpml.errors import InputError
+from rpml.metrics import recall_at_k
+
+
+@pytest.fixture(scope="module")
+def model(rows):
+    return RPML(3, max_iter=3, tol=1.0, n_neighbors=10, random_state=0).fit(rows)
+
+
+@pytest.mark.parametrize("kind", ["npy", "parquet"])
+def test_embed_and_resume(cluster, rows, shards, model, tmp_path, kind):
+    from rpml.distributed import embed
+
+    if kind == "parquet":
+        pytest.importorskip("pyarrow")
+    out = tmp_path / "out"
+    files = embed(model, shards, out, cluster, kind=kind)
+    values = read_features(out).values
+    np.testing.assert_allclose(values, model.transform(rows), atol=1e-12)
+    times = {f: os.stat(f).st_mtime_ns for f in files}
+    os.unlink(files[1])
+    assert embed(model, shards, out, cluster, kind=kind) == files
+    again = {f: os.stat(f).st_mtime_ns for f in files}
+    assert [f for f in files if times[f] != again[f]] == [files[1]]
+    assert sorted(os.listdir(out)) == sorted(os.path.basename(f) for f in files)
+
+
+def test_ids_are_carried_through(cluster, rows, model, tmp_path):
+    from rpml.data import Layout
+    from rpml.data.writing import write_table
+    from rpml.distributed import embed
+
+    folder = tmp_path / "in"
+    folder.mkdir()
+    ids = np.array([f"row {i}" for i in range(len(rows))], object)
+    names = [f"f{i}" for i in range(rows.shape[1])]
+    for i, part in enumerate(np.array_split(np.arange(len(rows)), 3)):
+        layout = Layout("X", names, "id")
+        write_table(str(folder / f"{i}.npy"), rows[part], layout, ids[part])
+    embed(model, folder, tmp_path / "out", cluster, kind="npy")
+    back = read_features(tmp_path / "out")
+    assert back.ids.tolist() == ids.tolist()
+    np.testing.assert_allclose(back.values, model.transform(rows), atol=1e-12)
+
+
+def test_dask_array(cluster, rows, model, tmp_path):
+    import dask.array as da
+
+    from rpml.distributed import embed
+
+    embed(model, da.from_array(rows, chunks=400), tmp_path / "out", cluster, kind="npy")
+    np.testing.assert_allclose(
+        read_features(tmp_path / "out").values, model.transform(rows), atol=1e-12
+    )
+
+
+def test_bad_requests(cluster, rows, shards, model, tmp_path):
+    import dask.array as da
+
+    from rpml.distributed import embed, evaluate
+
+    with pytest.raises(ValueError, match="kind='csv'"):
+        embed(model, shards, tmp_path / "out", cluster, kind="csv")
+    with pytest.raises(InputError, match="fitted on 16 features, X has 4"):
+        embed(model, da.ones((9, 4)), tmp_path / "out", cluster)
+    with pytest.raises(ValueError, match="there are 3 labels for 1200 rows"):
+        evaluate(shards, [1, 2, 3], cluster)
+
+
+def test_evaluate(cluster, rows, shards):
+    from rpml.distributed import evaluate
+
+    y = np.arange(len(rows)) // 100
+    scores = evaluate(shards, y, cluster, ks=(1, 4))
+    assert scores == pytest.approx(recall_at_k(rows, y, ks=(1, 4)))

@@ -1,0 +1,175 @@
+"""DaskRPML gives what RPML gives."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from rpml import RPML, AuthorityAscentShift
+from rpml.checkpoint import Checkpoint
+
+from .conftest import subspace_distance
+
+SETTINGS = {"n_components": 4, "n_neighbors": 10, "max_iter": 12, "random_state": 0}
+
+
+def fit(kind, X, settings=SETTINGS, **more):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return kind(**settings).fit(X, **more)
+
+
+@pytest.fixture(scope="module")
+def local(rows):
+    return fit(RPML, rows)
+
+
+def test_the_same_model_from_shards(cluster, rows, shards, local):
+    from rpml.distributed import DaskRPML
+
+    seen = []
+    settings = {**SETTINGS, "callback": lambda p: seen.append(p.stage)}
+    model = fit(DaskRPML, shards, settings, cluster=cluster)
+    np.testing.assert_array_equal(model.labels_, local.labels_)
+    np.testing.assert_array_equal(model.triplets_, local.triplets_)
+    assert subspace_distance(model.components_, local.components_) < 1e-4
+    np.testing.assert_allclose(model.triplet_weights_, local.triplet_weights_, atol=1e-4)
+    np.testing.assert_allclose(model.history_["loss"], local.history_["loss"], rtol=1e-6)
+    assert {"read", "whiten", "neighbors", "labels", "optimize"} <= set(seen)
+    plain = model.to_local()
+    assert type(plain) is RPML
+    np.testing.assert_allclose(plain.transform(rows[:9]), local.transform(rows[:9]), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"weight": "bilinear", "whiten": 0.5, "init": "random", "guard": None, "max_iter": 4},
+        {"weight": "constant", "whiten": None, "solver": "gd", "max_iter": 4},
+        {"clustering": AuthorityAscentShift(8, metric="euclidean"), "max_iter": 2},
+    ],
+)
+def test_other_settings(cluster, rows, shards, settings):
+    from rpml.distributed import DaskRPML
+
+    settings = {**SETTINGS, **settings}
+    one, two = fit(RPML, rows, settings), fit(DaskRPML, shards, settings, cluster=cluster)
+    np.testing.assert_array_equal(two.labels_, one.labels_)
+    assert subspace_distance(one.components_, two.components_) < 1e-4
+
+
+def test_dask_array_and_lazy_transform(cluster, rows, local):
+    import dask.array as da
+
+    from rpml.distributed import DaskRPML
+
+    X = da.from_array(rows, chunks=(300, 16))
+    settings = {**SETTINGS, "clustering": local.labels_, "max_iter": 3}
+    model = fit(DaskRPML, X, settings, cluster=cluster.client)
+    Y = model.transform(X)
+    assert Y.shape == (len(rows), 4)
+    np.testing.assert_allclose(
+        Y.compute(scheduler="threads"), model.to_local().transform(rows), atol=1e-12
+    )
+    assert model.transform(rows[:3]).shape == (3, 4)
+
+
+def test_stochastic(cluster, rows, shards, local):
+    from rpml.distributed import DaskRPML
+
+    settings = {**SETTINGS, "solver": "stochastic", "n_epochs": 2, "clustering": local.labels_}
+    model = fit(DaskRPML, shards, settings, cluster=cluster)
+    alone = fit(RPML, rows, settings)
+    assert model.n_iter_ == 2
+    assert len(model.history_["loss"]) == 2
+    # other batches, the same problem: both end near the same subspace and loss
+    assert model.history_["loss"][-1] == pytest.approx(alone.history_["loss"][-1], rel=0.05)
+    assert subspace_distance(model.components_, alone.components_) < 0.35
+
+
+def test_one_part_draws_the_local_batches(cluster, rows):
+    from rpml.distributed.stochastic import distributed_epoch
+    from rpml.stochastic import BatchSettings, EpochState, run_epoch
+
+    labels = np.arange(len(rows)) // 100
+    start = np.eye(16, 4)
+    one, two = EpochState(start, np.zeros(32)), EpochState(start, np.zeros(32))
+    settings = BatchSettings()
+    run_epoch(rows, labels, one, settings, np.random.default_rng(4))
+    parts = ([cluster.hold(rows)], [cluster.hold(labels)])
+    distributed_epoch(cluster, parts, two, settings, np.random.default_rng(4))
+    np.testing.assert_allclose(one.L, two.L, atol=1e-12)
+    assert one.history == two.history
+
+
+def test_a_fit_resumes(cluster, rows, shards, tmp_path):
+    from rpml.distributed import DaskRPML, open_rows
+
+    digest = open_rows(shards, cluster).digest(cluster)
+    assert digest == open_rows(shards, cluster).digest(cluster)
+
+    class Stop(Exception):
+        pass
+
+    def stop(progress):
+        if progress.stage == "optimize" and progress.done == 11:
+            raise Stop
+
+    settings = {**SETTINGS, "max_iter": 20, "tol": 0.0}
+    whole = fit(DaskRPML, shards, settings, cluster=cluster)
+    store = Checkpoint(tmp_path / "c", digest, settings)
+    with pytest.raises(Stop):
+        fit(DaskRPML, shards, {**settings, "callback": stop}, cluster=cluster, store=store)
+    stages = []
+    store = Checkpoint(tmp_path / "c", digest, settings, resume=True)
+    again = {**settings, "callback": lambda p: stages.append(p)}
+    model = fit(DaskRPML, shards, again, cluster=cluster, store=store)
+    assert not any(p.stage == "neighbors" for p in stages)
+    assert min(p.done for p in stages if p.stage == "optimize") == 11
+    np.testing.assert_allclose(model.components_, whole.components_, atol=1e-9)
+
+
+def test_what_needs_all_rows_in_one_place_is_refused(cluster, rows, shards):
+    from sklearn.cluster import KMeans
+
+    from rpml.distributed import DaskRPML
+
+    for name in ("groups", "neighbors", "must_link", "closer"):
+        with pytest.raises(ValueError, match=f"{name} is not available"):
+            fit(DaskRPML, shards, cluster=cluster, **{name: np.zeros(len(rows))})
+    with pytest.raises(TypeError, match="no argument 'banana'"):
+        fit(DaskRPML, shards, cluster=cluster, banana=1)
+    with pytest.raises(ValueError, match="use_labels=True is not available"):
+        fit(DaskRPML, shards, {**SETTINGS, "use_labels": True}, cluster=cluster, y=rows[:, 0])
+    with pytest.raises(ValueError, match=r"KMeans\(\) needs all rows"):
+        fit(DaskRPML, shards, {**SETTINGS, "clustering": KMeans()}, cluster=cluster)
+    with pytest.raises(ValueError, match="sampler='hard' is not available"):
+        fit(DaskRPML, shards, {**SETTINGS, "sampler": "hard"}, cluster=cluster)
+    with pytest.raises(ValueError, match="n_components=99 must not exceed"):
+        fit(DaskRPML, shards, {"n_components": 99}, cluster=cluster)
+
+
+def test_nothing_to_learn_from(cluster, shards, rows):
+    from rpml.distributed import DaskRPML
+
+    settings = {**SETTINGS, "clustering": np.zeros(len(rows), int)}
+    with pytest.warns(UserWarning, match="No triplet can be formed"):
+        model = DaskRPML(**settings).fit(shards, cluster=cluster)
+    assert model.triplets_.shape == (0, 3)
+    assert model.triplet_weights_.shape == (0,)
+
+
+def test_a_pool_of_whole_clusters():
+    from rpml.distributed.triplets import deal_clusters, pool
+
+    rng = np.random.default_rng(0)
+    labels = rng.integers(-1, 50, 5000)
+    rows = pool(labels, 1000, rng)
+    assert 700 < len(rows) <= 1000
+    inside = np.isin(labels, labels[rows]) & (labels >= 0)
+    np.testing.assert_array_equal(np.flatnonzero(inside), rows)
+    assert pool(labels, 5000, rng) is None
+    parts = deal_clusters(labels, 3, rng)
+    assert sum(map(len, parts)) == (labels >= 0).sum()
+    seen = [set(labels[p]) for p in parts]
+    assert len(set.union(*seen)) == sum(map(len, seen))

@@ -1,0 +1,70 @@
+"""The distributed objective is the local one."""
+
+import numpy as np
+import pytest
+
+from rpml.manifolds import Grassmann, PolarCurve
+from rpml.objective import TripletObjective
+from rpml.optimize import Stopping, conjugate_gradient
+from rpml.weights import Guard
+from tests.problems import ALL_WEIGHTS, random_problem
+
+from .conftest import split
+
+
+def both(cluster, weight, guard, seed=0):
+    from rpml.distributed.evaluator import DaskObjective, Settings
+
+    X, triplets, L, theta = random_problem(seed, n=90, d=9, l=3, T=200, weight=weight)
+    theta = None if theta is None else 3 * theta
+    local = TripletObjective(X, triplets, weight, 45.0, guard)
+    settings = Settings(weight, 45.0, guard)
+    return local, DaskObjective(cluster, split(cluster, X), triplets, settings, 3), L, theta
+
+
+@pytest.mark.parametrize("weight", ALL_WEIGHTS)
+@pytest.mark.parametrize("guard", [None, Guard(0.01)])
+def test_loss_and_gradients(cluster, weight, guard):
+    local, remote, L, theta = both(cluster, weight, guard)
+    rng = np.random.default_rng(5)
+    results = []
+    for problem in (local, remote):
+        problem.move_to(L, theta)
+        results.append(problem.gradients())
+        assert problem.mean_weight == pytest.approx(local.mean_weight, rel=1e-9)
+    (loss, by_L, by_theta), (loss2, by_L2, by_theta2) = results
+    assert loss2 == pytest.approx(loss, rel=1e-9)
+    np.testing.assert_allclose(by_L2, by_L, atol=1e-6)
+    if theta is not None:
+        np.testing.assert_allclose(by_theta2, by_theta, atol=1e-6)
+    xi = Grassmann().project(L, rng.standard_normal(L.shape))
+    d_theta = None if theta is None else rng.standard_normal(theta.shape)
+    for problem in (local, remote):
+        problem.set_line(PolarCurve.through(L, xi), d_theta)
+    for t in (0.0, 0.3, 2.0):
+        assert remote.along(t) == pytest.approx(local.along(t), rel=1e-9)
+    for problem in (local, remote):
+        problem.accept(0.3)
+    np.testing.assert_allclose(remote.gradients()[1], local.gradients()[1], atol=1e-6)
+    np.testing.assert_allclose(remote.terms().w, local.terms().w, atol=1e-9)
+    np.testing.assert_allclose(remote.terms().p, local.terms().p, atol=1e-9)
+
+
+def test_the_optimiser_ends_in_the_same_place(cluster):
+    local, remote, L, theta = both(cluster, "concat", Guard(0.01))
+    one, two = (conjugate_gradient(p, L, theta, Stopping(12)) for p in (local, remote))
+    assert two.loss == pytest.approx(one.loss, rel=1e-9)
+    distance = np.linalg.norm(one.L - two.L @ (two.L.T @ one.L), 2)
+    assert distance < 1e-4
+    assert two.n_iter == one.n_iter
+
+
+def test_more_parts_than_triplets(cluster):
+    from rpml.distributed.evaluator import DaskObjective, Settings
+
+    X, triplets, L, theta = random_problem(T=2)
+    local = TripletObjective(X, triplets)
+    remote = DaskObjective(cluster, split(cluster, X), triplets, Settings(), 5)
+    for problem in (local, remote):
+        problem.move_to(L, theta)
+    assert remote.gradients()[0] == pytest.approx(local.gradients()[0])

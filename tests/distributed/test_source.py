@@ -1,0 +1,97 @@
+"""Rows from files and arrays; a bad shard is named."""
+
+import numpy as np
+import pytest
+
+from rpml.errors import InputError
+
+
+def gather(cluster, source):
+    return np.concatenate([cluster.value(part) for part in source.parts])
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz", "parquet"])
+def test_kinds(cluster, rows, tmp_path, kind):
+    from rpml.data import Layout
+    from rpml.data.writing import write_table
+    from rpml.distributed import open_rows
+
+    if kind == "parquet":
+        pytest.importorskip("pyarrow")
+    names = [f"f{i}" for i in range(rows.shape[1])]
+    for i, part in enumerate(np.split(rows, [7, 900])):
+        write_table(str(tmp_path / f"part-{i}.{kind}"), part, Layout("X", names), None)
+    source = open_rows(tmp_path, cluster, partition_rows=500)
+    assert source.edges.tolist() == [0, 400, 800, 1200]
+    assert source.shape == rows.shape
+    np.testing.assert_array_equal(gather(cluster, source), rows)
+
+
+def test_parts_are_in_natural_order(cluster, tmp_path):
+    from rpml.distributed import open_rows
+
+    for i in (10, 2, 1):
+        np.save(tmp_path / f"part-{i}.npy", np.full((3, 2), float(i)))
+    values = gather(cluster, open_rows(str(tmp_path), cluster))
+    assert values[:, 0].tolist() == [1, 1, 1, 2, 2, 2, 10, 10, 10]
+
+
+def test_one_file_and_any_fsspec_address(cluster, rows, tmp_path):
+    from rpml.distributed import open_rows
+
+    np.save(tmp_path / "x.npy", rows)
+    for address in (tmp_path / "x.npy", f"file://{tmp_path}/x.npy", f"local://{tmp_path}"):
+        np.testing.assert_array_equal(gather(cluster, open_rows(address, cluster)), rows)
+
+
+def test_dask_array(cluster, rows):
+    import dask.array as da
+
+    from rpml.distributed import open_rows
+
+    X = da.from_array(rows, chunks=(90, 5))
+    source = open_rows(X, cluster, partition_rows=500)
+    np.testing.assert_array_equal(gather(cluster, source), rows)
+    bad = rows.copy()
+    bad[700, 3] = np.nan
+    with pytest.raises(InputError, match=r"Dask array, from row 400 on: row 300, column 3 is NaN"):
+        gather(cluster, open_rows(da.from_array(bad, chunks=400), cluster, partition_rows=500))
+    with pytest.raises(InputError, match="two dimensions"):
+        open_rows(da.ones(5), cluster)
+
+
+def test_an_array_in_memory_is_refused(cluster, rows):
+    from rpml.distributed import open_rows
+
+    with pytest.raises(TypeError, match="X is a ndarray: give a Dask array"):
+        open_rows(rows, cluster)
+
+
+def test_bad_shards_are_named(cluster, rows, shards):
+    from rpml.distributed import open_rows
+
+    good = (shards / "part-1.npy").read_bytes()
+    (shards / "part-1.npy").write_bytes(good[:-100])
+    with pytest.raises(InputError, match=r"part-1\.npy is not a complete .npy file"):
+        open_rows(shards, cluster)
+    np.save(shards / "part-1.npy", rows[:5, :3])
+    with pytest.raises(InputError, match=r"part-1\.npy has 3 columns, .*part-0\.npy has 16"):
+        open_rows(shards, cluster)
+    holed = rows[100:450].copy()
+    holed[17, 2] = np.nan
+    np.save(shards / "part-1.npy", holed)
+    with pytest.raises(InputError, match=r"part-1\.npy: row 17, column 2 .*is NaN"):
+        gather(cluster, open_rows(shards, cluster))
+
+
+def test_nothing_to_read(cluster, tmp_path):
+    from rpml.distributed import open_rows
+
+    with pytest.raises(InputError, match="no such file"):
+        open_rows(tmp_path / "absent", cluster)
+    with pytest.raises(InputError, match="no feature files"):
+        open_rows(tmp_path, cluster)
+    np.save(tmp_path / "a.npy", np.ones((2, 2)))
+    np.savez(tmp_path / "b.npz", X=np.ones((2, 2)))
+    with pytest.raises(InputError, match="mixes"):
+        open_rows(tmp_path, cluster)
