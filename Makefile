@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+# fixed, because the newest one may bring gigabytes for graphics cards
+TORCH  ?= 2.13.0
 
 .PHONY: demo test test-slow check bench results docs clean
 
@@ -10,6 +12,7 @@ $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
 	$(BIN)/pip install --quiet -e '.[dev]'
+	$(BIN)/pip install --quiet 'torch==$(TORCH)' 'pytorch-metric-learning>=2.8'
 	touch $(STAMP)
 
 demo: $(STAMP)            ## learn an embedding without labels, print the table, write the picture

@@ -19,5 +19,9 @@ class WriteError(OSError):
     """An output could not be written (full disk, quota); what was there before is untouched."""
 
 
+class TrainingError(ArithmeticError):
+    """Training a network failed: the loss is not finite, or there is nothing to learn from."""
+
+
 class WeightCollapseWarning(UserWarning):
     """The learned triplet weights have shrunk to zero, so the embedding was hardly trained."""

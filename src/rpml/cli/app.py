@@ -12,6 +12,7 @@ from rpml.cli.command import INTERRUPTED
 
 COMMANDS = (
     "features",
+    "finetune",
     "fit",
     "embed",
     "cluster",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,10 +14,21 @@ from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, table
 from rpml.cli.features import Pool, Scales, Sidecar, Workers, parse_scales
+from rpml.cli.finetune import (
+    Epochs,
+    Half,
+    Rate,
+    Size,
+    TrainFrom,
+    ViewCount,
+    make_training,
+    require_torch,
+)
 from rpml.errors import InputError
 
 if TYPE_CHECKING:
     from rpml.context import Context
+    from rpml.deep.finetune import Training
     from rpml.protocol import Descriptors, Row
 
 DATASETS = ("cub", "cars", "sop", "folders")
@@ -25,6 +37,7 @@ Examples:
   rpml benchmark cub --root CUB_200_2011 --backbone googlenet.onnx -o cub
   rpml benchmark cub --features cub.npz --array rmac -o cub
   rpml benchmark folders --root my-photos --backbone googlenet.onnx --scales 256 -o photos
+  rpml benchmark cub --root CUB_200_2011 --backbone googlenet.onnx -o cub --deep srpml,triplet-hard
 \b
 Datasets: cub (CUB-200-2011), cars (Cars-196), sop (Stanford Online Products), folders (any tree
 with a folder for each class, below train/ and test/ or cut in halves).
@@ -62,6 +75,16 @@ def run(
         str | None, typer.Option(metavar="Y", help="Labels of --features, if not inside.")
     ] = None,
     array: opt.ArrayName = None,
+    deep: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,...|all", help="Also train the network, by these methods."),
+    ] = None,
+    train_from: TrainFrom = None,
+    size: Size = 224,
+    views: ViewCount = 2,
+    epochs: Epochs = 3,
+    learning_rate: Rate = None,
+    half: Half = False,
     sidecar: Sidecar = None,
     scales: Scales = "512,362,256",
     pool: Pool = "rmac",
@@ -89,6 +112,10 @@ def run(
     folder = Path(output or f"benchmark-{dataset}")
     folder.mkdir(parents=True, exist_ok=True)
     run = Run(dataset, folder, console, {"dim": dim, "seed": seed, "whiten": whiten})
+    if deep is not None:
+        chosen = {"epochs": epochs, "learning_rate": learning_rate, "seed": seed}
+        shared = (dim, (size, views), ("mac" if pool == "rmac" else pool, half))
+        run.plan_deep(deep, (root, backbone, train_from), chosen, shared, incomplete)
     if features is not None:
         data = run.read(features, array, labels)
     else:
@@ -113,6 +140,18 @@ def _network(
     return Network(path, sidecar, Recipe(scales, Pooling(pool)), Execution(workers))
 
 
+@dataclass(frozen=True)
+class DeepPlan:
+    """What --deep asks for."""
+
+    root: str
+    backbone: str
+    train_from: str | None
+    training: Training
+    names: tuple[str, ...]
+    incomplete: bool
+
+
 class Run:
     """One benchmark: where it writes and what was asked for."""
 
@@ -121,6 +160,27 @@ class Run:
     ) -> None:
         self.dataset, self.folder, self.console = dataset, folder, console
         self.settings = settings
+        self.deep: DeepPlan | None = None
+
+    def plan_deep(
+        self,
+        names: str,
+        place: tuple[str | None, str | None, str | None],
+        schedule: dict[str, Any],
+        shared: tuple[Any, ...],
+        incomplete: bool,
+    ) -> None:
+        """Check what --deep asks for, before anything is computed."""
+        require_torch()
+        root, backbone, train_from = place
+        if root is None or backbone is None:
+            raise InputError("--deep trains on images: give --root and --backbone")
+        from rpml.deep.methods import METHODS, check_methods
+
+        chosen = tuple(METHODS) if names == "all" else check_methods(names.split(","))
+        training = make_training(schedule, [], *shared)
+        self.deep = DeepPlan(root, backbone, train_from, training, chosen, incomplete)
+        self.settings |= {"deep": {"train_from": train_from, **training.settings()}}
 
     def read(self, path: str, array: str | None, labels: str | None) -> Descriptors:
         """Descriptors from a file."""
@@ -166,6 +226,9 @@ class Run:
             rows, embeddings = run_methods(
                 data, names, self.settings["dim"], self.settings["seed"], context
             )
+            if self.deep is not None:
+                more = self._run_deep(self.deep, data.ks, context)
+                rows, embeddings = rows + more[0], embeddings | more[1]
         published = published_rows(self.dataset)
         drawn = self._draw(data, embeddings, rows) if figures else []
         fields = {**self._origin(data, key), **as_fields(rows, published), "figures": drawn}
@@ -173,6 +236,19 @@ class Run:
         self._write("results.md", as_markdown(rows, published, data.ks))
         text = table(as_lines(rows, published, data.ks))
         self.console.result(fields, f"{text}\n\nwritten to {self.folder}")
+
+    def _run_deep(self, plan: DeepPlan, ks: tuple[int, ...], context: Context) -> Any:
+        """Rows of the methods that train the network."""
+        from rpml.context import Context
+        from rpml.deep.backbones import open_network
+        from rpml.protocol.deep import DeepProtocol
+        from rpml.protocol.descriptors import read_dataset
+
+        images = read_dataset(self.dataset, plan.root, plan.incomplete)
+        network = open_network(plan.backbone, plan.train_from)
+        listener = Context(report=context.report)
+        protocol = DeepProtocol(images, network, plan.training, self.folder / "deep", listener)
+        return protocol.run(plan.names, ks)
 
     def _context(self, report: Any, digest: str, key: str) -> Context:
         from rpml.checkpoint import Checkpoint

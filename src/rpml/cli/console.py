@@ -25,6 +25,11 @@ STAGES = {
     "cluster": "clustering",
     "recall": "nearest neighbours",
     "kmeans": "k-means",
+    "evaluate": "scoring",
+    "trunk": "frozen layers",
+    "frozen": "descriptors",
+    "linear": "linear start",
+    "train": "epochs",
 }
 _SECONDS_BETWEEN_LINES = 2.0
 

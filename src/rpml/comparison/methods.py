@@ -12,6 +12,7 @@ from sklearn.cluster import HDBSCAN
 
 from rpml.baselines import LDA, LinearBaseline, registry
 from rpml.comparison.partitions import KMeansPartition, LeidenPartition
+from rpml.deep.head import HEADS, DeepHead, SupervisedDeepHead
 from rpml.estimator import RPML
 from rpml.losses_reference import ReferenceLoss
 from rpml.preprocess import Preprocessing
@@ -86,6 +87,19 @@ def _reference(loss: str, title: str) -> Method:
     )
 
 
+def _head(key: str) -> Method:
+    """A method of `rpml.deep`, its linear map only; needs torch when it is fitted."""
+    title, uses_labels = HEADS[key]
+    kind = SupervisedDeepHead if uses_labels else DeepHead
+    suffix = "head, uses labels" if uses_labels else "head"
+    return Method(
+        f"head-{key}",
+        f"{title} ({suffix})",
+        lambda dim, seed: kind(dim, method=key, random_state=seed),
+        uses_labels,
+    )
+
+
 _ALL = (
     _baseline("raw", "raw features"),
     _baseline("random", "random projection"),
@@ -113,6 +127,7 @@ _ALL = (
     _reference("free", "smooth angular loss, no orthogonality"),
     Method("lda", "LDA (uses labels)", lambda dim, seed: LargestLDA(dim), True),
     _baseline("nca", "NCA (uses labels)", uses_labels=True),
+    *(_head(key) for key in HEADS),
 )
 METHODS: dict[str, Method] = {method.key: method for method in _ALL}
 LABEL_FREE = tuple(m.key for m in _ALL if not m.uses_labels)

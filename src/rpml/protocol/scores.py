@@ -35,6 +35,7 @@ class Row:
     seconds: float
     settings: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    uses_labels: bool = False
 
 
 def run_methods(
@@ -98,7 +99,7 @@ def measure(data: Descriptors, name: str, dim: int, seed: int) -> tuple[Row, NDA
         name,
         METHODS[name].title,
         Z.shape[1],
-        {metric: _scores(Z, y, metric, data.ks, seed) for metric in metrics},
+        {metric: scores_of(Z, y, metric, data.ks, seed) for metric in metrics},
         round(seconds, 3),
         _settings(estimator),
         sorted({" ".join(str(w.message).split()) for w in heard}),
@@ -106,9 +107,10 @@ def measure(data: Descriptors, name: str, dim: int, seed: int) -> tuple[Row, NDA
     return row, Z
 
 
-def _scores(
+def scores_of(
     Z: NDArray[Any], y: NDArray[Any], metric: str, ks: tuple[int, ...], seed: int
 ) -> dict[str, Any]:
+    """NMI, F, precision, recall and Recall@K of embedded test rows."""
     found: dict[str, Any] = dict(clustering_scores(Z, y, seed, metric))
     found["recall_at"] = {str(k): v for k, v in recall_at_k(Z, y, ks, metric).items()}
     return found

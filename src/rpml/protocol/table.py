@@ -29,7 +29,8 @@ def _measured_cells(row: Row, metric: str, ks: Sequence[int]) -> list[str]:
     cluster = [f"{100 * scores[key]:.1f}" for _, key in _CLUSTER]
     recall = [f"{100 * scores['recall_at'][str(k)]:.1f}" for k in ks]
     title = row.title if metric == "cosine" else f"{row.title}, Euclidean"
-    return [title, str(row.dim), *cluster, *recall, "no", MEASURED]
+    labels = "yes" if row.uses_labels else "no"
+    return [title, str(row.dim), *cluster, *recall, labels, MEASURED]
 
 
 def as_lines(

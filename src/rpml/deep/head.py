@@ -1,0 +1,124 @@
+"""The same methods as a linear map on frozen vectors, for `rpml.compare`; no images needed.
+
+torch is imported when a head is fitted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+from rpml.baselines import LinearBaseline
+from rpml.preprocess import Preprocessing, unit_rows
+
+if TYPE_CHECKING:
+    import torch
+
+VIEWS = 3
+DROPPED = 0.2  # share of the coordinates missing in a view
+_MASKS = 64
+
+# key of the method -> (title, uses_labels): as in rpml.deep.methods, known without torch
+HEADS = {
+    "exemplar": ("Exemplar", False),
+    "nce": ("NCE", False),
+    "deepcluster": ("DeepCluster", False),
+    "mom": ("MOM", False),
+    "invariant": ("Invariant", False),
+    "stml": ("STML (relaxed contrastive)", False),
+    "srpml": ("sRPML", False),
+    "contrastive": ("Contrastive", True),
+    "ddml": ("DDML", True),
+    "triplet": ("Triplet", True),
+    "triplet-hard": ("Triplet + hard", True),
+    "triplet-daml": ("Triplet + DAML", True),
+    "triplet-hdml": ("Triplet + HDML", True),
+    "lifted": ("Lifted", True),
+}
+
+
+class VectorViews:
+    """Vectors as the inputs of training; a view lacks a fifth of the coordinates."""
+
+    views = VIEWS
+
+    def __init__(self, X: NDArray[np.floating], seed: int) -> None:
+        self._X = unit_rows(np.asarray(X, np.float32))
+        rng = np.random.default_rng(seed)
+        masks = rng.random((VIEWS, _MASKS, X.shape[1])) >= DROPPED
+        masks[0] = True  # the first view is the vector itself
+        self._masks = masks.astype(np.float32)
+
+    def __len__(self) -> int:
+        return len(self._X)
+
+    def load(self, rows: NDArray[np.intp], views: NDArray[np.intp]) -> torch.Tensor:
+        """A batch: the given view of each given vector."""
+        import torch
+
+        return torch.from_numpy(self._X[rows] * self._masks[views, rows % _MASKS])
+
+
+class DeepHead(LinearBaseline):
+    """A label-free method of `rpml.deep` that learns the linear map only.
+
+    Parameters
+    ----------
+    n_components : int
+        Size of the embedding.
+    method : str
+        A key of `HEADS`.
+    n_epochs : int
+        Passes over the rows.
+    random_state : int, RandomState or None
+    """
+
+    uses_labels: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        method: str = "srpml",
+        n_epochs: int = 5,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.method = method
+        self.n_epochs = n_epochs
+        self.random_state = random_state
+
+    def _learn(self, X: Any, y: NDArray[np.intp] | None) -> Preprocessing:
+        from rpml._extras import require
+
+        require("torch", "deep", f"the method {self.method}")
+        from rpml.deep.embedder import Embedder, linear_start
+        from rpml.deep.methods import METHODS, check_methods
+        from rpml.deep.trainer import Schedule, Trainer, frozen_descriptors
+
+        check_methods([self.method])
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        start = linear_start(X, self.n_components, seed)
+        inputs = VectorViews(X, seed)
+        embedder = Embedder(_nothing(), "mac", start.preprocessing_, start.components_.T)
+        schedule = Schedule(self.n_epochs, projection_rate=1e-3, anchor=0.0, seed=seed)
+        frozen = frozen_descriptors(embedder, inputs)
+        trained = Trainer(embedder, inputs, METHODS[self.method], schedule, frozen, y).run()
+        matrix = (trained.matrix @ trained.projection).detach().cpu().numpy()
+        # the scaling between the two products changes nothing once the result has unit norm
+        return Preprocessing(True, start.preprocessing_.mean, matrix, True)
+
+
+class SupervisedDeepHead(DeepHead):
+    """A method of `rpml.deep` that sees the classes of the training rows."""
+
+    uses_labels: ClassVar[bool] = True
+
+
+def _nothing() -> Any:
+    import torch
+
+    return torch.nn.Identity()

@@ -1,0 +1,32 @@
+"""DDML: Hu, Lu and Tan, "Discriminative deep metric learning ..." (CVPR 2014)."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn.functional import softplus
+
+from rpml.deep.methods.base import Batch, Loss, Method, Setup, mean_of, pairs, squared_distances
+from rpml.deep.methods.sources import true_classes
+
+THRESHOLD = 1.5  # tau: distances squared of unit rows lie in [0, 4]
+SHARPNESS = 10.0  # beta of the generalised logistic loss
+
+
+class DDML(Loss):
+    """g(1 - l (tau - d^2)), g(z) = log(1 + exp(beta z)) / beta, l = 1 for equal pairs, else -1.
+
+    Equal and different pairs weigh the same: there are thirty times more different ones.
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__()
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        d2 = squared_distances(batch.embedding)
+        same, other = pairs(batch.labels)
+        near = softplus(SHARPNESS * (1 - (THRESHOLD - d2[same]))) / SHARPNESS
+        far = softplus(SHARPNESS * (1 + (THRESHOLD - d2[other]))) / SHARPNESS
+        return (mean_of(near) + mean_of(far)) / 2
+
+
+METHOD = Method("ddml", "DDML", true_classes, DDML, uses_labels=True)

@@ -1,0 +1,33 @@
+"""Invariant: Ye, Zhang, Yuen, Chang, "... invariant and spreading instance feature" (CVPR 2019)."""
+
+from __future__ import annotations
+
+import torch
+
+from rpml.deep.methods.base import Batch, Loss, Method, Setup
+from rpml.deep.methods.sources import instances
+
+TEMPERATURE = 0.1
+
+
+class Invariant(Loss):
+    """Each view is classified as its own image among those of the batch, and no image as another.
+
+    P(i | z) = exp(f_i.z / t) / sum_k exp(f_k.z / t); the loss is the mean over the images of
+    -log P(i | view of i) - sum over j != i of log(1 - P(i | f_j)).
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__()
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        image, view = batch.embedding.chunk(2)
+        b = len(image)
+        own = torch.log_softmax(view @ image.T / TEMPERATURE, dim=1).diagonal()
+        shares = torch.softmax(image @ image.T / TEMPERATURE, dim=1)  # row j: P(. | f_j)
+        others = ~torch.eye(b, dtype=torch.bool, device=image.device)
+        spread = torch.log1p(-shares[others].clamp(max=1 - 1e-6))
+        return -(own.sum() + spread.sum()) / b
+
+
+METHOD = Method("invariant", "Invariant", instances, Invariant)

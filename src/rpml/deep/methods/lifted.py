@@ -1,0 +1,26 @@
+"""Lifted structure: Oh Song, Xiang, Jegelka, Savarese, "Deep metric learning ..." (CVPR 2016)."""
+
+from __future__ import annotations
+
+import torch
+
+from rpml._extras import require
+from rpml.deep.methods.base import Batch, Loss, Method, Setup
+from rpml.deep.methods.sources import true_classes
+
+MARGIN = 1.0
+
+
+class Lifted(Loss):
+    """Each positive pair against all the negatives of its two ends, smooth."""
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__()
+        losses = require("pytorch_metric_learning.losses", "deep", "the lifted structure loss")
+        self._loss = losses.LiftedStructureLoss(neg_margin=MARGIN, pos_margin=0)
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        return torch.as_tensor(self._loss(batch.embedding, batch.labels))
+
+
+METHOD = Method("lifted", "Lifted", true_classes, Lifted, uses_labels=True)

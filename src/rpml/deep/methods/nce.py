@@ -1,0 +1,55 @@
+"""NCE: Wu, Xiong, Yu and Lin, "... non-parametric instance discrimination" (CVPR 2018)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch.nn.functional import normalize
+
+from rpml.deep.methods.base import Batch, Loss, Method, Setup
+from rpml.deep.methods.sources import instances
+
+TEMPERATURE = 0.07
+NEGATIVES = 4096
+MOMENTUM = 0.5
+
+
+class MemoryNCE(Loss):
+    """Noise-contrastive estimate of the softmax over a memory of all images' embeddings.
+
+    With Z estimated by the first batch as in the paper, h = p / (p + m / n):
+    -log h(own entry) - sum over m noise entries of log(1 - h).
+    """
+
+    memory: torch.Tensor
+    partition: torch.Tensor
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__()
+        start = torch.randn(setup.images, setup.dim, generator=setup.generator())
+        self.register_buffer("memory", normalize(start))
+        self.register_buffer("partition", torch.zeros(()))
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        n = len(self.memory)
+        m = min(NEGATIVES, n)
+        noise = torch.from_numpy(batch.rng.integers(0, n, (len(batch.rows), m)))
+        entries = torch.cat([batch.rows[:, None], noise.to(batch.rows.device)], dim=1)
+        scores = torch.einsum("bd,bmd->bm", batch.embedding, self.memory[entries]) / TEMPERATURE
+        if float(self.partition) == 0.0:
+            self.partition.fill_(float(scores.detach().exp().mean()) * n)
+        # log of p / (m / n): h = sigmoid of it
+        ratio = scores - torch.log(self.partition) - math.log(m / n)
+        data = torch.nn.functional.logsigmoid(ratio[:, 0])
+        other = torch.nn.functional.logsigmoid(-ratio[:, 1:]).sum(1)
+        self._update(batch)
+        return -(data + other).mean()
+
+    def _update(self, batch: Batch) -> None:
+        with torch.no_grad():
+            mixed = MOMENTUM * self.memory[batch.rows] + (1 - MOMENTUM) * batch.embedding.detach()
+            self.memory[batch.rows] = normalize(mixed)
+
+
+METHOD = Method("nce", "NCE", instances, MemoryNCE)

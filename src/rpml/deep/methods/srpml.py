@@ -1,0 +1,108 @@
+"""sRPML end to end: triplets of AAS clusters, a few Riemannian steps, then the network's step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from rpml._threads import single_blas_thread
+from rpml.deep.batches import Plan
+from rpml.deep.methods.base import Batch, Loss, Method, Setup
+from rpml.deep.methods.sources import aas_clusters
+from rpml.deep.objective import rpml_loss
+from rpml.objective import TripletObjective
+from rpml.optimize import Stopping, conjugate_gradient
+from rpml.stochastic import EpochState, IterateMean
+from rpml.triplets import mine_batch_triplets
+from rpml.weights import Guard, weight_function
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a batch is used; the names are those of `rpml.RPML`."""
+
+    weight: str = "concat"
+    alpha: float = 45.0
+    guard: Guard = field(default_factory=Guard)
+    mining: str = "semi-hard"
+    margin: float = 0.5
+    steps: int = 5
+    max_triplets: int = 1000
+
+
+class SRPML(Loss):
+    """theta and L are moved by the core's optimiser, the features by the gradient of the loss."""
+
+    learns_projection = True
+    theta: torch.Tensor | None
+
+    def __init__(self, setup: Setup, settings: Settings | None = None) -> None:
+        super().__init__()
+        self.settings = settings or Settings()
+        rng = np.random.default_rng(setup.seed)
+        weight = weight_function(self.settings.weight)
+        theta = weight.initial(setup.features, setup.dim, rng)
+        self.register_buffer("theta", None if theta is None else torch.from_numpy(theta))
+
+    def begin_epoch(self, plan: Plan, projection: nn.Parameter) -> None:
+        """Start the mean of the epoch's iterates."""
+        self._mean = IterateMean(self._state(projection))
+
+    def end_epoch(self, projection: nn.Parameter) -> None:
+        """Each batch pulls L towards its own rows: the epoch ends at the mean of its iterates."""
+        if self._mean.count:
+            self._keep(EpochState(*self._mean.point()), projection)
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        x, chosen = batch.features, self.settings
+        # small products only: threads of BLAS beside those of torch cost twenty times what they save
+        with single_blas_thread():
+            triplets = self._move(x.detach().cpu().numpy(), batch)
+        if len(triplets) == 0:
+            return x.sum() * 0.0
+        loss = rpml_loss(
+            x,
+            torch.from_numpy(triplets).to(x.device),
+            batch.projection.detach(),
+            None if self.theta is None else self.theta.to(x),
+            chosen.alpha,
+            chosen.guard,
+        )
+        return loss / len(triplets)
+
+    def _move(self, rows: NDArray[np.float32], batch: Batch) -> NDArray[np.intp]:
+        """A few steps of (theta, L) on the triplets of the batch, which are returned."""
+        state, chosen = self._state(batch.projection), self.settings
+        triplets = mine_batch_triplets(
+            rows @ state.L.astype(rows.dtype),
+            batch.labels.cpu().numpy(),
+            batch.rng,
+            margin=chosen.margin,
+            mining=chosen.mining,
+            limit=chosen.max_triplets,
+        )
+        if len(triplets) and chosen.steps:
+            problem = TripletObjective(rows, triplets, chosen.weight, chosen.alpha, chosen.guard)
+            found = conjugate_gradient(problem, state.L, state.theta, Stopping(chosen.steps))
+            state = EpochState(found.L, found.theta)
+            self._mean.add(state)
+            self._keep(state, batch.projection)
+        return triplets
+
+    def _state(self, projection: nn.Parameter) -> EpochState:
+        theta = None if self.theta is None else self.theta.cpu().numpy()
+        L = np.linalg.qr(projection.detach().cpu().numpy().astype(np.float64))[0]
+        return EpochState(L, theta)
+
+    def _keep(self, state: EpochState, projection: nn.Parameter) -> None:
+        with torch.no_grad():
+            projection.copy_(torch.from_numpy(state.L))
+            if self.theta is not None and state.theta is not None:
+                self.theta.copy_(torch.from_numpy(state.theta))
+
+
+METHOD = Method("srpml", "sRPML", aas_clusters, SRPML)

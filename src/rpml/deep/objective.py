@@ -1,0 +1,64 @@
+"""The objective of `rpml.objective` as a differentiable function of the features."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn.functional import softplus
+
+from rpml.objective import angular_factor
+from rpml.weights import Guard
+
+
+def rpml_loss(
+    X: torch.Tensor,
+    triplets: torch.Tensor,
+    L: torch.Tensor,
+    theta: torch.Tensor | None,
+    alpha: float = 45.0,
+    guard: Guard | None = None,
+) -> torch.Tensor:
+    """Sum over the triplets of log(1 + exp(w m)), equal to the core's to rounding.
+
+    Parameters
+    ----------
+    X : (n, d) tensor
+        Feature rows; the loss can be differentiated by them, by L and by theta.
+    triplets : (T, 3) long tensor
+        Row indices (anchor, positive, negative).
+    L : (d, l) tensor
+        The projection.
+    theta : tensor or None
+        (2d,) for the weights of RPML, (d, q) for those of RPMLv1, None for weights of 1.
+    alpha : float
+        Angle in degrees.
+    guard : Guard, optional
+        Weights divided by their mean, and a ridge on theta; None is the objective as printed.
+    """
+    Y = X @ L
+    a, p, n = triplets.T
+    near = (Y[a] - Y[p]).square().sum(1)
+    far = (Y[n] - (Y[a] + Y[p]) / 2).square().sum(1)
+    m = softplus(near - angular_factor(alpha) * far)
+    w = triplet_weights(X, triplets, theta)
+    penalty = Y.new_zeros(())
+    if guard is not None and theta is not None:
+        w = w / w.mean()
+        penalty = 0.5 * guard.ridge * len(triplets) * theta.square().sum()
+    return softplus(w * m).sum() + penalty
+
+
+def triplet_weights(
+    X: torch.Tensor, triplets: torch.Tensor, theta: torch.Tensor | None
+) -> torch.Tensor:
+    """w of each triplet: eq. (wt) for a vector theta, eqs. (wt1) to (w_-) for a matrix, else 1."""
+    a, p, n = triplets.T
+    if theta is None:
+        return torch.ones(len(triplets), dtype=X.dtype, device=X.device)
+    if theta.ndim == 1:
+        left, right = theta.reshape(2, -1)
+        from_left, from_right = X @ left, X @ right
+        return torch.sigmoid((from_left[a] + from_left[p]) / 2 + from_right[n])
+    P = X @ theta
+    near = (P[a] * P[p]).sum(1)
+    far = ((P[a] + P[p]) / 2 * P[n]).sum(1)
+    return (torch.sigmoid(near) + torch.sigmoid(-far)) / 2

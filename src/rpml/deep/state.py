@@ -1,0 +1,72 @@
+"""What a training run depends on between two epochs, and its form on disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from rpml.context import Arrays
+from rpml.deep.embedder import Embedder
+from rpml.deep.methods.base import Indices, Loss
+
+Scores = dict[str, float]
+
+
+@dataclass
+class State:
+    """Everything the next epoch depends on.
+
+    `teacher` is the running mean of `student`; `bank` the running mean of each image's features,
+    `seen` what it was when the labels were last computed; `labels` are these, if there are any.
+    """
+
+    student: Embedder
+    teacher: Embedder
+    loss: Loss
+    optimizer: torch.optim.Optimizer
+    bank: NDArray[np.float32]
+    seen: NDArray[np.float32]
+    labels: Indices | None = None
+    epoch: int = 0
+    history: list[Scores] = field(default_factory=list)
+
+
+def snapshot(state: State) -> tuple[Arrays, dict[str, Any]]:
+    """Arrays and JSON values from which `restore` continues exactly."""
+    arrays: Arrays = {"bank": state.bank, "seen": state.seen}
+    if state.labels is not None:
+        arrays["labels"] = np.asarray(state.labels, np.int64)
+    for name in ("student", "teacher", "loss"):
+        for key, tensor in getattr(state, name).state_dict().items():
+            arrays[f"{name}/{key}"] = tensor.detach().cpu().contiguous().numpy()
+    for index, slots in state.optimizer.state_dict()["state"].items():
+        for key, tensor in slots.items():
+            arrays[f"optimizer/{index}/{key}"] = tensor.detach().cpu().contiguous().numpy()
+    return arrays, {"epoch": state.epoch, "history": state.history}
+
+
+def restore(state: State, arrays: Arrays, metadata: dict[str, Any]) -> None:
+    """Set a freshly started state to a saved one."""
+    state.bank[:], state.seen[:] = arrays["bank"], arrays["seen"]
+    state.labels = arrays.get("labels")
+    for name in ("student", "teacher", "loss"):
+        module = getattr(state, name)
+        module.load_state_dict(_tensors(arrays, f"{name}/"))
+    slots: dict[int, dict[str, torch.Tensor]] = {}
+    for name, tensor in _tensors(arrays, "optimizer/").items():
+        index, key = name.split("/")
+        slots.setdefault(int(index), {})[key] = tensor
+    state.optimizer.load_state_dict({**state.optimizer.state_dict(), "state": slots})
+    state.epoch, state.history = metadata["epoch"], list(metadata["history"])
+
+
+def _tensors(arrays: Arrays, prefix: str) -> dict[str, torch.Tensor]:
+    return {
+        name.removeprefix(prefix): torch.from_numpy(np.array(array))
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }

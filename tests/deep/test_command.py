@@ -1,0 +1,206 @@
+"""rpml finetune and rpml benchmark --deep on tiny images and a tiny network."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
+
+from torch import nn
+
+from rpml.cli.app import app
+from rpml.deep import backbones
+
+SMALL = ["--size", "32", "--dim", "4", "--views", "1", "--epochs", "2", "-q", "--threads", "1"]
+
+
+def tiny(path=None):
+    """Stands for GoogLeNet: the command line knows no other file."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        blocks = OrderedDict(
+            stem=nn.Sequential(nn.Conv2d(3, 8, 4, 4), nn.ReLU()),
+            middle=nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.ReLU()),
+            top=nn.Sequential(nn.Conv2d(8, 12, 3, padding=1), nn.ReLU()),
+        )
+        return nn.Sequential(blocks).eval()
+
+
+@pytest.fixture
+def tiny_backbone(monkeypatch, network_file):
+    monkeypatch.setattr(backbones, "load_googlenet", tiny)
+    return network_file
+
+
+@pytest.fixture
+def network_file(tmp_path):
+    """The same network as an ONNX file, for the commands that run it."""
+    path = tmp_path / "tiny.onnx"
+    axes = {0: "n", 2: "h", 3: "w"}
+    torch.onnx.export(
+        tiny(), (torch.zeros(1, 3, 32, 32),), str(path), input_names=["image"],
+        output_names=["feature_map"], dynamic_axes={"image": axes, "feature_map": axes},
+        dynamo=False,
+    )  # fmt: skip
+    return path
+
+
+def invoke(*words):
+    return CliRunner().invoke(app, [str(w) for w in words])
+
+
+def test_finetune_then_features(tiny_backbone, photos, tmp_path):
+    out = tmp_path / "trained.onnx"
+    args = ["finetune", photos / "train", "--backbone", tiny_backbone, "-o", out, *SMALL]
+    done = invoke(*args, "--json")
+    assert done.exit_code == 0, done.stderr
+    fields = json.loads(done.stdout)
+    assert (fields["images"], fields["epochs"], fields["dim"]) == (24, 2, 4)
+    assert not (tmp_path / "trained.onnx.work").exists()
+    features = tmp_path / "z.npy"
+    done = invoke("features", photos / "test", "--backbone", out, "-o", features, "-q")
+    assert done.exit_code == 0, done.stderr
+    Z = np.load(features)
+    assert Z.shape == (12, 4)
+    np.testing.assert_allclose(np.linalg.norm(Z, axis=1), 1, rtol=1e-4)
+
+
+def test_the_file_embeds_as_the_trained_network_does(tiny_backbone, photos, tmp_path):
+    from rpml.context import Context
+    from rpml.deep.cache import Sight, build_cache
+    from rpml.deep.finetune import Training, embed, finetune, prepare
+    from rpml.deep.methods import METHODS
+    from rpml.deep.onnx_file import write_onnx
+    from rpml.deep.trainer import Schedule
+    from rpml.vision.backbone import Backbone
+    from rpml.vision.files import find_images
+    from rpml.vision.views import Views
+
+    network = backbones.open_network(tiny(), "middle")
+    schedule = Schedule(epochs=1, batch=12, learning_rate=1e-3)
+    training = Training(4, sight=Sight(32, Views(1)), schedule=schedule)
+    files = find_images(photos / "train")
+    start = prepare(files, network, training, tmp_path / "train", Context())
+    embedder, history = finetune(start, METHODS["srpml"], schedule, Context())
+    assert len(history) == 1
+    cache = build_cache(find_images(photos / "test"), network, Sight(32, Views()), tmp_path / "te")
+    expected = embed(embedder, cache)
+    write_onnx(network, embedder, 32, tmp_path / "x.onnx")
+    opened = Backbone(tmp_path / "x.onnx")
+    assert opened.fixed_size == (32, 32)
+    tiles = [Sight(32, Views()).tiles(file)[0] for file in find_images(photos / "test")]
+    found = opened(np.stack(tiles)).reshape(len(tiles), -1)
+    np.testing.assert_allclose(found, expected, atol=5e-3)
+
+
+def test_supervised_methods_need_folders(tiny_backbone, photos, tmp_path):
+    args = ["finetune", photos / "train", "--backbone", tiny_backbone, *SMALL]
+    done = invoke(*args, "-o", tmp_path / "x.onnx", "--method", "triplet")
+    assert done.exit_code == 2
+    assert "--folder-labels" in done.stderr
+    done = invoke(*args, "-o", tmp_path / "x.onnx", "--method", "triplet", "--folder-labels")
+    assert done.exit_code == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--method", "absent"], "there is no method 'absent'"),
+        (["--train-from", "absent"], "no block 'absent'"),
+        (["--set", "absent=1"], "no setting 'absent'"),
+        (["--dim", "4000"], "n_components"),
+        (["--pool", "absent"], "mac, average, gem"),
+    ],
+)
+def test_mistakes_are_told_in_one_sentence(tiny_backbone, photos, tmp_path, words, sentence):
+    args = ["finetune", photos / "train", "--backbone", tiny_backbone, "-o", tmp_path / "x.onnx"]
+    done = invoke(*args, *SMALL, *words)
+    assert done.exit_code == 2, done.output
+    assert sentence in done.stderr
+    assert not (tmp_path / "x.onnx").exists()
+
+
+def test_the_output_is_an_onnx_file_and_is_not_replaced(tiny_backbone, photos, tmp_path):
+    args = ["finetune", photos / "train", "--backbone", tiny_backbone, *SMALL, "-o"]
+    assert "something.onnx" in invoke(*args, tmp_path / "x.pt").stderr
+    (tmp_path / "x.onnx").write_bytes(b"mine")
+    done = invoke(*args, tmp_path / "x.onnx")
+    assert done.exit_code == 2
+    assert (tmp_path / "x.onnx").read_bytes() == b"mine"
+
+
+SCRIPT = """
+import sys
+sys.path.insert(0, {tests!r})
+from tests.deep.test_command import tiny
+from rpml.deep import backbones
+backbones.load_googlenet = tiny
+from rpml.cli.app import app
+app()
+"""
+
+
+@pytest.mark.slow
+def test_resume_after_kill(photos, tmp_path, network_file):
+    """SIGKILL in the middle: the finished network is the one of an undisturbed run."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([root, *sys.path]), "OMP_NUM_THREADS": "1"}
+    base = [sys.executable, "-c", SCRIPT.format(tests=root), "finetune", str(photos / "train"),
+            "--backbone", str(network_file), "--size", "32", "--dim", "4", "--views", "1",
+            "--json", "--epochs", "4", "--set", "batch=12"]  # fmt: skip
+
+    def loss(name, *more):
+        words = [*base, "-o", str(tmp_path / name), *more]
+        done = subprocess.run(words, env=env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["loss"]
+
+    expected = loss("whole.onnx")
+    killed = subprocess.Popen([*base, "-o", str(tmp_path / "cut.onnx")], env=env,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+    epoch = tmp_path / "cut.onnx.work" / "run" / "epoch.safetensors"
+    deadline = time.monotonic() + 300
+    while not epoch.exists() and killed.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    if not (tmp_path / "cut.onnx").exists():
+        assert loss("cut.onnx", "--resume") == expected
+
+
+def test_benchmark_deep(tiny_backbone, photos, tmp_path):
+    done = invoke(
+        "benchmark", "folders", "--root", photos, "--backbone", tiny_backbone, "-o",
+        tmp_path / "out", "--deep", "srpml,triplet", "--methods", "raw", "--scales", "32",
+        "--size", "32", "--dim", "4", "--views", "1", "--epochs", "1", "--no-figures", "-q",
+        "--json",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    rows = json.loads(done.stdout)["measured"]
+    found = {row["method"]: row["uses_labels"] for row in rows}
+    assert found == {
+        "raw": False, "deep-frozen": False, "deep-srpml": False, "deep-triplet": True,
+    }  # fmt: skip
+    text = (tmp_path / "out" / "results.md").read_text()
+    assert "sRPML, end to end" in text
+    assert [line.split("|")[-3].strip() for line in text.splitlines() if "end to end" in line] == [
+        "no", "yes",
+    ]  # fmt: skip
+
+
+def test_benchmark_deep_needs_images(tmp_path):
+    np.savez(
+        tmp_path / "f.npz", X=np.zeros((4, 2)), y=[0, 0, 1, 1], train=[True, True, False, False]
+    )
+    done = invoke("benchmark", "folders", "--features", tmp_path / "f.npz", "--deep", "srpml",
+                  "-o", tmp_path / "out")  # fmt: skip
+    assert done.exit_code == 2
+    assert "--root and --backbone" in done.stderr

@@ -1,0 +1,58 @@
+"""The methods as linear maps on vectors, in `rpml.compare`."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
+
+import rpml
+from rpml.comparison.methods import METHODS
+from rpml.deep.head import HEADS, DeepHead, SupervisedDeepHead, VectorViews
+
+
+@pytest.fixture(scope="module")
+def vectors():
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(12), 12)
+    X = rng.standard_normal((12, 10))[y] + 0.7 * rng.standard_normal((144, 10))
+    return X.astype(np.float32), y
+
+
+@pytest.mark.parametrize("key", ["srpml", "invariant", "triplet-hard"])
+def test_compare_offers_it(vectors, key):
+    X, y = vectors
+    result = rpml.compare(X, y, 4, methods=("raw", f"head-{key}"), seeds=(0,))
+    row = result.rows[1]
+    assert row["dim"] == 4
+    assert row["uses_labels"] == HEADS[key][1]
+    assert 0 < row["r@1"] <= 1
+
+
+def test_all_methods_are_offered():
+    assert {f"head-{key}" for key in HEADS} <= set(METHODS)
+
+
+def test_the_map_is_what_was_trained(vectors):
+    X, y = vectors
+    head = SupervisedDeepHead(3, method="contrastive", n_epochs=2, random_state=0).fit(X, y)
+    Z = head.transform(X)
+    np.testing.assert_allclose(np.linalg.norm(Z, axis=1), 1, rtol=1e-5)
+    again = SupervisedDeepHead(3, method="contrastive", n_epochs=2, random_state=0).fit(X, y)
+    np.testing.assert_allclose(again.transform(X), Z, atol=1e-6)
+
+
+def test_classes_are_needed_by_those_that_use_them(vectors):
+    with pytest.raises(ValueError, match="requires y"):
+        SupervisedDeepHead(3, method="triplet").fit(vectors[0])
+    with pytest.raises(ValueError, match="no method"):
+        DeepHead(3, method="absent").fit(vectors[0])
+
+
+def test_the_first_view_is_the_vector(vectors):
+    X, _ = vectors
+    views = VectorViews(X, 0)
+    rows = np.arange(10)
+    plain = views.load(rows, np.zeros(10, np.intp)).numpy()
+    np.testing.assert_allclose(plain, X[:10] / np.linalg.norm(X[:10], axis=1)[:, None], rtol=1e-5)
+    dropped = views.load(rows, np.ones(10, np.intp)).numpy()
+    assert 0.05 < (dropped == 0).mean() < 0.4

@@ -1,0 +1,158 @@
+"""The loop: learns, resumes exactly, averages, and explains when it fails."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
+
+from rpml.checkpoint import Checkpoint
+from rpml.context import Context
+from rpml.deep.embedder import Embedder, Pool, descriptors
+from rpml.deep.methods import METHODS
+from rpml.deep.trainer import Schedule, Trainer, view_agreement
+from rpml.errors import InputError, TrainingError
+from rpml.metrics import recall_at_k
+
+FAST = Schedule(epochs=2, batch=40, learning_rate=1e-3, projection_rate=1e-3)
+
+
+def trained(start, inputs, key="srpml", schedule=FAST, context=None, **options):
+    embedder, frozen = start
+    trainer = Trainer(embedder, inputs, METHODS[key], schedule, frozen, inputs.classes)
+    trainer.run(context, **options)
+    return trainer
+
+
+@pytest.mark.parametrize("key", list(METHODS))
+def test_every_method_trains(start, inputs, key):
+    embedder, _ = start
+    state = trained(start, inputs, key).state
+    assert [h["steps"] for h in state.history] == [2, 2]
+    assert np.isfinite([h["loss"] for h in state.history]).all()
+    moved = [
+        float((a - b).abs().max())
+        for a, b in zip(state.student.parameters(), embedder.parameters(), strict=True)
+    ]
+    assert max(moved) > 0
+
+
+def test_labels_teach(start, inputs):
+    embedder, _ = start
+    schedule = Schedule(epochs=15, batch=40, learning_rate=3e-3, anchor=0.0, average=0.5)
+    after = trained(start, inputs, "triplet-hard", schedule).state.teacher
+    before = recall_at_k(descriptors(embedder, inputs, 0), inputs.classes, ks=(1,))[1]
+    assert recall_at_k(descriptors(after, inputs, 0), inputs.classes, ks=(1,))[1] > before
+
+
+def test_the_projection_of_srpml_stays_orthonormal(start, inputs):
+    L = trained(start, inputs).state.teacher.projection
+    torch.testing.assert_close(L.T @ L, torch.eye(L.shape[1]), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("key", ["srpml", "nce", "triplet-hdml"])
+def test_a_killed_run_goes_on_with_the_same_losses(start, inputs, key, tmp_path):
+    whole = trained(start, inputs, key, replace(FAST, epochs=3)).state
+    places = [Context(store=Checkpoint(tmp_path / "c", "d", {}, resume=True)) for _ in range(2)]
+    trained(start, inputs, key, replace(FAST, epochs=1), places[0])  # killed after an epoch
+    again = trained(start, inputs, key, replace(FAST, epochs=3), places[1]).state
+    assert [h["loss"] for h in again.history] == [h["loss"] for h in whole.history]
+    for a, b in zip(again.teacher.parameters(), whole.teacher.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_pseudo_labels_are_kept_between_refreshes(start, inputs, tmp_path):
+    schedule = replace(FAST, epochs=3, refresh=2)
+    seen = []
+    trained(start, inputs, "srpml", schedule, evaluate=lambda s: seen.append(s.labels) or {})
+    np.testing.assert_array_equal(seen[0], seen[1])
+    place = Context(store=Checkpoint(tmp_path / "c", "d", {}, resume=True))
+    trained(start, inputs, "srpml", replace(schedule, epochs=1), place)
+    resumed = []
+    trained(start, inputs, "srpml", schedule, place,
+            evaluate=lambda s: resumed.append(s.labels) or {})  # fmt: skip
+    np.testing.assert_array_equal(resumed[0], seen[1])
+    np.testing.assert_array_equal(resumed[1], seen[2])
+
+
+def test_divergence_is_explained(start, inputs):
+    for rate, what in ((1e30, "have become the same"), (3e37, "loss is nan")):
+        with pytest.raises(TrainingError, match=f"{what}.*lower the learning rate"):
+            trained(start, inputs, "exemplar", replace(FAST, epochs=5, learning_rate=rate))
+
+
+def test_nothing_to_learn_from_is_explained(start, inputs):
+    embedder, frozen = start
+    method = replace(METHODS["triplet"], title="Alone")
+    alone = np.arange(len(inputs))
+    with pytest.raises(TrainingError, match="every image is alone"):
+        Trainer(embedder, inputs, method, FAST, frozen, alone).run()
+
+
+def test_anchor_keeps_the_features_near(start, inputs):
+    def moved(anchor):
+        trainer = trained(start, inputs, "exemplar", replace(FAST, epochs=4, anchor=anchor))
+        now = descriptors(_Features(trainer.state.student), inputs, 0)
+        return 1 - (now * trainer.anchors.numpy()).sum(1).mean()
+
+    assert moved(100.0) < moved(0.0)
+
+
+class _Features(torch.nn.Module):
+    def __init__(self, embedder):
+        super().__init__()
+        self.embedder = embedder
+
+    def forward(self, maps):
+        return self.embedder.features(maps)
+
+
+def test_stops_when_the_label_free_score_stalls(start, inputs):
+    schedule = replace(FAST, epochs=30, patience=1, learning_rate=1e-12)
+    history = trained(start, inputs, "triplet", replace(schedule, projection_rate=1e-12)).state
+    assert len(history.history) == 2
+    assert 0 <= history.history[0]["agreement"] <= 1
+
+
+def test_view_agreement_of_equal_views_is_one(start, inputs):
+    embedder, _ = start
+
+    class Same:
+        views = 2
+
+        def __len__(self):
+            return len(inputs)
+
+        def load(self, rows, views):
+            return inputs.load(rows, np.zeros_like(views))
+
+    assert view_agreement(embedder, Same()) == 1.0
+
+
+def test_classes_never_reach_a_label_free_method(start, inputs):
+    embedder, frozen = start
+    trainer = Trainer(embedder, inputs, METHODS["srpml"], FAST, frozen, inputs.classes)
+    assert trainer.classes is None
+
+
+def test_pooling():
+    maps = torch.rand(2, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(Pool("mac")(maps), maps.amax((2, 3)))
+    torch.testing.assert_close(Pool("average")(maps), maps.mean((2, 3)))
+    torch.testing.assert_close(Pool("gem")(maps), maps.pow(3).mean((2, 3)).pow(1 / 3))
+    with pytest.raises(InputError, match="mac, average, gem"):
+        Pool("rmac")
+
+
+def test_half_precision_is_close(start, inputs):
+    embedder, _ = start
+    half = Embedder(embedder.upper, "mac", _whitening(embedder), embedder.projection.detach(), True)
+    one, other = (descriptors(e, inputs, 0) for e in (embedder, half))
+    assert (one * other).sum(1).min() > 0.98
+
+
+def _whitening(embedder):
+    from rpml.preprocess import Preprocessing
+
+    return Preprocessing(True, embedder.mean.numpy(), embedder.matrix.numpy(), True)
