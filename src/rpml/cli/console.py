@@ -25,7 +25,6 @@ STAGES = {
     "cluster": "clustering",
     "recall": "nearest neighbours",
     "kmeans": "k-means",
-    "evaluate": "scoring",
     "trunk": "frozen layers",
     "frozen": "descriptors",
     "linear": "linear start",

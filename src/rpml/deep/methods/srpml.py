@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from torch import nn
 
 from rpml._threads import single_blas_thread
-from rpml.deep.batches import Plan
 from rpml.deep.methods.base import Batch, Loss, Method, Setup
 from rpml.deep.methods.sources import aas_clusters
 from rpml.deep.objective import rpml_loss
+from rpml.manifolds import orthonormalize
 from rpml.objective import TripletObjective
-from rpml.optimize import Stopping, conjugate_gradient
-from rpml.stochastic import EpochState, IterateMean
+from rpml.optimize import OptimizeResult, Stopping, conjugate_gradient
+from rpml.stochastic import EpochState
 from rpml.triplets import mine_batch_triplets
 from rpml.weights import Guard, weight_function
 
@@ -31,6 +31,8 @@ class Settings:
     mining: str = "semi-hard"
     margin: float = 0.5
     steps: int = 5
+    share: float = 0.02
+    """How far (theta, L) go towards what the steps on one batch have found; 1: all the way."""
     max_triplets: int = 1000
 
 
@@ -48,18 +50,9 @@ class SRPML(Loss):
         theta = weight.initial(setup.features, setup.dim, rng)
         self.register_buffer("theta", None if theta is None else torch.from_numpy(theta))
 
-    def begin_epoch(self, plan: Plan, projection: nn.Parameter) -> None:
-        """Start the mean of the epoch's iterates."""
-        self._mean = IterateMean(self._state(projection))
-
-    def end_epoch(self, projection: nn.Parameter) -> None:
-        """Each batch pulls L towards its own rows: the epoch ends at the mean of its iterates."""
-        if self._mean.count:
-            self._keep(EpochState(*self._mean.point()), projection)
-
     def forward(self, batch: Batch) -> torch.Tensor:
         x, chosen = batch.features, self.settings
-        # small products only: threads of BLAS beside those of torch cost twenty times what they save
+        # small products: threads of BLAS beside those of torch cost twenty times what they save
         with single_blas_thread():
             triplets = self._move(x.detach().cpu().numpy(), batch)
         if len(triplets) == 0:
@@ -88,13 +81,11 @@ class SRPML(Loss):
         if len(triplets) and chosen.steps:
             problem = TripletObjective(rows, triplets, chosen.weight, chosen.alpha, chosen.guard)
             found = conjugate_gradient(problem, state.L, state.theta, Stopping(chosen.steps))
-            state = EpochState(found.L, found.theta)
-            self._mean.add(state)
-            self._keep(state, batch.projection)
+            self._keep(towards(state, found, chosen.share), batch.projection)
         return triplets
 
     def _state(self, projection: nn.Parameter) -> EpochState:
-        theta = None if self.theta is None else self.theta.cpu().numpy()
+        theta = None if self.theta is None else self.theta.cpu().numpy().copy()
         L = np.linalg.qr(projection.detach().cpu().numpy().astype(np.float64))[0]
         return EpochState(L, theta)
 
@@ -103,6 +94,19 @@ class SRPML(Loss):
             projection.copy_(torch.from_numpy(state.L))
             if self.theta is not None and state.theta is not None:
                 self.theta.copy_(torch.from_numpy(state.theta))
+
+
+def towards(state: EpochState, found: OptimizeResult, share: float) -> EpochState:
+    """A running mean of the solutions of the batches.
+
+    Each batch pulls L towards its own 120 rows, and many pulls in a row lead away from what holds
+    for all images. The projection of L on the found subspace is mixed in, then made orthonormal.
+    """
+    mixed = (1 - share) * state.L + share * found.L @ (found.L.T @ state.L)
+    theta = None
+    if state.theta is not None and found.theta is not None:
+        theta = (1 - share) * state.theta + share * found.theta
+    return EpochState(orthonormalize(mixed), theta)
 
 
 METHOD = Method("srpml", "sRPML", aas_clusters, SRPML)
