@@ -1,0 +1,5 @@
+"""python -m rpml: the command line."""
+
+from rpml.cli.app import main
+
+main()
