@@ -4,6 +4,7 @@
     rpml features photos/test --backbone X.onnx -o test/features.npy --folder-labels
     python benchmarks/views.py --train train --test test
 
+A .txt list of paths in place of photos/train describes a part of the images.
 Three fits on the same training images, scored on test classes never seen: the images alone; images
 and views as so many rows; images and views, knowing which rows show the same image (groups).
 Labels are used for the scores only. Differences to the first come with a 95% interval by a
