@@ -16,7 +16,7 @@ import tracemalloc
 
 import numpy as np
 import pymanopt
-from common import publish
+from common import PAUSE, publish
 from objective import problem as random_problem
 from pymanopt.manifolds import Euclidean, Grassmann, Product
 
@@ -129,11 +129,13 @@ def compare(name: str, repeats: int, time_limit: float) -> dict:
     run_ours(X, triplets, L, r)
     rows = {"ours": [], "paper's matrices": [], "our objective": []}
     for _ in range(repeats):
+        time.sleep(PAUSE)
         ours = run_ours(X, triplets, L, r)
         target = ours["loss"]
         rows["ours"].append(ours)
         for opponent, build in (("our objective", index_form), ("paper's matrices", matrix_form)):
             evaluate = build(X, triplets)
+            time.sleep(PAUSE)
             rows[opponent].append(run_pymanopt(evaluate, L, r, target, time_limit))
     median = {k: statistics.median(x["seconds"] for x in v) for k, v in rows.items()}
     return {
@@ -155,8 +157,8 @@ def main() -> None:
     parser.add_argument("--only", choices=SIZES)
     options = parser.parse_args()
     names = [options.only] if options.only else list(SIZES)
-    results = {name: compare(name, options.repeats, options.time_limit) for name in names}
-    publish("solvers", results)
+    for name in names:
+        publish(f"solvers-{name}", compare(name, options.repeats, options.time_limit))
 
 
 if __name__ == "__main__":

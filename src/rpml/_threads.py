@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -92,6 +93,29 @@ def sum_chunks(
     return np.asarray(parts[0])
 
 
+class _BlasLimit:
+    """One BLAS thread while anybody asks for it; asking again within costs nothing."""
+
+    def __init__(self) -> None:
+        self._lock, self._holders = threading.Lock(), 0
+        self._limit: Any = None
+
+    def take(self) -> None:
+        with self._lock:
+            if self._holders == 0:
+                self._limit = _blas().limit(limits=1, user_api="blas")
+            self._holders += 1
+
+    def release(self) -> None:
+        with self._lock:
+            self._holders -= 1
+            if self._holders == 0 and self._limit is not None:
+                self._limit.restore_original_limits()
+
+
+_limit = _BlasLimit()
+
+
 @functools.cache
 def _blas() -> ThreadpoolController:
     return ThreadpoolController()
@@ -100,8 +124,11 @@ def _blas() -> ThreadpoolController:
 @contextmanager
 def single_blas_thread() -> Iterator[None]:
     """One BLAS thread: small factorizations on a loaded machine can be 40x slower with more."""
-    with _blas().limit(limits=1, user_api="blas"):
+    _limit.take()
+    try:
         yield
+    finally:
+        _limit.release()
 
 
 def times(A: Array, B: Array) -> Array:

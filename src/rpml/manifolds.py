@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml._threads import times, transposed_times
+
 Array = NDArray[np.floating]
 
 
@@ -34,7 +36,7 @@ class Grassmann:
 
     def project(self, point: Array, vector: Array) -> Array:
         """Riemannian gradient from a Euclidean one: G - L L'G."""
-        return np.asarray(vector - point @ (point.T @ vector))
+        return vector - times(point, transposed_times(point, vector))
 
     def inner(self, point: Array, u: Array, v: Array) -> float:
         return float(np.vdot(u, v))
@@ -92,8 +94,8 @@ class PolarCurve:
 
     @classmethod
     def through(cls, point: Array, vector: Array) -> PolarCurve:
-        eigenvalues, rotation = np.linalg.eigh(vector.T @ vector)
-        start, direction = point @ rotation, vector @ rotation
+        eigenvalues, rotation = np.linalg.eigh(transposed_times(vector, vector))
+        start, direction = times(point, rotation), times(vector, rotation)
         return cls(start, direction, np.maximum(eigenvalues, 0.0), rotation)
 
     def scale(self, t: float) -> Array:

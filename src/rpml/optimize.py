@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rpml._threads import single_blas_thread
+from rpml._threads import single_blas_thread, times
 from rpml.linesearch import minimize_along
 from rpml.manifolds import Euclidean, Grassmann, PolarCurve, Product, orthonormalize
 from rpml.objective import TripletObjective
@@ -185,10 +185,9 @@ def _iterate(
     found = minimize_along(problem.along, state.loss, slope, state.expected / -slope)
     if found.t == 0.0:
         return "converged: no step along the search direction lowers the loss"
-    rotated = (curve.start, *state.point[1:])
-    old_gradient = (state.gradient[0] @ curve.rotation, *state.gradient[1:])
+    point = (curve.point(found.t), *_straight(state.point[1:], state.direction[1:], found.t))
+    old_gradient = (times(state.gradient[0], curve.rotation), *state.gradient[1:])
     old_direction = (curve.direction, *state.direction[1:])
-    point = (curve.point(found.t), *_straight(rotated[1:], old_direction[1:], found.t))
     problem.accept(found.t)
     if (state.iteration + 1) % REFRESH == 0:
         point = (orthonormalize(point[0]), *point[1:])
@@ -196,13 +195,8 @@ def _iterate(
     loss, gradient = _evaluate(problem, manifold, point)
     if loss > state.loss:  # only after a refresh: the step gained less than rounding
         return "converged: the decrease is below the rounding error"
-    state.direction = _next_direction(
-        manifold,
-        point,
-        gradient,
-        manifold.transport(rotated, point, old_gradient),
-        manifold.transport(rotated, point, old_direction),
-    )
+    carried = manifold.transport((curve.start, *state.point[1:]), point, old_direction)
+    state.direction = _next_direction(manifold, point, gradient, old_gradient, carried)
     state.point, state.loss, state.gradient = point, loss, gradient
     state.expected = found.t * -slope
     state.iteration += 1
@@ -218,7 +212,11 @@ def _straight(theta: Point, direction: Point, t: float) -> Point:
 def _next_direction(
     manifold: Product, point: Point, gradient: Point, old_gradient: Point, old_direction: Point
 ) -> Point:
-    """-g + beta d with Hestenes and Stiefel's beta, cut at zero (a restart) as Manopt does."""
+    """-g + beta d with Hestenes and Stiefel's beta, cut at zero (a restart) as Manopt does.
+
+    `old_direction` is transported to the new point. `old_gradient` need not be: it only meets
+    vectors that are tangent there, and the projection that would carry it is symmetric.
+    """
     change = tuple(g - h for g, h in zip(gradient, old_gradient, strict=True))
     denominator = manifold.inner(point, change, old_direction)
     beta = manifold.inner(point, change, gradient) / denominator if denominator else 0.0
