@@ -33,6 +33,7 @@ check: $(STAMP)           ## style, types, layers, sizes
 
 bench: $(STAMP)           ## the quick benchmarks, results in benchmarks/results
 	cd benchmarks && for f in objective solvers knn aas scaling transform evaluation; do ../$(BIN)/python $$f.py || exit 1; done
+	$(BIN)/python benchmarks/performance_page.py
 
 results: $(STAMP)         ## docs/results.md from DATA=folder of .npz files; goes on where it was
 	@test -n "$(DATA)" || { echo "say where the feature sets are: make results DATA=folder"; exit 2; }

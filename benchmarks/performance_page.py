@@ -1,0 +1,129 @@
+"""Write the tables of docs/performance.md from the JSON files in benchmarks/results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from common import RESULTS
+
+PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
+START, STOP = "<!-- figures: benchmarks/performance_page.py -->\n", "<!-- end of figures -->\n"
+
+
+def results(name: str) -> Any:
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf8"))["results"] if path.exists() else None
+
+
+def objective() -> list[str]:
+    found = results("objective")
+    times = found["milliseconds"]
+    return [
+        f"| objective and gradient, 8,000 x 1024 -> 128, 100,000 triplets | "
+        f"{times['evaluation']:.0f} ms | {found['evaluation / two products']:.2f} x the two "
+        f"products ({times['two products']:.0f} ms); {found['extra memory MB']:.0f} MB extra |",
+        f"| a further trial of the line search | {times['trial']:.1f} ms | "
+        f"{found['trial / evaluation']:.2f} of an evaluation |",
+    ]
+
+
+def solvers() -> list[str]:
+    names = {"small": "1,750 x 784 -> 64, 2,688", "large": "8,000 x 1024 -> 128, 100,000"}
+    lines = []
+    for size, title in names.items():
+        found = results(f"solvers-{size}")
+        if found:
+            per = found["runs"]["ours"]["products per iteration"]
+            lines.append(
+                f"| 30 iterations, {title} triplets | {found['median seconds']['ours']:.2f} s | "
+                f"pymanopt to the same loss: {found[MATRICES]:.0f} x with the paper's matrices, "
+                f"{found[OWN]:.1f} x with our objective; {per:.2f} products an iteration |"
+            )
+    return lines
+
+
+MATRICES = "pymanopt with the paper's matrices / ours"
+OWN = "pymanopt with our objective / ours"
+
+
+def search() -> list[str]:
+    lines = []
+    for size, found in results("knn").items():
+        faster = found["times faster"]
+        lines.append(
+            f"| exact 50 neighbours, {size} | {found['seconds']['rpml']:.1f} s | scikit-learn "
+            f"{faster['scikit-learn brute']:.1f} x, faiss Flat {faster['faiss Flat']:.1f} x |"
+        )
+    large = results("knn-large")
+    lines.append(
+        f"| approximate, 1,000,000 x 128 | {large['seconds']:.0f} s | recall "
+        f"{large['recall']:.3f}, peak {large['peak MB']:.0f} MB |"
+    )
+    last = results("aas")["sizes"][-1]
+    share = last["AAS as a share of the graph"]
+    lines.append(
+        f"| AAS on the graph, {last['rows']:,} rows | {last['seconds for AAS']:.2f} s | "
+        f"{share:.1%} of the graph, {last['nanoseconds an edge']:.0f} ns an edge |"
+    )
+    return lines
+
+
+def rest() -> list[str]:
+    transform, full = results("transform"), results("evaluation-full")
+    lines = [
+        f"| transform, {transform['rows']:,} x 128 mapped -> 64 | "
+        f"{transform['seconds']['transform']:.0f} s | "
+        f"{transform['transform / product']:.2f} x numpy's product |"
+    ]
+    if "rpml embed, peak MB" in transform:
+        lines.append(
+            f"| rpml embed of that file | {transform['rpml embed, seconds from file to file']:.0f}"
+            f" s | peak {transform['rpml embed, peak MB']:.0f} MB |"
+        )
+    seconds = full["seconds"]
+    lines.append(
+        f"| Recall@K and k-means NMI, {full['rows']:,} x {full['dimensions']}, "
+        f"{full['classes']:,} classes | {seconds['recall']:.0f} + {seconds['clustering']:.0f} s | "
+        f"recall {full['recall_ratio_to_products']:.2f} x its products; peak "
+        f"{full['peak_memory_mb']:.0f} MB |"
+    )
+    return lines
+
+
+def fits() -> list[str]:
+    lines = [
+        "",
+        "| whole fit | seconds | whitening | neighbours | labels | optimising | peak MB |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name in ("scaling", "scaling-512"):
+        found = results(name)
+        for row in found["rows"] if found else []:
+            stages = row["stages"]
+            shares = " | ".join(
+                f"{stages[stage] / row['seconds']:.0%}"
+                for stage in ("whiten", "neighbors", "labels", "optimize")
+            )
+            lines.append(
+                f"| {row['n']:,} x {row['d']} -> {row['components']} | {row['seconds']:.0f} | "
+                f"{shares} | {row['peak MB']:.0f} |"
+            )
+    lines.append("")
+    lines.append(
+        f"Time grows with the rows to the power {results('scaling')['growth exponent']:.2f}."
+    )
+    return lines
+
+
+def main() -> None:
+    head = ["| what | time | against |", "|---|---|---|"]
+    lines = [*head, *objective(), *solvers(), *search(), *rest(), *fits(), ""]
+    before, rest_of_page = PAGE.read_text(encoding="utf8").split(START)
+    after = rest_of_page.split(STOP)[1]
+    PAGE.write_text(before + START + "\n".join(lines) + STOP + after, encoding="utf8")
+
+
+if __name__ == "__main__":
+    main()
