@@ -11,8 +11,8 @@ TORCH  ?= 2.13.0
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet -e '.[dev]'
-	$(BIN)/pip install --quiet 'torch==$(TORCH)' 'pytorch-metric-learning>=2.8'
+	$(BIN)/pip install --quiet 'torch==$(TORCH)'
+	$(BIN)/pip install --quiet -e '.[dev,deep]'
 	touch $(STAMP)
 
 demo: $(STAMP)            ## learn an embedding without labels, print the table, write the picture

@@ -9,21 +9,24 @@ measured again; the results are written after every row.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 from common import RESULTS, machine
 
 from rpml.baselines import registry
-from rpml.comparison.bootstrap import paired
 from rpml.context import Context
 from rpml.data.folders import read_folders
 from rpml.deep.backbones import open_network
 from rpml.deep.cache import Sight
+from rpml.deep.embedder import descriptors
 from rpml.deep.finetune import Training
 from rpml.deep.methods import METHODS
+from rpml.deep.state import State
 from rpml.deep.trainer import Schedule
 from rpml.estimator import RPML
 from rpml.metrics import clustering_scores, first_hit_rank
@@ -40,12 +43,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--work", required=True, help="caches and finished epochs")
     parser.add_argument("--name", default="cub130_deep")
     parser.add_argument("--methods", default=",".join(METHODS))
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--seeds", default="0", help="numbers, by comma")
+    parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--dim", type=int, default=128)
     parser.add_argument("--size", type=int, default=192)
     parser.add_argument("--views", type=int, default=2)
-    parser.add_argument("--train-from", default="inception_5a")
+    parser.add_argument("--train-from", default="inception_5b")
     return parser.parse_args()
 
 
@@ -70,28 +73,31 @@ class Rows:
         return any((r["method"], r["seed"]) == (method, seed) for r in self.rows)
 
     def add(self, row: dict) -> None:
-        self.rows.append({"source": "measured", **row})
-        content = {**machine(), "settings": self.settings, "rows": self.rows}
-        self.path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf8")
-        print(
-            row["method"], row["seed"], f"{100 * row['r1']:.1f} {100 * row['nmi']:.1f}", flush=True
-        )
+        """Several processes may share the work: each adds to what the others have written."""
+        with open(self.path.with_suffix(".lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if self.path.exists():
+                self.rows = json.loads(self.path.read_text())["rows"]
+            self.rows.append({"source": "measured", **row})
+            content = {"machine": machine(), "settings": self.settings, "rows": self.rows}
+            self.path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf8")
+        figures = f"{100 * row['r1']:.1f} {100 * row['nmi']:.1f}"
+        print(row["method"], row["seed"], figures, flush=True)
 
 
-def frozen_rows(protocol: DeepProtocol, rows: Rows, dim: int, seeds: int) -> None:
+def frozen_rows(protocol: DeepProtocol, rows: Rows, dim: int, seed: int) -> None:
     """What the descriptors give without training the network."""
     train, test = protocol.start.frozen[:, 0], protocol.test_descriptors()
-    for seed in range(seeds):
-        for name in FROZEN:
-            if rows.has(f"frozen {name}", seed):
-                continue
-            start = time.perf_counter()
-            made = RPML(dim, random_state=seed) if name == "rpml" else registry[name](dim, seed)
-            Z = made.fit(train).transform(test)
-            took = round(time.perf_counter() - start, 1)
-            found = scored(Z, protocol.test_classes, seed)
-            rows.add({"method": f"frozen {name}", "title": f"frozen, {name}", "uses_labels": False,
-                      "seed": seed, "dim": Z.shape[1], **found, "seconds": took})  # fmt: skip
+    for name in FROZEN:
+        if rows.has(f"frozen {name}", seed):
+            continue
+        start = time.perf_counter()
+        made = RPML(dim, random_state=seed) if name == "rpml" else registry[name](dim, seed)
+        Z = made.fit(train).transform(test)
+        took = round(time.perf_counter() - start, 1)
+        found = scored(Z, protocol.test_classes, seed)
+        rows.add({"method": f"frozen {name}", "title": f"frozen, {name}", "uses_labels": False,
+                  "seed": seed, "dim": Z.shape[1], **found, "seconds": took})  # fmt: skip
 
 
 def purity(labels: np.ndarray | None, classes: np.ndarray) -> float | None:
@@ -104,33 +110,40 @@ def purity(labels: np.ndarray | None, classes: np.ndarray) -> float | None:
     return float(sum(most) / max(1, kept.sum()))
 
 
+def watcher(protocol: DeepProtocol):
+    """R@1 on the test classes and purity of the pseudo-labels after every epoch."""
+
+    def evaluate(state: State) -> dict[str, float]:
+        Z = descriptors(state.teacher, protocol.test, 0)
+        found = {"r1": float(np.mean(first_hit_rank(Z, protocol.test_classes) == 0))}
+        share = purity(state.labels, protocol.classes)
+        return found if share is None else {**found, "purity": share}
+
+    return evaluate
+
+
 def main() -> None:
     chosen = arguments()
     images = read_folders(chosen.data)
     network = open_network(chosen.backbone, chosen.train_from)
-    settings = {k: v for k, v in vars(chosen).items() if k not in ("data", "backbone", "work")}
+    settings = {k: getattr(chosen, k) for k in ("epochs", "dim", "size", "views", "train_from")}
+    settings["schedule"] = asdict(Schedule(chosen.epochs))
     rows = Rows(RESULTS / f"{chosen.name}.json", settings)
-    for seed in range(chosen.seeds):
+    for seed in map(int, chosen.seeds.split(",")):
         schedule = Schedule(chosen.epochs, seed=seed)
         sight = Sight(chosen.size, Views(chosen.views))
         training = Training(chosen.dim, "mac", True, sight, schedule)
         report = Context(report=lambda p: None)
         protocol = DeepProtocol(images, network, training, Path(chosen.work), report)
-        frozen_rows(protocol, rows, chosen.dim, seed + 1)
-        for name in chosen.methods.split(","):
+        frozen_rows(protocol, rows, chosen.dim, seed)
+        for name in filter(None, chosen.methods.split(",")):
             if rows.has(name, seed):
                 continue
-            row, Z = protocol.measure(name, (1,))
+            row, Z = protocol.measure(name, (1,), watcher(protocol))
             found = scored(Z, protocol.test_classes, seed)
             rows.add({"method": name, "title": METHODS[name].title, "seed": seed,
                       "uses_labels": row.uses_labels, "dim": row.dim, **found,
                       "seconds": row.seconds, "epochs": row.settings["history"]})  # fmt: skip
-    best = max((r for r in rows.rows if r["method"].startswith("frozen")), key=lambda r: r["r1"])
-    for row in rows.rows:
-        one, other = ([int(c) for c in r["hits"]] for r in (row, best))
-        gain = paired(one, other, np.random.default_rng(0))
-        print(f"{row['method']:24} {row['seed']} {100 * gain.value:+.1f} "
-              f"[{100 * gain.low:+.1f}, {100 * gain.high:+.1f}]")  # fmt: skip
 
 
 if __name__ == "__main__":

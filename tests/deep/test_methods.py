@@ -55,7 +55,7 @@ WHOLE = [k for k in METHODS if k not in ("triplet-daml", "triplet-hdml", "nce", 
 def test_gradient_by_finite_differences(key):
     x, L = point()
     loss = METHODS[key].loss(SETUP).double()
-    loss.begin_epoch(ByLabel(np.arange(12) // 3), L)
+    loss.begin_epoch(ByLabel(np.arange(12) // 3))
     x.requires_grad_(True)
     teacher = batch_of(x, L).teacher
 
@@ -72,7 +72,7 @@ def test_every_loss_reaches_the_features(key):
     x, L = x.float().requires_grad_(True), nn.Parameter(L.detach().float())
     loss = METHODS[key].loss(SETUP)
     L.requires_grad_(not loss.learns_projection)
-    loss.begin_epoch(ByLabel(np.arange(12) // 3), L)
+    loss.begin_epoch(ByLabel(np.arange(12) // 3))
     value = loss(batch_of(x, L))
     value.backward()
     assert np.isfinite(float(value.detach()))
@@ -102,7 +102,7 @@ def test_srpml_gradient_with_theta_and_L_fixed():
     x.requires_grad_(True)
     L.requires_grad_(False)
     loss = METHODS["srpml"].loss(SETUP)
-    loss.begin_epoch(ByLabel(LABELS.numpy()), L)
+    loss.begin_epoch(ByLabel(LABELS.numpy()))
     before = L.detach().clone()
     value = loss(batch_of(x, L))
     (found,) = torch.autograd.grad(value, x)

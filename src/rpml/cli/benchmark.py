@@ -82,7 +82,7 @@ def run(
     train_from: TrainFrom = None,
     size: Size = 224,
     views: ViewCount = 2,
-    epochs: Epochs = 3,
+    epochs: Epochs = 4,
     learning_rate: Rate = None,
     half: Half = False,
     sidecar: Sidecar = None,

@@ -60,14 +60,14 @@ class Schedule:
         Of batches, views and initial parameters.
     """
 
-    epochs: int = 3
+    epochs: int = 4
     batch: int = BATCH
-    learning_rate: float = 1e-5
+    learning_rate: float = 3e-4
     projection_rate: float = 1e-4
     loss_rate: float = 1e-3
     weight_decay: float = 0.0
     average: float = 0.95
-    anchor: float = 1.0
+    anchor: float = 3.0
     refresh: int = 1
     memory: float = 0.5
     patience: int | None = None
@@ -172,15 +172,13 @@ class Trainer:
         state = self.state
         rng = np.random.default_rng([self.schedule.seed, state.epoch])
         steps = max(1, len(self.inputs) // self.schedule.batch)
-        state.loss.begin_epoch(plan, state.student.projection)
+        state.loss.begin_epoch(plan)
         losses = []
         for number, draw in zip(range(steps), self._endless(plan, rng), strict=False):
             loss, alike = self._step(draw, rng)
             self._check(loss, alike, number)
             losses.append(loss)
             context.report(Progress("batches", number + 1, steps, {"loss": loss}))
-        state.loss.end_epoch(state.student.projection)
-        self._average(0.0 if state.loss.learns_projection else None)
         return {"loss": float(np.mean(losses)) if losses else math.nan, "steps": float(len(losses))}
 
     def _endless(self, plan: Plan, rng: np.random.Generator) -> Iterator[Draw]:
@@ -233,16 +231,13 @@ class Trainer:
         with torch.no_grad():
             return torch.as_tensor(self.state.teacher(maps))
 
-    def _average(self, keep: float | None = None) -> None:
+    def _average(self) -> None:
         """Move the teacher towards the student; what no gradient trains is copied."""
-        share = self.schedule.average if keep is None else keep
+        share = 1 - self.schedule.average
         pairs = zip(self.state.teacher.parameters(), self.state.student.parameters(), strict=True)
         with torch.no_grad():
             for mean, value in pairs:
-                if value.requires_grad and keep is None:
-                    mean.lerp_(value, 1 - share)
-                elif not value.requires_grad:
-                    mean.copy_(value)
+                mean.lerp_(value, share if value.requires_grad else 1.0)
 
     def _remember(self, rows: Indices, features: NDArray[np.float32]) -> None:
         keep, bank = self.schedule.memory, self.state.bank

@@ -26,6 +26,7 @@ from rpml.deep.finetune import (
     prepare,
 )
 from rpml.deep.methods import METHODS, check_methods
+from rpml.deep.trainer import Evaluate
 from rpml.protocol.scores import Row, scores_of
 from rpml.vision.files import ImageFile
 from rpml.vision.views import Views
@@ -94,8 +95,10 @@ class DeepProtocol:
             embeddings[row.method] = Z
         return rows, embeddings
 
-    def measure(self, name: str, ks: tuple[int, ...]) -> tuple[Row, NDArray[Any]]:
-        """Train by one method, or not at all, and score."""
+    def measure(
+        self, name: str, ks: tuple[int, ...], evaluate: Evaluate | None = None
+    ) -> tuple[Row, NDArray[Any]]:
+        """Train by one method, or not at all, and score; `evaluate` is asked after every epoch."""
         seed, begun = self.training.schedule.seed, time.perf_counter()
         history: list[dict[str, float]] = []
         if name == FROZEN:
@@ -104,7 +107,7 @@ class DeepProtocol:
             method = METHODS[name]
             context = Context(seed, self.context.report, self._store(name))
             embedder, history = finetune(
-                self.start, method, self.training.schedule, context, self.classes
+                self.start, method, self.training.schedule, context, self.classes, evaluate
             )
             title, labelled = f"{method.title}, end to end", method.uses_labels
         seconds = round(time.perf_counter() - begun, 3)

@@ -67,11 +67,8 @@ class Loss(nn.Module):
     learns_projection = False
     """True if the loss moves the projection itself, False if its gradient does."""
 
-    def begin_epoch(self, plan: Plan, projection: nn.Parameter) -> None:
+    def begin_epoch(self, plan: Plan) -> None:
         """Called when the (new) plan of an epoch is known."""
-
-    def end_epoch(self, projection: nn.Parameter) -> None:
-        """Called after the epoch's last batch."""
 
     def forward(self, batch: Batch) -> torch.Tensor:
         raise NotImplementedError

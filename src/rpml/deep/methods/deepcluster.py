@@ -30,7 +30,7 @@ class DeepCluster(Loss):
         self.register_buffer("assigned", torch.full((setup.images,), -1))
         self._generator = setup.generator
 
-    def begin_epoch(self, plan: Plan, projection: nn.Parameter) -> None:
+    def begin_epoch(self, plan: Plan) -> None:
         labels = torch.from_numpy(np.asarray(plan.labels, np.int64)).to(self.assigned.device)
         if torch.equal(labels, self.assigned):
             return
