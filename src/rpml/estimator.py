@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any, ClassVar, Self
@@ -23,11 +23,15 @@ from rpml.context import Arrays, Context, Store
 from rpml.errors import WeightCollapseWarning
 from rpml.graph import given_neighbors
 from rpml.groups import drop_singles
+from rpml.incremental import update
 from rpml.memory import Shape, working_memory
 from rpml.model_io import load_model, save_model
+from rpml.modes import nearest_mode
+from rpml.neighbors import WORKING_MEMORY
 from rpml.pipeline import DEFAULT_COMPONENTS, Config, Result, learn
-from rpml.preprocess import Preprocessing
+from rpml.preprocess import Preprocessing, float_dtype
 from rpml.pseudolabels import as_labels
+from rpml.queries import rank_queries
 from rpml.validation import check_rows, check_varied
 
 Array = NDArray[np.floating]
@@ -114,7 +118,17 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
     whitening_ : ScatterChoice or None
         What whiten="auto" chose and the evidence for it.
     labels_ : (n,) int array
-        Pseudo-labels of the training rows.
+        Labels of the training rows: pseudo-labels, and below `n_classes_` the classes of y in
+        sorted order.
+    known_ : (n,) bool array
+        Rows whose class was given.
+    n_classes_ : int
+    modes_ : Modes
+        The middle row of each cluster: `rows`, `labels` and `sizes`.
+    mode_vectors_ : (k, d) array
+        Those rows of X, all that the model keeps of the data.
+    drift_ : float
+        After `update`: how far the embedding moved.
     triplets_ : (T, 3) int array
         Triplets trained on; a sample of fixed size for "stochastic".
     triplet_weights_, triplet_probabilities_ : (T,) arrays
@@ -298,24 +312,25 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         X = check_rows(self, X, reset=True)
         check_varied(X)
         self._check_size(X.shape[1])
-        config = Config(**{f.name: getattr(self, f.name) for f in fields(Config)})
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         blocks = working_memory(fit_shape(self, len(X), X, mapped), self.memory_limit)
-        context = Context(seed, self.callback or (lambda progress: None), store, blocks)
+        context = self._context(store, blocks)
         if neighbors is not None:
             context.memory["neighbors"] = self._given(neighbors, len(X), groups)
         labels = as_labels(y, len(X)) if self.use_labels and y is not None else None
         known = gather(labels, len(X), must_link, cannot_link, closer, conflicts)
-        self._set_fitted(learn(X, config, context, self._groups(groups, len(X)), known))
+        result = learn(X, self._config(), context, self._groups(groups, len(X)), known)
+        self._set_fitted(result, np.asarray(X[result.modes.rows], float_dtype(X)))
         self._warn()
         return self
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Any, n_components: int | None = None) -> Array:
         """Embed rows; each row's result depends on that row alone.
 
         Parameters
         ----------
         X : (m, n_features_in_) array-like
+        n_components : int, optional
+            Size of the embedding: the first so many components. One fit serves every smaller size.
 
         Returns
         -------
@@ -323,7 +338,60 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         """
         check_is_fitted(self)
         X = check_rows(self, X, reset=False)
-        return self.preprocessing_.embed(X, self.components_, self.normalize)
+        size = len(self.components_)
+        if n_components is not None and not 1 <= n_components <= size:
+            raise ValueError(f"n_components={n_components}: the model has 1 to {size} components.")
+        return self.preprocessing_.embed(X, self.components_[:n_components], self.normalize)
+
+    def predict(self, X: Any) -> NDArray[np.intp]:
+        """Labels of unseen rows, as in `labels_`: that of the nearest mode of the model."""
+        check_is_fitted(self)
+        X = check_rows(self, X, reset=False)
+        self._check_modes()
+        Y, modes = (
+            self.preprocessing_.embed(rows, self.components_, unit=True)
+            for rows in (X, self.mode_vectors_.astype(float_dtype(X)))
+        )
+        return self.modes_.labels[nearest_mode(Y, modes)]
+
+    def update(self, X_new: Any, X_old: Any = None, *, max_iter: int = 10) -> Self:
+        """Learn from new rows without fitting anew; stored embeddings stay comparable.
+
+        New rows join the clusters of the modes they are clustered with, or form new ones; a few
+        steps of the solver follow, and the result is turned onto the embedding before.
+
+        Parameters
+        ----------
+        X_new : (m, n_features_in_) array-like
+        X_old : (n, n_features_in_) array-like, optional
+            Rows seen before, all or some of them; a memory map is enough. At most 2000 of them,
+            or four for every new row, are looked at, and let the whitening follow the data. Without
+            them the whitening stays, and the modes stand for the old rows.
+        max_iter : int
+            Most iterations of the solver.
+
+        Notes
+        -----
+        `labels_` then holds the labels of the rows looked at, those of X_new first, and `drift_`
+        how far the embedding of these rows moved: the mean of 1 - cosine.
+        """
+        check_is_fitted(self)
+        self._check_modes()
+        X_new = check_rows(self, X_new, reset=False)
+        X_old = None if X_old is None else check_rows(self, X_old, reset=False)
+        config = replace(self._config(), n_components=len(self.components_), max_iter=max_iter)
+        result, vectors, self.drift_ = update(self, X_new, X_old, config, self._context())
+        self._set_fitted(replace(result, n_classes=self.n_classes_), vectors)
+        return self
+
+    def suggest_queries(self, n: int = 10) -> NDArray[np.intp]:
+        """Rows to label next, the most telling first, as indices into the rows learned from.
+
+        Middles of large, unsure clusters without a label come first, then unsure single rows.
+        """
+        check_is_fitted(self)
+        self._check_modes()
+        return rank_queries(n, self)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to one file (safetensors and JSON, no pickle)."""
@@ -334,6 +402,17 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
     def load(cls, path: str | PathLike[str]) -> Self:
         """Read a model that `save` wrote; safe on files from anywhere."""
         return load_model(cls, path)
+
+    def _context(self, store: Store | None = None, blocks: int = WORKING_MEMORY) -> Context:
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        return Context(seed, self.callback or (lambda progress: None), store, blocks)
+
+    def _config(self) -> Config:
+        return Config(**{f.name: getattr(self, f.name) for f in fields(Config)})
+
+    def _check_modes(self) -> None:
+        if self.modes_ is None:
+            raise ValueError("This model was saved without modes by an older rpml: fit it again.")
 
     def _groups(self, groups: Any, n: int) -> NDArray[np.intp]:
         if groups is None:
@@ -355,11 +434,15 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
                 f"n_components={self.n_components} must not exceed the {d} features of X."
             )
 
-    def _set_fitted(self, result: Result) -> None:
+    def _set_fitted(self, result: Result, mode_vectors: Array) -> None:
         self.preprocessing_: Preprocessing = result.preprocessing
         self.whitening_ = result.choice
         self.components_: Array = np.ascontiguousarray(result.L.T)
         self.labels_ = result.labels
+        self.modes_ = result.modes
+        self.mode_vectors_ = mode_vectors
+        self.known_ = result.known
+        self.n_classes_ = result.n_classes
         self.triplets_ = result.triplets
         self.triplet_weights_ = result.weights
         self.triplet_probabilities_ = result.probabilities

@@ -13,10 +13,11 @@ from sklearn.base import BaseEstimator
 
 from rpml._container import Arrays, read_container, write_container
 from rpml.errors import ModelFormatError
+from rpml.modes import Modes
 from rpml.preprocess import Preprocessing
 from rpml.scatter import ScatterChoice
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 2: modes
 
 Model = TypeVar("Model", bound=BaseEstimator)
 
@@ -79,6 +80,10 @@ def model_arrays(estimator: Any) -> Arrays:
     }
     if estimator.theta_ is not None:
         arrays["theta"] = estimator.theta_
+    if estimator.modes_ is not None:
+        modes = estimator.modes_
+        arrays |= {f"mode_{f}": _narrow(getattr(modes, f)) for f in ("rows", "labels", "sizes")}
+        arrays |= {"mode_vectors": estimator.mode_vectors_, "known": estimator.known_}
     return {name: np.asarray(array) for name, array in arrays.items()}
 
 
@@ -102,6 +107,7 @@ def model_metadata(estimator: Any, run: Mapping[str, Any] | None = None) -> dict
         "feature_names": None if names is None else [str(n) for n in names],
         "training": {
             "n_rows": len(estimator.labels_),
+            "n_classes": int(estimator.n_classes_),
             "n_clusters": len(np.unique(estimator.labels_[estimator.labels_ >= 0])),
             "n_triplets": len(estimator.triplets_),
             "n_iter": int(estimator.n_iter_),
@@ -229,11 +235,33 @@ def _set_training(model: Any, arrays: Arrays, training: dict[str, Any]) -> None:
     model.triplets_ = triplets.astype(np.intp)
     model.triplet_weights_, model.triplet_probabilities_ = weights, probabilities
     model.theta_ = arrays.get("theta")
+    _set_modes(model, arrays)
+    model.n_classes_ = int(training.get("n_classes", 0))
     model.n_iter_ = int(training["n_iter"])
     model.converged_ = _flag(training["converged"])
     model.message_ = str(training["message"])
     history = training["history"]
     model.history_ = {str(k): [float(x) for x in values] for k, values in history.items()}
+
+
+def _set_modes(model: Any, arrays: Arrays) -> None:
+    """The modes, which files of format version 1 do not have."""
+    n = len(model.labels_)
+    model.modes_ = model.mode_vectors_ = None
+    model.known_ = arrays.get("known", np.zeros(n, bool))
+    _require(model.known_.dtype == bool and model.known_.shape == (n,), "wrong known rows")
+    if "mode_vectors" not in arrays:
+        return
+    rows, labels, sizes = (arrays[f"mode_{f}"] for f in ("rows", "labels", "sizes"))
+    vectors = arrays["mode_vectors"]
+    fit = vectors.shape == (len(rows), len(model.preprocessing_.mean))
+    fit = fit and rows.shape == labels.shape == sizes.shape == (len(vectors),)
+    fit = fit and all(a.dtype.kind == "i" for a in (rows, labels, sizes))
+    fit = fit and (len(rows) == 0 or (rows.min() >= 0 and rows.max() < n and labels.min() >= 0))
+    _require(bool(fit) and vectors.dtype.kind == "f", "wrong modes")
+    _require(bool(np.isfinite(vectors).all()), "its modes are not finite")
+    model.modes_ = Modes(*(a.astype(np.intp) for a in (rows, labels, sizes)))
+    model.mode_vectors_ = vectors
 
 
 def _require(condition: bool, complaint: str) -> None:

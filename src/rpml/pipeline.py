@@ -20,6 +20,7 @@ from rpml.groups import (
     representatives,
     sample_rows,
 )
+from rpml.modes import Modes, find_modes
 from rpml.objective import TripletObjective
 from rpml.optimize import Evaluator, OptimizeResult, Stopping
 from rpml.preprocess import Preprocessing, Spectrum, identity, principal_axes, whitening
@@ -73,8 +74,11 @@ class Result:
     L: Array
     theta: Array | None
     labels: Labels
-    basins: Labels
-    """The clusters before what is known joined or cut them."""
+    modes: Modes
+    known: NDArray[np.bool_]
+    """(n,) rows whose class was given."""
+    n_classes: int
+    """Labels below it are given classes."""
     triplets: NDArray[np.integer]
     weights: Array
     probabilities: Array
@@ -111,7 +115,18 @@ def learn(
     problem.move_to(L, optimum.theta)
     terms = problem.terms()
     return Result(
-        preprocessing, choice, L, optimum.theta, labels, basins, triplets, terms.w, terms.p, optimum
+        preprocessing=preprocessing,
+        choice=choice,
+        L=L,
+        theta=optimum.theta,
+        labels=labels,
+        modes=find_modes(problem.Y, basins, labels),
+        known=np.zeros(len(Z), bool) if known is None else known.is_classed(),
+        n_classes=0 if known is None else known.n_classes,
+        triplets=triplets,
+        weights=terms.w,
+        probabilities=terms.p,
+        optimum=optimum,
     )
 
 
