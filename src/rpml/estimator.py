@@ -319,6 +319,7 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         labels = as_labels(y, len(X)) if self.use_labels and y is not None else None
         known = gather(labels, len(X), must_link, cannot_link, closer, conflicts)
         result = learn(X, self._config(), context, self._groups(groups, len(X)), known)
+        assert result.modes is not None
         self._set_fitted(result, np.asarray(X[result.modes.rows], float_dtype(X)))
         self._warn()
         return self
@@ -352,7 +353,7 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
             self.preprocessing_.embed(rows, self.components_, unit=True)
             for rows in (X, self.mode_vectors_.astype(float_dtype(X)))
         )
-        return self.modes_.labels[nearest_mode(Y, modes)]
+        return np.asarray(self.modes_.labels[nearest_mode(Y, modes)])
 
     def update(self, X_new: Any, X_old: Any = None, *, max_iter: int = 10) -> Self:
         """Learn from new rows without fitting anew; stored embeddings stay comparable.
@@ -412,7 +413,9 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
 
     def _check_modes(self) -> None:
         if self.modes_ is None:
-            raise ValueError("This model was saved without modes by an older rpml: fit it again.")
+            raise ValueError(
+                "This model has no modes, being from Dask or an older rpml: fit it again with RPML."
+            )
 
     def _groups(self, groups: Any, n: int) -> NDArray[np.intp]:
         if groups is None:
@@ -434,13 +437,13 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
                 f"n_components={self.n_components} must not exceed the {d} features of X."
             )
 
-    def _set_fitted(self, result: Result, mode_vectors: Array) -> None:
+    def _set_fitted(self, result: Result, mode_vectors: Array | None = None) -> None:
         self.preprocessing_: Preprocessing = result.preprocessing
         self.whitening_ = result.choice
         self.components_: Array = np.ascontiguousarray(result.L.T)
         self.labels_ = result.labels
-        self.modes_ = result.modes
-        self.mode_vectors_ = mode_vectors
+        self.modes_: Any = result.modes  # Modes, or None for a model of Dask
+        self.mode_vectors_: Any = mode_vectors
         self.known_ = result.known
         self.n_classes_ = result.n_classes
         self.triplets_ = result.triplets

@@ -74,7 +74,8 @@ class Result:
     L: Array
     theta: Array | None
     labels: Labels
-    modes: Modes
+    modes: Modes | None
+    """None where the rows are not in one place."""
     known: NDArray[np.bool_]
     """(n,) rows whose class was given."""
     n_classes: int

@@ -100,20 +100,20 @@ class DaskRPML(RPML):
             self.feature_names_in_ = np.array(rows.names, dtype=object)
         self._check_size(rows.width)
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: Any, n_components: int | None = None) -> Any:
         """Embed rows: of an array at once, of a Dask array lazily, partition by partition.
 
         Files are embedded by `rpml.distributed.embed`.
         """
         check_is_fitted(self)
         if not (hasattr(X, "dask") and hasattr(X, "map_blocks")):
-            return super().transform(X)
-        width = len(self.components_)
+            return super().transform(X, n_components)
+        width = n_components or len(self.components_)
         chunks = X.rechunk({1: -1})
         kind = np.float32 if X.dtype in (np.float16, np.float32) else np.float64
         local = self.to_local()
         blocks = {"chunks": (chunks.chunks[0], (width,)), "meta": np.empty((0, 0), kind)}
-        return chunks.map_blocks(local.transform, dtype=kind, **blocks)
+        return chunks.map_blocks(local.transform, n_components, dtype=kind, **blocks)
 
     def to_local(self) -> RPML:
         """The same fitted model as a plain `RPML`, which needs no Dask."""

@@ -75,7 +75,18 @@ def learn(cluster: Cluster, rows: Rows, config: Config, context: Context) -> Res
     problem.move_to(L, optimum.theta)
     terms = problem.terms()
     return Result(
-        preprocessing, choice, L, optimum.theta, labels, labels, triplets, terms.w, terms.p, optimum
+        preprocessing=preprocessing,
+        choice=choice,
+        L=L,
+        theta=optimum.theta,
+        labels=labels,
+        modes=None,
+        known=np.zeros(len(labels), bool),
+        n_classes=0,
+        triplets=triplets,
+        weights=terms.w,
+        probabilities=terms.p,
+        optimum=optimum,
     )
 
 
