@@ -21,7 +21,8 @@ _FIRST_PILOT = 2500
 _LAST_PILOT = 40_000
 _PILOT_SECONDS = 2.0
 WHITENING_GROWTH = 1.4  # between its products, linear in the rows, and its searches, quadratic
-INDEX_GROWTH = 0.7  # from the exact search of EXACT_ROWS on; benchmarks/scaling.py
+SEARCH_GROWTH = 1.75  # quadratic in the limit, but larger blocks work better
+INDEX_GROWTH = 0.6  # from the exact search of EXACT_ROWS on; all three by benchmarks/scaling.py
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,8 @@ def estimate_resources(
     """
     if n < 2 or d < 1:
         raise ValueError(f"n={n} and d={d}: a fit needs at least two rows and one feature.")
-    pilots = _run_pilots(n, d, X, settings)
-    last = pilots[-1]
-    stages = {name: _extrapolate(name, pilots, n) for name in last.stages}
+    last = _largest_pilot(n, d, X, settings)
+    stages = {name: _extrapolate(name, last, n) for name in last.stages}
     like = np.empty((0, d), np.float32 if X is None else X.dtype)
     shape = fit_shape(RPML(**settings), n, like, mapped)
     return Resources(n, d, peak(shape), sum(stages.values()), stages, last.rows)
@@ -74,18 +74,18 @@ class _Pilot:
     stages: dict[str, float]
 
 
-def _run_pilots(n: int, d: int, X: Any, settings: dict[str, Any]) -> list[_Pilot]:
-    """Fits of growing size, until one takes seconds or is the whole."""
+def _largest_pilot(n: int, d: int, X: Any, settings: dict[str, Any]) -> _Pilot:
+    """The last of fits of growing size, which takes seconds or is the whole."""
     rng = np.random.default_rng(0)
     size = min(n, _FIRST_PILOT)
     _pilot(_sample(min(size, 500), d, X, rng), settings)  # compiles and loads what is needed
-    pilots = [_pilot(_sample(size, d, X, rng), settings)]
+    pilot = _pilot(_sample(size, d, X, rng), settings)
     while size < min(n, _LAST_PILOT, len(X) if X is not None else n):
-        if sum(pilots[-1].stages.values()) > _PILOT_SECONDS and len(pilots) > 1:
+        if sum(pilot.stages.values()) > _PILOT_SECONDS:
             break
         size = min(2 * size, n)
-        pilots.append(_pilot(_sample(size, d, X, rng), settings))
-    return pilots
+        pilot = _pilot(_sample(size, d, X, rng), settings)
+    return pilot
 
 
 def _sample(rows: int, d: int, X: Any, rng: np.random.Generator) -> NDArray[Any]:
@@ -118,10 +118,9 @@ def _pilot(X: NDArray[Any], settings: dict[str, Any]) -> _Pilot:
     return _Pilot(len(X), stages)
 
 
-def _extrapolate(stage: str, pilots: list[_Pilot], n: int) -> float:
-    """Seconds of a stage at n rows, from the two largest pilots."""
-    last = pilots[-1]
-    seconds, before = last.stages[stage], pilots[max(0, len(pilots) - 2)]
+def _extrapolate(stage: str, last: _Pilot, n: int) -> float:
+    """Seconds of a stage at n rows, from those of the largest pilot."""
+    seconds = last.stages[stage]
     if n == last.rows:
         return seconds
     if stage == "whiten":  # works on a sample
@@ -129,8 +128,4 @@ def _extrapolate(stage: str, pilots: list[_Pilot], n: int) -> float:
     if stage != "neighbors":
         return seconds * n / last.rows
     exact = min(n, EXACT_ROWS)
-    earlier = before.stages.get(stage, 0.0)
-    gap = last.rows**2 - before.rows**2
-    slope = (seconds - earlier) / gap if gap > 0 else seconds / last.rows**2
-    search = seconds + max(slope, 0.5 * seconds / last.rows**2) * (exact**2 - last.rows**2)
-    return float(max(search, seconds) * (n / exact) ** INDEX_GROWTH)
+    return float(seconds * (exact / last.rows) ** SEARCH_GROWTH * (n / exact) ** INDEX_GROWTH)
