@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import statistics
 import sys
 import tempfile
@@ -106,17 +107,51 @@ def fit_dask(folder: Path, kind: str, options: argparse.Namespace) -> dict:
         if not small.exists():
             write_shards(folder.parent, 3000, 32).rename(small)
         DaskRPML(4, max_iter=2, n_neighbors=10).fit(small, cluster=cluster)
-        clock = Clock()
+        clock, notes = Clock(), Notes()
+        before = cluster.client.run(_tasks)
         start = time.perf_counter()
         rows = open_rows(folder, cluster)
-        partitions = len(rows.parts)
+        partitions = len(rows.edges) - 1
         model = DaskRPML(**settings(options), callback=clock).fit(rows, cluster=cluster)
         end = time.perf_counter()
         out = report(model, end - start, clock, end)
         out |= {"partitions": partitions, "client peak MB": peak_memory_mb()}
         out["worker peak MB"] = list(cluster.client.run(_peak).values())
         out["worker CPU seconds"] = list(cluster.client.run(_cpu).values())
+        out["task CPU seconds"] = spent(before, cluster.client.run(_tasks))
+        out["notes"] = notes.said
         out["network MB"] = sum(cluster.client.run(_received).values()) / 2**20
+    return out
+
+
+class Notes(logging.Handler):
+    """What the neighbour search logs: cells, how many a row looks into, recall."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[str] = []
+        logger = logging.getLogger("rpml.distributed")
+        logger.addHandler(self)
+        logger.setLevel(logging.INFO)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(record.getMessage())
+
+
+def spent(before: dict, after: dict) -> dict[str, float]:
+    """Processor seconds of each kind of task on all workers: other programs do not change them."""
+    out: dict[str, float] = {}
+    for worker, tasks in after.items():
+        for name, seconds in tasks.items():
+            out[name] = out.get(name, 0.0) + seconds - before.get(worker, {}).get(name, 0.0)
+    return dict(sorted(((k, round(v, 3)) for k, v in out.items()), key=lambda item: -item[1]))
+
+
+def _tasks(dask_worker: Any) -> dict[str, float]:
+    out: dict[str, float] = {}
+    for key, value in dask_worker.digests_total.items():
+        if isinstance(key, tuple) and key[0] == "execute" and key[-2] == "thread-cpu":
+            out[key[-3]] = out.get(key[-3], 0.0) + value
     return out
 
 

@@ -115,8 +115,8 @@ def test_a_fit_resumes(cluster, rows, shards, tmp_path):
         if progress.stage == "optimize" and progress.done == 11:
             raise Stop
 
-    settings = {**SETTINGS, "max_iter": 20, "tol": 0.0}
-    whole = fit(DaskRPML, shards, settings, cluster=cluster)
+    settings = {**SETTINGS, "max_iter": 12, "tol": 0.0}
+    whole = fit(RPML, rows, settings)
     store = Checkpoint(tmp_path / "c", digest, settings)
     with pytest.raises(Stop):
         fit(DaskRPML, shards, {**settings, "callback": stop}, cluster=cluster, store=store)
@@ -126,7 +126,7 @@ def test_a_fit_resumes(cluster, rows, shards, tmp_path):
     model = fit(DaskRPML, shards, again, cluster=cluster, store=store)
     assert not any(p.stage == "neighbors" for p in stages)
     assert min(p.done for p in stages if p.stage == "optimize") == 11
-    np.testing.assert_allclose(model.components_, whole.components_, atol=1e-9)
+    assert subspace_distance(model.components_, whole.components_) < 1e-4
 
 
 def test_what_needs_all_rows_in_one_place_is_refused(cluster, rows, shards):

@@ -11,6 +11,7 @@ import warnings
 import numpy as np
 import pytest
 
+from rpml import RPML
 from rpml.checkpoint import Checkpoint
 
 from .conftest import subspace_distance
@@ -66,6 +67,12 @@ def fit(source, cluster, callback=None, **more):
         return model.fit(source, cluster=cluster, **more)
 
 
+def local_fit(rows):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return RPML(**SETTINGS).fit(rows)
+
+
 @pytest.fixture(scope="module")
 def fragile():
     """A cluster of its own, so that no other test meets a dead worker."""
@@ -75,10 +82,10 @@ def fragile():
         yield started
 
 
-def test_a_worker_killed_in_the_search_and_in_the_optimiser(fragile, shards):
+def test_a_worker_killed_in_the_search_and_in_the_optimiser(fragile, rows, shards):
     from rpml.distributed import open_rows
 
-    whole = fit(open_rows(shards, fragile, partition_rows=300), fragile)
+    whole = local_fit(rows)
     killer = Killer(fragile, np.random.default_rng(0), {"neighbors", "optimize"})
     model = fit(open_rows(shards, fragile, partition_rows=300), fragile, killer)
     killer.join()
@@ -88,12 +95,12 @@ def test_a_worker_killed_in_the_search_and_in_the_optimiser(fragile, shards):
 
 
 @pytest.mark.slow
-def test_twenty_kills_at_random_moments(fragile, shards):
+def test_twenty_kills_at_random_moments(fragile, rows, shards):
     from rpml.distributed import open_rows
 
     stages = ("read", "whiten", "neighbors", "graph", "labels", "optimize")
     rng = np.random.default_rng(1)
-    whole = fit(open_rows(shards, fragile, partition_rows=300), fragile)
+    whole = local_fit(rows)
     killed = []
     while len(killed) < 24:
         killer = Killer(fragile, rng, rng.choice(stages, 3, replace=False), longest=1.0)
@@ -134,7 +141,7 @@ if __name__ == "__main__":
 """
 
 
-def test_a_lost_scheduler_is_said_and_the_fit_resumes(cluster, shards, tmp_path):
+def test_a_lost_scheduler_is_said_and_the_fit_resumes(cluster, rows, shards, tmp_path):
     from rpml.distributed import Cluster, ClusterError, open_rows
 
     script = tmp_path / "scheduler.py"
@@ -160,7 +167,7 @@ def test_a_lost_scheduler_is_said_and_the_fit_resumes(cluster, shards, tmp_path)
     model = fit(shards, cluster, lambda p: seen.append((p.stage, p.done)), store=store)
     assert ("optimize", 11) in seen
     assert ("optimize", 10) not in seen
-    assert subspace_distance(model.components_, fit(shards, cluster).components_) < 1e-4
+    assert subspace_distance(model.components_, local_fit(rows).components_) < 1e-4
 
 
 def test_no_workers_and_no_scheduler(monkeypatch):

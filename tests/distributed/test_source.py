@@ -36,6 +36,15 @@ def test_parts_are_in_natural_order(cluster, tmp_path):
     assert values[:, 0].tolist() == [1, 1, 1, 2, 2, 2, 10, 10, 10]
 
 
+def test_a_dataset_of_folders(cluster, rows, tmp_path):
+    from rpml.distributed import open_rows
+
+    for i, part in enumerate(np.array_split(rows, 2)):
+        (tmp_path / f"day={i}").mkdir()
+        np.save(tmp_path / f"day={i}" / "part-0.npy", part)
+    np.testing.assert_array_equal(gather(cluster, open_rows(tmp_path, cluster)), rows)
+
+
 def test_one_file_and_any_fsspec_address(cluster, rows, tmp_path):
     from rpml.distributed import open_rows
 

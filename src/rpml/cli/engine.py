@@ -81,7 +81,7 @@ def open_partitions(
     rows = open_rows(where, cluster, options=options, partition_rows=workers.partition_rows)
     console.note(
         f"{path}: {rows.count} rows of {rows.width} features, {rows.dtype}, "
-        f"{len(rows.parts)} partitions"
+        f"{len(rows.edges) - 1} partitions"
     )
     values: Any = rows
     return Features(values, None, "id", rows.names, path), rows.digest(cluster)

@@ -66,7 +66,7 @@ def embed(
     work = _fingerprint(model, rows)
     local = model.to_local() if hasattr(model, "to_local") else model
     held = cluster.hold(local)
-    names = [str(target / f"part-{i:05d}-{work}.{kind}") for i in range(len(rows.parts))]
+    names = [str(target / f"part-{i:05d}-{work}.{kind}") for i in range(len(rows.edges) - 1)]
     tasks = []
     for i, name in enumerate(names):
         if Path(name).exists():

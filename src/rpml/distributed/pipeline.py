@@ -63,7 +63,7 @@ def learn(cluster: Cluster, rows: Rows, config: Config, context: Context) -> Res
         context.stage("whiten", lambda: pack(*prepare(cluster, rows, groups, config, context)))
     )
     Z = apply(cluster, rows, preprocessing, context)
-    rows.parts.clear()  # the raw rows may leave the memory: a lost partition is read again
+    rows.release()
     labels = pseudo_labels(cluster, Z, config, context)
     triplets = draw_triplets(labels, groups, config, context)
     start = initial_point(Z, config, context)

@@ -7,7 +7,7 @@ worker that needs it and checked there, so that a bad shard is named. The client
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ class Piece:
 class Rows:
     """Partitions of the rows: part i holds the rows edges[i] to edges[i + 1]."""
 
-    parts: list[Task]
+    read: Callable[[], list[Task]]
     edges: NDArray[np.int64]
     width: int
     dtype: np.dtype[Any]
@@ -48,6 +48,17 @@ class Rows:
     options: ReadOptions = field(default_factory=ReadOptions)
     names: tuple[str, ...] | None = None
     name: str = "X"
+    _parts: list[Task] = field(default_factory=list)
+
+    @property
+    def parts(self) -> list[Task]:
+        """The values of each partition, read when this is first asked for."""
+        self._parts = self._parts or self.read()
+        return self._parts
+
+    def release(self) -> None:
+        """Let the values leave the workers' memory; a partition that is needed is read again."""
+        self._parts = []
 
     @property
     def count(self) -> int:
@@ -112,13 +123,16 @@ def _from_dask_array(X: Any, cluster: Cluster, partition_rows: int | None) -> Ro
     n, width = X.shape
     edges = _edges(n, _partition_count((n, width), X.dtype, cluster, partition_rows))
     blocks = X.rechunk((tuple(int(s) for s in np.diff(edges)), (width,))).to_delayed().ravel()
-    with cluster.failures():
-        raw = cluster.client.compute(list(blocks))
-    parts = [
-        cluster.submit(_checked, block, f"the Dask array, from row {start} on")
-        for block, start in zip(raw, edges, strict=False)
-    ]
-    return Rows(parts, edges, width, np.dtype(X.dtype))
+
+    def read() -> list[Task]:
+        with cluster.failures():
+            raw = cluster.client.compute(list(blocks))
+        return [
+            cluster.submit(_checked, block, f"the Dask array, from row {start} on")
+            for block, start in zip(raw, edges, strict=False)
+        ]
+
+    return Rows(read, edges, width, np.dtype(X.dtype))
 
 
 def _open_shards(
@@ -138,12 +152,18 @@ def _open_shards(
     n, width = sum(sizes), first[1]
     edges = _edges(n, _partition_count((n, width), dtype, cluster, partition_rows))
     pieces = cut(paths, sizes, edges)
-    parts = [cluster.submit(read_part, part, width, str(dtype), options) for part in pieces]
-    return Rows(parts, edges, width, dtype, pieces, options, first[3], address)
+
+    def read() -> list[Task]:
+        return [cluster.submit(read_part, part, width, str(dtype), options) for part in pieces]
+
+    return Rows(read, edges, width, dtype, pieces, options, first[3], address)
 
 
 def shard_addresses(address: str) -> list[str]:
-    """The feature files of a folder in natural order, all of one kind; or the one file."""
+    """The feature files of a folder in natural order, all of one kind; or the one file.
+
+    Where the folder itself has none, those of the folders in it (a partitioned parquet dataset).
+    """
     import fsspec
 
     system, path = fsspec.core.url_to_fs(address)
@@ -151,21 +171,25 @@ def shard_addresses(address: str) -> list[str]:
         raise InputError(f"cannot read {address}: there is no such file or folder")
     if system.isfile(path):
         return [address]
-    found = [
-        entry
-        for entry in system.ls(path, detail=False)
-        if Path(entry).suffix.lower() in SUFFIXES
-        and not Path(entry).name.startswith(".")
-        and not entry.endswith(".ids.csv")
-    ]
+    found = _features(system.ls(path, detail=False)) or _features(system.find(path))
     kinds = sorted({Path(entry).suffix.lower() for entry in found})
     if not found:
         raise InputError(f"{address} has no feature files ({', '.join(SUFFIXES)})")
     if len(kinds) > 1:
         raise InputError(f"{address} mixes {' and '.join(kinds)} files: keep one kind a folder")
     local = "file" in system.protocol
-    found.sort(key=lambda entry: natural_key(Path(entry)))
+    found.sort(key=lambda entry: (str(Path(entry).parent), natural_key(Path(entry))))
     return [entry if local else system.unstrip_protocol(entry) for entry in found]
+
+
+def _features(entries: Sequence[str]) -> list[str]:
+    return [
+        entry
+        for entry in entries
+        if Path(entry).suffix.lower() in SUFFIXES
+        and not Path(entry).name.startswith(".")
+        and not entry.endswith(".ids.csv")
+    ]
 
 
 def cut(paths: Sequence[str], sizes: Sequence[int], edges: NDArray[np.int64]) -> list[list[Piece]]:
