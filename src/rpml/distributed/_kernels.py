@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit
 
 from rpml._kernels_graph import push
@@ -9,11 +10,13 @@ from rpml._kernels_graph import push
 
 @njit(cache=True, nogil=True)
 def push_found(vals, idx, rows, found, scores):  # type: ignore[no-untyped-def]
-    """Offer what was found for some rows to their heaps; the largest scores stay."""
+    """Offer what was found for some rows, best first, to their heaps; the largest scores stay."""
     for r in range(rows.shape[0]):
         at = rows[r]
         for c in range(found.shape[1]):
             value, index = scores[r, c], found[r, c]
             worst = vals[at, 0]
-            if value > worst or (value == worst and index < idx[at, 0]):
+            if value < worst or value == -np.inf:  # nor will the others be better
+                break
+            if value > worst or index < idx[at, 0]:
                 push(vals[at], idx[at], value, index)

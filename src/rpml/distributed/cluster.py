@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeAlias
+from unittest import mock
 
 import dask
 from distributed import Client, Future, LocalCluster, Security, as_completed
@@ -77,20 +79,31 @@ class Cluster:
             raise ClusterError(f"the scheduler {self.address} has no workers: start some")
         return dict(sorted(known.items()))
 
-    def submit(self, work: Callable[..., Any], *arguments: Any, **options: Any) -> Task:
+    def places(self, count: int) -> list[str]:
+        """Workers for so many tasks of equal cost, by their threads.
+
+        Dask goes by what it knows of a task's cost, which for a few long ones is nothing.
+        """
+        known = self.workers()
+        turns = range(max(known.values()))
+        slots = [w for turn in turns for w, threads in known.items() if turn < threads]
+        return [slots[i % len(slots)] for i in range(count)]
+
+    def submit(self, work: Callable[..., Any], *arguments: Any, near: str | None = None) -> Task:
         """A task; results of other tasks among the arguments are fetched where it runs.
 
         Every task is a pure function of its arguments, so that Dask computes again whatever a
-        dead worker held.
+        dead worker held. `near` is the worker to take while it lives.
         """
-        key = f"rpml-{work.__name__.strip('_')}-{uuid.uuid4().hex}"
+        where: dict[str, Any] = {}
+        if near is not None:
+            where = {"workers": [near], "allow_other_workers": True}
         with self.failures():
-            return self.client.submit(work, *arguments, key=key, pure=False, **options)
+            return self.client.submit(work, *arguments, key=_key(work), pure=False, **where)
 
     def each(self, work: Callable[..., Any], parts: Sequence[Task], *more: Any) -> list[Task]:
         """The same task for every part, sent to the scheduler in one message."""
-        name = f"rpml-{work.__name__.strip('_')}-{uuid.uuid4().hex}"
-        keys = [f"{name}-{i}" for i in range(len(parts))]
+        keys = [f"{_key(work)}-{i}" for i in range(len(parts))]
         columns = [[value] * len(parts) for value in more]
         with self.failures():
             return list(self.client.map(work, list(parts), *columns, key=keys, pure=False))
@@ -169,7 +182,10 @@ class Cluster:
 
 
 def _start(workers: int | None, threads: int | None, memory_limit: str | int) -> LocalCluster:
-    with dask.config.set({"distributed.scheduler.allowed-failures": _DEATHS}):
+    single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    allowed = {"distributed.scheduler.allowed-failures": _DEATHS}
+    # a worker runs as many tasks as it has threads, so that each task is to use one only
+    with mock.patch.dict(os.environ, single), dask.config.set(allowed):
         return LocalCluster(
             n_workers=workers,
             threads_per_worker=threads,
@@ -185,6 +201,11 @@ def _connect(target: Any, security: Security | None) -> Client:
         return Client(target, security=security, timeout=_PATIENCE, set_as_default=False)
     except (OSError, TimeoutError) as error:
         raise ClusterError(f"cannot reach a Dask scheduler at {target}: {error}") from error
+
+
+def _key(work: Callable[..., Any]) -> str:
+    """A new key; the dashboard shows the words before the number, if they are letters only."""
+    return f"rpml-{work.__name__.replace('_', '')}-{uuid.uuid4().hex}"
 
 
 def _same(value: Any) -> Any:

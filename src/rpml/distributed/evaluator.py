@@ -115,9 +115,8 @@ class DaskObjective:
         if len(triplets) == 0:
             self._order = np.empty(0, np.intp)
             return
-        slots = [w for w, threads in cluster.workers().items() for _ in range(threads)]
-        parts = max(1, min(parts or len(slots), len(triplets)))
-        places = [slots[i * len(slots) // parts] for i in range(parts)]
+        parts = min(parts or sum(cluster.workers().values()), len(triplets))
+        places = cluster.places(parts)
         needed, inside, self._order = deal_triplets(triplets, parts)
         self._base = [
             cluster.submit(_make, X, some, settings)

@@ -41,9 +41,10 @@ logger = logging.getLogger(__name__)
 
 MEMORY = 256 * 2**20  # bytes the working blocks of one task may take
 NEVER = np.iinfo(np.int64).max  # an empty place in a list of neighbours
+_BUCKET = 250_000  # rows whose cells make a bucket, where there are many
 _CELLS = 2.0  # times the square root of the rows: most cells, so that finding one's own stays cheap
 
-Candidates = tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.float32]]
+Candidates = tuple[NDArray[Any], NDArray[Any], NDArray[np.float32]]
 """(rows of the partition, neighbours, distances)."""
 
 
@@ -109,15 +110,22 @@ class Search:
     frame: Frame
     context: Context
 
+    @property
+    def _starts(self) -> NDArray[Any]:
+        """The first row of each partition, in as few bytes as all row numbers need."""
+        return self.edges[:-1].astype(np.int32 if self.edges[-1] < NOBODY else np.int64)
+
     def exact(self) -> list[Task]:
         """Compare every pair of partitions."""
         count = len(self.parts)
         offers: list[list[Task]] = [[] for _ in range(count)]
-        pairs = [(a, b) for a in range(count) for b in range(a, count)]
+        # the longer ones first, so that dealing them in turn is fair
+        pairs = sorted((a != b, a, b) for a in range(count) for b in range(a, count))[::-1]
         found = []
-        for a, b in pairs:
+        for (_, a, b), place in zip(pairs, self.cluster.places(len(pairs)), strict=True):
             one, two = self.parts[a], self.parts[b] if a != b else None
-            task = self.cluster.submit(_pair, one, two, self.edges[[a, b]], self.k, self.frame)
+            starts = self._starts[[a, b]]
+            task = self.cluster.submit(_pair, one, two, starts, self.k, self.frame, near=place)
             found.append(task)
             offers[a].append(self.cluster.item(task, 0))
             if a != b:
@@ -190,15 +198,17 @@ class Search:
         probes = [submit(_probes, part, centers, needed, self.frame) for part in self.parts]
         sizes = self.cluster.total([submit(_cell_sizes, p, centers) for p in probes])
         count = len(self.parts)
-        bucket = submit(deal_cells, centers, sizes, count)
+        threads = sum(self.cluster.workers().values())
+        buckets = max(2 * threads, int(self.edges[-1]) // _BUCKET)
+        bucket = submit(deal_cells, centers, sizes, buckets)
         offers: list[list[Task]] = [[] for _ in range(count)]
         searches = []
-        for b in range(count):
+        for b, place in enumerate(self.cluster.places(buckets)):
             visits = [
                 submit(_visitors, part, p, bucket, b)
                 for part, p in zip(self.parts, probes, strict=True)
             ]
-            task = submit(_search, visits, self.edges[:-1], bucket, b, self.k, self.frame)
+            task = submit(_search, visits, self._starts, bucket, b, self.k, self.frame, near=place)
             searches.append(task)
             for i in range(count):
                 offers[i].append(self.cluster.item(task, i))
@@ -232,9 +242,7 @@ class Search:
         return true.recall(found)
 
 
-def _pair(
-    one: Any, two: Any, starts: NDArray[np.int64], k: int, frame: Frame
-) -> tuple[Candidates, ...]:
+def _pair(one: Any, two: Any, starts: NDArray[Any], k: int, frame: Frame) -> tuple[Candidates, ...]:
     """Top k of the rows of either partition among those of the other (or of the only one)."""
     both = one if two is None else np.concatenate([one, two])
     rows = frame.rows(both)
@@ -249,21 +257,21 @@ def _pair(
     blocks = [*left, *right]
     found = search_pairs(rows.kept_ready(MEMORY), blocks, pairs, k, lambda share: None)
     whose = np.where(ids < len(one), starts[0], starts[1] - len(one)) + ids
-    lists = _lists(rows, found, whose)
+    near, distances = _lists(rows, found, whose)
     parts = [slice(0, len(one))] if two is None else [slice(0, len(one)), slice(len(one), None)]
-    return tuple((np.arange(len(lists[0][p])), lists[0][p], lists[1][p]) for p in parts)
+    return tuple((np.arange(len(near[p]), dtype=np.int32), near[p], distances[p]) for p in parts)
 
 
 def _lists(
-    rows: Searched, found: tuple[Any, Any], names: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    rows: Searched, found: tuple[Any, Any], names: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[np.float32]]:
     """Scores -> names and distances, nearest first; a place nobody took is infinitely far."""
     scores, idx = found
     mine = np.arange(len(scores))
     squares = rows.squares(mine, scores)  # infinite where the score is -infinite
     near = np.where(idx == NOBODY, 0, idx)
     refine(rows, squares, near, mine, MEMORY)
-    out = np.where(np.isinf(squares), NEVER, names[near])
+    out = np.where(np.isinf(squares), np.iinfo(names.dtype).max, names[near])
     return out, (np.sqrt(squares) * rows.unit).astype(np.float32)
 
 
@@ -356,7 +364,7 @@ def _visitors(
 
 def _search(
     visits: list[tuple[Any, Any, Any]],
-    starts: NDArray[np.int64],
+    starts: NDArray[Any],
     bucket: NDArray[np.intp],
     b: int,
     k: int,
@@ -373,10 +381,9 @@ def _search(
     probes = probes[:, (probes < len(inside)).any(axis=0)]
     cells = ann.Cells(home, probes, len(inside))
     found = ann.visit_cells(rows.kept_ready(2 * MEMORY), cells, k, MEMORY, lambda share: None)
-    names = np.concatenate([s + v[0].astype(np.int64) for s, v in zip(starts, visits, strict=True)])
+    names = np.concatenate([s + v[0] for s, v in zip(starts, visits, strict=True)])
     near, distances = _lists(rows, found, names)
     cuts = np.cumsum([0, *(len(v[0]) for v in visits)])
     return [
-        (v[0].astype(np.intp), near[a:z], distances[a:z])
-        for v, a, z in zip(visits, cuts, cuts[1:], strict=False)
+        (v[0], near[a:z], distances[a:z]) for v, a, z in zip(visits, cuts, cuts[1:], strict=False)
     ]

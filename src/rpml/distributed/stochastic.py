@@ -29,9 +29,9 @@ def deal_rows(
     rng: np.random.Generator,
 ) -> Parts:
     """Rows and labels of whole clusters, one part a thread of the cluster."""
-    slots = [w for w, threads in cluster.workers().items() for _ in range(threads)]
-    dealt = [rows for rows in deal_clusters(labels, len(slots), rng) if rows.size]
-    values = deal(cluster, *rows, dealt, slots[: len(dealt)])
+    parts = sum(cluster.workers().values())
+    dealt = [rows for rows in deal_clusters(labels, parts, rng) if rows.size]
+    values = deal(cluster, *rows, dealt, cluster.places(len(dealt)))
     return values, [cluster.hold(labels[mine]) for mine in dealt]
 
 

@@ -23,7 +23,7 @@ def deal(
     parts: Sequence[Task],
     edges: NDArray[np.int64],
     wanted: Sequence[NDArray[Any]],
-    workers: Sequence[str | None] | None = None,
+    near: Sequence[str | None] | None = None,
 ) -> list[Task]:
     """For each list of rows the array of these rows.
 
@@ -44,16 +44,11 @@ def deal(
         given = cluster.submit(_pick, part, [chosen[r] for r in receivers])
         for place, receiver in enumerate(receivers):
             pieces[receiver].append(cluster.item(given, place))
-    places = workers or [None] * len(wanted)
+    places = near or [None] * len(wanted)
     return [
-        cluster.submit(_join, mine, order, **_near(place))
+        cluster.submit(_join, mine, order, near=place)
         for mine, order, place in zip(pieces, orders, places, strict=True)
     ]
-
-
-def _near(worker: str | None) -> dict[str, Any]:
-    """Prefer a worker, but do without it if it is gone."""
-    return {} if worker is None else {"workers": [worker], "allow_other_workers": True}
 
 
 def _pick(part: Any, chosen: list[NDArray[Any]]) -> list[Any]:
