@@ -79,27 +79,15 @@ class Cluster:
             raise ClusterError(f"the scheduler {self.address} has no workers: start some")
         return dict(sorted(known.items()))
 
-    def places(self, count: int) -> list[str]:
-        """Workers for so many tasks of equal cost, by their threads.
-
-        Dask goes by what it knows of a task's cost, which for a few long ones is nothing.
-        """
-        known = self.workers()
-        turns = range(max(known.values()))
-        slots = [w for turn in turns for w, threads in known.items() if turn < threads]
-        return [slots[i % len(slots)] for i in range(count)]
-
-    def submit(self, work: Callable[..., Any], *arguments: Any, near: str | None = None) -> Task:
+    def submit(self, work: Callable[..., Any], *arguments: Any) -> Task:
         """A task; results of other tasks among the arguments are fetched where it runs.
 
         Every task is a pure function of its arguments, so that Dask computes again whatever a
-        dead worker held. `near` is the worker to take while it lives.
+        dead worker held. Where it runs is Dask's choice: a task tied to a worker, even loosely,
+        waits for ever once all workers there were have died.
         """
-        where: dict[str, Any] = {}
-        if near is not None:
-            where = {"workers": [near], "allow_other_workers": True}
         with self.failures():
-            return self.client.submit(work, *arguments, key=_key(work), pure=False, **where)
+            return self.client.submit(work, *arguments, key=_key(work), pure=False)
 
     def each(self, work: Callable[..., Any], parts: Sequence[Task], *more: Any) -> list[Task]:
         """The same task for every part, sent to the scheduler in one message."""

@@ -116,11 +116,10 @@ class DaskObjective:
             self._order = np.empty(0, np.intp)
             return
         parts = min(parts or sum(cluster.workers().values()), len(triplets))
-        places = cluster.places(parts)
         needed, inside, self._order = deal_triplets(triplets, parts)
         self._base = [
             cluster.submit(_make, X, some, settings)
-            for X, some in zip(deal(cluster, *rows, needed, places), inside, strict=True)
+            for X, some in zip(deal(cluster, *rows, needed), inside, strict=True)
         ]
 
     def move_to(self, L: Array, theta: Array | None) -> None:

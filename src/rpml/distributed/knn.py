@@ -119,13 +119,12 @@ class Search:
         """Compare every pair of partitions."""
         count = len(self.parts)
         offers: list[list[Task]] = [[] for _ in range(count)]
-        # the longer ones first, so that dealing them in turn is fair
-        pairs = sorted((a != b, a, b) for a in range(count) for b in range(a, count))[::-1]
+        # the longer ones first
+        pairs = sorted((a == b, a, b) for a in range(count) for b in range(a, count))
         found = []
-        for (_, a, b), place in zip(pairs, self.cluster.places(len(pairs)), strict=True):
+        for _, a, b in pairs:
             one, two = self.parts[a], self.parts[b] if a != b else None
-            starts = self._starts[[a, b]]
-            task = self.cluster.submit(_pair, one, two, starts, self.k, self.frame, near=place)
+            task = self.cluster.submit(_pair, one, two, self._starts[[a, b]], self.k, self.frame)
             found.append(task)
             offers[a].append(self.cluster.item(task, 0))
             if a != b:
@@ -203,12 +202,12 @@ class Search:
         bucket = submit(deal_cells, centers, sizes, buckets)
         offers: list[list[Task]] = [[] for _ in range(count)]
         searches = []
-        for b, place in enumerate(self.cluster.places(buckets)):
+        for b in range(buckets):
             visits = [
                 submit(_visitors, part, p, bucket, b)
                 for part, p in zip(self.parts, probes, strict=True)
             ]
-            task = submit(_search, visits, self._starts, bucket, b, self.k, self.frame, near=place)
+            task = submit(_search, visits, self._starts, bucket, b, self.k, self.frame)
             searches.append(task)
             for i in range(count):
                 offers[i].append(self.cluster.item(task, i))

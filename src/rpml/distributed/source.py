@@ -127,10 +127,9 @@ def _from_dask_array(X: Any, cluster: Cluster, partition_rows: int | None) -> Ro
     def read() -> list[Task]:
         with cluster.failures():
             raw = cluster.client.compute(list(blocks))
-        places = cluster.places(len(raw))
         return [
-            cluster.submit(_checked, block, f"the Dask array, from row {start} on", near=place)
-            for block, start, place in zip(raw, edges, places, strict=False)
+            cluster.submit(_checked, block, f"the Dask array, from row {start} on")
+            for block, start in zip(raw, edges, strict=False)
         ]
 
     return Rows(read, edges, width, np.dtype(X.dtype))
@@ -155,11 +154,7 @@ def _open_shards(
     pieces = cut(paths, sizes, edges)
 
     def read() -> list[Task]:
-        places = cluster.places(len(pieces))
-        return [
-            cluster.submit(read_part, part, width, str(dtype), options, near=place)
-            for part, place in zip(pieces, places, strict=True)
-        ]
+        return [cluster.submit(read_part, part, width, str(dtype), options) for part in pieces]
 
     return Rows(read, edges, width, dtype, pieces, options, first[3], address)
 

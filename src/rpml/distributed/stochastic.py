@@ -31,7 +31,7 @@ def deal_rows(
     """Rows and labels of whole clusters, one part a thread of the cluster."""
     parts = sum(cluster.workers().values())
     dealt = [rows for rows in deal_clusters(labels, parts, rng) if rows.size]
-    values = deal(cluster, *rows, dealt, cluster.places(len(dealt)))
+    values = deal(cluster, *rows, dealt)
     return values, [cluster.hold(labels[mine]) for mine in dealt]
 
 

@@ -23,7 +23,6 @@ def deal(
     parts: Sequence[Task],
     edges: NDArray[np.int64],
     wanted: Sequence[NDArray[Any]],
-    near: Sequence[str | None] | None = None,
 ) -> list[Task]:
     """For each list of rows the array of these rows.
 
@@ -44,11 +43,7 @@ def deal(
         given = cluster.submit(_pick, part, [chosen[r] for r in receivers])
         for place, receiver in enumerate(receivers):
             pieces[receiver].append(cluster.item(given, place))
-    places = near or [None] * len(wanted)
-    return [
-        cluster.submit(_join, mine, order, near=place)
-        for mine, order, place in zip(pieces, orders, places, strict=True)
-    ]
+    return [cluster.submit(_join, mine, order) for mine, order in zip(pieces, orders, strict=True)]
 
 
 def _pick(part: Any, chosen: list[NDArray[Any]]) -> list[Any]:
