@@ -40,7 +40,11 @@ def test_every_method_gives_scores(everything, name):
 
 def test_methods_that_see_labels_are_marked(everything):
     marked = {row["method"] for row in everything.rows if row["uses_labels"]}
-    assert marked == {"lda", "nca"}
+    heads = {name for name in METHODS if name.startswith("head-")}
+    label_free = {"srpml", "exemplar", "nce", "deepcluster", "mom", "invariant", "stml"}
+    assert marked - heads == {"lda", "nca"}
+    assert marked & {f"head-{name}" for name in label_free} == set()
+    assert {"head-triplet", "head-lifted"} <= marked or not marked & heads  # without torch: none
     assert "*LDA (uses labels)*" in everything.markdown()
 
 

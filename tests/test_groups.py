@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from rpml import RPML
-from rpml.groups import drop_singles, group_means, group_scatter, representatives, sample_rows
+from rpml.groups import (
+    drop_singles,
+    drop_strangers,
+    group_means,
+    group_scatter,
+    representatives,
+    sample_rows,
+    within_scatter,
+)
 from rpml.metrics import recall_at_k
 from rpml.preprocess import principal_axes
 from rpml.scatter import coordinates
@@ -58,14 +66,29 @@ def test_the_scatter_is_the_covariance_within_groups(problem):
     X, groups, _ = problem
     spectrum = principal_axes(X, unit_input=False, center=True)
     data = coordinates(X, np.arange(len(X)), spectrum, False, 8)
-    scatter, choice = group_scatter(data, groups, np.random.default_rng(0))
+    scatter = within_scatter(data, groups)
     Y = (X - spectrum.mean) @ spectrum.axes[:, : data.W.shape[1]]
     expected = sum(
         (Y[groups == g] - Y[groups == g].mean(0)).T @ (Y[groups == g] - Y[groups == g].mean(0))
         for g in range(groups.max() + 1)
     ) / (len(X) - groups.max() - 1)
     np.testing.assert_allclose(scatter, expected, rtol=1e-3, atol=1e-3)
-    assert choice.source == "groups"
+    assert group_scatter(data, groups, np.random.default_rng(0))[1].source == "groups"
+
+
+def test_strangers_are_found():
+    rng = np.random.default_rng(0)
+    things = rng.normal(size=(100, 24))
+    groups = np.repeat(np.arange(100), 4)
+    X = things[groups] + 0.3 * rng.normal(size=(400, 24))
+    moved = rng.choice(400, 20, replace=False)
+    wrong = groups.copy()
+    wrong[moved] = (groups[moved] + 7) % 100
+    spectrum = principal_axes(X, unit_input=False, center=True)
+    data = coordinates(X, np.arange(400), spectrum, False, 8)
+    kept = drop_strangers(data, wrong, rng)
+    assert (kept[moved] < 0).all()
+    assert (np.delete(kept, moved) >= 0).mean() > 0.95
 
 
 def fit(X, groups, **parameters):

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from rpml._threads import single_blas_thread, times
 from rpml.preprocess import unit_rows
 from rpml.scatter import (
+    PLATEAU,
     QUERIES,
     Coordinates,
     ScatterChoice,
@@ -23,8 +24,10 @@ from rpml.scatter import (
 Array = NDArray[np.floating]
 Groups = NDArray[np.intp]
 FLOORS = tuple(2.0**-k for k in range(9, 0, -2))
+MIN_GROUPS = 20  # with fewer their scatter says nothing
 TIMES_CHANCE = 5
-MARGIN = 1.02  # how much more groups must agree than neighbours; random groups stay below 1
+STRANGER = 0.99  # quantile of the likeness to another group
+MARGIN = 0.97  # of the neighbours' agreement, which groups must reach
 
 
 def drop_singles(groups: Groups) -> Groups:
@@ -37,33 +40,55 @@ def drop_singles(groups: Groups) -> Groups:
     return out
 
 
+def drop_strangers(data: Coordinates, groups: Groups, rng: np.random.Generator) -> Groups:
+    """Without the rows that are no more like the rest of their group than like another group.
+
+    One stranger in twenty rows is enough to drown the scatter within groups in that between them.
+    """
+    member = np.flatnonzero(groups >= 0)
+    g = groups[member]
+    rows = unit_rows(data.W[member] * np.sqrt(data.deviations).astype(data.W.dtype))
+    sums = np.zeros((g.max() + 1, rows.shape[1]), rows.dtype)
+    np.add.at(sums, g, rows)
+    other = np.roll(rng.permutation(len(sums)), 1)[g]
+    to_other = np.einsum("ij,ij->i", rows, unit_rows(sums[other]))[other != g]
+    to_own = np.einsum("ij,ij->i", rows, unit_rows(sums[g] - rows))
+    out = groups.copy()
+    out[member[to_own < np.quantile(to_other, STRANGER)]] = -1
+    return drop_singles(out)
+
+
 @single_blas_thread()
 def group_scatter(
     data: Coordinates, groups: Groups, rng: np.random.Generator
 ) -> tuple[Array, ScatterChoice]:
     """Covariance within groups, smoothed so that it finds the members of groups it has not seen.
 
-    `groups` are those of the sampled rows. The floor is the best at naming, for a row of a
-    held-out group, a member of the same group as its nearest neighbour. `agreement` is measured
-    on one row a thing, like that of `neighbor_scatter`, so that the two can be compared; it is
-    empty when members are hardly found more often than by chance, that is, when the groups do not
-    group anything.
+    `groups` are those of the sampled rows. The floor is the middle one of those that name, for a
+    row of a held-out group, a member of the same group as its nearest neighbour most often.
+    `agreement` is measured on one row a thing, like that of `neighbor_scatter`, so that the two
+    can be compared; it is empty when members are hardly found more often than by chance, that is,
+    when the groups do not group anything.
     """
     first, of_row = representatives(groups)
+    trusted = drop_strangers(data, groups, rng)
+    if trusted.max() < MIN_GROUPS:
+        return np.eye(data.W.shape[1]), ScatterChoice("groups", np.inf, {})
 
     def estimate(things: NDArray[np.intp]) -> Array:
         rows = np.isin(of_row, things)
-        return within_scatter(data.some(rows), groups[rows])
+        return within_scatter(data.some(rows), trusted[rows])
 
     part = rng.random(len(first)) < 0.5
     other = estimate(np.flatnonzero(part))
     unseen = ~part[of_row] & (groups >= 0)
     hits = [_finds_its_group(data.some(unseen), groups[unseen], other, f) for f in FLOORS]
-    floor = FLOORS[int(np.argmax(hits))]
+    plateau = [f for f, hit in zip(FLOORS, hits, strict=True) if hit >= PLATEAU * max(hits)]
+    floor = float(np.exp(np.mean(np.log(plateau))))
     agreement = {}
     if max(hits) > TIMES_CHANCE * _chance(groups[unseen]):
         agreement = cross_agreement(data.some(first), estimate, FLOORS, rng)
-    return within_scatter(data, groups), ScatterChoice("groups", floor, agreement)
+    return within_scatter(data, trusted), ScatterChoice("groups", floor, agreement)
 
 
 def _chance(groups: Groups) -> float:
@@ -98,7 +123,7 @@ def _finds_its_group(data: Coordinates, groups: Groups, scatter: Array, floor: f
 def better_choice(
     by_groups: tuple[Array, ScatterChoice], by_neighbors: tuple[Array, ScatterChoice]
 ) -> tuple[Array, ScatterChoice]:
-    """The groups' scatter, if it makes the halves of the axes agree clearly more."""
+    """The groups' scatter, unless it makes the halves of the axes agree less."""
     best = [max(choice.agreement.values(), default=0.0) for _, choice in (by_groups, by_neighbors)]
     return by_groups if best[0] >= MARGIN * best[1] else by_neighbors
 

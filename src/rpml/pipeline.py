@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rpml.constraints import Known
 from rpml.context import Arrays, Context
 from rpml.groups import (
+    MIN_GROUPS,
     Groups,
     better_choice,
     drop_singles,
@@ -34,7 +35,6 @@ from rpml.weights import Certain, Guard, weight_function
 
 Array = NDArray[np.floating]
 DEFAULT_COMPONENTS = 128
-MIN_GROUPS = 20  # with fewer their scatter says nothing
 
 
 @dataclass(frozen=True)

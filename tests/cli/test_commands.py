@@ -39,8 +39,9 @@ def test_help_imports_nothing_heavy():
     assert found.stdout.strip() == "[]"
 
 
-def test_completion(rpml):
-    assert "rpml" in rpml("--show-completion", env={"SHELL": "/bin/bash"}).stdout
+def test_completion(rpml, monkeypatch):
+    monkeypatch.setattr("shellingham.detect_shell", lambda *_: ("bash", "/bin/bash"))
+    assert "rpml" in rpml("--show-completion").stdout
 
 
 def test_version(rpml):
