@@ -91,22 +91,21 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float]:
 def curve_cells(data: FeatureSet) -> Iterator[tuple[Cell, Callable[[], Cell]]]:
     """Each method at each budget; peers need two labels a class, and NCA is run with one seed."""
     split = data.split
-    for seed in SEEDS:
-        for budget in BUDGETS:
-            for name, learn in METHODS.items():
-                needed = {"rpml": 0, "spreading": 1}.get(name, 2)
-                if (budget != "all" and budget < needed) or (name == "nca" and seed > 0):
-                    continue
-                if name == "spreading" and budget == "all":
-                    continue  # nothing is left to spread to
-                key = {"part": "curves", "method": name, "budget": budget, "seed": seed}
+    order = [(seed, b, m) for seed in SEEDS for b in BUDGETS for m in METHODS if m != "nca"]
+    order += [(SEEDS[0], b, "nca") for b in BUDGETS]  # slow, so last
+    for seed, budget, name in order:
+        needed = {"rpml": 0, "spreading": 1}.get(name, 2)
+        enough = budget == "all" or int(budget) >= needed
+        if not enough or (name == "spreading" and budget == "all"):
+            continue
+        key = {"part": "curves", "method": name, "budget": budget, "seed": seed}
 
-                def measure(learn: Any = learn, budget: Any = budget, seed: int = seed) -> Cell:
-                    known = some_labels(split.y_train, budget, seed)
-                    model, seconds = timed(lambda: learn(split.X_train, known, seed))
-                    return {**score(model, data), "cpu_seconds": seconds}
+        def measure(name: str = name, budget: Any = budget, seed: int = seed) -> Cell:
+            known = some_labels(split.y_train, budget, seed)
+            model, seconds = timed(lambda: METHODS[name](split.X_train, known, seed))
+            return {**score(model, data), "cpu_seconds": seconds}
 
-                yield key, measure
+        yield key, measure
 
 
 def query_cells(data: FeatureSet) -> Iterator[tuple[Cell, Callable[[], Cell]]]:

@@ -14,6 +14,8 @@ COMMANDS = (
     "features",
     "finetune",
     "fit",
+    "update",
+    "suggest",
     "embed",
     "cluster",
     "evaluate",

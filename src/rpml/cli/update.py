@@ -1,0 +1,72 @@
+"""rpml update: let a model learn from new vectors."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rpml.cli import options as opt
+from rpml.cli.command import command
+from rpml.cli.console import Console, fields_text
+from rpml.cli.models import check_features, load_model
+
+EXAMPLES = """\b
+Examples:
+  rpml update model.rpml new.npy -o model2.rpml
+  rpml update model.rpml new.npy --old vectors.npy -o model2.rpml
+"""
+
+
+@command
+def run(
+    model: opt.ModelPath,
+    features: opt.Features,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="MODEL", help="Model file to write.")
+    ],
+    old: Annotated[
+        str | None,
+        typer.Option(metavar="FEATURES", help="Vectors seen before: the whitening follows too."),
+    ] = None,
+    max_iter: Annotated[int, typer.Option(min=0, help="Most iterations.")] = 10,
+    force: opt.Force = False,
+    columns: opt.Columns = None,
+    id_column: opt.IdColumn = None,
+    array: opt.ArrayName = None,
+    threads: opt.Threads = None,
+    config: opt.Config = None,
+    quiet: opt.Quiet = False,
+    json_output: opt.Json = False,
+) -> None:
+    """Learn from new vectors without fitting anew; stored embeddings stay comparable."""
+    opt.use_threads(threads)
+    from rpml.cli.fit import check_model_output
+    from rpml.data import open_features
+    from rpml.model_io import save_model
+
+    console = Console(quiet, json_output)
+    target = check_model_output(output, force)
+    fitted = load_model(model)
+    names = getattr(fitted, "feature_names_in_", None)
+    options = opt.read_options(columns, id_column, array)
+    sources = [open_features(path, options) for path in (features, old) if path is not None]
+    for source in sources:
+        check_features(fitted, source, model)
+    before = len(fitted.modes_.rows) if fitted.modes_ is not None else 0
+    rows = [source.load().values for source in sources]
+    with console.reporter() as report:
+        fitted.set_params(callback=report)
+        fitted.update(*rows, max_iter=max_iter)
+    if names is not None:
+        fitted.feature_names_in_ = names
+    save_model(fitted, target, {"command": "update"})
+    fields = {
+        "model": str(target),
+        "new_rows": len(rows[0]),
+        "modes": len(fitted.modes_.rows),
+        "new_modes": len(fitted.modes_.rows) - before,
+        "iterations": fitted.n_iter_,
+        "drift": fitted.drift_,
+    }
+    console.result(fields, fields_text(fields))

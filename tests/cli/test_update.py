@@ -1,0 +1,53 @@
+"""New vectors and questions from the shell."""
+
+import csv
+
+import numpy as np
+
+from rpml import RPML
+from tests.cli.conftest import make_vectors
+
+
+def test_update_is_the_librarys(rpml, shared, vectors, tmp_path):
+    new = make_vectors(60, seed=0)[0] + 0.01
+    np.save(tmp_path / "new.npy", new)
+    out = tmp_path / "two.rpml"
+    args = ("update", shared / "model.rpml", tmp_path / "new.npy", "-o", out)
+    fields = rpml.json(*args, "--old", shared / "x.npy")
+    library = RPML.load(shared / "model.rpml").update(new, vectors[0])
+    assert fields["new_rows"] == 60
+    assert fields["drift"] == library.drift_
+    np.testing.assert_array_equal(RPML.load(out).transform(new), library.transform(new))
+    assert "exists" in rpml.refused(*args)
+    rpml(*args, "--force")
+
+
+def test_update_refuses_other_features(rpml, shared, tmp_path):
+    np.save(tmp_path / "new.npy", np.ones((5, 3), np.float32))
+    args = ("update", shared / "model.rpml", tmp_path / "new.npy", "-o", tmp_path / "m.rpml")
+    assert "was fitted on 12 features" in rpml.refused(*args)
+    assert not (tmp_path / "m.rpml").exists()
+
+
+def test_suggestions_with_and_without_ids(rpml, shared, vectors, tmp_path):
+    expected = RPML.load(shared / "model.rpml").suggest_queries(5).tolist()
+    fields = rpml.json("suggest", shared / "model.rpml", "-n", 5, "-o", tmp_path / "ask.csv")
+    assert fields["rows"] == expected
+    with open(tmp_path / "ask.csv") as file:
+        assert [int(row["row"]) for row in csv.DictReader(file)] == expected
+    names = [f"bird {i}" for i in range(len(vectors[0]))]
+    table = tmp_path / "x.csv"
+    with open(table, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", *(f"f{i}" for i in range(12))])
+        writer.writerows([name, *row] for name, row in zip(names, vectors[0].tolist(), strict=True))
+    args = ("suggest", shared / "model.rpml", "-n", 5, "-o", tmp_path / "named.csv")
+    rpml(*args, "--features", table)
+    with open(tmp_path / "named.csv") as file:
+        assert [row["id"] for row in csv.DictReader(file)] == [names[i] for i in expected]
+
+
+def test_suggest_needs_the_rows_it_was_fitted_on(rpml, shared, tmp_path):
+    np.save(tmp_path / "few.npy", np.ones((5, 12), np.float32))
+    args = ("suggest", shared / "model.rpml", "-o", tmp_path / "ask.csv")
+    assert "has 5 rows" in rpml.refused(*args, "--features", tmp_path / "few.npy")
