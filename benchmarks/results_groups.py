@@ -41,8 +41,16 @@ def misplaced(groups, rng):
 
 
 def rca(X, groups, dim):
+    import metric_learn._util as checks
     from metric_learn import RCA
+    from sklearn import utils
 
+    def renamed(check):  # metric-learn 0.7 calls this argument by a name that is gone
+        return lambda *given, force_all_finite=True, **named: check(
+            *given, ensure_all_finite=force_all_finite, **named
+        )
+
+    checks.check_X_y, checks.check_array = renamed(utils.check_X_y), renamed(utils.check_array)
     first = PCA(AXES, random_state=0).fit(unit_rows(X))
     second = RCA(n_components=dim).fit(first.transform(unit_rows(X)), groups)
     return lambda rows: second.transform(first.transform(unit_rows(rows)))

@@ -180,6 +180,22 @@ def ablation_section(content: dict[str, Any]) -> str:
     return table([f"R@1 / NMI at {content['dim']}", *sets], lines)
 
 
+def groups_section(content: dict[str, Any]) -> str:
+    """Mean over the seeds, one line a method and set."""
+    rows = content["results"]["rows"]
+    dims = sorted({row["dim"] for row in rows})
+    lines = []
+    for key in dict.fromkeys((row["set"], row["method"]) for row in rows):
+        cells = []
+        for dim in dims:
+            own = [r for r in rows if (r["set"], r["method"]) == key and r["dim"] == dim]
+            mean = [sum(r[name] for r in own) / len(own) for name in ("r@1", "nmi")]
+            cells.append(f"{mean[0]:.1f} / {mean[1]:.1f} ({len(own)})")
+        lines.append([*key, *cells])
+    header = ["set", "method", *(f"R@1 / NMI at {dim} (seeds)" for dim in dims)]
+    return table(header, lines)
+
+
 def _score(row: Row | None) -> str:
     if row is None or "r@1" not in row:
         return "–"
@@ -221,6 +237,13 @@ def page() -> str:
         parts += [f"## {content['set']}\n", main_table(content)]
     if (RESULTS / "verdict.json").exists():
         parts += ["## The verdict without labels\n", verdict_section(load("verdict.json")[0])]
+    if (RESULTS / "groups.json").exists():
+        parts += [
+            "## Groups: rows known to show the same thing\n",
+            "Three affine views of each training image; scored on plain images. RCA "
+            "(metric-learn) and LDA see the same groups, after PCA to 256.\n",
+            groups_section(load("groups.json")[0]),
+        ]
     for content in sets:
         parts += [f"## All methods at 64 dimensions: {content['set']}\n",
                   variants_table(content, 64)]  # fmt: skip
