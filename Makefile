@@ -40,6 +40,7 @@ results: $(STAMP)         ## docs/results.md from DATA=folder of .npz files; goe
 	$(BIN)/python benchmarks/results_compare.py --data $(DATA)
 	$(BIN)/python benchmarks/results_verdict.py --data $(DATA)
 	$(BIN)/python benchmarks/results_ablation.py --data $(DATA)
+	$(BIN)/python benchmarks/results_limits.py --data $(DATA)
 	$(BIN)/pip install --quiet metric-learn
 	$(BIN)/python benchmarks/results_groups.py --data $(DATA)
 	$(BIN)/python benchmarks/results_page.py
