@@ -260,7 +260,7 @@ def page() -> str:
         parts += [
             "## What limits it\n",
             "128 dimensions, one seed. With the true classes in place of AAS' clusters RPML gains "
-            "about a point at most: pseudo-labels are not what is missing. With the classes known to "
+            "a point at most: pseudo-labels are not what is missing. With the classes known to "
             "the whitening too, Omniglot gains fourteen: an orthonormal L cannot rescale "
             "directions, so what labels teach about the spread within a class has to come from "
             "elsewhere, and neighbours alone do not know it.\n",
