@@ -10,9 +10,12 @@ import warnings
 
 import numpy as np
 import pytest
+from distributed import Client, LocalCluster
 
 from rpml import RPML
 from rpml.checkpoint import Checkpoint
+from rpml.context import Context
+from rpml.distributed import cluster as cluster_module
 
 from .conftest import subspace_distance
 
@@ -203,3 +206,18 @@ def test_tls_options_reach_dask(monkeypatch):
         Cluster("tls://host:8786", security={"tls_ca_file": "ca.pem", "tls_client_cert": "c.pem"})
     assert seen["security"].require_encryption
     assert seen["security"].tls_ca_file == "ca.pem"
+
+
+def test_no_workers_left(monkeypatch):
+    monkeypatch.setattr(cluster_module, "_LOOK", 0.1)
+    monkeypatch.setattr(cluster_module, "_ALONE", 0.3)
+    with (
+        LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address=None) as empty,
+        Client(empty, set_as_default=False) as client,
+    ):
+        cluster = cluster_module.Cluster(client)
+        task = cluster.submit(abs, -1)
+        with pytest.raises(cluster_module.ClusterError, match=r"no workers for .* --resume"):
+            cluster.value(task)
+        with pytest.raises(cluster_module.ClusterError, match=r"no workers for .* --resume"):
+            cluster.wait([task], Context(), "neighbors")

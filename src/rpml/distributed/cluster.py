@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,8 @@ Task: TypeAlias = "Future[Any]"
 
 _FAN_IN = 8  # partial results added in one task
 _PATIENCE = 10  # seconds to wait for a scheduler
+_LOOK = 5.0  # seconds between looks at whether there are workers at all
+_ALONE = 60.0  # seconds without any before a fit gives up; those that restart take a few
 _DEATHS = 5  # workers a task may bring down before it is given up
 
 
@@ -100,6 +103,8 @@ class Cluster:
         """Sum over the parts of a number each: fewer messages than a tree."""
         tasks = self.each(work, parts, *more)
         with self.failures():
+            loop = self.client.loop
+            self._patiently(lambda left: list(as_completed(tasks, loop=loop, timeout=left)))
             return float(sum(self.client.gather(tasks)))
 
     def hold(self, value: Any) -> Task:
@@ -121,17 +126,39 @@ class Cluster:
     def value(self, future: Task) -> Any:
         """The result, on the client: for small things only."""
         with self.failures():
-            return future.result()
+            return self._patiently(lambda timeout: future.result(timeout))
 
     def wait(self, futures: Sequence[Task], context: Context, stage: str) -> None:
         """Until all are done; reports how many are, raises the first failure."""
         self.stage = stage
         context.report(Progress(stage, 0, len(futures)))
-        with self.failures():
-            for done, future in enumerate(as_completed(futures, loop=self.client.loop), start=1):
+        left = set(futures)
+
+        def watch(timeout: float) -> None:
+            for future in as_completed(list(left), loop=self.client.loop, timeout=timeout):
                 if future.status != "finished":
                     future.result()
-                context.report(Progress(stage, done, len(futures)))
+                left.discard(future)
+                context.report(Progress(stage, len(futures) - len(left), len(futures)))
+
+        with self.failures():
+            self._patiently(watch)
+
+    def _patiently(self, attempt: Callable[[float], Any]) -> Any:
+        """Try with a timeout until it succeeds; an error once no worker has been seen for long."""
+        seen = time.monotonic()
+        while True:
+            try:
+                return attempt(_LOOK)
+            except TimeoutError:
+                if self.client.nthreads():
+                    seen = time.monotonic()
+                elif time.monotonic() - seen > _ALONE:
+                    raise ClusterError(
+                        f"stage {self.stage!r}: the scheduler {self.address} has had no workers "
+                        f"for {_ALONE:.0f} seconds; finished stages are in the checkpoint, start "
+                        "some and fit again with --resume"
+                    ) from None
 
     @contextmanager
     def failures(self) -> Iterator[None]:
