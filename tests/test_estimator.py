@@ -333,3 +333,13 @@ def test_given_neighbors_are_checked():
         RPML(2).fit(X, neighbors=pair)
     with pytest.raises(ValueError, match="cannot be given with groups"):
         RPML(2).fit(X[:20], neighbors=pair, groups=np.arange(20) // 2)
+
+
+def test_smaller_sizes_come_as_arrays():
+    X = load_digits().data[:200]
+    model = RPML(4, random_state=0).fit(X)
+    assert model.transform(X, n_components=2).shape == (200, 2)
+    model.set_output(transform="pandas")
+    assert model.transform(X, n_components=4).shape == (200, 4)
+    with pytest.raises(ValueError, match="set_output"):
+        model.transform(X, n_components=2)

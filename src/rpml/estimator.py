@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
 from rpml.clustering import AuthorityAscentShift
@@ -342,6 +343,13 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         size = len(self.components_)
         if n_components is not None and not 1 <= n_components <= size:
             raise ValueError(f"n_components={n_components}: the model has 1 to {size} components.")
+        if n_components not in (None, size) and _get_output_config("transform", self)["dense"] != (
+            "default"
+        ):  # the container is given the names of all components
+            raise ValueError(
+                f"n_components={n_components} needs arrays: call set_output(transform='default') "
+                "first."
+            )
         return self.preprocessing_.embed(X, self.components_[:n_components], self.normalize)
 
     def predict(self, X: Any) -> NDArray[np.intp]:
