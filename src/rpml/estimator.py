@@ -25,11 +25,11 @@ from rpml.errors import WeightCollapseWarning
 from rpml.graph import given_neighbors
 from rpml.groups import drop_singles
 from rpml.incremental import update
-from rpml.memory import Shape, working_memory
+from rpml.memory import fit_shape, working_memory
 from rpml.model_io import load_model, save_model
 from rpml.modes import nearest_mode
 from rpml.neighbors import WORKING_MEMORY
-from rpml.pipeline import DEFAULT_COMPONENTS, Config, Result, learn
+from rpml.pipeline import Config, Result, learn
 from rpml.preprocess import Preprocessing, float_dtype
 from rpml.pseudolabels import as_labels
 from rpml.queries import rank_queries
@@ -489,17 +489,3 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def fit_shape(model: RPML, n: int, like: Any, mapped: bool) -> Shape:
-    """What decides the memory of a fit of n rows that are `like` these."""
-    d = like.shape[1]
-    return Shape(
-        n=n,
-        d=d,
-        n_components=model.n_components or min(DEFAULT_COMPONENTS, d),
-        n_neighbors=model.n_neighbors,
-        n_triplets=min(model.max_triplets, model.triplets_per_anchor * n),
-        itemsize=like.dtype.itemsize,
-        mapped=mapped,
-    )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from rpml._threads import thread_count
 from rpml.neighbors import WORKING_MEMORY
+from rpml.pipeline import DEFAULT_COMPONENTS
 from rpml.scatter import MAX_ROWS, QUERIES, leading_axes_kept
 
 BASE = 300 * 2**20  # the interpreter with numpy, scipy, scikit-learn and compiled kernels
@@ -25,6 +27,20 @@ class Shape:
     """Bytes of a number of X; half precision is computed in single."""
     mapped: bool = False
     """X is read from a memory-mapped file and takes no memory of its own."""
+
+
+def fit_shape(settings: Any, n: int, like: Any, mapped: bool) -> Shape:
+    """What decides the memory of a fit of n rows that are `like` these, by the settings of RPML."""
+    d = like.shape[1]
+    return Shape(
+        n=n,
+        d=d,
+        n_components=settings.n_components or min(DEFAULT_COMPONENTS, d),
+        n_neighbors=settings.n_neighbors,
+        n_triplets=min(settings.max_triplets, settings.triplets_per_anchor * n),
+        itemsize=like.dtype.itemsize,
+        mapped=mapped,
+    )
 
 
 def held(shape: Shape) -> int:

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.context import Progress
-from rpml.estimator import RPML, fit_shape
-from rpml.memory import peak
+from rpml.estimator import RPML
+from rpml.memory import fit_shape, peak
 from rpml.neighbors import EXACT_ROWS
 from rpml.scatter import MAX_ROWS
 
