@@ -49,7 +49,14 @@ class Fit:
 
     def start(self, name, *more):
         line = [*PROGRAM, *map(str, self.args(name, *more))]
-        return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENV)
+        return subprocess.Popen(
+            line,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=ENV,
+            # tests started in the background of a shell inherit a SIGINT that is ignored
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
 
 
 @pytest.fixture(scope="module")
