@@ -25,13 +25,16 @@ def test_larger_fits_are_extrapolated(monkeypatch):
 
 
 def test_each_stage_grows_in_its_own_way():
-    pilot = resources._Pilot(10_000, {"whiten": 2.0, "neighbors": 4.0, "labels": 2.0})
+    pilots = (
+        resources._Pilot(5_000, {"whiten": 1.0, "neighbors": 1.0, "labels": 1.0}),
+        resources._Pilot(10_000, {"whiten": 2.0, "neighbors": 4.0, "labels": 2.0}),
+    )
     at = {
-        stage: [resources._extrapolate(stage, pilot, n) for n in (10_000, 100_000, 1_000_000)]
-        for stage in pilot.stages
+        stage: [resources._extrapolate(stage, pilots, n) for n in (10_000, 100_000, 1_000_000)]
+        for stage in pilots[0].stages
     }
     assert at["labels"] == pytest.approx([2, 20, 200])
-    assert at["whiten"][1] == at["whiten"][2] == pytest.approx(2 * 2**1.4)  # of 20,000 rows
+    assert at["whiten"][1] == at["whiten"][2] == pytest.approx(4)  # of 20,000 rows
     assert at["neighbors"][:2] == pytest.approx([4, 4 * 10**1.75])  # exact: almost quadratic
     assert at["neighbors"][1] < at["neighbors"][2] < 10 * at["neighbors"][1]
 

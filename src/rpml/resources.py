@@ -20,9 +20,10 @@ from rpml.scatter import MAX_ROWS
 _FIRST_PILOT = 2500
 _LAST_PILOT = 40_000
 _PILOT_SECONDS = 2.0
-WHITENING_GROWTH = 1.4  # between its products, linear in the rows, and its searches, quadratic
-SEARCH_GROWTH = 1.75  # quadratic in the limit, but larger blocks work better
-INDEX_GROWTH = 0.6  # from the exact search of EXACT_ROWS on; all three by benchmarks/scaling.py
+# powers of the rows, by benchmarks/scaling.py. Whitening: factorizations of fixed size and searches,
+# quadratic. Search: quadratic in the limit, but larger blocks work better
+GROWTH = {"whiten": (0.2, 1.4), "neighbors": (1.5, 1.75)}
+INDEX_GROWTH = 0.6  # of the search, from the exact one of EXACT_ROWS on
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,8 @@ def estimate_resources(
     """
     if n < 2 or d < 1:
         raise ValueError(f"n={n} and d={d}: a fit needs at least two rows and one feature.")
-    last = _largest_pilot(n, d, X, settings)
-    stages = {name: _extrapolate(name, last, n) for name in last.stages}
+    before, last = _run_pilots(n, d, X, settings)
+    stages = {name: _extrapolate(name, (before, last), n) for name in last.stages}
     like = np.empty((0, d), np.float32 if X is None else X.dtype)
     shape = fit_shape(RPML(**settings), n, like, mapped)
     return Resources(n, d, peak(shape), sum(stages.values()), stages, last.rows)
@@ -74,18 +75,18 @@ class _Pilot:
     stages: dict[str, float]
 
 
-def _largest_pilot(n: int, d: int, X: Any, settings: dict[str, Any]) -> _Pilot:
-    """The last of fits of growing size, which takes seconds or is the whole."""
+def _run_pilots(n: int, d: int, X: Any, settings: dict[str, Any]) -> tuple[_Pilot, _Pilot]:
+    """The last two of fits of growing size; the last takes seconds or is the whole."""
     rng = np.random.default_rng(0)
     size = min(n, _FIRST_PILOT)
     _pilot(_sample(min(size, 500), d, X, rng), settings)  # compiles and loads what is needed
-    pilot = _pilot(_sample(size, d, X, rng), settings)
+    before = last = _pilot(_sample(size, d, X, rng), settings)
     while size < min(n, _LAST_PILOT, len(X) if X is not None else n):
-        if sum(pilot.stages.values()) > _PILOT_SECONDS:
+        if sum(last.stages.values()) > _PILOT_SECONDS and last is not before:
             break
         size = min(2 * size, n)
-        pilot = _pilot(_sample(size, d, X, rng), settings)
-    return pilot
+        before, last = last, _pilot(_sample(size, d, X, rng), settings)
+    return before, last
 
 
 def _sample(rows: int, d: int, X: Any, rng: np.random.Generator) -> NDArray[Any]:
@@ -118,14 +119,22 @@ def _pilot(X: NDArray[Any], settings: dict[str, Any]) -> _Pilot:
     return _Pilot(len(X), stages)
 
 
-def _extrapolate(stage: str, last: _Pilot, n: int) -> float:
-    """Seconds of a stage at n rows, from those of the largest pilot."""
-    seconds = last.stages[stage]
-    if n == last.rows:
+def _extrapolate(stage: str, pilots: tuple[_Pilot, _Pilot], n: int) -> float:
+    """Seconds of a stage at n rows: by its growth between the pilots, within what is plausible."""
+    rows, seconds = pilots[1].rows, pilots[1].stages[stage]
+    if n == rows:
         return seconds
     if stage == "whiten":  # works on a sample
-        return float(seconds * (min(n, MAX_ROWS) / min(last.rows, MAX_ROWS)) ** WHITENING_GROWTH)
-    if stage != "neighbors":
-        return seconds * n / last.rows
-    exact = min(n, EXACT_ROWS)
-    return float(seconds * (exact / last.rows) ** SEARCH_GROWTH * (n / exact) ** INDEX_GROWTH)
+        rows, n = min(rows, MAX_ROWS), min(n, MAX_ROWS)
+    low, high = GROWTH.get(stage, (1.0, 1.0))
+    exact = min(n, EXACT_ROWS) if stage == "neighbors" else n
+    power = float(np.clip(_growth(stage, *pilots), low, high))
+    return float(seconds * (exact / rows) ** power * (n / exact) ** INDEX_GROWTH)
+
+
+def _growth(stage: str, before: _Pilot, last: _Pilot) -> float:
+    """The power of the rows by which the time of a stage grew."""
+    earlier, later = before.stages.get(stage, 0.0), last.stages[stage]
+    if last.rows == before.rows or min(earlier, later) <= 0:
+        return np.inf
+    return float(np.log(later / earlier) / np.log(last.rows / before.rows))
