@@ -20,8 +20,8 @@ from rpml.scatter import MAX_ROWS
 _FIRST_PILOT = 2500
 _LAST_PILOT = 40_000
 _PILOT_SECONDS = 2.0
-# powers of the rows, by benchmarks/scaling.py. Whitening: factorizations of fixed size and searches,
-# quadratic. Search: quadratic in the limit, but larger blocks work better
+# Powers of the rows, by benchmarks/scaling.py. Whitening: factorizations of fixed size, and
+# searches. Search: quadratic in the limit, but larger blocks work better.
 GROWTH = {"whiten": (0.2, 1.4), "neighbors": (1.5, 1.75)}
 INDEX_GROWTH = 0.6  # of the search, from the exact one of EXACT_ROWS on
 
