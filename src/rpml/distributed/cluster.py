@@ -151,6 +151,8 @@ class Cluster:
             try:
                 return attempt(_LOOK)
             except TimeoutError:
+                if self._local is not None:  # a worker killed while it starts is not restarted
+                    self._local.scale(len(self._local.worker_spec))
                 if self.client.nthreads():
                     seen = time.monotonic()
                 elif time.monotonic() - seen > _ALONE:
