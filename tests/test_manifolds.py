@@ -27,7 +27,8 @@ def test_retraction_is_the_polar_factor_and_orthonormal(shape, length):
     moved = Grassmann().retract(L, xi)
     U, _, Vt = np.linalg.svd(L + xi, full_matrices=False)
     np.testing.assert_allclose(moved, U @ Vt, atol=1e-9)
-    np.testing.assert_allclose(moved.T @ moved, np.eye(l), atol=1e-12)
+    # long steps: the eigenvalues of xi'xi are rounded relative to the largest
+    np.testing.assert_allclose(moved.T @ moved, np.eye(l), atol=1e-10)
 
 
 @settings(max_examples=20, deadline=None)
