@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml._threads import single_blas_thread, times
+from rpml._threads import single_blas_thread
 from rpml.preprocess import unit_rows
 from rpml.scatter import (
     PLATEAU,
@@ -18,7 +18,7 @@ from rpml.scatter import (
     Coordinates,
     ScatterChoice,
     cross_agreement,
-    whitening_map,
+    nearest,
 )
 
 Array = NDArray[np.floating]
@@ -111,13 +111,10 @@ def within_scatter(data: Coordinates, groups: Groups) -> Array:
 
 
 def _finds_its_group(data: Coordinates, groups: Groups, scatter: Array, floor: float) -> float:
-    inner = whitening_map(scatter, data.deviations, floor, data.n_components)
-    inner = data.deviations[:, None] * inner[:, : data.n_components]
-    rows = unit_rows(times(data.W, inner.astype(data.W.dtype)))
-    queries = np.arange(len(rows))[:: max(1, len(rows) // QUERIES)]
-    similarity = times(rows[queries], rows.T)
-    similarity[np.arange(len(queries)), queries] = -np.inf
-    return float(np.mean(groups[similarity.argmax(axis=1)] == groups[queries]))
+    every = np.ones(data.W.shape[1], bool)
+    queries = np.arange(len(groups))[:: max(1, len(groups) // QUERIES)]
+    found = nearest(data.embed(scatter, every, floor, data.n_components), queries)
+    return float(np.mean(groups[found] == groups[queries]))
 
 
 def better_choice(

@@ -236,13 +236,13 @@ def split_half_agreement(
         queries = rng.permutation(len(data.W))[:QUERIES]
         for i, floor in enumerate(floors):
             one, two = (
-                _nearest(data.embed(scatter, seen, floor, size), queries) for seen in (half, ~half)
+                nearest(data.embed(scatter, seen, floor, size), queries) for seen in (half, ~half)
             )
             shares[i] += float(np.mean(one == two)) / repeats
     return shares
 
 
-def _nearest(rows: Array, queries: NDArray[np.intp]) -> NDArray[np.intp]:
+def nearest(rows: Array, queries: NDArray[np.intp]) -> NDArray[np.intp]:
     rows = unit_rows(rows)
     similarity = times(rows[queries], rows.T)
     similarity[np.arange(len(queries)), queries] = -np.inf

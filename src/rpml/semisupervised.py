@@ -24,7 +24,6 @@ from rpml.scatter import (
     Coordinates,
     ScatterChoice,
     random_halves,
-    whitening_map,
 )
 
 Array = NDArray[np.floating]
@@ -194,9 +193,8 @@ def _held_out(
 
 def _mate_score(data: Coordinates, classes: Labels, scatter: Array, floor: float) -> float:
     """Mean reciprocal rank of a row's nearest class mate."""
-    inner = whitening_map(scatter, data.deviations, floor, data.n_components)
-    inner = data.deviations[:, None] * inner[:, : data.n_components]
-    rows = unit_rows(times(data.W, inner.astype(data.W.dtype)))
+    every = np.ones(data.W.shape[1], bool)
+    rows = unit_rows(data.embed(scatter, every, floor, data.n_components))
     queries = np.arange(len(rows))[:: 1 + len(rows) // QUERIES]
     similarity = times(rows[queries], np.ascontiguousarray(rows.T))
     similarity[np.arange(len(queries)), queries] = -np.inf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,7 +17,7 @@ from rpml.validation import check_rows, check_varied
 Array = NDArray[Any]
 
 
-class LinearBaseline(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class LinearBaseline(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """Base of the baselines: a subclass says how the map is learned.
 
     Attributes
@@ -41,8 +42,9 @@ class LinearBaseline(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         check_is_fitted(self)
         return self.map_.apply(check_rows(self, X, reset=False))
 
+    @abstractmethod
     def _learn(self, X: Any, y: NDArray[np.intp] | None) -> Preprocessing:
-        raise NotImplementedError
+        """The map; y are classes from 0, or None."""
 
     def _classes(self, X: Any, y: Any) -> NDArray[np.intp]:
         name = type(self).__name__

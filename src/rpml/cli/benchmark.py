@@ -110,7 +110,6 @@ def run(
     check_methods(names)
     console = Console(quiet, json_output)
     folder = Path(output or f"benchmark-{dataset}")
-    folder.mkdir(parents=True, exist_ok=True)
     run = Run(dataset, folder, console, {"dim": dim, "seed": seed, "whiten": whiten})
     if deep is not None:
         chosen = {"epochs": epochs, "learning_rate": learning_rate, "seed": seed}
@@ -198,6 +197,7 @@ class Run:
         if root is None:
             raise InputError("--backbone needs --root, the folder of the dataset")
         images = read_dataset(self.dataset, root, incomplete)
+        self.folder.mkdir(parents=True, exist_ok=True)
         with self.console.reporter() as report:
             context = Context(report=report)
             data = from_images(self.dataset, images, network, self.folder, context)
@@ -218,6 +218,7 @@ class Run:
 
         if self.settings["whiten"] is not None:
             data = data.whitened(self.settings["whiten"])
+        self.folder.mkdir(parents=True, exist_ok=True)
         digest = data_digest(data.X, data.train.astype("u1"))
         key = fingerprint(digest, self.settings)
         self._check_earlier(key, force)

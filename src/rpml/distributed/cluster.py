@@ -19,6 +19,7 @@ from distributed.comm.core import CommClosedError
 from distributed.scheduler import KilledWorker
 
 from rpml.context import Context, Progress
+from rpml.errors import InputError
 
 Task: TypeAlias = "Future[Any]"
 """The result of a task, on the workers."""
@@ -32,6 +33,10 @@ _DEATHS = 5  # workers a task may bring down before it is given up
 
 class ClusterError(RuntimeError):
     """The cluster failed, not the data: what was lost, and how to go on."""
+
+
+class UnreachableError(ClusterError, InputError):
+    """There is no scheduler at the address given."""
 
 
 class Cluster:
@@ -217,7 +222,7 @@ def _connect(target: Any, security: Security | None) -> Client:
     try:
         return Client(target, security=security, timeout=_PATIENCE, set_as_default=False)
     except (OSError, TimeoutError) as error:
-        raise ClusterError(f"cannot reach a Dask scheduler at {target}: {error}") from error
+        raise UnreachableError(f"cannot reach a Dask scheduler at {target}: {error}") from error
 
 
 def _key(work: Callable[..., Any]) -> str:

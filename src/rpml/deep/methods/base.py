@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -61,7 +62,7 @@ class Batch:
     teacher: torch.Tensor | None = None
 
 
-class Loss(nn.Module):
+class Loss(nn.Module, ABC):
     """A method's loss. Parameters and buffers of its own are trained and saved with it."""
 
     learns_projection = False
@@ -70,8 +71,9 @@ class Loss(nn.Module):
     def begin_epoch(self, plan: Plan) -> None:
         """Called when the (new) plan of an epoch is known."""
 
+    @abstractmethod
     def forward(self, batch: Batch) -> torch.Tensor:
-        raise NotImplementedError
+        """The loss of a batch, one number."""
 
 
 @dataclass(frozen=True)
