@@ -135,14 +135,15 @@ class Checkpoint:
                 return f"it was made with {name}={settings.get(name)}, not {ours.get(name)}"
         return f"it was made by rpml {found.get('rpml_version')}, not {rpml.__version__}"
 
-    def _stage(self, name: str) -> Path:
+    def path(self, name: str) -> Path:
+        """The file of a stage, or of a part of one that others write."""
         if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
             raise ValueError(f"checkpoint stage {name!r} must be letters, digits, - and _")
         return self.directory / f"{name}.safetensors"
 
     def load(self, name: str) -> tuple[Arrays, dict[str, Any]] | None:
         """(arrays, metadata) of a finished stage, or None when it has to be computed."""
-        path = self._stage(name)
+        path = self.path(name)
         if not path.is_file():
             return None
         try:
@@ -159,7 +160,7 @@ class Checkpoint:
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
         """Keep a finished stage, replacing the previous one of that name."""
-        path = self._stage(name)
+        path = self.path(name)
         if not self._manifest_path.is_file():
             self.directory.mkdir(exist_ok=True)
             with atomic_output(self._manifest_path) as temporary:

@@ -188,10 +188,21 @@ def _join_modes(
     neighbour: wide basins have wide passes, whose heights are known well.
     """
     height = authority(relief)
-    best = strongest(relief)[:, 1]
-    low = 0.5 * float(np.median(best[best > 0])) if (best > 0).any() else 1.0
+    low = low_threshold(strongest(relief))
     basins = np.unique(follow(ascend(relief, height, gamma, low)), return_inverse=True)[1]
-    joined = join_basins(relief, height, basins.astype(np.intp), low)
+    return joined_ends(ends, omega, join_basins(relief, height, basins.astype(np.intp), low))
+
+
+def low_threshold(best: NDArray[np.float64]) -> float:
+    """Half the affinity of the typical 7th neighbour, from the `strongest` of all nodes."""
+    seventh = best[:, 1]
+    return 0.5 * float(np.median(seventh[seventh > 0])) if (seventh > 0).any() else 1.0
+
+
+def joined_ends(
+    ends: NDArray[np.intp], omega: NDArray[np.float64], joined: NDArray[np.intp]
+) -> NDArray[np.intp]:
+    """Mode every node ends in once the modes within a joined basin are its highest one."""
     modes = np.unique(ends)
     order = modes[np.lexsort((modes, -omega[modes], joined[modes]))]  # highest of each first
     first = np.diff(joined[order], prepend=-1) != 0

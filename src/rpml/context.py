@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,6 +28,8 @@ class Progress:
 
 class Store(Protocol):
     """Finished stages kept on disk; see `rpml.checkpoint.Checkpoint`."""
+
+    def path(self, name: str) -> Path: ...
 
     def load(self, name: str) -> tuple[Arrays, dict[str, Any]] | None: ...
 

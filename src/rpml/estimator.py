@@ -320,7 +320,6 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         labels = as_labels(y, len(X)) if self.use_labels and y is not None else None
         known = gather(labels, len(X), must_link, cannot_link, closer, conflicts)
         result = learn(X, self._config(), context, self._groups(groups, len(X)), known)
-        assert result.modes is not None
         self._set_fitted(result, np.asarray(X[result.modes.rows], float_dtype(X)))
         self._warn()
         return self
@@ -421,9 +420,7 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
 
     def _check_modes(self) -> None:
         if self.modes_ is None:
-            raise ValueError(
-                "This model has no modes, being from Dask or an older rpml: fit it again with RPML."
-            )
+            raise ValueError("This model has no modes, being from an older rpml: fit it again.")
 
     def _groups(self, groups: Any, n: int) -> NDArray[np.intp]:
         if groups is None:
@@ -450,7 +447,7 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         self.whitening_ = result.choice
         self.components_: Array = np.ascontiguousarray(result.L.T)
         self.labels_ = result.labels
-        self.modes_: Any = result.modes  # Modes, or None for a model of Dask
+        self.modes_: Any = result.modes  # Modes, or None for an older model
         self.mode_vectors_: Any = mode_vectors
         self.known_ = result.known
         self.n_classes_ = result.n_classes

@@ -89,7 +89,6 @@ def _merged(old: Modes, result: Result, first_mode: int) -> Modes:
     grown = np.bincount(joined[(joined >= 0) & (joined < count)], minlength=count)
     share = old.sizes / np.maximum(np.bincount(old.labels, old.sizes, count)[old.labels], 1)
     sizes = old.sizes + np.round(grown[old.labels] * share).astype(np.intp)
-    assert result.modes is not None
     new = result.modes.some(result.modes.labels >= count)
     return Modes(
         np.concatenate([first_mode + np.arange(len(old.rows)), new.rows]),

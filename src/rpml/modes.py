@@ -37,19 +37,43 @@ def find_modes(Y: Array, basins: Labels, labels: Labels) -> Modes:
 
     `labels` may have joined or cut the `basins`: each piece has a mode of its own.
     """
+    piece, sizes = pieces_of(basins, labels)
+    rows = middle_rows(Y, piece, piece_sums(Y, piece, len(sizes)))[1]
+    return Modes(rows, labels[rows], sizes)
+
+
+def pieces_of(basins: Labels, labels: Labels) -> tuple[Labels, NDArray[np.intp]]:
+    """(piece of each row, -1 for a row in none of the largest pieces; rows of each piece)."""
     used = np.flatnonzero(labels >= 0)
-    pieces = np.stack([basins[used], labels[used]])
-    piece = np.unique(pieces, axis=1, return_inverse=True)[1].reshape(-1)
-    sizes = np.bincount(piece)
-    rows = unit_rows(Y[used])
-    means = np.zeros((len(sizes), Y.shape[1]), rows.dtype)
-    np.add.at(means, piece, rows)
-    middle = np.einsum("ij,ij->i", rows, means[piece])
-    order = np.lexsort((used, -middle, piece))
-    first = order[np.diff(piece[order], prepend=-1) != 0]
+    key = basins[used].astype(np.int64) * (int(labels.max(initial=-1)) + 1) + labels[used]
+    found, sizes = np.unique(key, return_inverse=True, return_counts=True)[1:]
     kept = np.sort(np.argsort(-sizes, kind="stable")[:MAX_MODES])
-    chosen = used[first[kept]]
-    return Modes(chosen, labels[chosen], sizes[kept])
+    number = np.full(len(sizes), -1, np.intp)
+    number[kept] = np.arange(len(kept))
+    piece = np.full(len(labels), -1, np.intp)
+    piece[used] = number[found]
+    return piece, sizes[kept]
+
+
+def piece_sums(Y: Array, piece: Labels, count: int) -> Array:
+    """(count, l): sum of the directions of (some of) the rows of each piece."""
+    inside = piece >= 0
+    sums = np.zeros((count, Y.shape[1]), Y.dtype)
+    np.add.at(sums, piece[inside], unit_rows(Y[inside]))
+    return sums
+
+
+def middle_rows(Y: Array, piece: Labels, sums: Array) -> tuple[Array, NDArray[np.intp]]:
+    """For each piece the likeness and the number of the row most like its sum; -1: no row."""
+    inside = np.flatnonzero(piece >= 0)
+    likeness = np.einsum("ij,ij->i", unit_rows(Y[inside]), sums[piece[inside]])
+    likeness = likeness.round(5)  # two rows are equally like their sum: the first, not by rounding
+    order = np.lexsort((inside, -likeness, piece[inside]))
+    first = order[np.diff(piece[inside][order], prepend=-1) != 0]
+    best, rows = np.full(len(sums), -np.inf), np.full(len(sums), -1, np.intp)
+    best[piece[inside[first]]] = likeness[first]
+    rows[piece[inside[first]]] = inside[first]
+    return best, rows
 
 
 def nearest_mode(Y: Array, modes: Array) -> NDArray[np.intp]:

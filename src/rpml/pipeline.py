@@ -74,8 +74,7 @@ class Result:
     L: Array
     theta: Array | None
     labels: Labels
-    modes: Modes | None
-    """None where the rows are not in one place."""
+    modes: Modes
     known: NDArray[np.bool_]
     """(n,) rows whose class was given."""
     n_classes: int
@@ -171,8 +170,10 @@ def prepare(
     spectrum = principal_axes(X, config.normalize_input, center=True)
     wanted = size_within(spectrum, X.shape, config)
     if isinstance(config.whiten, str):
-        unit, rng = config.normalize_input, context.rng("whiten")
-        return whiten_by_scatter(X, groups, spectrum, unit, wanted, rng, known)
+        rng = context.rng("whiten")
+        rows = scatter_rows(groups, known, rng)
+        sample = Sample(X, rows, groups[rows], None if known is None else known.labels[rows])
+        return whiten_by_scatter(sample, spectrum, config.normalize_input, wanted, rng)
     return whiten_by_exponent(spectrum, wanted, config), None
 
 
@@ -200,33 +201,42 @@ def whiten_by_exponent(spectrum: Spectrum, wanted: int, config: Config) -> Prepr
     return whitening(spectrum, float(config.whiten or 0.0), max(n_axes, wanted), unit, unit)
 
 
+@dataclass(frozen=True)
+class Sample:
+    """Rows of X that a whitening is chosen on, and what is known of them."""
+
+    X: Any
+    rows: NDArray[np.intp]
+    groups: Groups
+    """Of each of the rows."""
+    classes: Labels | None
+    """Of each of the rows, if there are any."""
+
+
+def scatter_rows(groups: Groups, known: Known | None, rng: np.random.Generator) -> Labels:
+    """Which rows to choose a whitening on; the known ones first."""
+    rows = sample_rows(groups, MAX_ROWS, rng)
+    return rows if known is None else with_labelled(rows, known.labels, rng)
+
+
 def whiten_by_scatter(
-    X: Any,
-    groups: Groups,
-    spectrum: Spectrum,
-    unit: bool,
-    n_components: int,
-    rng: np.random.Generator,
-    known: Known | None = None,
+    sample: Sample, spectrum: Spectrum, unit: bool, n_components: int, rng: np.random.Generator
 ) -> tuple[Preprocessing, ScatterChoice]:
     """Whiten by the scatter within groups where they help, within neighbourhoods otherwise.
 
     What is known of the rows refines either.
     """
-    rows = sample_rows(groups, MAX_ROWS, rng)
-    if known is not None:
-        rows = with_labelled(rows, known.labels, rng)
-    sampled = drop_singles(groups[rows])
-    data = coordinates(X, rows, spectrum, unit, n_components)
+    some = (sample.X, sample.rows, spectrum, unit, n_components)
+    sampled = drop_singles(sample.groups)
+    data = coordinates(*some)
     seed = int(rng.integers(2**31))  # the same splits for both, so that they compare
     things = data.some(representatives(sampled)[0])
     found = neighbor_scatter(things, np.random.default_rng(seed))
     if sampled.max() >= MIN_GROUPS:
         found = better_choice(group_scatter(data, sampled, np.random.default_rng(seed)), found)
-    if known is not None:
-        some = known.labels[rows]
-        wide = coordinates(X, rows, spectrum, unit, n_components, least=count_pairs(some) // 2)
-        found = label_scatter(wide, some, found, np.random.default_rng(seed))
+    if sample.classes is not None:
+        wide = coordinates(*some, least=count_pairs(sample.classes) // 2)
+        found = label_scatter(wide, sample.classes, found, np.random.default_rng(seed))
     scatter, choice = found
     return whiten_by(spectrum, scatter, choice.floor, n_components, unit), choice
 
@@ -271,11 +281,7 @@ def draw_triplets(
             groups=groups,
         )
 
-    sources = [(labels, config.sampler)]
-    if groups.max() >= 0:
-        sources.append((groups, "uniform"))
-    if known is not None and 0 < known.is_classed().sum() < len(Z):
-        sources.append((np.where(known.is_classed(), known.labels, -1), "uniform"))
+    sources = triplet_sources(labels, groups, config, known)
     limit = config.max_triplets // len(sources)
     drawn = [draw(labels, limit, sampler) for labels, sampler in sources]
     if known is None:
@@ -285,6 +291,18 @@ def draw_triplets(
     certain = known.certain(triplets)
     certain[len(triplets) - len(known.closer) :] = True
     return triplets, certain
+
+
+def triplet_sources(
+    labels: Labels, groups: Groups, config: Config, known: Known | None
+) -> list[tuple[Labels, str]]:
+    """What triplets are drawn from, each as often: labels, groups, known classes; and how."""
+    sources = [(labels, config.sampler)]
+    if groups.max() >= 0:
+        sources.append((groups, "uniform"))
+    if known is not None and 0 < known.is_classed().sum() < len(labels):
+        sources.append((np.where(known.is_classed(), known.labels, -1), "uniform"))
+    return sources
 
 
 def optimize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ DEPTH = 0.55  # a pass this high against the lower of its two basins joins them
 
 
 @dataclass(frozen=True)
-class _Basins:
+class Basins:
     """The graph with every basin shrunk to one node.
 
     `mass` sums the affinities between (off the diagonal) and inside (on it) the basins, `lifted`
@@ -24,11 +25,11 @@ class _Basins:
     lifted: sparse.csr_matrix
     top: NDArray[np.float64]  # height of a basin without inner edges
 
-    def shrink(self, labels: NDArray[np.intp]) -> _Basins:
+    def shrink(self, labels: NDArray[np.intp]) -> Basins:
         """Join the basins that share a label."""
         top = np.zeros(labels.max() + 1)
         np.maximum.at(top, labels, self.top)
-        return _Basins(_shrink(self.mass, labels), _shrink(self.lifted, labels), top)
+        return Basins(_shrink(self.mass, labels), _shrink(self.lifted, labels), top)
 
 
 def join_basins(
@@ -60,7 +61,11 @@ def join_basins(
     -------
     (n,) int array, the joined basins, numbered from 0.
     """
-    basins = _nodes(graph, omega, epsilon).shrink(labels)
+    return join_passes(basins_of(graph, omega, labels, epsilon), labels, depth)
+
+
+def join_passes(basins: Basins, labels: NDArray[np.intp], depth: float = DEPTH) -> NDArray[np.intp]:
+    """`join_basins`, given the shrunken graph."""
     while True:
         low, high = _highest_passes(basins, depth)
         if not low.size:
@@ -70,28 +75,48 @@ def join_basins(
         labels, basins = joined[labels], basins.shrink(joined)
 
 
-def _nodes(graph: sparse.csr_matrix, omega: NDArray[np.float64], epsilon: float) -> _Basins:
-    """Every node a basin of its own; relevant edges only."""
+def basins_of(
+    graph: sparse.csr_matrix,
+    omega: NDArray[np.float64],
+    labels: NDArray[np.intp],
+    epsilon: float,
+    first: int = 0,
+) -> Basins:
+    """The shrunken graph of the relevant edges.
+
+    The graph may hold the rows of the nodes from `first` on only; omega and labels are of all.
+    """
+    own = slice(first, first + graph.shape[0])
     keep = graph.data > epsilon
     kept = np.concatenate([[0], np.cumsum(keep)])[graph.indptr]
-    mass = sparse.csr_matrix(
-        (graph.data[keep].astype(np.float64), graph.indices[keep], kept), shape=graph.shape
-    )
-    rows = np.repeat(np.arange(graph.shape[0]), np.diff(kept))
-    height = np.minimum(omega[rows], omega[mass.indices])
-    lifted = sparse.csr_matrix((mass.data * height, mass.indices, kept), shape=graph.shape)
-    return _Basins(mass, lifted, omega)
+    columns, mass = graph.indices[keep], graph.data[keep].astype(np.float64)
+    height = np.minimum(np.repeat(omega[own], np.diff(kept)), omega[columns])
+    ends = np.repeat(labels[own], np.diff(kept)), labels[columns]
+    top = np.zeros(labels.max() + 1)
+    np.maximum.at(top, labels[own], omega[own])
+    return Basins(_between(ends, mass, len(top)), _between(ends, mass * height, len(top)), top)
+
+
+def add_basins(parts: Sequence[Basins]) -> Basins:
+    """The shrunken graph of all nodes, from those of parts of them."""
+    mass, lifted = parts[0].mass, parts[0].lifted
+    for part in parts[1:]:
+        mass, lifted = mass + part.mass, lifted + part.lifted
+    return Basins(mass, lifted, np.max([part.top for part in parts], axis=0))
+
+
+def _between(
+    ends: tuple[NDArray[np.intp], NDArray[np.intp]], values: NDArray[np.float64], size: int
+) -> sparse.csr_matrix:
+    return sparse.coo_matrix((values, ends), shape=(size, size)).tocsr()
 
 
 def _shrink(matrix: sparse.csr_matrix, labels: NDArray[np.intp]) -> sparse.csr_matrix:
-    rows = np.repeat(labels, np.diff(matrix.indptr))
-    size = int(labels.max()) + 1
-    return sparse.coo_matrix(
-        (matrix.data, (rows, labels[matrix.indices])), shape=(size, size)
-    ).tocsr()
+    ends = np.repeat(labels, np.diff(matrix.indptr)), labels[matrix.indices]
+    return _between(ends, matrix.data, int(labels.max()) + 1)
 
 
-def _highest_passes(basins: _Basins, depth: float) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _highest_passes(basins: Basins, depth: float) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """For each basin that may be joined: the basin and its neighbour across the highest pass."""
     inner = basins.mass.diagonal()
     height = np.where(inner > 0, basins.lifted.diagonal() / np.where(inner > 0, inner, 1.0), 0.0)

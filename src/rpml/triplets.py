@@ -20,13 +20,18 @@ _REDRAWS = 16  # rounds of drawing again a negative that shares the anchor's gro
 
 
 @dataclass(frozen=True)
-class _Members:
+class Members:
     """The labelled rows, one label after the other."""
 
     rows: NDArray[np.intp]  # rows with a label, sorted by it
     start: NDArray[np.intp]  # of each row of the data: where its label begins in `rows`
     count: NDArray[np.intp]  # of each row of the data: how many rows have its label
     place: NDArray[np.intp]  # of each row of the data: its own position in `rows`
+
+    def anchors(self, span: slice = slice(None)) -> NDArray[np.intp]:
+        """Rows (of a span) that have a positive and a negative."""
+        count = self.count[span]
+        return (span.start or 0) + np.flatnonzero((count >= 2) & (count < self.rows.size))
 
 
 def sample_triplets(
@@ -79,11 +84,9 @@ def sample_triplets(
         raise ValueError("sampler='semi-hard' needs X=, the rows the neighbours were found in")
     names = _check_labels(labels)
     groups = None if groups is None else np.asarray(groups)
-    members = _members(names)
-    can = (members.count >= 2) & (members.count < members.rows.size)
-    anchors = _anchors(np.flatnonzero(can), rng, per_anchor, total)
-    positives = _positives(anchors, members, rng)
-    negatives = _uniform_negatives(anchors, members, rng, groups)
+    members = members_of(names)
+    anchors = repeat_anchors(members.anchors(), rng, per_anchor, total)
+    positives, negatives = uniform_partners(anchors, members, rng, groups)
     if neighbors is not None and sampler != "uniform":
         turn = np.arange(anchors.size) - np.searchsorted(anchors, anchors)
         luck = rng.random(anchors.size)
@@ -106,7 +109,7 @@ def parted_triplets(
 ) -> Triplets:
     """Triplets of rows known to be apart: one is the anchor, the other the negative, in turn."""
     anchors, negatives = np.vstack([apart, apart[:, ::-1]]).repeat(per_anchor, axis=0).T
-    members = _members(labels)
+    members = members_of(labels)
     able = members.count[anchors] > 1
     anchors, negatives = anchors[able], negatives[able]
     return np.stack([anchors, _positives(anchors, members, rng), negatives], axis=1)
@@ -121,22 +124,24 @@ def _check_labels(labels: Any) -> NDArray[np.intp]:
     return np.asarray(labels, dtype=np.intp)
 
 
-def _members(labels: NDArray[np.intp]) -> _Members:
+def members_of(labels: NDArray[np.intp]) -> Members:
+    """Which rows share a label."""
     order = np.argsort(labels, kind="stable")
     rows = order[np.searchsorted(labels[order], 0) :]
     _, first, inverse, count = np.unique(
         labels[rows], return_index=True, return_inverse=True, return_counts=True
     )
-    out = _Members(rows, *(np.zeros(labels.size, dtype=np.intp) for _ in range(3)))
+    out = Members(rows, *(np.zeros(labels.size, dtype=np.intp) for _ in range(3)))
     out.start[rows] = first[inverse]
     out.count[rows] = count[inverse]
     out.place[rows] = np.arange(rows.size)
     return out
 
 
-def _anchors(
+def repeat_anchors(
     able: NDArray[np.intp], rng: np.random.Generator, per_anchor: int, total: int | None
 ) -> NDArray[np.intp]:
+    """Each anchor as often as it is to be used."""
     if total is None:
         if per_anchor < 1:
             raise ValueError(f"per_anchor={per_anchor}: must be at least 1")
@@ -150,8 +155,19 @@ def _anchors(
     return np.sort(np.concatenate([np.repeat(able, rounds), extra]), kind="stable")
 
 
+def uniform_partners(
+    anchors: NDArray[np.intp],
+    members: Members,
+    rng: np.random.Generator,
+    groups: NDArray[Any] | None,
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """A positive and a negative for each anchor; -1 where there is no negative."""
+    positives = _positives(anchors, members, rng)
+    return positives, _uniform_negatives(anchors, members, rng, groups)
+
+
 def _positives(
-    anchors: NDArray[np.intp], members: _Members, rng: np.random.Generator
+    anchors: NDArray[np.intp], members: Members, rng: np.random.Generator
 ) -> NDArray[np.intp]:
     """Any other row of the anchor's label."""
     start, own = members.start[anchors], members.place[anchors]
@@ -161,7 +177,7 @@ def _positives(
 
 def _uniform_negatives(
     anchors: NDArray[np.intp],
-    members: _Members,
+    members: Members,
     rng: np.random.Generator,
     groups: NDArray[Any] | None,
 ) -> NDArray[np.intp]:
@@ -281,7 +297,7 @@ def batch_sampler(
         raise ValueError(
             f"batch_size={batch_size} and per_class={per_class}: both must be at least 2"
         )
-    members = _members(labels)
+    members = members_of(labels)
     rows = members.rows[members.count[members.rows] >= 2]
     rows = rows[np.lexsort((rng.random(rows.size), labels[rows]))]
     count = members.count[rows]

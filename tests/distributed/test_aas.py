@@ -43,6 +43,26 @@ def test_equal_labels(cluster, rows, settings):
     assert 1 < len(np.unique(labels)) < len(rows)
 
 
+@pytest.mark.parametrize("affinity", ["gaussian", "cosine"])
+def test_equal_labels_over_saddles(cluster, affinity):
+    from rpml.clustering import cluster_graph
+    from rpml.distributed.aas import cluster_rows
+    from rpml.graph import affinity_graph
+
+    rng = np.random.default_rng(0)
+    angle = np.pi * rng.random(800)
+    X = np.column_stack([np.cos(angle), np.sin(angle), np.ones(800)])
+    X[400:, :2] = np.column_stack([1 - np.cos(angle[400:]), 0.4 - np.sin(angle[400:])])
+    X[:, :2] += 0.05 * rng.standard_normal((800, 2))
+    aas = AuthorityAscentShift(12, metric="cosine", affinity=affinity, merge="saddle")
+    found = nearest_neighbors(X, 12, metric="cosine")
+    labels = cluster_rows(cluster, graph_of(cluster, found), aas, Context())
+    whole = cluster_graph(affinity_graph(found, affinity=affinity), merge="saddle")
+    np.testing.assert_array_equal(labels, whole.labels)
+    alone = cluster_graph(affinity_graph(found, affinity=affinity)).labels
+    assert 1 < labels.max() + 1 < alone.max() + 1
+
+
 def test_duplicates_and_zero_rows(cluster):
     from rpml.distributed.aas import cluster_rows
 
@@ -69,7 +89,5 @@ def test_what_needs_the_whole_graph_is_refused(cluster):
 
     with pytest.raises(ValueError, match=r"symmetric=False.*use symmetric=True"):
         check_supported(AuthorityAscentShift(symmetric=False))
-    with pytest.raises(ValueError, match="merge"):
-        check_supported(AuthorityAscentShift(merge="saddle"))
     with pytest.raises(ValueError, match="precomputed"):
         check_supported(AuthorityAscentShift(metric="precomputed"))

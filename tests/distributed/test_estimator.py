@@ -36,8 +36,11 @@ def test_the_same_model_from_shards(cluster, rows, shards, local):
     np.testing.assert_allclose(model.triplet_weights_, local.triplet_weights_, atol=1e-4)
     np.testing.assert_allclose(model.history_["loss"], local.history_["loss"], rtol=1e-6)
     assert {"read", "whiten", "neighbors", "labels", "optimize"} <= set(seen)
+    np.testing.assert_array_equal(model.modes_.rows, local.modes_.rows)
+    np.testing.assert_array_equal(model.mode_vectors_, local.mode_vectors_)
     plain = model.to_local()
     assert type(plain) is RPML
+    np.testing.assert_array_equal(plain.predict(rows), local.predict(rows))
     np.testing.assert_allclose(plain.transform(rows[:9]), local.transform(rows[:9]), atol=1e-4)
 
 
@@ -47,6 +50,7 @@ def test_the_same_model_from_shards(cluster, rows, shards, local):
         {"weight": "bilinear", "whiten": 0.5, "init": "random", "guard": None, "max_iter": 4},
         {"weight": "constant", "whiten": None, "solver": "gd", "max_iter": 4},
         {"clustering": AuthorityAscentShift(8, metric="euclidean"), "max_iter": 2},
+        {"clustering": AuthorityAscentShift(8, metric="cosine", merge="saddle"), "max_iter": 2},
     ],
 )
 def test_other_settings(cluster, rows, shards, settings):
@@ -56,6 +60,63 @@ def test_other_settings(cluster, rows, shards, settings):
     one, two = fit(RPML, rows, settings), fit(DaskRPML, shards, settings, cluster=cluster)
     np.testing.assert_array_equal(two.labels_, one.labels_)
     assert subspace_distance(one.components_, two.components_) < 1e-4
+
+
+@pytest.fixture(scope="module")
+def views():
+    """400 things, three rows each in random order, and their classes."""
+    rng = np.random.default_rng(4)
+    things = rng.standard_normal((16, 12))[rng.integers(0, 16, 400)]
+    things = things + 0.3 * rng.standard_normal((400, 12))
+    group = rng.permutation(np.repeat(np.arange(400), 3))
+    X = things[group] + rng.standard_normal((1200, 12)) * np.repeat([0.1, 2.5], [8, 4])
+    return X, group
+
+
+def sorted_rows(triplets):
+    return triplets[np.lexsort(triplets.T)]
+
+
+def same_fit(cluster, X, settings, **sides):
+    """Fits of both kinds, compared in every fitted attribute."""
+    import dask.array as da
+
+    from rpml.distributed import DaskRPML
+
+    one = fit(RPML, X, settings, **sides)
+    two = fit(DaskRPML, da.from_array(X, chunks=(500, -1)), settings, cluster=cluster, **sides)
+    assert two.whitening_.source == one.whitening_.source
+    np.testing.assert_array_equal(two.labels_, one.labels_)
+    np.testing.assert_array_equal(sorted_rows(two.triplets_), sorted_rows(one.triplets_))
+    assert subspace_distance(one.components_, two.components_) < 1e-4
+    np.testing.assert_array_equal(two.modes_.rows, one.modes_.rows)
+    np.testing.assert_array_equal(two.known_, one.known_)
+    assert two.n_classes_ == one.n_classes_
+    return one
+
+
+def test_groups(cluster, views):
+    X, group = views
+    one = same_fit(cluster, X, {**SETTINGS, "max_iter": 4}, groups=np.where(group < 300, group, -1))
+    assert one.whitening_.source == "groups"
+
+
+@pytest.mark.parametrize("share", [0.2, 1.0])
+def test_labels(cluster, views, share):
+    X, group = views
+    y = np.where(np.random.default_rng(0).random(len(X)) < share, group % 16, -1)
+    settings = {**SETTINGS, "max_iter": 4, "use_labels": True}
+    one = same_fit(cluster, X, settings, y=y)
+    assert one.n_classes_ == 16
+    same_fit(cluster, X, settings, y=y, groups=group)
+
+
+def test_labels_are_ignored_unless_asked_for(cluster, rows, shards, local):
+    from rpml.distributed import DaskRPML
+
+    settings = {**SETTINGS, "clustering": local.labels_, "max_iter": 1}
+    model = fit(DaskRPML, shards, settings, cluster=cluster, y=np.arange(len(rows)))
+    assert not model.known_.any()
 
 
 def test_dask_array_and_lazy_transform(cluster, rows, local):
@@ -96,7 +157,7 @@ def test_one_part_draws_the_local_batches(cluster, rows):
     one, two = EpochState(start, np.zeros(32)), EpochState(start, np.zeros(32))
     settings = BatchSettings()
     run_epoch(rows, labels, one, settings, np.random.default_rng(4))
-    parts = ([cluster.hold(rows)], [cluster.hold(labels)])
+    parts = [cluster.hold((rows, labels, np.zeros(len(rows), bool)))]
     distributed_epoch(cluster, parts, two, settings, np.random.default_rng(4))
     np.testing.assert_allclose(one.L, two.L, atol=1e-12)
     assert one.history == two.history
@@ -134,13 +195,14 @@ def test_what_needs_all_rows_in_one_place_is_refused(cluster, rows, shards):
 
     from rpml.distributed import DaskRPML
 
-    for name in ("groups", "neighbors", "must_link", "closer"):
+    for name in ("neighbors", "must_link", "closer"):
         with pytest.raises(ValueError, match=f"{name} is not available"):
             fit(DaskRPML, shards, cluster=cluster, **{name: np.zeros(len(rows))})
     with pytest.raises(TypeError, match="no argument 'banana'"):
         fit(DaskRPML, shards, cluster=cluster, banana=1)
-    with pytest.raises(ValueError, match="use_labels=True is not available"):
-        fit(DaskRPML, shards, {**SETTINGS, "use_labels": True}, cluster=cluster, y=rows[:, 0])
+    directed = {**SETTINGS, "clustering": AuthorityAscentShift(symmetric=False)}
+    with pytest.raises(ValueError, match=r"symmetric=False\) is not available"):
+        fit(DaskRPML, shards, directed, cluster=cluster)
     with pytest.raises(ValueError, match=r"KMeans\(\) needs all rows"):
         fit(DaskRPML, shards, {**SETTINGS, "clustering": KMeans()}, cluster=cluster)
     with pytest.raises(ValueError, match="sampler='hard' is not available"):
@@ -157,19 +219,3 @@ def test_nothing_to_learn_from(cluster, shards, rows):
         model = DaskRPML(**settings).fit(shards, cluster=cluster)
     assert model.triplets_.shape == (0, 3)
     assert model.triplet_weights_.shape == (0,)
-
-
-def test_a_pool_of_whole_clusters():
-    from rpml.distributed.triplets import deal_clusters, pool
-
-    rng = np.random.default_rng(0)
-    labels = rng.integers(-1, 50, 5000)
-    rows = pool(labels, 1000, rng)
-    assert 700 < len(rows) <= 1000
-    inside = np.isin(labels, labels[rows]) & (labels >= 0)
-    np.testing.assert_array_equal(np.flatnonzero(inside), rows)
-    assert pool(labels, 5000, rng) is None
-    parts = deal_clusters(labels, 3, rng)
-    assert sum(map(len, parts)) == (labels >= 0).sum()
-    seen = [set(labels[p]) for p in parts]
-    assert len(set.union(*seen)) == sum(map(len, seen))

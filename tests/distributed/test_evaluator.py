@@ -19,7 +19,15 @@ def both(cluster, weight, guard, seed=0):
     theta = None if theta is None else 3 * theta
     local = TripletObjective(X, triplets, weight, 45.0, guard)
     settings = Settings(weight, 45.0, guard)
-    return local, DaskObjective(cluster, split(cluster, X), triplets, settings, 3), L, theta
+    remote = DaskObjective(cluster, split(cluster, X), shards(cluster, triplets), settings)
+    np.testing.assert_array_equal(remote.triplets(), triplets)
+    return local, remote, L, theta
+
+
+def shards(cluster, triplets, parts=3):
+    """The triplets as the partitions draw them; the last shard has none."""
+    cut = [*np.array_split(triplets, parts), triplets[:0]]
+    return [cluster.hold((some, np.zeros(len(some), bool))) for some in cut]
 
 
 @pytest.mark.parametrize("weight", ALL_WEIGHTS)
@@ -59,12 +67,29 @@ def test_the_optimiser_ends_in_the_same_place(cluster):
     assert two.n_iter == one.n_iter
 
 
-def test_more_parts_than_triplets(cluster):
+def test_more_shards_than_triplets(cluster):
     from rpml.distributed.evaluator import DaskObjective, Settings
 
     X, triplets, L, theta = random_problem(T=2)
     local = TripletObjective(X, triplets)
-    remote = DaskObjective(cluster, split(cluster, X), triplets, Settings(), 5)
+    remote = DaskObjective(cluster, split(cluster, X), shards(cluster, triplets, 5), Settings())
     for problem in (local, remote):
         problem.move_to(L, theta)
     assert remote.gradients()[0] == pytest.approx(local.gradients()[0])
+
+
+def test_certain_triplets_keep_their_weight(cluster):
+    from rpml.distributed.evaluator import DaskObjective, Settings
+    from rpml.weights import Certain, weight_function
+
+    X, triplets, L, theta = random_problem(2, n=90, d=9, l=3, T=200)
+    certain = np.arange(200) % 3 == 0
+    guard = Guard(0.01)
+    local = TripletObjective(X, triplets, Certain(weight_function("concat"), certain), 45.0, guard)
+    held = [cluster.hold((triplets[a : a + 50], certain[a : a + 50])) for a in range(0, 200, 50)]
+    remote = DaskObjective(cluster, split(cluster, X), held, Settings("concat", 45.0, guard))
+    for problem in (local, remote):
+        problem.move_to(L, theta)
+    for one, two in zip(local.gradients(), remote.gradients(), strict=True):
+        np.testing.assert_allclose(two, one, rtol=1e-9, atol=1e-6)
+    np.testing.assert_allclose(remote.terms().w, local.terms().w, atol=1e-9)

@@ -144,7 +144,8 @@ if __name__ == "__main__":
 """
 
 
-def test_a_lost_scheduler_is_said_and_the_fit_resumes(cluster, rows, shards, tmp_path):
+@pytest.mark.parametrize(("stage", "done"), [("graph", 0), ("optimize", 10)])
+def test_a_lost_scheduler_is_said_and_the_fit_resumes(cluster, rows, shards, tmp_path, stage, done):
     from rpml.distributed import Cluster, ClusterError, open_rows
 
     script = tmp_path / "scheduler.py"
@@ -154,22 +155,26 @@ def test_a_lost_scheduler_is_said_and_the_fit_resumes(cluster, rows, shards, tmp
     )
 
     def lose(progress):
-        if progress.stage == "optimize" and progress.done == 10:
+        if (progress.stage, progress.done) == (stage, done):
             os.killpg(process.pid, signal.SIGKILL)
 
     digest = open_rows(shards, cluster).digest(cluster)
     store = Checkpoint(tmp_path / "c", digest, SETTINGS)
     with (
         Cluster(process.stdout.readline().strip()) as remote,
-        pytest.raises(ClusterError, match=r"'optimize'.*scheduler tcp://.* was lost.*--resume"),
+        pytest.raises(ClusterError, match=rf"'{stage}'.*scheduler tcp://.* was lost.*--resume"),
     ):
         fit(shards, remote, lose, store=store)
     process.wait()
     store = Checkpoint(tmp_path / "c", digest, SETTINGS, resume=True)
     seen = []
-    model = fit(shards, cluster, lambda p: seen.append((p.stage, p.done)), store=store)
+    again = open_rows(shards, cluster, partition_rows=350)  # another cut than before
+    model = fit(again, cluster, lambda p: seen.append((p.stage, p.done)), store=store)
     assert ("optimize", 11) in seen
-    assert ("optimize", 10) not in seen
+    assert (("optimize", 10) not in seen) == (stage == "optimize")
+    assert not any(name in ("neighbors", "keep") for name, _ in seen)
+    assert any(name == "graph" for name, _ in seen) == (stage == "graph")
+    np.testing.assert_array_equal(model.labels_, local_fit(rows).labels_)
     assert subspace_distance(model.components_, local_fit(rows).components_) < 1e-4
 
 

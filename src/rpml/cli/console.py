@@ -17,6 +17,7 @@ STAGES = {
     "read": "reading",
     "whiten": "whitening",
     "neighbors": "nearest neighbours",
+    "keep": "keeping neighbours",
     "graph": "graph",
     "labels": "pseudo-labels",
     "triplets": "triplets",

@@ -9,19 +9,28 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rpml.clustering import AuthorityAscentShift, ascend, follow, strongest, threshold
+from rpml.clustering import (
+    AuthorityAscentShift,
+    ascend,
+    follow,
+    joined_ends,
+    low_threshold,
+    strongest,
+    threshold,
+)
 from rpml.context import Context
 from rpml.distributed.cluster import Cluster, Task
 from rpml.distributed.knn import Graph
 from rpml.graph import bandwidths, cosine_weights, gaussian_weights, own_scale
 from rpml.neighbors import Neighbors
+from rpml.saddle import add_basins, basins_of, join_passes
 
 logger = logging.getLogger(__name__)
 Labels = NDArray[np.intp]
@@ -37,6 +46,8 @@ class Ascent:
     edges: NDArray[np.int64]
     gamma: float
     epsilon: float
+    joined: Task | None = None
+    """The basin of each node once shallow saddles are passed, for merge="saddle"."""
 
 
 def cluster_rows(
@@ -50,13 +61,12 @@ def cluster_rows(
 
 
 def check_supported(aas: AuthorityAscentShift) -> None:
-    """Refuse the settings whose authority or joining needs the whole graph at once."""
-    for name, value in (("symmetric", True), ("merge", None)):
-        if getattr(aas, name) != value:
-            raise ValueError(
-                f"AuthorityAscentShift({name}={getattr(aas, name)!r}) is not available on Dask: "
-                f"use {name}={value!r}."
-            )
+    """Refuse the settings that need the whole graph at once."""
+    if not aas.symmetric:
+        raise ValueError(
+            "AuthorityAscentShift(symmetric=False) is not available on Dask, where the authority "
+            "is that of a symmetric graph: use symmetric=True."
+        )
     if aas.metric == "precomputed":
         raise ValueError("a precomputed graph is not available on Dask: give features.")
 
@@ -78,21 +88,44 @@ def _prepare(cluster: Cluster, graph: Graph, aas: AuthorityAscentShift, context:
         weights.append(submit(_both_ends, own, others))
     cluster.wait(weights, context, "graph")
     omega = submit(_authority, [submit(_degrees, part) for part in weights])
+    best = submit(_joined, [submit(strongest, part) for part in weights])
     epsilon = aas.epsilon
     if isinstance(epsilon, str):
-        best = submit(_joined, [submit(strongest, part) for part in weights])
         epsilon = cluster.value(submit(threshold, best))
-    return Ascent(weights, omega, edges, float(aas.gamma), float(epsilon))
+    ascent = Ascent(weights, omega, edges, float(aas.gamma), float(epsilon))
+    return ascent if aas.merge is None else replace(ascent, joined=_saddles(cluster, ascent, best))
 
 
-def _climb(cluster: Cluster, ascent: Ascent, epsilon: float) -> Labels:
+def _saddles(cluster: Cluster, ascent: Ascent, best: Task) -> Task:
+    """Join basins over shallow saddles: sums over the edges where they are, the rest in one task.
+
+    Compare `rpml.clustering._join_modes`.
+    """
+    low = float(cluster.value(cluster.submit(low_threshold, best)))
+    basins = cluster.submit(_numbered, _ends(cluster, ascent, low))
+    passes = [
+        cluster.submit(basins_of, part, ascent.omega, basins, low, int(start))
+        for part, start in zip(ascent.weights, ascent.edges, strict=False)
+    ]
+    return cluster.submit(join_passes, cluster.total(passes, add_basins), basins)
+
+
+def _ends(cluster: Cluster, ascent: Ascent, epsilon: float) -> Task:
     """Parents where the edges are, modes by pointer jumping on the vector of all parents."""
     parents = [
         cluster.submit(ascend, part, ascent.omega, ascent.gamma, epsilon, int(start))
         for part, start in zip(ascent.weights, ascent.edges, strict=False)
     ]
-    labels: Labels = cluster.value(cluster.submit(_modes, parents)).astype(np.intp)
-    return labels
+    return cluster.submit(_followed, parents)
+
+
+def _climb(cluster: Cluster, ascent: Ascent, epsilon: float) -> Labels:
+    """Labels for a threshold."""
+    ends = _ends(cluster, ascent, epsilon)
+    if ascent.joined is not None:
+        ends = cluster.submit(joined_ends, ends, ascent.omega, ascent.joined)
+    labels: Labels = cluster.value(cluster.submit(_narrow, cluster.submit(_numbered, ends)))
+    return labels.astype(np.intp)
 
 
 def _retune(cluster: Cluster, ascent: Ascent, labels: Labels) -> Labels:
@@ -177,9 +210,18 @@ def _authority(degrees: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     return np.asarray(degree / degree.sum())
 
 
-def _modes(parents: Sequence[NDArray[np.intp]]) -> NDArray[Any]:
-    labels = np.unique(follow(np.concatenate(parents)), return_inverse=True)[1]
-    return labels.astype(np.int32 if labels.size < 2**31 else np.int64)
+def _followed(parents: Sequence[NDArray[np.intp]]) -> NDArray[np.intp]:
+    return follow(np.concatenate(parents))
+
+
+def _numbered(ends: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Clusters numbered in the order of their modes."""
+    return np.unique(ends, return_inverse=True)[1].astype(np.intp)
+
+
+def _narrow(labels: NDArray[np.intp]) -> NDArray[Any]:
+    """In half the space, for the way to the client."""
+    return labels.astype(np.int32) if labels.size < 2**31 else labels
 
 
 def _some_weights(graph: sparse.csr_matrix, count: int) -> NDArray[np.float32]:

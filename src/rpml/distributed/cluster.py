@@ -29,6 +29,11 @@ _PATIENCE = 10  # seconds to wait for a scheduler
 _LOOK = 5.0  # seconds between looks at whether there are workers at all
 _ALONE = 60.0  # seconds without any before a fit gives up; those that restart take a few
 _DEATHS = 5  # workers a task may bring down before it is given up
+# Dask makes malloc give every free block back at once: the blocks of a search, made again and
+# again, then cost a third of its time in page faults
+_MALLOC = {"MALLOC_TRIM_THRESHOLD_": str(2**27), "MALLOC_MMAP_THRESHOLD_": str(2**25)}
+# labels are a number a row, and do go through the scheduler
+_QUIET = {"distributed.admin.large-graph-warning-threshold": "16GB"}
 
 
 class ClusterError(RuntimeError):
@@ -94,7 +99,7 @@ class Cluster:
         dead worker held. Where it runs is Dask's choice: a task tied to a worker, even loosely,
         waits for ever once all workers there were have died.
         """
-        with self.failures():
+        with self.failures(), dask.config.set(_QUIET):
             return self.client.submit(work, *arguments, key=_key(work), pure=False)
 
     def each(self, work: Callable[..., Any], parts: Sequence[Task], *more: Any) -> list[Task]:
@@ -106,11 +111,14 @@ class Cluster:
 
     def sum_each(self, work: Callable[..., float], parts: Sequence[Task], *more: Any) -> float:
         """Sum over the parts of a number each: fewer messages than a tree."""
-        tasks = self.each(work, parts, *more)
+        return float(sum(self.values(self.each(work, parts, *more))))
+
+    def values(self, tasks: Sequence[Task]) -> list[Any]:
+        """The results of several tasks, on the client: for small things only."""
         with self.failures():
             loop = self.client.loop
             self._patiently(lambda left: list(as_completed(tasks, loop=loop, timeout=left)))
-            return float(sum(self.client.gather(tasks)))
+            return list(self.client.gather(list(tasks)))
 
     def hold(self, value: Any) -> Task:
         """A value on the workers; unlike scattered data it survives the death of its holder."""
@@ -205,9 +213,12 @@ class Cluster:
 
 def _start(workers: int | None, threads: int | None, memory_limit: str | int) -> LocalCluster:
     single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    allowed = {"distributed.scheduler.allowed-failures": _DEATHS}
+    settings = {
+        "distributed.scheduler.allowed-failures": _DEATHS,
+        "distributed.nanny.pre-spawn-environ": {**single, **_MALLOC},
+    }
     # a worker runs as many tasks as it has threads, so that each task is to use one only
-    with mock.patch.dict(os.environ, single), dask.config.set(allowed):
+    with mock.patch.dict(os.environ, single), dask.config.set(settings):
         return LocalCluster(
             n_workers=workers,
             threads_per_worker=threads,

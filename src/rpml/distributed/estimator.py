@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import inspect
 import logging
-from dataclasses import fields
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from rpml.context import Context, Store
+from rpml.context import Store
+from rpml.distributed.classes import known_classes
 from rpml.distributed.cluster import Cluster
 from rpml.distributed.pipeline import learn
 from rpml.distributed.source import Rows, open_rows
+from rpml.distributed.take import take
 from rpml.estimator import RPML
-from rpml.pipeline import Config
+from rpml.preprocess import float_dtype
+from rpml.pseudolabels import as_labels
 
 logger = logging.getLogger(__name__)
 
@@ -26,9 +27,9 @@ class DaskRPML(RPML):
 
     Parameters, fitted attributes, `save` and `load` are those of `RPML`; `fit` takes a Dask array
     or the path of shards instead of an array in memory. What needs all rows in one place is
-    refused: another clustering object than AAS, a sampler of hard negatives, groups, labels and
-    constraints. The memory of each worker is the cluster's to limit; `memory_limit` is not
-    looked at.
+    refused: another clustering object than AAS, a directed graph, given neighbours, a sampler of
+    hard negatives, constraints between rows. The memory of each worker is the cluster's to limit;
+    `memory_limit` is not looked at.
 
     Examples
     --------
@@ -43,6 +44,7 @@ class DaskRPML(RPML):
         X: Any,
         y: Any = None,
         *,
+        groups: Any = None,
         store: Store | None = None,
         cluster: Any = None,
         **unavailable: Any,
@@ -53,42 +55,43 @@ class DaskRPML(RPML):
         ----------
         X : Dask array, str, Path or Rows
             See `rpml.distributed.open_rows`.
-        y : ignored
-            As in `RPML` without use_labels=True, which is refused here.
+        y, groups : (n,) array-like, optional
+            A value a row, as in `RPML`; y is ignored unless use_labels=True.
         store : Checkpoint, optional
-            Finished stages are kept there and found again by a fit that is repeated.
+            Finished stages are kept there and found again by a fit that is repeated; neighbours
+            by the workers, a file a partition, if they see the folder.
         cluster : Cluster, Client, str or None
             Where to run; None starts worker processes on this machine for the time of the fit.
         **unavailable
-            The other arguments of `RPML.fit`: groups, neighbours and constraints need all rows
-            in one place.
+            The other arguments of `RPML.fit`, neighbours and constraints, are refused.
         """
         self._validate_params()
+        self._refuse(unavailable)
+        if isinstance(cluster, Cluster):
+            return self._fit(X, (y, groups), store, cluster)
+        with Cluster(cluster) as started:
+            logger.info("Dask dashboard: %s", started.dashboard)
+            return self._fit(X, (y, groups), store, started)
+
+    def _refuse(self, unavailable: dict[str, Any]) -> None:
         known = set(inspect.signature(RPML.fit).parameters)
         for name, value in unavailable.items():
             if name not in known:
                 raise TypeError(f"DaskRPML.fit() has no argument {name!r}")
             if value is not None and name != "conflicts":
                 raise ValueError(f"{name} is not available on Dask: use RPML, or leave it out.")
-        if self.use_labels and y is not None:
-            raise ValueError(
-                "use_labels=True is not available on Dask: if every row has a label pass them "
-                "as clustering=, otherwise use RPML."
-            )
-        if isinstance(cluster, Cluster):
-            return self._fit(X, store, cluster)
-        with Cluster(cluster) as started:
-            logger.info("Dask dashboard: %s", started.dashboard)
-            return self._fit(X, store, started)
 
-    def _fit(self, X: Any, store: Store | None, cluster: Cluster) -> Self:
+    def _fit(self, X: Any, notes: tuple[Any, Any], store: Store | None, cluster: Cluster) -> Self:
         rows = open_rows(X, cluster)
         self._check_rows(rows)
-        config = Config(**{f.name: getattr(self, f.name) for f in fields(Config)})
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        context = Context(seed, self.callback or (lambda progress: None), store)
+        y, groups = notes
+        known = as_labels(y, rows.count) if self.use_labels and y is not None else None
+        settings = (self._config(), self._context(store))
+        sides = (self._groups(groups, rows.count), known_classes(known))
         with cluster.failures():
-            self._set_fitted(learn(cluster, rows, config, context))
+            result = learn(cluster, rows, *settings, *sides)
+            vectors = cluster.value(take(cluster, rows.parts, rows.edges, result.modes.rows))
+        self._set_fitted(result, np.asarray(vectors, float_dtype(vectors)))
         self._warn()
         return self
 

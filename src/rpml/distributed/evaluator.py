@@ -16,6 +16,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,10 @@ from numpy.typing import NDArray
 
 from rpml.distributed.cluster import Cluster, Task
 from rpml.distributed.take import deal
+from rpml.distributed.triplets import Drawn
 from rpml.manifolds import PolarCurve
 from rpml.objective import TripletObjective, TripletTerms
-from rpml.weights import Guard, logit_derivative, weight_function, weights_from_logits
+from rpml.weights import Certain, Guard, logit_derivative, weight_function, weights_from_logits
 
 Array = NDArray[np.floating]
 
@@ -63,24 +65,6 @@ class PartGuard(Guard):
         return 0.0
 
 
-def deal_triplets(
-    triplets: NDArray[Any], parts: int
-) -> tuple[list[NDArray[np.intp]], list[NDArray[np.intp]], NDArray[np.intp]]:
-    """Equally many triplets a part, those of near anchors together.
-
-    Returns
-    -------
-    rows of each part, its triplets as places in these, and the order the triplets were dealt in.
-    """
-    order = np.argsort(triplets[:, 0], kind="stable")
-    rows, inside = [], []
-    for some in np.array_split(order, parts):
-        mine, places = np.unique(triplets[some], return_inverse=True)
-        rows.append(mine)
-        inside.append(places.reshape(-1, 3))
-    return rows, inside, order
-
-
 class DaskObjective:
     """An `Evaluator` whose triplets are on the workers.
 
@@ -89,38 +73,44 @@ class DaskObjective:
     cluster : Cluster
     rows : (parts, edges)
         The partitioned rows.
-    triplets : (T, 3) array
-        Row numbers among all rows.
+    shards : list of tasks
+        The triplets as `rpml.distributed.triplets` draws them, row numbers among all rows.
     settings : Settings
-    parts : int, optional
-        Parts the triplets are cut into; by default one a thread of the cluster.
     """
 
     def __init__(
         self,
         cluster: Cluster,
         rows: tuple[Sequence[Task], NDArray[np.int64]],
-        triplets: NDArray[Any],
+        shards: Sequence[Task],
         settings: Settings,
-        parts: int | None = None,
     ) -> None:
         self.cluster, self.settings = cluster, settings
         self.weight = weight_function(settings.weight)
         self.learn_weights = self.weight.learnable
-        self.n_triplets = len(triplets)
         self.mean_weight = 0.0
         self.guard = settings.guard
-        self._base: list[Task] = []
+        sizes = cluster.values(cluster.each(_count, shards))
+        self.n_triplets = int(sum(sizes))
+        self.shards = [shard for shard, size in zip(shards, sizes, strict=True) if size]
+        self._base = self._make(rows)
         self._states: list[Task] = []
-        if len(triplets) == 0:
-            self._order = np.empty(0, np.intp)
-            return
-        parts = min(parts or sum(cluster.workers().values()), len(triplets))
-        needed, inside, self._order = deal_triplets(triplets, parts)
-        self._base = [
-            cluster.submit(_make, X, some, settings)
-            for X, some in zip(deal(cluster, *rows, needed), inside, strict=True)
-        ]
+
+    def _make(self, rows: tuple[Sequence[Task], NDArray[np.int64]]) -> list[Task]:
+        """One part a thread of the cluster: triplets of near anchors, and the rows they read."""
+        submit, count = self.cluster.submit, len(self.shards)
+        if not count:
+            return []
+        parts = min(sum(self.cluster.workers().values()), count)
+        cuts = [count * i // parts for i in range(parts + 1)]
+        own = [submit(_read_by, self.shards[a:b]) for a, b in pairwise(cuts)]
+        values = deal(self.cluster, *rows, [self.cluster.item(part, 0) for part in own])
+        return [submit(_make, X, part, self.settings) for X, part in zip(values, own, strict=True)]
+
+    def triplets(self) -> NDArray[np.intp]:
+        """All triplets, in the order of `terms`."""
+        found = [self.cluster.item(shard, 0) for shard in self.shards]
+        return np.concatenate([np.empty((0, 3), np.intp), *self.cluster.values(found)])
 
     def move_to(self, L: Array, theta: Array | None) -> None:
         """Set the point; each part multiplies its rows with L."""
@@ -158,12 +148,8 @@ class DaskObjective:
         """z, m, w and p of every triplet at the point, in the order of the triplets."""
         if not self._states:
             return TripletTerms(*np.empty((4, 0)))
-        mean = self._mean()
-        found = self.cluster.each(_terms, self._states, mean)
-        columns = np.concatenate([self.cluster.value(part) for part in found], axis=1)
-        out = np.empty_like(columns)
-        out[:, self._order] = columns
-        return TripletTerms(*out)
+        found = self.cluster.each(_terms, self._states, self._mean())
+        return TripletTerms(*np.concatenate(self.cluster.values(found), axis=1))
 
     def _mean(self, t: float | None = None) -> float | None:
         """Mean weight over all triplets before the guard, if there is one: a sum a part."""
@@ -172,8 +158,23 @@ class DaskObjective:
         return self.cluster.sum_each(_weight_sum, self._states, t) / self.n_triplets
 
 
-def _make(X: Array, triplets: NDArray[Any], settings: Settings) -> TripletObjective:
-    return TripletObjective(X, triplets, settings.weight, settings.alpha, settings.guard)
+def _count(shard: Drawn) -> int:
+    return len(shard[0])
+
+
+def _read_by(shards: list[Drawn]) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.bool_]]:
+    """(rows the triplets of some shards read, the triplets as places in these, the certain ones)"""
+    triplets, certain = (np.concatenate(column) for column in zip(*shards, strict=True))
+    rows, places = np.unique(triplets, return_inverse=True)
+    return rows, places.reshape(-1, 3), certain
+
+
+def _make(X: Array, part: tuple[Any, ...], settings: Settings) -> TripletObjective:
+    _, triplets, certain = part
+    weight = weight_function(settings.weight)
+    if certain.any() and weight.learnable:
+        weight = Certain(weight, certain)
+    return TripletObjective(X, triplets, weight, settings.alpha, settings.guard)
 
 
 def _with_mean(state: TripletObjective, mean: float | None) -> TripletObjective:

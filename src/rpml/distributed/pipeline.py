@@ -10,15 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.clustering import AuthorityAscentShift
-from rpml.context import Context
+from rpml.constraints import Known
+from rpml.context import Arrays, Context
 from rpml.distributed.aas import check_supported, cluster_rows
+from rpml.distributed.classes import apply_classes, mean_things
 from rpml.distributed.cluster import Cluster, Task
 from rpml.distributed.evaluator import DaskObjective, Settings
-from rpml.distributed.knn import Graph, nearest_neighbors
+from rpml.distributed.kept import keep_graph, kept_graph
+from rpml.distributed.knn import nearest_neighbors
+from rpml.distributed.modes import find_modes
 from rpml.distributed.source import Rows
-from rpml.distributed.stochastic import Parts, deal_rows, distributed_epoch
-from rpml.distributed.triplets import draw_triplets
+from rpml.distributed.stochastic import deal_rows, distributed_epoch
+from rpml.distributed.triplets import Named, draw_triplets
 from rpml.distributed.whiten import mean_and_covariance, prepare
+from rpml.groups import Groups, representatives
 from rpml.pipeline import (
     DEFAULT_COMPONENTS,
     Config,
@@ -51,25 +56,42 @@ class Prepared:
     covariance: Array
 
     @property
+    def rows(self) -> tuple[list[Task], NDArray[np.int64]]:
+        """As the stages take them."""
+        return self.parts, self.edges
+
+    @property
     def width(self) -> int:
         return len(self.mean)
 
 
-def learn(cluster: Cluster, rows: Rows, config: Config, context: Context) -> Result:
-    """Learn an embedding of partitioned rows; labels, L and figures are all the client sees."""
-    groups = no_groups(rows.count)
+def learn(
+    cluster: Cluster,
+    rows: Rows,
+    config: Config,
+    context: Context,
+    groups: Groups,
+    known: Known | None = None,
+) -> Result:
+    """Learn an embedding of partitioned rows; what the client sees is a number a row at most."""
     cluster.wait(rows.parts, context, "read")
     preprocessing, choice = unpack(
-        context.stage("whiten", lambda: pack(*prepare(cluster, rows, groups, config, context)))
+        context.stage(
+            "whiten", lambda: pack(*prepare(cluster, rows, groups, config, context, known))
+        )
     )
     Z = apply(cluster, rows, preprocessing, context)
     rows.release()
-    labels = pseudo_labels(cluster, Z, config, context)
-    triplets = draw_triplets(labels, groups, config, context)
+    groups = groups if choice is None or "groups" in choice.source else no_groups(rows.count)
+    basins = pseudo_labels(cluster, Z, groups, config, context)
+    labels = basins if known is None else apply_classes(cluster, Z.rows, basins, known)
+    shards = draw_triplets(cluster, Z.edges, Named(labels, groups, known), config, context)
     start = initial_point(Z, config, context)
     cluster.stage = "optimize"
-    problem = objective(cluster, Z, triplets, config)
-    epoch = epochs(cluster, Z, labels, config, context)
+    settings = Settings(config.weight, config.alpha, guard_of(config))
+    problem = DaskObjective(cluster, Z.rows, shards, settings)
+    sure = np.zeros(rows.count, bool) if known is None else known.is_classed()
+    epoch = epochs(cluster, Z, labels, sure, config, context)
     optimum = optimize(problem, epoch, start, config, context)
     L = order_by_spread(optimum.L, optimum.L.T @ Z.covariance @ optimum.L)
     problem.move_to(L, optimum.theta)
@@ -80,10 +102,10 @@ def learn(cluster: Cluster, rows: Rows, config: Config, context: Context) -> Res
         L=L,
         theta=optimum.theta,
         labels=labels,
-        modes=None,
-        known=np.zeros(len(labels), bool),
-        n_classes=0,
-        triplets=triplets,
+        modes=find_modes(cluster, Z.rows, L, basins, labels),
+        known=sure,
+        n_classes=0 if known is None else known.n_classes,
+        triplets=problem.triplets(),
         weights=terms.w,
         probabilities=terms.p,
         optimum=optimum,
@@ -102,29 +124,50 @@ def _apply(part: Any, preprocessing: Preprocessing) -> Array:
     return preprocessing.apply(part)
 
 
-def pseudo_labels(cluster: Cluster, Z: Prepared, config: Config, context: Context) -> Labels:
-    """c(.) of the paper on the workers' graph, or the labels that were given."""
+def pseudo_labels(
+    cluster: Cluster, Z: Prepared, groups: Groups, config: Config, context: Context
+) -> Labels:
+    """c(.) of the paper on the workers' graph, or the labels that were given.
+
+    A group is one point, its mean, so that its rows share a label.
+    """
     aas = config.clustering
     if isinstance(aas, str):
         aas = AuthorityAscentShift(n_neighbors=config.n_neighbors, metric="cosine")
-    if isinstance(aas, AuthorityAscentShift):
-        check_supported(aas)
-        found = context.stage("labels", lambda: {"labels": _aas(cluster, Z, aas, context)})
-        return found["labels"].astype(np.intp)
-    if hasattr(aas, "fit_predict"):
+    if not hasattr(aas, "fit_predict"):
+        return as_labels(aas, int(Z.edges[-1]))
+    if not isinstance(aas, AuthorityAscentShift):
         raise ValueError(
             f"clustering={type(aas).__name__}() needs all rows in one place: on Dask use 'aas', "
             "an AuthorityAscentShift, or an array of labels."
         )
-    return as_labels(aas, int(Z.edges[-1]))
+    check_supported(aas)
+    if groups.max() < 0:
+        return _aas(cluster, Z.rows, aas, context)
+    of_row = representatives(groups)[1]
+    return _aas(cluster, mean_things(cluster, Z.rows, of_row), aas, context)[of_row]
 
 
-def _aas(cluster: Cluster, Z: Prepared, aas: AuthorityAscentShift, context: Context) -> Labels:
-    graph: Graph = nearest_neighbors(
-        cluster, Z.parts, Z.edges, aas.n_neighbors, context, metric=aas.metric, method=aas.method
-    )
-    logger.info("%d neighbours by %s, recall %.3f", graph.n_neighbors, graph.method, graph.recall)
-    return cluster_rows(cluster, graph, aas, context)
+def _aas(
+    cluster: Cluster,
+    rows: tuple[list[Task], NDArray[np.int64]],
+    aas: AuthorityAscentShift,
+    context: Context,
+) -> Labels:
+    """Neighbours, found or kept; then the ascent."""
+
+    def compute() -> Arrays:
+        graph = kept_graph(cluster, rows[1], context)
+        if graph is None:
+            graph = nearest_neighbors(
+                cluster, *rows, aas.n_neighbors, context, metric=aas.metric, method=aas.method
+            )
+            keep_graph(cluster, graph, context)
+        found = (graph.n_neighbors, graph.method, graph.recall)
+        logger.info("%d neighbours by %s, recall %.3f", *found)
+        return {"labels": cluster_rows(cluster, graph, aas, context)}
+
+    return context.stage("labels", compute)["labels"].astype(np.intp)
 
 
 def initial_point(Z: Prepared, config: Config, context: Context) -> Start:
@@ -138,23 +181,21 @@ def initial_point(Z: Prepared, config: Config, context: Context) -> Start:
     return L, theta
 
 
-def objective(
-    cluster: Cluster, Z: Prepared, triplets: NDArray[np.integer], config: Config
-) -> DaskObjective:
-    settings = Settings(config.weight, config.alpha, guard_of(config))
-    return DaskObjective(cluster, (Z.parts, Z.edges), triplets, settings)
-
-
 def epochs(
-    cluster: Cluster, Z: Prepared, labels: Labels, config: Config, context: Context
+    cluster: Cluster,
+    Z: Prepared,
+    labels: Labels,
+    sure: NDArray[np.bool_],
+    config: Config,
+    context: Context,
 ) -> Epoch:
     """Epochs of the stochastic solver on the workers; their rows are dealt for the first one."""
     settings = batch_settings(config)
-    dealt: list[Parts] = []
+    dealt: list[Task] = []
 
     def epoch(state: EpochState, rng: np.random.Generator) -> None:
         if not dealt:
-            dealt.append(deal_rows(cluster, (Z.parts, Z.edges), labels, context.rng("deal")))
-        distributed_epoch(cluster, dealt[0], state, settings, rng)
+            dealt.extend(deal_rows(cluster, Z.rows, labels, sure, context.rng("deal")))
+        distributed_epoch(cluster, dealt, state, settings, rng)
 
     return epoch

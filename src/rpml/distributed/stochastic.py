@@ -7,48 +7,80 @@ shards too, since batches are drawn within a worker.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rpml.distributed.cluster import Cluster, Task
-from rpml.distributed.take import deal
-from rpml.distributed.triplets import deal_clusters
 from rpml.stochastic import BatchSettings, EpochState, IterateMean, run_epoch
 
 Array = NDArray[np.floating]
-Parts = tuple[list[Task], list[Task]]
+Labels = NDArray[np.intp]
+Dealt = tuple[Array, Labels, NDArray[np.bool_]]
+"""(rows, labels, which of them are sure)."""
 
 
 def deal_rows(
     cluster: Cluster,
     rows: tuple[Sequence[Task], NDArray[np.int64]],
-    labels: NDArray[np.intp],
+    labels: Labels,
+    sure: NDArray[np.bool_],
     rng: np.random.Generator,
-) -> Parts:
-    """Rows and labels of whole clusters, one part a thread of the cluster."""
-    parts = sum(cluster.workers().values())
-    dealt = [rows for rows in deal_clusters(labels, parts, rng) if rows.size]
-    values = deal(cluster, *rows, dealt)
-    return values, [cluster.hold(labels[mine]) for mine in dealt]
+) -> list[Task]:
+    """Whole clusters, one `Dealt` a thread of the cluster; every partition divides its own rows."""
+    part_of = deal_clusters(labels, sum(cluster.workers().values()), rng)
+    count = int(part_of.max()) + 1
+    given = [
+        cluster.submit(_divide, part, labels[a:b], sure[a:b], part_of, count)
+        for part, (a, b) in zip(rows[0], pairwise(rows[1].tolist()), strict=True)
+    ]
+    return [
+        cluster.submit(_gather, [cluster.item(some, i) for some in given]) for i in range(count)
+    ]
+
+
+def deal_clusters(labels: Labels, parts: int, rng: np.random.Generator) -> Labels:
+    """The part of each cluster, about equally many rows a part; the last entry is -1, no cluster.
+
+    No part is empty: they are fewer where there are fewer clusters.
+    """
+    sizes = np.bincount(labels[labels >= 0])
+    order = rng.permutation(len(sizes))
+    part = np.empty(len(sizes), np.intp)
+    part[order] = (np.cumsum(sizes[order]) - 1) * parts // max(1, int(sizes.sum()))
+    used = np.unique(part[sizes > 0])
+    return np.append(np.searchsorted(used, part), -1)
+
+
+def _divide(part: Array, labels: Labels, sure: Any, part_of: Labels, count: int) -> list[Dealt]:
+    whose = part_of[labels]
+    places = [np.flatnonzero(whose == i) for i in range(count)]
+    return [(part[mine], labels[mine], sure[mine]) for mine in places]
+
+
+def _gather(pieces: list[Dealt]) -> Dealt:
+    rows, labels, sure = (np.concatenate(column) for column in zip(*pieces, strict=True))
+    return rows, labels, sure
 
 
 def distributed_epoch(
     cluster: Cluster,
-    parts: Parts,
+    parts: Sequence[Task],
     state: EpochState,
     settings: BatchSettings,
     rng: np.random.Generator,
 ) -> None:
     """One epoch of every part from the same point; changes the state to their mean."""
     start = cluster.hold((state.L, state.theta))
-    count = len(parts[0])
-    streams = rng.spawn(count) if count > 1 else [rng]  # one part draws as one machine does
+    streams = rng.spawn(len(parts)) if len(parts) > 1 else [rng]  # one part draws as one machine
     tasks = [
-        cluster.submit(_epoch, X, labels, start, settings, stream)
-        for X, labels, stream in zip(*parts, streams, strict=True)
+        cluster.submit(_epoch, part, start, settings, stream)
+        for part, stream in zip(parts, streams, strict=True)
     ]
     mean = IterateMean(state)
     figures = np.zeros(3)
@@ -67,13 +99,11 @@ def distributed_epoch(
 
 
 def _epoch(
-    X: Array,
-    labels: NDArray[Any],
-    start: tuple[Array, Any],
-    settings: BatchSettings,
-    rng: np.random.Generator,
+    part: Dealt, start: tuple[Array, Any], settings: BatchSettings, rng: np.random.Generator
 ) -> tuple[Array, Any, list[float]]:
+    X, labels, sure = part
     state = EpochState(*start)
-    run_epoch(X, labels, state, settings, rng)
+    settings = replace(settings, sure=sure if sure.any() else None)
+    run_epoch(X, labels, state, settings, copy.deepcopy(rng))  # run again, it is to draw the same
     names = ("loss", "gradient_norm", "mean_weight", "n_triplets")
     return state.L, state.theta, [state.history[name][-1] for name in names]

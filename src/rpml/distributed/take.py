@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from rpml.distributed.cluster import Cluster, Task
 
+Wanted = tuple[list[NDArray[Any]], NDArray[np.intp]]
+"""(places wanted in each partition, the order that sorted the rows)."""
 
-def take(
-    cluster: Cluster, parts: Sequence[Task], edges: NDArray[np.int64], rows: NDArray[Any]
-) -> Task:
+
+def take(cluster: Cluster, parts: Sequence[Task], edges: NDArray[np.int64], rows: Any) -> Task:
     """The given rows, in the given order, as one array on a worker."""
     return deal(cluster, parts, edges, [rows])[0]
 
@@ -22,36 +23,35 @@ def deal(
     cluster: Cluster,
     parts: Sequence[Task],
     edges: NDArray[np.int64],
-    wanted: Sequence[NDArray[Any]],
+    wanted: Sequence[NDArray[Any] | Task],
 ) -> list[Task]:
-    """For each list of rows the array of these rows.
+    """For each list of rows, given here or on a worker, the array of these rows.
 
     Every partition is asked once for what all receivers want of it, so that it may leave the
     memory again; each receiver gets its own piece only.
     """
-    orders = [np.argsort(rows, kind="stable") for rows in wanted]
-    cuts = [np.searchsorted(rows[order], edges) for rows, order in zip(wanted, orders, strict=True)]
-    pieces: list[list[Task]] = [[] for _ in wanted]
-    for i, part in enumerate(parts):
-        chosen = [
-            rows[order[cut[i] : cut[i + 1]]] - edges[i]
-            for rows, order, cut in zip(wanted, orders, cuts, strict=True)
-        ]
-        receivers = [r for r, rows in enumerate(chosen) if rows.size]
-        if not receivers:
-            continue
-        given = cluster.submit(_pick, part, [chosen[r] for r in receivers])
-        for place, receiver in enumerate(receivers):
-            pieces[receiver].append(cluster.item(given, place))
-    return [cluster.submit(_join, mine, order) for mine, order in zip(pieces, orders, strict=True)]
+    lists = [cluster.submit(_cut, rows, edges) for rows in wanted]
+    given = [cluster.submit(_pick, part, i, lists) for i, part in enumerate(parts)]
+    return [
+        cluster.submit(_join, [cluster.item(piece, receiver) for piece in given], mine)
+        for receiver, mine in enumerate(lists)
+    ]
 
 
-def _pick(part: Any, chosen: list[NDArray[Any]]) -> list[Any]:
-    return [part[rows] for rows in chosen]
+def _cut(rows: NDArray[Any], edges: NDArray[np.int64]) -> Wanted:
+    order = np.argsort(rows, kind="stable")
+    cuts = np.searchsorted(rows[order], edges)
+    chosen = [rows[order[a:b]] - start for a, b, start in zip(cuts, cuts[1:], edges, strict=False)]
+    return chosen, order
 
 
-def _join(pieces: list[NDArray[Any]], order: NDArray[np.intp]) -> NDArray[Any]:
+def _pick(part: Any, i: int, lists: list[Wanted]) -> list[Any]:
+    return [part[chosen[i]] for chosen, _ in lists]
+
+
+def _join(pieces: list[NDArray[Any]], wanted: Wanted) -> NDArray[Any]:
     """Undo the order in which the partitions gave the rows."""
+    order = wanted[1]
     out = np.empty((len(order), *pieces[0].shape[1:]), pieces[0].dtype)
     at = 0
     for piece in pieces:

@@ -1,72 +1,143 @@
-"""Triplets of a partitioned dataset.
+"""Triplets of a partitioned dataset: each shard draws those of its own anchors.
 
-They are drawn by the core's sampler from the labels, which the client has, so that they are those
-of a fit on one machine. Beyond `POOL` rows only a pool of whole clusters takes part: a few hundred
-thousand triplets read no more rows than that anyway. The triplets are then dealt to the workers by
-their anchors, and each worker fetches the positives and negatives that lie elsewhere, so clusters
-that span shards are learned like any other.
+Their positives and negatives are any rows of a shared pool, most of them on other workers, so that
+clusters which span shards are learned like any other. The pool is every row with a label, or, of
+very many rows, whole clusters chosen at random: a few hundred thousand triplets read no more rows
+than that anyway. What a shard draws depends on the seed and on its rows alone, not on how the rows
+are cut: the random stream belongs to a block of consecutive rows, and up to one block the triplets
+are those of `rpml.pipeline.draw_triplets`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from dask.sizeof import sizeof
 from numpy.typing import NDArray
 
+from rpml.constraints import Known
 from rpml.context import Context
+from rpml.distributed.cluster import Cluster, Task
 from rpml.groups import Groups
-from rpml.pipeline import Config
-from rpml.triplets import sample_triplets
+from rpml.pipeline import Config, triplet_sources
+from rpml.triplets import Members, members_of, repeat_anchors, uniform_partners
 
 Labels = NDArray[np.intp]
-POOL = 8_000_000  # rows; at least, as many for every triplet asked for
+Drawn = tuple[NDArray[np.intp], NDArray[np.bool_]]
+"""(triplets of row numbers, which of them are known to be right)."""
+BLOCK = 65_536  # rows that share a random stream
+POOL = 4  # rows in the pool for every triplet asked for
+
+
+@dataclass(frozen=True)
+class Named:
+    """A number a row: its label, its group, what is known of its class."""
+
+    labels: Labels
+    groups: Groups
+    known: Known | None = None
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Rows that may take part in triplets, on every worker that draws; m of them."""
+
+    rows: NDArray[np.intp]
+    """(m,) row numbers, ascending."""
+    members: Members
+    """Which places in `rows` share a label."""
+    groups: Groups
+    known: Known
+    block: int
+    quota: NDArray[np.int64] | None
+    """Triplets of each block; None: `per_anchor` an anchor."""
+    per_anchor: int
+
+    def draw(self, b: int, rng: np.random.Generator) -> Drawn:
+        """The triplets of the anchors in block b."""
+        ends = np.searchsorted(self.rows, [b * self.block, (b + 1) * self.block])
+        able = self.members.anchors(slice(*ends.tolist()))
+        total = None if self.quota is None else int(self.quota[b])
+        anchors = repeat_anchors(able, rng, self.per_anchor, total)
+        partners = uniform_partners(anchors, self.members, rng, self.groups)
+        places = np.stack([anchors, *partners], axis=1)[partners[1] >= 0]
+        return self.rows[places], self.known.certain(places)
+
+
+@sizeof.register(Pool)  # type: ignore[untyped-decorator]
+def _bytes(pool: Pool) -> int:
+    return 8 * int(pool.rows.nbytes)
 
 
 def draw_triplets(
-    labels: Labels, groups: Groups, config: Config, context: Context
-) -> NDArray[np.intp]:
-    """T of Algorithm 1, as `rpml.pipeline.draw_triplets` draws it."""
+    cluster: Cluster,
+    edges: NDArray[np.int64],
+    named: Named,
+    config: Config,
+    context: Context,
+    block: int = BLOCK,
+) -> list[Task]:
+    """T of Algorithm 1, a task for every partition: the `Drawn` of the anchors it holds."""
     if config.sampler != "uniform":
         raise ValueError(
             f"sampler={config.sampler!r} is not available on Dask: use sampler='uniform'."
         )
-    rng = context.rng("triplets")
-    limit = max(POOL, 4 * config.max_triplets)
-
-    def draw(labels: Labels, most: int) -> NDArray[np.intp]:
-        rows = pool(labels, limit, rng)
-        known = labels if rows is None else labels[rows]
-        together = groups if rows is None else groups[rows]
-        total = most if len(labels) * config.triplets_per_anchor > most else None
-        drawn = sample_triplets(
-            known, rng, per_anchor=config.triplets_per_anchor, total=total, groups=together
-        )
-        return drawn if rows is None else rows[drawn]
-
-    if groups.max() < 0:
-        return draw(labels, config.max_triplets)
-    half = config.max_triplets // 2
-    return np.vstack([draw(labels, half), draw(groups, half)])
+    labels, groups, known = named.labels, named.groups, named.known
+    sources = triplet_sources(labels, groups, config, known)
+    limit = config.max_triplets // len(sources)
+    n, rng = len(labels), context.rng("pool")
+    total = limit if n * config.triplets_per_anchor > limit else None
+    pools = []
+    for names, _ in sources:
+        rows = pool_rows(names, POOL * config.max_triplets, rng)
+        some = (rows, names[rows], groups[rows], None if known is None else known.labels[rows])
+        counts = (config.triplets_per_anchor, total, 0 if known is None else known.n_classes)
+        pools.append(cluster.submit(_make_pool, some, counts, (n, block)))
+    spans = pairwise(edges.tolist())
+    return [cluster.submit(_draw, pools, span, block, context.seed) for span in spans]
 
 
-def pool(labels: Labels, limit: int, rng: np.random.Generator) -> NDArray[np.intp] | None:
-    """Rows of randomly chosen whole clusters, about `limit` in all; None: every row."""
-    if len(labels) <= limit:
-        return None
-    sizes = np.bincount(labels[labels >= 0])
+def pool_rows(labels: Labels, limit: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """The rows with a label; if more than `limit`, those of randomly chosen whole clusters."""
+    rows = np.flatnonzero(labels >= 0)
+    if len(rows) <= limit:
+        return rows
+    sizes = np.bincount(labels[rows])
     order = rng.permutation(len(sizes))
-    kept = np.zeros(len(sizes) + 1, bool)  # the last entry stands for label -1
+    kept = np.zeros(len(sizes), bool)
     kept[order[: max(2, int(np.searchsorted(np.cumsum(sizes[order]), limit)))]] = True
-    return np.flatnonzero(kept[labels])
+    return np.asarray(rows[kept[labels[rows]]])
 
 
-def deal_clusters(labels: Labels, parts: int, rng: np.random.Generator) -> list[NDArray[Any]]:
-    """Rows of whole clusters, about equally many a part, for batches drawn within a part."""
-    sizes = np.bincount(labels[labels >= 0])
-    order = rng.permutation(len(sizes))
-    part = np.empty(len(sizes) + 1, np.intp)
-    part[order] = (np.cumsum(sizes[order]) - 1) * parts // max(1, int(sizes.sum()))
-    part[-1] = parts  # rows without a cluster take part nowhere
-    of_row = part[labels]
-    return [np.flatnonzero(of_row == i) for i in range(parts)]
+def _make_pool(
+    some: tuple[Any, ...], counts: tuple[int, int | None, int], cut: tuple[int, int]
+) -> Pool:
+    rows, labels, groups, classes = some
+    per_anchor, total, n_classes = counts
+    n, block = cut
+    members = members_of(labels)
+    quota = None
+    if total is not None:  # by the anchors in each block, to the last triplet
+        able = np.bincount(rows[members.anchors()] // block, minlength=-(-n // block))
+        quota = np.diff(total * np.cumsum([0, *able]) // max(1, int(able.sum())))
+    none = np.full(len(rows), -1, np.intp)
+    nothing = (np.empty((0, 2), np.intp), np.empty((0, 3), np.intp))
+    known = Known(none if classes is None else classes, n_classes, *nothing)
+    return Pool(rows, members, groups, known, block, quota, per_anchor)
+
+
+def _draw(pools: Sequence[Pool], span: tuple[int, int], block: int, seed: int) -> Drawn:
+    """What the anchors of a partition draw from every pool; a block may reach beyond it."""
+    low, high = span
+    found = []
+    for b in range(low // block, -(-high // block)):
+        rng = Context(seed).rng("triplets" if b == 0 else f"triplets-{b}")
+        for pool in pools:
+            triplets, certain = pool.draw(b, rng)
+            mine = (triplets[:, 0] >= low) & (triplets[:, 0] < high)
+            found.append((triplets[mine], certain[mine]))
+    return np.concatenate([t for t, _ in found]), np.concatenate([c for _, c in found])

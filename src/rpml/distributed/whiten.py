@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,20 +11,29 @@ from distributed import get_worker
 from numpy.typing import NDArray
 
 from rpml._threads import using_threads
+from rpml.constraints import Known
 from rpml.context import Context
 from rpml.distributed.cluster import Cluster, Task
 from rpml.distributed.source import Rows
 from rpml.distributed.take import take
-from rpml.groups import Groups, sample_rows
-from rpml.pipeline import Config, size_within, whiten_by_exponent, whiten_by_scatter
+from rpml.groups import Groups
+from rpml.pipeline import (
+    Config,
+    Sample,
+    scatter_rows,
+    size_within,
+    whiten_by_exponent,
+    whiten_by_scatter,
+)
 from rpml.preprocess import (
     Preprocessing,
+    Spectrum,
     identity,
     row_sum,
     second_moments,
     spectrum_of,
 )
-from rpml.scatter import MAX_ROWS, ScatterChoice
+from rpml.scatter import ScatterChoice
 
 Array = NDArray[np.floating]
 
@@ -41,7 +51,12 @@ def mean_and_covariance(
 
 
 def prepare(
-    cluster: Cluster, rows: Rows, groups: Groups, config: Config, context: Context
+    cluster: Cluster,
+    rows: Rows,
+    groups: Groups,
+    config: Config,
+    context: Context,
+    known: Known | None = None,
 ) -> tuple[Preprocessing, ScatterChoice | None]:
     """Centre and whiten, decided from moments of all rows and a sample of them."""
     unit = config.normalize_input
@@ -52,16 +67,25 @@ def prepare(
     if not isinstance(config.whiten, str):
         return whiten_by_exponent(spectrum, wanted, config), None
     rng = context.rng("whiten")
-    sampled = sample_rows(groups, MAX_ROWS, rng)
-    sample = take(cluster, rows.parts, rows.edges, sampled)
+    sampled = scatter_rows(groups, known, rng)
+    X = take(cluster, rows.parts, rows.edges, sampled)
+    notes = groups[sampled], None if known is None else known.labels[sampled]
     # the generator goes on from where the sample was drawn, as it does in one process
-    found: tuple[Preprocessing, ScatterChoice] = cluster.value(
-        cluster.submit(_scatter, sample, groups[sampled], spectrum, unit, wanted, rng)
-    )
+    task = cluster.submit(_scatter, X, notes, spectrum, unit, wanted, rng)
+    found: tuple[Preprocessing, ScatterChoice] = cluster.value(task)
     return found
 
 
-def _scatter(*arguments: Any) -> tuple[Preprocessing, ScatterChoice]:
+def _scatter(
+    X: Array,
+    notes: tuple[Groups, Any],
+    spectrum: Spectrum,
+    unit: bool,
+    wanted: int,
+    rng: np.random.Generator,
+) -> tuple[Preprocessing, ScatterChoice]:
     """The only task of its moment: it takes all threads of its worker."""
+    sample = Sample(X, np.arange(len(X)), *notes)
+    rng = copy.deepcopy(rng)  # run again, it is to draw the same
     with using_threads(get_worker().state.nthreads):
-        return whiten_by_scatter(*arguments)
+        return whiten_by_scatter(sample, spectrum, unit, wanted, rng)

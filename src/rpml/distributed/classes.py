@@ -1,0 +1,82 @@
+"""Groups and known classes of partitioned rows, as `rpml.groups` and `rpml.pseudolabels` use them.
+
+Which row is in which group, cluster or class is a number a row, which the client has; only where
+vectors are compared do rows meet on a worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.constraints import Known
+from rpml.distributed.cluster import Cluster, Task
+from rpml.distributed.take import deal
+from rpml.groups import group_means
+from rpml.pseudolabels import members_of, nearest_class
+
+Labels = NDArray[np.intp]
+Rows = tuple[Sequence[Task], NDArray[np.int64]]
+"""(partitions, the first row of each and the number of all)."""
+
+
+def known_classes(labels: Labels | None) -> Known | None:
+    """What labels alone say of the rows; None if nothing."""
+    if labels is None or labels.max(initial=-1) < 0:
+        return None
+    nothing = np.empty((0, 2), np.intp), np.empty((0, 3), np.intp)
+    return Known(labels, int(labels.max()) + 1, *nothing)
+
+
+def mean_things(cluster: Cluster, rows: Rows, of_row: Labels) -> tuple[list[Task], NDArray[Any]]:
+    """The mean row of each thing, as partitions of their own."""
+    count = len(rows[0])
+    edges = (int(of_row.max()) + 1) * np.arange(count + 1, dtype=np.int64) // count
+    order = np.argsort(of_row, kind="stable")
+    cuts = np.searchsorted(of_row[order], edges)
+    wanted = [order[a:b] for a, b in pairwise(cuts.tolist())]
+    values = deal(cluster, *rows, wanted)
+    means = [
+        cluster.submit(group_means, X, of_row[mine] - start)
+        for X, mine, start in zip(values, wanted, edges, strict=False)
+    ]
+    return means, edges
+
+
+def apply_classes(cluster: Cluster, rows: Rows, basins: Labels, known: Known) -> Labels:
+    """`rpml.pseudolabels.apply_known` for classes: each cluster takes the class of its known rows.
+
+    The rows of clusters with several classes meet on the workers, each going with the nearest
+    known one.
+    """
+    out = np.where(basins >= 0, basins + known.n_classes, -1)
+    seeds = np.flatnonzero(known.is_classed() & (basins >= 0))
+    low = np.full(int(basins.max(initial=-1)) + 1, known.n_classes)
+    high = np.full(len(low), -1)
+    np.minimum.at(low, basins[seeds], known.labels[seeds])
+    np.maximum.at(high, basins[seeds], known.labels[seeds])
+    sure, mixed = (np.append(which, False) for which in ((low == high), (low < high) & (high >= 0)))
+    out = np.where(sure[basins], np.append(low, -1)[basins], out)
+    cut = members_of(np.where(mixed[basins], basins, -1))
+    if cut:
+        count = min(len(rows[0]), len(cut))
+        bunches = [cut[len(cut) * i // count : len(cut) * (i + 1) // count] for i in range(count)]
+        wanted = [np.concatenate(bunch) for bunch in bunches]
+        tasks = [
+            cluster.submit(_spread, X, basins[mine], known.labels[mine])
+            for X, mine in zip(deal(cluster, *rows, wanted), wanted, strict=True)
+        ]
+        out[np.concatenate(wanted)] = np.concatenate(cluster.values(tasks))
+    return np.where(known.is_classed(), known.labels, out)
+
+
+def _spread(X: NDArray[Any], basins: Labels, classes: Labels) -> Labels:
+    """The class of each row of some whole clusters."""
+    out = np.empty(len(X), np.intp)
+    for mine in members_of(basins):
+        out[mine] = nearest_class(X[mine], classes[mine])
+    return out

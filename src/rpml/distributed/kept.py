@@ -1,0 +1,73 @@
+"""Neighbours in the checkpoint, a file a partition, written and read by the workers.
+
+They are what a fit spends most of its time on. The folder has to be one that the workers see, as
+they do on one machine and with a shared disk; where they do not, the search is repeated on resume.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml._container import read_container, write_container
+from rpml.context import Context
+from rpml.distributed.cluster import Cluster
+from rpml.distributed.knn import Graph
+from rpml.distributed.source import Piece, cut
+from rpml.neighbors import Neighbors
+
+logger = logging.getLogger(__name__)
+_NAME, _KIND, _VERSION = "graph", "neighbors", 1
+
+
+def keep_graph(cluster: Cluster, graph: Graph, context: Context) -> None:
+    """Write the neighbours of every partition, and then that they are there."""
+    if context.store is None:
+        return
+    paths = _paths(context, len(graph.parts))
+    tasks = [
+        cluster.submit(_write, path, part) for path, part in zip(paths, graph.parts, strict=True)
+    ]
+    cluster.wait(tasks, context, "keep")
+    if not all(Path(path).is_file() for path in paths):
+        logger.warning("the workers do not see %s: neighbours are not kept", Path(paths[0]).parent)
+        return
+    figures = {"n_neighbors": graph.n_neighbors, "recall": graph.recall}
+    names = {"metric": graph.metric, "method": graph.method}
+    context.save(_NAME, {"edges": graph.edges}, {**figures, **names})
+
+
+def kept_graph(cluster: Cluster, edges: NDArray[np.int64], context: Context) -> Graph | None:
+    """The neighbours found before, whatever partitions they were written by; None: search."""
+    saved = context.load(_NAME)
+    if saved is None:
+        return None
+    (arrays, figures), sizes = saved, np.diff(saved[0]["edges"])
+    paths = _paths(context, len(sizes))
+    if arrays["edges"][-1] != edges[-1] or not all(Path(path).is_file() for path in paths):
+        return None
+    parts = [cluster.submit(_read, pieces) for pieces in cut(paths, sizes.tolist(), edges)]
+    return Graph(parts, edges, **figures)
+
+
+def _paths(context: Context, count: int) -> list[str]:
+    assert context.store is not None
+    return [str(context.store.path(f"{_NAME}-{i:05d}").absolute()) for i in range(count)]
+
+
+def _write(path: str, lists: Neighbors) -> None:
+    if Path(path).parent.is_dir():
+        arrays = {"indices": lists.indices, "distances": lists.distances}
+        write_container(path, arrays, {"metric": lists.metric}, _KIND, _VERSION)
+
+
+def _read(pieces: list[Piece]) -> Neighbors:
+    found = [(piece, *read_container(piece.path, _KIND, _VERSION)) for piece in pieces]
+    indices, distances = (
+        np.concatenate([arrays[name][piece.start : piece.stop] for piece, arrays, _ in found])
+        for name in ("indices", "distances")
+    )
+    return Neighbors(indices, distances, found[0][2]["metadata"]["metric"], method="dask")

@@ -1,0 +1,56 @@
+"""The middle row of each cluster, found where the rows are; compare `rpml.modes.find_modes`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.distributed.cluster import Cluster, Task
+from rpml.modes import Modes, middle_rows, piece_sums, pieces_of
+
+Array = NDArray[np.floating]
+Labels = NDArray[np.intp]
+Best = tuple[Array, NDArray[np.intp]]
+
+
+def find_modes(
+    cluster: Cluster,
+    rows: tuple[Sequence[Task], NDArray[np.int64]],
+    L: Array,
+    basins: Labels,
+    labels: Labels,
+) -> Modes:
+    """Directions of the largest clusters by a sum, then the row most like it by a maximum."""
+    parts, edges = rows
+    piece, sizes = pieces_of(basins, labels)
+    held = cluster.hold(L)
+    own = [cluster.hold(piece[a:b]) for a, b in pairwise(edges.tolist())]
+    sums = cluster.total(
+        [cluster.submit(_sums, *some, held, len(sizes)) for some in zip(parts, own, strict=True)]
+    )
+    middles = [
+        cluster.submit(_middles, *some, held, sums, int(start))
+        for *some, start in zip(parts, own, edges[:-1], strict=True)
+    ]
+    chosen = cluster.value(cluster.total(middles, _best))[1]
+    return Modes(chosen, labels[chosen], sizes)
+
+
+def _sums(part: Array, piece: Labels, L: Array, count: int) -> Array:
+    return piece_sums(part @ L.astype(part.dtype), piece, count)
+
+
+def _middles(part: Array, piece: Labels, L: Array, sums: Array, start: int) -> Best:
+    likeness, rows = middle_rows(part @ L.astype(part.dtype), piece, sums)
+    return likeness, np.where(rows < 0, -1, rows + start)
+
+
+def _best(parts: list[Best]) -> Best:
+    """The likest row of each piece; of equals the first."""
+    likeness, rows = (np.stack(column) for column in zip(*parts, strict=True))
+    first: Any = likeness.argmax(axis=0), np.arange(likeness.shape[1])
+    return likeness[first], rows[first]
