@@ -1,7 +1,8 @@
 """What does the fit on Dask cost, stage by stage, and how does it grow with workers and rows?
 
 python benchmarks/cluster.py --sizes 20000,50000,100000        one and two workers, overhead
-python benchmarks/cluster.py --sizes 1000000 --only two         the largest here
+python benchmarks/cluster.py --sizes 1000000 --only two --name cluster-million
+python benchmarks/cluster.py --sizes 200000,400000 --only two --name cluster-sizes   for the model
 
 Each size is written as .npy shards first. "one" and "two" are that many workers of one thread;
 "pair" is one worker with two threads, to be compared with "local", the fit in this process with two
@@ -108,7 +109,7 @@ def fit_dask(folder: Path, kind: str, options: argparse.Namespace) -> dict:
             write_shards(folder.parent, 3000, 32).rename(small)
         DaskRPML(4, max_iter=2, n_neighbors=10).fit(small, cluster=cluster)
         clock, notes = Clock(), Notes()
-        before = cluster.client.run(_tasks)
+        before, begun = cluster.client.run(_tasks), cluster.client.run(_cpu)
         start = time.perf_counter()
         rows = open_rows(folder, cluster)
         partitions = len(rows.edges) - 1
@@ -117,7 +118,8 @@ def fit_dask(folder: Path, kind: str, options: argparse.Namespace) -> dict:
         out = report(model, end - start, clock, end)
         out |= {"partitions": partitions, "client peak MB": peak_memory_mb()}
         out["worker peak MB"] = list(cluster.client.run(_peak).values())
-        out["worker CPU seconds"] = list(cluster.client.run(_cpu).values())
+        now = cluster.client.run(_cpu)
+        out["worker CPU seconds"] = [now[worker] - begun.get(worker, 0.0) for worker in now]
         out["task CPU seconds"] = spent(before, cluster.client.run(_tasks))
         out["notes"] = notes.said
         out["network MB"] = sum(cluster.client.run(_received).values()) / 2**20

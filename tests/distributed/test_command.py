@@ -58,3 +58,33 @@ def test_no_scheduler_there(rpml, shards, tmp_path, monkeypatch):
     base = ("fit", shards, "-o", tmp_path / "m.rpml", "--engine", "dask")
     text = rpml.refused(*base, "--scheduler", "tcp://127.0.0.1:9")
     assert "cannot reach a Dask scheduler at tcp://127.0.0.1:9" in text
+
+
+def test_embed_and_evaluate_on_a_scheduler(rpml, cluster, rows, shards, tmp_path):
+    np.save(tmp_path / "x.npy", rows)
+    np.save(tmp_path / "y.npy", np.arange(len(rows)) // 100)
+    model, out = tmp_path / "m.rpml", tmp_path / "out"
+    rpml("fit", tmp_path / "x.npy", "-o", model, "--dim", 3, "--neighbors", 10, "--max-iter", 2)
+    dask = ("--engine", "dask", "--scheduler", cluster.address)
+    command = ("embed", model, shards, "-o", f"{out}/", "--partition-rows", 500, *dask)
+    result = rpml(*command)
+    assert "1200 rows of 3 in 3 files" in result.stdout
+    assert "embedding: 3/3" in result.stderr
+    first = sorted(out.iterdir())
+    written = first[0].stat().st_mtime_ns
+    first[1].unlink()
+    assert rpml.json(*command)["files"] == 3
+    assert sorted(out.iterdir()) == first
+    assert first[0].stat().st_mtime_ns == written
+    rpml("embed", model, tmp_path / "x.npy", "-o", tmp_path / "local.npy")
+    whole = np.concatenate([np.load(part) for part in first])
+    np.testing.assert_allclose(whole, np.load(tmp_path / "local.npy"), atol=1e-6)
+    scoring = ("--labels", tmp_path / "y.npy", "--k", "1,4")
+    local = rpml.json("evaluate", tmp_path / "local.npy", *scoring, "--no-clustering")
+    assert rpml.json("evaluate", f"{out}/", *scoring, *dask) == local
+    again = rpml.json("evaluate", shards, *scoring, *dask, "--model", model)
+    assert again["recall_at_k"] == local["recall_at_k"]
+    assert again["dim"] == 3
+    assert "writes a folder" in rpml.refused("embed", model, shards, "-o", "x.npy", *dask)
+    text = rpml.refused("embed", model, shards, "-o", f"{out}/", "--dim", 2, "-q", *dask)
+    assert "not of this model" in text

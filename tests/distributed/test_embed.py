@@ -18,11 +18,12 @@ def model(rows):
 
 @pytest.mark.parametrize("kind", ["npy", "parquet"])
 def test_embed_and_resume(cluster, rows, shards, model, tmp_path, kind):
-    from rpml.distributed import embed
+    from rpml.distributed import embed, open_rows
 
     if kind == "parquet":
         pytest.importorskip("pyarrow")
     out = tmp_path / "out"
+    shards = open_rows(shards, cluster, partition_rows=500)
     files = embed(model, shards, out, cluster, kind=kind)
     values = read_features(out).values
     np.testing.assert_allclose(values, model.transform(rows), atol=1e-12)
@@ -70,15 +71,21 @@ def test_bad_requests(cluster, rows, shards, model, tmp_path):
 
     with pytest.raises(ValueError, match="kind='csv'"):
         embed(model, shards, tmp_path / "out", cluster, kind="csv")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "part-00000-0123456789.npy").touch()
+    with pytest.raises(InputError, match=r"0123456789\.npy, which is not of this model"):
+        embed(model, shards, tmp_path / "other", cluster)
     with pytest.raises(InputError, match="fitted on 16 features, X has 4"):
         embed(model, da.ones((9, 4)), tmp_path / "out", cluster)
     with pytest.raises(ValueError, match="there are 3 labels for 1200 rows"):
         evaluate(shards, [1, 2, 3], cluster)
 
 
-def test_evaluate(cluster, rows, shards):
+def test_evaluate(cluster, rows, shards, model):
     from rpml.distributed import evaluate
 
     y = np.arange(len(rows)) // 100
     scores = evaluate(shards, y, cluster, ks=(1, 4))
     assert scores == pytest.approx(recall_at_k(rows, y, ks=(1, 4)))
+    scores = evaluate(shards, y, cluster, ks=(1, 4), model=model)
+    assert scores == pytest.approx(recall_at_k(model.transform(rows), y, ks=(1, 4)))

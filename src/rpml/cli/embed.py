@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rpml.cli import engine as where
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
 from rpml.cli.models import check_features, load_model
+
+if TYPE_CHECKING:
+    from rpml.data import ReadOptions
 
 EXAMPLES = """\b
 Examples:
@@ -17,6 +21,7 @@ Examples:
   rpml embed model.rpml new.parquet -o small.parquet --dim 32
   cat vectors.csv | rpml embed model.rpml - -o - > small.csv
   rpml embed model.rpml shards/ -o embedded/         (a folder of .npy parts)
+  rpml embed model.rpml shards/ -o embedded/ --engine dask --scheduler tcp://host:8786
 """
 
 
@@ -40,6 +45,11 @@ def run(
     columns: opt.Columns = None,
     id_column: opt.IdColumn = None,
     array: opt.ArrayName = None,
+    engine: where.Engine = "local",
+    scheduler: where.Scheduler = None,
+    workers: where.WorkerCount = None,
+    partition_rows: where.PartitionRows = None,
+    tls: where.Tls = None,
     threads: opt.Threads = None,
     config: opt.Config = None,
     quiet: opt.Quiet = False,
@@ -54,9 +64,16 @@ def run(
     if output == "-" and json_output:
         raise InputError("-o - and --json cannot both have standard output")
     console = Console(quiet, json_output)
+    place = where.Workers(scheduler, workers, threads, None, partition_rows, tls or ())
+    reading = opt.read_options(columns, id_column, array)
+    if where.check_engine(engine, place):
+        if force:
+            raise InputError("--force is not for --engine dask: remove the folder instead")
+        on_dask(model, dim, features, reading, output, place, console)
+        return
     check_table_output(output, force)
     fitted = load_model(model, dim)
-    source = open_features(features, opt.read_options(columns, id_column, array))
+    source = open_features(features, reading)
     check_features(fitted, source, model)
     id_name = source.id_name if source.has_ids else None
     layout = Layout("embedding", [str(n) for n in fitted.get_feature_names_out()], id_name)
@@ -69,3 +86,34 @@ def run(
     fields = {"output": output, "rows": rows, "dim": len(fitted.components_)}
     text = "" if output == "-" else f"{output}: {rows} rows of {fields['dim']}"
     console.result(fields, text)
+
+
+def on_dask(
+    model: str,
+    dim: int | None,
+    features: str,
+    reading: ReadOptions,
+    output: str,
+    place: where.Workers,
+    console: Console,
+) -> None:
+    """A file a partition, written by the workers; called again it writes what is missing."""
+    from rpml.context import Context
+    from rpml.errors import InputError
+
+    if not output.endswith("/"):
+        raise InputError(f"--engine dask writes a folder of parts: -o {output}/")
+    fitted = load_model(model, dim)
+    from rpml.distributed import embed
+
+    with where.open_cluster(place, console) as cluster, console.reporter() as report:
+        rows = where.open_on_dask(features, reading, cluster, place, console, by_size=True)
+        check_features(fitted, rows, model)
+        parquet = rows.pieces[0][0].path.endswith((".parquet", ".pq"))
+        context = Context(report=report)
+        files = embed(
+            fitted, rows, output, cluster, kind="parquet" if parquet else "npy", context=context
+        )
+    size = len(fitted.components_)
+    fields = {"output": output, "rows": rows.count, "dim": size, "files": len(files)}
+    console.result(fields, f"{output}: {rows.count} rows of {size} in {len(files)} files")

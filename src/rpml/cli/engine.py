@@ -1,11 +1,13 @@
-"""rpml fit --engine dask: where the fit runs, and rows that are never read here."""
+"""--engine dask: where a command runs, and rows that are never read here."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from rpml.errors import InputError
 
@@ -15,13 +17,33 @@ if TYPE_CHECKING:
     from rpml.cli.console import Console
     from rpml.data import Features, ReadOptions
     from rpml.distributed import Cluster
+    from rpml.distributed.source import Rows
 
 ENGINES = ("local", "dask")
+
+Engine = Annotated[
+    str, typer.Option(metavar="NAME", help="local, or dask for rows beyond one machine.")
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS", help="Dask scheduler, tcp://host:8786; else workers here."),
+]
+WorkerCount = Annotated[
+    int | None,
+    typer.Option("--workers", min=1, help="Worker processes that Dask starts here."),
+]
+PartitionRows = Annotated[
+    int | None, typer.Option(min=1, help="Rows a partition on Dask; 64 MB if not given.")
+]
+Tls = Annotated[
+    tuple[str, str, str] | None,
+    typer.Option(metavar="CA CERT KEY", help="TLS files for --scheduler tls://host:8786."),
+]
 
 
 @dataclass(frozen=True)
 class Workers:
-    """The options that say where a fit on Dask runs."""
+    """The options that say where a command on Dask runs."""
 
     scheduler: str | None = None
     count: int | None = None
@@ -75,13 +97,28 @@ def open_partitions(
 ) -> tuple[Features, str]:
     """The rows as partitions on the workers, and the hash of their values."""
     from rpml.data import Features
+
+    rows = open_on_dask(path, options, cluster, workers, console)
+    values: Any = rows
+    return Features(values, None, "id", rows.feature_names, path), rows.digest(cluster)
+
+
+def open_on_dask(
+    path: str,
+    options: ReadOptions,
+    cluster: Cluster,
+    workers: Workers,
+    console: Console,
+    by_size: bool = False,
+) -> Rows:
+    """The rows as partitions on the workers."""
     from rpml.distributed import open_rows
 
     where = path if "://" in path else str(Path(path).absolute())
-    rows = open_rows(where, cluster, options=options, partition_rows=workers.partition_rows)
+    cut = workers.partition_rows
+    rows = open_rows(where, cluster, options=options, partition_rows=cut, by_size=by_size)
     console.note(
         f"{path}: {rows.count} rows of {rows.width} features, {rows.dtype}, "
         f"{len(rows.edges) - 1} partitions"
     )
-    values: Any = rows
-    return Features(values, None, "id", rows.names, path), rows.digest(cluster)
+    return rows

@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rpml.cli import engine as where
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, table
 from rpml.cli.models import check_features, load_model
 
 if TYPE_CHECKING:
-    from rpml.data import Features
+    from rpml.data import Features, ReadOptions
 
 EXAMPLES = """\b
 Examples:
   rpml evaluate vectors.npy --labels labels.npy
   rpml evaluate vectors.npy --labels labels.csv --model model.rpml
   rpml evaluate birds.parquet --labels birds.parquet --label-column species --json
+  rpml evaluate shards/ --labels labels.npy --engine dask --scheduler tcp://host:8786
 """
 
 
@@ -46,6 +48,11 @@ def run(
     columns: opt.Columns = None,
     id_column: opt.IdColumn = None,
     array: opt.ArrayName = None,
+    engine: where.Engine = "local",
+    scheduler: where.Scheduler = None,
+    workers: where.WorkerCount = None,
+    partition_rows: where.PartitionRows = None,
+    tls: where.Tls = None,
     threads: opt.Threads = None,
     config: opt.Config = None,
     quiet: opt.Quiet = False,
@@ -59,7 +66,14 @@ def run(
     console = Console(quiet, json_output)
     wanted = parse_ks(ks)
     excluded = (label_column,) if label_column and labels == features else ()
-    data = read(features, opt.read_options(columns, id_column, array, excluded), model, dim)
+    reading = opt.read_options(columns, id_column, array, excluded)
+    place = where.Workers(scheduler, workers, threads, None, partition_rows, tls or ())
+    if where.check_engine(engine, place):
+        known = (labels, label_column)
+        fields = on_dask((features, reading), known, (model, dim), (wanted, metric), place, console)
+        console.result(fields, as_table(fields, {}))
+        return
+    data = read(features, reading, model, dim)
     from rpml.data import read_labels
 
     y = read_labels(labels, len(data.values), data.ids, label_column, id_column)
@@ -82,6 +96,40 @@ def run(
         **scores,
     }
     console.result(fields, as_table(fields, scores))
+
+
+def on_dask(
+    source: tuple[str, ReadOptions],
+    known: tuple[str, str | None],
+    model: tuple[str | None, int | None],
+    asked: tuple[list[int], str],
+    place: where.Workers,
+    console: Console,
+) -> dict[str, Any]:
+    """Recall@K by the neighbours that the workers find; k-means scores are for one machine."""
+    from rpml.context import Context
+    from rpml.data import read_labels
+    from rpml.distributed import evaluate
+
+    path, dim = model
+    fitted = None if path is None else load_model(path, dim)
+    ks, metric = asked
+    with where.open_cluster(place, console) as cluster, console.reporter() as report:
+        rows = where.open_on_dask(*source, cluster, place, console)
+        if fitted is not None and path is not None:
+            check_features(fitted, rows, path)
+        y = read_labels(known[0], rows.count, None, known[1])
+        listener = Context(report=report)
+        recall = evaluate(
+            rows, y, cluster, ks=tuple(ks), metric=metric, model=fitted, context=listener
+        )
+    return {
+        "rows": rows.count,
+        "classes": len(set(y.tolist())),
+        "dim": rows.width if fitted is None else len(fitted.components_),
+        "metric": metric,
+        "recall_at_k": {str(k): v for k, v in recall.items()},
+    }
 
 
 def as_table(fields: dict[str, Any], scores: dict[str, float]) -> str:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rpml.cli import engine as where
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, fields_text
-from rpml.cli.engine import Workers, check_engine, open_cluster, open_partitions
 from rpml.cli.job import Job
 from rpml.errors import InputError
 
@@ -80,23 +80,11 @@ def run(
     columns: opt.Columns = None,
     id_column: opt.IdColumn = None,
     array: opt.ArrayName = None,
-    engine: Annotated[
-        str, typer.Option(metavar="NAME", help="local, or dask for rows beyond one machine.")
-    ] = "local",
-    scheduler: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="Dask scheduler, tcp://host:8786; else workers here."),
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Worker processes that Dask starts here.")
-    ] = None,
-    partition_rows: Annotated[
-        int | None, typer.Option(min=1, help="Rows a partition on Dask; 64 MB if not given.")
-    ] = None,
-    tls: Annotated[
-        tuple[str, str, str] | None,
-        typer.Option(metavar="CA CERT KEY", help="TLS files for --scheduler tls://host:8786."),
-    ] = None,
+    engine: where.Engine = "local",
+    scheduler: where.Scheduler = None,
+    workers: where.WorkerCount = None,
+    partition_rows: where.PartitionRows = None,
+    tls: where.Tls = None,
     threads: opt.Threads = None,
     memory_limit: Annotated[
         str | None,
@@ -120,8 +108,8 @@ def run(
         "memory_limit": limit if engine == "local" else None,
     }
     target = check_model_output(output, force or resume)
-    where = Workers(scheduler, workers, threads, limit, partition_rows, tls or ())
-    on_dask = check_engine(engine, where)
+    place = where.Workers(scheduler, workers, threads, limit, partition_rows, tls or ())
+    on_dask = where.check_engine(engine, place)
     model = build(given, settings or [], paper, on_dask)
     reading = opt.read_options(columns, id_column, array)
     files = {
@@ -135,8 +123,9 @@ def run(
     with ExitStack() as stack:
         side: dict[str, Any] = {}
         if on_dask:
-            side["cluster"] = stack.enter_context(open_cluster(where, console))
-            data, digest = open_partitions(features, reading, side["cluster"], where, console)
+            side["cluster"] = stack.enter_context(where.open_cluster(place, console))
+            source = (features, reading, side["cluster"], place, console)
+            data, digest = where.open_partitions(*source)
         else:
             data, digest = load(features, reading, console), None
         add_sides(model, side, data, files, label_column)

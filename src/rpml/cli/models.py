@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from rpml.errors import InputError
 
 if TYPE_CHECKING:
-    from rpml.data import FeatureSource
+    from collections.abc import Sequence
+
     from rpml.estimator import RPML
+
+
+class Described(Protocol):
+    """Features of whichever source."""
+
+    name: str
+
+    @property
+    def n_features(self) -> int: ...
+
+    @property
+    def feature_names(self) -> Sequence[str] | None: ...
 
 
 def load_model(path: str, dim: int | None = None) -> RPML:
@@ -25,7 +38,7 @@ def load_model(path: str, dim: int | None = None) -> RPML:
     return model
 
 
-def check_features(model: RPML, source: FeatureSource, path: str) -> None:
+def check_features(model: RPML, source: Described, path: str) -> None:
     """Refuse features of another number or with other names than the model was fitted on."""
     if source.n_features != model.n_features_in_:
         raise InputError(

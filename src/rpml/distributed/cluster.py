@@ -13,6 +13,7 @@ from typing import Any, Self, TypeAlias
 from unittest import mock
 
 import dask
+import numpy as np
 from distributed import Client, Future, LocalCluster, Security, as_completed
 from distributed.client import FutureCancelledError
 from distributed.comm.core import CommClosedError
@@ -30,8 +31,9 @@ _LOOK = 5.0  # seconds between looks at whether there are workers at all
 _ALONE = 60.0  # seconds without any before a fit gives up; those that restart take a few
 _DEATHS = 5  # workers a task may bring down before it is given up
 # Dask makes malloc give every free block back at once: the blocks of a search, made again and
-# again, then cost a third of its time in page faults
-_MALLOC = {"MALLOC_TRIM_THRESHOLD_": str(2**27), "MALLOC_MMAP_THRESHOLD_": str(2**25)}
+# again, then cost a third of its time in page faults. Larger ones still go back, or a worker that
+# looks full would be stopped.
+_MALLOC = {"MALLOC_TRIM_THRESHOLD_": str(2**25), "MALLOC_MMAP_THRESHOLD_": str(2**23)}
 # labels are a number a row, and do go through the scheduler
 _QUIET = {"distributed.admin.large-graph-warning-threshold": "16GB"}
 
@@ -91,6 +93,13 @@ class Cluster:
         if not known:
             raise ClusterError(f"the scheduler {self.address} has no workers: start some")
         return dict(sorted(known.items()))
+
+    def thread_memory(self) -> float:
+        """Bytes a thread has where it has the least; infinite if no worker has a limit."""
+        with self.failures():
+            known = self.client.scheduler_info(n_workers=-1)["workers"].values()
+        shares = [w["memory_limit"] / w["nthreads"] for w in known if w.get("memory_limit")]
+        return float(min(shares, default=np.inf))
 
     def submit(self, work: Callable[..., Any], *arguments: Any) -> Task:
         """A task; results of other tasks among the arguments are fetched where it runs.

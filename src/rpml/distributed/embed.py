@@ -34,8 +34,9 @@ def embed(
 ) -> list[str]:
     """Write the embedding of every partition as a file of its own; ids are carried through.
 
-    A folder with some of the parts is completed: each part is written whole or not at all, and its
-    name holds a fingerprint of the model and the rows, so that only the same work is skipped.
+    A folder with some of the parts is completed, on any cluster: each part is written whole or not
+    at all, and its name holds a fingerprint of the model and the rows, so that only the same work
+    is skipped. A folder with parts of other work is refused.
 
     Parameters
     ----------
@@ -56,14 +57,15 @@ def embed(
     """
     if kind not in KINDS:
         raise ValueError(f"kind={kind!r}: use 'parquet' or 'npy'")
-    rows = open_rows(X, cluster)
+    rows = open_rows(X, cluster, by_size=True)
     if rows.width != model.n_features_in_:
         raise InputError(
             f"the model was fitted on {model.n_features_in_} features, {rows.name} has {rows.width}"
         )
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
+    target = Path(folder).absolute()
     work = _fingerprint(model, rows)
+    _check_folder(target, work)
+    target.mkdir(parents=True, exist_ok=True)
     local = model.to_local() if hasattr(model, "to_local") else model
     held = cluster.hold(local)
     names = [str(target / f"part-{i:05d}-{work}.{kind}") for i in range(len(rows.edges) - 1)]
@@ -77,6 +79,18 @@ def embed(
             tasks.append(cluster.submit(_embed_part, held, rows.parts[i], name))
     cluster.wait(tasks, context or Context(), "embed")
     return names
+
+
+def _check_folder(target: Path, work: str) -> None:
+    others = [
+        path.name for path in target.glob("*") if not path.stem.endswith((work, f"{work}.ids"))
+    ]
+    others = [name for name in sorted(others) if not name.startswith(".")]
+    if others:
+        raise InputError(
+            f"{target} holds {others[0]}, which is not of this model and these rows: choose "
+            "another folder, or remove it"
+        )
 
 
 def _fingerprint(model: RPML, rows: Rows) -> str:
@@ -124,6 +138,8 @@ def evaluate(
     ks: tuple[int, ...] = (1, 2, 4, 8),
     metric: str = "cosine",
     method: str = "auto",
+    model: RPML | None = None,
+    context: Context | None = None,
 ) -> dict[int, float]:
     """Recall@K of (embedded) rows: how often one of the K nearest others has the row's label.
 
@@ -138,14 +154,22 @@ def evaluate(
     ks : tuple of int
     metric, method
         As in `rpml.distributed.knn.nearest_neighbors`.
+    model : RPML or DaskRPML, optional
+        The rows are embedded with it first, where they are.
+    context : Context, optional
+        Told how many tasks of the search are done.
     """
     rows = open_rows(X, cluster)
     names = np.unique(np.asarray(labels), return_inverse=True)[1].astype(np.int32)
     if len(names) != rows.count:
         raise ValueError(f"there are {len(names)} labels for {rows.count} rows")
-    context = Context()
+    parts = rows.parts
+    if model is not None:
+        held = cluster.hold(model.to_local() if hasattr(model, "to_local") else model)
+        parts = [cluster.submit(_transform, held, part) for part in parts]
+        rows.release()
     graph = nearest_neighbors(
-        cluster, rows.parts, rows.edges, max(ks), context, metric=metric, method=method
+        cluster, parts, rows.edges, max(ks), context or Context(), metric=metric, method=method
     )
     held = cluster.hold(names)
     tasks = [

@@ -99,8 +99,8 @@ class DaskRPML(RPML):
         if rows.count < 2:
             raise ValueError(f"X has {rows.count} row: at least 2 are needed.")
         self.n_features_in_ = rows.width
-        if rows.names is not None:
-            self.feature_names_in_ = np.array(rows.names, dtype=object)
+        if rows.feature_names is not None:
+            self.feature_names_in_ = np.array(rows.feature_names, dtype=object)
         self._check_size(rows.width)
 
     def transform(self, X: Any, n_components: int | None = None) -> Any:

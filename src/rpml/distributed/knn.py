@@ -41,7 +41,9 @@ logger = logging.getLogger(__name__)
 
 MEMORY = 256 * 2**20  # bytes the working blocks of one task may take
 NEVER = np.iinfo(np.int64).max  # an empty place in a list of neighbours
-_BUCKET = 250_000  # rows whose cells make a bucket, where there are many
+_BUCKET = 2_000_000  # most rows whose cells make a bucket
+_SHARE = 5  # one search takes such a part of the memory a thread has
+_VISITORS = 2  # rows that look into a bucket, for each that is in it
 _CELLS = 2.0  # times the square root of the rows: most cells, so that finding one's own stays cheap
 
 Candidates = tuple[NDArray[Any], NDArray[Any], NDArray[np.float32]]
@@ -197,8 +199,7 @@ class Search:
         probes = [submit(_probes, part, centers, needed, self.frame) for part in self.parts]
         sizes = self.cluster.total([submit(_cell_sizes, p, centers) for p in probes])
         count = len(self.parts)
-        threads = sum(self.cluster.workers().values())
-        buckets = max(2 * threads, int(self.edges[-1]) // _BUCKET)
+        buckets = self._buckets(int(self.cluster.value(submit(_width, centers))))
         bucket = submit(deal_cells, centers, sizes, buckets)
         offers: list[list[Task]] = [[] for _ in range(count)]
         searches = []
@@ -213,6 +214,13 @@ class Search:
                 offers[i].append(self.cluster.item(task, i))
         self.cluster.wait(searches, self.context, "neighbors")
         return self._merge(offers)
+
+    def _buckets(self, width: int) -> int:
+        """Buckets: two a thread at least, and so many that a search fits its worker."""
+        row = 4 * 3 * width + 16 * self.k  # bytes: sent, joined and ready; its heap and its list
+        most = self.cluster.thread_memory() / _SHARE / (_VISITORS * row)
+        threads = sum(self.cluster.workers().values())
+        return max(2 * threads, -(-int(self.edges[-1]) // max(1000, int(min(most, _BUCKET)))))
 
     def _merge(self, offers: list[list[Task]]) -> list[Task]:
         sizes = np.diff(self.edges).tolist()
@@ -266,12 +274,15 @@ def _lists(
 ) -> tuple[NDArray[Any], NDArray[np.float32]]:
     """Scores -> names and distances, nearest first; a place nobody took is infinitely far."""
     scores, idx = found
-    mine = np.arange(len(scores))
-    squares = rows.squares(mine, scores)  # infinite where the score is -infinite
-    near = np.where(idx == NOBODY, 0, idx)
-    refine(rows, squares, near, mine, MEMORY)
-    out = np.where(np.isinf(squares), np.iinfo(names.dtype).max, names[near])
-    return out, (np.sqrt(squares) * rows.unit).astype(np.float32)
+    out = np.empty(idx.shape, names.dtype)
+    distances = np.empty(idx.shape, np.float32)
+    for part in slices(len(scores), max(1, MEMORY // (64 * idx.shape[1]))):
+        squares = rows.squares(part, scores[part])  # infinite where the score is -infinite
+        near = np.where(idx[part] == NOBODY, 0, idx[part])
+        refine(rows, squares, near, np.arange(len(scores))[part], MEMORY)
+        out[part] = np.where(np.isinf(squares), np.iinfo(names.dtype).max, names[near])
+        distances[part] = np.sqrt(squares) * rows.unit
+    return out, distances
 
 
 def _scan(
@@ -324,6 +335,10 @@ def _patched(
 
 def _indices(lists: Neighbors) -> Any:
     return lists.indices
+
+
+def _width(centers: NDArray[np.float32]) -> int:
+    return int(centers.shape[1])
 
 
 def _rows_of(part: Any, which: NDArray[Any]) -> Any:

@@ -46,7 +46,7 @@ class Rows:
     pieces: list[list[Piece]] = field(default_factory=list)
     """Where each partition is read from; empty for a Dask array."""
     options: ReadOptions = field(default_factory=ReadOptions)
-    names: tuple[str, ...] | None = None
+    feature_names: tuple[str, ...] | None = None
     name: str = "X"
     _parts: list[Task] = field(default_factory=list)
 
@@ -59,6 +59,10 @@ class Rows:
     def release(self) -> None:
         """Let the values leave the workers' memory; a partition that is needed is read again."""
         self._parts = []
+
+    @property
+    def n_features(self) -> int:
+        return self.width
 
     @property
     def count(self) -> int:
@@ -88,6 +92,7 @@ def open_rows(
     *,
     options: ReadOptions | None = None,
     partition_rows: int | None = None,
+    by_size: bool = False,
 ) -> Rows:
     """Find the rows and cut them into partitions; values are read when they are needed.
 
@@ -101,27 +106,30 @@ def open_rows(
         Which columns or array, as in `rpml.data.open_features`.
     partition_rows : int, optional
         Rows a partition; by default at most 64 MB, and one for every thread.
+    by_size : bool
+        The same partitions on any cluster, however many threads it has.
     """
     if isinstance(X, Rows):
         return X
+    least = 1 if by_size else sum(cluster.workers().values())
     if isinstance(X, str | Path):
-        return _open_shards(str(X), cluster, options or ReadOptions(), partition_rows)
+        return _open_shards(str(X), cluster, options or ReadOptions(), (partition_rows, least))
     if not (hasattr(X, "dask") and hasattr(X, "chunks")):
         raise TypeError(
             f"X is a {type(X).__name__}: give a Dask array, or the path of parquet, .npy or .npz "
             "files; for an array in memory RPML is the faster one."
         )
-    return _from_dask_array(X, cluster, partition_rows)
+    return _from_dask_array(X, cluster, (partition_rows, least))
 
 
-def _from_dask_array(X: Any, cluster: Cluster, partition_rows: int | None) -> Rows:
+def _from_dask_array(X: Any, cluster: Cluster, wanted: tuple[int | None, int]) -> Rows:
     if X.ndim != 2 or np.isnan(X.shape[0]):
         raise InputError(
             f"the Dask array has shape {X.shape}: it must have two dimensions of known size "
             "(call compute_chunk_sizes() first)"
         )
     n, width = X.shape
-    edges = _edges(n, _partition_count((n, width), X.dtype, cluster, partition_rows))
+    edges = _edges(n, _partition_count((n, width), X.dtype, wanted))
     blocks = X.rechunk((tuple(int(s) for s in np.diff(edges)), (width,))).to_delayed().ravel()
 
     def read() -> list[Task]:
@@ -136,7 +144,7 @@ def _from_dask_array(X: Any, cluster: Cluster, partition_rows: int | None) -> Ro
 
 
 def _open_shards(
-    address: str, cluster: Cluster, options: ReadOptions, partition_rows: int | None
+    address: str, cluster: Cluster, options: ReadOptions, wanted: tuple[int | None, int]
 ) -> Rows:
     paths = shard_addresses(address)
     looks = [cluster.submit(_look, path, options) for path in paths]
@@ -150,7 +158,7 @@ def _open_shards(
     sizes = [found[0] for found in seen]
     dtype = np.result_type(*(np.dtype(found[2]) for found in seen))
     n, width = sum(sizes), first[1]
-    edges = _edges(n, _partition_count((n, width), dtype, cluster, partition_rows))
+    edges = _edges(n, _partition_count((n, width), dtype, wanted))
     pieces = cut(paths, sizes, edges)
 
     def read() -> list[Task]:
@@ -216,15 +224,15 @@ def _edges(n: int, count: int) -> NDArray[np.int64]:
     return np.array([n * i // count for i in range(count + 1)], np.int64)
 
 
-def _partition_count(shape: tuple[int, int], dtype: Any, cluster: Cluster, rows: int | None) -> int:
-    n, width = shape
+def _partition_count(shape: tuple[int, int], dtype: Any, wanted: tuple[int | None, int]) -> int:
+    """By the rows of each, or else by their size, and no fewer than wanted."""
+    (n, width), (rows, least) = shape, wanted
     if rows is not None:
         if rows < 1:
             raise ValueError(f"partition_rows={rows}: must be at least 1")
         return max(1, -(-n // rows))
-    threads = sum(cluster.workers().values())
     by_size = -(-n * width * np.dtype(dtype).itemsize // PARTITION_BYTES)
-    return int(max(1, min(max(by_size, threads), n // MIN_PARTITION)))
+    return int(max(1, min(max(by_size, least), n // MIN_PARTITION)))
 
 
 def local_copy(path: str) -> str:
