@@ -34,12 +34,15 @@ class Stage:
 
 SOURCE = commit()  # when the code was loaded, not when a cell is done
 MAIN = ("raw", *PCA_FAMILY, "random", "rpml", "lda")
-VARIANTS = tuple(name for name in METHODS if name not in (*MAIN, "lpp", "aas-lda", "nca"))
+HEADS = tuple(name for name in METHODS if name.startswith("head-"))
+OTHERS = ("rpml-untrained", "lpp", "aas-lda", "nca")
+VARIANTS = tuple(name for name in METHODS if name not in (*MAIN, *OTHERS, *HEADS))
 STAGES = {
-    "main": Stage(MAIN),
-    "others": Stage(("rpml-untrained", "lpp", "aas-lda", "nca"), (64,), (0,)),
+    "main": Stage(MAIN, (*DIMS, 512)),
+    "others": Stage(OTHERS, (64,), (0,)),
     "variants": Stage(VARIANTS, (64,), (0,)),
-    "seeds": Stage(("rpml-untrained", "lpp", "aas-lda", *VARIANTS), (64,)),
+    "heads": Stage(HEADS, (64,), (0,)),
+    "seeds": Stage((*OTHERS, *VARIANTS), (64,)),
 }
 
 
@@ -53,8 +56,9 @@ def forget(path: Path, methods: list[str]) -> None:
 
 def run_stage(data: FeatureSet, stage: Stage) -> None:
     methods = [METHODS[name] for name in stage.methods]
+    dims = tuple(dim for dim in stage.dims if 2 * dim <= data.X.shape[1])
     cache = CELLS / f"{data.name}.jsonl"
-    for cell in run_cells(data.split, methods, stage.dims, stage.seeds, cache, SOURCE):
+    for cell in run_cells(data.split, methods, dims, stage.seeds, cache, SOURCE):
         print(data.name, cell["method"], cell["asked"], cell["seed"], cell.get("r@1"), flush=True)
 
 

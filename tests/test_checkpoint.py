@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from rpml.checkpoint import Checkpoint, data_digest
+from rpml.checkpoint import Checkpoint, data_digest, remove_checkpoint
 from rpml.errors import CheckpointError
 
 ARRAYS = {"labels": np.arange(5)}
@@ -63,11 +63,10 @@ def test_damaged_manifest_is_refused(tmp_path):
 
 
 def test_remove(tmp_path):
-    checkpoint = store(tmp_path)
-    checkpoint.save("graph", ARRAYS)
-    checkpoint.remove()
+    store(tmp_path).save("graph", ARRAYS)
+    remove_checkpoint(tmp_path / "ckpt")
     assert list(tmp_path.iterdir()) == []
-    checkpoint.remove()
+    remove_checkpoint(tmp_path / "ckpt")
 
 
 def test_stage_names_stay_inside_the_folder(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 
 from rpml.manifolds import Grassmann
 from rpml.metrics import recall_at_k
-from rpml.stochastic import BatchSettings, EpochState, stochastic_gradient
+from rpml.stochastic import BatchSettings, EpochState, run_epoch, run_epochs
 from rpml.weights import WEIGHTS, Guard
 from tests.problems import ALL_WEIGHTS, blobs
 
@@ -15,6 +15,13 @@ from tests.problems import ALL_WEIGHTS, blobs
 def start(weight="concat", d=20, l=4, seed=0):
     rng = np.random.default_rng(seed)
     return EpochState(Grassmann().random_point(d, l, rng), WEIGHTS[weight].initial(d, l, rng))
+
+
+def stochastic_gradient(X, labels, begin, settings, seed, callback=None):
+    def epoch(state, rng):
+        run_epoch(X, labels, state, settings, rng)
+
+    return run_epochs(epoch, begin, settings.n_epochs, seed, callback)
 
 
 @pytest.mark.parametrize("weight", ALL_WEIGHTS)

@@ -166,7 +166,3 @@ class Checkpoint:
             with atomic_output(self._manifest_path) as temporary:
                 temporary.write_text(canonical_json(self._manifest), encoding="utf8")
         write_container(path, arrays, metadata or {}, "checkpoint", _VERSION)
-
-    def remove(self) -> None:
-        """Delete the directory: the fit is done."""
-        remove_checkpoint(self.directory)

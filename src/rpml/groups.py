@@ -26,7 +26,7 @@ Groups = NDArray[np.intp]
 FLOORS = tuple(2.0**-k for k in range(9, 0, -2))
 MIN_GROUPS = 20  # with fewer their scatter says nothing
 TIMES_CHANCE = 5
-STRANGER = 0.99  # quantile of the likeness to another group
+STRANGER = 0.95  # quantile of the likeness to another group
 MARGIN = 0.97  # of the neighbours' agreement, which groups must reach
 
 

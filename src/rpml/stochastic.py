@@ -60,22 +60,6 @@ Callback = Callable[[EpochState], Any]
 Epoch = Callable[[EpochState, np.random.Generator], None]
 
 
-def stochastic_gradient(
-    X: Array,
-    labels: NDArray[np.integer],
-    start: EpochState,
-    settings: BatchSettings,
-    seed: int,
-    callback: Callback | None = None,
-) -> OptimizeResult:
-    """Run epochs over class-balanced mini-batches."""
-
-    def epoch(state: EpochState, rng: np.random.Generator) -> None:
-        run_epoch(X, labels, state, settings, rng)
-
-    return run_epochs(epoch, start, settings.n_epochs, seed, callback)
-
-
 def run_epochs(
     epoch: Epoch,
     start: EpochState,

@@ -130,7 +130,6 @@ _ALL = (
     *(_head(key) for key in HEADS),
 )
 METHODS: dict[str, Method] = {method.key: method for method in _ALL}
-LABEL_FREE = tuple(m.key for m in _ALL if not m.uses_labels)
 PCA_FAMILY = ("pca", "half-whitened", "pca-whitened")
 DEFAULT_METHODS = ("raw", "random", *PCA_FAMILY, "lpp", "aas-lda", "rpml", "lda", "nca")
 
