@@ -46,6 +46,32 @@ class ByLabel:
 
 
 @dataclass(frozen=True)
+class ByLabelAndView:
+    """As `ByLabel`, but every image comes twice, in different views: so images without a label,
+    or alone in theirs, take part as labels of their own."""
+
+    labels: Indices
+    per_label: int = 4
+
+    def batches(self, rng: np.random.Generator, views: int, size: int) -> Iterator[Draw]:
+        n, labels = len(self.labels), self.labels.copy()
+        free = labels < 0
+        labels[free] = labels.max(initial=-1) + 1 + np.arange(free.sum())
+        first, second = two_views(rng, views, n)
+        view = np.concatenate([first, second])
+        for chosen in batch_sampler(np.tile(labels, 2), rng, size, self.per_label):
+            rows = chosen % n
+            yield Draw(rows, view[chosen], labels[rows])
+
+
+def two_views(rng: np.random.Generator, views: int, n: int) -> tuple[Indices, Indices]:
+    """Two different views of each of n images, if there are two."""
+    first = rng.integers(0, views, n)
+    step = rng.integers(1, views, n) if views > 1 else 0
+    return first, (first + step) % views
+
+
+@dataclass(frozen=True)
 class ByInstance:
     """Two views of each image; an image is a label of its own."""
 
@@ -58,10 +84,8 @@ class ByInstance:
             images = order[start : start + size // 2]
             if len(images) < 2:
                 return
-            first = rng.integers(0, views, len(images))
-            step = rng.integers(1, views, len(images)) if views > 1 else 0
             rows = np.tile(images, 2)
-            yield Draw(rows, np.concatenate([first, (first + step) % views]), rows)
+            yield Draw(rows, np.concatenate(two_views(rng, views, len(images))), rows)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import math
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -146,8 +147,9 @@ class Trainer:
         if saved := context.load("epoch"):
             restore(state, *saved)
         while state.epoch < chosen.epochs and not self._stalled():
-            plan = self._plan()
-            scores = self._epoch(plan, context)
+            begun = time.perf_counter()
+            scores = self._epoch(self._plan(), context)
+            scores["seconds"] = round(time.perf_counter() - begun, 3)
             state.epoch += 1
             if chosen.patience is not None:
                 scores["agreement"] = view_agreement(state.teacher, self.inputs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -99,7 +98,7 @@ class DeepProtocol:
         self, name: str, ks: tuple[int, ...], evaluate: Evaluate | None = None
     ) -> tuple[Row, NDArray[Any]]:
         """Train by one method, or not at all, and score; `evaluate` is asked after every epoch."""
-        seed, begun = self.training.schedule.seed, time.perf_counter()
+        seed = self.training.schedule.seed
         history: list[dict[str, float]] = []
         if name == FROZEN:
             embedder, title, labelled = self.start.embedder, "before training (linear RPML)", False
@@ -110,7 +109,8 @@ class DeepProtocol:
                 self.start, method, self.training.schedule, context, self.classes, evaluate
             )
             title, labelled = f"{method.title}, end to end", method.uses_labels
-        seconds = round(time.perf_counter() - begun, 3)
+        # of every epoch, also of those an interrupted run had finished
+        seconds = round(sum(epoch["seconds"] for epoch in history), 3)
         Z = embed(embedder, self.test)
         scores = {"cosine": scores_of(Z, self.test_classes, "cosine", ks, seed)}
         settings = {**asdict(self.training.schedule), "history": history}

@@ -5,12 +5,14 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rpml.context import Context
 from rpml.deep.batches import ByInstance, ByLabel
 from rpml.deep.methods.base import Indices, Knowledge
 from rpml.errors import InputError
 from rpml.metrics import kmeans
+from rpml.preprocess import unit_rows
 from rpml.pseudolabels import pseudo_labels
 
 NEIGHBORS = 50
@@ -30,10 +32,38 @@ def instances(known: Knowledge) -> ByInstance:
 
 def aas_clusters(known: Knowledge) -> ByLabel:
     """Authority Ascent Shift, the paper's own."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # a retuned threshold, every few epochs
-        labels = pseudo_labels(known.features, "aas", NEIGHBORS, Context(known.seed))
-    return ByLabel(labels)
+    return ByLabel(aas_labels(known))
+
+
+def aas_labels(known: Knowledge, levels: int = 1) -> Indices:
+    """AAS on the features, then on the means of what it has put together, level by level.
+
+    The first level joins few of the images of a class (pairs: two thirds right, 3 % found on
+    birds), the second five times as many.
+    """
+    labels, rows = np.arange(len(known.features)), known.features
+    for _ in range(levels):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # a retuned threshold, every few epochs
+            found = pseudo_labels(rows, "aas", NEIGHBORS, Context(known.seed))
+        labels = apart(found)[labels]
+        rows = unit_rows(cluster_means(known.features, labels))
+    return labels
+
+
+def apart(labels: Indices) -> Indices:
+    """Labels from 0 on without gaps; each row without a label gets one of its own."""
+    free = labels < 0
+    labels = labels.copy()
+    labels[free] = labels.max(initial=-1) + 1 + np.arange(free.sum())
+    return np.unique(labels, return_inverse=True)[1]
+
+
+def cluster_means(features: NDArray[np.float32], labels: Indices) -> NDArray[np.float32]:
+    """Mean of the rows of each label."""
+    sums = np.zeros((labels.max() + 1, features.shape[1]), np.float32)
+    np.add.at(sums, labels, features)
+    return np.asarray(sums / np.bincount(labels)[:, None], np.float32)
 
 
 def kmeans_labels(known: Knowledge, clusters: int) -> Indices:

@@ -34,6 +34,9 @@ class Settings:
     share: float = 0.02
     """How far (theta, L) go towards what the steps on one batch have found; 1: all the way."""
     max_triplets: int = 1000
+    scale: float = 1.0
+    """The network's loss sees the embedding times this: the larger, the more it is about triplets
+    that are violated, and the more it weighs beside the anchor."""
 
 
 class SRPML(Loss):
@@ -60,12 +63,12 @@ class SRPML(Loss):
         loss = rpml_loss(
             x,
             torch.from_numpy(triplets).to(x.device),
-            batch.projection.detach(),
+            chosen.scale * batch.projection.detach(),
             None if self.theta is None else self.theta.to(x),
             chosen.alpha,
             chosen.guard,
         )
-        return loss / len(triplets)
+        return loss / (chosen.scale * len(triplets))
 
     def _move(self, rows: NDArray[np.float32], batch: Batch) -> NDArray[np.intp]:
         """A few steps of (theta, L) on the triplets of the batch, which are returned."""
