@@ -27,7 +27,7 @@ from rpml.deep.cache import TrunkCache
 from rpml.deep.embedder import Embedder, descriptors
 from rpml.deep.finetune import Training, descriptor_network
 from rpml.deep.methods import METHODS, Method
-from rpml.deep.methods.base import Batch, Loss
+from rpml.deep.methods.base import Batch, Knowledge, Loss
 from rpml.deep.methods.sources import aas_labels, kmeans_labels, true_classes
 from rpml.deep.methods.srpml import SRPML, Settings
 from rpml.deep.trainer import Schedule, Trainer, frozen_descriptors
@@ -65,6 +65,10 @@ def twice(levels: int) -> Callable[..., Any]:
     return lambda known: ByLabelAndView(aas_labels(known, levels))
 
 
+def clusters(known: Knowledge) -> ByLabel:
+    return ByLabel(kmeans_labels(known, 300))
+
+
 FAST = {"learning_rate": 1e-3}
 RECIPES = {
     "aas": Recipe(srpml(once(1))),
@@ -83,10 +87,16 @@ RECIPES = {
     "true classes": Recipe(replace(srpml(true_classes), uses_labels=True)),
     "true classes, scale 4": Recipe(replace(srpml(true_classes, scale=4.0), uses_labels=True)),
     "triplet + hard of aas twice": Recipe(replace(METHODS["triplet-hard"], source=once(2))),
-    "triplet + hard of k-means 300": Recipe(
-        replace(METHODS["triplet-hard"], source=lambda known: ByLabel(kmeans_labels(known, 300)))
+    "triplet + hard of k-means 300": Recipe(replace(METHODS["triplet-hard"], source=clusters)),
+    "true classes, 25 degrees, scale 4": Recipe(
+        replace(srpml(true_classes, alpha=25.0, scale=4.0), uses_labels=True)
     ),
-    "k-means 300": Recipe(srpml(lambda known: ByLabel(kmeans_labels(known, 300)))),
+    "aas twice, 25 degrees, scale 4": Recipe(srpml(once(2), alpha=25.0, scale=4.0)),
+    "aas twice, views, 25 degrees, scale 4": Recipe(srpml(twice(2), alpha=25.0, scale=4.0)),
+    "aas thrice, 25 degrees, scale 4": Recipe(srpml(once(3), alpha=25.0, scale=4.0)),
+    "aas twice, 30 degrees, scale 4": Recipe(srpml(once(2), alpha=30.0, scale=4.0)),
+    "k-means 300, 25 degrees, scale 4": Recipe(srpml(clusters, alpha=25.0, scale=4.0)),
+    "k-means 300": Recipe(srpml(clusters)),
 }
 
 
