@@ -57,7 +57,9 @@ def lda(X: Any, known: Labels, seed: int) -> Any:
 
 
 def nca(X: Any, known: Labels, seed: int) -> Any:
-    return NCA(DIM, max_rows=2500, random_state=seed).fit(X[known >= 0], known[known >= 0])
+    """On at most 2500 of the labelled rows, whose number limits its size."""
+    size = min(DIM, int((known >= 0).sum()) - 1)
+    return NCA(size, max_rows=2500, random_state=seed).fit(X[known >= 0], known[known >= 0])
 
 
 def spread_lda(X: Any, known: Labels, seed: int) -> Any:
@@ -202,13 +204,15 @@ def read(name: str) -> list[Cell]:
 def main() -> None:
     arguments = parser(__doc__ or "")
     arguments.add_argument("--part", choices=PARTS, help="only this question")
+    arguments.add_argument("--methods", default="", help="only these methods, by comma")
     given = arguments.parse_args()
     warnings.simplefilter("ignore")
+    methods = [name for name in given.methods.split(",") if name]
     for part in [given.part] if given.part else PARTS:
         for data in feature_sets(given.data, given.sets):
             done = {identity(cell) for cell in read(data.name)}
             for key, measure in PARTS[part](data):
-                if identity(key) in done:
+                if identity(key) in done or (methods and key["method"] not in methods):
                     continue
                 cell = {**key, **measure(), "source": SOURCE}
                 with open(CELLS / f"labels-{data.name}.jsonl", "a", encoding="utf8") as file:

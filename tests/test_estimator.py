@@ -335,11 +335,14 @@ def test_given_neighbors_are_checked():
         RPML(2).fit(X[:20], neighbors=pair, groups=np.arange(20) // 2)
 
 
-def test_smaller_sizes_come_as_arrays():
-    X = load_digits().data[:200]
+def test_smaller_sizes_have_the_first_names():
+    X = load_digits(as_frame=True).data[:200]
     model = RPML(4, random_state=0).fit(X)
-    assert model.transform(X, n_components=2).shape == (200, 2)
+    plain = model.transform(X, n_components=2)
+    assert plain.shape == (200, 2)
     model.set_output(transform="pandas")
-    assert model.transform(X, n_components=4).shape == (200, 4)
-    with pytest.raises(ValueError, match="set_output"):
-        model.transform(X, n_components=2)
+    frame = model.transform(X, n_components=2)
+    assert list(frame.columns) == ["rpml0", "rpml1"]
+    assert frame.index.equals(X.index)
+    np.testing.assert_array_equal(frame.to_numpy(), plain)
+    assert model.transform(X).shape == model.fit_transform(X).shape == (200, 4)

@@ -117,7 +117,7 @@ def test_updates_look_at_a_bounded_number_of_old_rows():
     rng = np.random.default_rng(0)
     assert len(sample_old(100, 10, rng)) == 100
     assert len(sample_old(10_000, 10, rng)) == MIN_OLD
-    assert len(sample_old(10_000, 1000, rng)) == 4000
+    assert len(sample_old(10_000, 1500, rng)) == 3000
 
 
 def test_a_prefix_is_a_smaller_embedding(fitted, rows):
@@ -142,3 +142,19 @@ def test_models_without_modes_say_what_to_do(fitted, rows):
             call(rows[0])
     with pytest.raises(ValueError, match="fit it again"):
         old.suggest_queries()
+
+
+def test_an_update_keeps_a_whitening_that_labels_made(rows):
+    X, y = rows
+    model = RPML(6, n_neighbors=15, use_labels=True, random_state=0).fit(X[:300], y[:300])
+    assert model.whitening_.source == "labels"
+    before = model.preprocessing_.matrix
+    model.update(X[300:360], X[:300])
+    np.testing.assert_array_equal(model.preprocessing_.matrix, before)
+    assert model.whitening_.source == "labels"
+
+
+def test_modes_are_not_taken_for_labels(rows):
+    X, _ = rows
+    model = RPML(6, n_neighbors=15, random_state=0).fit(X[:300])
+    assert model.update(X[300:360], X[:300]).whitening_.source in ("neighbors", "none")

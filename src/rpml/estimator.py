@@ -15,22 +15,21 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
-from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
 from rpml.clustering import AuthorityAscentShift
 from rpml.constraints import gather
 from rpml.context import Arrays, Context, Store
+from rpml.embedding import Embedding
 from rpml.errors import WeightCollapseWarning
 from rpml.graph import given_neighbors
 from rpml.groups import drop_singles
 from rpml.incremental import update
 from rpml.memory import fit_shape, working_memory
 from rpml.model_io import load_model, save_model
-from rpml.modes import nearest_mode
 from rpml.neighbors import WORKING_MEMORY
 from rpml.pipeline import Config, Result, learn
-from rpml.preprocess import Preprocessing, float_dtype
+from rpml.preprocess import float_dtype
 from rpml.pseudolabels import as_labels
 from rpml.queries import rank_queries
 from rpml.validation import check_rows, check_varied
@@ -39,7 +38,12 @@ Array = NDArray[np.floating]
 COLLAPSED = 0.05  # mean triplet weight below which the weights are called collapsed
 
 
-class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class RPML(
+    Embedding,
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
     """Learn a smaller linear embedding from unlabelled vectors.
 
     k-NN graph -> Authority Ascent Shift clustering -> pseudo-label triplets -> probabilistic,
@@ -324,44 +328,6 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         self._warn()
         return self
 
-    def transform(self, X: Any, n_components: int | None = None) -> Array:
-        """Embed rows; each row's result depends on that row alone.
-
-        Parameters
-        ----------
-        X : (m, n_features_in_) array-like
-        n_components : int, optional
-            Size of the embedding: the first so many components. One fit serves every smaller size.
-
-        Returns
-        -------
-        (m, n_components) array, with unit-norm rows unless normalize=False.
-        """
-        check_is_fitted(self)
-        X = check_rows(self, X, reset=False)
-        size = len(self.components_)
-        if n_components is not None and not 1 <= n_components <= size:
-            raise ValueError(f"n_components={n_components}: the model has 1 to {size} components.")
-        if n_components not in (None, size) and _get_output_config("transform", self)["dense"] != (
-            "default"
-        ):  # the container is given the names of all components
-            raise ValueError(
-                f"n_components={n_components} needs arrays: call set_output(transform='default') "
-                "first."
-            )
-        return self.preprocessing_.embed(X, self.components_[:n_components], self.normalize)
-
-    def predict(self, X: Any) -> NDArray[np.intp]:
-        """Labels of unseen rows, as in `labels_`: that of the nearest mode of the model."""
-        check_is_fitted(self)
-        X = check_rows(self, X, reset=False)
-        self._check_modes()
-        Y, modes = (
-            self.preprocessing_.embed(rows, self.components_, unit=True)
-            for rows in (X, self.mode_vectors_.astype(float_dtype(X)))
-        )
-        return np.asarray(self.modes_.labels[nearest_mode(Y, modes)])
-
     def update(self, X_new: Any, X_old: Any = None, *, max_iter: int = 10) -> Self:
         """Learn from new rows without fitting anew; stored embeddings stay comparable.
 
@@ -373,7 +339,7 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         X_new : (m, n_features_in_) array-like
         X_old : (n, n_features_in_) array-like, optional
             Rows seen before, all or some of them; a memory map is enough. At most 2000 of them,
-            or four for every new row, are looked at, and let the whitening follow the data. Without
+            or two for every new row, are looked at, and let the whitening follow the data. Without
             them the whitening stays, and the modes stand for the old rows.
         max_iter : int
             Most iterations of the solver.
@@ -418,10 +384,6 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
     def _config(self) -> Config:
         return Config(**{f.name: getattr(self, f.name) for f in fields(Config)})
 
-    def _check_modes(self) -> None:
-        if self.modes_ is None:
-            raise ValueError("This model has no modes, being from an older rpml: fit it again.")
-
     def _groups(self, groups: Any, n: int) -> NDArray[np.intp]:
         if groups is None:
             return np.full(n, -1, np.intp)
@@ -443,12 +405,12 @@ class RPML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
             )
 
     def _set_fitted(self, result: Result, mode_vectors: Array | None = None) -> None:
-        self.preprocessing_: Preprocessing = result.preprocessing
+        self.preprocessing_ = result.preprocessing
         self.whitening_ = result.choice
-        self.components_: Array = np.ascontiguousarray(result.L.T)
+        self.components_ = np.ascontiguousarray(result.L.T)
         self.labels_ = result.labels
-        self.modes_: Any = result.modes  # Modes, or None for an older model
-        self.mode_vectors_: Any = mode_vectors
+        self.modes_ = result.modes  # Modes, or None for an older model
+        self.mode_vectors_ = mode_vectors
         self.known_ = result.known
         self.n_classes_ = result.n_classes
         self.triplets_ = result.triplets

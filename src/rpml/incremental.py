@@ -2,8 +2,9 @@
 
 New rows are clustered together with the modes of the model. A cluster that holds a mode goes on
 with its label, one without is new. Where old rows are at hand, a bounded sample of them lets the
-whitening follow the data too. The result is turned to lie as close as possible to the embedding
-before, so that stored vectors can still be compared.
+whitening follow the data too, unless labels made it: it cannot be learned anew without them. The
+result is turned to lie as close as possible to the embedding before, so that stored vectors can
+still be compared.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from rpml._threads import single_blas_thread
 from rpml.constraints import Known
 from rpml.context import Context
 from rpml.modes import Modes
-from rpml.pipeline import Config, Result, learn, no_groups, pack
+from rpml.pipeline import Config, Result, learn, no_groups, pack, prepare
 from rpml.preprocess import Preprocessing, unit_rows
 from rpml.scatter import ScatterChoice
 
 Array = NDArray[np.floating]
-OLD_SHARE, MIN_OLD = 4, 2000
+OLD_SHARE, MIN_OLD = 2, 2000
+ENOUGH = 4  # rows a component to learn a whitening from
 
 
 class Fitted(Protocol):
@@ -51,14 +53,17 @@ def update(
         Mean of 1 - cosine between the embedding of these rows before and after.
     """
     old = X_new[:0]
-    if X_old is None:
-        context.memory["whiten"] = pack(before.preprocessing_, before.whitening_)
-        config = replace(config, init=before.components_.T)
-    else:
+    if X_old is not None:
         old = X_old[sample_old(len(X_old), len(X_new), context.rng("old"))]
     modes = before.mode_vectors_
     X = np.vstack([np.asarray(part, modes.dtype) for part in (X_new, old, modes)])
     first_mode = len(X) - len(modes)
+    if X_old is None or follows_labels(before.whitening_):
+        context.memory["whiten"] = pack(before.preprocessing_, before.whitening_)
+        config = replace(config, init=before.components_.T)
+    else:  # without the modes, which may be many, and whose labels are guesses
+        rows = X[:first_mode] if first_mode >= ENOUGH * len(before.components_) else X
+        context.memory["whiten"] = pack(*prepare(rows, no_groups(len(rows)), config, context))
     known = _continued(before.modes_.labels, first_mode)
     result = learn(X, config, context, no_groups(len(X)), known)
     rotation, drift = align(
@@ -67,6 +72,11 @@ def update(
     )
     merged = _merged(before.modes_, result, first_mode)
     return replace(result, L=result.L @ rotation, modes=merged), X[merged.rows], drift
+
+
+def follows_labels(choice: ScatterChoice | None) -> bool:
+    """Whether labels, which an update does not have, made the whitening."""
+    return choice is not None and "labels" in choice.source
 
 
 def sample_old(n_old: int, n_new: int, rng: np.random.Generator) -> NDArray[np.intp]:

@@ -29,7 +29,7 @@ from rpml.scatter import (
 Array = NDArray[np.floating]
 Labels = NDArray[np.intp]
 
-FLOORS = (*(2.0**-k for k in range(9, -2, -2)), np.inf)
+FLOORS = (1 / 32, 1 / 16, 1 / 8, 1 / 2, 2.0, np.inf)
 MIN_PAIRS, MIN_CLASSES = 20, 4  # with fewer the scatter within classes says nothing
 PRIOR_PAIRS = 300  # labelled pairs that weigh as much as all unlabelled rows together
 CHOICE_AXES = 512  # the floor is chosen on so many leading axes
@@ -87,7 +87,7 @@ def label_scatter(
     floor = prior[1].floor if np.isfinite(prior[1].floor) else 1.0
     spread, *halves = _spread_scatters(data, first, floor, known, fold, rng)
     # labels never ask for more smoothing; few of them are too noisy a witness for it
-    floors = [f for f in FLOORS if f <= 2 * prior[1].floor]
+    floors = [f for f in FLOORS if f <= max(prior[1].floor, FLOORS[0])]
     scores = _held_out(data, paired, known, fold, halves, floors)
     floor = max(scores, key=scores.__getitem__) / 2  # chosen with half of the classes
     source = "groups and labels" if prior[1].source == "groups" else "labels"

@@ -221,3 +221,38 @@ def test_too_little_memory_is_refused(rpml, shared, tmp_path):
     assert not (tmp_path / "m.rpml").exists()
     rpml(*line, "2GB")
     assert RPML.load(tmp_path / "m.rpml").memory_limit == 2 * 2**30
+
+
+def test_constraints_are_the_librarys(rpml, shared, vectors, tmp_path):
+    (tmp_path / "same.csv").write_text("one,two\n0,4\n4,8,2\n")
+    (tmp_path / "other.csv").write_text("0,1\n")
+    (tmp_path / "order.csv").write_text("0,4,1\n")
+    args = ("fit", shared / "x.npy", "--dim", 4, "-o", tmp_path / "m.rpml")
+    files = ("--cannot-link", tmp_path / "other.csv", "--closer", tmp_path / "order.csv")
+    rpml(*args, "--must-link", tmp_path / "same.csv", *files)
+    library = RPML(4, random_state=0).fit(
+        vectors[0], must_link=[(0, 4), (4, 8)], cannot_link=[(0, 1)], closer=[(0, 4, 1)]
+    )
+    np.testing.assert_array_equal(RPML.load(tmp_path / "m.rpml").components_, library.components_)
+
+
+def test_contradictions_name_file_and_line(rpml, shared, tmp_path):
+    (tmp_path / "same.csv").write_text("a,b\n0,1\n1,2\n")
+    (tmp_path / "other.csv").write_text("3,4\n0,2\n")
+    args = ("fit", shared / "x.npy", "--dim", 4, "-o", tmp_path / "m.rpml")
+    args = (
+        *args,
+        "--must-link",
+        tmp_path / "same.csv",
+        "--cannot-link",
+        tmp_path / "other.csv",
+        "-q",
+    )
+    message = rpml.refused(*args)
+    assert "other.csv: line 2 (0, 2) parts rows linked by must_link" in message
+    assert "--conflicts weight" in message
+    assert not list(tmp_path.glob("m.rpml*"))
+    assert "use raise or weight" in rpml.refused(*args, "--conflicts", "ignore")
+    rpml(*args, "--conflicts", "weight")
+    (tmp_path / "same.csv").write_text("0,1\n1,999999\n")
+    assert "same.csv: line 2: '999999' is not a row number" in rpml.refused(*args, "--force")

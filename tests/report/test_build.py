@@ -21,7 +21,7 @@ from rpml.report.training import call, fitted_on, settings, versions
 from tests.drawings import HOSTILE, Sample
 
 SECTIONS = ["verdict", "table", "maps", "changed", "grid", "checks", "training", "clusters"]
-SECTIONS += ["triplets", "spectrum", "settings"]
+SECTIONS += ["triplets", "spectrum", "sizes", "settings"]
 SOURCE = Source("model.rpml", "features.npy")
 
 

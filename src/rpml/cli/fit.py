@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rpml.cli import engine as where
+from rpml.cli import links
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, fields_text
@@ -25,6 +26,7 @@ Examples:
   rpml fit vectors.npy -o model.rpml
   rpml fit birds.parquet -o birds.rpml --dim 64 --id-column image
   rpml fit vectors.npy -o model.rpml --resume        (after an interruption)
+  rpml fit vectors.npy -o model.rpml --labels few.csv --must-link pairs.csv
   rpml fit vectors.npy -o model.rpml --set whiten=1 --set sampler=hard
   rpml fit --config run.toml
   rpml fit shards/ -o model.rpml --engine dask --scheduler tcp://host:8786
@@ -70,6 +72,10 @@ def run(
         typer.Option(metavar="FILE", help="A few true labels; empty or -1 where there is none."),
     ] = None,
     label_column: opt.LabelColumn = None,
+    must_link: links.MustLink = None,
+    cannot_link: links.CannotLink = None,
+    closer: links.Closer = None,
+    conflicts: links.Conflicts = "raise",
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue an interrupted fit of the same output.")
     ] = False,
@@ -117,6 +123,9 @@ def run(
         "groups": groups,
         "labels": labels,
         "pseudo_labels": pseudo_labels,
+        "must_link": must_link,
+        "cannot_link": cannot_link,
+        "closer": closer,
     }
     used = {name: path and os.path.basename(path) for name, path in files.items()}
     used.update(columns=columns, id_column=id_column, array=array, label_column=label_column)
@@ -129,6 +138,7 @@ def run(
         else:
             data, digest = load(features, reading, console), None
         add_sides(model, side, data, files, label_column)
+        side |= links.read_constraints(files, data, side.get("y"), conflicts)
         job = Job(target, data, model, console, used, side, digest)
         finish(job, resume, force, checkpoint)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rpml.cli.command import SHOWN, Interrupted
 from rpml.cli.console import Console, Reporter
+from rpml.cli.links import WIDTHS
 from rpml.errors import InputError
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ class Job:
         side: dict[str, Any],
         digest: str | None = None,
     ) -> None:
+        import numpy as np
+
         from rpml.checkpoint import data_digest, fingerprint
         from rpml.model_io import describe_settings
 
@@ -67,7 +70,10 @@ class Job:
         self.options, self.side = options, side
         self.settings = describe_settings(model)
         clustering = model.clustering if hasattr(model.clustering, "dtype") else None
-        sides = (clustering, side.get("groups"), side.get("y"))
+        given = [side[name] for name in WIDTHS if name in side]
+        if side.get("conflicts") == "weight":
+            given.append(np.ones(1))  # may leave some of them out
+        sides = (clustering, side.get("groups"), side.get("y"), *given)
         if digest is None:
             self.digest = data_digest(data.values, *sides)
         else:  # the rows are elsewhere, and were hashed there

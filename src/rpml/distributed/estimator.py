@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +16,7 @@ from rpml.distributed.cluster import Cluster
 from rpml.distributed.pipeline import learn
 from rpml.distributed.source import Rows, open_rows
 from rpml.distributed.take import take
+from rpml.embedding import Embedding
 from rpml.estimator import RPML
 from rpml.preprocess import float_dtype
 from rpml.pseudolabels import as_labels
@@ -22,7 +24,28 @@ from rpml.pseudolabels import as_labels
 logger = logging.getLogger(__name__)
 
 
-class DaskRPML(RPML):
+class LazyEmbedding(Embedding):
+    """`transform` of rows on a cluster; a base as `Embedding` is, and for the same reason."""
+
+    to_local: Callable[[], RPML]
+
+    def transform(self, X: Any, n_components: int | None = None) -> Any:
+        """Embed rows: of an array at once, of a Dask array lazily, partition by partition.
+
+        Files are embedded by `rpml.distributed.embed`.
+        """
+        check_is_fitted(self)
+        if not (hasattr(X, "dask") and hasattr(X, "map_blocks")):
+            return super().transform(X, n_components)
+        width = n_components or len(self.components_)
+        chunks = X.rechunk({1: -1})
+        kind = np.float32 if X.dtype in (np.float16, np.float32) else np.float64
+        local = self.to_local()
+        blocks = {"chunks": (chunks.chunks[0], (width,)), "meta": np.empty((0, 0), kind)}
+        return chunks.map_blocks(local.transform, n_components, dtype=kind, **blocks)
+
+
+class DaskRPML(LazyEmbedding, RPML):
     """`RPML` for rows that are spread over the workers of a Dask cluster.
 
     Parameters, fitted attributes, `save` and `load` are those of `RPML`; `fit` takes a Dask array
@@ -102,21 +125,6 @@ class DaskRPML(RPML):
         if rows.feature_names is not None:
             self.feature_names_in_ = np.array(rows.feature_names, dtype=object)
         self._check_size(rows.width)
-
-    def transform(self, X: Any, n_components: int | None = None) -> Any:
-        """Embed rows: of an array at once, of a Dask array lazily, partition by partition.
-
-        Files are embedded by `rpml.distributed.embed`.
-        """
-        check_is_fitted(self)
-        if not (hasattr(X, "dask") and hasattr(X, "map_blocks")):
-            return super().transform(X, n_components)
-        width = n_components or len(self.components_)
-        chunks = X.rechunk({1: -1})
-        kind = np.float32 if X.dtype in (np.float16, np.float32) else np.float64
-        local = self.to_local()
-        blocks = {"chunks": (chunks.chunks[0], (width,)), "meta": np.empty((0, 0), kind)}
-        return chunks.map_blocks(local.transform, n_components, dtype=kind, **blocks)
 
     def to_local(self) -> RPML:
         """The same fitted model as a plain `RPML`, which needs no Dask."""

@@ -18,6 +18,7 @@ from rpml.report.items import Items
 from rpml.report.layout import layout
 from rpml.report.mapdata import map_data
 from rpml.report.page import render
+from rpml.report.sizes import quality_by_size
 from rpml.report.thumbnails import Thumbnails
 from rpml.report.training import call, fitted_on, settings, versions
 from rpml.report.verdict import judge
@@ -102,6 +103,7 @@ def build_report(
         "clusters": sections.clusters(model.labels_, known),
         "triplets": sections.triplets(model, known),
         "spectra": sections.spectra(comparison, spaces),
+        "sizes": quality_by_size(spaces[-1], labels, rng),
         "changed": sections.changed(spaces, rows, gallery, rng),
         "retrieval": None
         if labels is None

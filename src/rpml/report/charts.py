@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -90,8 +90,14 @@ def tick_texts(values: Sequence[float]) -> list[str]:
     return [f"{v:,.{places}f}".replace("-", "−") for v in values]
 
 
-def line_chart(title: str, series: Sequence[Series], x_label: str, log: bool = False) -> str:
-    """Lines over 0, 1, 2, ...; values that a logarithm cannot show are left out."""
+def line_chart(
+    title: str,
+    series: Sequence[Series],
+    x_label: str,
+    log: bool = False,
+    names: Sequence[str] = (),
+) -> str:
+    """Lines over 0, 1, 2, ... or `names`; values that a logarithm cannot show are left out."""
     lines = [np.asarray(s.values, np.float64) for s in series]
     finite = np.concatenate([v[np.isfinite(v) & ((v > 0) | (not log))] for v in lines])
     if not len(finite):
@@ -104,7 +110,8 @@ def line_chart(title: str, series: Sequence[Series], x_label: str, log: bool = F
     x = Axis(0, max(1, max(len(v) for v in lines) - 1), _LEFT, WIDTH - _RIGHT)
     marks = [_polyline(s, v, x, y) for s, v in zip(series, lines, strict=True)]
     y_ticks = log_ticks(low, high) if log else ticks(low, high)
-    frame = _y_axis(y, y_ticks) + _x_axis(x, ticks(0, x.high), x_label)
+    places: Mapping[float, str] = dict(enumerate(names)) or _named(ticks(0, x.high))
+    frame = _y_axis(y, y_ticks) + _x_axis(x, places, x_label)
     ends = "; ".join(
         f"{s.name} from {number(v[0])} to {number(v[-1])}"
         for s, v in zip(series, lines, strict=True)
@@ -147,7 +154,9 @@ def histogram(
     x_ticks = edges[:-1].tolist() if log_bins else ticks(x.low, x.high)
     if log_bins:
         x_ticks = x_ticks[:: max(1, math.ceil(len(x_ticks) / 7))]
-    frame = _y_axis(y, [t for t in ticks(0, y.high) if t == int(t)]) + _x_axis(x, x_ticks, x_label)
+    frame = _y_axis(y, [t for t in ticks(0, y.high) if t == int(t)]) + _x_axis(
+        x, _named(x_ticks), x_label
+    )
     fullest = int(counts.argmax())
     text = (
         f"{title}: {len(data):,} values from {number(float(data.min()))} to "
@@ -196,7 +205,7 @@ def interval_chart(title: str, ranges: Sequence[Range], x_label: str) -> str:
             f'y1="{y}" y2="{y}"/><circle class="dot {r.tone}" cx="{x.at(r.value):.1f}" '
             f'cy="{y}" r="5"/>'
         )
-    frame = _x_axis(x, ticks(x.low, x.high), x_label, base)
+    frame = _x_axis(x, _named(ticks(x.low, x.high)), x_label, base)
     text = "; ".join(
         f"{r.name} {number(r.value)}, interval {number(r.low)} to {number(r.high)}" for r in ranges
     )
@@ -220,11 +229,17 @@ def _y_axis(axis: Axis, values: Sequence[float]) -> str:
     return "".join(parts)
 
 
-def _x_axis(axis: Axis, values: Sequence[float], label: str, y: float = HEIGHT - _BOTTOM) -> str:
+def _named(values: Sequence[float]) -> dict[float, str]:
+    return dict(zip(values, tick_texts(values), strict=True))
+
+
+def _x_axis(
+    axis: Axis, values: Mapping[float, str], label: str, y: float = HEIGHT - _BOTTOM
+) -> str:
     parts = [f'<line class="axis" x1="{axis.start}" x2="{axis.stop}" y1="{y}" y2="{y}"/>']
     parts += [
         f'<text class="tick x" x="{axis.at(v):.1f}" y="{y + 15}">{text}</text>'
-        for v, text in zip(values, tick_texts(values), strict=True)
+        for v, text in values.items()
     ]
     middle = (axis.start + axis.stop) / 2
     parts.append(f'<text class="label" x="{middle:.0f}" y="{y + 33}">{escape(label)}</text>')
