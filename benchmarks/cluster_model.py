@@ -15,9 +15,12 @@ import json
 import math
 import re
 import sys
+import time
 from typing import Any
 
+import numpy as np
 from common import RESULTS, publish
+from scipy.optimize import nnls
 
 FILES = ("cluster-million", "cluster-sizes")
 STAGES = {
@@ -31,16 +34,8 @@ STAGES = {
     "visitors, merging": ("visitors", "merge", "item"),
     "graph and ascent": (
         *("ownscale", "joined", "bandwidths", "found", "returned", "bothends", "degrees"),
-        *(
-            "rpml",
-            "authority",
-            "strongest",
-            "threshold",
-            "ascend",
-            "followed",
-            "numbered",
-            "narrow",
-        ),
+        *("rpml", "authority", "scaledauthority", "strongest", "threshold"),
+        *("ascend", "ascendscaled", "followed", "numbered", "narrow"),
     ),
     "triplets": ("makepool", "draw", "count", "readby", "cut", "pick", "join"),
     "optimiser": (
@@ -49,6 +44,11 @@ STAGES = {
     "modes": ("sums", "middles", "best"),
 }
 BETWEEN = "serialising, moving"
+CLUSTERS = {  # what is extrapolated to: nodes of 16 cores, 10 Gbit/s
+    "100 million": {"n": 1e8, "nodes": 32, "GB a node": 128, "partition": 1e6},
+    "1 billion": {"n": 1e9, "nodes": 128, "GB a node": 256, "partition": 4e6},
+}
+CORES, WIDTH, K_NEIGHBORS, TRIPLETS = 16, 128, 50, 4e6
 
 
 def cells(n: float) -> float:
@@ -66,23 +66,24 @@ def size_of(run: dict[str, Any], n: int) -> dict[str, float]:
     }
 
 
-def laws(s: dict[str, float]) -> dict[str, float]:
-    """What each stage grows with."""
+def laws(s: dict[str, float]) -> dict[str, list[float]]:
+    """What each stage grows with: the terms of its cost."""
     n, K = s["n"], cells(s["n"])
+    sample = min(n, 64 * K)
     return {
-        "read": n,
-        "whitening: one task": 1.0,
-        "whitening: moments, preprocessing": n,
-        "k-means centres": min(n, 64 * K) * K,
-        "nearest centres": n * K,
-        "rows searched exactly": n,
-        "search": n * s["m"] * n / K,
-        "visitors, merging": n,
-        "graph and ascent": n,
-        "triplets": s["T"],
-        "optimiser": s["T"] * s["steps"],
-        "modes": n,
-        BETWEEN: n,
+        "read": [n],
+        "whitening: one task": [1.0],
+        "whitening: moments, preprocessing": [n],
+        "k-means centres": [sample * K, sample],
+        "nearest centres": [n * K, n],
+        "rows searched exactly": [n],
+        "search": [n * s["m"] * n / K, n],  # products; filling the heaps and making lists
+        "visitors, merging": [n],
+        "graph and ascent": [n],
+        "triplets": [s["T"]],
+        "optimiser": [s["T"] * s["steps"]],
+        "modes": [n],
+        BETWEEN: [n],
     }
 
 
@@ -102,13 +103,61 @@ def read_runs() -> dict[int, dict[str, Any]]:
     return runs
 
 
-def constants(known: dict[int, dict[str, Any]]) -> dict[str, float]:
-    """Seconds a unit of each law: the mean over the sizes, by ratio."""
+def constants(known: dict[int, dict[str, Any]]) -> dict[str, list[float]]:
+    """Seconds a unit of each term, the smallest relative errors over the sizes."""
+    sizes = [(measured(run), laws(size_of(run, n))) for n, run in known.items()]
     out = {}
-    for stage in laws(size_of(next(iter(known.values())), 1)):
-        ratios = [measured(run)[stage] / laws(size_of(run, n))[stage] for n, run in known.items()]
-        out[stage] = math.exp(sum(math.log(max(r, 1e-15)) for r in ratios) / len(ratios))
+    for stage in sizes[0][1]:
+        relative = np.array([np.array(terms[stage]) / truth[stage] for truth, terms in sizes])
+        unit = relative.max(axis=0)
+        out[stage] = (nnls(relative / unit, np.ones(len(sizes)))[0] / unit).tolist()
     return out
+
+
+def costs(found: dict[str, list[float]], size: dict[str, float]) -> dict[str, float]:
+    """Processor seconds of each stage."""
+    return {stage: float(np.dot(found[stage], terms)) for stage, terms in laws(size).items()}
+
+
+def task_seconds(count: int = 20_000) -> float:
+    """What a task costs that does nothing: client, scheduler and worker, by the clock."""
+    from rpml.distributed import Cluster
+
+    with Cluster(workers=2, threads=1) as cluster:
+        cluster.values([cluster.submit(abs, -1) for _ in range(200)])
+        start = time.perf_counter()
+        cluster.values([cluster.submit(abs, -i) for i in range(count)])
+        return (time.perf_counter() - start) / count
+
+
+def extrapolate(
+    cluster: dict[str, float], found: dict[str, list[float]], m: float, task: float
+) -> dict:
+    """Seconds of each stage, gigabytes and tasks on a cluster; every row visits m buckets."""
+    n, nodes = cluster["n"], cluster["nodes"]
+    size = {"n": n, "m": m, "T": TRIPLETS, "steps": 12}
+    core = costs(found, size)
+    core["visitors, merging"] *= m / 2  # measured at about two buckets a row
+    row = 4 * WIDTH + 4 * m + 8 * K_NEIGHBORS + 8  # sent to a bucket, and what comes back
+    moved = n * m * row / 1e9
+    core[BETWEEN] *= moved / (n * 3.3e-6)  # measured at 3.3 GB a million rows
+    share = cluster["GB a node"] * 1e9 / CORES
+    bucket = min(2e6, share / 5 / (2 * (12 * WIDTH + 16 * K_NEIGHBORS)))
+    partitions, buckets = n / cluster["partition"], max(2 * CORES * nodes, n / bucket)
+    tasks = partitions * (2 * buckets + partitions)
+    alone = core.pop("whitening: one task")
+    return {
+        "seconds": {stage: s / (CORES * nodes) for stage, s in core.items()} | {"one task": alone},
+        "core seconds": core,
+        "cells, rows in each": [cells(n), n / cells(n)],
+        "moved GB, a node, seconds": [moved, moved / nodes, moved / nodes / 1.25],
+        "rows, neighbours and edges GB a node": n * (4 * WIDTH + 24 * K_NEIGHBORS) / 1e9 / nodes,
+        "search task GB": 2 * bucket * (12 * WIDTH + 16 * K_NEIGHBORS) / 1e9,
+        "partitions, buckets, tasks": [partitions, buckets, tasks],
+        "scheduler seconds": tasks * task,
+        "vectors GB a worker, labels GB on the client": [3 * 8 * n / 1e9, 8 * n / 1e9],
+        "kept neighbours GB": n * K_NEIGHBORS * 8 / 1e9,
+    }
 
 
 def main() -> None:
@@ -122,8 +171,10 @@ def main() -> None:
     found = constants(known)
     target = int(options.predict)
     size = size_of(runs[target], target)
-    guess = {stage: found[stage] * x for stage, x in laws(size).items()}
+    guess = costs(found, size)
     truth = measured(runs[target])
+    task = task_seconds()
+    m = size_of(runs[max(runs)], max(runs))["m"]
     results = {
         "fitted on": sorted(known),
         "predicted": target,
@@ -131,6 +182,8 @@ def main() -> None:
         "constants": found,
         "stages": {s: {"predicted": guess[s], "measured": truth[s]} for s in guess},
         "sum": {"predicted": sum(guess.values()), "measured": sum(truth.values())},
+        "seconds a task": task,
+        "extrapolated": {k: extrapolate(c, found, m, task) for k, c in CLUSTERS.items()},
     }
     publish(options.name, results)
 

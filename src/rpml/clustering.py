@@ -67,11 +67,7 @@ class AASResult:
 
 
 def ascend(
-    graph: sparse.csr_matrix,
-    omega: NDArray[np.float64],
-    gamma: float,
-    epsilon: float,
-    first: int = 0,
+    graph: sparse.csr_matrix, omega: NDArray[np.float64], gamma: float, epsilon: float
 ) -> NDArray[np.intp]:
     """Parent of every node: one step of authority ascent.
 
@@ -83,12 +79,25 @@ def ascend(
 
     Equal gains go to the lowest index. On a plateau (equal authority, gain 0) this moves to a
     relevant neighbour of lower index, so that duplicated points share one mode.
-
-    The graph may hold the rows of the nodes from `first` on only; omega is always that of all.
     """
-    n = graph.shape[0]
+    return ascend_scaled(graph, scaled_authority(omega), gamma, epsilon)
+
+
+def scaled_authority(omega: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The authority with a maximum of 1/10; see `ascend`."""
     top = float(omega.max(initial=0.0))
-    scaled = omega / (10.0 * top) if top > 0 else np.zeros(len(omega))
+    return omega / (10.0 * top) if top > 0 else np.zeros(len(omega))
+
+
+def ascend_scaled(
+    graph: sparse.csr_matrix,
+    scaled: NDArray[np.float64],
+    gamma: float,
+    epsilon: float,
+    first: int = 0,
+) -> NDArray[np.intp]:
+    """`ascend` for the nodes from `first` on, whose rows the graph holds; `scaled` is of all."""
+    n = graph.shape[0]
     parents = np.empty(n, dtype=np.intp)
 
     def work(_: int, start: int, stop: int) -> None:

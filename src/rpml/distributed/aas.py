@@ -18,10 +18,11 @@ from scipy import sparse
 
 from rpml.clustering import (
     AuthorityAscentShift,
-    ascend,
+    ascend_scaled,
     follow,
     joined_ends,
     low_threshold,
+    scaled_authority,
     strongest,
     threshold,
 )
@@ -43,6 +44,7 @@ class Ascent:
 
     weights: list[Task]
     omega: Task
+    scaled: Task
     edges: NDArray[np.int64]
     gamma: float
     epsilon: float
@@ -92,7 +94,8 @@ def _prepare(cluster: Cluster, graph: Graph, aas: AuthorityAscentShift, context:
     epsilon = aas.epsilon
     if isinstance(epsilon, str):
         epsilon = cluster.value(submit(threshold, best))
-    ascent = Ascent(weights, omega, edges, float(aas.gamma), float(epsilon))
+    scaled = submit(scaled_authority, omega)
+    ascent = Ascent(weights, omega, scaled, edges, float(aas.gamma), float(epsilon))
     return ascent if aas.merge is None else replace(ascent, joined=_saddles(cluster, ascent, best))
 
 
@@ -113,7 +116,7 @@ def _saddles(cluster: Cluster, ascent: Ascent, best: Task) -> Task:
 def _ends(cluster: Cluster, ascent: Ascent, epsilon: float) -> Task:
     """Parents where the edges are, modes by pointer jumping on the vector of all parents."""
     parents = [
-        cluster.submit(ascend, part, ascent.omega, ascent.gamma, epsilon, int(start))
+        cluster.submit(ascend_scaled, part, ascent.scaled, ascent.gamma, epsilon, int(start))
         for part, start in zip(ascent.weights, ascent.edges, strict=False)
     ]
     return cluster.submit(_followed, parents)
