@@ -108,6 +108,7 @@ def fit_dask(folder: Path, kind: str, options: argparse.Namespace) -> dict:
         if not small.exists():
             write_shards(folder.parent, 3000, 32).rename(small)
         DaskRPML(4, max_iter=2, n_neighbors=10).fit(small, cluster=cluster)
+        cluster.client.run_on_scheduler(_forget)
         clock, notes = Clock(), Notes()
         before, begun = cluster.client.run(_tasks), cluster.client.run(_cpu)
         start = time.perf_counter()
@@ -155,6 +156,12 @@ def _tasks(dask_worker: Any) -> dict[str, float]:
         if isinstance(key, tuple) and key[0] == "execute" and key[-2] == "thread-cpu":
             out[key[-3]] = out.get(key[-3], 0.0) + value
     return out
+
+
+def _forget(dask_scheduler: Any) -> None:
+    """What Dask learned about the length of tasks from the small fit would mislead it."""
+    for prefix in dask_scheduler.task_prefixes.values():
+        prefix.duration_average = -1
 
 
 def _peak() -> float:

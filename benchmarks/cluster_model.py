@@ -1,6 +1,6 @@
 """Does a model of what each stage costs predict a size that it has not seen?
 
-python benchmarks/cluster_model.py --fit 200000,1000000 --predict 400000
+python benchmarks/cluster_model.py --fit 200000,1000000 --predict 400000,600000
 
 Reads the runs of cluster.py on two workers. Each stage has a law, what it grows with; its constant
 comes from the processor seconds of the sizes given to --fit and is applied to the others. How many
@@ -22,7 +22,7 @@ import numpy as np
 from common import RESULTS, publish
 from scipy.optimize import nnls
 
-FILES = ("cluster-million", "cluster-sizes")
+FILES = ("cluster-million", "cluster-sizes", "cluster-predicted")
 STAGES = {
     "read": ("look", "readpart"),
     "whitening: one task": ("scatter",),
@@ -160,28 +160,33 @@ def extrapolate(
     }
 
 
+def check(found: dict[str, list[float]], run: dict[str, Any], n: int) -> dict:
+    """Predicted and measured processor seconds of a size."""
+    size = size_of(run, n)
+    guess, truth = costs(found, size), measured(run)
+    return {
+        "rows": n,
+        "cells a row looks into": size["m"],
+        "stages": {s: {"predicted": guess[s], "measured": truth[s]} for s in guess},
+        "sum": {"predicted": sum(guess.values()), "measured": sum(truth.values())},
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fit", default="200000,1000000", help="sizes the constants come from")
-    parser.add_argument("--predict", default="400000", help="the size they are applied to")
+    parser.add_argument("--predict", default="400000,600000", help="sizes they are applied to")
     parser.add_argument("--name", default="cluster-model")
     options = parser.parse_args()
     runs = read_runs()
     known = {n: runs[n] for n in map(int, options.fit.split(","))}
     found = constants(known)
-    target = int(options.predict)
-    size = size_of(runs[target], target)
-    guess = costs(found, size)
-    truth = measured(runs[target])
     task = task_seconds()
     m = size_of(runs[max(runs)], max(runs))["m"]
     results = {
         "fitted on": sorted(known),
-        "predicted": target,
-        "cells a row looks into": {n: size_of(run, n)["m"] for n, run in sorted(runs.items())},
         "constants": found,
-        "stages": {s: {"predicted": guess[s], "measured": truth[s]} for s in guess},
-        "sum": {"predicted": sum(guess.values()), "measured": sum(truth.values())},
+        "predicted": [check(found, runs[n], n) for n in map(int, options.predict.split(","))],
         "seconds a task": task,
         "extrapolated": {k: extrapolate(c, found, m, task) for k, c in CLUSTERS.items()},
     }

@@ -44,15 +44,17 @@ def find_modes(Y: Array, basins: Labels, labels: Labels) -> Modes:
 
 def pieces_of(basins: Labels, labels: Labels) -> tuple[Labels, NDArray[np.intp]]:
     """(piece of each row, -1 for a row in none of the largest pieces; rows of each piece)."""
-    used = np.flatnonzero(labels >= 0)
-    key = basins[used].astype(np.int64) * (int(labels.max(initial=-1)) + 1) + labels[used]
-    found, sizes = np.unique(key, return_inverse=True, return_counts=True)[1:]
+    piece = labels
+    if basins is not labels:
+        key = basins.astype(np.int64) * (int(labels.max(initial=-1)) + 1) + labels
+        piece = np.full(len(labels), -1, np.intp)
+        piece[labels >= 0] = np.unique(key[labels >= 0], return_inverse=True)[1]
+    sizes = np.bincount(piece[piece >= 0])
     kept = np.sort(np.argsort(-sizes, kind="stable")[:MAX_MODES])
-    number = np.full(len(sizes), -1, np.intp)
+    kept = kept[sizes[kept] > 0]
+    number = np.full(len(sizes) + 1, -1, np.intp)  # the last for rows in no piece
     number[kept] = np.arange(len(kept))
-    piece = np.full(len(labels), -1, np.intp)
-    piece[used] = number[found]
-    return piece, sizes[kept]
+    return number[piece], sizes[kept]
 
 
 def piece_sums(Y: Array, piece: Labels, count: int) -> Array:

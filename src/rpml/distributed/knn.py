@@ -212,7 +212,10 @@ class Search:
             searches.append(task)
             for i in range(count):
                 offers[i].append(self.cluster.item(task, i))
+        looks = self.cluster.total([submit(_looks, p, bucket) for p in probes])
         self.cluster.wait(searches, self.context, "neighbors")
+        mean = self.cluster.value(looks) / int(self.edges[-1])
+        logger.info("%d buckets, a row looks into %.1f", buckets, mean)
         return self._merge(offers)
 
     def _buckets(self, width: int) -> int:
@@ -366,6 +369,12 @@ def _probes(part: Any, centers: NDArray[np.float32], needed: int, frame: Frame) 
 
 def _cell_sizes(probes: NDArray[np.int32], centers: NDArray[np.float32]) -> NDArray[np.intp]:
     return np.bincount(probes[:, 0], minlength=len(centers))
+
+
+def _looks(probes: NDArray[np.int32], bucket: NDArray[np.intp]) -> int:
+    """How many buckets the rows of a partition look into, together."""
+    seen = np.sort(bucket[probes], axis=1)
+    return len(seen) + int((np.diff(seen, axis=1) != 0).sum())
 
 
 def _visitors(

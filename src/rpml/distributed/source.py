@@ -105,13 +105,14 @@ def open_rows(
     options : ReadOptions, optional
         Which columns or array, as in `rpml.data.open_features`.
     partition_rows : int, optional
-        Rows a partition; by default at most 64 MB, and one for every thread.
+        Rows a partition; by default at most 64 MB, and one for every thread, two where workers
+        are to share the work evenly.
     by_size : bool
         The same partitions on any cluster, however many threads it has.
     """
     if isinstance(X, Rows):
         return X
-    least = 1 if by_size else sum(cluster.workers().values())
+    least = 1 if by_size else _least(cluster)
     if isinstance(X, str | Path):
         return _open_shards(str(X), cluster, options or ReadOptions(), (partition_rows, least))
     if not (hasattr(X, "dask") and hasattr(X, "chunks")):
@@ -120,6 +121,11 @@ def open_rows(
             "files; for an array in memory RPML is the faster one."
         )
     return _from_dask_array(X, cluster, (partition_rows, least))
+
+
+def _least(cluster: Cluster) -> int:
+    workers = cluster.workers()
+    return sum(workers.values()) * (2 if len(workers) > 1 else 1)
 
 
 def _from_dask_array(X: Any, cluster: Cluster, wanted: tuple[int | None, int]) -> Rows:

@@ -50,7 +50,7 @@ class Pool:
     """(m,) row numbers, ascending."""
     members: Members
     """Which places in `rows` share a label."""
-    groups: Groups
+    groups: Groups | None
     known: Known
     block: int
     quota: NDArray[np.int64] | None
@@ -94,7 +94,8 @@ def draw_triplets(
     pools = []
     for names, _ in sources:
         rows = pool_rows(names, POOL * config.max_triplets, rng)
-        some = (rows, names[rows], groups[rows], None if known is None else known.labels[rows])
+        together = groups[rows] if groups.max() >= 0 else None
+        some = (rows, names[rows], together, None if known is None else known.labels[rows])
         counts = (config.triplets_per_anchor, total, 0 if known is None else known.n_classes)
         pools.append(cluster.submit(_make_pool, some, counts, (n, block)))
     spans = pairwise(edges.tolist())
