@@ -1,8 +1,12 @@
 """What does the fit on Dask cost, stage by stage, and how does it grow with workers and rows?
 
-python benchmarks/cluster.py --sizes 20000,50000,100000        one and two workers, overhead
-python benchmarks/cluster.py --sizes 1000000 --only two --name cluster-million
-python benchmarks/cluster.py --sizes 200000,400000 --only two --name cluster-sizes   for the model
+python benchmarks/cluster.py --name NAME ...      with, for each of the files in results/
+    cluster-overhead        --sizes 50000,100000 --repeats 3 --only pair,local
+    cluster-workers         --sizes 100000 --repeats 3 --only one,two
+    cluster-workers-400k    --sizes 400000 --only one,two
+    cluster-million         --sizes 1000000 --only two
+    cluster-sizes           --sizes 200000,400000 --only two       (the model's)
+    cluster-predicted       --sizes 600000 --only two
 
 Each size is written as .npy shards first. "one" and "two" are that many workers of one thread;
 "pair" is one worker with two threads, to be compared with "local", the fit in this process with two

@@ -31,7 +31,7 @@ STAGES = {
     "nearest centres": ("probes", "cellsizes", "dealcells"),
     "rows searched exactly": ("scan", "needed", "short"),
     "search": ("search",),
-    "visitors, merging": ("visitors", "merge", "item"),
+    "visitors, merging": ("visitors", "looks", "merge", "item"),
     "graph and ascent": (
         *("ownscale", "joined", "bandwidths", "found", "returned", "bothends", "degrees"),
         *("rpml", "authority", "scaledauthority", "strongest", "threshold"),
@@ -49,6 +49,7 @@ CLUSTERS = {  # what is extrapolated to: nodes of 16 cores, 10 Gbit/s
     "1 billion": {"n": 1e9, "nodes": 128, "GB a node": 256, "partition": 4e6},
 }
 CORES, WIDTH, K_NEIGHBORS, TRIPLETS = 16, 128, 50, 4e6
+VISITS = 4.2  # buckets a row looked into where the constants come from
 
 
 def cells(n: float) -> float:
@@ -137,12 +138,15 @@ def extrapolate(
     n, nodes = cluster["n"], cluster["nodes"]
     size = {"n": n, "m": m, "T": TRIPLETS, "steps": 12}
     core = costs(found, size)
-    core["visitors, merging"] *= m / 2  # measured at about two buckets a row
+    more = m / VISITS - 1
+    core["visitors, merging"] *= 1 + more
+    core["search"] += more * found["search"][1] * n  # a heap and a list a visit
     row = 4 * WIDTH + 4 * m + 8 * K_NEIGHBORS + 8  # sent to a bucket, and what comes back
     moved = n * m * row / 1e9
     core[BETWEEN] *= moved / (n * 3.3e-6)  # measured at 3.3 GB a million rows
     share = cluster["GB a node"] * 1e9 / CORES
-    bucket = min(2e6, share / 5 / (2 * (12 * WIDTH + 16 * K_NEIGHBORS)))
+    row = 4 * (12 * WIDTH + 16 * K_NEIGHBORS)
+    bucket = min(2e6, 0.4 * share / row)
     partitions, buckets = n / cluster["partition"], max(2 * CORES * nodes, n / bucket)
     tasks = partitions * (2 * buckets + partitions)
     alone = core.pop("whitening: one task")
@@ -152,7 +156,7 @@ def extrapolate(
         "cells, rows in each": [cells(n), n / cells(n)],
         "moved GB, a node, seconds": [moved, moved / nodes, moved / nodes / 1.25],
         "rows, neighbours and edges GB a node": n * (4 * WIDTH + 24 * K_NEIGHBORS) / 1e9 / nodes,
-        "search task GB": 2 * bucket * (12 * WIDTH + 16 * K_NEIGHBORS) / 1e9,
+        "search task GB": bucket * row / 1e9,
         "partitions, buckets, tasks": [partitions, buckets, tasks],
         "scheduler seconds": tasks * task,
         "vectors GB a worker, labels GB on the client": [3 * 8 * n / 1e9, 8 * n / 1e9],

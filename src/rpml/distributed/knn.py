@@ -42,8 +42,8 @@ logger = logging.getLogger(__name__)
 MEMORY = 256 * 2**20  # bytes the working blocks of one task may take
 NEVER = np.iinfo(np.int64).max  # an empty place in a list of neighbours
 _BUCKET = 2_000_000  # most rows whose cells make a bucket
-_SHARE = 5  # one search takes such a part of the memory a thread has
-_VISITORS = 2  # rows that look into a bucket, for each that is in it
+_SHARE = 0.4  # of the memory a thread has, for one search
+_VISITORS = 4  # rows that look into a bucket, for each that is in it
 _CELLS = 2.0  # times the square root of the rows: most cells, so that finding one's own stays cheap
 
 Candidates = tuple[NDArray[Any], NDArray[Any], NDArray[np.float32]]
@@ -221,7 +221,7 @@ class Search:
     def _buckets(self, width: int) -> int:
         """Buckets: two a thread at least, and so many that a search fits its worker."""
         row = 4 * 3 * width + 16 * self.k  # bytes: sent, joined and ready; its heap and its list
-        most = self.cluster.thread_memory() / _SHARE / (_VISITORS * row)
+        most = self.cluster.thread_memory() * _SHARE / (_VISITORS * row)
         threads = sum(self.cluster.workers().values())
         return max(2 * threads, -(-int(self.edges[-1]) // max(1000, int(min(most, _BUCKET)))))
 
