@@ -84,8 +84,9 @@ class Rows:
         self.path, self.settings = path, settings
         self.rows = json.loads(path.read_text())["rows"] if path.exists() else []
 
-    def has(self, method: str, seed: int) -> bool:
-        return any((r["method"], r["seed"]) == (method, seed) for r in self.rows)
+    def has(self, method: str, seed: int | None) -> bool:
+        """Whether the row is there; None: of any seed."""
+        return any(r["method"] == method and seed in (None, r["seed"]) for r in self.rows)
 
     def add(self, row: dict) -> None:
         """Several processes may share the work: each adds to what the others have written."""
@@ -104,7 +105,8 @@ def frozen_rows(protocol: DeepProtocol, rows: Rows, dim: int, seed: int) -> None
     """What the descriptors give without training the network."""
     train, test = protocol.start.frozen[:, 0], protocol.test_descriptors()
     for name in FROZEN:
-        if rows.has(f"frozen {name}", seed):
+        # only RPML depends on the seed
+        if rows.has(f"frozen {name}", seed if name == "rpml" else None):
             continue
         start = time.perf_counter()
         made = RPML(dim, random_state=seed) if name == "rpml" else registry[name](dim, seed)

@@ -11,8 +11,8 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -22,7 +22,7 @@ from common import RESULTS, machine
 from deep import scored
 
 from rpml.deep.backbones import open_network
-from rpml.deep.batches import ByLabel, ByLabelAndView
+from rpml.deep.batches import ByLabel, Draw, two_views
 from rpml.deep.cache import TrunkCache
 from rpml.deep.embedder import Embedder, descriptors
 from rpml.deep.finetune import Training, descriptor_network
@@ -32,6 +32,7 @@ from rpml.deep.methods.sources import aas_labels, kmeans_labels, true_classes
 from rpml.deep.methods.srpml import SRPML, Settings
 from rpml.deep.trainer import Schedule, Trainer, frozen_descriptors
 from rpml.estimator import RPML
+from rpml.triplets import batch_sampler
 
 CLASSES_SEED = 7
 
@@ -46,15 +47,27 @@ class Nothing(Loss):
 
 
 @dataclass(frozen=True)
-class Recipe:
-    method: Method
-    schedule: dict[str, Any] = field(default_factory=dict)
+class ByLabelAndView:
+    """As `ByLabel`, but every image comes twice, in different views: so images without a label,
+    or alone in theirs, take part as labels of their own."""
+
+    labels: np.ndarray
+    per_label: int = 4
+
+    def batches(self, rng: np.random.Generator, views: int, size: int) -> Iterator[Draw]:
+        n, labels = len(self.labels), self.labels.copy()
+        free = labels < 0
+        labels[free] = labels.max(initial=-1) + 1 + np.arange(free.sum())
+        first, second = two_views(rng, views, n)
+        view = np.concatenate([first, second])
+        for chosen in batch_sampler(np.tile(labels, 2), rng, size, self.per_label):
+            rows = chosen % n
+            yield Draw(rows, view[chosen], labels[rows])
 
 
 def srpml(source: Callable[..., Any], **settings: Any) -> Method:
-    return replace(
-        METHODS["srpml"], source=source, loss=lambda setup: SRPML(setup, Settings(**settings))
-    )
+    chosen = Settings(**{"alpha": 45.0, "scale": 1.0, **settings})
+    return replace(METHODS["srpml"], source=source, loss=lambda setup: SRPML(setup, chosen))
 
 
 def once(levels: int) -> Callable[..., Any]:
@@ -69,34 +82,28 @@ def clusters(known: Knowledge) -> ByLabel:
     return ByLabel(kmeans_labels(known, 300))
 
 
-FAST = {"learning_rate": 1e-3}
 RECIPES = {
-    "aas": Recipe(srpml(once(1))),
-    "anchor alone": Recipe(replace(METHODS["srpml"], loss=lambda setup: Nothing())),
-    "supervised": Recipe(METHODS["triplet-hard"]),
-    "aas, views": Recipe(srpml(twice(1))),
-    "aas twice": Recipe(srpml(once(2))),
-    "aas twice, views": Recipe(srpml(twice(2))),
-    "aas thrice, views": Recipe(srpml(twice(3))),
-    "aas twice, views, scale 2": Recipe(srpml(twice(2), scale=2.0)),
-    "aas twice, views, scale 4": Recipe(srpml(twice(2), scale=4.0)),
-    "aas twice, views, scale 4, all triplets": Recipe(srpml(twice(2), scale=4.0, mining="all")),
-    "aas twice, views, scale 8": Recipe(srpml(twice(2), scale=8.0)),
-    "aas, views, scale 4": Recipe(srpml(twice(1), scale=4.0)),
-    "aas twice, views, scale 4, rate 1e-3": Recipe(srpml(twice(2), scale=4.0), FAST),
-    "true classes": Recipe(replace(srpml(true_classes), uses_labels=True)),
-    "true classes, scale 4": Recipe(replace(srpml(true_classes, scale=4.0), uses_labels=True)),
-    "triplet + hard of aas twice": Recipe(replace(METHODS["triplet-hard"], source=once(2))),
-    "triplet + hard of k-means 300": Recipe(replace(METHODS["triplet-hard"], source=clusters)),
-    "true classes, 25 degrees, scale 4": Recipe(
-        replace(srpml(true_classes, alpha=25.0, scale=4.0), uses_labels=True)
+    "aas": srpml(once(1)),
+    "anchor alone": replace(METHODS["srpml"], loss=lambda setup: Nothing()),
+    "supervised": METHODS["triplet-hard"],
+    "aas, views": srpml(twice(1)),
+    "aas twice": srpml(once(2)),
+    "aas twice, views": srpml(twice(2)),
+    "aas thrice, views": srpml(twice(3)),
+    "aas twice, views, scale 4": srpml(twice(2), scale=4.0),
+    "aas twice, views, scale 8": srpml(twice(2), scale=8.0),
+    "true classes": replace(srpml(true_classes), uses_labels=True),
+    "true classes, scale 4": replace(srpml(true_classes, scale=4.0), uses_labels=True),
+    "triplet + hard of aas twice": replace(METHODS["triplet-hard"], source=once(2)),
+    "triplet + hard of k-means 300": replace(METHODS["triplet-hard"], source=clusters),
+    "true classes, 25 degrees, scale 4": replace(
+        srpml(true_classes, alpha=25.0, scale=4.0), uses_labels=True
     ),
-    "aas twice, 25 degrees, scale 4": Recipe(srpml(once(2), alpha=25.0, scale=4.0)),
-    "aas twice, views, 25 degrees, scale 4": Recipe(srpml(twice(2), alpha=25.0, scale=4.0)),
-    "aas thrice, 25 degrees, scale 4": Recipe(srpml(once(3), alpha=25.0, scale=4.0)),
-    "aas twice, 30 degrees, scale 4": Recipe(srpml(once(2), alpha=30.0, scale=4.0)),
-    "k-means 300, 25 degrees, scale 4": Recipe(srpml(clusters, alpha=25.0, scale=4.0)),
-    "k-means 300": Recipe(srpml(clusters)),
+    "aas twice, 25 degrees, scale 4": srpml(once(2), alpha=25.0, scale=4.0),
+    "aas twice, views, 25 degrees, scale 4": srpml(twice(2), alpha=25.0, scale=4.0),
+    "aas twice, 30 degrees, scale 4": srpml(once(2), alpha=30.0, scale=4.0),
+    "k-means 300, 25 degrees, scale 4": srpml(clusters, alpha=25.0, scale=4.0),
+    "k-means 300": srpml(clusters),
 }
 
 
@@ -132,13 +139,11 @@ class Fold:
             network.upper, training.pool, start.preprocessing_, start.components_.T, training.half
         )
 
-    def measure(self, recipe: Recipe | None) -> dict[str, Any]:
+    def measure(self, recipe: Method | None) -> dict[str, Any]:
         embedder, history = self.embedder, []
         if recipe is not None:
-            schedule = Schedule(**recipe.schedule)
-            trainer = Trainer(
-                embedder, self.train, recipe.method, schedule, self.frozen, self.classes
-            )
+            schedule = Schedule()
+            trainer = Trainer(embedder, self.train, recipe, schedule, self.frozen, self.classes)
             embedder, history = trainer.run(), trainer.state.history
         seconds = round(sum(epoch["seconds"] for epoch in history), 1)
         found = scored(descriptors(embedder, self.held, 0), self.held_classes, resamples=0)

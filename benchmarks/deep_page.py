@@ -1,4 +1,4 @@
-"""Write the tables of docs/deep.md from benchmarks/results/cub130_deep.json."""
+"""Write the tables of docs/deep.md and of docs/decisions/end-to-end.md from the results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from common import RESULTS
 
 from rpml.comparison.bootstrap import Interval, interval, paired
 
-PAGE = Path(__file__).parent.parent / "docs" / "deep.md"
+DOCS = Path(__file__).parent.parent / "docs"
 BEGIN, END = "<!-- table: python benchmarks/deep_page.py -->", "<!-- end of the table -->"
 START = "frozen rpml"
 Row = dict[str, Any]
@@ -76,12 +76,20 @@ def line(rows: list[Row], start: list[Row]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
+def start_of(rows: list[Row], found: dict[str, list[Row]]) -> list[Row]:
+    """The linear RPML where training started: of the same seeds."""
+    if str(rows[0]["method"]).startswith("frozen"):
+        return found[START]
+    seeds = [row["seed"] for row in rows]
+    return [row for row in found[START] if row["seed"] in seeds]
+
+
 def table(rows: list[Row]) -> str:
     found = by_method(rows)
     header = "method | labels | dim | seeds | R@1 | NMI | R@1 gained | NMI gained | seconds"
     lines = [f"| {header} |", "|---|---|---:|---:|---:|---:|---:|---:|---:|"]
     order = sorted(found, key=lambda name: -float(hits(found[name]).mean()))
-    return "\n".join(lines + [line(found[name], found[START]) for name in order])
+    return "\n".join(lines + [line(found[name], start_of(found[name], found)) for name in order])
 
 
 def against(rows: list[Row], method: str = "srpml") -> str:
@@ -96,14 +104,43 @@ def against(rows: list[Row], method: str = "srpml") -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    rows = json.loads((RESULTS / "cub130_deep.json").read_text(encoding="utf8"))["rows"]
-    text = PAGE.read_text(encoding="utf8")
+def choice(rows: list[Row]) -> str:
+    """What each recipe gained on either half of the training classes."""
+    found: dict[str, dict[int, Row]] = {}
+    for row in rows:
+        found.setdefault(str(row["recipe"]), {})[int(row["fold"])] = row
+    frozen = found.pop("frozen")
+    lines = ["| recipe | R@1, first half | second half | NMI, first half | second half |"]
+    lines.append("|---|---:|---:|---:|---:|")
+    cells = [f"{100 * frozen[fold][name]:.1f}" for name in ("r1", "nmi") for fold in (0, 1)]
+    lines.append(" | ".join(["| frozen, linear RPML", *cells]) + " |")
+    for recipe, halves in found.items():
+        gained = [
+            f"{100 * (halves[fold][name] - frozen[fold][name]):+.1f}" if fold in halves else ""
+            for name in ("r1", "nmi")
+            for fold in (0, 1)
+        ]
+        lines.append(" | ".join([f"| {recipe}", *gained]) + " |")
+    return "\n".join(lines)
+
+
+def read(name: str) -> list[Row]:
+    rows: list[Row] = json.loads((RESULTS / name).read_text(encoding="utf8"))["rows"]
+    return rows
+
+
+def replace_table(page: Path, made: str) -> None:
+    text = page.read_text(encoding="utf8")
     head, rest = text.split(BEGIN)
     tail = rest.split(END)[1]
-    made = f"{BEGIN}\n{table(rows)}\n\n{against(rows)}\n{END}"
-    PAGE.write_text(head + made + tail, encoding="utf8")
-    print(f"written to {PAGE}")
+    page.write_text(f"{head}{BEGIN}\n{made}\n{END}{tail}", encoding="utf8")
+    print(f"written to {page}")
+
+
+def main() -> None:
+    rows = read("cub130_deep.json")
+    replace_table(DOCS / "deep.md", f"{table(rows)}\n\n{against(rows)}")
+    replace_table(DOCS / "decisions" / "end-to-end.md", choice(read("cub130_deep_choice.json")))
 
 
 if __name__ == "__main__":

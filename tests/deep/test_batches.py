@@ -5,7 +5,7 @@ import pytest
 
 pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
-from rpml.deep.batches import ByInstance, ByLabel, ByLabelAndView, ByNeighbours, ByTriplet
+from rpml.deep.batches import ByInstance, ByLabel, ByNeighbours, ByTriplet
 
 
 def test_classes_by_instances():
@@ -23,20 +23,6 @@ def test_unlabelled_and_single_images_take_no_part():
     labels = np.array([0, 0, 0, 1, -1, -1])
     rows = np.concatenate([d.rows for d in ByLabel(labels).batches(np.random.default_rng(0), 1, 4)])
     assert sorted(rows.tolist()) == [0, 1, 2]
-
-
-def test_every_image_comes_in_two_views_whatever_its_label():
-    labels = np.r_[np.repeat(np.arange(10), 5), [-1, -1, 10]]  # three of them alone
-    draws = list(ByLabelAndView(labels).batches(np.random.default_rng(0), 3, 20))
-    rows, views = (np.concatenate([getattr(d, name) for d in draws]) for name in ("rows", "views"))
-    np.testing.assert_array_equal(np.bincount(rows), np.full(53, 2))
-    for row in range(53):
-        assert len(set(views[rows == row])) == 2
-    named = np.concatenate([d.labels for d in draws])
-    np.testing.assert_array_equal(named[rows < 50], labels[rows[rows < 50]])
-    assert len(set(named[rows >= 50])) == 3
-    for draw in draws:
-        assert np.unique(draw.labels, return_counts=True)[1].min() >= 2
 
 
 @pytest.mark.parametrize("views", [1, 2, 3])

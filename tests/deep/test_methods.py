@@ -112,9 +112,11 @@ def test_srpml_gradient_with_theta_and_L_fixed():
         Z, LABELS.numpy(), np.random.default_rng(0), mining=loss.settings.mining,
         margin=loss.settings.margin, limit=loss.settings.max_triplets,
     )  # fmt: skip
+    chosen = loss.settings
     again = rpml_loss(
-        x, torch.from_numpy(mined), L.detach(), loss.theta, loss.settings.alpha, loss.settings.guard
-    ) / len(mined)
+        x, torch.from_numpy(mined), chosen.scale * L.detach(), loss.theta, chosen.alpha,
+        chosen.guard,
+    ) / (chosen.scale * len(mined))  # fmt: skip
     (expected,) = torch.autograd.grad(again, x)
     assert float(value.detach()) == pytest.approx(float(again.detach()))
     torch.testing.assert_close(found, expected)

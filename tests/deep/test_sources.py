@@ -19,8 +19,8 @@ def nested(rng, n_classes=6):
     return rows.astype(np.float32), np.repeat(np.arange(n_classes), 24)
 
 
-def test_a_second_level_joins_more_of_a_class(rng_seed=0):
-    rows, y = nested(np.random.default_rng(rng_seed))
+def test_a_second_level_joins_more_of_a_class():
+    rows, y = nested(np.random.default_rng(0))
     known = Knowledge(rows, None, 0)
     first, second = (aas_labels(known, levels) for levels in (1, 2))
     # what was together stays together

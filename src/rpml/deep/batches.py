@@ -45,25 +45,6 @@ class ByLabel:
             yield Draw(rows, rng.integers(0, views, len(rows)), self.labels[rows])
 
 
-@dataclass(frozen=True)
-class ByLabelAndView:
-    """As `ByLabel`, but every image comes twice, in different views: so images without a label,
-    or alone in theirs, take part as labels of their own."""
-
-    labels: Indices
-    per_label: int = 4
-
-    def batches(self, rng: np.random.Generator, views: int, size: int) -> Iterator[Draw]:
-        n, labels = len(self.labels), self.labels.copy()
-        free = labels < 0
-        labels[free] = labels.max(initial=-1) + 1 + np.arange(free.sum())
-        first, second = two_views(rng, views, n)
-        view = np.concatenate([first, second])
-        for chosen in batch_sampler(np.tile(labels, 2), rng, size, self.per_label):
-            rows = chosen % n
-            yield Draw(rows, view[chosen], labels[rows])
-
-
 def two_views(rng: np.random.Generator, views: int, n: int) -> tuple[Indices, Indices]:
     """Two different views of each of n images, if there are two."""
     first = rng.integers(0, views, n)

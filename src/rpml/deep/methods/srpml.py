@@ -26,7 +26,9 @@ class Settings:
     """How a batch is used; the names are those of `rpml.RPML`."""
 
     weight: str = "concat"
-    alpha: float = 45.0
+    alpha: float = 25.0
+    """In degrees. Three rows equally far apart make 30: above that, the loss of unit rows has
+    hardly a triplet left to learn from."""
     guard: Guard = field(default_factory=Guard)
     mining: str = "semi-hard"
     margin: float = 0.5
@@ -34,7 +36,7 @@ class Settings:
     share: float = 0.02
     """How far (theta, L) go towards what the steps on one batch have found; 1: all the way."""
     max_triplets: int = 1000
-    scale: float = 1.0
+    scale: float = 4.0
     """The network's loss sees the embedding times this: the larger, the more it is about triplets
     that are violated, and the more it weighs beside the anchor."""
 
