@@ -138,6 +138,34 @@ def chosen_labels(split: Any, how: str, total: int, seed: int) -> Labels:
     return known
 
 
+def naming_cells(data: FeatureSet) -> Iterator[tuple[Cell, Callable[[], Cell]]]:
+    """Share of the other rows learned from whose nearest labelled row is of their class."""
+    split = data.split
+    y, fits = split.y_train, {}
+    n_classes = len(np.unique(y))
+
+    def named(how: str, total: int, seed: int) -> Cell:
+        if seed not in fits:
+            fits[seed] = RPML(DIM, random_state=seed).fit(split.X_train)
+        Z = fits[seed].transform(split.X_train)
+        rows = np.random.default_rng(seed).permutation(len(y))[:total]
+        if how == "suggested":
+            rows = fits[seed].suggest_queries(total)
+        rest = np.setdiff1d(np.arange(len(y)), rows)
+        nearest = rows[(Z[rest] @ Z[rows].T).argmax(axis=1)]
+        classes = len(np.unique(y[rows])) / n_classes
+        return {"named": float(np.mean(y[nearest] == y[rest])), "classes": classes}
+
+    for seed in SEEDS:
+        for share in (1, 2, 4):
+            for how in ("suggested", "random"):
+                key = {"part": "naming", "method": how, "budget": share, "seed": seed}
+                yield (
+                    key,
+                    lambda how=how, share=share, seed=seed: named(how, share * n_classes, seed),
+                )
+
+
 def size_cells(data: FeatureSet) -> Iterator[tuple[Cell, Callable[[], Cell]]]:
     """A prefix of one fit of 128 against a fit of that size."""
     split = data.split
@@ -188,6 +216,7 @@ PARTS = {
     "stream": stream_cells,
     "curves": curve_cells,
     "queries": query_cells,
+    "naming": naming_cells,
 }
 
 
@@ -217,7 +246,7 @@ def main() -> None:
                 cell = {**key, **measure(), "source": SOURCE}
                 with open(CELLS / f"labels-{data.name}.jsonl", "a", encoding="utf8") as file:
                     file.write(json.dumps(cell) + "\n")
-                print(data.name, *key.values(), cell.get("r@1"), flush=True)
+                print(data.name, *key.values(), cell.get("r@1", cell.get("named")), flush=True)
     names = [data.name for data in feature_sets(given.data)]
     publish("labels", {name: read(name) for name in names})
 

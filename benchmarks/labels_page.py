@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from common import RESULTS
 from results_page import DOCS, table
 from results_sets import CELLS
 
@@ -28,6 +29,8 @@ def cell_of(cells: Cells, part: str, method: str, budget: Any) -> str:
     own = [c for c in cells if (c["part"], c["method"], c["budget"]) == (part, method, budget)]
     if not own:
         return "–"
+    if part == "naming":
+        return f"{100 * np.mean([c['named'] for c in own]):.1f} ({len(own)})"
     r, nmi = (100 * np.mean([c[name] for c in own]) for name in ("r@1", "nmi"))
     return f"{r:.1f} / {nmi:.1f} ({len(own)})"
 
@@ -89,6 +92,26 @@ def figure(sets: dict[str, Cells], path: Path) -> None:
     plt.close(fig)
 
 
+def costs() -> list[str]:
+    """Seconds of updates against those of a fit, from updates.json."""
+    path = RESULTS / "updates.json"
+    if not path.exists():
+        return []
+    found = json.loads(path.read_text(encoding="utf8"))["results"]
+    names = ("fit_of_old_rows", "update_with_old_rows", "update_without")
+    rows = [
+        [f"{int(n):,}", *(f"{times[name]:.2f}" for name in names)]
+        for n, times in found["by_old_rows"].items()
+    ]
+    head = ["old rows", "a fit of these", "update with old rows at hand", "update without"]
+    return [
+        "## What an update costs\n",
+        f"Seconds for {found['new_rows']} new rows of a mixture of Gaussians, 128 dimensions, one",
+        "thread (`python benchmarks/updates.py`):\n",
+        table(head, rows),
+    ]
+
+
 def section(name: str, cells: Cells) -> list[str]:
     parts = {c["part"] for c in cells}
     out = [f"## {name}\n"]
@@ -98,6 +121,13 @@ def section(name: str, cells: Cells) -> list[str]:
         titles = {"suggested": "suggest_queries", "random": "at random"}
         out += ["RPML, as many labels in all as so many a class, chosen:\n"]
         out += [grid(cells, "queries", titles, "R@1 / NMI (seeds)")]
+    if "naming" in parts:
+        titles = {"suggested": "suggest_queries", "random": "at random"}
+        out += [
+            "The same question for the rows learned from: after one round of so many labels, the"
+        ]
+        out += ["share of the other rows whose nearest labelled row is of their class (%):\n"]
+        out += [grid(cells, "naming", titles, "named rightly (seeds)")]
     if "sizes" in parts:
         titles = {"prefix": "first components of one fit of 128", "own fit": "a fit of that size"}
         out += ["Dimensions, without labels:\n", grid(cells, "sizes", titles, "R@1 / NMI (seeds)")]
@@ -119,6 +149,7 @@ def main() -> None:
     parts = [HEAD, "![R@1 against labels a class](figures/labels.svg)\n"]
     for name, cells in sets.items():
         parts += section(name, cells)
+    parts += costs()
     (DOCS / "results-labels.md").write_text("\n".join(parts), encoding="utf8")
 
 

@@ -235,7 +235,7 @@ def whiten_by_scatter(
     if sampled.max() >= MIN_GROUPS:
         found = better_choice(group_scatter(data, sampled, np.random.default_rng(seed)), found)
     if sample.classes is not None:
-        wide = coordinates(*some, least=count_pairs(sample.classes))
+        wide = coordinates(*some, least=2 * count_pairs(sample.classes))
         found = label_scatter(wide, sample.classes, found, np.random.default_rng(seed))
     scatter, choice = found
     return whiten_by(spectrum, scatter, choice.floor, n_components, unit), choice
