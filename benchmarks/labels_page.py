@@ -70,7 +70,7 @@ def figure(sets: dict[str, Cells], path: Path) -> None:
     from matplotlib import pyplot as plt
 
     shown = {n: c for n, c in sets.items() if any(x["part"] == "curves" for x in c)}
-    fig, axes = plt.subplots(1, len(shown), figsize=(4 * len(shown), 3.2), squeeze=False,
+    fig, axes = plt.subplots(1, len(shown), figsize=(4 * len(shown), 3.4), squeeze=False,
                              layout="constrained")  # fmt: skip
     for axis, (name, cells) in zip(axes.flat, shown.items(), strict=True):
         own = [c for c in cells if c["part"] == "curves"]
@@ -87,7 +87,8 @@ def figure(sets: dict[str, Cells], path: Path) -> None:
         axis.set_title(name, fontsize=10)
         axis.set_xlabel("labels a class")
     axes.flat[0].set_ylabel("R@1")
-    axes.flat[0].legend(fontsize=7)
+    lines, names = axes.flat[0].get_legend_handles_labels()
+    fig.legend(lines, names, loc="outside lower center", ncols=len(names), fontsize=8)
     fig.savefig(path, metadata={"Date": None})
     plt.close(fig)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,13 @@ from rpml.groups import within_scatter
 from rpml.metrics import recall_at_k
 from rpml.preprocess import principal_axes
 from rpml.scatter import coordinates, neighbor_scatter
-from rpml.semisupervised import count_pairs, label_scatter, nearest_class, with_labelled
+from rpml.semisupervised import (
+    FLOORS,
+    count_pairs,
+    label_scatter,
+    nearest_class,
+    with_labelled,
+)
 from rpml.weights import SURE, Certain, weight_function
 
 
@@ -75,6 +83,16 @@ def test_a_few_labels_come_closer_to_it_than_neighbours(problem):
         return np.linalg.norm(S / np.trace(S) - truth / np.trace(truth))
 
     assert miss(scatter) < miss(prior[0])
+
+
+@pytest.mark.parametrize("most", [1 / 64, 1 / 8, np.inf])
+def test_labels_never_ask_for_more_smoothing_than_the_prior_has(problem, most):
+    X, y, *_ = problem
+    data, (scatter, choice), _ = scatter_of(X, y)
+    prior = (scatter, replace(choice, floor=most))
+    _, found = label_scatter(data, y, prior, np.random.default_rng(0))
+    assert all(floor <= max(most, FLOORS[0]) for floor in found.agreement)
+    assert found.floor == max(found.agreement, key=found.agreement.get) / 2
 
 
 def test_rows_go_to_the_class_of_the_nearest_mean():
