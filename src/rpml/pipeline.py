@@ -22,6 +22,7 @@ from rpml.groups import (
     sample_rows,
 )
 from rpml.modes import Modes, find_modes
+from rpml.nested import nested_rotation, some_triplets
 from rpml.objective import TripletObjective
 from rpml.optimize import Evaluator, OptimizeResult, Stopping
 from rpml.preprocess import Preprocessing, Spectrum, identity, principal_axes, whitening
@@ -29,7 +30,13 @@ from rpml.pseudolabels import Labels, apply_known, find_neighbors, pseudo_labels
 from rpml.scatter import MAX_ROWS, ScatterChoice, coordinates, neighbor_scatter, whiten_by
 from rpml.semisupervised import count_pairs, label_scatter, with_labelled
 from rpml.stochastic import BatchSettings, Epoch, EpochState, run_epoch
-from rpml.training import initial_subspace, order_by_variance, train, train_in_batches
+from rpml.training import (
+    initial_subspace,
+    order_by_variance,
+    settle_signs,
+    train,
+    train_in_batches,
+)
 from rpml.triplets import parted_triplets, sample_triplets
 from rpml.weights import Certain, Guard, weight_function
 
@@ -111,7 +118,7 @@ def learn(
         run_epoch(Z, labels, state, settings, rng)
 
     optimum = optimize(problem, epoch, (L, theta), config, context)
-    L = order_by_variance(Z, optimum.L)
+    L = nest(Z, order_by_variance(Z, optimum.L), triplets, config)
     problem.move_to(L, optimum.theta)
     terms = problem.terms()
     return Result(
@@ -128,6 +135,15 @@ def learn(
         probabilities=terms.p,
         optimum=optimum,
     )
+
+
+def nest(Z: Array, L: Array, triplets: NDArray[np.integer], config: Config) -> Array:
+    """The same subspace, its axes turned so that a prefix is a smaller embedding."""
+    if config.max_iter == 0:  # nothing is to be learned: the principal axes, in order
+        return L
+    rows, places = some_triplets(triplets)
+    Y = Z[rows] @ L.astype(Z.dtype)
+    return settle_signs(L @ nested_rotation(Y, places, config.alpha))
 
 
 SOURCES = ("neighbors", "groups", "none", "labels", "groups and labels")

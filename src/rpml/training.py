@@ -57,7 +57,7 @@ def complete_axes(axes: Array, l: int) -> Array:
 
 
 def order_by_variance(Z: Array, L: Array) -> Array:
-    """The same subspace, its axes sorted by explained variance: a prefix is a smaller embedding."""
+    """The same subspace, its axes sorted by explained variance."""
     Y = Z @ L.astype(Z.dtype)
     Y = Y - Y.mean(axis=0)
     return order_by_spread(L, np.asarray(Y.T @ Y, np.float64))
@@ -66,7 +66,11 @@ def order_by_variance(Z: Array, L: Array) -> Array:
 def order_by_spread(L: Array, spread: Array) -> Array:
     """`order_by_variance`, given the (l, l) covariance of the projected rows up to a factor."""
     _, rotation = np.linalg.eigh(spread)
-    L = L @ rotation[:, ::-1]
+    return settle_signs(L @ rotation[:, ::-1])
+
+
+def settle_signs(L: Array) -> Array:
+    """The largest entry of every axis is positive."""
     signs = np.where(L[np.abs(L).argmax(axis=0), np.arange(L.shape[1])] < 0, -1.0, 1.0)
     return np.asarray(L * signs)
 

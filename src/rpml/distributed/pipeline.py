@@ -21,15 +21,18 @@ from rpml.distributed.knn import nearest_neighbors
 from rpml.distributed.modes import find_modes
 from rpml.distributed.source import Rows
 from rpml.distributed.stochastic import deal_rows, distributed_epoch
+from rpml.distributed.take import take
 from rpml.distributed.triplets import Named, draw_triplets
 from rpml.distributed.whiten import mean_and_covariance, prepare
 from rpml.groups import Groups, representatives
+from rpml.nested import some_triplets
 from rpml.pipeline import (
     DEFAULT_COMPONENTS,
     Config,
     Result,
     batch_settings,
     guard_of,
+    nest,
     no_groups,
     optimize,
     pack,
@@ -93,7 +96,9 @@ def learn(
     sure = np.zeros(rows.count, bool) if known is None else known.is_classed()
     epoch = epochs(cluster, Z, labels, sure, config, context)
     optimum = optimize(problem, epoch, start, config, context)
+    triplets = problem.triplets()
     L = order_by_spread(optimum.L, optimum.L.T @ Z.covariance @ optimum.L)
+    L = nest_axes(cluster, Z, L, triplets, config)
     problem.move_to(L, optimum.theta)
     terms = problem.terms()
     return Result(
@@ -105,7 +110,7 @@ def learn(
         modes=find_modes(cluster, Z.rows, L, basins, labels),
         known=sure,
         n_classes=0 if known is None else known.n_classes,
-        triplets=problem.triplets(),
+        triplets=triplets,
         weights=terms.w,
         probabilities=terms.p,
         optimum=optimum,
@@ -179,6 +184,15 @@ def initial_point(Z: Prepared, config: Config, context: Context) -> Start:
         L = initial_subspace(np.empty((0, Z.width)), l, config.init, context.rng("init"))
     theta = weight_function(config.weight).initial(L.shape[0], L.shape[1], context.rng("theta"))
     return L, theta
+
+
+def nest_axes(
+    cluster: Cluster, Z: Prepared, L: Array, triplets: NDArray[np.integer], config: Config
+) -> Array:
+    """`rpml.pipeline.nest` on a worker, which is sent the rows that a part of the triplets read."""
+    rows, places = some_triplets(triplets)
+    some = take(cluster, *Z.rows, rows)
+    return np.asarray(cluster.value(cluster.submit(nest, some, L, places, config)))
 
 
 def epochs(
