@@ -84,8 +84,9 @@ def gather(
     labels = np.full(n, -1, np.intp) if labels is None else labels
     pairs = [_links("must_link", must_link, n, 2), _links("cannot_link", cannot_link, n, 2)]
     order = _links("closer", closer, n, 3)
-    if labels.max(initial=-1) < 0 and not any(len(one.rows) for one in (*pairs, order)):
-        return None
+    if not any(len(one.rows) for one in (*pairs, order)):
+        n_classes = int(labels.max(initial=-1)) + 1
+        return Known(labels, n_classes, pairs[1].rows, order.rows) if n_classes else None
     book = _Book(labels)
     refused = [_refusal(book, *one) for one in _by_weight(pairs, conflicts)]
     merged, apart = book.result()

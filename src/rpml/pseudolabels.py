@@ -78,11 +78,11 @@ def apply_known(labels: Labels, known: Known, Z: NDArray[Any]) -> Labels:
     joined = _join_linked(labels, known)
     out = np.where(joined >= 0, joined + after, -1)
     classes = np.where(known.is_classed(), known.labels, -1)
-    for rows in members_of(out):
+    for rows in rows_by_label(out):
         if classes[rows].max() >= 0:
-            out[rows] = nearest_class(Z[rows], classes[rows])
+            out[rows] = class_of_nearest(Z[rows], classes[rows])
     out = np.where(known.is_classed(), known.labels, out)
-    for rows in members_of(np.where(known.is_classed(), -1, known.labels)):
+    for rows in rows_by_label(np.where(known.is_classed(), -1, known.labels)):
         out[rows] = out[rows[0]] if out[rows[0]] >= 0 else known.labels[rows[0]]
     for i, j in known.apart:
         if out[i] == out[j] >= 0:
@@ -91,13 +91,13 @@ def apply_known(labels: Labels, known: Known, Z: NDArray[Any]) -> Labels:
     return out
 
 
-def nearest_class(Z: NDArray[Any], classes: Labels) -> Labels:
+def class_of_nearest(Z: NDArray[Any], classes: Labels) -> Labels:
     """The class of the nearest row that has one, for each row of a cluster."""
     seeds = np.flatnonzero(classes >= 0)
     return np.asarray(classes[seeds[(Z @ Z[seeds].T).argmax(axis=1)]])
 
 
-def members_of(labels: Labels) -> list[Labels]:
+def rows_by_label(labels: Labels) -> list[Labels]:
     """The rows of each label from 0."""
     order = np.argsort(labels, kind="stable")
     order = order[np.searchsorted(labels[order], 0) :]
@@ -107,7 +107,7 @@ def members_of(labels: Labels) -> list[Labels]:
 def _join_linked(labels: Labels, known: Known) -> Labels:
     """One label for clusters that must-links between rows without a class connect."""
     first = np.arange(len(labels))
-    for rows in members_of(np.where(known.is_classed(), -1, known.labels)):
+    for rows in rows_by_label(np.where(known.is_classed(), -1, known.labels)):
         first[rows] = rows[0]
     ends = np.stack([labels, labels[first]])[:, (labels >= 0) & (labels[first] >= 0)]
     size = int(labels.max(initial=-1)) + 1

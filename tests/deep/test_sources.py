@@ -6,7 +6,8 @@ import pytest
 pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
 from rpml.deep.methods.base import Knowledge
-from rpml.deep.methods.sources import aas_labels, apart, cluster_means
+from rpml.deep.methods.sources import aas_labels, apart
+from rpml.groups import group_means
 from rpml.metrics.partitions import pair_scores
 
 
@@ -37,5 +38,5 @@ def test_rows_without_a_label_get_their_own():
 
 def test_means_of_clusters():
     rows = np.arange(8, dtype=np.float32).reshape(4, 2)
-    means = cluster_means(rows, np.array([1, 0, 1, 2]))
+    means = group_means(rows, np.array([1, 0, 1, 2]))
     np.testing.assert_allclose(means, [[2, 3], [2, 3], [6, 7]])

@@ -17,19 +17,11 @@ from rpml.constraints import Known
 from rpml.distributed.cluster import Cluster, Task
 from rpml.distributed.take import deal
 from rpml.groups import group_means
-from rpml.pseudolabels import members_of, nearest_class
+from rpml.pseudolabels import class_of_nearest, rows_by_label
 
 Labels = NDArray[np.intp]
 Rows = tuple[Sequence[Task], NDArray[np.int64]]
 """(partitions, the first row of each and the number of all)."""
-
-
-def known_classes(labels: Labels | None) -> Known | None:
-    """What labels alone say of the rows; None if nothing."""
-    if labels is None or labels.max(initial=-1) < 0:
-        return None
-    nothing = np.empty((0, 2), np.intp), np.empty((0, 3), np.intp)
-    return Known(labels, int(labels.max()) + 1, *nothing)
 
 
 def mean_things(cluster: Cluster, rows: Rows, of_row: Labels) -> tuple[list[Task], NDArray[Any]]:
@@ -61,7 +53,7 @@ def apply_classes(cluster: Cluster, rows: Rows, basins: Labels, known: Known) ->
     np.maximum.at(high, basins[seeds], known.labels[seeds])
     sure, mixed = (np.append(which, False) for which in ((low == high), (low < high) & (high >= 0)))
     out = np.where(sure[basins], np.append(low, -1)[basins], out)
-    cut = members_of(np.where(mixed[basins], basins, -1))
+    cut = rows_by_label(np.where(mixed[basins], basins, -1))
     if cut:
         count = min(len(rows[0]), len(cut))
         bunches = [cut[len(cut) * i // count : len(cut) * (i + 1) // count] for i in range(count)]
@@ -77,6 +69,6 @@ def apply_classes(cluster: Cluster, rows: Rows, basins: Labels, known: Known) ->
 def _spread(X: NDArray[Any], basins: Labels, classes: Labels) -> Labels:
     """The class of each row of some whole clusters."""
     out = np.empty(len(X), np.intp)
-    for mine in members_of(basins):
-        out[mine] = nearest_class(X[mine], classes[mine])
+    for mine in rows_by_label(basins):
+        out[mine] = class_of_nearest(X[mine], classes[mine])
     return out

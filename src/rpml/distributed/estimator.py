@@ -10,8 +10,8 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from rpml.constraints import gather
 from rpml.context import Store
-from rpml.distributed.classes import known_classes
 from rpml.distributed.cluster import Cluster
 from rpml.distributed.pipeline import learn
 from rpml.distributed.source import Rows, open_rows
@@ -110,7 +110,7 @@ class DaskRPML(LazyEmbedding, RPML):
         y, groups = notes
         known = as_labels(y, rows.count) if self.use_labels and y is not None else None
         settings = (self._config(), self._context(store))
-        sides = (self._groups(groups, rows.count), known_classes(known))
+        sides = (self._groups(groups, rows.count), gather(known, rows.count))
         with cluster.failures():
             result = learn(cluster, rows, *settings, *sides)
             vectors = cluster.value(take(cluster, rows.parts, rows.edges, result.modes.rows))

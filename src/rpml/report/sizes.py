@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 from rpml.metrics import first_hit_rank
 from rpml.metrics.label_free import neighbour_overlap
 from rpml.neighbors import nearest_neighbors
+from rpml.nested import sizes_below
 from rpml.report import charts
 from rpml.report.comparison import NEAREST, Space
 from rpml.report.sections import Figure
 
-SMALLEST, MEASURED = 8, 3000
+MEASURED = 3000
 
 
 def prefix_sizes(size: int) -> list[int]:
     """8, 16, 32, ... and the size itself."""
-    steps = range(int(np.ceil(np.log2(max(size, 1) / SMALLEST))))
-    return [*(SMALLEST * 2**i for i in steps), size]
+    return [*reversed(sizes_below(size)), size]
 
 
 def quality_by_size(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rpml.context import Context
 from rpml.deep.batches import ByInstance, ByLabel
 from rpml.deep.methods.base import Indices, Knowledge
 from rpml.errors import InputError
+from rpml.groups import group_means
 from rpml.metrics import kmeans
 from rpml.preprocess import unit_rows
 from rpml.pseudolabels import pseudo_labels
@@ -47,7 +47,7 @@ def aas_labels(known: Knowledge, levels: int = 1) -> Indices:
             warnings.simplefilter("ignore", UserWarning)  # a retuned threshold, every few epochs
             found = pseudo_labels(rows, "aas", NEIGHBORS, Context(known.seed))
         labels = apart(found)[labels]
-        rows = unit_rows(cluster_means(known.features, labels))
+        rows = unit_rows(group_means(known.features, labels))
     return labels
 
 
@@ -57,13 +57,6 @@ def apart(labels: Indices) -> Indices:
     labels = labels.copy()
     labels[free] = labels.max(initial=-1) + 1 + np.arange(free.sum())
     return np.unique(labels, return_inverse=True)[1]
-
-
-def cluster_means(features: NDArray[np.float32], labels: Indices) -> NDArray[np.float32]:
-    """Mean of the rows of each label."""
-    sums = np.zeros((labels.max() + 1, features.shape[1]), np.float32)
-    np.add.at(sums, labels, features)
-    return np.asarray(sums / np.bincount(labels)[:, None], np.float32)
 
 
 def kmeans_labels(known: Knowledge, clusters: int) -> Indices:
