@@ -1,0 +1,54 @@
+"""What does the whitening's floor trade? R@1 and NMI after the whitening alone, by floor.
+
+python benchmarks/results_floors.py --data DIR
+
+Prints the table of docs/decisions/whitening.md and keeps its figures in results/floors.json.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from common import publish
+from results_page import table
+from results_sets import FeatureSet, feature_sets, parser
+
+from rpml.metrics import clustering_scores, recall_at_k
+from rpml.preprocess import Preprocessing, principal_axes, whitening
+from rpml.scatter import coordinates, neighbor_scatter, whiten_by
+
+DIMS = (64, 128)
+FLOORS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 8.0)
+KMEANS_SEEDS = (0, 1, 2)
+
+
+def score(data: FeatureSet, preprocessing: Preprocessing, dim: int) -> dict[str, float]:
+    Z = preprocessing.apply(data.X[~data.train])[:, :dim]
+    y = data.y[~data.train]
+    nmi = [clustering_scores(Z, y, seed)["nmi"] for seed in KMEANS_SEEDS]
+    return {"r@1": 100 * recall_at_k(Z, y, (1,))[1], "nmi": 100 * float(np.mean(nmi))}
+
+
+def measure(data: FeatureSet, dim: int) -> dict:
+    X = data.X[data.train]
+    spectrum = principal_axes(X, unit_input=True, center=True)
+    rows = coordinates(X, np.arange(len(X)), spectrum, True, dim)
+    scatter, choice = neighbor_scatter(rows, np.random.default_rng(0))
+    floors = {f: score(data, whiten_by(spectrum, scatter, f, dim, True), dim) for f in FLOORS}
+    half = score(data, whitening(spectrum, 0.5, dim, True, True), dim)
+    return {"set": data.name, "dim": dim, "chosen": choice.floor, "floors": floors, "half": half}
+
+
+def shown(row: dict) -> list[str]:
+    cells = [*row["floors"].values(), row["half"]]
+    return [f"{row['set']}, {row['dim']}", *(f"{c['r@1']:.1f} / {c['nmi']:.1f}" for c in cells)]
+
+
+def main() -> None:
+    given = parser(__doc__ or "").parse_args()
+    rows = [measure(data, dim) for data in feature_sets(given.data, given.sets) for dim in DIMS]
+    publish("floors", {"rows": rows})
+    print(table(["floor", *(f"{f:g}" for f in FLOORS), "half-whitened PCA"], map(shown, rows)))
+
+
+if __name__ == "__main__":
+    main()
