@@ -114,27 +114,43 @@ def query_cells(data: FeatureSet) -> Iterator[tuple[Cell, Callable[[], Cell]]]:
     """As many labels as 1, 2 or 4 a class, chosen by suggest_queries in two rounds or at random."""
     split = data.split
     n_classes = len(np.unique(split.y_train))
+    fits: dict[int, Any] = {}
+
+    def unlabelled(seed: int) -> Any:
+        if seed not in fits:
+            fits[seed] = RPML(DIM, random_state=seed).fit(split.X_train)
+        return fits[seed]
+
     for seed in SEEDS:
         for share in (1, 2, 4):
             for how in ("suggested", "random"):
                 key = {"part": "queries", "method": how, "budget": share, "seed": seed}
 
                 def measure(how: str = how, share: int = share, seed: int = seed) -> Cell:
-                    known = chosen_labels(split, how, share * n_classes, seed)
+                    total = share * n_classes
+                    if how == "random":
+                        known = random_labels(split.y_train, total, seed)
+                    else:
+                        known = suggested_labels(split, unlabelled(seed), total, seed)
                     return score(rpml(split.X_train, known, seed), data)
 
                 yield key, measure
 
 
-def chosen_labels(split: Any, how: str, total: int, seed: int) -> Labels:
+def random_labels(y: Labels, total: int, seed: int) -> Labels:
+    known = np.full(len(y), -1)
+    rows = np.random.default_rng(seed).permutation(len(y))[:total]
+    known[rows] = y[rows]
+    return known
+
+
+def suggested_labels(split: Any, first: Any, total: int, seed: int) -> Labels:
+    """Half of the labels by a model without any, the others by one that learned from these."""
     known = np.full(len(split.y_train), -1)
-    if how == "random":
-        rows = np.random.default_rng(seed).permutation(len(known))[:total]
-        known[rows] = split.y_train[rows]
-        return known
-    for count in (total // 2, total - total // 2):
-        rows = rpml(split.X_train, known, seed).suggest_queries(count)
-        known[rows] = split.y_train[rows]
+    rows = first.suggest_queries(total // 2)
+    known[rows] = split.y_train[rows]
+    rows = rpml(split.X_train, known, seed).suggest_queries(total - total // 2)
+    known[rows] = split.y_train[rows]
     return known
 
 

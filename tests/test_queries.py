@@ -3,10 +3,11 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
 from rpml import RPML
 from rpml.modes import Modes
-from rpml.queries import rank_queries, row_doubt
+from rpml.queries import BLOCK_ROWS, density, rank_queries, row_doubt, spread_out
 from tests.problems import blobs
 
 
@@ -15,36 +16,60 @@ def test_doubt_is_the_mean_over_a_rows_triplets():
     np.testing.assert_allclose(row_doubt(5, triplets, np.array([0.5, 0.9])), [0.3, 0.5, 0, 0.1, 0])
 
 
-def model(known=(), doubtful=None):
-    """Clusters of 4, 3, 2 and 1 rows, their modes first."""
+def on_circle(*degrees):
+    angle = np.radians(degrees)
+    return np.stack([np.cos(angle), np.sin(angle)], axis=1)
+
+
+def model(known=(), angles=(0, 90, 180, 270)):
+    """Clusters of 4, 3, 2 and 1 rows, their modes first; row 8 is the least sure."""
     labels = np.repeat([0, 1, 2, 3], [4, 3, 2, 1])
     triplets = np.array([[i, i, 9] for i in range(10)])
-    p = np.full(10, 0.6)
-    if doubtful is not None:
-        p[labels == doubtful] = 0.0
+    p = np.linspace(0.9, 0.6, 10)
+    p[8] = 0.1
     return SimpleNamespace(
         labels_=labels,
         known_=np.isin(np.arange(10), known),
         modes_=Modes(np.array([0, 4, 7, 9]), np.arange(4), np.array([4, 3, 2, 1])),
+        mode_vectors_=on_circle(*angles),
+        transform=lambda X: 2.0 * X,
         triplets_=triplets,
         triplet_probabilities_=p,
     )
 
 
 def test_large_clusters_come_first_and_then_the_rows_at_the_edges():
-    np.testing.assert_array_equal(rank_queries(4, model()), [0, 4, 7, 9])
-    assert sorted(rank_queries(20, model())) == list(range(10))
+    # 0 is the largest; 180 degrees (2 rows) lies twice as far from it as 90 degrees (3 rows)
+    order = rank_queries(20, model()).tolist()
+    assert order[:4] == [0, 7, 4, 9]
+    assert order[4] == 8
+    assert sorted(order) == list(range(10))
 
 
-def test_unsure_clusters_come_earlier():
-    np.testing.assert_array_equal(rank_queries(2, model(doubtful=1)), [4, 0])
+def test_a_cluster_beside_one_asked_for_waits():
+    assert rank_queries(3, model(angles=(0, 10, 120, 240))).tolist() == [0, 7, 9]
 
 
 def test_labelled_clusters_come_later_and_labelled_rows_never():
     order = rank_queries(20, model(known=(1,))).tolist()
-    assert order[:3] == [4, 7, 9]
+    assert order[:3] == [7, 4, 9]  # the farthest from the labelled cluster first
     assert 1 not in order
     assert len(order) == 9
+
+
+def test_places_that_are_the_same_are_chosen_once_each():
+    places = np.repeat(on_circle(0, 90), 3, axis=0)
+    chosen = spread_out(places, np.ones(6, int), np.zeros(6, bool), 10)
+    assert sorted(chosen) == list(range(6))
+    assert {chosen[0] // 3, chosen[1] // 3} == {0, 1}
+    assert len(spread_out(places, np.ones(6, int), np.ones(6, bool), 10)) == 0
+
+
+def test_density_counts_rows_by_the_fourth_power_of_their_likeness():
+    found = density(on_circle(0, 60, 180), np.array([1, 2, 5]))
+    np.testing.assert_allclose(found, [1 + 2 / 16, 2 + 1 / 16, 5], rtol=1e-12)
+    places = np.tile(on_circle(0, 90), (BLOCK_ROWS, 1))  # more than one block
+    np.testing.assert_allclose(density(places, np.ones(len(places))), BLOCK_ROWS)
 
 
 def test_a_fitted_model_suggests_rows_of_many_classes():
@@ -57,3 +82,26 @@ def test_a_fitted_model_suggests_rows_of_many_classes():
     known[chosen] = y[chosen]
     again = RPML(6, n_neighbors=15, use_labels=True, random_state=0).fit(X, known)
     assert not set(again.suggest_queries(10)) & set(chosen)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    from sklearn.datasets import load_digits
+
+    X, y = load_digits(return_X_y=True)
+    fitted = RPML(16, random_state=0).fit(X)
+    return fitted, fitted.transform(X), y
+
+
+@pytest.mark.parametrize("count", [10, 20, 40])
+def test_suggested_labels_name_more_of_the_other_digits_than_random_ones(digits, count):
+    fitted, Z, y = digits
+
+    def named(rows):
+        rest = np.setdiff1d(np.arange(len(y)), rows)
+        return np.mean(y[rows[(Z[rest] @ Z[rows].T).argmax(axis=1)]] == y[rest])
+
+    random = [named(np.random.default_rng(i).permutation(len(y))[:count]) for i in range(20)]
+    assert named(fitted.suggest_queries(count)) > max(
+        np.quantile(random, 0.9), np.mean(random) + 0.05
+    )

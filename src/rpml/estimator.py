@@ -361,7 +361,8 @@ class RPML(
     def suggest_queries(self, n: int = 10) -> NDArray[np.intp]:
         """Rows to label next, the most telling first, as indices into the rows learned from.
 
-        Middles of large, unsure clusters without a label come first, then unsure single rows.
+        Middles of clusters that many rows surround and that lie far from every label and from each
+        other come first, then unsure single rows.
         """
         check_is_fitted(self)
         self._check_modes()

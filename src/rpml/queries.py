@@ -1,49 +1,75 @@
-"""Which rows to label next: those whose label would say most about the others.
+"""Which rows to label next: those that stand for many others and are far from all asked before.
 
-A label spreads over the cluster of its row, so the middle of a large cluster without a label comes
-first, the more so the less sure its triplets are. Once every cluster is asked for, the rows at the
-edges follow: those whose own triplets are least sure.
+Candidates are the modes, one for each cluster, whose positions the model knows. A mode scores the
+root of the density around it (likeness^4 to all modes, each counted as the rows it stands for)
+times its distance to the nearest row that has a label or was suggested before it; the best one is
+taken, the distances follow, and so on. So classes are covered early, and rows of one class are
+asked for where they lie far apart, which is what its scatter is learned from. Once every cluster
+is asked for, the rows at the edges follow: those whose own triplets are least sure.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml._threads import single_blas_thread, times
 from rpml.modes import Modes
+from rpml.preprocess import unit_rows
 
 Array = NDArray[np.floating]
 Labels = NDArray[np.intp]
+Mask = NDArray[np.bool_]
+BLOCK_ROWS = 1024
 
 
 class Fitted(Protocol):
     """What is asked of a model."""
 
     labels_: Labels
-    known_: NDArray[np.bool_]
+    known_: Mask
     modes_: Modes
+    mode_vectors_: Array
     triplets_: NDArray[np.integer]
     triplet_probabilities_: Array
+
+    def transform(self, X: Any) -> Array: ...
 
 
 def rank_queries(n: int, model: Fitted) -> NDArray[np.intp]:
     """Up to n rows without a label, the most telling first."""
     labels, known, modes = model.labels_, model.known_, model.modes_
+    asked = np.isin(modes.labels, labels[known])
+    places = unit_rows(model.transform(model.mode_vectors_))
+    first = modes.rows[spread_out(places, modes.sizes, asked, n)]
     doubt = row_doubt(len(labels), model.triplets_, model.triplet_probabilities_)
-    open_ = modes.some(~np.isin(modes.labels, labels[known]))
-    worth = open_.sizes * (0.5 + _mean_by_label(doubt, labels)[open_.labels])
-    first = open_.rows[np.argsort(-worth, kind="stable")]
     rest = np.setdiff1d(np.flatnonzero(~known), first)
     rest = rest[np.argsort(-doubt[rest], kind="stable")]
     return np.asarray(np.concatenate([first, rest])[:n])
 
 
-def _mean_by_label(values: Array, labels: Labels) -> Array:
-    used = labels >= 0
-    total = np.bincount(labels[used], values[used])
-    return np.asarray(total / np.maximum(np.bincount(labels[used]), 1))
+@single_blas_thread()
+def spread_out(places: Array, sizes: NDArray[np.integer], asked: Mask, n: int) -> NDArray[np.intp]:
+    """Up to n of the places not asked for: dense ones, far from those asked for and each other."""
+    weight, likeness = np.sqrt(density(places, sizes)), np.full(len(places), -1.0)
+    for place in np.flatnonzero(asked):
+        likeness = np.maximum(likeness, places @ places[place])
+    free = ~asked
+    chosen = np.empty(min(n, int(free.sum())), np.intp)
+    for i in range(len(chosen)):
+        best = np.where(free, weight * np.maximum(1.0 - likeness, 0.0), -1.0).argmax()
+        chosen[i], free[best] = best, False
+        likeness = np.maximum(likeness, places @ places[best])
+    return chosen
+
+
+def density(places: Array, sizes: NDArray[np.integer]) -> Array:
+    """How many rows lie around each place, near ones counting most."""
+    columns, counts = np.ascontiguousarray(places.T), sizes.astype(places.dtype)
+    blocks = np.array_split(places, 1 + len(places) // BLOCK_ROWS)
+    return np.concatenate([np.maximum(times(block, columns), 0) ** 4 @ counts for block in blocks])
 
 
 def row_doubt(n: int, triplets: NDArray[np.integer], probabilities: Array) -> Array:
