@@ -111,7 +111,7 @@ def curve_cells(data: FeatureSet) -> Iterator[tuple[Cell, Callable[[], Cell]]]:
 
 
 def query_cells(data: FeatureSet) -> Iterator[tuple[Cell, Callable[[], Cell]]]:
-    """As many labels as 1, 2 or 4 a class, chosen by suggest_queries in two rounds or at random."""
+    """As many labels as 1, 2 or 4 a class, chosen by suggest_queries or at random, in one round."""
     split = data.split
     n_classes = len(np.unique(split.y_train))
     fits: dict[int, Any] = {}
@@ -128,30 +128,18 @@ def query_cells(data: FeatureSet) -> Iterator[tuple[Cell, Callable[[], Cell]]]:
 
                 def measure(how: str = how, share: int = share, seed: int = seed) -> Cell:
                     total = share * n_classes
-                    if how == "random":
-                        known = random_labels(split.y_train, total, seed)
-                    else:
-                        known = suggested_labels(split, unlabelled(seed), total, seed)
+                    rows = random_rows(split.y_train, total, seed)
+                    if how == "suggested":
+                        rows = unlabelled(seed).suggest_queries(total, split.X_train)
+                    known = np.full(len(split.y_train), -1)
+                    known[rows] = split.y_train[rows]
                     return score(rpml(split.X_train, known, seed), data)
 
                 yield key, measure
 
 
-def random_labels(y: Labels, total: int, seed: int) -> Labels:
-    known = np.full(len(y), -1)
-    rows = np.random.default_rng(seed).permutation(len(y))[:total]
-    known[rows] = y[rows]
-    return known
-
-
-def suggested_labels(split: Any, first: Any, total: int, seed: int) -> Labels:
-    """Half of the labels by a model without any, the others by one that learned from these."""
-    known = np.full(len(split.y_train), -1)
-    rows = first.suggest_queries(total // 2)
-    known[rows] = split.y_train[rows]
-    rows = rpml(split.X_train, known, seed).suggest_queries(total - total // 2)
-    known[rows] = split.y_train[rows]
-    return known
+def random_rows(y: Labels, total: int, seed: int) -> Labels:
+    return np.random.default_rng(seed).permutation(len(y))[:total]
 
 
 def naming_cells(data: FeatureSet) -> Iterator[tuple[Cell, Callable[[], Cell]]]:
@@ -164,9 +152,9 @@ def naming_cells(data: FeatureSet) -> Iterator[tuple[Cell, Callable[[], Cell]]]:
         if seed not in fits:
             fits[seed] = RPML(DIM, random_state=seed).fit(split.X_train)
         Z = fits[seed].transform(split.X_train)
-        rows = np.random.default_rng(seed).permutation(len(y))[:total]
+        rows = random_rows(y, total, seed)
         if how == "suggested":
-            rows = fits[seed].suggest_queries(total)
+            rows = fits[seed].suggest_queries(total, split.X_train)
         rest = np.setdiff1d(np.arange(len(y)), rows)
         nearest = rows[(Z[rest] @ Z[rows].T).argmax(axis=1)]
         classes = len(np.unique(y[rows])) / n_classes

@@ -120,7 +120,7 @@ def section(name: str, cells: Cells) -> list[str]:
         out += ["Labels a class:\n", grid(cells, "curves", TITLES, "R@1 / NMI (seeds)")]
     if "queries" in parts:
         titles = {"suggested": "suggest_queries", "random": "at random"}
-        out += ["RPML, as many labels in all as so many a class, chosen:\n"]
+        out += ["RPML, as many labels in all as so many a class, chosen in one round:\n"]
         out += [grid(cells, "queries", titles, "R@1 / NMI (seeds)")]
     if "naming" in parts:
         titles = {"suggested": "suggest_queries", "random": "at random"}

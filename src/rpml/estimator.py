@@ -358,15 +358,27 @@ class RPML(
         self._set_fitted(replace(result, n_classes=self.n_classes_), vectors)
         return self
 
-    def suggest_queries(self, n: int = 10) -> NDArray[np.intp]:
+    def suggest_queries(self, n: int = 10, X: Any = None) -> NDArray[np.intp]:
         """Rows to label next, the most telling first, as indices into the rows learned from.
 
-        Middles of clusters that many rows surround and that lie far from every label and from each
-        other come first, then unsure single rows.
+        Rows that many others surround, far from every label and from each other.
+
+        Parameters
+        ----------
+        n : int
+        X : (n_rows, n_features_in_) array-like, optional
+            The rows learned from. Without them only the middles of clusters are looked at, and
+            unsure rows follow.
         """
         check_is_fitted(self)
         self._check_modes()
-        return rank_queries(n, self)
+        if X is not None:
+            X = check_rows(self, X, reset=False)
+            if len(X) != len(self.labels_):
+                raise ValueError(
+                    f"X has {len(X)} rows, the model learned from {len(self.labels_)}: pass these."
+                )
+        return rank_queries(n, self, X)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to one file (safetensors and JSON, no pickle)."""

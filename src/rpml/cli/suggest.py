@@ -28,7 +28,7 @@ def run(
     count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many rows.")] = 20,
     features: Annotated[
         str | None,
-        typer.Option(metavar="FEATURES", help="The vectors fitted on, for the ids of the rows."),
+        typer.Option(metavar="FEATURES", help="The vectors fitted on: better choice, ids."),
     ] = None,
     force: opt.Force = False,
     columns: opt.Columns = None,
@@ -46,7 +46,7 @@ def run(
     console = Console(quiet, json_output)
     check_table_output(output, force)
     fitted = load_model(model)
-    rows, ids, name = fitted.suggest_queries(count), None, None
+    X, ids, name = None, None, None
     if features is not None:
         source = open_features(features, opt.read_options(columns, id_column, array))
         check_features(fitted, source, model)
@@ -56,8 +56,11 @@ def run(
                 f"{features} has {len(data.values)} rows, {model} was fitted on "
                 f"{len(fitted.labels_)}: pass the file it was fitted on"
             )
+        X = data.values
         if data.ids is not None:
-            ids, name = data.ids[rows], data.id_name
-    write_table(output, rows, Layout("row", ["row"], name, False), ids, force)
+            ids, name = data.ids, data.id_name
+    rows = fitted.suggest_queries(count, X)
+    of_rows = None if ids is None else ids[rows]
+    write_table(output, rows, Layout("row", ["row"], name, False), of_rows, force)
     fields = {"output": output, "rows": rows.tolist()}
     console.result(fields, "" if output == "-" else f"{output}: {len(rows)} rows to label")
