@@ -10,6 +10,7 @@ on where it was. docs/results-labels.md is written from the cells by labels_page
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 import warnings
@@ -91,11 +92,9 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def curve_cells(data: FeatureSet) -> Iterator[tuple[Cell, Callable[[], Cell]]]:
-    """Each method at each budget; peers need two labels a class, and NCA is run with one seed."""
+    """Each method at each budget; peers need two labels a class."""
     split = data.split
-    order = [(seed, b, m) for seed in SEEDS for b in BUDGETS for m in METHODS if m != "nca"]
-    order += [(SEEDS[0], b, "nca") for b in BUDGETS]  # slow, so last
-    for seed, budget, name in order:
+    for seed, budget, name in itertools.product(SEEDS, BUDGETS, METHODS):
         needed = {"rpml": 0, "spreading": 1}.get(name, 2)
         enough = budget == "all" or int(budget) >= needed
         if not enough or (name == "spreading" and budget == "all"):

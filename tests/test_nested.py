@@ -7,8 +7,11 @@ from rpml import RPML
 from rpml.metrics import recall_at_k
 from rpml.nested import MAX_TRIPLETS, nested_rotation, sizes_below, some_triplets
 from rpml.preprocess import unit_rows
+from rpml.scatter import floor_share
 from rpml.triplets import sample_triplets
 from tests.problems import blobs
+
+NO_FLOOR = np.zeros((32, 32))
 
 
 @pytest.fixture(scope="module")
@@ -29,21 +32,29 @@ def test_powers_of_two_below():
 
 def test_it_is_a_rotation(misleading):
     Y, _, triplets = misleading
-    rotation = nested_rotation(Y, triplets, 45.0)
+    rotation = nested_rotation(Y, triplets, 45.0, NO_FLOOR)
     np.testing.assert_allclose(rotation.T @ rotation, np.eye(32), atol=1e-6)
 
 
 @pytest.mark.parametrize("size", [8, 16])
 def test_a_prefix_finds_more_than_the_axes_of_largest_variance(misleading, size):
     Y, y, triplets = misleading
-    turned = Y @ nested_rotation(Y, triplets, 45.0)
+    turned = Y @ nested_rotation(Y, triplets, 45.0, NO_FLOOR)
     before, after = (recall_at_k(rows[:, :size], y, (1,))[1] for rows in (Y, turned))
     assert after > before + 0.3
 
 
+def test_axes_whose_scatter_is_all_floor_come_later_in_a_smaller_prefix(misleading):
+    Y, _, triplets = misleading
+    floor = np.diag(np.repeat([0.0, 0.9], [28, 4]))
+    turned = (nested_rotation(Y, triplets, 45.0, one) for one in (NO_FLOOR, floor))
+    drowned = [np.linalg.norm(rotation[28:, :8]) for rotation in turned]
+    assert drowned[1] < drowned[0] - 0.1
+
+
 def test_without_triplets_nothing_turns(misleading):
     none = np.empty((0, 3), np.intp)
-    np.testing.assert_array_equal(nested_rotation(misleading[0], none, 45.0), np.eye(32))
+    np.testing.assert_array_equal(nested_rotation(misleading[0], none, 45.0, NO_FLOOR), np.eye(32))
     rows, places = some_triplets(none)
     assert len(rows) == len(places) == 0
 
@@ -61,11 +72,12 @@ def test_a_fit_is_nested_and_stays_the_embedding_it_was():
     L = model.components_.T
     np.testing.assert_allclose(L.T @ L, np.eye(32), atol=1e-5)
     Z = model.preprocessing_.apply(X)
-    assert nested_gain(Z @ L, model.triplets_) < 0.02
+    floor = floor_share(model.preprocessing_, model.whitening_, L)
+    assert nested_gain(Z @ L, model.triplets_, floor) < 0.02
     assert (np.abs(L).max(axis=0) == L.max(axis=0)).all()
 
 
-def nested_gain(Y, triplets):
+def nested_gain(Y, triplets, floor):
     """How far another round would still turn the first sixteen axes, as a share of all it could."""
-    again = nested_rotation(Y, triplets, 45.0)[:, :16]
+    again = nested_rotation(Y, triplets, 45.0, floor)[:, :16]
     return 1 - np.linalg.norm(again[:16]) ** 2 / 16

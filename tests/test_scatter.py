@@ -9,8 +9,10 @@ from rpml.metrics import recall_at_k
 from rpml.preprocess import principal_axes
 from rpml.scatter import (
     FLOORS,
+    ScatterChoice,
     coordinates,
     cross_scatter,
+    floor_share,
     neighbor_scatter,
     random_halves,
     split_half_agreement,
@@ -52,14 +54,30 @@ def test_halves_are_disjoint_complete_and_similar():
 def test_the_map_solves_the_whitening_problem():
     rng = np.random.default_rng(1)
     A = rng.standard_normal((6, 6))
-    scatter, deviations = A @ A.T, np.array([3.0, 2, 1.5, 1, 0.7, 0.3])
-    M = whitening_map(scatter, deviations, 0.5, 3)
+    scatter, total = A @ A.T, np.diag([9.0, 4, 2, 1, 0.5, 0.1])
+    M = whitening_map(scatter, total, 0.5, 3)
     smoothed = scatter + 0.5 * np.trace(scatter) / 3 * np.eye(6)
     np.testing.assert_allclose(M.T @ smoothed @ M, np.eye(6), atol=1e-9)
-    spread = M.T @ np.diag(deviations**2) @ M
+    spread = M.T @ total @ M
     np.testing.assert_allclose(spread, np.diag(np.diag(spread)), atol=1e-9)
     assert (np.diff(np.diag(spread)) <= 1e-9).all()
-    np.testing.assert_array_equal(whitening_map(scatter, deviations, np.inf, 3), np.eye(6))
+    np.testing.assert_array_equal(whitening_map(scatter, total, np.inf, 3), np.eye(6))
+
+
+def test_the_share_of_the_floor_is_that_of_the_smoothed_scatter():
+    X, _ = nuisance_rows()
+    data, spectrum = sampled(X)
+    scatter, _ = neighbor_scatter(data, np.random.default_rng(3))
+    whitened = whiten_by(spectrum, scatter, 0.5, 12, False)
+    L = np.eye(len(scatter), 12)
+    share = floor_share(whitened, ScatterChoice("neighbors", 0.5, {}), L)
+    inner = whitened.matrix[:, :12]
+    axes = spectrum.axes[:, : len(scatter)]
+    np.testing.assert_allclose(
+        inner.T @ axes @ scatter @ axes.T @ inner + share, np.eye(12), atol=1e-8
+    )
+    for none in (None, ScatterChoice("none", np.inf, {})):
+        assert not floor_share(whitened, none, L).any()
 
 
 def test_the_scatter_is_positive_definite_and_less_than_the_total():

@@ -11,11 +11,12 @@ from rpml import RPML
 from rpml.groups import within_scatter
 from rpml.metrics import recall_at_k
 from rpml.preprocess import principal_axes
-from rpml.scatter import coordinates, neighbor_scatter
+from rpml.scatter import coordinates, neighbor_scatter, whitening_map
 from rpml.semisupervised import (
     FLOORS,
     count_pairs,
     label_scatter,
+    label_spread,
     nearest_class,
     with_labelled,
 )
@@ -93,6 +94,31 @@ def test_labels_never_ask_for_more_smoothing_than_the_prior_has(problem, most):
     _, found = label_scatter(data, y, prior, np.random.default_rng(0))
     assert all(floor <= max(most, FLOORS[0]) for floor in found.agreement)
     assert found.floor == max(found.agreement, key=found.agreement.get) / 2
+
+
+def test_axes_are_ranked_by_the_spread_of_the_labelled_rows(problem):
+    """With few labels as with all: the directions that lead are those between classes."""
+    X, y, *_ = problem
+    for known in (some_labels(y, 6), y):
+        data, _, (scatter, choice) = scatter_of(X, known)
+        of_labelled = label_spread(data, known, scatter)
+        truth = label_spread(data, y, within_scatter(data, y))
+        leading, right = (
+            np.linalg.qr(whitening_map(scatter, spread, choice.floor, 8)[:, :8])[0]
+            for spread in (of_labelled, truth)
+        )
+        assert np.linalg.norm(leading.T @ right) ** 2 > 0.8 * 8
+
+
+def test_many_labels_choose_among_more_axes_and_keep_as_many_as_without():
+    X, y = hidden_classes(d=120)
+    few, many = (
+        RPML(8, use_labels=True, n_neighbors=15, max_iter=0, random_state=0).fit(X[:240], labels)
+        for labels in (some_labels(y[:240], 1), y[:240])
+    )
+    assert "labels" in many.whitening_.source
+    assert few.components_.shape == many.components_.shape == (8, 80)
+    assert np.linalg.norm(many.components_[:, :8]) ** 2 > 8 - 1e-9  # L starts with the first axes
 
 
 def test_rows_go_to_the_class_of_the_nearest_mean():

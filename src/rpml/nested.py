@@ -3,7 +3,8 @@
 Ours, not the paper's. A rotation changes no distance, so the whole embedding stays what it is. In
 order of variance, though, the first few components are worse than a fit of that size. So the space
 is cut in two again and again: the triplets choose the better part by the paper's own loss, all
-weights one, and its axes come first.
+weights one, and its axes come first. They see the rows as a whitening for that size would show
+them, which is smoothed more the smaller it is.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def some_triplets(triplets: Triplets) -> tuple[NDArray[np.intp], Triplets]:
     return rows.astype(np.intp), places.reshape(chosen.shape)
 
 
-def nested_rotation(Y: Array, triplets: Triplets, alpha: float) -> Array:
+def nested_rotation(Y: Array, triplets: Triplets, alpha: float, floor: Array) -> Array:
     """(l, l) rotation after which every prefix of a power of two is chosen by the triplets.
 
     Parameters
@@ -47,20 +48,28 @@ def nested_rotation(Y: Array, triplets: Triplets, alpha: float) -> Array:
         Rows of Y.
     alpha : float
         Angle of the loss, in degrees.
+    floor : (l, l) array
+        The part of the smoothed scatter, here the identity, that is its floor.
     """
-    width = Y.shape[1]
-    rotation = np.eye(width)
-    for size in sizes_below(width) if len(triplets) else ():
-        W = Y @ rotation[:, :width].astype(Y.dtype)
-        rotation[:, :width] = rotation[:, :width] @ _better_part(W, triplets, size, alpha)
+    l = width = Y.shape[1]
+    rotation = np.eye(l)
+    for size in sizes_below(l) if len(triplets) else ():
+        axes = rotation[:, :width]
+        smoothed = np.eye(width) + (l / size - 1) * axes.T @ floor @ axes
+        W = Y @ axes.astype(Y.dtype)
+        rotation[:, :width] = axes @ _better_part(W, triplets, size, alpha, smoothed)
         width = size
     return rotation
 
 
-def _better_part(W: Array, triplets: Triplets, size: int, alpha: float) -> Array:
-    """A rotation of the columns of W whose first `size` axes have the lowest loss."""
-    problem = TripletObjective(W, triplets, "constant", alpha)
-    start = np.eye(W.shape[1], size)
+def _better_part(W: Array, triplets: Triplets, size: int, alpha: float, smoothed: Array) -> Array:
+    """A rotation of the columns of W whose first `size` have the lowest loss, once whitened."""
+    values, axes = np.linalg.eigh(smoothed)
+    inner = axes / np.sqrt(values)
+    V = W @ inner.astype(W.dtype)
+    start = order_by_variance(V, np.eye(len(inner)))[:, :size]
+    problem = TripletObjective(V, triplets, "constant", alpha)
     found = conjugate_gradient(problem, start, None, Stopping(max_iter=MAX_ITER)).L
+    found = np.linalg.qr(inner @ found)[0]
     rest = np.linalg.qr(found, mode="complete")[0][:, size:]
     return np.hstack([order_by_variance(W, part) for part in (found, rest)])

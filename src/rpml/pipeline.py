@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,8 +27,15 @@ from rpml.objective import TripletObjective
 from rpml.optimize import Evaluator, OptimizeResult, Stopping
 from rpml.preprocess import Preprocessing, Spectrum, identity, principal_axes, whitening
 from rpml.pseudolabels import Labels, apply_known, find_neighbors, pseudo_labels
-from rpml.scatter import MAX_ROWS, ScatterChoice, coordinates, neighbor_scatter, whiten_by
-from rpml.semisupervised import count_pairs, label_scatter, with_labelled
+from rpml.scatter import (
+    MAX_ROWS,
+    ScatterChoice,
+    coordinates,
+    floor_share,
+    neighbor_scatter,
+    whiten_by,
+)
+from rpml.semisupervised import count_pairs, label_scatter, label_spread, with_labelled
 from rpml.stochastic import BatchSettings, Epoch, EpochState, run_epoch
 from rpml.training import (
     initial_subspace,
@@ -104,6 +111,7 @@ def learn(
         context.stage("whiten", lambda: pack(*prepare(X, groups, config, context, known)))
     )
     Z = preprocessing.apply(X)
+    config = started(config, choice, Z.shape[1])
     groups = groups if choice is None or "groups" in choice.source else no_groups(len(Z))
     basins = cluster(Z, groups, config, context)
     labels = basins if known is None else apply_known(basins, known, Z)
@@ -118,7 +126,8 @@ def learn(
         run_epoch(Z, labels, state, settings, rng)
 
     optimum = optimize(problem, epoch, (L, theta), config, context)
-    L = nest(Z, order_by_variance(Z, optimum.L), triplets, config)
+    L = order_by_variance(Z, optimum.L)
+    L = nest(Z, L, triplets, config, floor_share(preprocessing, choice, L))
     problem.move_to(L, optimum.theta)
     terms = problem.terms()
     return Result(
@@ -137,13 +146,21 @@ def learn(
     )
 
 
-def nest(Z: Array, L: Array, triplets: NDArray[np.integer], config: Config) -> Array:
+def started(config: Config, choice: ScatterChoice | None, width: int) -> Config:
+    """Where labels whitened, the axes come in their order, and L starts with the first of them."""
+    if choice is None or "labels" not in choice.source or not isinstance(config.init, str):
+        return config
+    l = config.n_components or min(DEFAULT_COMPONENTS, width)
+    return replace(config, init=np.eye(width, l)) if config.init == "pca" else config
+
+
+def nest(Z: Array, L: Array, triplets: NDArray[np.integer], config: Config, floor: Array) -> Array:
     """The same subspace, its axes turned so that a prefix is a smaller embedding."""
     if config.max_iter == 0:  # nothing is to be learned: the principal axes, in order
         return L
     rows, places = some_triplets(triplets)
     Y = Z[rows] @ L.astype(Z.dtype)
-    return settle_signs(L @ nested_rotation(Y, places, config.alpha))
+    return settle_signs(L @ nested_rotation(Y, places, config.alpha, floor))
 
 
 SOURCES = ("neighbors", "groups", "none", "labels", "groups and labels")
@@ -240,7 +257,8 @@ def whiten_by_scatter(
 ) -> tuple[Preprocessing, ScatterChoice]:
     """Whiten by the scatter within groups where they help, within neighbourhoods otherwise.
 
-    What is known of the rows refines either.
+    What is known of the rows refines either. Many labels tell something of more axes, and which
+    of them to keep.
     """
     some = (sample.X, sample.rows, spectrum, unit, n_components)
     sampled = drop_singles(sample.groups)
@@ -250,11 +268,15 @@ def whiten_by_scatter(
     found = neighbor_scatter(things, np.random.default_rng(seed))
     if sampled.max() >= MIN_GROUPS:
         found = better_choice(group_scatter(data, sampled, np.random.default_rng(seed)), found)
+    kept, spread = data.W.shape[1], None
     if sample.classes is not None:
         wide = coordinates(*some, least=2 * count_pairs(sample.classes))
         found = label_scatter(wide, sample.classes, found, np.random.default_rng(seed))
+        if "labels" in found[1].source:
+            spread = label_spread(wide, sample.classes, found[0])
     scatter, choice = found
-    return whiten_by(spectrum, scatter, choice.floor, n_components, unit), choice
+    whole = whiten_by(spectrum, scatter, choice.floor, n_components, unit, spread)
+    return replace(whole, matrix=whole.matrix[:, :kept]), choice
 
 
 def cluster(Z: Array, groups: Groups, config: Config, context: Context) -> Labels:

@@ -66,9 +66,8 @@ class Coordinates:
 
     def embed(self, scatter: Array, half: Mask, floor: float, size: int) -> Array:
         """The rows seen through some of the axes, whitened by the smoothed scatter."""
-        inner = whitening_map(
-            scatter[np.ix_(half, half)], self.deviations[half], floor, self.n_components
-        )
+        spread = np.diag(self.deviations[half] ** 2)
+        inner = whitening_map(scatter[np.ix_(half, half)], spread, floor, self.n_components)
         scaled = self.deviations[half][:, None] * inner[:, :size]
         return times(self.W[:, half], scaled.astype(self.W.dtype))
 
@@ -101,25 +100,47 @@ def leading_axes_kept(n: int, available: int, n_components: int) -> int:
 
 
 def whiten_by(
-    spectrum: Spectrum, scatter: Array, floor: float, n_components: int, unit_input: bool
+    spectrum: Spectrum,
+    scatter: Array,
+    floor: float,
+    n_components: int,
+    unit_input: bool,
+    spread: Array | None = None,
 ) -> Preprocessing:
-    """The preprocessing that whitens by the smoothed scatter; all its axes are kept."""
+    """The preprocessing that whitens by the smoothed scatter, its axes in order of the spread.
+
+    That is the spread of all rows unless another is given; all axes are kept.
+    """
     q = len(scatter)
-    inner = whitening_map(scatter, np.sqrt(spectrum.variances[:q]), floor, n_components)
+    spread = np.diag(spectrum.variances[:q]) if spread is None else spread
+    inner = whitening_map(scatter, spread, floor, n_components)
     return Preprocessing(unit_input, spectrum.mean, spectrum.axes[:, :q] @ inner, unit_input)
 
 
-def whitening_map(scatter: Array, deviations: Array, floor: float, n_components: int) -> Array:
-    """(q, q): rows whitened by S_w + floor I and turned to their principal axes, strongest first.
+def whitening_map(scatter: Array, spread: Array, floor: float, n_components: int) -> Array:
+    """(q, q): rows whitened by S_w + floor I, turned to the axes of the largest spread first.
 
-    That is the generalized eigenproblem of the total against the smoothed within-scatter.
+    That is the generalized eigenproblem of the spread against the smoothed within-scatter.
     """
     q = len(scatter)
     if np.isinf(floor):  # the floor drowns the scatter: the principal axes themselves
         return np.eye(q)
     smoothed = scatter + floor * np.trace(scatter) / n_components * np.eye(q)
-    _, axes = linalg.eigh(np.diag(deviations**2), smoothed, driver="gvd")
+    _, axes = linalg.eigh(spread, smoothed, driver="gvd")
     return np.asarray(axes[:, ::-1])
+
+
+def floor_share(whitened: Preprocessing, choice: ScatterChoice | None, L: Array) -> Array:
+    """(l, l): which part of the smoothed scatter, along the axes of L, is the floor.
+
+    A whitening for k instead of l components has a floor l / k times as high.
+    """
+    if choice is None or np.isinf(choice.floor):
+        return np.zeros((L.shape[1], L.shape[1]))
+    M, ratio = whitened.matrix, choice.floor / L.shape[1]
+    # M' (S + f I) M = I with f = ratio tr S: the trace of S + f I is that of (M' M)^-1
+    floor = ratio * np.trace(np.linalg.inv(M.T @ M)) / (1 + ratio * M.shape[1])
+    return np.asarray(floor * (M @ L).T @ (M @ L))
 
 
 @single_blas_thread()

@@ -81,7 +81,8 @@ def label_scatter(
     paired = drop_singles(known)
     if count_pairs(paired) < MIN_PAIRS or paired.max() + 1 < MIN_CLASSES:
         return prior
-    first = _blend(data, paired, _padded(data, *prior))
+    pairs = count_pairs(paired)
+    first = _blend(data, paired, pairs, _padded(data, *prior))
     fold = rng.integers(0, 2, known.max() + 1)
     fold[np.unique(known[paired >= 0])[:2]] = (0, 1)  # no fold is empty
     floor = prior[1].floor if np.isfinite(prior[1].floor) else 1.0
@@ -91,7 +92,21 @@ def label_scatter(
     scores = _held_out(data, paired, known, fold, halves, floors)
     floor = max(scores, key=scores.__getitem__) / 2  # chosen with half of the classes
     source = "groups and labels" if prior[1].source == "groups" else "labels"
-    return _blend(data, paired, spread), ScatterChoice(source, floor, scores)
+    return _blend(data, paired, pairs, spread), ScatterChoice(source, floor, scores)
+
+
+@single_blas_thread()
+def label_spread(data: Coordinates, known: Labels, scatter: Array) -> Array:
+    """By what axes are ranked where labels chose the scatter: between classes, and half of within.
+
+    The spread of all rows would not do. Where the labelled rows happen to lie close to their class
+    mates, the other rows do not, and whitening would make such axes look the best. So the spread
+    is that of the labelled rows, blended as their scatter is.
+    """
+    paired = drop_singles(known)
+    together = np.where(paired >= 0, 0, -1)
+    total = _blend(data, together, count_pairs(paired), np.diag(data.deviations**2))
+    return np.asarray(total - scatter / 2)
 
 
 def _padded(data: Coordinates, scatter: Array, choice: ScatterChoice) -> Array:
@@ -102,11 +117,10 @@ def _padded(data: Coordinates, scatter: Array, choice: ScatterChoice) -> Array:
     return out
 
 
-def _blend(data: Coordinates, paired: Labels, prior: Array) -> Array:
-    pairs = count_pairs(paired)
+def _blend(data: Coordinates, groups: Labels, pairs: int, prior: Array) -> Array:
     if pairs == 0:
         return prior
-    return (pairs * within_scatter(data, paired) + PRIOR_PAIRS * prior) / (pairs + PRIOR_PAIRS)
+    return (pairs * within_scatter(data, groups) + PRIOR_PAIRS * prior) / (pairs + PRIOR_PAIRS)
 
 
 def _spread_scatters(
@@ -184,7 +198,7 @@ def _held_out(
     scores = np.zeros(len(floors))
     for seen in (0, 1):
         learned = np.where(side == seen, paired, -1)
-        scatter = _blend(leading, learned, halves[seen][:q, :q])
+        scatter = _blend(leading, learned, count_pairs(learned), halves[seen][:q, :q])
         asked = side == 1 - seen
         for i, floor in enumerate(floors):
             scores[i] += _mate_score(leading.some(asked), paired[asked], scatter, floor) / 2

@@ -36,10 +36,12 @@ from rpml.pipeline import (
     no_groups,
     optimize,
     pack,
+    started,
     unpack,
 )
 from rpml.preprocess import Preprocessing, spectrum_of
 from rpml.pseudolabels import Labels, as_labels
+from rpml.scatter import floor_share
 from rpml.stochastic import Epoch, EpochState
 from rpml.training import complete_axes, initial_subspace, order_by_spread
 from rpml.weights import weight_function
@@ -84,6 +86,7 @@ def learn(
         )
     )
     Z = apply(cluster, rows, preprocessing, context)
+    config = started(config, choice, Z.width)
     rows.release()
     groups = groups if choice is None or "groups" in choice.source else no_groups(rows.count)
     basins = pseudo_labels(cluster, Z, groups, config, context)
@@ -98,7 +101,7 @@ def learn(
     optimum = optimize(problem, epoch, start, config, context)
     triplets = problem.triplets()
     L = order_by_spread(optimum.L, optimum.L.T @ Z.covariance @ optimum.L)
-    L = nest_axes(cluster, Z, L, triplets, config)
+    L = nest_axes(cluster, Z, L, triplets, config, floor_share(preprocessing, choice, L))
     problem.move_to(L, optimum.theta)
     terms = problem.terms()
     return Result(
@@ -187,12 +190,17 @@ def initial_point(Z: Prepared, config: Config, context: Context) -> Start:
 
 
 def nest_axes(
-    cluster: Cluster, Z: Prepared, L: Array, triplets: NDArray[np.integer], config: Config
+    cluster: Cluster,
+    Z: Prepared,
+    L: Array,
+    triplets: NDArray[np.integer],
+    config: Config,
+    floor: Array,
 ) -> Array:
     """`rpml.pipeline.nest` on a worker, which is sent the rows that a part of the triplets read."""
     rows, places = some_triplets(triplets)
     some = take(cluster, *Z.rows, rows)
-    return np.asarray(cluster.value(cluster.submit(nest, some, L, places, config)))
+    return np.asarray(cluster.value(cluster.submit(nest, some, L, places, config, floor)))
 
 
 def epochs(
