@@ -14,6 +14,7 @@ from rpml.preprocess import principal_axes
 from rpml.scatter import coordinates, neighbor_scatter, whitening_map
 from rpml.semisupervised import (
     FLOORS,
+    choose_floor,
     count_pairs,
     label_scatter,
     label_spread,
@@ -87,13 +88,39 @@ def test_a_few_labels_come_closer_to_it_than_neighbours(problem):
 
 
 @pytest.mark.parametrize("most", [1 / 64, 1 / 8, np.inf])
-def test_labels_never_ask_for_more_smoothing_than_the_prior_has(problem, most):
+def test_plain_pca_is_tried_only_where_the_prior_is(problem, most):
     X, y, *_ = problem
     data, (scatter, choice), _ = scatter_of(X, y)
     prior = (scatter, replace(choice, floor=most))
     _, found = label_scatter(data, y, prior, np.random.default_rng(0))
-    assert all(floor <= max(most, FLOORS[0]) for floor in found.agreement)
-    assert found.floor == max(found.agreement, key=found.agreement.get) / 2
+    tried = list(found.agreement)
+    assert tried == [floor for floor in FLOORS if np.isfinite(floor) or most == np.inf]
+    assert 2 * found.floor in tried
+    if most == np.inf:  # every floor is usual: the best
+        assert found.floor == max(tried, key=found.agreement.get) / 2
+
+
+def test_more_smoothing_than_usual_needs_a_clear_lead():
+    usual = np.array([True, True, False, False])
+    low, high = np.full(50, 0.5), np.full(50, 0.6)
+    noisy = np.tile([0.0, 1.1], 25)  # mean 0.55, standard error 0.08
+    steady = np.tile([0.5, 0.6], 25)  # mean 0.55, standard error 0.007
+    for fold in ([high, low, low, low], [low, high, steady, low]):
+        assert choose_floor([np.array(fold)] * 2, usual) == [f is high for f in fold].index(True)
+    assert choose_floor([np.array([low - 0.1, low, low, noisy])] * 2, usual) == 1
+    assert choose_floor([np.array([low - 0.1, low, steady, low])] * 2, usual) == 2
+    assert choose_floor([np.array([low - 0.1, low, low, noisy])] * 2, usual | True) == 3
+
+
+def test_rows_that_strong_noise_tells_nothing_of_ask_for_more_smoothing():
+    """Where all directions are equally good the labelled scatter is noise: smoothing pays."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(30), 4)
+    X = rng.standard_normal((30, 60))[y] + rng.standard_normal((120, 60))
+    data, (scatter, choice), _ = scatter_of(X, y)
+    prior = (scatter, replace(choice, floor=1 / 32))
+    _, found = label_scatter(data, y, prior, np.random.default_rng(0))
+    assert found.floor > 1 / 16
 
 
 def test_axes_are_ranked_by_the_spread_of_the_labelled_rows(problem):

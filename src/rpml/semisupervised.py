@@ -33,6 +33,7 @@ FLOORS = (1 / 32, 1 / 16, 1 / 8, 1 / 2, 2.0, np.inf)
 MIN_PAIRS, MIN_CLASSES = 20, 4  # with fewer the scatter within classes says nothing
 PRIOR_PAIRS = 300  # labelled pairs that weigh as much as all unlabelled rows together
 CHOICE_AXES = 512  # the floor is chosen on so many leading axes
+CLEAR = 2  # standard errors by which a floor is clearly better than another
 REPEATS = 2
 KAPPA = 0.95
 
@@ -87,12 +88,32 @@ def label_scatter(
     fold[np.unique(known[paired >= 0])[:2]] = (0, 1)  # no fold is empty
     floor = prior[1].floor if np.isfinite(prior[1].floor) else 1.0
     spread, *halves = _spread_scatters(data, first, floor, known, fold, rng)
-    # labels never ask for more smoothing; few of them are too noisy a witness for it
-    floors = [f for f in FLOORS if f <= max(prior[1].floor, FLOORS[0])]
-    scores = _held_out(data, paired, known, fold, halves, floors)
-    floor = max(scores, key=scores.__getitem__) / 2  # chosen with half of the classes
+    most = max(prior[1].floor, FLOORS[0])
+    floors = np.array([floor for floor in FLOORS if np.isfinite(floor) or np.isinf(most)])
+    found = _held_out(data, paired, known, fold, halves, floors)
+    floor = floors[choose_floor(found, floors <= most)] / 2  # chosen with half of the classes
+    scores = dict(zip(floors.tolist(), _mean_score(found).tolist(), strict=True))
     source = "groups and labels" if prior[1].source == "groups" else "labels"
-    return _blend(data, paired, pairs, spread), ScatterChoice(source, floor, scores)
+    return _blend(data, paired, pairs, spread), ScatterChoice(source, float(floor), scores)
+
+
+def choose_floor(scores: list[Array], usual: NDArray[np.bool_]) -> int:
+    """Which floor has the best score; one that is not usual only if it is clearly ahead.
+
+    Few labels are a noisy witness for more smoothing than the rows themselves ask for: it takes a
+    lead of `CLEAR` standard errors. `scores` has, for either fold, a row per floor and a column
+    per query.
+    """
+    mean = _mean_score(scores)
+    best, safe = int(mean.argmax()), int(np.where(usual, mean, -np.inf).argmax())
+    leads = [fold[best] - fold[safe] for fold in scores]
+    error = np.sqrt(sum(lead.var() / len(lead) for lead in leads)) / len(leads)
+    return best if mean[best] - mean[safe] > CLEAR * error else safe
+
+
+def _mean_score(scores: list[Array]) -> Array:
+    """Per floor; either fold counts as much as the other."""
+    return np.asarray(np.mean([fold.mean(axis=1) for fold in scores], axis=0))
 
 
 @single_blas_thread()
@@ -189,24 +210,25 @@ def _held_out(
     known: Labels,
     fold: NDArray[np.integer],
     halves: list[Array],
-    floors: list[float],
-) -> dict[float, float]:
-    """Per floor: how well one fold's scatter finds class mates in the other fold."""
+    floors: Array,
+) -> list[Array]:
+    """For each fold, per floor and row: how well the other fold's scatter finds a class mate."""
     q = min(CHOICE_AXES, data.W.shape[1])
     leading = Coordinates(data.rows, data.W[:, :q], data.deviations[:q], data.n_components)
     side = np.where(paired >= 0, fold[known], -1)
-    scores = np.zeros(len(floors))
+    scores = []
     for seen in (0, 1):
         learned = np.where(side == seen, paired, -1)
         scatter = _blend(leading, learned, count_pairs(learned), halves[seen][:q, :q])
         asked = side == 1 - seen
-        for i, floor in enumerate(floors):
-            scores[i] += _mate_score(leading.some(asked), paired[asked], scatter, floor) / 2
-    return dict(zip(floors, scores.tolist(), strict=True))
+        rows, classes = leading.some(asked), paired[asked]
+        found = [_mate_score(rows, classes, scatter, floor) for floor in floors]
+        scores.append(np.array(found))
+    return scores
 
 
-def _mate_score(data: Coordinates, classes: Labels, scatter: Array, floor: float) -> float:
-    """Mean reciprocal rank of a row's nearest class mate."""
+def _mate_score(data: Coordinates, classes: Labels, scatter: Array, floor: float) -> Array:
+    """Reciprocal rank of each row's nearest class mate."""
     every = np.ones(data.W.shape[1], bool)
     rows = unit_rows(data.embed(scatter, every, floor, data.n_components))
     queries = np.arange(len(rows))[:: 1 + len(rows) // QUERIES]
@@ -215,4 +237,4 @@ def _mate_score(data: Coordinates, classes: Labels, scatter: Array, floor: float
     mates = classes[queries, None] == classes[None, :]
     nearest = np.where(mates, similarity, -np.inf).max(axis=1)
     before = ((similarity > nearest[:, None]) & ~mates).sum(axis=1)
-    return float(np.mean(1 / (1 + before)))
+    return np.asarray(1 / (1 + before))
