@@ -48,11 +48,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--name", default="cub130_deep")
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--seeds", default="0", help="numbers, by comma")
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--dim", type=int, default=128)
     parser.add_argument("--size", type=int, default=192)
-    parser.add_argument("--views", type=int, default=2)
-    parser.add_argument("--train-from", default="inception_5b")
+    parser.add_argument("--views", type=int, default=8)
+    parser.add_argument("--train-from", default="inception_5a")
     return parser.parse_args()
 
 

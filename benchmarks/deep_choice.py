@@ -11,34 +11,34 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 import torch
 from common import RESULTS, machine
-from deep import scored
+from deep import purity, scored
 
 from rpml.deep.backbones import open_network
-from rpml.deep.batches import ByLabel, Draw, two_views
+from rpml.deep.batches import ByLabel, Plan
 from rpml.deep.cache import TrunkCache
 from rpml.deep.embedder import Embedder, descriptors
 from rpml.deep.finetune import Training, descriptor_network
 from rpml.deep.methods import METHODS, Method
 from rpml.deep.methods.base import Batch, Knowledge, Loss
-from rpml.deep.methods.sources import aas_labels, kmeans_labels, true_classes
+from rpml.deep.methods.sources import aas_clusters, aas_labels, kmeans_labels, true_classes
 from rpml.deep.methods.srpml import SRPML, Settings
+from rpml.deep.state import State
 from rpml.deep.trainer import Schedule, Trainer, frozen_descriptors
 from rpml.estimator import RPML
-from rpml.triplets import batch_sampler
 
 CLASSES_SEED = 7
 
 
 class Nothing(Loss):
-    """No loss of its own: what the anchor to the mean of the views does alone."""
+    """No loss of its own: what staying near the mean of the views does alone."""
 
     learns_projection = True
 
@@ -46,65 +46,34 @@ class Nothing(Loss):
         return batch.features.sum() * 0.0
 
 
-@dataclass(frozen=True)
-class ByLabelAndView:
-    """As `ByLabel`, but every image comes twice, in different views: so images without a label,
-    or alone in theirs, take part as labels of their own."""
-
-    labels: np.ndarray
-    per_label: int = 4
-
-    def batches(self, rng: np.random.Generator, views: int, size: int) -> Iterator[Draw]:
-        n, labels = len(self.labels), self.labels.copy()
-        free = labels < 0
-        labels[free] = labels.max(initial=-1) + 1 + np.arange(free.sum())
-        first, second = two_views(rng, views, n)
-        view = np.concatenate([first, second])
-        for chosen in batch_sampler(np.tile(labels, 2), rng, size, self.per_label):
-            rows = chosen % n
-            yield Draw(rows, view[chosen], labels[rows])
-
-
-def srpml(source: Callable[..., Any], **settings: Any) -> Method:
-    chosen = Settings(**{"alpha": 45.0, "scale": 1.0, **settings})
+def srpml(source: Callable[[Knowledge], Plan] = aas_clusters, **settings: Any) -> Method:
+    chosen = Settings(**settings)
     return replace(METHODS["srpml"], source=source, loss=lambda setup: SRPML(setup, chosen))
 
 
-def once(levels: int) -> Callable[..., Any]:
-    return lambda known: ByLabel(aas_labels(known, levels))
-
-
-def twice(levels: int) -> Callable[..., Any]:
-    return lambda known: ByLabelAndView(aas_labels(known, levels))
+def aas_once(known: Knowledge) -> ByLabel:
+    return ByLabel(aas_labels(known, 1))
 
 
 def clusters(known: Knowledge) -> ByLabel:
-    return ByLabel(kmeans_labels(known, 300))
+    return ByLabel(kmeans_labels(known, 150))
 
 
-RECIPES = {
-    "aas": srpml(once(1)),
-    "anchor alone": replace(METHODS["srpml"], loss=lambda setup: Nothing()),
-    "supervised": METHODS["triplet-hard"],
-    "aas, views": srpml(twice(1)),
-    "aas twice": srpml(once(2)),
-    "aas twice, views": srpml(twice(2)),
-    "aas thrice, views": srpml(twice(3)),
-    "aas twice, views, scale 4": srpml(twice(2), scale=4.0),
-    "aas twice, views, scale 8": srpml(twice(2), scale=8.0),
-    "true classes": replace(srpml(true_classes), uses_labels=True),
-    "true classes, scale 4": replace(srpml(true_classes, scale=4.0), uses_labels=True),
-    "triplet + hard of aas twice": replace(METHODS["triplet-hard"], source=once(2)),
-    "triplet + hard of k-means 300": replace(METHODS["triplet-hard"], source=clusters),
-    "true classes, 25 degrees, scale 4": replace(
-        srpml(true_classes, alpha=25.0, scale=4.0), uses_labels=True
-    ),
-    "aas twice, 25 degrees, scale 4": srpml(once(2), alpha=25.0, scale=4.0),
-    "aas twice, views, 25 degrees, scale 4": srpml(twice(2), alpha=25.0, scale=4.0),
-    "aas twice, 30 degrees, scale 4": srpml(once(2), alpha=30.0, scale=4.0),
-    "k-means 300, 25 degrees, scale 4": srpml(clusters, alpha=25.0, scale=4.0),
-    "k-means 300": srpml(clusters),
+RECIPES: dict[str, tuple[Method, dict[str, Any]]] = {
+    "sRPML": (METHODS["srpml"], {}),
+    "supervised, triplet + hard": (METHODS["triplet-hard"], {}),
+    "views alone": (replace(METHODS["srpml"], loss=lambda setup: Nothing()), {}),
+    "sRPML, L and theta fixed": (srpml(steps=0), {}),
+    "sRPML, neighbours 0": (METHODS["srpml"], {"neighbours": 0.0}),
+    "sRPML, anchor 10": (METHODS["srpml"], {"anchor": 10.0}),
+    "sRPML, two views": (METHODS["srpml"], {"views": 3}),
+    "sRPML, AAS once": (srpml(aas_once), {}),
+    "sRPML, k-means 150": (srpml(clusters), {}),
+    "sRPML, true classes": (replace(srpml(true_classes), uses_labels=True), {}),
+    "sRPML, memory 0.5": (METHODS["srpml"], {"memory": 0.5}),
+    "sRPML, rate 3e-4": (METHODS["srpml"], {"learning_rate": 3e-4}),
 }
+"""A method, and what differs in the schedule or (views) in the cache."""
 
 
 class Half:
@@ -112,6 +81,11 @@ class Half:
 
     def __init__(self, cache: TrunkCache, rows: np.ndarray) -> None:
         self._cache, self._rows, self.views = cache, rows, cache.views
+
+    def first_views(self, views: int) -> Half:
+        fewer = Half(self._cache, self._rows)
+        fewer.views = views
+        return fewer
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -139,15 +113,21 @@ class Fold:
             network.upper, training.pool, start.preprocessing_, start.components_.T, training.half
         )
 
-    def measure(self, recipe: Method | None) -> dict[str, Any]:
+    def measure(self, recipe: tuple[Method, dict[str, Any]] | None) -> dict[str, Any]:
         embedder, history = self.embedder, []
         if recipe is not None:
-            schedule = Schedule()
-            trainer = Trainer(embedder, self.train, recipe, schedule, self.frozen, self.classes)
-            embedder, history = trainer.run(), trainer.state.history
+            method, changes = recipe[0], dict(recipe[1])
+            train = self.train.first_views(changes.pop("views", self.train.views))
+            frozen = self.frozen[:, : train.views]
+            trainer = Trainer(embedder, train, method, Schedule(**changes), frozen, self.classes)
+            embedder, history = trainer.run(None, self._purity), trainer.state.history
         seconds = round(sum(epoch["seconds"] for epoch in history), 1)
         found = scored(descriptors(embedder, self.held, 0), self.held_classes, resamples=0)
         return {"fold": self.number, **found, "seconds": seconds, "epochs": history}
+
+    def _purity(self, state: State) -> dict[str, float]:
+        share = purity(state.labels, self.classes)
+        return {} if share is None else {"purity": share}
 
 
 def arguments() -> argparse.Namespace:
@@ -155,7 +135,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--backbone", required=True, help="GoogLeNet as ONNX")
     parser.add_argument("--work", required=True, help="where deep.py has left its caches")
     parser.add_argument("--recipes", default="|".join(["frozen", *RECIPES]), help="by |")
-    parser.add_argument("--train-from", default="inception_5b")
+    parser.add_argument("--train-from", default="inception_5a")
     return parser.parse_args()
 
 

@@ -11,7 +11,7 @@ from rpml.checkpoint import Checkpoint
 from rpml.context import Context
 from rpml.deep.embedder import Embedder, Pool, descriptors
 from rpml.deep.methods import METHODS
-from rpml.deep.trainer import Schedule, Trainer, view_agreement
+from rpml.deep.trainer import Schedule, Trainer, mean_features, view_agreement
 from rpml.errors import InputError, TrainingError
 from rpml.metrics import recall_at_k
 
@@ -90,11 +90,15 @@ def test_nothing_to_learn_from_is_explained(start, inputs):
         Trainer(embedder, inputs, method, FAST, frozen, alone).run()
 
 
-def test_anchor_keeps_the_features_near(start, inputs):
-    def moved(anchor):
-        trainer = trained(start, inputs, "exemplar", replace(FAST, epochs=4, anchor=anchor))
+@pytest.mark.parametrize("term", ["anchor", "neighbours"])
+def test_what_is_kept_stays_near(start, inputs, term):
+    before = mean_features(*start)
+
+    def moved(weight):
+        weights = {"anchor": 0.0, "neighbours": 0.0, term: weight}
+        trainer = trained(start, inputs, "exemplar", replace(FAST, epochs=4, **weights))
         now = descriptors(_Features(trainer.state.student), inputs, 0)
-        return 1 - (now * trainer.anchors.numpy()).sum(1).mean()
+        return 1 - (now * before).sum(1).mean()
 
     assert moved(100.0) < moved(0.0)
 

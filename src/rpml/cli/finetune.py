@@ -61,8 +61,8 @@ def run(
     dim: Annotated[int, typer.Option(min=1, help="Size of the embedding.")] = 128,
     train_from: TrainFrom = None,
     size: Size = 224,
-    views: ViewCount = 2,
-    epochs: Epochs = 4,
+    views: ViewCount = 8,
+    epochs: Epochs = 6,
     learning_rate: Rate = None,
     settings: Annotated[
         list[str] | None,

@@ -104,7 +104,9 @@ class DeepHead(LinearBaseline):
         start = linear_start(X, self.n_components, seed)
         inputs = VectorViews(X, seed)
         embedder = Embedder(_nothing(), "mac", start.preprocessing_, start.components_.T)
-        schedule = Schedule(self.n_epochs, projection_rate=1e-3, anchor=0.0, seed=seed)
+        schedule = Schedule(
+            self.n_epochs, projection_rate=1e-3, anchor=0.0, neighbours=0.0, seed=seed
+        )
         frozen = frozen_descriptors(embedder, inputs)
         trained = Trainer(embedder, inputs, METHODS[self.method], schedule, frozen, y).run()
         matrix = (trained.matrix @ trained.projection).detach().cpu().numpy()

@@ -17,6 +17,7 @@ from rpml.context import Arrays, Context, Progress
 from rpml.deep.batches import BATCH, Draw, Plan
 from rpml.deep.cache import Inputs
 from rpml.deep.embedder import Descriptors, Embedder, descriptors
+from rpml.deep.keep import Keeper
 from rpml.deep.methods.base import Batch, Indices, Knowledge, Loss, Method, Setup
 from rpml.deep.state import Scores, State, restore, snapshot
 from rpml.errors import TrainingError
@@ -48,9 +49,9 @@ class Schedule:
     average : float
         The embedder that is kept is the running mean of the trained one, with this share of the
         past at every step (a mean teacher); 0 keeps the trained one itself.
-    anchor : float
-        Weight of the distance to the features before training, averaged over the views: without
-        it the network forgets what it knew of classes that are not in the training images.
+    anchor, neighbours : float
+        Weights of staying near the features before training, averaged over the views, and near
+        the neighbourhoods they give (`rpml.deep.keep`).
     refresh : int
         Epochs between two computations of the labels.
     memory : float
@@ -61,16 +62,17 @@ class Schedule:
         Of batches, views and initial parameters.
     """
 
-    epochs: int = 4
+    epochs: int = 6
     batch: int = BATCH
-    learning_rate: float = 3e-4
+    learning_rate: float = 1e-3
     projection_rate: float = 1e-4
     loss_rate: float = 1e-3
     weight_decay: float = 0.0
     average: float = 0.95
     anchor: float = 3.0
+    neighbours: float = 1.0
     refresh: int = 1
-    memory: float = 0.5
+    memory: float = 0.9
     patience: int | None = None
     seed: int = 0
 
@@ -107,7 +109,10 @@ class Trainer:
         self.classes = classes if method.uses_labels else None
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.state = self._start(embedder, frozen)
-        self.anchors = torch.from_numpy(self.state.bank.copy()).to(self.device)
+        start = self.state
+        self.keep = Keeper(
+            start.bank, start.student.projection, schedule.anchor, schedule.neighbours
+        )
 
     def _start(self, embedder: Embedder, frozen: NDArray[np.floating]) -> State:
         student = copy.deepcopy(embedder).to(self.device)
@@ -201,7 +206,7 @@ class Trainer:
 
         Returns the loss, and how alike the features are (1: all the same).
         """
-        state, chosen = self.state, self.schedule
+        state = self.state
         maps = self.inputs.load(draw.rows, draw.views).to(self.device)
         features = state.student.features(maps)
         rows = torch.from_numpy(np.asarray(draw.rows, np.int64)).to(self.device)
@@ -214,10 +219,7 @@ class Trainer:
             rng,
             self._teacher(maps),
         )
-        loss = state.loss(batch)
-        if chosen.anchor:
-            cosine = (features * self.anchors[rows]).sum(1)
-            loss = loss + chosen.anchor * (1 - cosine).mean()
+        loss = state.loss(batch) + self.keep.loss(features, rows)
         state.optimizer.zero_grad(set_to_none=True)
         if loss.requires_grad:
             loss.backward()

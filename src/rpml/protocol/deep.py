@@ -68,12 +68,14 @@ class DeepProtocol:
         self.test_classes = np.array([label[i] for i in self.test.ids])
 
     def _prepare(self, files: list[ImageFile], network: Network) -> Start:
-        common = Context(self.training.schedule.seed, self.context.report, self._store("start"))
+        settings = {**self.training.settings(), "schedule": None}  # all schedules start alike
+        store = self._store("start", settings)
+        common = Context(self.training.schedule.seed, self.context.report, store)
         return prepare(files, network, self.training, self.folder / "train", common)
 
-    def _store(self, name: str) -> Checkpoint:
+    def _store(self, name: str, settings: dict[str, Any] | None = None) -> Checkpoint:
         """Finished stages; the settings are in the folder's name, so others do not disturb."""
-        settings = self.training.settings()
+        settings = settings or self.training.settings()
         key = fingerprint(self.digest, settings)[:12]
         return Checkpoint(self.folder / f"{name}-{key}", self.digest, settings, resume=True)
 
