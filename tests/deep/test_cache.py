@@ -108,3 +108,13 @@ def test_not_a_cache(tmp_path):
     (tmp_path / "cache.json").write_text(json.dumps({"failures": []}))
     with pytest.raises(InputError, match="not a finished cache"):
         TrunkCache(tmp_path)
+
+
+def test_too_little_space_is_said_before_anything_is_written(
+    network, photos, tmp_path, monkeypatch
+):
+    usage = type(module.shutil.disk_usage(tmp_path))
+    monkeypatch.setattr(module.shutil, "disk_usage", lambda folder: usage(9000, 0, 9000))
+    with pytest.raises(InputError, match=r"24 images in 3 views need .* GB are free: take fewer"):
+        build_cache(find_images(photos / "train"), network, SIGHT, tmp_path / "cache")
+    assert not any((tmp_path / "cache").iterdir())

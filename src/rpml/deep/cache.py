@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -182,6 +184,7 @@ def _compute(
     path = progress.folder / "activations.npy"
     shape = (len(files), sight.views.count + 1, *_map_shape(network, sight.size))
     if progress.images == 0:
+        _check_space(progress.folder, shape)
         np.lib.format.open_memmap(path, "w+", np.float16, shape).flush()
     workers = thread_count()
     torch.set_num_threads(1)  # a batch a core is faster than a core a part of a batch
@@ -197,6 +200,16 @@ def _compute(
             maps.flush()
             progress.add(len(some), failures)
     torch.set_num_threads(workers)
+
+
+def _check_space(folder: Path, shape: tuple[int, ...]) -> None:
+    """The file is written page by page through a memory map: a full disk would kill the process."""
+    needed, free = 2 * math.prod(shape), shutil.disk_usage(folder).free
+    if needed > free:
+        raise InputError(
+            f"{folder}: {shape[0]} images in {shape[1]} views need {needed / 1e9:.1f} GB there and "
+            f"{free / 1e9:.1f} GB are free: take fewer views, smaller images or another folder"
+        )
 
 
 def _map_shape(network: Network, size: int) -> tuple[int, ...]:

@@ -33,7 +33,7 @@ class Settings:
     mining: str = "semi-hard"
     margin: float = 0.5
     steps: int = 5
-    share: float = 0.02
+    share: float = 0.002
     """How far (theta, L) go towards what the steps on one batch have found; 1: all the way."""
     max_triplets: int = 1000
     scale: float = 4.0
