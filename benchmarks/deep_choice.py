@@ -65,6 +65,7 @@ RECIPES: dict[str, tuple[Method, dict[str, Any]]] = {
     "views alone": (replace(METHODS["srpml"], loss=lambda setup: Nothing()), {}),
     "sRPML, L and theta fixed": (srpml(steps=0), {}),
     "sRPML, share 0.02": (srpml(share=0.02), {}),
+    "sRPML, neighbours 3": (METHODS["srpml"], {"neighbours": 3.0}),
     "sRPML, neighbours 0": (METHODS["srpml"], {"neighbours": 0.0}),
     "sRPML, anchor 10": (METHODS["srpml"], {"anchor": 10.0}),
     "sRPML, two views": (METHODS["srpml"], {"views": 3}),

@@ -19,13 +19,13 @@ from rpml.deep.embedder import Descriptors, descriptors
 from rpml.deep.finetune import (
     Start,
     Training,
+    common_start,
     descriptor_network,
     embed,
     finetune,
-    prepare,
 )
 from rpml.deep.methods import METHODS, check_methods
-from rpml.deep.trainer import Evaluate
+from rpml.deep.trainer import Evaluate, frozen_descriptors
 from rpml.protocol.scores import Row, scores_of
 from rpml.vision.files import ImageFile
 from rpml.vision.views import Views
@@ -68,10 +68,15 @@ class DeepProtocol:
         self.test_classes = np.array([label[i] for i in self.test.ids])
 
     def _prepare(self, files: list[ImageFile], network: Network) -> Start:
-        settings = {**self.training.settings(), "schedule": None}  # all schedules start alike
-        store = self._store("start", settings)
-        common = Context(self.training.schedule.seed, self.context.report, store)
-        return prepare(files, network, self.training, self.folder / "train", common)
+        training, context = self.training, self.context
+        inputs = build_cache(files, network, training.sight, self.folder / "train", context)
+        own = Context(training.schedule.seed, context.report, self._store("start"))
+        # the same for every dimension and schedule, so not computed for each anew
+        settings = {"pool": training.pool, "half": training.half, "sight": asdict(training.sight)}
+        common = Context(0, context.report, self._store("frozen", settings))
+        plain = descriptor_network(network, inputs, training)
+        own.memory["frozen"] = {"frozen": frozen_descriptors(plain, inputs, common)}
+        return common_start(inputs, network, training, own)
 
     def _store(self, name: str, settings: dict[str, Any] | None = None) -> Checkpoint:
         """Finished stages; the settings are in the folder's name, so others do not disturb."""
