@@ -57,7 +57,7 @@ class Sight:
     """
 
     size: int = 224
-    views: Views = field(default_factory=lambda: Views(3))
+    views: Views = field(default_factory=lambda: Views(8))
 
     def tiles(self, file: ImageFile) -> list[Tile]:
         """The image, then its views, all of one size."""

@@ -67,15 +67,18 @@ def prepare(
 ) -> Start:
     """Cache the trunk's activations in `folder` and learn the common start."""
     inputs = build_cache(files, network, training.sight, folder, context)
-    return common_start(inputs, network, training, context)
+    frozen = frozen_descriptors(descriptor_network(network, inputs, training), inputs, context)
+    return common_start(inputs, frozen, network, training, context)
 
 
 def common_start(
-    inputs: TrunkCache, network: Network, training: Training, context: Context
+    inputs: TrunkCache,
+    frozen: NDArray[np.float32],
+    network: Network,
+    training: Training,
+    context: Context,
 ) -> Start:
-    """Descriptors of every view, and the linear RPML on those of the images themselves."""
-    plain = descriptor_network(network, inputs, training)
-    frozen = frozen_descriptors(plain, inputs, context)
+    """The linear RPML on the descriptors of the images themselves, as the start of training."""
 
     def learn() -> Arrays:
         fitted = linear_start(frozen[:, 0], training.dim, training.schedule.seed)

@@ -109,10 +109,8 @@ class Trainer:
         self.classes = classes if method.uses_labels else None
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.state = self._start(embedder, frozen)
-        start = self.state
-        self.keep = Keeper(
-            start.bank, start.student.projection, schedule.anchor, schedule.neighbours
-        )
+        start = (self.state.bank, self.state.student.projection)
+        self.keep = Keeper(*start, schedule.anchor, schedule.neighbours)
 
     def _start(self, embedder: Embedder, frozen: NDArray[np.floating]) -> State:
         student = copy.deepcopy(embedder).to(self.device)

@@ -70,13 +70,13 @@ class DeepProtocol:
     def _prepare(self, files: list[ImageFile], network: Network) -> Start:
         training, context = self.training, self.context
         inputs = build_cache(files, network, training.sight, self.folder / "train", context)
-        own = Context(training.schedule.seed, context.report, self._store("start"))
-        # the same for every dimension and schedule, so not computed for each anew
+        # the descriptors are the same for every dimension and schedule: kept apart from the rest
         settings = {"pool": training.pool, "half": training.half, "sight": asdict(training.sight)}
         common = Context(0, context.report, self._store("frozen", settings))
         plain = descriptor_network(network, inputs, training)
-        own.memory["frozen"] = {"frozen": frozen_descriptors(plain, inputs, common)}
-        return common_start(inputs, network, training, own)
+        frozen = frozen_descriptors(plain, inputs, common)
+        own = Context(training.schedule.seed, context.report, self._store("start"))
+        return common_start(inputs, frozen, network, training, own)
 
     def _store(self, name: str, settings: dict[str, Any] | None = None) -> Checkpoint:
         """Finished stages; the settings are in the folder's name, so others do not disturb."""
