@@ -76,6 +76,16 @@ def test_pseudo_labels_are_kept_between_refreshes(start, inputs, tmp_path):
     np.testing.assert_array_equal(resumed[1], seen[2])
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("neighbours", "abc"), ("anchor", -1.0), ("epochs", 0), ("epochs", 1.5), ("memory", 1.1),
+     ("learning_rate", float("nan")), ("patience", 0), ("seed", True)],
+)  # fmt: skip
+def test_a_wrong_setting_is_named(name, value):
+    with pytest.raises(InputError, match=f"^{name} must be a .*got {value!r}"):
+        Schedule(**{name: value})
+
+
 def test_divergence_is_explained(start, inputs):
     for rate, what in ((1e30, "have become the same"), (3e37, "loss is nan")):
         with pytest.raises(TrainingError, match=f"{what}.*lower the learning rate"):

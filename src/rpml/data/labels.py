@@ -60,7 +60,10 @@ def read_labels(
     if ids is not None and keys is not None:
         return _as_array(_match(values, keys, ids, path, partial))
     if len(values) != n_rows:
-        raise InputError(f"{path} has {len(values)} labels, the features have {n_rows} rows")
+        raise InputError(
+            f"{path} has {len(values)} labels, the features have {n_rows} rows: give one "
+            "(it may be empty) for every row in order, or ids on both sides"
+        )
     return _as_array(values)
 
 

@@ -17,6 +17,7 @@ from rpml.deep.embedder import Embedder, descriptors, linear_start
 from rpml.deep.methods import Method
 from rpml.deep.methods.base import Indices
 from rpml.deep.trainer import Evaluate, Schedule, Trainer, frozen_descriptors
+from rpml.errors import InputError
 from rpml.preprocess import Preprocessing, identity
 from rpml.vision.files import ImageFile
 
@@ -66,6 +67,11 @@ def prepare(
     files: Sequence[ImageFile], network: Network, training: Training, folder: Path, context: Context
 ) -> Start:
     """Cache the trunk's activations in `folder` and learn the common start."""
+    if training.dim >= len(files):  # said before the minutes that the cache takes
+        raise InputError(
+            f"n_components={training.dim} needs more images than that, there are {len(files)}: ask "
+            "for fewer dimensions or pass more images"
+        )
     inputs = build_cache(files, network, training.sight, folder, context)
     frozen = frozen_descriptors(descriptor_network(network, inputs, training), inputs, context)
     return common_start(inputs, frozen, network, training, context)

@@ -7,7 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from rpml.deep.embedder import Descriptors, Embedder, descriptors
 from rpml.deep.keep import Keeper
 from rpml.deep.methods.base import Batch, Indices, Knowledge, Loss, Method, Setup
 from rpml.deep.state import Scores, State, restore, snapshot
-from rpml.errors import TrainingError
+from rpml.errors import InputError, TrainingError
 from rpml.metrics.label_free import neighbour_overlap
 from rpml.neighbors import nearest_neighbors
 from rpml.preprocess import unit_rows
@@ -28,6 +28,8 @@ from rpml.preprocess import unit_rows
 logger = logging.getLogger(__name__)
 _COLLAPSED = 0.999  # length of the mean of unit rows; whitened ones start near 0
 _SAMPLE = 500  # images of the label-free score
+_LEAST = {"epochs": 1, "batch": 2, "refresh": 1, "patience": 1, "seed": 0}  # whole numbers
+_MOST = {"average": 1, "memory": 1}
 Evaluate = Callable[[State], Scores]
 
 
@@ -75,6 +77,19 @@ class Schedule:
     memory: float = 0.9
     patience: int | None = None
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            least, most = _LEAST.get(name, 0), _MOST.get(name, math.inf)
+            whole = name in _LEAST
+            kinds = (int, np.integer) if whole else (int, float, np.number)
+            right = isinstance(value, kinds) and not isinstance(value, bool)
+            if not (right and least <= value <= most) and not (
+                name == "patience" and value is None
+            ):
+                what = "a whole number" if whole else "a number"
+                upper = f" and at most {most}" if name in _MOST else ""
+                raise InputError(f"{name} must be {what} of at least {least}{upper}, got {value!r}")
 
 
 class Trainer:
