@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -183,6 +184,10 @@ class Finetuning:
                 fields = self._train(context, cache or self.work / "trunk")
         except KeyboardInterrupt:
             raise Interrupted("interrupted; repeat the command with --resume to go on") from None
+        except InputError:
+            with suppress(OSError):  # it holds something that --resume can use
+                self.work.rmdir()
+            raise
         shutil.rmtree(self.work)
         return {**fields, "seconds": round(time.monotonic() - begun, 1)}
 
