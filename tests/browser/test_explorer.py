@@ -166,12 +166,12 @@ def test_keyboard_alone(chrome: Chrome, explorer: str, sample: Sample) -> None:
     chrome.press(Keys.ESCAPE)
     chrome.until("!document.getElementById('help').open")
     chrome.press("/")
-    assert chrome.js("return document.activeElement.id") == "query"
+    chrome.until("document.activeElement.id === 'query'")
     chrome.press(*sample.ids[5], Keys.ENTER)
     chrome.until(f"{HITS} === 40")
     chrome.js("document.activeElement.blur()")
     chrome.press("m")
-    assert chrome.js("return document.activeElement.id") == "map"
+    chrome.until("document.activeElement.id === 'map'")
     chrome.press(Keys.ARROW_RIGHT)
     chrome.until("rpmlMap.hover >= 0 && !document.getElementById('map-hover').hidden")
     hovered = chrome.js("return rpmlMap.hover")
@@ -179,7 +179,7 @@ def test_keyboard_alone(chrome: Chrome, explorer: str, sample: Sample) -> None:
     chrome.until("rpmlMap.selected === arguments[0]", hovered)
     chrome.press("c")
     chrome.until("!document.getElementById('panel-clusters').hidden")
-    assert chrome.js("return document.activeElement.id") == "tab-clusters"
+    chrome.until("document.activeElement.id === 'tab-clusters'")
     chrome.press(Keys.ARROW_LEFT)
     chrome.until("!document.getElementById('panel-neighbours').hidden")
     chrome.press(Keys.TAB, Keys.TAB)
