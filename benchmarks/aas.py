@@ -17,9 +17,9 @@ from typing import Any
 from common import peak_memory_mb, publish
 from generators import mixture
 
-from rpml._threads import thread_count
-from rpml.clustering import cluster_graph
-from rpml.graph import affinity_graph, nearest_neighbors
+from rpml.method.clustering.aas import cluster_graph
+from rpml.method.graph.affinity import affinity_graph, nearest_neighbors
+from rpml.runtime.threads import thread_count
 
 K = 50
 

@@ -33,7 +33,7 @@ from common import in_new_process, peak_memory_mb, publish
 from generators import mixture
 
 from rpml import RPML
-from rpml.context import Progress
+from rpml.runtime.context import Progress
 
 SHARD_ROWS = 50_000
 KINDS = {"one": (1, 1), "two": (2, 1), "pair": (1, 2)}
@@ -88,7 +88,7 @@ def report(model: RPML, seconds: float, clock: Clock, end: float) -> dict:
 
 
 def fit_local(folder: Path, options: argparse.Namespace) -> dict:
-    from rpml.data import read_features
+    from rpml.io.features import read_features
 
     RPML(4, max_iter=2, n_neighbors=10).fit(mixture(3000, 32, centers=30))
     clock = Clock()

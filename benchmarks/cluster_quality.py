@@ -16,7 +16,7 @@ from common import publish
 from results_sets import FeatureSet, feature_sets, parser
 
 from rpml import RPML, AuthorityAscentShift
-from rpml.metrics import recall_at_k
+from rpml.evaluation.metrics import recall_at_k
 
 SEEDS = range(5)
 

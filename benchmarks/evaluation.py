@@ -19,8 +19,8 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import normalized_mutual_info_score
 from sklearn.neighbors import NearestNeighbors
 
-from rpml.metrics import clustering_scores, kmeans, recall_at_k
-from rpml.metrics.lloyd import _nearest
+from rpml.evaluation.metrics import clustering_scores, kmeans, recall_at_k
+from rpml.evaluation.metrics.kmeans import _nearest
 
 SEEDS = 20  # data sets: the NMI of one run varies by a point
 Rows = NDArray[np.float32]

@@ -112,7 +112,7 @@ def many_clients(port: int) -> dict[str, float]:
 def the_map(port: int) -> dict[str, Any]:
     """Milliseconds to paint a frame while panning and zooming over all points."""
     sys.path.insert(0, str(Path(__file__).parent.parent))
-    from tests.browser.chrome import Chrome, start_driver
+    from tests.pages.browser.chrome import Chrome, start_driver
 
     with tempfile.TemporaryDirectory() as profile:
         chrome = Chrome(start_driver(Path(profile)))

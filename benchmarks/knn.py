@@ -23,8 +23,8 @@ from generators import mixture
 from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
 
-from rpml._threads import thread_count
-from rpml.neighbors import nearest_neighbors
+from rpml.method.graph.neighbors import nearest_neighbors
+from rpml.runtime.threads import thread_count
 
 K = 50
 SIZES = ((20_000, 1024), (50_000, 128))

@@ -24,10 +24,10 @@ from results_sets import CELLS, SEEDS, FeatureSet, commit, feature_sets, parser
 from sklearn.semi_supervised import LabelSpreading
 
 from rpml import RPML
-from rpml.baselines import NCA
-from rpml.comparison.methods import LargestLDA
-from rpml.metrics import clustering_scores, first_hit_rank
-from rpml.preprocess import unit_rows
+from rpml.evaluation.baselines import NCA
+from rpml.evaluation.comparison.methods import LargestLDA
+from rpml.evaluation.metrics import clustering_scores, first_hit_rank
+from rpml.method.whitening.linear_map import unit_rows
 
 DIM = 128
 BUDGETS = (0, 1, 2, 5, 10, "all")

@@ -11,8 +11,8 @@ import tracemalloc
 import numpy as np
 from common import alternate, publish
 
-from rpml.manifolds import Grassmann, PolarCurve
-from rpml.objective import TripletObjective
+from rpml.method.objective.triplet_loss import TripletObjective
+from rpml.method.solver.manifolds import Grassmann, PolarCurve
 
 TRIALS = 4  # in a row, as a line search makes them
 

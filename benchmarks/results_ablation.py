@@ -14,11 +14,11 @@ import numpy as np
 from common import RESULTS, machine
 from results_sets import CELLS, FeatureSet, commit, feature_sets, parser
 
-from rpml.clustering import AuthorityAscentShift
-from rpml.comparison.methods import Method
-from rpml.comparison.run import fingerprint, read_cells, run_cells, settings_of
 from rpml.estimator import RPML
-from rpml.losses_reference import LOSSES, ReferenceLoss
+from rpml.evaluation.ablation import LOSSES, ReferenceLoss
+from rpml.evaluation.comparison.methods import Method
+from rpml.evaluation.comparison.run import fingerprint, read_cells, run_cells, settings_of
+from rpml.method.clustering.aas import AuthorityAscentShift
 
 DIM = 64
 SOURCE = commit()  # when the code was loaded, not when a cell is done

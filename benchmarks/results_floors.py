@@ -12,9 +12,9 @@ from common import publish
 from results_page import table
 from results_sets import FeatureSet, feature_sets, parser
 
-from rpml.metrics import clustering_scores, recall_at_k
-from rpml.preprocess import Preprocessing, principal_axes, whitening
-from rpml.scatter import coordinates, neighbor_scatter, whiten_by
+from rpml.evaluation.metrics import clustering_scores, recall_at_k
+from rpml.method.whitening.linear_map import Preprocessing, principal_axes, whitening
+from rpml.method.whitening.neighborhoods import coordinates, neighbor_scatter, whiten_by
 
 DIMS = (64, 128)
 FLOORS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 8.0)

@@ -16,8 +16,8 @@ from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from rpml import RPML
-from rpml.metrics import clustering_scores, recall_at_k
-from rpml.preprocess import unit_rows
+from rpml.evaluation.metrics import clustering_scores, recall_at_k
+from rpml.method.whitening.linear_map import unit_rows
 
 DIMS = (64, 128)
 WRONG = 0.05

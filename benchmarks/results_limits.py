@@ -14,8 +14,8 @@ from common import publish
 from results_sets import FeatureSet, feature_sets, parser
 
 from rpml import RPML
-from rpml.metrics import clustering_scores, recall_at_k
-from rpml.neighbors import nearest_neighbors
+from rpml.evaluation.metrics import clustering_scores, recall_at_k
+from rpml.method.graph.neighbors import nearest_neighbors
 
 DIM = 128
 

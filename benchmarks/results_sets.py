@@ -16,8 +16,8 @@ import numpy as np
 from common import RESULTS
 from numpy.typing import NDArray
 
-from rpml.comparison.measure import Split
-from rpml.comparison.run import make_split
+from rpml.evaluation.comparison.measure import Split
+from rpml.evaluation.comparison.run import make_split
 
 CELLS = RESULTS / "cells"
 DIMS = (32, 64, 128)

@@ -18,7 +18,7 @@ from common import in_new_process, peak_memory_mb, publish
 from generators import mixture
 
 from rpml import RPML, estimate_resources
-from rpml.context import Progress
+from rpml.runtime.context import Progress
 
 
 class Clock:

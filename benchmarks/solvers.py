@@ -20,8 +20,8 @@ from common import PAUSE, publish
 from objective import problem as random_problem
 from pymanopt.manifolds import Euclidean, Grassmann, Product
 
-from rpml.objective import TripletObjective
-from rpml.optimize import Stopping, conjugate_gradient
+from rpml.method.objective.triplet_loss import TripletObjective
+from rpml.method.solver.conjugate_gradient import Stopping, conjugate_gradient
 
 ITERATIONS = 30
 SIZES = {"small": (1750, 784, 64, 2688), "large": (8000, 1024, 128, 100_000)}

@@ -21,9 +21,9 @@ import numpy as np
 from common import publish
 
 from rpml import RPML
-from rpml.baselines import registry
-from rpml.data import read_features, read_labels
-from rpml.metrics import clustering_scores, first_hit_rank
+from rpml.evaluation.baselines import registry
+from rpml.evaluation.metrics import clustering_scores, first_hit_rank
+from rpml.io.features import read_features, read_labels
 
 RESAMPLES = 2000
 

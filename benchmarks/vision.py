@@ -17,8 +17,8 @@ import numpy as np
 import onnxruntime
 from common import alternate, publish
 
-from rpml._threads import thread_count
-from rpml.preprocess import unit_rows
+from rpml.method.whitening.linear_map import unit_rows
+from rpml.runtime.threads import thread_count
 from rpml.vision.backbone import Backbone
 from rpml.vision.extract import Execution, Recipe, extract, tile_maker
 from rpml.vision.files import find_images

@@ -19,15 +19,15 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from rpml import RPML  # noqa: E402
-from rpml.data.demo import Drawings, load_drawings  # noqa: E402
-from rpml.data.descriptors import gradient_histograms  # noqa: E402
-from rpml.explore.app import Options, make_app  # noqa: E402
-from rpml.explore.catalog import make_catalog, start_work  # noqa: E402
-from rpml.explore.pictures import Pictures  # noqa: E402
-from rpml.report.build import Source, build_report  # noqa: E402
-from rpml.report.items import Items, make_items  # noqa: E402
-from tests.browser.chrome import Chrome, start_driver  # noqa: E402
-from tests.explore.client import running  # noqa: E402
+from rpml.io.datasets.descriptors import gradient_histograms  # noqa: E402
+from rpml.io.datasets.omniglot import Drawings, load_drawings  # noqa: E402
+from rpml.pages.explorer.app import Options, make_app  # noqa: E402
+from rpml.pages.explorer.catalog import make_catalog, start_work  # noqa: E402
+from rpml.pages.explorer.pictures import Pictures  # noqa: E402
+from rpml.pages.report.build import Source, build_report  # noqa: E402
+from rpml.pages.report.items import Items, make_items  # noqa: E402
+from tests.pages.browser.chrome import Chrome, start_driver  # noqa: E402
+from tests.pages.explorer.client import running  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images" / "pages"
 MAP_READY = "window.rpmlMap && document.getElementById('map-state').hidden"

@@ -9,9 +9,9 @@ import numpy as np
 from PIL import Image
 
 from rpml import RPML
-from rpml.data.demo import load_drawings
-from rpml.data.descriptors import gradient_histograms
-from rpml.report.items import Items, make_items
+from rpml.io.datasets.descriptors import gradient_histograms
+from rpml.io.datasets.omniglot import load_drawings
+from rpml.pages.report.items import Items, make_items
 
 HOSTILE = '<script>alert("x")</script>'
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpml.manifolds import Grassmann
-from rpml.weights import WEIGHTS
+from rpml.method.objective.weights import WEIGHTS
+from rpml.method.solver.manifolds import Grassmann
 
 
 def random_problem(seed=0, n=40, d=9, l=3, T=70, weight="concat", positive=False):

@@ -19,9 +19,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from rpml import RPML
-from rpml.errors import WeightCollapseWarning
-from rpml.metrics import recall_at_k
-from rpml.neighbors import nearest_neighbors
+from rpml.evaluation.metrics import recall_at_k
+from rpml.method.graph.neighbors import nearest_neighbors
+from rpml.runtime.errors import WeightCollapseWarning
 from tests.problems import ALL_WEIGHTS, blobs
 
 

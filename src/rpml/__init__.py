@@ -6,23 +6,23 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rpml.clustering import AuthorityAscentShift
-    from rpml.comparison.run import compare
-    from rpml.diagnostics import diagnose
     from rpml.estimator import RPML
-    from rpml.resources import estimate_resources
-    from rpml.verdict import recommend
+    from rpml.evaluation.comparison.run import compare
+    from rpml.evaluation.diagnostics import diagnose
+    from rpml.evaluation.recommendation import recommend
+    from rpml.evaluation.resources import estimate_resources
+    from rpml.method.clustering.aas import AuthorityAscentShift
 
 __version__ = "0.1.0"
 
 # public name -> module; imported on first use so that `import rpml` stays instant (PEP 562)
 _EXPORTS = {
     "RPML": "rpml.estimator",
-    "AuthorityAscentShift": "rpml.clustering",
-    "compare": "rpml.comparison.run",
-    "diagnose": "rpml.diagnostics",
-    "estimate_resources": "rpml.resources",
-    "recommend": "rpml.verdict",
+    "AuthorityAscentShift": "rpml.method.clustering.aas",
+    "compare": "rpml.evaluation.comparison.run",
+    "diagnose": "rpml.evaluation.diagnostics",
+    "estimate_resources": "rpml.evaluation.resources",
+    "recommend": "rpml.evaluation.recommendation",
 }
 __all__ = [
     "RPML",

@@ -17,22 +17,22 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from rpml.clustering import AuthorityAscentShift
-from rpml.constraints import gather
-from rpml.context import Arrays, Context, Store
-from rpml.embedding import Embedding
-from rpml.errors import WeightCollapseWarning
-from rpml.graph import given_neighbors
-from rpml.groups import drop_singles
-from rpml.incremental import update
-from rpml.memory import fit_shape, working_memory
-from rpml.model_io import load_model, save_model
-from rpml.neighbors import WORKING_MEMORY
-from rpml.pipeline import Config, Result, learn
-from rpml.preprocess import float_dtype
-from rpml.pseudolabels import as_labels
-from rpml.queries import rank_queries
-from rpml.validation import check_rows, check_varied
+from rpml.io.model_file import load_model, save_model
+from rpml.method.clustering.aas import AuthorityAscentShift
+from rpml.method.clustering.pseudo_labels import as_labels
+from rpml.method.graph.affinity import given_neighbors
+from rpml.method.graph.neighbors import WORKING_MEMORY
+from rpml.method.memory import fit_shape, working_memory
+from rpml.method.pipeline import Config, Result, learn
+from rpml.method.supervision.constraints import gather
+from rpml.method.supervision.suggest import rank_queries
+from rpml.method.update import update
+from rpml.method.whitening.groups import drop_singles
+from rpml.method.whitening.linear_map import float_dtype
+from rpml.model import Embedding
+from rpml.runtime.context import Arrays, Context, Store
+from rpml.runtime.errors import WeightCollapseWarning
+from rpml.runtime.validation import check_rows, check_varied
 
 Array = NDArray[np.floating]
 COLLAPSED = 0.05  # mean triplet weight below which the weights are called collapsed
@@ -78,7 +78,7 @@ class RPML(
         Scale rows to unit norm before anything else, and again after whitening.
     whiten : "auto", float or None
         What happens to the principal axes before learning. "auto" whitens by the scatter within
-        neighbourhoods, smoothed as much as two halves of the axes agree on (`rpml.scatter`). A
+        neighbourhoods, smoothed as much as two halves of the axes agree on (`rpml.method.whitening.neighborhoods`). A
         number divides each axis by its standard deviation to that power: 0 is PCA, 1 whitening.
         None leaves the rows as they are, neither centred nor rotated, as the paper does.
     n_axes : int or None
@@ -300,7 +300,7 @@ class RPML(
         neighbors : pair of (n, k) arrays, optional
             Indices and cosine distances (Euclidean ones of unit rows) of the nearest rows,
             without the row itself: the graph to cluster instead of one that is searched, so that
-            a sweep over settings searches once (`rpml.neighbors.nearest_neighbors`).
+            a sweep over settings searches once (`rpml.method.graph.neighbors.nearest_neighbors`).
         must_link, cannot_link : (m, 2) array-like, optional
             Indices of rows that are, or are not, of one class; a third column holds weights.
             Used whatever `use_labels` says.

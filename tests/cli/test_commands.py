@@ -9,8 +9,8 @@ import pytest
 
 from rpml import RPML, AuthorityAscentShift
 from rpml.cli.app import app
-from rpml.data import read_labels
-from rpml.metrics import clustering_scores, recall_at_k
+from rpml.evaluation.metrics import clustering_scores, recall_at_k
+from rpml.io.features import read_labels
 
 COMMANDS = [c.name for c in app.registered_commands]
 

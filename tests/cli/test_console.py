@@ -10,8 +10,8 @@ import pytest
 from rpml.cli import console as module
 from rpml.cli.console import Console, LineReporter, fields_text, table
 from rpml.cli.options import parse_settings
-from rpml.context import Progress
-from rpml.errors import InputError
+from rpml.runtime.context import Progress
+from rpml.runtime.errors import InputError
 
 
 def test_lines_have_rate_and_remaining_time(capsys, monkeypatch):

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rpml import RPML
-from rpml.data import read_features
+from rpml.io.features import read_features
 
 
 @pytest.mark.parametrize("kind", ["npy", "npz", "csv", "tsv", "parquet"])

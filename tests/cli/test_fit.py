@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rpml import RPML
-from rpml.checkpoint import Checkpoint
+from rpml.io.checkpoint import Checkpoint
 
 
 def test_same_model_as_the_library(rpml, shared, vectors, tmp_path):

@@ -104,7 +104,7 @@ def test_kill_and_resume_many_times(tmp_path, solver):
 
 def test_kill_at_every_write(fit, rpml, monkeypatch, tmp_path):
     """Stop right before and right after each rename, where files change hands."""
-    import rpml._atomic as atomic
+    import rpml.runtime.atomic as atomic
 
     class Killed(BaseException):
         pass

@@ -14,7 +14,7 @@ pytest.importorskip("pytorch_metric_learning", reason="the extra 'deep' is not i
 
 from rpml.deep.embedder import Embedder, linear_start
 from rpml.deep.trainer import frozen_descriptors
-from rpml.preprocess import identity
+from rpml.method.whitening.linear_map import identity
 
 CHANNELS, WIDTH = 6, 16
 

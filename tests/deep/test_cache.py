@@ -9,11 +9,11 @@ torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
 from torch import nn
 
-from rpml.context import Context
 from rpml.deep import cache as module
 from rpml.deep.backbones import open_network
 from rpml.deep.cache import Sight, TrunkCache, build_cache
-from rpml.errors import InputError
+from rpml.runtime.context import Context
+from rpml.runtime.errors import InputError
 from rpml.vision.files import find_images
 from rpml.vision.views import Views
 

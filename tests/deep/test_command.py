@@ -74,12 +74,12 @@ def test_finetune_then_features(tiny_backbone, photos, tmp_path):
 
 
 def test_the_file_embeds_as_the_trained_network_does(tiny_backbone, photos, tmp_path):
-    from rpml.context import Context
     from rpml.deep.cache import Sight, build_cache
     from rpml.deep.finetune import Training, embed, finetune, prepare
     from rpml.deep.methods import METHODS
     from rpml.deep.onnx_file import write_onnx
     from rpml.deep.trainer import Schedule
+    from rpml.runtime.context import Context
     from rpml.vision.backbone import Backbone
     from rpml.vision.files import find_images
     from rpml.vision.views import Views

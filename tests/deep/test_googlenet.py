@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from rpml.deep.backbones import open_network
 from rpml.deep.googlenet import ResponseNorm, fill, googlenet, load_googlenet, read_weights
-from rpml.errors import InputError
+from rpml.runtime.errors import InputError
 
 
 @pytest.fixture(scope="module")

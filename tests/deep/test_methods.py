@@ -26,7 +26,7 @@ from rpml.deep.methods import (
     triplet,
 )
 from rpml.deep.methods.daml import generator_loss, hinge
-from rpml.errors import InputError
+from rpml.runtime.errors import InputError
 
 SETUP = Setup(images=12, features=5, dim=3, classes=4, seed=0)
 LABELS = torch.arange(12) // 3
@@ -96,7 +96,7 @@ def test_nce_gradient():
 def test_srpml_gradient_with_theta_and_L_fixed():
     """The network's step is taken at the (theta, L) that the conjugate gradient has found."""
     from rpml.deep.objective import rpml_loss
-    from rpml.triplets import mine_batch_triplets
+    from rpml.method.triplets.sampling import mine_batch_triplets
 
     x, L = point()
     x.requires_grad_(True)

@@ -6,8 +6,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
 from rpml.deep.objective import rpml_loss
-from rpml.objective import TripletObjective, loss_and_gradients
-from rpml.weights import Guard, weight_function
+from rpml.method.objective.triplet_loss import TripletObjective, loss_and_gradients
+from rpml.method.objective.weights import Guard, weight_function
 
 
 def problem(weight, seed=0):

@@ -5,10 +5,11 @@ import pytest
 
 pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
+from rpml.evaluation.metrics.partitions import pair_scores
+
 from rpml.deep.methods.base import Knowledge
 from rpml.deep.methods.sources import aas_labels, apart
-from rpml.groups import group_means
-from rpml.metrics.partitions import pair_scores
+from rpml.method.whitening.groups import group_means
 
 
 def nested(rng, n_classes=6):

@@ -7,13 +7,13 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
-from rpml.checkpoint import Checkpoint
-from rpml.context import Context
 from rpml.deep.embedder import Embedder, Pool, descriptors
 from rpml.deep.methods import METHODS
 from rpml.deep.trainer import Schedule, Trainer, mean_features, view_agreement
-from rpml.errors import InputError, TrainingError
-from rpml.metrics import recall_at_k
+from rpml.evaluation.metrics import recall_at_k
+from rpml.io.checkpoint import Checkpoint
+from rpml.runtime.context import Context
+from rpml.runtime.errors import InputError, TrainingError
 
 FAST = Schedule(epochs=2, batch=40, learning_rate=1e-3, projection_rate=1e-3)
 
@@ -167,6 +167,6 @@ def test_half_precision_is_close(start, inputs):
 
 
 def _whitening(embedder):
-    from rpml.preprocess import Preprocessing
+    from rpml.method.whitening.linear_map import Preprocessing
 
     return Preprocessing(True, embedder.mean.numpy(), embedder.matrix.numpy(), True)

@@ -5,9 +5,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from rpml.clustering import AuthorityAscentShift
-from rpml.context import Context
-from rpml.neighbors import Neighbors, nearest_neighbors
+from rpml.method.clustering.aas import AuthorityAscentShift
+from rpml.method.graph.neighbors import Neighbors, nearest_neighbors
+from rpml.runtime.context import Context
 from tests.problems import blobs
 
 
@@ -45,9 +45,9 @@ def test_equal_labels(cluster, rows, settings):
 
 @pytest.mark.parametrize("affinity", ["gaussian", "cosine"])
 def test_equal_labels_over_saddles(cluster, affinity):
-    from rpml.clustering import cluster_graph
     from rpml.distributed.aas import cluster_rows
-    from rpml.graph import affinity_graph
+    from rpml.method.clustering.aas import cluster_graph
+    from rpml.method.graph.affinity import affinity_graph
 
     rng = np.random.default_rng(0)
     angle = np.pi * rng.random(800)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from rpml import RPML
-from rpml.data import read_features
-from rpml.errors import InputError
-from rpml.metrics import recall_at_k
+from rpml.evaluation.metrics import recall_at_k
+from rpml.io.features import read_features
+from rpml.runtime.errors import InputError
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +36,9 @@ def test_embed_and_resume(cluster, rows, shards, model, tmp_path, kind):
 
 
 def test_ids_are_carried_through(cluster, rows, model, tmp_path):
-    from rpml.data import Layout
-    from rpml.data.writing import write_table
     from rpml.distributed import embed
+    from rpml.io.features import Layout
+    from rpml.io.features.writing import write_table
 
     folder = tmp_path / "in"
     folder.mkdir()

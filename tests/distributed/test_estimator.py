@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rpml import RPML, AuthorityAscentShift
-from rpml.checkpoint import Checkpoint
+from rpml.io.checkpoint import Checkpoint
 
 from .conftest import subspace_distance
 
@@ -150,7 +150,7 @@ def test_stochastic(cluster, rows, shards, local):
 
 def test_one_part_draws_the_local_batches(cluster, rows):
     from rpml.distributed.stochastic import distributed_epoch
-    from rpml.stochastic import BatchSettings, EpochState, run_epoch
+    from rpml.method.solver.stochastic import BatchSettings, EpochState, run_epoch
 
     labels = np.arange(len(rows)) // 100
     start = np.eye(16, 4)

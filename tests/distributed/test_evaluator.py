@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from rpml.manifolds import Grassmann, PolarCurve
-from rpml.objective import TripletObjective
-from rpml.optimize import Stopping, conjugate_gradient
-from rpml.weights import Guard
+from rpml.method.objective.triplet_loss import TripletObjective
+from rpml.method.objective.weights import Guard
+from rpml.method.solver.conjugate_gradient import Stopping, conjugate_gradient
+from rpml.method.solver.manifolds import Grassmann, PolarCurve
 from tests.problems import ALL_WEIGHTS, random_problem
 
 from .conftest import split
@@ -80,7 +80,7 @@ def test_more_shards_than_triplets(cluster):
 
 def test_certain_triplets_keep_their_weight(cluster):
     from rpml.distributed.evaluator import DaskObjective, Settings
-    from rpml.weights import Certain, weight_function
+    from rpml.method.objective.weights import Certain, weight_function
 
     X, triplets, L, theta = random_problem(2, n=90, d=9, l=3, T=200)
     certain = np.arange(200) % 3 == 0

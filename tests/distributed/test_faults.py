@@ -13,9 +13,9 @@ import pytest
 from distributed import Client, LocalCluster
 
 from rpml import RPML
-from rpml.checkpoint import Checkpoint
-from rpml.context import Context
 from rpml.distributed import cluster as cluster_module
+from rpml.io.checkpoint import Checkpoint
+from rpml.runtime.context import Context
 
 from .conftest import subspace_distance
 

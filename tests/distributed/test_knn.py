@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from rpml import ann
-from rpml.context import Context
-from rpml.neighbors import nearest_neighbors as local_search
+from rpml.method.graph import approximate as ann
+from rpml.method.graph.neighbors import nearest_neighbors as local_search
+from rpml.runtime.context import Context
 
 from .conftest import split
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rpml.errors import InputError
+from rpml.runtime.errors import InputError
 
 
 def gather(cluster, source):
@@ -12,9 +12,9 @@ def gather(cluster, source):
 
 @pytest.mark.parametrize("kind", ["npy", "npz", "parquet"])
 def test_kinds(cluster, rows, tmp_path, kind):
-    from rpml.data import Layout
-    from rpml.data.writing import write_table
     from rpml.distributed import open_rows
+    from rpml.io.features import Layout
+    from rpml.io.features.writing import write_table
 
     if kind == "parquet":
         pytest.importorskip("pyarrow")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from rpml import RPML
-from rpml.context import Context
-from rpml.pipeline import draw_triplets as local_draw
+from rpml.method.pipeline import draw_triplets as local_draw
+from rpml.runtime.context import Context
 
 CONFIG = RPML(max_triplets=5000, triplets_per_anchor=2)._config()
 NOBODY = np.full(3000, -1)

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from rpml.errors import InputError
+from rpml.runtime.errors import InputError
 from rpml.vision.backbone import Backbone, Convention, read_convention
 from tests.vision.conftest import CHANNELS, tiny_network
 

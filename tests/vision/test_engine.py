@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rpml.errors import InputError
+from rpml.runtime.errors import InputError
 from rpml.vision.decode import ImageError
 from rpml.vision.engine import Engine
 from rpml.vision.files import ImageFile

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rpml.checkpoint import Checkpoint
-from rpml.context import Context, Progress
-from rpml.errors import InputError
+from rpml.io.checkpoint import Checkpoint
+from rpml.runtime.context import Context, Progress
+from rpml.runtime.errors import InputError
 from rpml.vision.backbone import Backbone
 from rpml.vision.extract import Execution, Job, Recipe, extract, files_digest, iter_parts
 from rpml.vision.files import ImageFile, find_images

@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rpml.cli.app import app
-from rpml.data import read_features
+from rpml.io.features import read_features
 from rpml.vision.views import CHANGES
 from tests.vision.conftest import noise_image
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rpml.errors import InputError
+from rpml.runtime.errors import InputError
 from rpml.vision.files import find_images
 
 

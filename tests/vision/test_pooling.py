@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rpml.errors import InputError
+from rpml.runtime.errors import InputError
 from rpml.vision.pooling import Pooling, rmac_regions
 
 Regions = list[tuple[int, int, int]]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rpml.errors import InputError
+from rpml.runtime.errors import InputError
 from rpml.vision.views import CHANGES, Views
 from tests.vision.conftest import noise_image
 

@@ -24,12 +24,12 @@ from rpml.cli.finetune import (
     make_training,
     require_torch,
 )
-from rpml.errors import InputError
+from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
-    from rpml.context import Context
     from rpml.deep.finetune import Training
-    from rpml.protocol import Descriptors, Row
+    from rpml.evaluation.protocol import Descriptors, Row
+    from rpml.runtime.context import Context
 
 DATASETS = ("cub", "cars", "sop", "folders")
 EXAMPLES = """\b
@@ -104,7 +104,7 @@ def run(
     opt.use_threads(threads)
     if dataset not in DATASETS:
         raise InputError(f"there is no dataset {dataset!r}: choose from {', '.join(DATASETS)}")
-    from rpml.protocol.methods import DEFAULT_METHODS, check_methods
+    from rpml.evaluation.protocol.methods import DEFAULT_METHODS, check_methods
 
     names = tuple(methods.split(",")) if methods else DEFAULT_METHODS
     check_methods(names)
@@ -132,7 +132,7 @@ def _network(
 ) -> Any:
     if path is None:
         raise InputError("give --root and --backbone to start from images, or --features")
-    from rpml.protocol.descriptors import Network
+    from rpml.evaluation.protocol.descriptors import Network
     from rpml.vision.extract import Execution, Recipe
     from rpml.vision.pooling import Pooling
 
@@ -183,16 +183,16 @@ class Run:
 
     def read(self, path: str, array: str | None, labels: str | None) -> Descriptors:
         """Descriptors from a file."""
-        from rpml.data import ReadOptions
-        from rpml.protocol import from_file
+        from rpml.evaluation.protocol import from_file
+        from rpml.io.features import ReadOptions
 
         return from_file(self.dataset, path, ReadOptions(array=array), labels)
 
     def describe(self, root: str | None, network: Any, incomplete: bool) -> Descriptors:
         """Descriptors of the dataset's images."""
-        from rpml.context import Context
-        from rpml.protocol import from_images
-        from rpml.protocol.descriptors import read_dataset
+        from rpml.evaluation.protocol import from_images
+        from rpml.evaluation.protocol.descriptors import read_dataset
+        from rpml.runtime.context import Context
 
         if root is None:
             raise InputError("--backbone needs --root, the folder of the dataset")
@@ -212,9 +212,9 @@ class Run:
         self, data: Descriptors, names: tuple[str, ...], figures: bool, force: bool
     ) -> None:
         """Run the methods, write results.json, results.md and the figures, print the table."""
-        from rpml.checkpoint import data_digest, fingerprint
-        from rpml.data.published import published_rows
-        from rpml.protocol import as_fields, as_lines, as_markdown, run_methods
+        from rpml.evaluation.protocol import as_fields, as_lines, as_markdown, run_methods
+        from rpml.evaluation.protocol.published import published_rows
+        from rpml.io.checkpoint import data_digest, fingerprint
 
         if self.settings["whiten"] is not None:
             data = data.whitened(self.settings["whiten"])
@@ -240,10 +240,10 @@ class Run:
 
     def _run_deep(self, plan: DeepPlan, ks: tuple[int, ...], context: Context) -> Any:
         """Rows of the methods that train the network."""
-        from rpml.context import Context
         from rpml.deep.backbones import open_network
-        from rpml.protocol.deep import DeepProtocol
-        from rpml.protocol.descriptors import read_dataset
+        from rpml.evaluation.protocol.deep import DeepProtocol
+        from rpml.evaluation.protocol.descriptors import read_dataset
+        from rpml.runtime.context import Context
 
         images = read_dataset(self.dataset, plan.root, plan.incomplete)
         network = open_network(plan.backbone, plan.train_from)
@@ -252,8 +252,8 @@ class Run:
         return protocol.run(plan.names, ks)
 
     def _context(self, report: Any, digest: str, key: str) -> Context:
-        from rpml.checkpoint import Checkpoint
-        from rpml.context import Context
+        from rpml.io.checkpoint import Checkpoint
+        from rpml.runtime.context import Context
 
         place = self.folder / f"cache-{key[:12]}"
         return Context(report=report, store=Checkpoint(place, digest, self.settings, resume=True))
@@ -275,8 +275,8 @@ class Run:
 
     def _origin(self, data: Descriptors, key: str) -> dict[str, Any]:
         """Everything needed to repeat the run."""
-        from rpml._threads import thread_count
-        from rpml.report.training import versions
+        from rpml.pages.report.training import versions
+        from rpml.runtime.threads import thread_count
 
         train = data.train
         return {
@@ -295,15 +295,15 @@ class Run:
         }
 
     def _write(self, name: str, text: str) -> None:
-        from rpml._atomic import atomic_output
+        from rpml.runtime.atomic import atomic_output
 
         with atomic_output(self.folder / name) as temporary:
             temporary.write_text(text, encoding="utf8")
 
     def _draw(self, data: Descriptors, embeddings: dict[str, Any], rows: list[Row]) -> list[str]:
         """The paper's pictures of the test images, if they are at hand."""
-        from rpml.protocol.figures import draw_figures
-        from rpml.protocol.scores import LEARNED
+        from rpml.evaluation.protocol.figures import draw_figures
+        from rpml.evaluation.protocol.scores import LEARNED
 
         if data.images is None:
             return []

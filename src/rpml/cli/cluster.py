@@ -51,11 +51,11 @@ def run(
 ) -> None:
     """Cluster vectors by ascending the authority of their neighbourhood graph."""
     opt.use_threads(threads)
-    from rpml.clustering import AuthorityAscentShift
-    from rpml.context import Progress
-    from rpml.data import Layout, check_table_output, read_features, write_table
-    from rpml.errors import InputError
-    from rpml.neighbors import nearest_neighbors
+    from rpml.io.features import Layout, check_table_output, read_features, write_table
+    from rpml.method.clustering.aas import AuthorityAscentShift
+    from rpml.method.graph.neighbors import nearest_neighbors
+    from rpml.runtime.context import Progress
+    from rpml.runtime.errors import InputError
 
     if output == "-" and json_output:
         raise InputError("-o - and --json cannot both have standard output")
@@ -98,7 +98,7 @@ def run(
 
 def parse_epsilon(text: str) -> float | str:
     """A number, or "auto"."""
-    from rpml.errors import InputError
+    from rpml.runtime.errors import InputError
 
     if text == "auto":
         return text

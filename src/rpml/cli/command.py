@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from rpml.errors import InputError, WriteError
+from rpml.runtime.errors import InputError, WriteError
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 

@@ -52,9 +52,9 @@ def run(
 ) -> None:
     """Compare RPML with raw, PCA, whitening and more at equal size, and say which to use."""
     opt.use_threads(threads)
-    from rpml._atomic import check_output
-    from rpml.comparison import compare
-    from rpml.verdict import recommend
+    from rpml.evaluation.comparison import compare
+    from rpml.evaluation.recommendation import recommend
+    from rpml.runtime.atomic import check_output
 
     console = Console(quiet, json_output)
     if output is not None:
@@ -65,7 +65,7 @@ def run(
         features, labels, opt.read_options(columns, id_column, array, excluded), label_column
     )
     names = [name.strip() for name in methods.split(",")] if methods else None
-    with console.following("rpml.comparison"):
+    with console.following("rpml.evaluation.comparison"):
         found = compare(X, y, dim, methods=names, seeds=range(seed, seed + seeds))
     advice = recommend(X, found.order[0][1], random_state=seed)
     if output is not None:
@@ -76,7 +76,7 @@ def run(
 
 def read(features: str, labels: str | None, options: Any, column: str | None) -> tuple[Any, Any]:
     """(vectors, classes or None)."""
-    from rpml.data import open_features, read_labels
+    from rpml.io.features import open_features, read_labels
 
     data = open_features(features, options).load()
     if labels is None:
@@ -86,7 +86,7 @@ def read(features: str, labels: str | None, options: Any, column: str | None) ->
 
 def check_ending(output: str) -> None:
     """Refuse a name before the work is done, not after."""
-    from rpml.errors import InputError
+    from rpml.runtime.errors import InputError
 
     if not output.endswith((".csv", ".json", ".md")):
         raise InputError(f"--output {output}: the name must end in .csv, .json or .md")
@@ -96,7 +96,7 @@ def write(found: Any, output: str, force: bool) -> None:
     """Write the table, whole or not at all."""
     from pathlib import Path
 
-    from rpml._atomic import atomic_output
+    from rpml.runtime.atomic import atomic_output
 
     with atomic_output(output, force) as temporary:
         text = found.text(Path(output).suffix)

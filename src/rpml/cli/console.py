@@ -35,7 +35,7 @@ _SECONDS_BETWEEN_LINES = 2.0
 
 
 class Event(Protocol):
-    """What a stage reports (`rpml.context.Progress`)."""
+    """What a stage reports (`rpml.runtime.context.Progress`)."""
 
     @property
     def stage(self) -> str: ...

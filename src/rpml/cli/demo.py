@@ -31,7 +31,7 @@ def run(
 ) -> None:
     """Learn from handwritten characters that nobody labelled; score on alphabets never seen."""
     opt.use_threads(threads)
-    from rpml import demo
+    from rpml.pages import demo
 
     console = Console(quiet, json_output)
     result = demo.run(Path(output), seed, console.note)

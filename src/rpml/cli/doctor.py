@@ -66,7 +66,7 @@ def extras() -> dict[str, list[str]]:
 def examine() -> dict[str, Any]:
     """Everything the command prints."""
     import rpml
-    from rpml._threads import thread_count
+    from rpml.runtime.threads import thread_count
 
     present = {}
     for extra, packages in extras().items():

@@ -13,7 +13,7 @@ from rpml.cli.console import Console
 from rpml.cli.models import check_features, load_model
 
 if TYPE_CHECKING:
-    from rpml.data import ReadOptions
+    from rpml.io.features import ReadOptions
 
 EXAMPLES = """\b
 Examples:
@@ -57,9 +57,9 @@ def run(
 ) -> None:
     """Embed vectors with a model, batch by batch, ids carried through."""
     opt.use_threads(threads)
-    from rpml.context import Progress
-    from rpml.data import Layout, check_table_output, open_features, open_writer
-    from rpml.errors import InputError
+    from rpml.io.features import Layout, check_table_output, open_features, open_writer
+    from rpml.runtime.context import Progress
+    from rpml.runtime.errors import InputError
 
     if output == "-" and json_output:
         raise InputError("-o - and --json cannot both have standard output")
@@ -98,8 +98,8 @@ def on_dask(
     console: Console,
 ) -> None:
     """A file a partition, written by the workers; called again it writes what is missing."""
-    from rpml.context import Context
-    from rpml.errors import InputError
+    from rpml.runtime.context import Context
+    from rpml.runtime.errors import InputError
 
     if not output.endswith("/"):
         raise InputError(f"--engine dask writes a folder of parts: -o {output}/")

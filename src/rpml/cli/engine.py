@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rpml.errors import InputError
+from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rpml.cli.console import Console
-    from rpml.data import Features, ReadOptions
     from rpml.distributed import Cluster
     from rpml.distributed.source import Rows
+    from rpml.io.features import Features, ReadOptions
 
 ENGINES = ("local", "dask")
 
@@ -96,7 +96,7 @@ def open_partitions(
     path: str, options: ReadOptions, cluster: Cluster, workers: Workers, console: Console
 ) -> tuple[Features, str]:
     """The rows as partitions on the workers, and the hash of their values."""
-    from rpml.data import Features
+    from rpml.io.features import Features
 
     rows = open_on_dask(path, options, cluster, workers, console)
     values: Any = rows

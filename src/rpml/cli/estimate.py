@@ -42,7 +42,7 @@ def run(
     opt.use_threads(threads)
     from rpml.cli.doctor import memory_gb
     from rpml.estimator import RPML
-    from rpml.resources import estimate_resources
+    from rpml.evaluation.resources import estimate_resources
 
     known = {k: v for k, v in RPML().get_params(deep=False).items() if k != "callback"}
     chosen = {"n_components": dim, "random_state": 0}
@@ -72,8 +72,8 @@ def _listed(stages: Any) -> str:
 
 def find_shape(path: str | None, shape: str | None, options: Any) -> tuple[int, int, Any]:
     """(rows, features, vectors or None)."""
-    from rpml.data import read_features
-    from rpml.errors import InputError
+    from rpml.io.features import read_features
+    from rpml.runtime.errors import InputError
 
     if (path is None) == (shape is None):
         raise InputError("give either FEATURES or --shape ROWSxFEATURES")

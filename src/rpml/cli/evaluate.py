@@ -14,7 +14,7 @@ from rpml.cli.console import Console, table
 from rpml.cli.models import check_features, load_model
 
 if TYPE_CHECKING:
-    from rpml.data import Features, ReadOptions
+    from rpml.io.features import Features, ReadOptions
 
 EXAMPLES = """\b
 Examples:
@@ -60,8 +60,8 @@ def run(
 ) -> None:
     """Score vectors, or a model's embedding of them, against labels."""
     opt.use_threads(threads)
-    from rpml.context import Progress
-    from rpml.metrics import clustering_scores, recall_at_k
+    from rpml.evaluation.metrics import clustering_scores, recall_at_k
+    from rpml.runtime.context import Progress
 
     console = Console(quiet, json_output)
     wanted = parse_ks(ks)
@@ -74,7 +74,7 @@ def run(
         console.result(fields, as_table(fields, {}))
         return
     data = read(features, reading, model, dim)
-    from rpml.data import read_labels
+    from rpml.io.features import read_labels
 
     y = read_labels(labels, len(data.values), data.ids, label_column, id_column)
     scores = {}
@@ -107,9 +107,9 @@ def on_dask(
     console: Console,
 ) -> dict[str, Any]:
     """Recall@K by the neighbours that the workers find; k-means scores are for one machine."""
-    from rpml.context import Context
-    from rpml.data import read_labels
     from rpml.distributed import evaluate
+    from rpml.io.features import read_labels
+    from rpml.runtime.context import Context
 
     path, dim = model
     fitted = None if path is None else load_model(path, dim)
@@ -143,7 +143,7 @@ def as_table(fields: dict[str, Any], scores: dict[str, float]) -> str:
 
 def parse_ks(text: str) -> list[int]:
     """1,2,4 as numbers."""
-    from rpml.errors import InputError
+    from rpml.runtime.errors import InputError
 
     try:
         ks = [int(k) for k in text.split(",")]
@@ -160,8 +160,8 @@ def read(features: str, options: Any, model: str | None, dim: int | None) -> Fea
 
     import numpy as np
 
-    from rpml.data import open_features
-    from rpml.errors import InputError
+    from rpml.io.features import open_features
+    from rpml.runtime.errors import InputError
 
     source = open_features(features, options)
     if model is None:

@@ -70,14 +70,14 @@ def run(
 ) -> None:
     """Open a page that shows neighbours by the raw features and by the embedding, side by side."""
     opt.use_threads(threads)
-    from rpml._extras import require
+    from rpml.runtime.extras import require
 
     require("starlette", "explore", "rpml explore")
     require("uvicorn", "explore", "rpml explore")
-    from rpml.explore.app import Options, make_app
-    from rpml.explore.catalog import make_catalog, start_work
-    from rpml.explore.pictures import Pictures
-    from rpml.explore.server import address, open_socket, serve, warning
+    from rpml.pages.explorer.app import Options, make_app
+    from rpml.pages.explorer.catalog import make_catalog, start_work
+    from rpml.pages.explorer.pictures import Pictures
+    from rpml.pages.explorer.server import address, open_socket, serve, warning
 
     console = Console(quiet)
     listener = open_socket(host, port)
@@ -102,8 +102,8 @@ def run(
 def describer(model: RPML, network: tuple[str, str, str, str | None]) -> Any:
     """From image to vector by the given network, tried once so that a wrong one is refused now."""
     from rpml.cli.features import parse_scales
-    from rpml.errors import InputError
-    from rpml.explore.uploads import image_describer, sample_image
+    from rpml.pages.explorer.uploads import image_describer, sample_image
+    from rpml.runtime.errors import InputError
     from rpml.vision.backbone import Backbone
     from rpml.vision.extract import Recipe
     from rpml.vision.pooling import Pooling

@@ -38,9 +38,9 @@ def run(
     json_output: opt.Json = False,
 ) -> None:
     """Write a model as ONNX, faiss index, sentence-transformers modules or numpy arrays."""
-    from rpml._atomic import check_output
     from rpml.cli.models import load_model
-    from rpml.export import export_model
+    from rpml.io.export import export_model
+    from rpml.runtime.atomic import check_output
 
     check_output(output, force)
     fitted = load_model(model, dim)

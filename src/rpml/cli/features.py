@@ -12,7 +12,7 @@ import typer
 from rpml.cli import options as opt
 from rpml.cli.command import Interrupted, command
 from rpml.cli.console import Console, fields_text
-from rpml.errors import InputError
+from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
     from rpml.vision.extract import Job
@@ -140,7 +140,7 @@ def run(
 
 def carry_out(job: Job, places: Places, ending: Any, resume: bool, console: Console) -> Written:
     """Extract into the parts beside the output, then write it."""
-    from rpml.context import Context
+    from rpml.runtime.context import Context
     from rpml.vision.outputs import forget_parts, open_parts, write_features
 
     store = open_parts(places, job, resume)

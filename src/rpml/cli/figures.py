@@ -11,7 +11,7 @@ from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
 from rpml.cli.models import check_features, load_model
-from rpml.errors import InputError
+from rpml.runtime.errors import InputError
 
 EXAMPLES = """\b
 Examples:
@@ -54,9 +54,9 @@ def run(
     """Draw retrieval rows and the quad-grid of images and their features."""
     import numpy as np
 
-    from rpml._atomic import check_output
-    from rpml.data import open_features, read_labels
-    from rpml.report.image_figures import draw_quad_grid, draw_retrievals, pictures_of
+    from rpml.io.features import open_features, read_labels
+    from rpml.pages.report.image_figures import draw_quad_grid, draw_retrievals, pictures_of
+    from rpml.runtime.atomic import check_output
 
     source = open_features(features, opt.read_options(None, id_column, array))
     fitted = load_model(model) if model else None

@@ -13,7 +13,7 @@ import typer
 from rpml.cli import options as opt
 from rpml.cli.command import Interrupted, command
 from rpml.cli.console import Console, fields_text
-from rpml.errors import InputError
+from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
     from rpml.deep.backbones import Network
@@ -94,9 +94,9 @@ def run(
     """Train a network's upper blocks and an embedding on images that nobody labelled."""
     opt.use_threads(threads)
     require_torch()
-    from rpml._atomic import check_output
     from rpml.deep.backbones import open_network
     from rpml.deep.methods import METHODS, check_methods
+    from rpml.runtime.atomic import check_output
     from rpml.vision.files import find_images
 
     check_methods([method])
@@ -117,7 +117,7 @@ def run(
 
 def require_torch() -> None:
     """Say which extra is missing before anything else is done."""
-    from rpml._extras import require
+    from rpml.runtime.extras import require
 
     require("torch", "deep", "training a network")
     require("pytorch_metric_learning", "deep", "training a network")
@@ -167,8 +167,8 @@ class Finetuning:
         self, console: Console, cache: Path | None, resume: bool, force: bool
     ) -> dict[str, Any]:
         """Train, write the network, clean up; on Ctrl-C say how to go on."""
-        from rpml.checkpoint import Checkpoint
-        from rpml.context import Context
+        from rpml.io.checkpoint import Checkpoint
+        from rpml.runtime.context import Context
         from rpml.vision.extract import files_digest
 
         if force and not resume:

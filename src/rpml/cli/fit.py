@@ -15,11 +15,11 @@ from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, fields_text
 from rpml.cli.job import Job
-from rpml.errors import InputError
+from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
-    from rpml.data import Features
     from rpml.estimator import RPML
+    from rpml.io.features import Features
 
 EXAMPLES = """\b
 Examples:
@@ -174,8 +174,8 @@ def finish(job: Job, resume: bool, force: bool, checkpoint: bool) -> None:
 
 def check_model_output(output: str, may_exist: bool) -> Path:
     """Refuse an output that exists, that cannot be written, or that looks like data."""
-    from rpml._atomic import check_output
-    from rpml.data.reading import SUFFIXES
+    from rpml.io.features.reading import SUFFIXES
+    from rpml.runtime.atomic import check_output
 
     if Path(output).suffix.lower() in SUFFIXES:
         raise InputError(f"{output} is the name of a data file: call the model something.rpml")
@@ -204,8 +204,8 @@ def build(given: dict[str, Any], pairs: list[str], paper: bool, on_dask: bool) -
 
 def load(path: str, options: Any, console: Console) -> Features:
     """All rows, reported as they are read."""
-    from rpml.context import Progress
-    from rpml.data import open_features
+    from rpml.io.features import open_features
+    from rpml.runtime.context import Progress
 
     source = open_features(path, options)
     with console.reporter() as reporter:
@@ -219,6 +219,6 @@ def load(path: str, options: Any, console: Console) -> Features:
 
 def read_side(path: str, data: Features, column: str | None = None) -> Any:
     """A value a row from another file (clusters, groups, labels); missing where there is none."""
-    from rpml.data import read_labels
+    from rpml.io.features import read_labels
 
     return read_labels(path, len(data.values), data.ids, column, partial=True)

@@ -32,7 +32,7 @@ def run(
     json_output: opt.Json = False,
 ) -> None:
     """Show the shape, settings and diagnostics of a model or a file of vectors."""
-    from rpml.data.reading import SUFFIXES
+    from rpml.io.features.reading import SUFFIXES
 
     console = Console(quiet, json_output)
     target = Path(path)
@@ -59,7 +59,7 @@ def _short(value: Any) -> str:
 def inspect_model(path: str) -> dict[str, Any]:
     """What the file says, after the checks every load makes."""
     from rpml.estimator import RPML
-    from rpml.model_io import read_model
+    from rpml.io.model_file import read_model
 
     model = RPML.load(path)
     arrays, metadata = read_model(path)
@@ -110,8 +110,8 @@ def _spread(values: Any) -> dict[str, float]:
 
 def inspect_features(path: str, options: Any) -> dict[str, Any]:
     """Shape, names and what a fit would stumble over; bad values are counted, not refused."""
-    from rpml.data import open_features
-    from rpml.data.diagnostics import diagnose
+    from rpml.io.features import open_features
+    from rpml.io.features.diagnostics import diagnose
 
     source = open_features(path, options)
     found = diagnose(source)
@@ -134,7 +134,7 @@ def inspect_features(path: str, options: Any) -> dict[str, Any]:
 
 def inspect_checkpoint(folder: Path) -> dict[str, Any]:
     """Which stages of an unfinished fit are kept."""
-    from rpml.errors import CheckpointError
+    from rpml.runtime.errors import CheckpointError
 
     try:
         manifest = json.loads((folder / "manifest.json").read_text(encoding="utf8"))

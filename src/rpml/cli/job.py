@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from rpml.cli.command import SHOWN, Interrupted
 from rpml.cli.console import Console, Reporter
 from rpml.cli.links import WIDTHS
-from rpml.errors import InputError
+from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rpml.checkpoint import Checkpoint
-    from rpml.data import Features
     from rpml.estimator import RPML
+    from rpml.io.checkpoint import Checkpoint
+    from rpml.io.features import Features
 
 
 class Stopper:
@@ -63,8 +63,8 @@ class Job:
     ) -> None:
         import numpy as np
 
-        from rpml.checkpoint import data_digest, fingerprint
-        from rpml.model_io import describe_settings
+        from rpml.io.checkpoint import data_digest, fingerprint
+        from rpml.io.model_file import describe_settings
 
         self.target, self.data, self.model, self.console = target, data, model, console
         self.options, self.side = options, side
@@ -88,8 +88,8 @@ class Job:
 
     def _existing_run(self) -> dict[str, Any] | None:
         """What the model that is there says of its making; None if there is none of ours."""
-        from rpml.errors import ModelFormatError
-        from rpml.model_io import read_model
+        from rpml.io.model_file import read_model
+        from rpml.runtime.errors import ModelFormatError
 
         try:
             run = read_model(self.target)[1].get("run", {})
@@ -118,7 +118,7 @@ class Job:
 
     def open_checkpoint(self, resume: bool, force: bool, wanted: bool) -> None:
         """Find the finished stages, or start without any."""
-        from rpml.checkpoint import Checkpoint
+        from rpml.io.checkpoint import Checkpoint
 
         if force and not resume:
             self._remove_checkpoint()
@@ -129,7 +129,7 @@ class Job:
             self.console.note(f"nothing to resume in {self.directory}: starting from the beginning")
 
     def _remove_checkpoint(self) -> None:
-        from rpml.checkpoint import remove_checkpoint
+        from rpml.io.checkpoint import remove_checkpoint
 
         remove_checkpoint(self.directory)
 
@@ -155,7 +155,7 @@ class Job:
         with self.console.reporter() as reporter, Stopper(reporter).listening() as stopper:
             self.model.set_params(callback=stopper)
             self.model.fit(self.data.values, **self.side, store=self.store)
-        from rpml.data.source import as_ids
+        from rpml.io.features.source import as_ids
 
         names = self.data.feature_names
         if names is not None:
@@ -163,7 +163,7 @@ class Job:
         return stopper.asked
 
     def _save(self, interrupted: bool) -> None:
-        from rpml.model_io import save_model
+        from rpml.io.model_file import save_model
 
         run = {
             "command": "fit",

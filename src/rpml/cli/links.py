@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rpml.errors import InputError
+from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
-    from rpml.data import Features
-    from rpml.data.links import Links
+    from rpml.io.features import Features
+    from rpml.io.features.links import Links
 
 WIDTHS = {"must_link": 2, "cannot_link": 2, "closer": 3}
 _LINES = "CSV, a line each: ids or row numbers from 0, and perhaps a weight."
@@ -36,9 +36,9 @@ def read_constraints(
     files: dict[str, str | None], data: Features, y: Any, conflicts: str
 ) -> dict[str, Any]:
     """Arguments of `RPML.fit`; contradictions are named by file and line."""
-    from rpml.constraints import gather
-    from rpml.data.links import read_links
-    from rpml.pseudolabels import as_labels
+    from rpml.io.features.links import read_links
+    from rpml.method.clustering.pseudo_labels import as_labels
+    from rpml.method.supervision.constraints import gather
 
     if conflicts not in ("raise", "weight"):
         raise InputError(f"--conflicts {conflicts}: use raise or weight")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from rpml.errors import InputError
+from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

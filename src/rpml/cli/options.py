@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rpml.cli.config import load_config
-from rpml.errors import InputError
+from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
-    from rpml.data import ReadOptions
+    from rpml.io.features import ReadOptions
 
 KINDS = ".npy, .npz, .parquet, .csv, .tsv, a folder of these, or - for standard input"
 
@@ -56,7 +56,7 @@ def read_options(
     columns: str | None, id_column: str | None, array: str | None, exclude: tuple[str, ...] = ()
 ) -> ReadOptions:
     """The reading options of a command line."""
-    from rpml.data import ReadOptions
+    from rpml.io.features import ReadOptions
 
     names = tuple(c.strip() for c in columns.split(",")) if columns else None
     return ReadOptions(columns=names, id_column=id_column, array=array, exclude=exclude)

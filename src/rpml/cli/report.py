@@ -47,11 +47,11 @@ def run(
 ) -> None:
     """Write a self-contained page: verdict, before and after, maps, neighbours, training."""
     opt.use_threads(threads)
-    from rpml._atomic import atomic_output, check_output
-    from rpml._extras import require
+    from rpml.runtime.atomic import atomic_output, check_output
+    from rpml.runtime.extras import require
 
     require("jinja2", "report", "rpml report")
-    from rpml.report.build import Source, build_report
+    from rpml.pages.report.build import Source, build_report
 
     console = Console(quiet, json_output)
     check_output(output, force)

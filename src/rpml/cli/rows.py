@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from rpml.data import ReadOptions
     from rpml.estimator import RPML
-    from rpml.report.items import Items
+    from rpml.io.features import ReadOptions
+    from rpml.pages.report.items import Items
 
 Labels = Annotated[
     str | None,
@@ -45,8 +45,8 @@ class Reading:
     def load(self, model: str, features: str, options: ReadOptions) -> tuple[RPML, Any, Items]:
         """(model, vectors, items)."""
         from rpml.cli.models import check_features, load_model
-        from rpml.data import open_features, read_labels
-        from rpml.report.items import make_items, read_ids
+        from rpml.io.features import open_features, read_labels
+        from rpml.pages.report.items import make_items, read_ids
 
         fitted = load_model(model)
         source = open_features(features, options)

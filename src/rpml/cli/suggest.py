@@ -38,8 +38,8 @@ def run(
     json_output: opt.Json = False,
 ) -> None:
     """Rank the rows a model was fitted on by what their label would tell, row numbers from 0."""
-    from rpml.data import Layout, check_table_output, open_features, write_table
-    from rpml.errors import InputError
+    from rpml.io.features import Layout, check_table_output, open_features, write_table
+    from rpml.runtime.errors import InputError
 
     if output == "-" and json_output:
         raise InputError("-o - and --json cannot both have standard output")

@@ -42,8 +42,8 @@ def run(
     """Learn from new vectors without fitting anew; stored embeddings stay comparable."""
     opt.use_threads(threads)
     from rpml.cli.fit import check_model_output
-    from rpml.data import open_features
-    from rpml.model_io import save_model
+    from rpml.io.features import open_features
+    from rpml.io.model_file import save_model
 
     console = Console(quiet, json_output)
     target = check_model_output(output, force)

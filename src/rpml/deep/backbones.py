@@ -13,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from rpml._extras import require
 from rpml.deep.googlenet import load_googlenet
-from rpml.errors import InputError
+from rpml.runtime.errors import InputError
+from rpml.runtime.extras import require
 from rpml.vision.backbone import Convention, find_sidecar, read_convention
 
 LITE0 = "efficientnet-lite0"

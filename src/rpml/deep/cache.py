@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rpml._atomic import atomic_output
-from rpml._container import canonical_json
-from rpml._threads import thread_count
-from rpml.context import Context, Progress
 from rpml.deep.backbones import Network
-from rpml.errors import InputError
+from rpml.io.container import canonical_json
+from rpml.runtime.atomic import atomic_output
+from rpml.runtime.context import Context, Progress
+from rpml.runtime.errors import InputError
+from rpml.runtime.threads import thread_count
 from rpml.vision.decode import MAX_PIXELS, as_array, load_rgb
 from rpml.vision.engine import Engine, Failure, Tile, in_parts
 from rpml.vision.extract import files_digest, nothing_left

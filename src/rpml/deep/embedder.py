@@ -12,9 +12,9 @@ from torch import nn
 from torch.nn.functional import normalize
 
 from rpml.deep.cache import Inputs
-from rpml.errors import InputError
 from rpml.estimator import RPML
-from rpml.preprocess import Preprocessing
+from rpml.method.whitening.linear_map import Preprocessing
+from rpml.runtime.errors import InputError
 
 POOLINGS = ("mac", "average", "gem")
 _GEM_POWER = 3.0

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.context import Arrays, Context
 from rpml.deep.backbones import Network
 from rpml.deep.cache import Inputs, Sight, TrunkCache, build_cache
 from rpml.deep.embedder import Embedder, descriptors, linear_start
 from rpml.deep.methods import Method
 from rpml.deep.methods.base import Indices
 from rpml.deep.trainer import Evaluate, Schedule, Trainer, frozen_descriptors
-from rpml.errors import InputError
-from rpml.preprocess import Preprocessing, identity
+from rpml.method.whitening.linear_map import Preprocessing, identity
+from rpml.runtime.context import Arrays, Context
+from rpml.runtime.errors import InputError
 from rpml.vision.files import ImageFile
 
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional as F
 
-from rpml._extras import require
-from rpml.errors import InputError
+from rpml.runtime.errors import InputError
+from rpml.runtime.extras import require
 
 Weights = Mapping[str, NDArray[np.floating]]
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from rpml.baselines import LinearBaseline
-from rpml.preprocess import Preprocessing, unit_rows
+from rpml.evaluation.baselines import LinearBaseline
+from rpml.method.whitening.linear_map import Preprocessing, unit_rows
 
 if TYPE_CHECKING:
     import torch
@@ -92,7 +92,7 @@ class DeepHead(LinearBaseline):
         self.random_state = random_state
 
     def _learn(self, X: Any, y: NDArray[np.intp] | None) -> Preprocessing:
-        from rpml._extras import require
+        from rpml.runtime.extras import require
 
         require("torch", "deep", f"the method {self.method}")
         from rpml.deep.embedder import Embedder, linear_start

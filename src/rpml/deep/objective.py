@@ -1,12 +1,12 @@
-"""The objective of `rpml.objective` as a differentiable function of the features."""
+"""The objective of `rpml.method.objective.triplet_loss` as a differentiable function of the features."""
 
 from __future__ import annotations
 
 import torch
 from torch.nn.functional import softplus
 
-from rpml.objective import angular_factor
-from rpml.weights import Guard
+from rpml.method.objective.triplet_loss import angular_factor
+from rpml.method.objective.weights import Guard
 
 
 def rpml_loss(

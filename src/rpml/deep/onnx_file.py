@@ -10,10 +10,10 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from rpml._atomic import atomic_output
-from rpml._extras import require
 from rpml.deep.backbones import Network
 from rpml.deep.embedder import Embedder
+from rpml.runtime.atomic import atomic_output
+from rpml.runtime.extras import require
 from rpml.vision.backbone import Convention
 
 OPSET = 17

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rpml.context import Arrays
 from rpml.deep.embedder import Embedder
 from rpml.deep.methods.base import Indices, Loss
+from rpml.runtime.context import Arrays
 
 Scores = dict[str, float]
 

@@ -13,17 +13,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rpml.context import Arrays, Context, Progress
 from rpml.deep.batches import BATCH, Draw, Plan
 from rpml.deep.cache import Inputs
 from rpml.deep.embedder import Descriptors, Embedder, descriptors
 from rpml.deep.keep import Keeper
 from rpml.deep.methods.base import Batch, Indices, Knowledge, Loss, Method, Setup
 from rpml.deep.state import Scores, State, restore, snapshot
-from rpml.errors import InputError, TrainingError
-from rpml.metrics.label_free import neighbour_overlap
-from rpml.neighbors import nearest_neighbors
-from rpml.preprocess import unit_rows
+from rpml.evaluation.metrics.label_free import neighbour_overlap
+from rpml.method.graph.neighbors import nearest_neighbors
+from rpml.method.whitening.linear_map import unit_rows
+from rpml.runtime.context import Arrays, Context, Progress
+from rpml.runtime.errors import InputError, TrainingError
 
 logger = logging.getLogger(__name__)
 _COLLAPSED = 0.999  # length of the mean of unit rows; whitened ones start near 0

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from rpml._extras import require
+from rpml.runtime.extras import require
 
 require("distributed", "distributed", "rpml.distributed")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from rpml._kernels_graph import push
+from rpml.method.graph.kernels import push
 
 
 @njit(cache=True, nogil=True)

@@ -1,4 +1,4 @@
-"""Authority Ascent Shift on a partitioned graph; the result is that of `rpml.clustering` exactly.
+"""Authority Ascent Shift on a partitioned graph; the result is that of `rpml.method.clustering.aas` exactly.
 
 Edges stay where their row is. What crosses partitions are the edges that the other end found (so
 that both ends weigh them alike) and vectors of one number a row: bandwidths, authorities, parents.
@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rpml.clustering import (
+from rpml.distributed.cluster import Cluster, Task
+from rpml.distributed.knn import Graph
+from rpml.method.clustering.aas import (
     AuthorityAscentShift,
     ascend_scaled,
     follow,
@@ -26,12 +28,10 @@ from rpml.clustering import (
     strongest,
     threshold,
 )
-from rpml.context import Context
-from rpml.distributed.cluster import Cluster, Task
-from rpml.distributed.knn import Graph
-from rpml.graph import bandwidths, cosine_weights, gaussian_weights, own_scale
-from rpml.neighbors import Neighbors
-from rpml.saddle import add_basins, basins_of, join_passes
+from rpml.method.clustering.saddle import add_basins, basins_of, join_passes
+from rpml.method.graph.affinity import bandwidths, cosine_weights, gaussian_weights, own_scale
+from rpml.method.graph.neighbors import Neighbors
+from rpml.runtime.context import Context
 
 logger = logging.getLogger(__name__)
 Labels = NDArray[np.intp]
@@ -102,7 +102,7 @@ def _prepare(cluster: Cluster, graph: Graph, aas: AuthorityAscentShift, context:
 def _saddles(cluster: Cluster, ascent: Ascent, best: Task) -> Task:
     """Join basins over shallow saddles: sums over the edges where they are, the rest in one task.
 
-    Compare `rpml.clustering._join_modes`.
+    Compare `rpml.method.clustering.aas._join_modes`.
     """
     low = float(cluster.value(cluster.submit(low_threshold, best)))
     basins = cluster.submit(_numbered, _ends(cluster, ascent, low))
@@ -193,7 +193,7 @@ def _returned(graph: sparse.csr_matrix, span: tuple[int, int, int]) -> sparse.cs
 
 
 def _both_ends(own: sparse.csr_matrix, returned: list[sparse.csr_matrix]) -> sparse.csr_matrix:
-    """Keep an edge when either end found the other, as `rpml.graph.affinity_graph` does."""
+    """Keep an edge when either end found the other, as `rpml.method.graph.affinity.affinity_graph` does."""
     back = returned[0]
     for more in returned[1:]:
         back = back + more  # they share no edge: each comes from other rows

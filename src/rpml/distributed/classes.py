@@ -1,4 +1,4 @@
-"""Groups and known classes of partitioned rows, as `rpml.groups` and `rpml.pseudolabels` use them.
+"""Groups and known classes of partitioned rows, as `rpml.method.whitening.groups` and `rpml.method.clustering.pseudo_labels` use them.
 
 Which row is in which group, cluster or class is a number a row, which the client has; only where
 vectors are compared do rows meet on a worker.
@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.constraints import Known
 from rpml.distributed.cluster import Cluster, Task
 from rpml.distributed.take import deal
-from rpml.groups import group_means
-from rpml.pseudolabels import class_of_nearest, rows_by_label
+from rpml.method.clustering.pseudo_labels import class_of_nearest, rows_by_label
+from rpml.method.supervision.constraints import Known
+from rpml.method.whitening.groups import group_means
 
 Labels = NDArray[np.intp]
 Rows = tuple[Sequence[Task], NDArray[np.int64]]
@@ -40,7 +40,7 @@ def mean_things(cluster: Cluster, rows: Rows, of_row: Labels) -> tuple[list[Task
 
 
 def apply_classes(cluster: Cluster, rows: Rows, basins: Labels, known: Known) -> Labels:
-    """`rpml.pseudolabels.apply_known` for classes: each cluster takes the class of its known rows.
+    """`rpml.method.clustering.pseudo_labels.apply_known` for classes: each cluster takes the class of its known rows.
 
     The rows of clusters with several classes meet on the workers, each going with the nearest
     known one.

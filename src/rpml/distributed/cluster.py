@@ -19,8 +19,8 @@ from distributed.client import FutureCancelledError
 from distributed.comm.core import CommClosedError
 from distributed.scheduler import KilledWorker
 
-from rpml.context import Context, Progress
-from rpml.errors import InputError
+from rpml.runtime.context import Context, Progress
+from rpml.runtime.errors import InputError
 
 Task: TypeAlias = "Future[Any]"
 """The result of a task, on the workers."""

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.checkpoint import data_digest
-from rpml.context import Context
-from rpml.data.source import ReadOptions
-from rpml.data.writers import Layout
-from rpml.data.writing import write_table
 from rpml.distributed.cluster import Cluster
 from rpml.distributed.knn import nearest_neighbors
 from rpml.distributed.source import Piece, Rows, open_rows, read_piece
-from rpml.errors import InputError
 from rpml.estimator import RPML
-from rpml.neighbors import Neighbors
+from rpml.io.checkpoint import data_digest
+from rpml.io.features.source import ReadOptions
+from rpml.io.features.writers import Layout
+from rpml.io.features.writing import write_table
+from rpml.method.graph.neighbors import Neighbors
+from rpml.runtime.context import Context
+from rpml.runtime.errors import InputError
 
 KINDS = ("parquet", "npy")
 
@@ -143,7 +143,7 @@ def evaluate(
 ) -> dict[int, float]:
     """Recall@K of (embedded) rows: how often one of the K nearest others has the row's label.
 
-    The same as `rpml.metrics.recall_at_k` for an exact search.
+    The same as `rpml.evaluation.metrics.recall_at_k` for an exact search.
 
     Parameters
     ----------

@@ -10,16 +10,16 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from rpml.constraints import gather
-from rpml.context import Store
 from rpml.distributed.cluster import Cluster
 from rpml.distributed.pipeline import learn
 from rpml.distributed.source import Rows, open_rows
 from rpml.distributed.take import take
-from rpml.embedding import Embedding
 from rpml.estimator import RPML
-from rpml.preprocess import float_dtype
-from rpml.pseudolabels import as_labels
+from rpml.method.clustering.pseudo_labels import as_labels
+from rpml.method.supervision.constraints import gather
+from rpml.method.whitening.linear_map import float_dtype
+from rpml.model import Embedding
+from rpml.runtime.context import Store
 
 logger = logging.getLogger(__name__)
 

@@ -27,9 +27,15 @@ from numpy.typing import NDArray
 from rpml.distributed.cluster import Cluster, Task
 from rpml.distributed.take import deal
 from rpml.distributed.triplets import Drawn
-from rpml.manifolds import PolarCurve
-from rpml.objective import TripletObjective, TripletTerms
-from rpml.weights import Certain, Guard, logit_derivative, weight_function, weights_from_logits
+from rpml.method.objective.triplet_loss import TripletObjective, TripletTerms
+from rpml.method.objective.weights import (
+    Certain,
+    Guard,
+    logit_derivative,
+    weight_function,
+    weights_from_logits,
+)
+from rpml.method.solver.manifolds import PolarCurve
 
 Array = NDArray[np.floating]
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml import blocksearch
 from rpml.distributed.cluster import Cluster, Task
+from rpml.method.graph import exact as blocksearch
 
 
 @dataclass(frozen=True)
 class Frame:
-    """Metric, centre and unit of length of `rpml.blocksearch.Rows`, found from all rows."""
+    """Metric, centre and unit of length of `rpml.method.graph.exact.Rows`, found from all rows."""
 
     metric: str
     center: NDArray[np.float64]

@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml._container import read_container, write_container
-from rpml.context import Context
 from rpml.distributed.cluster import Cluster
 from rpml.distributed.knn import Graph
 from rpml.distributed.source import Piece, cut
-from rpml.neighbors import Neighbors
+from rpml.io.container import read_container, write_container
+from rpml.method.graph.neighbors import Neighbors
+from rpml.runtime.context import Context
 
 logger = logging.getLogger(__name__)
 _NAME, _KIND, _VERSION = "graph", "neighbors", 1

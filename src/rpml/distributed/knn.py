@@ -1,7 +1,7 @@
 """The nearest neighbours of every row, found and kept on the workers.
 
 Exact: every pair of partitions is compared once, each product read both ways. Beyond 100,000 rows
-the cells of `rpml.ann`: k-means centres on a sample by distributed rounds, each row compared with
+the cells of `rpml.method.graph.approximate`: k-means centres on a sample by distributed rounds, each row compared with
 the rows of its nearest cells. Cells are dealt to buckets of neighbouring ones, one task a bucket,
 and a partition sends each bucket the rows that look into it; what they find comes back and is
 merged. The recall is measured on rows that are searched exactly.
@@ -18,8 +18,13 @@ import numpy as np
 from dask.sizeof import sizeof
 from numpy.typing import NDArray
 
-from rpml import ann
-from rpml.blocksearch import (
+from rpml.distributed import _kernels as kernels
+from rpml.distributed.buckets import deal_cells
+from rpml.distributed.cluster import Cluster, Task
+from rpml.distributed.frame import Frame, find_frame
+from rpml.distributed.take import take
+from rpml.method.graph import approximate as ann
+from rpml.method.graph.exact import (
     NOBODY,
     block_size,
     empty_heaps,
@@ -28,14 +33,9 @@ from rpml.blocksearch import (
     slices,
     sort,
 )
-from rpml.blocksearch import Rows as Searched
-from rpml.context import Context
-from rpml.distributed import _kernels as kernels
-from rpml.distributed.buckets import deal_cells
-from rpml.distributed.cluster import Cluster, Task
-from rpml.distributed.frame import Frame, find_frame
-from rpml.distributed.take import take
-from rpml.neighbors import EXACT_ROWS, Neighbors, refine
+from rpml.method.graph.exact import Rows as Searched
+from rpml.method.graph.neighbors import EXACT_ROWS, Neighbors, refine
+from rpml.runtime.context import Context
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""The middle row of each cluster, found where the rows are; compare `rpml.modes.find_modes`."""
+"""The middle row of each cluster, found where the rows are; compare `rpml.method.clustering.exemplars.find_modes`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.distributed.cluster import Cluster, Task
-from rpml.modes import Modes, middle_rows, piece_sums, pieces_of
+from rpml.method.clustering.exemplars import Modes, middle_rows, piece_sums, pieces_of
 
 Array = NDArray[np.floating]
 Labels = NDArray[np.intp]

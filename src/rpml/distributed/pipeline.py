@@ -1,4 +1,4 @@
-"""The whole method on a cluster, stage by stage; compare `rpml.pipeline.learn`."""
+"""The whole method on a cluster, stage by stage; compare `rpml.method.pipeline.learn`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.clustering import AuthorityAscentShift
-from rpml.constraints import Known
-from rpml.context import Arrays, Context
 from rpml.distributed.aas import check_supported, cluster_rows
 from rpml.distributed.classes import apply_classes, mean_things
 from rpml.distributed.cluster import Cluster, Task
@@ -24,9 +21,10 @@ from rpml.distributed.stochastic import deal_rows, distributed_epoch
 from rpml.distributed.take import take
 from rpml.distributed.triplets import Named, draw_triplets
 from rpml.distributed.whiten import mean_and_covariance, prepare
-from rpml.groups import Groups, representatives
-from rpml.nested import some_triplets
-from rpml.pipeline import (
+from rpml.method.clustering.aas import AuthorityAscentShift
+from rpml.method.clustering.pseudo_labels import Labels, as_labels
+from rpml.method.objective.weights import weight_function
+from rpml.method.pipeline import (
     DEFAULT_COMPONENTS,
     Config,
     Result,
@@ -39,12 +37,14 @@ from rpml.pipeline import (
     started,
     unpack,
 )
-from rpml.preprocess import Preprocessing, spectrum_of
-from rpml.pseudolabels import Labels, as_labels
-from rpml.scatter import floor_share
-from rpml.stochastic import Epoch, EpochState
-from rpml.training import complete_axes, initial_subspace, order_by_spread
-from rpml.weights import weight_function
+from rpml.method.solver.prefix import some_triplets
+from rpml.method.solver.stochastic import Epoch, EpochState
+from rpml.method.solver.training import complete_axes, initial_subspace, order_by_spread
+from rpml.method.supervision.constraints import Known
+from rpml.method.whitening.groups import Groups, representatives
+from rpml.method.whitening.linear_map import Preprocessing, spectrum_of
+from rpml.method.whitening.neighborhoods import floor_share
+from rpml.runtime.context import Arrays, Context
 
 logger = logging.getLogger(__name__)
 Array = NDArray[np.floating]
@@ -197,7 +197,7 @@ def nest_axes(
     config: Config,
     floor: Array,
 ) -> Array:
-    """`rpml.pipeline.nest` on a worker, which is sent the rows that a part of the triplets read."""
+    """`rpml.method.pipeline.nest` on a worker, which is sent the rows that a part of the triplets read."""
     rows, places = some_triplets(triplets)
     some = take(cluster, *Z.rows, rows)
     return np.asarray(cluster.value(cluster.submit(nest, some, L, places, config, floor)))

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.checkpoint import data_digest
-from rpml.data.reading import SUFFIXES, open_features
-from rpml.data.shards import natural_key
-from rpml.data.source import FeatureSource, ReadOptions, first_not_finite
 from rpml.distributed.cluster import Cluster, Task
-from rpml.errors import InputError
+from rpml.io.checkpoint import data_digest
+from rpml.io.features.reading import SUFFIXES, open_features
+from rpml.io.features.shards import natural_key
+from rpml.io.features.source import FeatureSource, ReadOptions, first_not_finite
+from rpml.runtime.errors import InputError
 
 PARTITION_BYTES = 64 * 2**20
 MIN_PARTITION = 500  # rows; smaller ones cost more in messages than they save
@@ -103,7 +103,7 @@ def open_rows(
         or any address fsspec knows (``s3://...``), which workers copy to their disk.
     cluster : Cluster
     options : ReadOptions, optional
-        Which columns or array, as in `rpml.data.open_features`.
+        Which columns or array, as in `rpml.io.features.open_features`.
     partition_rows : int, optional
         Rows a partition; by default at most 64 MB, and one for every thread, two where workers
         are to share the work evenly.

@@ -1,7 +1,7 @@
 """sRPML on many workers: each goes through its own clusters, an epoch ends at the mean of all.
 
 The mean over workers is the one that `average=True` takes over the iterates of an epoch, so one
-worker alone is `rpml.stochastic` itself. Whole clusters are dealt to the workers, those that span
+worker alone is `rpml.method.solver.stochastic` itself. Whole clusters are dealt to the workers, those that span
 shards too, since batches are drawn within a worker.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.distributed.cluster import Cluster, Task
-from rpml.stochastic import BatchSettings, EpochState, IterateMean, run_epoch
+from rpml.method.solver.stochastic import BatchSettings, EpochState, IterateMean, run_epoch
 
 Array = NDArray[np.floating]
 Labels = NDArray[np.intp]

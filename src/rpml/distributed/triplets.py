@@ -5,7 +5,7 @@ clusters which span shards are learned like any other. The pool is every row wit
 very many rows, whole clusters chosen at random: a few hundred thousand triplets read no more rows
 than that anyway. What a shard draws depends on the seed and on its rows alone, not on how the rows
 are cut: the random stream belongs to a block of consecutive rows, and up to one block the triplets
-are those of `rpml.pipeline.draw_triplets`.
+are those of `rpml.method.pipeline.draw_triplets`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import numpy as np
 from dask.sizeof import sizeof
 from numpy.typing import NDArray
 
-from rpml.constraints import Known
-from rpml.context import Context
 from rpml.distributed.cluster import Cluster, Task
-from rpml.groups import Groups
-from rpml.pipeline import Config, triplet_sources
-from rpml.triplets import Members, members_of, repeat_anchors, uniform_partners
+from rpml.method.pipeline import Config, triplet_sources
+from rpml.method.supervision.constraints import Known
+from rpml.method.triplets.sampling import Members, members_of, repeat_anchors, uniform_partners
+from rpml.method.whitening.groups import Groups
+from rpml.runtime.context import Context
 
 Labels = NDArray[np.intp]
 Drawn = tuple[NDArray[np.intp], NDArray[np.bool_]]

@@ -1,4 +1,4 @@
-"""Moments by reduction, and the whitening they give, as in `rpml.pipeline.prepare`."""
+"""Moments by reduction, and the whitening they give, as in `rpml.method.pipeline.prepare`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,10 @@ import numpy as np
 from distributed import get_worker
 from numpy.typing import NDArray
 
-from rpml._threads import using_threads
-from rpml.constraints import Known
-from rpml.context import Context
 from rpml.distributed.cluster import Cluster, Task
 from rpml.distributed.source import Rows
 from rpml.distributed.take import take
-from rpml.groups import Groups
-from rpml.pipeline import (
+from rpml.method.pipeline import (
     Config,
     Sample,
     scatter_rows,
@@ -25,7 +21,9 @@ from rpml.pipeline import (
     whiten_by_exponent,
     whiten_by_scatter,
 )
-from rpml.preprocess import (
+from rpml.method.supervision.constraints import Known
+from rpml.method.whitening.groups import Groups
+from rpml.method.whitening.linear_map import (
     Preprocessing,
     Spectrum,
     identity,
@@ -33,7 +31,9 @@ from rpml.preprocess import (
     second_moments,
     spectrum_of,
 )
-from rpml.scatter import ScatterChoice
+from rpml.method.whitening.neighborhoods import ScatterChoice
+from rpml.runtime.context import Context
+from rpml.runtime.threads import using_threads
 
 Array = NDArray[np.floating]
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml._extras import require
-from rpml.errors import InputError
+from rpml.runtime.errors import InputError
+from rpml.runtime.extras import require
 from rpml.vision.normalization import with_fast_normalization
 
 _onnxruntime: Any = require("onnxruntime", "vision", "a backbone")

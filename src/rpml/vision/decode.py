@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml._extras import require
-from rpml.errors import InputError
+from rpml.runtime.errors import InputError
+from rpml.runtime.extras import require
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture

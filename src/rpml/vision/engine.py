@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.errors import InputError
+from rpml.runtime.errors import InputError
 from rpml.vision.decode import ImageError
 from rpml.vision.files import ImageFile
 

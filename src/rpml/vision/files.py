@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rpml.data.image_sets import IMAGE_SUFFIXES
-from rpml.errors import InputError
+from rpml.io.datasets.image_sets import IMAGE_SUFFIXES
+from rpml.runtime.errors import InputError
 
 
 @dataclass(frozen=True)

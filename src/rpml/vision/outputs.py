@@ -12,12 +12,12 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml._atomic import atomic_output, check_output
-from rpml.checkpoint import Checkpoint, remove_checkpoint
-from rpml.context import Context
-from rpml.data import Layout, check_table_output, open_writer
-from rpml.data.source import as_ids
-from rpml.errors import InputError
+from rpml.io.checkpoint import Checkpoint, remove_checkpoint
+from rpml.io.features import Layout, check_table_output, open_writer
+from rpml.io.features.source import as_ids
+from rpml.runtime.atomic import atomic_output, check_output
+from rpml.runtime.context import Context
+from rpml.runtime.errors import InputError
 from rpml.vision.engine import Failure
 from rpml.vision.extract import Job, Part, files_digest, iter_parts, nothing_left, row_id
 from rpml.vision.files import ImageFile

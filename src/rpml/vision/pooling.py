@@ -10,8 +10,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.errors import InputError
-from rpml.preprocess import unit_rows
+from rpml.method.whitening.linear_map import unit_rows
+from rpml.runtime.errors import InputError
 
 Array = NDArray[np.floating]
 KINDS = ("rmac", "mac", "average", "gem")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.errors import InputError
+from rpml.runtime.errors import InputError
 from rpml.vision.extract import Job
 from rpml.vision.views import Views
 from rpml.vision.whitening import Whitening

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rpml._extras import require
-from rpml.errors import InputError
+from rpml.runtime.errors import InputError
+from rpml.runtime.extras import require
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture

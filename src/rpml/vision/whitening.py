@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml._atomic import atomic_output
-from rpml.data.numpy_files import NpzFile
-from rpml.errors import InputError
-from rpml.preprocess import Preprocessing, principal_axes, whitening
+from rpml.io.features.numpy_files import NpzFile
+from rpml.method.whitening.linear_map import Preprocessing, principal_axes, whitening
+from rpml.runtime.atomic import atomic_output
+from rpml.runtime.errors import InputError
 
 Array = NDArray[np.floating]
 

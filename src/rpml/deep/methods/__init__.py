@@ -20,7 +20,7 @@ from rpml.deep.methods import (
     triplet,
 )
 from rpml.deep.methods.base import Batch, Knowledge, Loss, Method, Setup
-from rpml.errors import InputError
+from rpml.runtime.errors import InputError
 
 _ALL = (
     exemplar.METHOD,

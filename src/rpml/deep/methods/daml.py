@@ -9,7 +9,7 @@ from torch.nn.functional import normalize
 from rpml.deep.methods.base import Batch, Loss, Method, Setup, mean_of
 from rpml.deep.methods.sources import true_classes
 from rpml.deep.methods.triplet import MARGIN
-from rpml.triplets import mine_batch_triplets
+from rpml.method.triplets.sampling import mine_batch_triplets
 
 HARD, NEAR_TRUTH, ADVERSARIAL = 1.0, 1.0, 1.0
 MAX_TRIPLETS = 500

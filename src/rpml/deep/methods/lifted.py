@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from rpml._extras import require
 from rpml.deep.methods.base import Batch, Loss, Method, Setup
 from rpml.deep.methods.sources import true_classes
+from rpml.runtime.extras import require
 
 MARGIN = 1.0
 

@@ -9,7 +9,7 @@ from scipy import sparse
 
 from rpml.deep.batches import ByTriplet
 from rpml.deep.methods.base import Batch, Indices, Knowledge, Loss, Method, Setup
-from rpml.neighbors import nearest_neighbors
+from rpml.method.graph.neighbors import nearest_neighbors
 
 NEIGHBORS = 30  # of the reciprocal graph
 NEAREST = 50  # how far either ranking is looked at

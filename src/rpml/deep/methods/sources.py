@@ -6,14 +6,14 @@ import warnings
 
 import numpy as np
 
-from rpml.context import Context
 from rpml.deep.batches import ByInstance, ByLabel
 from rpml.deep.methods.base import Indices, Knowledge
-from rpml.errors import InputError
-from rpml.groups import group_means
-from rpml.metrics import kmeans
-from rpml.preprocess import unit_rows
-from rpml.pseudolabels import pseudo_labels
+from rpml.evaluation.metrics import kmeans
+from rpml.method.clustering.pseudo_labels import pseudo_labels
+from rpml.method.whitening.groups import group_means
+from rpml.method.whitening.linear_map import unit_rows
+from rpml.runtime.context import Context
+from rpml.runtime.errors import InputError
 
 NEIGHBORS = 50
 

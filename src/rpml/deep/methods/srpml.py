@@ -9,16 +9,16 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from rpml._threads import single_blas_thread
 from rpml.deep.methods.base import Batch, Loss, Method, Setup
 from rpml.deep.methods.sources import aas_clusters
 from rpml.deep.objective import rpml_loss
-from rpml.manifolds import orthonormalize
-from rpml.objective import TripletObjective
-from rpml.optimize import OptimizeResult, Stopping, conjugate_gradient
-from rpml.stochastic import EpochState
-from rpml.triplets import mine_batch_triplets
-from rpml.weights import Guard, weight_function
+from rpml.method.objective.triplet_loss import TripletObjective
+from rpml.method.objective.weights import Guard, weight_function
+from rpml.method.solver.conjugate_gradient import OptimizeResult, Stopping, conjugate_gradient
+from rpml.method.solver.manifolds import orthonormalize
+from rpml.method.solver.stochastic import EpochState
+from rpml.method.triplets.sampling import mine_batch_triplets
+from rpml.runtime.threads import single_blas_thread
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import torch
 
 from rpml.deep.batches import ByNeighbours
 from rpml.deep.methods.base import Batch, Knowledge, Loss, Method, Setup, squared_distances
-from rpml.neighbors import nearest_neighbors
+from rpml.method.graph.neighbors import nearest_neighbors
 
 PER_QUERY = 4  # neighbours that join each image of a batch
 CONTEXT = 10  # k of the contextual similarity

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from rpml._extras import require
 from rpml.deep.methods.base import Batch, Loss, Method, Setup
 from rpml.deep.methods.sources import true_classes
+from rpml.runtime.extras import require
 
 MARGIN = 0.2
 

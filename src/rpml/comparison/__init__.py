@@ -1,7 +1,0 @@
-"""RPML beside its alternatives: same rows, same split, equal dimension, several seeds."""
-
-from rpml.comparison.methods import DEFAULT_METHODS, METHODS, Method
-from rpml.comparison.run import compare
-from rpml.comparison.table import Comparison
-
-__all__ = ["DEFAULT_METHODS", "METHODS", "Comparison", "Method", "compare"]

@@ -1,0 +1,207 @@
+"""The losses the paper starts from, for the ablation: each removes one of its ingredients.
+
+All are learned on the very triplets, rows and start of an RPML fit, so that only the loss differs:
+
+- hinge-triplet: [|y_a - y_p|^2 - |y_a - y_n|^2 + margin]_+, the classic loss;
+- hinge-angular: [z]_+ with z of eq. (z_i), the angular constraint without smoothing;
+- smooth: log(1 + exp(z)), smoothed, without weights or probabilities;
+- free: the smooth one over any matrix L, the orthogonality constraint left out.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from rpml.estimator import RPML
+from rpml.method.objective.triplet_loss import angular_factor, softplus_and_sigmoid
+from rpml.method.solver.conjugate_gradient import Stopping, conjugate_gradient
+from rpml.method.solver.manifolds import PolarCurve
+from rpml.method.whitening.linear_map import unit_rows
+
+Array = NDArray[np.floating]
+LOSSES = ("hinge-triplet", "hinge-angular", "smooth", "free")
+
+
+class ReferenceObjective:
+    """One of the losses at a moving L, as the solvers ask for it (see `optimize.Evaluator`).
+
+    Parameters
+    ----------
+    X : (n, p) array
+    triplets : (T, 3) int array
+    loss : str
+        One of `LOSSES`.
+    alpha : float
+        Angle in degrees of the angular losses.
+    margin : float
+        Of the triplet loss.
+    """
+
+    learn_weights = False
+    mean_weight = 1.0
+
+    def __init__(
+        self,
+        X: Array,
+        triplets: NDArray[np.integer],
+        loss: str,
+        alpha: float = 45.0,
+        margin: float = 0.2,
+    ) -> None:
+        self.X, self.triplets, self.loss = X, triplets, loss
+        self.n_triplets = len(triplets)
+        self.c = angular_factor(alpha)
+        self.margin = margin
+
+    def move_to(self, L: Array, theta: Array | None) -> None:
+        """Set the point."""
+        self.Y = self.X @ L.astype(self.X.dtype)
+
+    def gradients(self) -> tuple[float, Array, None]:
+        """Loss and Euclidean gradient by L at the point."""
+        value, G = self.value_and_rows(self.Y)
+        return value, np.asarray(self.X.T @ G, np.float64), None
+
+    def set_line(self, curve: PolarCurve, d_theta: Array | None) -> None:
+        """Fix the curve that `along` and `accept` move on."""
+        self.curve = curve
+        self.Y = self.Y @ curve.rotation.astype(self.Y.dtype)
+        self.direction = self.X @ curve.direction.astype(self.X.dtype)
+
+    def along(self, t: float) -> float:
+        """Loss at step t of the curve."""
+        return float(self._shape(self._margins(self._at(t))[0])[0].sum(dtype=np.float64))
+
+    def accept(self, t: float) -> None:
+        """Go to step t of the curve."""
+        self.Y = self._at(t)
+
+    def value_and_rows(self, Y: Array) -> tuple[float, Array]:
+        """Loss at the projected rows Y, and its derivative by them."""
+        z, (near, far) = self._margins(Y)
+        values, slope = self._shape(z)
+        near, far = 2 * slope[:, None] * near, 2 * slope[:, None] * far
+        G = np.zeros_like(Y)
+        a, p, n = self.triplets.T
+        if self.loss == "hinge-triplet":  # far = y_a - y_n
+            parts = (near - far, -near, far)
+        else:  # far = c (y_n - (y_a + y_p) / 2)
+            parts = (near + far / 2, far / 2 - near, -far)
+        for rows, part in zip((a, p, n), parts, strict=True):
+            np.add.at(G, rows, part)
+        return float(values.sum(dtype=np.float64)), G
+
+    def _margins(self, Y: Array) -> tuple[Array, tuple[Array, Array]]:
+        """z of each triplet, and its two differences (the far one times its factor)."""
+        a, p, n = (Y[rows] for rows in self.triplets.T)
+        near = a - p
+        if self.loss == "hinge-triplet":
+            far = a - n
+            z = _squares(near) - _squares(far) + Y.dtype.type(self.margin)
+            return z, (near, far)
+        far = n - (a + p) / 2
+        c = Y.dtype.type(self.c)
+        return _squares(near) - c * _squares(far), (near, c * far)
+
+    def _shape(self, z: Array) -> tuple[Array, Array]:
+        """The loss of z and its derivative."""
+        if self.loss.startswith("hinge"):
+            return np.maximum(z, 0), (z > 0).astype(z.dtype)
+        return softplus_and_sigmoid(z)
+
+    def _at(self, t: float) -> Array:
+        scale = self.curve.scale(t).astype(self.Y.dtype)
+        return np.asarray((self.Y + self.Y.dtype.type(t) * self.direction) * scale)
+
+
+def _squares(rows: Array) -> Array:
+    return np.asarray(np.einsum("ij,ij->i", rows, rows))
+
+
+class ReferenceLoss(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """RPML with its loss replaced; preprocessing, pseudo-labels, triplets and start are RPML's.
+
+    Parameters
+    ----------
+    n_components : int
+        Size of the embedding.
+    loss : {"hinge-triplet", "hinge-angular", "smooth", "free"}
+        Which loss.
+    alpha : float
+        Angle in degrees.
+    max_iter : int
+        Most iterations.
+    random_state : int, RandomState or None
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        loss: str = "smooth",
+        alpha: float = 45.0,
+        max_iter: int = 100,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.loss = loss
+        self.alpha = alpha
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn L on the triplets of an RPML fit; y is ignored."""
+        if self.loss not in LOSSES:
+            raise ValueError(f"loss={self.loss!r}: choose from {', '.join(LOSSES)}.")
+        start = RPML(self.n_components, max_iter=0, tol=0, random_state=self.random_state)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # it is not meant to converge
+            start.set_params(weight="constant").fit(X)
+        Z = start.preprocessing_.apply(np.asarray(X))
+        problem = ReferenceObjective(Z, start.triplets_, self.loss, self.alpha)
+        solve = _without_constraint if self.loss == "free" else _on_grassmann
+        self.preprocessing_ = start.preprocessing_
+        self.components_ = solve(problem, start.components_.T, self.max_iter).T
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Embed rows; each has unit norm."""
+        check_is_fitted(self)
+        rows = self.preprocessing_.apply(np.asarray(X))
+        return unit_rows(rows @ self.components_.T.astype(rows.dtype))
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+
+def _on_grassmann(problem: ReferenceObjective, L: Array, max_iter: int) -> Array:
+    stopping = Stopping(max_iter, gradient=1e-7, decrease=1e-5)
+    return conjugate_gradient(problem, np.asarray(L, np.float64), None, stopping).L
+
+
+def _without_constraint(problem: ReferenceObjective, L: Array, max_iter: int) -> Array:
+    """L-BFGS over all matrices: nothing keeps L from shrinking, growing or losing rank."""
+    shape = L.shape
+
+    def value_and_gradient(flat: Array) -> tuple[float, Array]:
+        problem.move_to(flat.reshape(shape), None)
+        value, gradient, _ = problem.gradients()
+        return value / problem.n_triplets, gradient.ravel() / problem.n_triplets
+
+    found = minimize(
+        value_and_gradient,
+        np.asarray(L, np.float64).ravel(),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": max_iter},
+    )
+    return np.asarray(found.x).reshape(shape)

@@ -1,0 +1,62 @@
+"""Linear discriminant analysis: the classes of the training rows are used."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+
+from rpml.evaluation.baselines.linear import LinearBaseline, checked_size
+from rpml.method.whitening.linear_map import Preprocessing, row_blocks, unit_rows
+
+
+class LDA(LinearBaseline):
+    """Axes with the most scatter between the classes over the scatter within them.
+
+    Parameters
+    ----------
+    n_components : int
+        Size of the embedding, at most the number of classes less one.
+    shrinkage : float
+        Share of the within-class scatter replaced by a multiple of the identity, in (0, 1].
+    """
+
+    uses_labels: ClassVar[bool] = True
+
+    def __init__(self, n_components: int = 1, *, shrinkage: float = 0.3) -> None:
+        self.n_components = n_components
+        self.shrinkage = shrinkage
+
+    def _learn(self, X: Any, y: NDArray[np.intp] | None) -> Preprocessing:
+        assert y is not None
+        if not 0 < self.shrinkage <= 1:
+            raise ValueError(f"shrinkage must lie in (0, 1], got {self.shrinkage}")
+        classes, d = int(y.max()) + 1, X.shape[1]
+        most = min(classes - 1, d)
+        limit = f"with {classes} classes and {d} features"
+        size = checked_size(self.n_components, most, "LDA", limit)
+        mean, within, between = _scatters(X, y, classes)
+        ridge = self.shrinkage * max(np.trace(within) / d, 1e-12)
+        within = (1 - self.shrinkage) * within + ridge * np.eye(d)
+        axes = eigh(between, within, subset_by_index=(d - size, d - 1))[1][:, ::-1]
+        return Preprocessing(True, mean, axes, True)
+
+
+def _scatters(
+    X: Any, y: NDArray[np.intp], classes: int
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Mean, within-class and between-class scatter of the unit rows, block by block."""
+    n, d = X.shape
+    sums, moments = np.zeros((classes, d)), np.zeros((d, d))
+    for part, block in row_blocks(X, np.float64):
+        rows = unit_rows(block)
+        np.add.at(sums, y[part], rows)
+        moments += rows.T @ rows
+    sizes = np.bincount(y, minlength=classes)[:, None]
+    mean = sums.sum(axis=0) / n
+    means = sums / sizes
+    between = (means - mean).T @ ((means - mean) * sizes) / n
+    within = moments / n - np.outer(mean, mean) - between
+    return mean, within, between

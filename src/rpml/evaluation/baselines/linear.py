@@ -1,0 +1,86 @@
+"""What all baselines share: unit rows in, one affine map, unit rows out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from rpml.method.whitening.linear_map import Preprocessing
+from rpml.runtime.validation import check_rows, check_varied
+
+Array = NDArray[Any]
+
+
+class LinearBaseline(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
+    """Base of the baselines: a subclass says how the map is learned.
+
+    Attributes
+    ----------
+    uses_labels : bool
+        True for the upper references, which see the classes of the training rows.
+    map_ : Preprocessing
+        The learned map, l2 scaling included.
+    """
+
+    uses_labels: ClassVar[bool] = False
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the map from the rows of X (and, if `uses_labels`, their classes y)."""
+        X = check_rows(self, X, reset=True)
+        check_varied(X)
+        self.map_ = self._learn(X, self._classes(X, y) if self.uses_labels else None)
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Embed rows; each has unit norm."""
+        check_is_fitted(self)
+        return self.map_.apply(check_rows(self, X, reset=False))
+
+    @abstractmethod
+    def _learn(self, X: Any, y: NDArray[np.intp] | None) -> Preprocessing:
+        """The map; y are classes from 0, or None."""
+
+    def _classes(self, X: Any, y: Any) -> NDArray[np.intp]:
+        name = type(self).__name__
+        if y is None:
+            raise ValueError(f"{name} requires y to be passed, but the target y is None")
+        labels = np.asarray(y)
+        if labels.shape != (len(X),):
+            raise ValueError(
+                f"y must hold one class a row: {name} got shape {labels.shape} for {len(X)} rows"
+            )
+        classes, codes = np.unique(labels, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(f"{name} needs at least 2 classes in y, got {len(classes)} class")
+        return codes.astype(np.intp, copy=False)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.map_.matrix.shape[1])
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = self.uses_labels
+        return tags
+
+
+def checked_size(n_components: int, most: int, method: str, limit: str) -> int:
+    """Return n_components, or say what the method's limit is."""
+    if not 1 <= n_components <= most:
+        raise ValueError(
+            f"n_components={n_components} does not suit {method}, which gives at most {most} "
+            f"here ({limit})"
+        )
+    return int(n_components)
+
+
+def checked_rank(n_components: int, rank: int, method: str, n_features: int) -> int:
+    """Return n_components, or say that the rows span fewer directions."""
+    limit = f"the rank of the centred rows, n_features = {n_features}"
+    return checked_size(n_components, rank, method, limit)

@@ -1,0 +1,69 @@
+"""Locality preserving projections: neighbours stay neighbours, no labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.linalg import eigh
+
+from rpml.evaluation.baselines.linear import LinearBaseline, checked_rank
+from rpml.method.graph.affinity import affinity_graph
+from rpml.method.graph.neighbors import nearest_neighbors
+from rpml.method.whitening.linear_map import Preprocessing, principal_axes, whitening
+
+
+class LPP(LinearBaseline):
+    """Axes along which neighbours differ least, given the spread of all rows.
+
+    He and Niyogi (2003): PCA first, then the generalised eigenproblem
+    X' (D - W) X a = v X' D X a for the smallest v, W the cosine affinities of the k-NN graph.
+
+    Parameters
+    ----------
+    n_components : int
+        Size of the embedding, at most the rank of the centred rows.
+    n_neighbors : int
+        Neighbours in the graph.
+    variance : float
+        Share of the variance kept by the PCA before (at least n_components axes): axes of hardly
+        any variance look local and carry noise.
+    ridge : float
+        Share of the spread's mean added to its diagonal.
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        n_neighbors: int = 10,
+        variance: float = 0.9,
+        ridge: float = 1e-3,
+    ) -> None:
+        self.n_components = n_components
+        self.n_neighbors = n_neighbors
+        self.variance = variance
+        self.ridge = ridge
+
+    def _learn(self, X: Any, y: NDArray[np.intp] | None) -> Preprocessing:
+        spectrum = principal_axes(X, unit_input=True, center=True)
+        rank = len(spectrum.variances)
+        size = checked_rank(self.n_components, rank, "LPP", X.shape[1])
+        share = np.cumsum(spectrum.variances) / spectrum.variances.sum()
+        n_axes = min(rank, max(size, 1 + int(np.searchsorted(share, self.variance))))
+        first = whitening(spectrum, 0.0, n_axes, unit_input=True, unit_output=False)
+        rows = first.apply(X).astype(np.float64)
+        neighbors = nearest_neighbors(rows, min(self.n_neighbors, len(rows) - 1), metric="cosine")
+        axes = _local_axes(rows, affinity_graph(neighbors), self.ridge)[:, :size]
+        return Preprocessing(True, first.mean, first.matrix @ axes, True)
+
+
+def _local_axes(rows: NDArray[Any], graph: sparse.csr_matrix, ridge: float) -> NDArray[Any]:
+    """Solutions of the generalised eigenproblem, most local first."""
+    degrees = np.asarray(graph.sum(axis=1), dtype=np.float64).reshape(-1, 1)
+    spread = rows.T @ (rows * degrees)
+    local = spread - rows.T @ (graph.astype(np.float64) @ rows)
+    spread += (ridge * np.trace(spread) / len(spread) + 1e-12) * np.eye(len(spread))
+    return np.asarray(eigh((local + local.T) / 2, spread)[1])

@@ -1,0 +1,85 @@
+"""Neighbourhood components analysis: the classes of the training rows are used."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neighbors import NeighborhoodComponentsAnalysis
+from sklearn.utils import check_random_state
+
+from rpml.evaluation.baselines.linear import LinearBaseline, checked_rank
+from rpml.method.whitening.linear_map import Preprocessing, principal_axes, unit_rows, whitening
+
+
+class NCA(LinearBaseline):
+    """scikit-learn's NCA on leading principal axes, started at the half-whitened ones.
+
+    Its cost grows with the square of the rows, so it learns from a sample of them.
+
+    Parameters
+    ----------
+    n_components : int
+        Size of the embedding, at most the rank of the centred rows.
+    n_axes : int
+        Principal axes kept before learning (at least n_components).
+    max_rows : int
+        Rows learned from, drawn at random if there are more.
+    max_iter : int
+        Most iterations; the cap is part of the method here (it overfits), so no warning is given.
+    scale : float
+        Length of the rows it starts from: the longer, the fewer neighbours a row looks at.
+    random_state : int, RandomState or None
+        Seed of the sample.
+    """
+
+    uses_labels: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        n_axes: int = 256,
+        max_rows: int = 4000,
+        max_iter: int = 10,
+        scale: float = 3.0,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.n_axes = n_axes
+        self.max_rows = max_rows
+        self.max_iter = max_iter
+        self.scale = scale
+        self.random_state = random_state
+
+    def _learn(self, X: Any, y: NDArray[np.intp] | None) -> Preprocessing:
+        assert y is not None
+        spectrum = principal_axes(X, unit_input=True, center=True)
+        rank = len(spectrum.variances)
+        size = checked_rank(self.n_components, rank, "NCA", X.shape[1])
+        n_axes = min(rank, max(size, self.n_axes))
+        first = whitening(spectrum, 0.5, n_axes, unit_input=True, unit_output=False)
+        sample = self._sample(len(X))
+        turn = self._nca(first.apply(X[sample]), y[sample], size)
+        return Preprocessing(True, first.mean, first.matrix @ turn.T, True)
+
+    def _sample(self, n: int) -> NDArray[np.intp]:
+        rng = check_random_state(self.random_state)
+        if n <= self.max_rows:
+            return np.arange(n)
+        return np.sort(rng.choice(n, self.max_rows, replace=False))
+
+    def _nca(self, rows: NDArray[Any], y: NDArray[np.intp], size: int) -> NDArray[Any]:
+        """Axes in the half-whitened space; the first `size` of its own axes are the start."""
+        scaled = self.scale * unit_rows(rows.astype(np.float64))
+        nca = NeighborhoodComponentsAnalysis(
+            size, init=np.eye(size, rows.shape[1]), max_iter=self.max_iter
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            nca.fit(scaled, y)
+        self.n_iter_ = int(nca.n_iter_)
+        return np.asarray(nca.components_)

@@ -1,0 +1,33 @@
+"""Principal components, with any degree of whitening."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.evaluation.baselines.linear import LinearBaseline, checked_rank
+from rpml.method.whitening.linear_map import Preprocessing, principal_axes, whitening
+
+
+class PCA(LinearBaseline):
+    """Project on the leading principal axes and divide each by its deviation to an exponent.
+
+    Parameters
+    ----------
+    n_components : int
+        Size of the embedding, at most the rank of the centred rows.
+    exponent : float
+        0 is plain PCA, 1 is PCA-whitening, 1/2 is half-whitening (S^-1/2).
+    """
+
+    def __init__(self, n_components: int = 2, *, exponent: float = 0.0) -> None:
+        self.n_components = n_components
+        self.exponent = exponent
+
+    def _learn(self, X: Any, y: NDArray[np.intp] | None) -> Preprocessing:
+        spectrum = principal_axes(X, unit_input=True, center=True)
+        rank = len(spectrum.variances)
+        size = checked_rank(self.n_components, rank, "PCA", X.shape[1])
+        return whitening(spectrum, self.exponent, size, unit_input=True, unit_output=True)

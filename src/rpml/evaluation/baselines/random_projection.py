@@ -1,0 +1,34 @@
+"""A random orthonormal projection: what dimension alone costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+from rpml.evaluation.baselines.linear import LinearBaseline, checked_size
+from rpml.method.whitening.linear_map import Preprocessing
+
+
+class RandomProjection(LinearBaseline):
+    """Project on a subspace drawn uniformly from all subspaces of that dimension.
+
+    Parameters
+    ----------
+    n_components : int
+        Size of the embedding, at most the number of features.
+    random_state : int, RandomState or None
+        Seed of the subspace.
+    """
+
+    def __init__(self, n_components: int = 2, *, random_state: Any = None) -> None:
+        self.n_components = n_components
+        self.random_state = random_state
+
+    def _learn(self, X: Any, y: NDArray[np.intp] | None) -> Preprocessing:
+        d = X.shape[1]
+        size = checked_size(self.n_components, d, "a random projection", "the number of features")
+        draws = check_random_state(self.random_state).standard_normal((d, size))
+        return Preprocessing(True, np.zeros(d), np.linalg.qr(draws)[0], True)

@@ -1,0 +1,19 @@
+"""The features as they are, scaled to unit norm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.evaluation.baselines.linear import LinearBaseline
+from rpml.method.whitening.linear_map import Preprocessing
+
+
+class Raw(LinearBaseline):
+    """No map at all: what a user has without learning anything."""
+
+    def _learn(self, X: Any, y: NDArray[np.intp] | None) -> Preprocessing:
+        d = X.shape[1]
+        return Preprocessing(True, np.zeros(d), np.eye(d), False)

@@ -1,0 +1,104 @@
+"""One cell: a method at a dimension with a seed, fitted on the training side, scored on the other.
+
+A cell is a plain dict, ready for a line of JSON. `hits` holds a hexadecimal digit a query: how
+many rows of other classes come before the first right one, 15 meaning 15 or more. From it every
+Recall@K up to 8 and every bootstrap can be computed again.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.evaluation.comparison.methods import Method
+from rpml.evaluation.metrics import clustering_scores, first_hit_rank
+from rpml.evaluation.metrics.label_free import effective_rank, hubness, neighbour_overlap, spectrum
+from rpml.method.graph.neighbors import nearest_neighbors
+
+KS = (1, 2, 4, 8)
+NEAREST = 10
+_DEEPEST = 15
+Cell = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows to learn from and rows to score on; y of either side, or None without labels."""
+
+    X_train: Any
+    y_train: NDArray[Any] | None
+    X_test: Any
+    y_test: NDArray[Any] | None
+
+
+def measure(split: Split, method: Method, dim: int, seed: int) -> Cell:
+    """Fit, embed, score. A method that refuses gives a cell with the reason in `error`."""
+    cell: Cell = {
+        "method": method.key,
+        "asked": dim,
+        "seed": seed,
+        "uses_labels": method.uses_labels,
+    }
+    estimator = method.build(dim, seed)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        start = time.perf_counter()
+        try:
+            estimator.fit(split.X_train, split.y_train if method.uses_labels else None)
+        except ValueError as error:
+            return {**cell, "error": " ".join(str(error).split())}
+        cell["seconds"] = round(time.perf_counter() - start, 3)
+    cell["warnings"] = sorted({" ".join(str(w.message).split()) for w in heard})
+    Z = np.asarray(estimator.transform(split.X_test), np.float32)
+    cell["dim"] = Z.shape[1]
+    cell.update(_without_labels(split.X_test, Z))
+    if split.y_test is not None:
+        cell.update(_with_labels(Z, split.y_test, seed))
+    return cell
+
+
+def _without_labels(X: Any, Z: NDArray[Any]) -> Cell:
+    k = min(NEAREST, len(Z) - 1)
+    before, after = (nearest_neighbors(rows, k, metric="cosine").indices for rows in (X, Z))
+    return {
+        "neighbours_kept": float(neighbour_overlap(before, after, k).mean()),
+        "effective_rank": effective_rank(spectrum(Z)),
+        "hubness": hubness(after, k),
+    }
+
+
+def _with_labels(Z: NDArray[Any], y: NDArray[Any], seed: int) -> Cell:
+    ranks = first_hit_rank(Z, y)
+    return {
+        **clustering_scores(Z, y, seed),
+        "hits": "".join(f"{rank:x}" for rank in np.minimum(ranks, _DEEPEST)),
+        **{f"r@{k}": float(np.mean(ranks < k)) for k in KS},
+        **{f"r@1 {name}": share for name, share in _by_frequency(ranks == 0, y).items()},
+    }
+
+
+def hits_of(cell: Cell, k: int = 1) -> NDArray[np.bool_]:
+    """Which queries have a row of their own class among the k nearest."""
+    return np.array([int(digit, 16) < k for digit in cell["hits"]])
+
+
+def _by_frequency(hits: NDArray[np.bool_], y: NDArray[Any]) -> dict[str, float]:
+    """R@1 averaged over the classes of the rarest and of the most frequent third.
+
+    Nothing where all classes are of one size.
+    """
+    codes = np.unique(y, return_inverse=True)[1]
+    sizes = np.bincount(codes)
+    if sizes.min() == sizes.max():
+        return {}
+    by_class = np.bincount(codes, weights=hits) / sizes
+    low, high = np.quantile(sizes, [1 / 3, 2 / 3])
+    return {
+        "rare": float(by_class[sizes <= low].mean()),
+        "frequent": float(by_class[sizes >= high].mean()),
+    }

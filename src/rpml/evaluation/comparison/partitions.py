@@ -1,0 +1,109 @@
+"""Other sources of pseudo-labels than AAS, with as many clusters where they can be told to.
+
+So that only the partition differs, k-means and Leiden aim at the number of clusters of two or more
+rows that AAS finds on the same rows. HDBSCAN finds its own number.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils import check_random_state
+
+from rpml.evaluation.metrics.kmeans import kmeans
+from rpml.method.clustering.aas import AuthorityAscentShift
+from rpml.method.graph.affinity import as_graph
+from rpml.runtime.extras import require
+
+Labels = NDArray[np.intp]
+N_NEIGHBORS = 50
+
+
+def count_clusters(labels: Labels) -> int:
+    """Clusters of two or more rows; at least 2, so that there is something to tell apart."""
+    return max(2, int((np.bincount(labels[labels >= 0]) > 1).sum()))
+
+
+def _aas_count(Z: Any) -> int:
+    aas = AuthorityAscentShift(min(N_NEIGHBORS, len(Z) - 1), metric="cosine")
+    return count_clusters(np.asarray(aas.fit_predict(Z)))
+
+
+class KMeansPartition(ClusterMixin, BaseEstimator):  # type: ignore[misc]
+    """k-means with as many clusters as AAS finds.
+
+    Parameters
+    ----------
+    n_clusters : int or None
+        None: as many as AAS finds.
+    random_state : int, RandomState or None
+    """
+
+    def __init__(self, n_clusters: int | None = None, random_state: Any = None) -> None:
+        self.n_clusters = n_clusters
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> KMeansPartition:
+        """Cluster the rows of X."""
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        wanted = min(self.n_clusters or _aas_count(X), len(X))
+        rows = np.asarray(X, np.float32)
+        self.labels_ = kmeans(rows, wanted, np.random.default_rng(seed), n_init=1).labels
+        return self
+
+
+class LeidenPartition(ClusterMixin, BaseEstimator):  # type: ignore[misc]
+    """Leiden communities of the k-NN graph, as near to AAS's number as its resolution allows.
+
+    Parameters
+    ----------
+    n_clusters : int or None
+        None: as many as AAS finds.
+    random_state : int, RandomState or None
+    """
+
+    def __init__(self, n_clusters: int | None = None, random_state: Any = None) -> None:
+        self.n_clusters = n_clusters
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> LeidenPartition:
+        """Cluster the rows of X."""
+        igraph = require("igraph", "compare", "Leiden clustering")
+        wanted = self.n_clusters or _aas_count(X)
+        graph = sparse.triu(as_graph(X, min(N_NEIGHBORS, len(X) - 1)), format="coo")
+        edges = np.stack([graph.row, graph.col], axis=1).tolist()
+        network = igraph.Graph(n=len(X), edges=edges, edge_attrs={"weight": graph.data.tolist()})
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self.labels_ = _leiden_of_size(network, wanted, seed)
+        return self
+
+
+def _leiden_of_size(network: Any, wanted: int, seed: int) -> Labels:
+    """Bisect the resolution on a log scale; the closest count of clusters wins."""
+    import random
+
+    low, high = 1e-2, 1e3
+    best: tuple[float, Labels] | None = None
+    for _ in range(10):
+        resolution = float(np.sqrt(low * high))
+        # igraph draws from Python's generator: give it one of our own, not the global one
+        _use_generator(random.Random(seed))
+        found = network.community_leiden("modularity", weights="weight", resolution=resolution)
+        labels = np.asarray(found.membership, np.intp)
+        count = count_clusters(labels)
+        miss = abs(np.log(count / wanted))
+        if best is None or miss < best[0]:
+            best = (miss, labels)
+        low, high = (resolution, high) if count < wanted else (low, resolution)
+        if miss < 0.05:
+            break
+    assert best is not None
+    return best[1]
+
+
+def _use_generator(generator: Any) -> None:
+    require("igraph", "compare", "Leiden clustering").set_random_number_generator(generator)

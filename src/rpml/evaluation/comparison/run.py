@@ -1,0 +1,198 @@
+"""The whole comparison: every method, dimension and seed on one split, kept as it goes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.evaluation.comparison.measure import Cell, Split, measure
+from rpml.evaluation.comparison.methods import DEFAULT_METHODS, METHODS, Method, check_methods
+from rpml.evaluation.comparison.table import Comparison
+
+logger = logging.getLogger(__name__)
+DEFAULT_SEEDS = (0, 1, 2)
+DEFAULT_DIM = 128
+Key = tuple[str, str, int, int]
+
+
+def compare(
+    X: Any,
+    y: Any = None,
+    n_components: int | Sequence[int] | None = None,
+    *,
+    train: Any = None,
+    methods: Sequence[str] | None = None,
+    seeds: Sequence[int] = DEFAULT_SEEDS,
+    cache: str | Path | None = None,
+) -> Comparison:
+    """Compare RPML with its alternatives at equal dimension, on rows they did not learn from.
+
+    Parameters
+    ----------
+    X : (n, d) array
+        Vectors.
+    y : (n,) array, optional
+        Classes. Used to score, and to learn from only by the methods marked as upper references.
+        Without them only label-free figures are given.
+    n_components : int or sequence of int
+        Dimensions to compare at; None: 128, or half the features if there are fewer.
+    train : (n,) bool array, optional
+        Rows to learn from. None: the first half of the classes in sorted order, the others
+        being the test (no class is on both sides, as in the paper); without y a random half.
+    methods : sequence of str, optional
+        Keys of `rpml.evaluation.comparison.METHODS`; None: the baselines, RPML and the upper references.
+    seeds : sequence of int
+        Each method is run once for each, also those that draw nothing: k-means, which scores the
+        clusters, draws too.
+    cache : path, optional
+        A file of JSON lines to which every finished cell is added and in which it is found again,
+        so that an interrupted comparison goes on where it was.
+
+    Returns
+    -------
+    Comparison
+        `.frame()` is a tidy DataFrame, `.markdown()`, `.write(path)` and `print` for people.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> import rpml
+    >>> X, y = load_digits(return_X_y=True)
+    >>> result = rpml.compare(X, y, 16, methods=("raw", "pca", "rpml"), seeds=(0,))
+    >>> [row["method"] for row in result.rows]
+    ['raw', 'pca', 'rpml']
+    """
+    X = np.asarray(X)
+    if X.ndim != 2 or len(X) < 4:
+        raise ValueError(f"X must be a matrix of at least 4 rows, got shape {X.shape}.")
+    split = make_split(X, y, train)
+    default = DEFAULT_METHODS if y is not None else _without_labels(DEFAULT_METHODS)
+    names = check_methods(methods or default)
+    if y is None and _without_labels(names) != names:
+        raise ValueError(f"methods={list(names)}: LDA and NCA need y.")
+    chosen = [METHODS[name] for name in names]
+    cells = list(run_cells(split, chosen, _dims(n_components, X.shape[1]), list(seeds), cache))
+    return Comparison(cells, _order(cells, names))
+
+
+def _without_labels(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if not METHODS[name].uses_labels)
+
+
+def _order(cells: list[Cell], names: Sequence[str]) -> list[tuple[str, int]]:
+    dims = sorted({cell["asked"] for cell in cells})
+    return [(name, dim) for dim in dims for name in names]
+
+
+def _dims(n_components: int | Sequence[int] | None, d: int) -> list[int]:
+    if n_components is None:
+        return [max(1, min(DEFAULT_DIM, d // 2))]
+    dims = [n_components] if isinstance(n_components, int | np.integer) else list(n_components)
+    for dim in dims:
+        if not 1 <= dim <= d:
+            raise ValueError(f"n_components={dim} must lie between 1 and the {d} features of X.")
+    return [int(dim) for dim in dims]
+
+
+def make_split(X: NDArray[Any], y: Any, train: Any = None) -> Split:
+    """Cut the rows in a training and a test side that share no class."""
+    labels = None if y is None else np.asarray(y)
+    if labels is not None and labels.shape != (len(X),):
+        raise ValueError(f"y must hold one class for each of the {len(X)} rows of X.")
+    if train is None:
+        chosen = _default_split(len(X), labels)
+    else:
+        chosen = np.asarray(train)
+        if chosen.dtype != bool or chosen.shape != (len(X),):
+            raise ValueError(f"train must hold True or False for each of the {len(X)} rows of X.")
+    if not chosen.any() or chosen.all():
+        raise ValueError("train must leave rows on both sides of the split.")
+    if labels is None:
+        return Split(X[chosen], None, X[~chosen], None)
+    return Split(X[chosen], labels[chosen], X[~chosen], labels[~chosen])
+
+
+def _default_split(n: int, labels: NDArray[Any] | None) -> NDArray[np.bool_]:
+    if labels is None:
+        chosen = np.zeros(n, bool)
+        chosen[np.random.default_rng(0).permutation(n)[: n // 2]] = True
+        return chosen
+    classes = np.unique(labels)
+    if len(classes) < 4:
+        raise ValueError(
+            f"y has {len(classes)} classes, and two are needed on either side of the split: "
+            "give `train`, or compare without y."
+        )
+    return np.isin(labels, classes[: len(classes) // 2])
+
+
+def run_cells(
+    split: Split,
+    methods: Sequence[Method],
+    dims: Sequence[int],
+    seeds: Sequence[int],
+    cache: str | Path | None = None,
+    source: str = "",
+) -> Iterator[Cell]:
+    """Every cell, from the cache where it is there, else measured and added to it.
+
+    `source` is noted in new cells: the version of the code they come from.
+    """
+    data = fingerprint(split)
+    known = read_cells(cache) if cache else {}
+    for seed in seeds:  # first seeds of everything first: an interrupted run is a whole table
+        for dim in dims:
+            for method in methods:
+                key = (data, settings_of(method, dim, seed), dim, seed)
+                if key not in known:
+                    cell = measure(split, method, dim, seed)
+                    cell |= {"data": data, "settings": key[1], "source": source}
+                    known[key] = cell
+                    _append(cache, cell)
+                    logger.info("%s, %d dimensions, seed %d", method.key, dim, seed)
+                yield known[key]
+
+
+def settings_of(method: Method, dim: int, seed: int) -> str:
+    """The method and every argument of its estimator: what makes a kept cell the one asked for."""
+    return f"{method.key}: {' '.join(repr(method.build(dim, seed)).split())}"
+
+
+def fingerprint(split: Split) -> str:
+    """A digest of the rows and classes of a split."""
+    digest = hashlib.sha256()
+    for part in (split.X_train, split.y_train, split.X_test, split.y_test):
+        digest.update(b"none" if part is None else np.ascontiguousarray(part).tobytes())
+    return digest.hexdigest()[:16]
+
+
+def read_cells(path: str | Path) -> dict[Key, Cell]:
+    """The cells of a file by key; a line cut off by a kill is left out."""
+    cells: dict[Key, Cell] = {}
+    if not Path(path).exists():
+        return cells
+    for line in Path(path).read_text(encoding="utf8").splitlines():
+        try:
+            cell = json.loads(line)
+        except ValueError:
+            continue
+        cells[cell["data"], cell["settings"], cell["asked"], cell["seed"]] = cell
+    return cells
+
+
+def _append(path: str | Path | None, cell: Cell) -> None:
+    if path is None:
+        return
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    # one write a line: two processes may add to one file
+    with open(path, "a", encoding="utf8", buffering=2**20) as file:
+        # a line that a kill cut off must not swallow this one
+        torn = file.tell() > 0 and not Path(path).read_bytes().endswith(b"\n")
+        file.write(("\n" if torn else "") + json.dumps(cell) + "\n")

@@ -1,0 +1,164 @@
+"""Cells -> the table: means over seeds, bootstrap intervals, differences to PCA."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.evaluation.comparison.bootstrap import Interval, interval, paired
+from rpml.evaluation.comparison.measure import KS, Cell, hits_of
+from rpml.evaluation.comparison.methods import METHODS
+from rpml.runtime.extras import require
+
+SCORES = (*(f"r@{k}" for k in KS), "nmi", "f", "precision", "recall", "r@1 rare", "r@1 frequent")
+FIGURES = ("neighbours_kept", "effective_rank", "hubness", "seconds")
+REFERENCE = "pca"
+_PERCENT = (*SCORES, "neighbours_kept")
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What was measured, cell by cell, and the table of it."""
+
+    cells: list[Cell]
+    order: list[tuple[str, int]]
+    """(method, dimension), one a row of the table."""
+
+    @property
+    def rows(self) -> list[Row]:
+        """One dict a method and dimension: means over seeds, shares in [0, 1]."""
+        return [self._row(method, dim) for method, dim in self.order]
+
+    def hits(self, method: str, dim: int, k: int = 1) -> NDArray[np.float64] | None:
+        """Share of the seeds in which each query is right; None if there are no labels."""
+        cells = [c for c in self._cells(method, dim) if "hits" in c]
+        return np.mean([hits_of(c, k) for c in cells], axis=0) if cells else None
+
+    def difference(self, method: str, other: str, dim: int) -> Interval | None:
+        """R@1 of one method less another's over the same queries."""
+        one, two = self.hits(method, dim), self.hits(other, dim)
+        if one is None or two is None:
+            return None
+        return paired(one, two, np.random.default_rng(0))
+
+    def frame(self) -> Any:
+        """The rows as a pandas DataFrame."""
+        return require("pandas", "compare", "Comparison.frame").DataFrame(self.rows)
+
+    def markdown(self) -> str:
+        """A table in Markdown, in percent; rows that use labels are in italics."""
+        header, *body = self.lines()
+        marks = ["---", *["---:"] * (len(header) - 1)]
+        return "\n".join("| " + " | ".join(line) + " |" for line in [header, marks, *body]) + "\n"
+
+    def lines(self) -> list[list[str]]:
+        """Header and rows as text."""
+        columns = [c for c in (*SCORES, *FIGURES) if any(c in row for row in self.rows)]
+        lines = [["method", "dim", *columns, *(["R@1 less PCA's"] if "r@1" in columns else [])]]
+        for row in self.rows:
+            title = f"*{row['title']}*" if row["uses_labels"] else row["title"]
+            cells = [_cell(row, column) for column in columns]
+            gain = [_gain(row)] if "r@1" in columns else []
+            lines.append([title, str(row.get("dim", "–")), *cells, *gain])
+        return lines
+
+    def write(self, path: str | Path) -> None:
+        """Write the rows as .csv, .json or .md, by the name's ending."""
+        Path(path).write_text(self.text(Path(path).suffix), encoding="utf8")
+
+    def text(self, ending: str) -> str:
+        """The rows as the content of a .csv, .json or .md file."""
+        writers = {".csv": self._csv, ".json": self._json, ".md": self.markdown}
+        if ending not in writers:
+            raise ValueError(f"{ending!r}: the name must end in .csv, .json or .md.")
+        return writers[ending]()
+
+    def __rich__(self) -> Any:
+        from rich.table import Table
+
+        table = Table(box=None, header_style="bold")
+        header, *body = self.lines()
+        for number, name in enumerate(header):
+            table.add_column(name, justify="left" if number == 0 else "right")
+        for line in body:
+            table.add_row(*line)
+        return table
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        out = io.StringIO()
+        Console(file=out, width=200).print(self.__rich__())
+        return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+    def _cells(self, method: str, dim: int) -> list[Cell]:
+        return [c for c in self.cells if c["method"] == method and c["asked"] == dim]
+
+    def _row(self, method: str, dim: int) -> Row:
+        cells = self._cells(method, dim)
+        row: Row = {
+            "method": method,
+            "title": METHODS[method].title,
+            "uses_labels": METHODS[method].uses_labels,
+            "asked": dim,
+            "seeds": len(cells),
+        }
+        measured = [c for c in cells if "error" not in c]
+        refused = [c["error"] for c in cells if "error" in c]
+        if refused:
+            row["error"] = refused[0]
+        if not measured:
+            return row
+        row["dim"] = measured[0]["dim"]
+        for name in (*SCORES, *FIGURES):
+            if name in measured[0]:
+                row[name] = float(np.mean([c[name] for c in measured]))
+        return row | self._intervals(method, dim)
+
+    def _intervals(self, method: str, dim: int) -> Row:
+        hits = self.hits(method, dim)
+        if hits is None:
+            return {}
+        own = interval(hits, np.random.default_rng(0))
+        out = {"r@1_low": own.low, "r@1_high": own.high}
+        gain = self.difference(method, REFERENCE, dim) if method != REFERENCE else None
+        if gain is not None:
+            out |= {"gain": gain.value, "gain_low": gain.low, "gain_high": gain.high}
+        return out
+
+    def _csv(self) -> str:
+        out = io.StringIO()
+        names = list(dict.fromkeys(name for row in self.rows for name in row))
+        writer = csv.DictWriter(out, names, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self.rows)
+        return out.getvalue()
+
+    def _json(self) -> str:
+        return json.dumps(self.rows, indent=2) + "\n"
+
+
+def _cell(row: Row, column: str) -> str:
+    if column not in row:
+        return "–"
+    return f"{100 * row[column]:.1f}" if column in _PERCENT else f"{row[column]:.1f}"
+
+
+def _gain(row: Row) -> str:
+    if "gain" not in row:
+        return ""
+    return f"{100 * row['gain']:+.1f} [{100 * row['gain_low']:+.1f}, {100 * row['gain_high']:+.1f}]"
+
+
+def best(rows: Sequence[Row], score: str) -> Row:
+    """The row with the highest score."""
+    return max((row for row in rows if score in row), key=lambda row: float(row[score]))

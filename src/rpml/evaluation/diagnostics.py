@@ -1,0 +1,297 @@
+"""What a fit looks like without labels: each figure with one line on how to read it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.metrics import adjusted_rand_score
+from sklearn.utils import check_random_state
+
+from rpml.estimator import RPML
+from rpml.evaluation.metrics.label_free import (
+    effective_rank,
+    hubness,
+    neighbour_overlap,
+    never_found,
+    spectrum,
+)
+from rpml.method.clustering.pseudo_labels import pseudo_labels
+from rpml.method.graph.neighbors import nearest_neighbors
+from rpml.method.whitening.linear_map import unit_rows
+from rpml.runtime.context import Context
+
+NEAREST = 10
+MAX_ROWS = 5000
+RESAMPLES = 3
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """A figure, how it is printed, and how to read it."""
+
+    key: str
+    title: str
+    value: float
+    shown: str
+    meaning: str
+    concern: bool = False
+    """True where the figure asks for attention."""
+
+
+def diagnose(
+    model: RPML, X: Any, *, refits: int = 1, random_state: Any = 0
+) -> tuple[Diagnostic, ...]:
+    """Every label-free diagnostic of a fitted model.
+
+    Parameters
+    ----------
+    model : RPML
+        A fitted one.
+    X : (n, d) array
+        The rows it was fitted on, or others like them; at most 5,000, drawn at random, are used.
+    refits : int
+        Fits with other seeds for the agreement between seeds; 0 leaves that out.
+    random_state : int, RandomState or None
+
+    Returns
+    -------
+    tuple of Diagnostic
+    """
+    rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+    rows = np.asarray(X)
+    rows = rows[np.sort(rng.permutation(len(rows))[:MAX_ROWS])]
+    found = [
+        *of_clusters(model.labels_),
+        of_stability(model, rows, rng),
+        *of_triplets(model),
+        *of_whitening(model),
+        *of_neighbours(rows, model.transform(rows)),
+    ]
+    if refits > 0:
+        found.append(of_seeds(model, rows, refits, rng))
+    return tuple(found)
+
+
+def of_clusters(labels: NDArray[np.integer]) -> tuple[Diagnostic, ...]:
+    """How many clusters, how large, how many rows alone."""
+    labelled = labels[labels >= 0]
+    sizes = np.bincount(labelled) if len(labelled) else np.zeros(1, np.intp)
+    sizes = sizes[sizes > 0]
+    n = max(1, len(labels))
+    alone = float((sizes == 1).sum() + (labels < 0).sum()) / n
+    together = sizes[sizes > 1]
+    largest = float(sizes.max(initial=0)) / n
+    typical = float(np.median(together)) if len(together) else 0.0
+    return (
+        Diagnostic(
+            "clusters",
+            "Clusters",
+            float(len(together)),
+            f"{len(together):,}",
+            "groups of two or more rows that the method took for the same thing",
+            len(together) < 2,
+        ),
+        Diagnostic(
+            "cluster_size",
+            "Typical cluster",
+            typical,
+            f"{typical:g} rows",
+            "half of the clusters have at least this many rows",
+        ),
+        Diagnostic(
+            "largest_cluster",
+            "Largest cluster",
+            largest,
+            f"{largest:.0%} of the rows",
+            "near 100 % means that nothing was told apart",
+            largest > 0.5,
+        ),
+        Diagnostic(
+            "singletons",
+            "Rows alone",
+            alone,
+            f"{alone:.0%}",
+            "rows without a partner teach nothing; above half, few rows speak for all",
+            alone > 0.5,
+        ),
+    )
+
+
+def of_stability(model: RPML, X: Any, rng: np.random.Generator) -> Diagnostic:
+    """Do two disjoint halves of the rows give the same clusters?
+
+    Each half is clustered alone; the rows of one take the label of their nearest row in the other,
+    and we ask whether these labels group them as their own do (prediction strength). Resamples
+    that share rows would not do: they agree on clusters of pure noise as well.
+    """
+    Z = model.preprocessing_.apply(X)
+    scores = []
+    for _ in range(RESAMPLES):
+        order = rng.permutation(len(Z))
+        one, two = Z[order[: len(Z) // 2]], Z[order[len(Z) // 2 :]]
+        own, others = _labels(model, one), _labels(model, two)
+        scores.append(adjusted_rand_score(own, others[_nearest_in(two, one)]))
+    value = float(np.mean(scores))
+    return Diagnostic(
+        "stability",
+        "Stability of the clusters",
+        value,
+        f"{value:.2f}",
+        "do two halves of the rows give the same clusters? 1: yes; 0: no better than chance",
+        value < 0.1,
+    )
+
+
+def _nearest_in(corpus: NDArray[Any], queries: NDArray[Any]) -> NDArray[np.intp]:
+    corpus, queries = unit_rows(corpus), unit_rows(queries)
+    blocks = np.array_split(queries, 1 + len(queries) // 1024)
+    return np.concatenate([(block @ corpus.T).argmax(axis=1) for block in blocks])
+
+
+def _labels(model: RPML, Z: NDArray[Any]) -> NDArray[np.intp]:
+    clustering = model.clustering
+    given = not (isinstance(clustering, str) or hasattr(clustering, "fit_predict"))
+    n_neighbors = min(model.n_neighbors, len(Z) - 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the fit itself has warned of odd clusters
+        return pseudo_labels(Z, "aas" if given else clustering, n_neighbors, Context())
+
+
+def of_triplets(model: RPML) -> tuple[Diagnostic, ...]:
+    """How the learned weights and probabilities of the triplets are distributed."""
+    w, p = (
+        np.asarray(model.triplet_weights_, float),
+        np.asarray(model.triplet_probabilities_, float),
+    )
+    if len(w) == 0:
+        return (
+            Diagnostic("triplets", "Triplets", 0.0, "none", "nothing could be learned from", True),
+        )
+    mean = float(w.mean())
+    share = float(w.sum() ** 2 / (len(w) * max(float((w**2).sum()), 1e-300)))
+    low, high = np.quantile(w, [0.1, 0.9])
+    hard = float((p < 0.25).mean())
+    return (
+        Diagnostic(
+            "weights",
+            "Triplet weights",
+            mean,
+            f"{mean:.2f} ({low:.2f} to {high:.2f})",
+            "mean and the middle 80 %; a mean near 0 means that the triplets were ignored",
+            mean < 0.05,
+        ),
+        Diagnostic(
+            "triplets_used",
+            "Triplets that count",
+            share,
+            f"{share:.0%}",
+            "100 %: all count alike; a low share means that few of them decide",
+            share < 0.1,
+        ),
+        Diagnostic(
+            "hard_triplets",
+            "Hard triplets",
+            hard,
+            f"{hard:.0%}",
+            "triplets far from satisfied (probability below 1/4, the best being 1/2)",
+            hard > 0.5,
+        ),
+    )
+
+
+def of_whitening(model: RPML) -> tuple[Diagnostic, ...]:
+    """The evidence for the whitening, where it was chosen by agreement."""
+    choice = model.whitening_
+    if choice is None or not choice.agreement:
+        return ()
+    best = max(choice.agreement.values())
+    plain = choice.agreement.get(float("inf"))
+    against = "" if plain is None else f" (PCA {plain:.0%})"
+    return (
+        Diagnostic(
+            "split_half",
+            "Agreement of two halves",
+            best,
+            f"{best:.0%}{against}",
+            "how often two halves of the features give a row the same nearest neighbour",
+            best < 0.02,
+        ),
+    )
+
+
+def of_neighbours(X: Any, Z: NDArray[Any]) -> tuple[Diagnostic, ...]:
+    """What happened to neighbourhoods, directions and hubs on the way from X to Z."""
+    k = min(NEAREST, len(Z) - 1)
+    before, after = (nearest_neighbors(rows, k, metric="cosine").indices for rows in (X, Z))
+    kept = float(neighbour_overlap(before, after, k).mean())
+    ranks = [effective_rank(spectrum(rows)) for rows in (X, Z)]
+    hubs = [hubness(found, k) for found in (before, after)]
+    lost = [never_found(found, k) for found in (before, after)]
+    return (
+        Diagnostic(
+            "neighbours_kept",
+            "Neighbours kept",
+            kept,
+            f"{kept:.0%}",
+            f"share of a row's {k} nearest by the raw features that stay among its {k} nearest",
+        ),
+        Diagnostic(
+            "effective_rank",
+            "Effective rank",
+            ranks[1],
+            f"{ranks[0]:.0f} -> {ranks[1]:.0f}",
+            "directions really in use, before and after; far below the size means waste",
+            ranks[1] < 0.1 * Z.shape[1],
+        ),
+        Diagnostic(
+            "hubness",
+            "Hubness",
+            hubs[1],
+            f"{hubs[0]:.1f} -> {hubs[1]:.1f}",
+            "before and after; much above 1, a few rows crowd everybody's results",
+            hubs[1] > max(2.0, 1.5 * hubs[0]),
+        ),
+        Diagnostic(
+            "never_found",
+            "Never found",
+            lost[1],
+            f"{lost[0]:.0%} -> {lost[1]:.0%}",
+            f"rows that are among nobody's {k} nearest, before and after; lower is better",
+            lost[1] > max(0.1, 1.5 * lost[0]),
+        ),
+    )
+
+
+def of_seeds(model: RPML, X: Any, refits: int, rng: np.random.Generator) -> Diagnostic:
+    """Do fits that differ only in their seed give the same neighbours?"""
+    k = min(NEAREST, len(X) - 1)
+    found = [_neighbours_of_refit(model, X, k, rng) for _ in range(refits + 1)]
+    value = float(np.mean([neighbour_overlap(found[0], other, k).mean() for other in found[1:]]))
+    return Diagnostic(
+        "seeds",
+        "Agreement between seeds",
+        value,
+        f"{value:.0%}",
+        f"share of a row's {k} nearest that a fit with another seed finds too",
+        value < 0.5,
+    )
+
+
+def _neighbours_of_refit(
+    model: RPML, X: Any, k: int, rng: np.random.Generator
+) -> NDArray[np.integer]:
+    settings: dict[str, Any] = {"random_state": int(rng.integers(2**31 - 1)), "callback": None}
+    clustering = model.clustering
+    if not (isinstance(clustering, str) or hasattr(clustering, "fit_predict")):
+        settings["clustering"] = "aas"  # labels of other rows say nothing of these
+    refit: Callable[..., RPML] = clone(model).set_params(**settings).fit
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        Z = refit(X).transform(X)
+    return nearest_neighbors(Z, k, metric="cosine").indices

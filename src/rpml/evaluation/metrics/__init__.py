@@ -1,0 +1,16 @@
+"""How good is an embedding: retrieval (Recall@K) and clustering (NMI, pairwise F) scores."""
+
+from rpml.evaluation.metrics.clustering import clustering_scores
+from rpml.evaluation.metrics.kmeans import KMeansResult, kmeans
+from rpml.evaluation.metrics.partitions import normalized_mutual_information, pair_scores
+from rpml.evaluation.metrics.retrieval import first_hit_rank, recall_at_k
+
+__all__ = [
+    "KMeansResult",
+    "clustering_scores",
+    "first_hit_rank",
+    "kmeans",
+    "normalized_mutual_information",
+    "pair_scores",
+    "recall_at_k",
+]

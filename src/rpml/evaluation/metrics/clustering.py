@@ -1,0 +1,67 @@
+"""k-means with as many clusters as classes, scored against the classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_random_state
+
+from rpml.evaluation.metrics._checks import checked_codes, checked_embedding, checked_metric
+from rpml.evaluation.metrics.geometry import ball_around, blocks, unit_rows
+from rpml.evaluation.metrics.kmeans import kmeans
+from rpml.evaluation.metrics.partitions import normalized_mutual_information, pair_scores
+
+
+def clustering_scores(
+    Z: ArrayLike,
+    y: ArrayLike,
+    random_state: int | np.random.RandomState | None = 0,
+    metric: str = "cosine",
+    n_init: int | None = None,
+    *,
+    progress: Callable[[float], object] | None = None,
+) -> dict[str, float]:
+    """Cluster the embedding into as many clusters as there are classes and compare the two.
+
+    Parameters
+    ----------
+    Z : array of shape (n, dimensions)
+        The embedding.
+    y : array of shape (n,)
+        Class labels, numbers or strings.
+    random_state : int, RandomState or None
+        Seed of k-means.
+    metric : {"cosine", "euclidean"}
+        ``"cosine"`` divides the rows by their norm before k-means, ``"euclidean"`` takes them
+        as they are.
+    n_init : int, optional
+        Restarts of k-means, of which the tightest is scored. By default 5, or 1 where a single
+        run is already large.
+    progress : callable, optional
+        Called with the finished share of the iterations allowed, in [0, 1].
+
+    Returns
+    -------
+    dict
+        ``nmi`` (arithmetic mean), and pairwise ``f``, ``precision``, ``recall``; all in [0, 1].
+    """
+    checked_metric(metric)
+    rows = checked_embedding(Z)
+    codes = checked_codes(y, len(rows))
+    rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+    points, k = _points(rows, metric), int(codes.max()) + 1
+    found = kmeans(points, k, rng, n_init=n_init, progress=progress).labels
+    return {"nmi": normalized_mutual_information(found, codes), **pair_scores(found, codes)}
+
+
+def _points(rows: NDArray[Any], metric: str) -> NDArray[np.float32]:
+    """Rows in single precision: unit ones for cosine, centred and scaled ones for Euclidean."""
+    centre, radius = ball_around(rows) if metric == "euclidean" else (np.zeros(1), 1.0)
+    points = np.empty(rows.shape, dtype=np.float32)
+    for block in blocks(len(rows)):
+        scaled = (rows[block] - centre) / radius
+        points[block] = unit_rows(scaled) if metric == "cosine" else scaled
+    return points

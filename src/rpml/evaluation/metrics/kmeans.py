@@ -1,0 +1,257 @@
+"""Exact Lloyd k-means that stays fast with thousands of clusters.
+
+Three things make it so. Seeds are drawn in rounds, many at a time, when there are many. A centre
+whose members did not change is the same centre to the last bit, so a row that sits in such a
+cluster is compared with the moved centres only; the assignment stays exact. And every comparison
+is a single-precision product of blocks, so memory is bounded by a block and not by n x k.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.evaluation.metrics._kernels import sum_by_label
+from rpml.runtime.threads import run_chunks, single_blas_thread
+
+Floats = NDArray[np.float32]
+_TILE = 1 << 23  # scores held at once: 32 MB
+_GREEDY = 256  # seeds drawn one by one up to here, in rounds beyond
+_SEED_ROUNDS = 128
+_SEED_TILE = 1 << 25  # distances held at once in a round: 128 MB
+_LARGE = 2e10  # n * k * d from which one run is enough
+
+
+@dataclass(frozen=True)
+class KMeansResult:
+    """Labels, centres, the sum of squared distances to them, and how the best run ended."""
+
+    labels: NDArray[np.intp]
+    centres: Floats
+    inertia: float
+    n_iter: int
+    converged: bool
+
+
+def kmeans(
+    X: NDArray[Any],
+    k: int,
+    rng: np.random.Generator,
+    n_init: int | None = None,
+    max_iter: int = 100,
+    progress: Callable[[float], object] | None = None,
+) -> KMeansResult:
+    """Cluster the rows of X around k centres; the tightest of `n_init` runs is returned.
+
+    Parameters
+    ----------
+    X : array of shape (n, dimensions)
+        Finite rows of moderate size (centred or of unit norm): distances are computed in single
+        precision.
+    k : int
+        Number of clusters, at most n. Fewer are returned only if fewer rows are distinct.
+    rng : numpy.random.Generator
+        Source of the seeds.
+    n_init : int, optional
+        Runs; by default 5, or 1 if n * k * dimensions is above 2e10.
+    max_iter : int
+        Lloyd iterations of each run. A run stops sooner when no row changes its cluster.
+    progress : callable, optional
+        Called with the finished share of the iterations allowed, in [0, 1].
+    """
+    rows = np.ascontiguousarray(X, dtype=np.float32)
+    n, d = rows.shape
+    if not 1 <= k <= n:
+        raise ValueError(f"k must lie between 1 and the number of rows ({n}), got {k}")
+    runs = n_init if n_init is not None else (1 if n * k * d > _LARGE else 5)
+    if runs < 1:
+        raise ValueError(f"n_init must be at least 1, got {n_init}")
+    count = itertools.count(1)
+
+    def advance() -> None:
+        if progress is not None:
+            progress(next(count) / (runs * max_iter))
+
+    if runs == 1:
+        results = [_lloyd(rows, _seed(rows, k, rng), max_iter, advance)]
+    else:
+        results = _restarts(rows, k, rng.spawn(runs), max_iter, advance)
+    if progress is not None:
+        progress(1.0)
+    return min(results, key=lambda result: result.inertia)
+
+
+def _restarts(
+    rows: Floats,
+    k: int,
+    sources: list[np.random.Generator],
+    max_iter: int,
+    advance: Callable[[], None],
+) -> list[KMeansResult]:
+    """Run them side by side, each on one BLAS thread: its products are too small for more."""
+    results: list[KMeansResult | None] = [None] * len(sources)
+
+    def work(_: int, first: int, last: int) -> None:
+        for i in range(first, last):
+            results[i] = _lloyd(rows, _seed(rows, k, sources[i]), max_iter, advance)
+
+    with single_blas_thread():
+        run_chunks(work, len(sources), minimum=1)
+    return [result for result in results if result is not None]
+
+
+def _seed(rows: Floats, k: int, rng: np.random.Generator) -> Floats:
+    """Greedy k-means++: each seed is the best of a few draws, with odds by squared distance.
+
+    Many seeds are drawn in rounds: the draws of a round share one product and are made with the
+    odds at its start, but each choice among them sees the seeds chosen before it.
+    """
+    squares = _squares(rows)
+    draws, at_once = 2 + int(np.log(k)), 1
+    if k > _GREEDY:
+        draws = 4
+        at_once = min(-(-k // _SEED_ROUNDS), max(1, _SEED_TILE // (draws * len(rows))))
+    chosen = [rng.integers(len(rows))]
+    distance = _distances(rows[chosen], rows, squares)[0]
+    while len(chosen) < k:
+        drawn = _draw(distance, (min(at_once, k - len(chosen)), draws), rng)
+        to_drawn = _distances(rows[drawn.ravel()], rows, squares).reshape(*drawn.shape, -1)
+        for some, to_some in zip(drawn, to_drawn, strict=True):
+            np.minimum(to_some, distance, out=to_some)
+            best = int(to_some.sum(axis=1, dtype=np.float64).argmin())
+            chosen.append(some[best])
+            distance = to_some[best]
+    return rows[chosen]
+
+
+def _draw(distance: Floats, shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.intp]:
+    total = np.cumsum(distance, dtype=np.float64)
+    if total[-1] == 0:  # every row coincides with a seed already
+        return rng.integers(len(distance), size=shape)
+    drawn: NDArray[np.intp] = np.searchsorted(total, rng.random(shape) * total[-1], side="right")
+    return drawn.clip(max=len(distance) - 1)
+
+
+def _distances(centres: Floats, rows: Floats, squares: Floats) -> Floats:
+    """Squared distances (centres, rows), not below zero; `squares` are those of the rows."""
+    distances: Floats = centres @ rows.T
+    distances *= -2
+    distances += squares
+    distances += _squares(centres)[:, None]
+    np.maximum(distances, 0, out=distances)
+    return distances
+
+
+def _squares(rows: Floats) -> Floats:
+    squares: Floats = np.einsum("ij,ij->i", rows, rows)
+    return squares
+
+
+def _lloyd(
+    rows: Floats, centres: Floats, max_iter: int, advance: Callable[[], None] = lambda: None
+) -> KMeansResult:
+    """Alternate assignment and means from the given centres until no row changes its cluster.
+
+    `scores` are x.c - |c|^2/2 of each row and its own centre: largest for the nearest centre.
+    """
+    squares = _squares(rows)
+    labels, scores = _nearest(rows, np.arange(len(rows)), centres)
+    touched = np.ones(len(centres), dtype=bool)
+    n_iter = 0
+    while touched.any() and n_iter < max_iter:
+        touched |= _fill_empty(labels, squares - 2 * scores, len(centres))
+        moved = _update_centres(rows, labels, centres, touched)
+        before = labels.copy()
+        _reassign(rows, centres, moved, labels, scores)
+        touched = _clusters_of(before, labels, len(centres))
+        n_iter += 1
+        advance()
+    inertia = float((squares - 2 * scores).clip(min=0).sum(dtype=np.float64))
+    return KMeansResult(labels, centres, inertia, n_iter, not touched.any())
+
+
+def _fill_empty(labels: NDArray[np.intp], distance: Floats, k: int) -> NDArray[np.bool_]:
+    """Move the rows farthest from their centre into empty clusters; say which clusters changed."""
+    sizes = np.bincount(labels, minlength=k)
+    changed = np.zeros(k, dtype=bool)
+    empty = list(np.flatnonzero(sizes == 0))
+    farthest = np.argsort(-distance, kind="stable") if empty else ()
+    for row in farthest:
+        if not empty or distance[row] <= 0:
+            break
+        if sizes[labels[row]] > 1:
+            target = empty.pop()
+            sizes[labels[row]] -= 1
+            sizes[target] = 1
+            changed[[labels[row], target]] = True
+            labels[row] = target
+    return changed
+
+
+def _update_centres(
+    rows: Floats, labels: NDArray[np.intp], centres: Floats, touched: NDArray[np.bool_]
+) -> NDArray[np.intp]:
+    """Set the touched centres to the mean of their rows; return those that moved."""
+    sums = np.zeros(centres.shape)
+    counts = np.zeros(len(centres), dtype=np.int64)
+    sum_by_label(rows, labels, touched, sums, counts)
+    which = np.flatnonzero(counts)
+    means = (sums[which] / counts[which, None]).astype(np.float32)
+    moved: NDArray[np.intp] = which[(means != centres[which]).any(axis=1)]
+    centres[which] = means
+    return moved
+
+
+def _reassign(
+    rows: Floats,
+    centres: Floats,
+    moved: NDArray[np.intp],
+    labels: NDArray[np.intp],
+    scores: Floats,
+) -> None:
+    """Move every row to its nearest centre, in place."""
+    own_moved = np.zeros(len(centres), dtype=bool)
+    own_moved[moved] = True
+    adrift = own_moved[labels]
+    go = np.flatnonzero(adrift)
+    labels[go], scores[go] = _nearest(rows, go, centres)
+    if not len(moved):
+        return
+    stay = np.flatnonzero(~adrift)
+    label, score = _nearest(rows, stay, centres[moved])
+    better = score > scores[stay]
+    labels[stay[better]], scores[stay[better]] = moved[label[better]], score[better]
+
+
+def _nearest(
+    rows: Floats, which: NDArray[np.intp], centres: Floats
+) -> tuple[NDArray[np.intp], Floats]:
+    """Nearest of the centres to each of the rows `which`, and its score, block by block."""
+    half = np.float32(0.5) * _squares(centres)
+    labels = np.empty(len(which), dtype=np.intp)
+    scores = np.empty(len(which), dtype=np.float32)
+    for block in _row_blocks(len(which), len(centres)):
+        tile = rows[which[block]] @ centres.T
+        tile -= half
+        labels[block] = tile.argmax(axis=1)
+        scores[block] = np.take_along_axis(tile, labels[block, None], axis=1)[:, 0]
+    return labels, scores
+
+
+def _row_blocks(n: int, columns: int) -> list[slice]:
+    size = max(64, _TILE // max(columns, 1))
+    return [slice(a, min(a + size, n)) for a in range(0, n, size)]
+
+
+def _clusters_of(before: NDArray[np.intp], after: NDArray[np.intp], k: int) -> NDArray[np.bool_]:
+    """Clusters that a row left or joined."""
+    changed = before != after
+    touched = np.zeros(k, dtype=bool)
+    touched[before[changed]] = True
+    touched[after[changed]] = True
+    return touched

@@ -1,0 +1,203 @@
+"""Recall@K without the n x n matrix, with ties counted against the embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rpml.evaluation.metrics._checks import (
+    checked_codes,
+    checked_embedding,
+    checked_ks,
+    checked_metric,
+)
+from rpml.evaluation.metrics._kernels import best_in_own_class, count_other_classes
+from rpml.evaluation.metrics.geometry import ball_around, unit_rows
+from rpml.runtime.threads import run_chunks
+
+QUERY_ROWS, CORPUS_ROWS = 1024, 8192  # one tile of scores: 32 MB in float32
+_EXACT_TO = 64
+Rows = slice | NDArray[np.intp]
+Tile = Callable[[Rows], NDArray[Any]]
+
+
+def recall_at_k(
+    Z: ArrayLike,
+    y: ArrayLike,
+    ks: int | Sequence[int] = (1, 2, 4, 8),
+    metric: str = "cosine",
+    *,
+    progress: Callable[[float], object] | None = None,
+) -> dict[int, float]:
+    """Share of rows with a row of their own class among their K nearest other rows.
+
+    Parameters
+    ----------
+    Z : array of shape (n, dimensions)
+        The embedding; every row is a query against all the others.
+    y : array of shape (n,)
+        Class labels, numbers or strings.
+    ks : int or sequence of int
+        The K of Recall@K. A K of n or more looks at all other rows.
+    metric : {"cosine", "euclidean"}
+        How nearness is measured.
+    progress : callable, optional
+        Called with the finished share, in [0, 1].
+
+    Returns
+    -------
+    dict of int to float
+        Recall in [0, 1] for each K, in the order of `ks`.
+
+    Notes
+    -----
+    A query's own row is left out by its index, so duplicates of it still count. Ties are broken
+    against the embedding: a row of another class at the same similarity ranks before the right
+    one. A query whose class has no other row can only miss, and is counted, as in the literature.
+    """
+    wanted = checked_ks(ks)
+    ranks = _ranks(Z, y, metric, max(wanted), progress or (lambda share: None))
+    return {k: float(np.mean(ranks < min(k, len(ranks)))) for k in wanted}
+
+
+def first_hit_rank(Z: ArrayLike, y: ArrayLike, metric: str = "cosine") -> NDArray[np.int64]:
+    """Count the rows of other classes that rank before the first right one, for each query.
+
+    ``first_hit_rank(...) < k`` are the per-query hits of Recall@K, ready for a bootstrap.
+
+    Parameters
+    ----------
+    Z, y, metric
+        As in `recall_at_k`, with the same treatment of ties.
+
+    Returns
+    -------
+    array of int64, shape (n,)
+        0 where the nearest row is right; n where the class has no other row. Ranks up to 64 are
+        exact in double precision, larger ones are decided in single precision.
+    """
+    return _ranks(Z, y, metric, _EXACT_TO, lambda share: None)
+
+
+@dataclass(frozen=True)
+class _ByClass:
+    """Row order that makes each class one contiguous range, and each sorted row's range."""
+
+    order: NDArray[np.intp]
+    own: NDArray[np.int64]  # (n, 2): first and one past the last sorted row of the class
+
+
+def _ranks(
+    Z: ArrayLike, y: ArrayLike, metric: str, exact_to: int, progress: Callable[[float], object]
+) -> NDArray[np.int64]:
+    checked_metric(metric)
+    rows = checked_embedding(Z)
+    n, d = rows.shape
+    by_class = _sort_by_class(checked_codes(y, n))
+    standardise = _standardiser(rows, metric)
+
+    def in_double(which: Rows) -> NDArray[Any]:
+        return standardise(rows[by_class.order[which]])
+
+    single = np.empty((n, d + (metric == "euclidean")), dtype=np.float32)
+    for a, b in _cut(0, n):
+        single[a:b] = in_double(slice(a, b))
+    counts = _count_wrong(single.__getitem__, np.arange(n), by_class, metric, progress)
+    # Where single precision cannot tell which of two rows is nearer, double precision decides.
+    unsure = np.flatnonzero((counts[:, 0] != counts[:, 1]) & (counts[:, 1] < exact_to))
+    if len(unsure):
+        counts[unsure] = _count_wrong(in_double, unsure, by_class, metric)
+    alone = by_class.own[:, 1] - by_class.own[:, 0] == 1
+    sorted_ranks = np.where(alone, n, counts[:, 0])
+    ranks = np.empty(n, dtype=np.int64)
+    ranks[by_class.order] = sorted_ranks
+    return ranks
+
+
+def _sort_by_class(codes: NDArray[np.intp]) -> _ByClass:
+    order = np.argsort(codes, kind="stable")
+    sizes = np.bincount(codes)
+    stops = np.cumsum(sizes)
+    own = np.stack([stops - sizes, stops], axis=1).astype(np.int64)
+    return _ByClass(order, np.repeat(own, sizes, axis=0))
+
+
+def _standardiser(Z: NDArray[Any], metric: str) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    """Return a map of rows to double-precision ones whose inner products rank like the metric.
+
+    Cosine: unit rows. Euclidean: rows centred and scaled into the unit ball (neither changes the
+    order of distances), with -|b|^2/2 appended, so that [a, 1].[b, -|b|^2/2] falls with |a - b|.
+    """
+    if metric == "cosine":
+        return unit_rows
+    centre, radius = ball_around(Z)
+
+    def centred(rows: NDArray[Any]) -> NDArray[Any]:
+        inside = (rows.astype(np.float64) - centre) / radius
+        half = np.einsum("ij,ij->i", inside, inside) / -2
+        return np.concatenate([inside, half[:, None]], axis=1)
+
+    return centred
+
+
+def _count_wrong(
+    tile: Tile,
+    queries: NDArray[np.intp],
+    by_class: _ByClass,
+    metric: str,
+    progress: Callable[[float], object] = lambda share: None,
+) -> NDArray[np.int64]:
+    """Count rows of other classes at or above the best right score: possibly, certainly.
+
+    Two counts a query: with the rounding error of the scores read against the embedding (rows
+    within it are ties) and for it.
+    """
+    counts = np.zeros((len(queries), 2), dtype=np.int64)
+    for start in range(0, len(queries), QUERY_ROWS):
+        block = slice(start, start + QUERY_ROWS)
+        rows = np.array(tile(queries[block]))
+        if metric == "euclidean":
+            rows[:, -1] = 1
+        _count_block(tile, rows, queries[block], by_class.own, counts[block])
+        progress(min(1.0, block.stop / len(queries)))
+    return counts
+
+
+def _count_block(
+    tile: Tile,
+    rows: NDArray[Any],
+    queries: NDArray[np.intp],
+    ranges: NDArray[np.int64],
+    counts: NDArray[np.int64],
+) -> None:
+    own = ranges[queries]
+    best = np.full(len(rows), -np.inf, dtype=rows.dtype)
+    for a, b in _cut(int(own[0, 0]), int(own[-1, 1])):
+        _in_parts(best_in_own_class, rows @ tile(slice(a, b)).T, (a, b), own, queries, best)
+    # scores are at most 1.5 in size; the factor covers both operands' rounding and the sum's
+    error = 3 * np.finfo(rows.dtype).eps * (2 + np.sqrt(rows.shape[1]))
+    thresholds = np.stack([best - error, best + error], axis=1).astype(rows.dtype)
+    for a, b in _cut(0, len(ranges)):
+        _in_parts(count_other_classes, rows @ tile(slice(a, b)).T, (a, b), own, thresholds, counts)
+
+
+def _in_parts(
+    kernel: Callable[..., None],
+    scores: NDArray[Any],
+    columns: tuple[int, int],
+    *per_row: NDArray[Any],
+) -> None:
+    """Run a kernel over the rows of a tile of scores, cut between the threads."""
+
+    def work(_: int, i: int, j: int) -> None:
+        kernel(scores[i:j], columns, *(array[i:j] for array in per_row))
+
+    run_chunks(work, len(scores), 64)
+
+
+def _cut(start: int, stop: int) -> list[tuple[int, int]]:
+    return [(a, min(a + CORPUS_ROWS, stop)) for a in range(start, stop, CORPUS_ROWS)]

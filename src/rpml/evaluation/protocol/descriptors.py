@@ -1,0 +1,199 @@
+"""Where the protocol's descriptors come from: a file, or the images of a dataset."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.evaluation.protocol.published import RECALL_AT
+from rpml.io.container import canonical_json
+from rpml.io.datasets.cars import read_cars
+from rpml.io.datasets.cub import read_cub
+from rpml.io.datasets.folders import read_folders
+from rpml.io.datasets.image_sets import PUBLISHED, ImageSet
+from rpml.io.datasets.sop import read_sop
+from rpml.io.features import ReadOptions, read_features, read_labels
+from rpml.io.features.numpy_files import NpzFile
+from rpml.io.features.reading import check_readable
+from rpml.runtime.atomic import atomic_output
+from rpml.runtime.errors import InputError
+
+READERS: dict[str, Callable[[str], ImageSet]] = {
+    "cub": read_cub,
+    "cars": read_cars,
+    "sop": read_sop,
+    "folders": read_folders,
+}
+LAST_TRAINING_CLASS = {"cub": 100, "cars": 98, "sop": 11_318}
+_TRAIN_ARRAY = "train"
+_KS = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True)
+class Descriptors:
+    """Rows of all images, their classes, the split, and where they come from.
+
+    `images` are the files in row order, if they are at hand; `ks` the K of Recall@K.
+    """
+
+    X: NDArray[Any]
+    labels: NDArray[Any]
+    train: NDArray[np.bool_]
+    origin: dict[str, Any]
+    ks: tuple[int, ...] = (1, 2, 4, 8)
+    images: tuple[Path, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.train.any() or self.train.all():
+            side = "training" if not self.train.any() else "test"
+            raise InputError(f"there are no {side} rows")
+        both = set(self.labels[self.train].tolist()) & set(self.labels[~self.train].tolist())
+        if both:
+            raise InputError(
+                f"class {min(both, key=str)!r} is on both sides of the split, and the test must be "
+                "of classes never seen in training"
+            )
+
+    def whitened(self, dim: int) -> Descriptors:
+        """PCA-whitened to `dim`, learned on the training rows only."""
+        from rpml.vision.whitening import Whitening
+
+        whitening = Whitening.learn(self.X[self.train], dim)
+        return replace(self, X=whitening.apply(self.X), origin={**self.origin, "whitened": dim})
+
+
+def read_dataset(dataset: str, root: str, incomplete: bool = False) -> ImageSet:
+    """A dataset's images, with the published counts and the files verified."""
+    images = READERS[dataset](root)
+    images.check_files()
+    if dataset in PUBLISHED and not incomplete:
+        images.check_counts(PUBLISHED[dataset])
+    return images
+
+
+def from_file(
+    dataset: str, path: str, options: ReadOptions, labels: str | None = None
+) -> Descriptors:
+    """Ready descriptors.
+
+    Parameters
+    ----------
+    dataset : str
+        "cub", "cars", "sop" or "folders".
+    path : str
+        Any file of features. An .npz file may also hold the labels (``y``) and the split
+        (``train``); otherwise the split follows the class numbers of the dataset.
+    options : ReadOptions
+        Which array or columns.
+    labels : str, optional
+        A file of labels.
+    """
+    if path.endswith(".npz") and options.array is None:
+        options = replace(options, array=_only_matrix(Path(path)))
+    features = read_features(path, options)
+    n = len(features.values)
+    y = read_labels(labels or path, n, features.ids)
+    train = _split(dataset, path, y)
+    origin = {"features": Path(path).name, "array": options.array}
+    return Descriptors(
+        np.asarray(features.values, np.float32), y, train, origin, RECALL_AT.get(dataset, _KS)
+    )
+
+
+def _only_matrix(path: Path) -> str | None:
+    """The array with two dimensions, if there is just one; None leaves the choice to the reader."""
+    check_readable(path)
+    archive = NpzFile(path)
+    found = [name for name in archive.names if archive.read(name).ndim == 2]
+    return found[0] if len(found) == 1 else None
+
+
+def _split(dataset: str, path: str, y: NDArray[Any]) -> NDArray[np.bool_]:
+    if path.endswith(".npz"):
+        archive = NpzFile(Path(path))
+        if _TRAIN_ARRAY in archive.names:
+            train = archive.read(_TRAIN_ARRAY).astype(bool)
+            if train.shape != y.shape:
+                raise InputError(f"{path}: the array 'train' must have one value a row")
+            return train
+    if dataset not in LAST_TRAINING_CLASS or y.dtype.kind not in "iu":
+        raise InputError(
+            f"{path} does not say which rows are for training: give an .npz file with an array "
+            "'train', or a dataset with numbered classes"
+        )
+    return np.asarray(y <= LAST_TRAINING_CLASS[dataset])
+
+
+@dataclass(frozen=True)
+class Network:
+    """The backbone of `from_images` and how it is used (see `rpml.vision`)."""
+
+    path: str
+    sidecar: str | None
+    recipe: Any
+    execution: Any
+
+
+def from_images(
+    dataset: str, images: ImageSet, network: Network, folder: Path, context: Any
+) -> Descriptors:
+    """Descriptors of a dataset's images, computed once and kept in `folder`.
+
+    A second call with the same images, network and recipe reads them; a call after a kill
+    continues.
+    """
+    from rpml.io.checkpoint import remove_checkpoint
+    from rpml.runtime.context import Context
+    from rpml.vision.backbone import Backbone
+    from rpml.vision.extract import Job, files_digest
+    from rpml.vision.files import ImageFile
+    from rpml.vision.outputs import Finish, Places, open_parts, write_features
+
+    files = [ImageFile(path, images.root / path) for path in images.paths]
+    backbone = Backbone(network.path, network.sidecar, threads=network.execution.threads()[1])
+    job = Job(files, backbone, network.recipe, network.execution)
+    origin = {
+        "dataset": images.name,
+        "images": len(files),
+        "files": files_digest(files),
+        "backbone": {"name": backbone.path.name, **backbone.fingerprint()},
+        "recipe": network.recipe.settings(),
+    }
+    places, manifest = Places(str(folder / "features.npy")), folder / "features.json"
+    if not _is_current(manifest, origin):
+        store = open_parts(places, job, resume=True)
+        stage = Context(report=context.report, store=store)
+        write_features(places, job, Finish(), stage)
+        with atomic_output(manifest) as temporary:
+            temporary.write_text(canonical_json(origin), encoding="utf8")
+        remove_checkpoint(places.parts)
+    return _of_images(dataset, images, places.features, origin)
+
+
+def _is_current(manifest: Path, origin: dict[str, Any]) -> bool:
+    try:
+        found = json.loads(manifest.read_text(encoding="utf8"))
+    except (OSError, ValueError):
+        return False
+    return bool(found == json.loads(canonical_json(origin)))
+
+
+def _of_images(dataset: str, images: ImageSet, path: str, origin: dict[str, Any]) -> Descriptors:
+    """The written features, with the classes of the images that could be read."""
+    features = read_features(path)
+    place = {name: i for i, name in enumerate(images.paths)}
+    rows = np.array([place[name] for name in (features.ids if features.ids is not None else ())])
+    return Descriptors(
+        np.asarray(features.values),
+        images.labels[rows],
+        images.train[rows],
+        {**origin, "left_out": len(images.paths) - len(rows)},
+        RECALL_AT.get(dataset, _KS),
+        tuple(images.root / images.paths[i] for i in rows),
+    )

@@ -1,0 +1,132 @@
+"""Fitting on the training classes without labels, scoring on the others."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.evaluation.metrics import clustering_scores, recall_at_k
+from rpml.evaluation.protocol.descriptors import Descriptors
+from rpml.evaluation.protocol.methods import METHODS, check_methods
+from rpml.runtime.context import Context, Progress
+
+LEARNED = "rpml"  # the row whose embedding the figures show
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured row; scores are shares in [0, 1].
+
+    `scores` has an entry "cosine" and, for embeddings whose rows are not of unit norm, another
+    "euclidean" (which is what the paper's authors measure); each with nmi, f, precision, recall
+    and recall_at, a dict of K to Recall@K.
+    """
+
+    method: str
+    title: str
+    dim: int
+    scores: dict[str, dict[str, Any]]
+    seconds: float
+    settings: dict[str, Any] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    uses_labels: bool = False
+
+
+def run_methods(
+    data: Descriptors,
+    names: Sequence[str],
+    dim: int,
+    seed: int = 0,
+    context: Context | None = None,
+) -> tuple[list[Row], dict[str, NDArray[Any]]]:
+    """Measure methods on descriptors; the labels are only seen by the scores.
+
+    Parameters
+    ----------
+    data : Descriptors
+        Rows, classes and split.
+    names : sequence of str
+        Keys of `METHODS`.
+    dim : int
+        Size of the embeddings.
+    seed : int
+        Of everything random.
+    context : Context, optional
+        Its store keeps finished rows.
+
+    Returns
+    -------
+    list of Row
+    dict of str to array
+        The embedding of the test rows by each method.
+    """
+    check_methods(tuple(names))
+    context = context or Context()
+    rows, embeddings = [], {}
+    for number, name in enumerate(names):
+        context.report(Progress("methods", number, len(names)))
+        saved = context.load(f"row-{name}")
+        if saved is None:
+            row, Z = measure(data, name, dim, seed)
+            context.save(f"row-{name}", {"Z": Z}, asdict(row))
+        else:
+            row, Z = _restored(saved[1]), saved[0]["Z"]
+        rows.append(row)
+        embeddings[name] = Z
+    context.report(Progress("methods", len(names), len(names)))
+    return rows, embeddings
+
+
+def measure(data: Descriptors, name: str, dim: int, seed: int) -> tuple[Row, NDArray[Any]]:
+    """One method: fit on the training rows, embed and score the test rows."""
+    training = data.X[data.train]
+    estimator = METHODS[name].build(dim, seed, training)
+    start = time.perf_counter()
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        estimator.fit(training)
+    seconds = time.perf_counter() - start
+    Z = np.asarray(estimator.transform(data.X[~data.train]), np.float32)
+    y = data.labels[~data.train]
+    metrics = ["cosine"] + ([] if getattr(estimator, "normalize", True) else ["euclidean"])
+    row = Row(
+        name,
+        METHODS[name].title,
+        Z.shape[1],
+        {metric: scores_of(Z, y, metric, data.ks, seed) for metric in metrics},
+        round(seconds, 3),
+        _settings(estimator),
+        sorted({" ".join(str(w.message).split()) for w in heard}),
+    )
+    return row, Z
+
+
+def scores_of(
+    Z: NDArray[Any], y: NDArray[Any], metric: str, ks: tuple[int, ...], seed: int
+) -> dict[str, Any]:
+    """NMI, F, precision, recall and Recall@K of embedded test rows."""
+    found: dict[str, Any] = dict(clustering_scores(Z, y, seed, metric))
+    found["recall_at"] = {str(k): v for k, v in recall_at_k(Z, y, ks, metric).items()}
+    return found
+
+
+def _settings(estimator: Any) -> dict[str, Any]:
+    """The constructor's arguments that are not at their default, as text where need be."""
+    defaults = type(estimator)().get_params(deep=False)
+    given = estimator.get_params(deep=False)
+    plain = (bool, int, float, str, type(None))
+    changed = {k: v for k, v in given.items() if repr(v) != repr(defaults[k])}
+    return {
+        "class": type(estimator).__name__,
+        **{k: v if isinstance(v, plain) else " ".join(repr(v).split()) for k, v in changed.items()},
+    }
+
+
+def _restored(fields: dict[str, Any]) -> Row:
+    return Row(**fields)

@@ -1,0 +1,62 @@
+"""The published rows and ours in one table, as text, Markdown or JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rpml.evaluation.protocol.published import PublishedRow
+from rpml.evaluation.protocol.scores import Row
+
+_CLUSTER = (("NMI", "nmi"), ("F", "f"), ("P", "precision"), ("R", "recall"))
+PUBLISHED, MEASURED = "published", "measured"
+
+
+def _header(ks: Sequence[int]) -> list[str]:
+    names = [name for name, _ in _CLUSTER] + [f"R@{k}" for k in ks]
+    return ["method", "dim", *names, "labels", "source"]
+
+
+def _published_cells(row: PublishedRow, ks: Sequence[int]) -> list[str]:
+    recall = [f"{row.recall[k]:.1f}" for k in ks]
+    labels = "yes" if row.uses_labels else "no"
+    return [row.method, "", f"{row.nmi:.1f}", "", "", "", *recall, labels, PUBLISHED]
+
+
+def _measured_cells(row: Row, metric: str, ks: Sequence[int]) -> list[str]:
+    scores = row.scores[metric]
+    cluster = [f"{100 * scores[key]:.1f}" for _, key in _CLUSTER]
+    recall = [f"{100 * scores['recall_at'][str(k)]:.1f}" for k in ks]
+    title = row.title if metric == "cosine" else f"{row.title}, Euclidean"
+    labels = "yes" if row.uses_labels else "no"
+    return [title, str(row.dim), *cluster, *recall, labels, MEASURED]
+
+
+def as_lines(
+    rows: Sequence[Row], published: Sequence[PublishedRow], ks: Sequence[int]
+) -> list[list[str]]:
+    """Cells of a header, the published rows as in the paper's tables, then ours."""
+    lines = [_published_cells(row, ks) for row in published]
+    lines += [_measured_cells(row, metric, ks) for row in rows for metric in row.scores]
+    return [_header(ks), *lines]
+
+
+def as_markdown(rows: Sequence[Row], published: Sequence[PublishedRow], ks: Sequence[int]) -> str:
+    """A Markdown table; published figures in italics, as they are not ours."""
+    header, *body = as_lines(rows, published, ks)
+    lines = [header, ["---", *["---:"] * (len(header) - 3), "---", "---"]]
+    for line in body:
+        mark = "*" if line[-1] == PUBLISHED else ""
+        lines.append([f"{mark}{cell}{mark}" if cell else "" for cell in line])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def as_fields(
+    rows: Sequence[Row], published: Sequence[PublishedRow]
+) -> dict[str, list[dict[str, Any]]]:
+    """Both kinds of rows as JSON values; published figures are in percent, as printed."""
+    return {
+        "measured": [{**asdict(row), "source": MEASURED} for row in rows],
+        "published": [{**asdict(row), "source": PUBLISHED, "unit": "percent"} for row in published],
+    }

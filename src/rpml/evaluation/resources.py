@@ -1,0 +1,140 @@
+"""How much memory and time a fit will take, from small fits of the same kind."""
+
+from __future__ import annotations
+
+import itertools
+import time
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.estimator import RPML
+from rpml.method.graph.neighbors import EXACT_ROWS
+from rpml.method.memory import fit_shape, peak
+from rpml.method.whitening.neighborhoods import MAX_ROWS
+from rpml.runtime.context import Progress
+
+_FIRST_PILOT = 2500
+_LAST_PILOT = 40_000
+_PILOT_SECONDS = 2.0
+# Powers of the rows, by benchmarks/scaling.py. Whitening: factorizations of fixed size, and
+# searches. Search: quadratic in the limit, but larger blocks work better.
+GROWTH = {"whiten": (0.2, 1.4), "neighbors": (1.5, 1.75)}
+INDEX_GROWTH = 0.6  # of the search, from the exact one of EXACT_ROWS on
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a fit is expected to need."""
+
+    n_rows: int
+    n_features: int
+    memory: int
+    """Bytes at the peak, the vectors themselves included unless they are memory-mapped."""
+    seconds: float
+    stages: dict[str, float] = field(default_factory=dict)
+    """Seconds of each stage."""
+    pilot_rows: int = 0
+    """Rows of the largest fit this was extrapolated from."""
+
+
+def estimate_resources(
+    n: int, d: int, *, X: Any = None, mapped: bool = False, **settings: Any
+) -> Resources:
+    """Estimate the peak memory and the time of ``RPML(**settings).fit`` on n rows of d features.
+
+    The memory follows from the sizes of the arrays. For the time, a few thousand rows are fitted,
+    twice as many and so on for a few seconds, and each stage is extrapolated by its own growth.
+
+    Parameters
+    ----------
+    n, d : int
+        Shape of the vectors to fit.
+    X : (m, d) array, optional
+        Rows to try on; without it, a mixture of Gaussians.
+    mapped : bool
+        The vectors are read from a memory-mapped file and take no memory of their own.
+    **settings
+        Parameters of `RPML`.
+    """
+    if n < 2 or d < 1:
+        raise ValueError(f"n={n} and d={d}: a fit needs at least two rows and one feature.")
+    before, last = _run_pilots(n, d, X, settings)
+    stages = {name: _extrapolate(name, (before, last), n) for name in last.stages}
+    like = np.empty((0, d), np.float32 if X is None else X.dtype)
+    shape = fit_shape(RPML(**settings), n, like, mapped)
+    return Resources(n, d, peak(shape), sum(stages.values()), stages, last.rows)
+
+
+@dataclass(frozen=True)
+class _Pilot:
+    rows: int
+    stages: dict[str, float]
+
+
+def _run_pilots(n: int, d: int, X: Any, settings: dict[str, Any]) -> tuple[_Pilot, _Pilot]:
+    """The last two of fits of growing size; the last takes seconds or is the whole."""
+    rng = np.random.default_rng(0)
+    size = min(n, _FIRST_PILOT)
+    _pilot(_sample(min(size, 500), d, X, rng), settings)  # compiles and loads what is needed
+    before = last = _pilot(_sample(size, d, X, rng), settings)
+    while size < min(n, _LAST_PILOT, len(X) if X is not None else n):
+        if sum(last.stages.values()) > _PILOT_SECONDS and last is not before:
+            break
+        size = min(2 * size, n)
+        before, last = last, _pilot(_sample(size, d, X, rng), settings)
+    return before, last
+
+
+def _sample(rows: int, d: int, X: Any, rng: np.random.Generator) -> NDArray[Any]:
+    if X is not None:
+        chosen = np.sort(rng.choice(len(X), min(rows, len(X)), replace=False))
+        return np.asarray(X[chosen])
+    centres = rng.normal(size=(max(2, rows // 20), d))
+    noise = 0.5 * rng.normal(size=(rows, d))
+    return np.asarray(centres[rng.integers(len(centres), size=rows)] + noise, np.float32)
+
+
+def _pilot(X: NDArray[Any], settings: dict[str, Any]) -> _Pilot:
+    """One fit, its stages timed from the first report of each to the first of the next."""
+    marks: list[tuple[str, float]] = [("prepare", time.perf_counter())]
+
+    def listen(progress: Progress) -> None:
+        if progress.stage != marks[-1][0]:
+            marks.append((progress.stage, time.perf_counter()))
+
+    size = settings.get("n_components")
+    limit = min(X.shape[1], max(1, len(X) - 1))
+    chosen = {**settings, "callback": listen, "n_components": size and min(size, limit)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        RPML(**chosen).fit(X)
+    marks.append(("", time.perf_counter()))
+    stages: dict[str, float] = {}
+    for (name, start), (_, stop) in itertools.pairwise(marks):
+        stages[name] = stages.get(name, 0.0) + stop - start
+    return _Pilot(len(X), stages)
+
+
+def _extrapolate(stage: str, pilots: tuple[_Pilot, _Pilot], n: int) -> float:
+    """Seconds of a stage at n rows: by its growth between the pilots, within what is plausible."""
+    rows, seconds = pilots[1].rows, pilots[1].stages[stage]
+    if n == rows:
+        return seconds
+    if stage == "whiten":  # works on a sample
+        rows, n = min(rows, MAX_ROWS), min(n, MAX_ROWS)
+    low, high = GROWTH.get(stage, (1.0, 1.0))
+    exact = min(n, EXACT_ROWS) if stage == "neighbors" else n
+    power = float(np.clip(_growth(stage, *pilots), low, high))
+    return float(seconds * (exact / rows) ** power * (n / exact) ** INDEX_GROWTH)
+
+
+def _growth(stage: str, before: _Pilot, last: _Pilot) -> float:
+    """The power of the rows by which the time of a stage grew."""
+    earlier, later = before.stages.get(stage, 0.0), last.stages[stage]
+    if last.rows == before.rows or min(earlier, later) <= 0:
+        return np.inf
+    return float(np.log(later / earlier) / np.log(last.rows / before.rows))

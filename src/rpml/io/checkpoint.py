@@ -1,0 +1,168 @@
+"""Finished stages of a fit on disk, so that a killed fit continues where it was."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import rpml
+from rpml.io.container import Arrays, canonical_json, read_container, write_container
+from rpml.runtime.atomic import atomic_output
+from rpml.runtime.errors import CheckpointError, ModelFormatError
+
+logger = logging.getLogger(__name__)
+
+_VERSION = 1
+_BLOCK_BYTES = 2**26
+
+
+def data_digest(*arrays: NDArray[Any] | None) -> str:
+    """sha256 of the arrays' dtypes, shapes and values, in blocks of rows (memory maps too)."""
+    state = hashlib.sha256()
+    for array in arrays:
+        if array is None:
+            state.update(b"none")
+            continue
+        if array.dtype.hasobject or array.dtype.kind == "U":
+            array = np.frombuffer(canonical_json(array.tolist()).encode(), np.uint8)
+        state.update(f"{array.dtype.str}{array.shape}".encode())
+        row_bytes = max(1, array.nbytes // max(1, len(array)))
+        step = max(1, _BLOCK_BYTES // row_bytes)
+        for start in range(0, len(array), step):
+            block = np.ascontiguousarray(array[start : start + step])
+            state.update(block.reshape(-1).view(np.uint8).data)
+    return state.hexdigest()
+
+
+def fingerprint(data: str, settings: Mapping[str, Any]) -> str:
+    """One string that is equal for equal data, settings and package version."""
+    return hashlib.sha256(canonical_json(_manifest(data, settings)).encode()).hexdigest()
+
+
+def _manifest(data: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "version": _VERSION,
+        "rpml_version": rpml.__version__,
+        "data": data,
+        "settings": json.loads(canonical_json(settings)),
+    }
+
+
+def remove_checkpoint(directory: str | Path) -> None:
+    """Delete the files of a checkpoint, and the directory if it holds nothing else."""
+    directory = Path(directory)
+    # the manifest goes last, so that a kill in between leaves something resume understands
+    stages = [*directory.glob("*.safetensors"), *directory.glob(".*.tmp")]
+    for path in [*stages, directory / "manifest.json"]:
+        path.unlink(missing_ok=True)
+    with suppress(OSError):
+        directory.rmdir()
+
+
+class Checkpoint:
+    """A directory of finished stages which belong to one set of data and settings.
+
+    Parameters
+    ----------
+    directory : str or Path
+        Created on the first save.
+    data : str
+        `data_digest` of what is fitted.
+    settings : mapping
+        Every setting that changes the result.
+    resume : bool
+        Continue what is there. An absent directory is an empty checkpoint. Without `resume` a
+        directory that holds stages is refused, so that forgetting the option loses nothing.
+
+    Notes
+    -----
+    The pipeline only needs `load(name)`, which returns (arrays, metadata) or None, and
+    `save(name, arrays, metadata)`. Each save is atomic and replaces the previous one of that
+    name, so that a kill at any moment leaves the last complete state.
+    """
+
+    def __init__(
+        self,
+        directory: str | Path,
+        data: str,
+        settings: Mapping[str, Any],
+        resume: bool = False,
+    ) -> None:
+        self.directory = Path(directory)
+        self._manifest = _manifest(data, settings)
+        if self._manifest_path.is_file():
+            if not resume:
+                raise CheckpointError(
+                    f"{self.directory} holds an unfinished run: continue it with --resume, "
+                    "or start over with --force"
+                )
+            self._check_manifest()
+
+    @property
+    def _manifest_path(self) -> Path:
+        return self.directory / "manifest.json"
+
+    def _check_manifest(self) -> None:
+        try:
+            found = json.loads(self._manifest_path.read_text(encoding="utf8"))
+            settings = dict(found["settings"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(
+                f"{self.directory} is not a readable checkpoint: remove it and start over"
+            ) from error
+        if found == self._manifest:
+            return
+        raise CheckpointError(
+            f"cannot resume from {self.directory}: {self._difference(found, settings)}; "
+            "repeat the first command with --resume, or start over with --force"
+        )
+
+    def _difference(self, found: dict[str, Any], settings: dict[str, Any]) -> str:
+        if found.get("data") != self._manifest["data"]:
+            return "it was made from other data"
+        ours: dict[str, Any] = self._manifest["settings"]
+        for name in sorted(ours.keys() | settings.keys()):
+            if ours.get(name) != settings.get(name):
+                return f"it was made with {name}={settings.get(name)}, not {ours.get(name)}"
+        return f"it was made by rpml {found.get('rpml_version')}, not {rpml.__version__}"
+
+    def path(self, name: str) -> Path:
+        """The file of a stage, or of a part of one that others write."""
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
+            raise ValueError(f"checkpoint stage {name!r} must be letters, digits, - and _")
+        return self.directory / f"{name}.safetensors"
+
+    def load(self, name: str) -> tuple[Arrays, dict[str, Any]] | None:
+        """(arrays, metadata) of a finished stage, or None when it has to be computed."""
+        path = self.path(name)
+        if not path.is_file():
+            return None
+        try:
+            arrays, fields = read_container(path, "checkpoint", _VERSION)
+        except ModelFormatError as error:
+            logger.warning("%s: this stage is computed again", error)
+            return None
+        return arrays, fields["metadata"]
+
+    def save(
+        self,
+        name: str,
+        arrays: Mapping[str, NDArray[Any]],
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Keep a finished stage, replacing the previous one of that name."""
+        path = self.path(name)
+        if not self._manifest_path.is_file():
+            self.directory.mkdir(exist_ok=True)
+            with atomic_output(self._manifest_path) as temporary:
+                temporary.write_text(canonical_json(self._manifest), encoding="utf8")
+        write_container(path, arrays, metadata or {}, "checkpoint", _VERSION)

@@ -1,0 +1,195 @@
+"""One file of named arrays and JSON metadata: safetensors with a version and a checksum.
+
+Nothing in it can execute. A reader allocates at most what the file holds, which is bounded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+import rpml
+from rpml.runtime.atomic import atomic_output
+from rpml.runtime.errors import ModelFormatError
+
+Arrays = dict[str, NDArray[Any]]
+
+MAX_BYTES = 32 * 2**30
+MAX_HEADER = 16 * 2**20
+_DTYPES = {
+    "bool": "BOOL", "int8": "I8", "int16": "I16", "int32": "I32", "int64": "I64",
+    "uint8": "U8", "uint16": "U16", "uint32": "U32", "uint64": "U64",
+    "float16": "F16", "float32": "F32", "float64": "F64",
+}  # fmt: skip
+_DISGUISES = {
+    b"PK\x03\x04": "a zip archive (an .npz or a PyTorch file?)",
+    b"\x93NUMPY": "a .npy array",
+    b"PAR1": "a parquet file",
+    b"\x80\x02": "a pickle, which is never opened",
+    b"\x80\x03": "a pickle, which is never opened",
+    b"\x80\x04": "a pickle, which is never opened",
+    b"\x80\x05": "a pickle, which is never opened",
+    b"\x1f\x8b": "a gzip file",
+    b"\x89HDF": "an HDF5 file",
+}
+
+
+def _plain(value: Any) -> Any:
+    """Numpy scalars and arrays as JSON values."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    raise TypeError(f"metadata of type {type(value).__name__} cannot be written as JSON")
+
+
+def canonical_json(value: Any) -> str:
+    """JSON text which is equal for equal values, whatever the order of keys."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=_plain)
+
+
+def _storable(name: str, array: NDArray[Any]) -> NDArray[Any]:
+    array = np.asarray(array)
+    if array.dtype.name not in _DTYPES:
+        raise TypeError(f"array {name!r} has dtype {array.dtype}, which a file cannot hold")
+    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    return little if little.flags.c_contiguous else np.ascontiguousarray(little)
+
+
+def _digest(arrays: Mapping[str, NDArray[Any]], text: str) -> str:
+    """sha256 over the metadata and each array's name, dtype, shape and bytes."""
+    state = hashlib.sha256(text.encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        state.update(f"\0{name}\0{array.dtype.name}\0{array.shape}\0".encode())
+        state.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return "sha256:" + state.hexdigest()
+
+
+def _header(arrays: Arrays, text: str) -> tuple[bytes, list[str]]:
+    # widest items first keeps every array aligned; then by name, so that the file is reproducible
+    order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
+    header: dict[str, Any] = {"__metadata__": {"rpml": text, "checksum": _digest(arrays, text)}}
+    start = 0
+    for name in order:
+        stop = start + arrays[name].nbytes
+        header[name] = {
+            "dtype": _DTYPES[arrays[name].dtype.name],
+            "shape": list(arrays[name].shape),
+            "data_offsets": [start, stop],
+        }
+        start = stop
+    encoded = json.dumps(header, separators=(",", ":")).encode()
+    return encoded + b" " * (-len(encoded) % 8), order
+
+
+def _write(file: BinaryIO, arrays: Arrays, text: str) -> None:
+    header, order = _header(arrays, text)
+    file.write(struct.pack("<Q", len(header)))
+    file.write(header)
+    for name in order:
+        file.write(arrays[name].reshape(-1).view(np.uint8).data)
+
+
+def write_container(
+    path: str | Path,
+    arrays: Mapping[str, NDArray[Any]],
+    metadata: Mapping[str, Any],
+    kind: str,
+    version: int,
+) -> None:
+    """Write arrays and metadata atomically; equal content gives equal bytes."""
+    stored = {name: _storable(name, array) for name, array in arrays.items()}
+    text = canonical_json(
+        {
+            "kind": kind,
+            "format_version": version,
+            "rpml_version": rpml.__version__,
+            "metadata": metadata,
+        }
+    )
+    with atomic_output(path) as temporary, open(temporary, "wb") as file:
+        _write(file, stored, text)
+
+
+def _check_file(path: Path) -> None:
+    """What can be told from the size and the first bytes, before anything is parsed."""
+    try:
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):
+            raise ModelFormatError(f"{path} is not a regular file")
+        with open(path, "rb") as file:
+            start = file.read(8)
+    except OSError as error:
+        raise ModelFormatError(f"cannot read {path}: {error.strerror or error}") from error
+    if status.st_size == 0:
+        raise ModelFormatError(f"{path} is empty")
+    for magic, meaning in _DISGUISES.items():
+        if start.startswith(magic):
+            raise ModelFormatError(f"{path} is {meaning}, not an rpml file")
+    length = int.from_bytes(start, "little")
+    if len(start) < 8 or length > min(status.st_size - 8, MAX_HEADER):
+        raise ModelFormatError(f"{path} is not an rpml file, or is truncated")
+    if status.st_size > MAX_BYTES:
+        raise ModelFormatError(f"{path} has {status.st_size} bytes, more than any rpml file")
+
+
+def _read_raw(path: Path) -> tuple[Arrays, dict[str, str]]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="np") as file:
+            fields = dict(file.metadata() or {})
+            if "rpml" not in fields or "checksum" not in fields:
+                raise ModelFormatError(f"{path} is a safetensors file, but not written by rpml")
+            return {name: file.get_tensor(name) for name in file.keys()}, fields  # noqa: SIM118
+    except (SafetensorError, OSError, KeyError, TypeError, OverflowError, AttributeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ModelFormatError(f"{path} is damaged: {reason}") from error
+
+
+def _parse(path: Path, text: str) -> dict[str, Any]:
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ModelFormatError(f"{path} is damaged: its metadata is not JSON") from error
+    if not isinstance(fields, dict) or not isinstance(fields.get("metadata"), dict):
+        raise ModelFormatError(f"{path} is damaged: its metadata is not an object")
+    return fields
+
+
+def read_container(path: str | Path, kind: str, version: int) -> tuple[Arrays, dict[str, Any]]:
+    """Read back what `write_container` wrote; anything else is a ModelFormatError.
+
+    Returns
+    -------
+    arrays : dict of str to ndarray
+    fields : dict
+        "format_version", "rpml_version" and the writer's own "metadata".
+    """
+    path = Path(path)
+    _check_file(path)
+    arrays, raw = _read_raw(path)
+    fields = _parse(path, raw["rpml"])
+    if fields.get("kind") != kind:
+        raise ModelFormatError(f"{path} holds a {str(fields.get('kind'))[:40]!r}, not a {kind}")
+    found = fields.get("format_version")
+    if type(found) is not int or found < 1:
+        raise ModelFormatError(f"{path} is damaged: it has no format version")
+    if found > version:
+        raise ModelFormatError(
+            f"{path} has format version {found}, this rpml reads up to {version}: "
+            "upgrade with pip install -U rpml"
+        )
+    if _digest(arrays, raw["rpml"]) != raw["checksum"]:
+        raise ModelFormatError(f"{path} is damaged: its checksum does not match its content")
+    return arrays, fields

@@ -1,0 +1,23 @@
+"""CUB-200-2011: images.txt, image_class_labels.txt and images/."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rpml.io.datasets.image_sets import ImageSet, as_number, find_root, make_set, read_lines
+from rpml.runtime.errors import InputError
+
+TRAINING_CLASSES = 100
+
+
+def read_cub(root: str | Path) -> ImageSet:
+    """The birds: classes 1-100 for training, 101-200 for the test."""
+    folder = find_root(root, "images.txt", "CUB_200_2011", "CUB-200-2011")
+    images = dict(read_lines(folder / "images.txt", 2))
+    listing = folder / "image_class_labels.txt"
+    labels = {key: as_number(label, listing) for key, label in read_lines(listing, 2)}
+    if images.keys() != labels.keys():
+        odd = sorted(images.keys() ^ labels.keys())[0]
+        raise InputError(f"{folder}: image {odd} is in only one of images.txt and {listing.name}")
+    rows = [(f"images/{path}", labels[key]) for key, path in images.items()]
+    return make_set("CUB-200-2011", folder, rows, lambda label: label <= TRAINING_CLASSES)

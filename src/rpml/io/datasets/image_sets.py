@@ -1,0 +1,143 @@
+"""Labelled image collections with the zero-shot split of the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.runtime.errors import InputError
+
+IMAGE_SUFFIXES = (
+    *(".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".pbm"),
+    *(".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"),
+)
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """Images, their classes, and which of them are for training.
+
+    Parameters
+    ----------
+    name : str
+        What the collection is called.
+    root : Path
+        The folder that `paths` start from.
+    paths : tuple of str
+        One image each, with ``/`` between the parts.
+    labels : ndarray of int
+        The class of each image, numbered as the collection does.
+    train : ndarray of bool
+        True for the images of training classes; no class is on both sides.
+    """
+
+    name: str
+    root: Path
+    paths: tuple[str, ...]
+    labels: NDArray[np.int64]
+    train: NDArray[np.bool_]
+
+    def check_files(self) -> None:
+        """Raise if an image is not on disk, naming the first and counting the rest."""
+        missing = [path for path in self.paths if not (self.root / path).is_file()]
+        if missing:
+            raise InputError(
+                f"{self.name}: {len(missing):,} of {len(self.paths):,} images are missing below "
+                f"{self.root}, the first is {missing[0]}"
+            )
+
+    def check_counts(self, expected: Counts) -> None:
+        """Raise if the split is not the published one."""
+        found = counts(self)
+        if found != expected:
+            raise InputError(
+                f"{self.name} at {self.root} is not complete: the published split has {expected}, "
+                f"this has {found} (--incomplete to go on nevertheless)"
+            )
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Images and classes of a split."""
+
+    train_images: int
+    test_images: int
+    train_classes: int
+    test_classes: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.train_images:,} training images of {self.train_classes:,} classes and "
+            f"{self.test_images:,} test images of {self.test_classes:,}"
+        )
+
+
+def counts(images: ImageSet) -> Counts:
+    """What a collection really has."""
+    train = images.train
+    return Counts(
+        int(train.sum()),
+        int((~train).sum()),
+        len(np.unique(images.labels[train])),
+        len(np.unique(images.labels[~train])),
+    )
+
+
+PUBLISHED = {
+    "cub": Counts(5_864, 5_924, 100, 100),
+    "cars": Counts(8_054, 8_131, 98, 98),
+    "sop": Counts(59_551, 60_502, 11_318, 11_316),
+}
+"""The splits of the paper's section on fine-grained categorization."""
+
+
+def make_set(
+    name: str, root: Path, rows: Iterable[tuple[str, int]], is_train: Callable[[int], bool]
+) -> ImageSet:
+    """A collection from (path, class) rows and a rule for training classes."""
+    listed = list(rows)
+    labels = np.array([label for _, label in listed], np.int64)
+    train = np.array([is_train(label) for _, label in listed], bool)
+    return ImageSet(name, root, tuple(path for path, _ in listed), labels, train)
+
+
+def find_root(root: str | Path, marker: str, usual: str, name: str) -> Path:
+    """The folder that holds `marker`: the given one, or the usual one inside it."""
+    given = Path(root)
+    for folder in (given, given / usual):
+        if (folder / marker).exists():
+            return folder
+    raise InputError(
+        f"{given} does not hold {name}: {marker} is missing there and in {usual}/ inside it"
+    )
+
+
+def read_lines(path: Path, columns: int) -> list[list[str]]:
+    """Rows of a text file with blank-separated columns; the last column may hold blanks."""
+    try:
+        lines = path.read_text(encoding="utf8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot read {path}: {reason}") from error
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        parts = line.strip().split(maxsplit=columns - 1)
+        if len(parts) != columns:
+            raise InputError(f"{path}: line {number} must have {columns} columns, got {line!r}")
+        rows.append(parts)
+    return rows
+
+
+def as_number(text: Any, path: Path) -> int:
+    """A whole number from a listing."""
+    try:
+        return int(text)
+    except ValueError:
+        raise InputError(f"{path}: {text!r} should be a number") from None

@@ -1,0 +1,50 @@
+"""The handwritten characters that ship with the package (part of Omniglot, MIT licence)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+SIDE = 28
+TRAINING = ("Armenian", "Asomtavruli", "Balinese", "Bengali", "Blackfoot")
+
+
+@dataclass(frozen=True)
+class Drawings:
+    """Drawings of characters, 20 of each.
+
+    Attributes
+    ----------
+    images : (n, 28, 28) bool array
+        True where there is ink.
+    character : (n,) int array
+        Which character it is: the class.
+    alphabet : (n,) string array
+        The alphabet of the character.
+    """
+
+    images: NDArray[np.bool_]
+    character: NDArray[np.int64]
+    alphabet: NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+
+def load_drawings() -> tuple[Drawings, Drawings]:
+    """Return the drawings to learn from and those to score on, which are of other alphabets."""
+    with (
+        (files("rpml.io.datasets") / "omniglot_demo.npz").open("rb") as file,
+        np.load(file, allow_pickle=False) as stored,
+    ):
+        bits = np.unpackbits(stored["images"], axis=1)
+        images = bits.reshape(-1, SIDE, SIDE).astype(bool)
+        character = stored["character"].astype(np.int64)
+        alphabet = stored["alphabets"][stored["alphabet"]]
+    seen = np.isin(alphabet, TRAINING)
+    train, test = (Drawings(images[m], character[m], alphabet[m]) for m in (seen, ~seen))
+    return train, test

@@ -1,0 +1,62 @@
+"""A model for other programs: ONNX, faiss, sentence-transformers, plain numpy; one file a target.
+
+Every target is made from the same list of steps, so that none can drift from `transform`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from rpml.io.export.steps import Step, embedding_steps
+from rpml.runtime.atomic import atomic_output
+from rpml.runtime.errors import InputError
+
+TARGETS = {
+    "onnx": "rpml.io.export.to_onnx",
+    "faiss": "rpml.io.export.to_faiss",
+    "sentence-transformers": "rpml.io.export.to_sentence_transformers",
+    "numpy": "rpml.io.export.to_numpy",
+}
+
+__all__ = ["TARGETS", "Step", "embedding_steps", "export_model"]
+
+
+def export_model(
+    model: Any,
+    target: str,
+    path: str | PathLike[str],
+    n_components: int | None = None,
+    overwrite: bool = False,
+) -> Path:
+    """Write a fitted model in the form another program reads.
+
+    Parameters
+    ----------
+    model : RPML
+        A fitted model.
+    target : {"onnx", "faiss", "sentence-transformers", "numpy"}
+        An ONNX graph, a faiss index (empty, with the embedding in front), a folder of
+        sentence-transformers modules, or an .npz file of arrays.
+    path : str or Path
+        The file, or for sentence-transformers the folder, to write.
+    n_components : int, optional
+        Only the first components: a prefix is itself a good smaller embedding.
+    overwrite : bool
+        Replace what is there.
+
+    Returns
+    -------
+    Path
+        What was written.
+    """
+    if target not in TARGETS:
+        raise InputError(f"target must be one of {', '.join(TARGETS)}, got {target!r}")
+    steps = embedding_steps(model, n_components)
+    write: Callable[[Sequence[Step], Path], None] = import_module(TARGETS[target]).write
+    with atomic_output(Path(path), overwrite) as temporary:
+        write(steps, temporary)
+    return Path(path)

@@ -1,0 +1,81 @@
+"""What `transform` does to a row, as data: the steps in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.runtime.errors import InputError
+
+Array = NDArray[np.floating]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """x / |x|; a zero row stays zero."""
+
+
+@dataclass(frozen=True)
+class Affine:
+    """(x - mean) @ matrix."""
+
+    mean: Array | None
+    matrix: Array
+
+
+Step = Unit | Affine
+
+
+def embedding_steps(model: Any, n_components: int | None = None) -> list[Step]:
+    """The steps of a fitted model; neighbouring linear ones are one.
+
+    Parameters
+    ----------
+    model : RPML
+        A fitted model.
+    n_components : int, optional
+        Keep only the first components.
+    """
+    size = len(model.components_)
+    if n_components is not None and not 1 <= n_components <= size:
+        raise InputError(f"n_components={n_components} must be from 1 to the model's {size}")
+    pre = model.preprocessing_
+    projection = model.components_[:n_components].T
+    mean = pre.mean if np.any(pre.mean) else None
+    steps: list[Step] = [Unit()] if pre.unit_input else []
+    if pre.unit_output:
+        steps += [Affine(mean, pre.matrix), Unit(), Affine(None, projection)]
+    else:
+        steps.append(Affine(mean, pre.matrix @ projection))
+    return [*steps, Unit()] if model.normalize else steps
+
+
+def apply_steps(steps: list[Step], X: Array) -> Array:
+    """The same as `transform`, spelled out; the reference the exports are compared with."""
+    for step in steps:
+        if isinstance(step, Affine):
+            X = (X if step.mean is None else X - step.mean) @ step.matrix
+        else:
+            norms = np.linalg.norm(X, axis=1, keepdims=True)
+            X = X / np.where(norms > 0, norms, 1)
+    return X
+
+
+def bias(step: Affine) -> Array:
+    """b of the same map written as x @ matrix + b."""
+    if step.mean is None:
+        return np.zeros(step.matrix.shape[1])
+    return np.asarray(-step.mean @ step.matrix)
+
+
+def input_size(steps: list[Step]) -> int:
+    """Features a row must have."""
+    return next(len(s.matrix) for s in steps if isinstance(s, Affine))
+
+
+def output_size(steps: list[Step]) -> int:
+    """Size of the embedding."""
+    return next(int(s.matrix.shape[1]) for s in reversed(steps) if isinstance(s, Affine))

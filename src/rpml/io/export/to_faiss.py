@@ -1,0 +1,41 @@
+"""An empty faiss index with the embedding in front of it: add raw vectors, search raw vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rpml.io.export.steps import Affine, Step, Unit, bias, output_size
+from rpml.runtime.extras import require
+
+
+def write(steps: Sequence[Step], path: Path) -> None:
+    """Write an IndexPreTransform over a flat index (inner product for unit rows, else L2)."""
+    faiss = require("faiss", "export", "faiss export")
+    size = output_size(list(steps))
+    unit = isinstance(steps[-1], Unit)
+    flat = faiss.IndexFlatIP(size) if unit else faiss.IndexFlatL2(size)
+    index = faiss.IndexPreTransform(flat)
+    chain = [_transform(faiss, list(steps), i) for i in range(len(steps))]
+    for transform in reversed(chain):
+        index.prepend_transform(transform)
+    path.write_bytes(faiss.serialize_index(index).tobytes())
+
+
+def _transform(faiss: Any, steps: list[Step], i: int) -> Any:
+    step = steps[i]
+    if not isinstance(step, Affine):
+        before = [s.matrix.shape[1] for s in steps[:i] if isinstance(s, Affine)]
+        after = [len(s.matrix) for s in steps[i:] if isinstance(s, Affine)]
+        return faiss.NormalizationTransform(before[-1] if before else after[0], 2.0)
+    d, size = step.matrix.shape
+    linear = faiss.LinearTransform(d, size, step.mean is not None)
+    faiss.copy_array_to_vector(np.ascontiguousarray(step.matrix.T, np.float32).ravel(), linear.A)
+    if step.mean is not None:
+        faiss.copy_array_to_vector(bias(step).astype(np.float32), linear.b)
+    linear.is_trained = True
+    linear.set_is_orthonormal()
+    return linear

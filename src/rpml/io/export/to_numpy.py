@@ -1,0 +1,31 @@
+"""The arrays of every step in order, in an .npz file.
+
+A reader needs no rpml: sort the names; an array called ``..._unit`` means "scale rows to unit
+norm", ``..._subtract`` and ``..._multiply`` say what is done with the array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.io.export.steps import Affine, Step
+
+
+def write(steps: Sequence[Step], path: Path) -> None:
+    """Write the .npz file."""
+    named: list[tuple[str, NDArray[Any]]] = []
+    for step in steps:
+        if not isinstance(step, Affine):
+            named.append(("unit", np.zeros(0, np.float32)))
+            continue
+        if step.mean is not None:
+            named.append(("subtract", step.mean))
+        named.append(("multiply", np.ascontiguousarray(step.matrix)))
+    with open(path, "wb") as file:
+        arrays: dict[str, Any] = {f"{i:02d}_{what}": a for i, (what, a) in enumerate(named)}
+        np.savez(file, **arrays)

@@ -1,0 +1,87 @@
+"""An ONNX graph: float32 rows in (input `features`), embedding out (output `embedding`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import rpml
+from rpml.io.export.steps import Affine, Step, input_size, output_size
+from rpml.runtime.extras import require
+
+OPSET = 18  # the first with ReduceMax and ReduceL2 over axes given as input; onnxruntime >= 1.14
+IR_VERSION = 8
+
+
+class _Graph:
+    """Nodes added one after the other, each reading what the last one wrote."""
+
+    def __init__(self, onnx: Any) -> None:
+        self.onnx = onnx
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+        self.value = "features"
+
+    def constant(self, name: str, array: NDArray[Any]) -> str:
+        self.constants.append(self.onnx.numpy_helper.from_array(array, name))
+        return name
+
+    def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        output = f"{operator}_{len(self.nodes)}"
+        self.nodes.append(self.onnx.helper.make_node(operator, inputs, [output], **attributes))
+        return output
+
+    def affine(self, step: Affine) -> None:
+        number = len(self.nodes)
+        if step.mean is not None:
+            mean = self.constant(f"mean_{number}", step.mean.astype(np.float32))
+            self.value = self.add("Sub", self.value, mean)
+        matrix = np.ascontiguousarray(step.matrix, np.float32)
+        self.value = self.add("MatMul", self.value, self.constant(f"matrix_{number}", matrix))
+
+    def unit(self) -> None:
+        """As `unit_rows`: by the largest entry first, so that no square overflows."""
+        largest = self.add("ReduceMax", self.add("Abs", self.value), "axes", keepdims=1)
+        scaled = self.add("Div", self.value, self.add("Max", largest, "tiny"))
+        norm = self.add("ReduceL2", scaled, "axes", keepdims=1)
+        self.value = self.add("Div", scaled, self.add("Max", norm, "tiny"))
+
+
+def write(steps: Sequence[Step], path: Path) -> None:
+    """Write the graph, checked by onnx itself."""
+    onnx = require("onnx", "export", "ONNX export")
+    require("onnx.checker", "export", "ONNX export")
+    graph = _Graph(onnx)
+    graph.constant("axes", np.array([1], np.int64))
+    graph.constant("tiny", np.array(np.finfo(np.float32).tiny, np.float32))
+    for step in steps:
+        if isinstance(step, Affine):
+            graph.affine(step)
+        else:
+            graph.unit()
+    graph.nodes.append(onnx.helper.make_node("Identity", [graph.value], ["embedding"]))
+    model = _model(onnx, graph, input_size(list(steps)), output_size(list(steps)))
+    onnx.checker.check_model(model, full_check=True)
+    path.write_bytes(model.SerializeToString())
+
+
+def _model(onnx: Any, graph: _Graph, d: int, size: int) -> Any:
+    kind = onnx.TensorProto.FLOAT
+    body = onnx.helper.make_graph(
+        graph.nodes,
+        "rpml",
+        [onnx.helper.make_tensor_value_info("features", kind, ["rows", d])],
+        [onnx.helper.make_tensor_value_info("embedding", kind, ["rows", size])],
+        graph.constants,
+    )
+    return onnx.helper.make_model(
+        body,
+        opset_imports=[onnx.helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
+        producer_name="rpml",
+        producer_version=rpml.__version__,
+    )

@@ -1,0 +1,23 @@
+"""Vectors and labels in files: readers, writers, and the checks they share."""
+
+from __future__ import annotations
+
+from rpml.io.features.labels import read_labels
+from rpml.io.features.reading import open_features, read_features
+from rpml.io.features.source import Batch, Features, FeatureSource, ReadOptions
+from rpml.io.features.writers import Layout
+from rpml.io.features.writing import check_table_output, open_writer, write_table
+
+__all__ = [
+    "Batch",
+    "FeatureSource",
+    "Features",
+    "Layout",
+    "ReadOptions",
+    "check_table_output",
+    "open_features",
+    "open_writer",
+    "read_features",
+    "read_labels",
+    "write_table",
+]

@@ -1,0 +1,43 @@
+"""Choosing columns by name, the same way for every format that has names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+
+from rpml.runtime.errors import InputError
+
+_ID_NAMES = {"id", "ids", "key", "index", "uuid", "__index_level_0__"}
+
+
+def is_id_name(name: str) -> bool:
+    """Whether a column of this name is taken as the ids (pandas leaves an index unnamed)."""
+    return name.strip().lower() in _ID_NAMES or name == ""
+
+
+def position(names: Sequence[str], wanted: str, where: str) -> int:
+    """The column called `wanted`."""
+    if wanted in names:
+        return list(names).index(wanted)
+    raise InputError(f"{where} has no column {wanted!r}: {_hint(names, wanted)}")
+
+
+def match_columns(names: Sequence[str], patterns: Sequence[str], where: str) -> list[int]:
+    """Positions of the columns that match any pattern, in the order of the file."""
+    for pattern in patterns:
+        if not any(n == pattern or fnmatchcase(n, pattern) for n in names):
+            raise InputError(f"{where} has no column {pattern!r}: {_hint(names, pattern)}")
+    return [
+        i
+        for i, n in enumerate(names)
+        if any(n == pattern or fnmatchcase(n, pattern) for pattern in patterns)
+    ]
+
+
+def _hint(names: Sequence[str], wanted: str) -> str:
+    close = get_close_matches(wanted, list(names), n=1)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    shown = ", ".join(repr(n) for n in names[:8]) + (", ..." if len(names) > 8 else "")
+    return f"it has {shown}"

@@ -1,0 +1,58 @@
+"""What a file of vectors looks like, in one pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.io.features.source import FeatureSource
+from rpml.runtime.errors import InputError
+
+
+@dataclass
+class Diagnosis:
+    """Counts over all rows."""
+
+    n_rows: int = 0
+    not_finite: int = 0
+    first_not_finite: str | None = None
+    zero_rows: int = 0
+    constant_columns: int = 0
+    has_negative: bool = False
+    norms: dict[str, float] = field(default_factory=dict)
+
+
+def diagnose(source: FeatureSource) -> Diagnosis:
+    """Read every row once; bad values are counted, not refused."""
+    found = Diagnosis()
+    low: NDArray[Any] = np.full(source.n_features, np.inf)
+    high: NDArray[Any] = np.full(source.n_features, -np.inf)
+    norms = []
+    for batch in source.raw_batches(source.batch_rows()):
+        values = batch.values.astype(np.float64)
+        finite = np.isfinite(values)
+        if not finite.all():
+            row, column = np.argwhere(~finite)[0]
+            found.first_not_finite = found.first_not_finite or source._place(batch, row, column)
+            found.not_finite += int((~finite).sum())
+        norms.append(np.linalg.norm(values, axis=1))
+        low = np.fmin(low, np.where(finite, values, np.inf).min(axis=0))
+        high = np.fmax(high, np.where(finite, values, -np.inf).max(axis=0))
+        found.n_rows += len(values)
+    if found.n_rows == 0:
+        raise InputError(f"{source.name} has no rows")
+    found.constant_columns = int((low == high).sum())
+    found.has_negative = bool((low < 0).any())
+    lengths = np.concatenate(norms)
+    found.zero_rows = int((lengths == 0).sum())
+    lengths = lengths[np.isfinite(lengths)]
+    if len(lengths):
+        found.norms = {
+            "min": float(lengths.min()),
+            "mean": float(lengths.mean()),
+            "max": float(lengths.max()),
+        }
+    return found

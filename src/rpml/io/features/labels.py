@@ -1,0 +1,149 @@
+"""Labels from a file, put in the order of the features' rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.io.features.columns import is_id_name
+from rpml.io.features.numpy_files import NpzFile, check_dtype_or_text, load_npy
+from rpml.io.features.reading import check_readable
+from rpml.io.features.source import Ids
+from rpml.runtime.errors import InputError
+
+_USUAL = ("label", "labels", "y", "class", "target", "category")
+
+
+def read_labels(
+    path: str | Path,
+    n_rows: int,
+    ids: Ids | None = None,
+    column: str | None = None,
+    id_column: str | None = None,
+    partial: bool = False,
+) -> NDArray[Any]:
+    """One label a row, from .npy, .npz, .csv, .tsv, .txt or .parquet.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file of labels.
+    n_rows : int
+        How many rows the features have.
+    ids : ndarray, optional
+        The ids of the features. If the file of labels has ids too, labels are matched by id;
+        otherwise by order.
+    column : str, optional
+        The column or array with the labels.
+    id_column : str, optional
+        The column with the ids.
+    partial : bool
+        Labels may be missing: an empty field, a null, or an id that is not in the file.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,)
+        Integers if every label is one, text otherwise; None (or -1 among integers) where it is
+        missing.
+    """
+    path = Path(path)
+    check_readable(path)
+    values, keys = _read(path, column, id_column)
+    values = [None if isinstance(v, str) and not v.strip() else v for v in values]
+    if not partial and None in values:
+        row = values.index(None)
+        raise InputError(f"{path}: the label of row {row} (counted from 0) is missing")
+    if ids is not None and keys is not None:
+        return _as_array(_match(values, keys, ids, path, partial))
+    if len(values) != n_rows:
+        raise InputError(
+            f"{path} has {len(values)} labels, the features have {n_rows} rows: give one "
+            "(it may be empty) for every row in order, or ids on both sides"
+        )
+    return _as_array(values)
+
+
+def _read(path: Path, column: str | None, id_column: str | None) -> tuple[list[Any], Any]:
+    suffix = path.suffix.lower()
+    if suffix == ".npy":
+        return _vector(load_npy(path), str(path)), None
+    if suffix == ".npz":
+        archive = NpzFile(path)
+        name = archive.choose(column, (*_USUAL, "Y"), "labels", "--label-column")
+        return _vector(archive.read(name), f"{path}[{name!r}]"), None
+    if suffix in (".parquet", ".pq"):
+        return _read_parquet(path, column, id_column)
+    if suffix in (".csv", ".tsv", ".txt"):
+        return _read_text(path, column, id_column)
+    raise InputError(
+        f"{path} has the suffix {suffix!r}: labels are read from .npy, .npz, .csv, .tsv, .txt "
+        "or .parquet"
+    )
+
+
+def _vector(array: NDArray[Any], name: str) -> list[Any]:
+    check_dtype_or_text(array.dtype, name)
+    if array.ndim != 1:
+        raise InputError(f"{name} has shape {array.shape}, and labels must have one dimension")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        row = int(np.flatnonzero(~np.isfinite(array))[0])
+        raise InputError(f"{name}: the label of row {row} (counted from 0) is not a number")
+    values: list[Any] = array.tolist()
+    return values
+
+
+def _read_parquet(path: Path, column: str | None, id_column: str | None) -> tuple[list[Any], Any]:
+    from rpml.io.features.parquet_files import open_file, read_parquet_column
+
+    names = list(open_file(path).schema_arrow.names)
+    key = id_column if id_column in names else next((n for n in names if is_id_name(n)), None)
+    rest = [n for n in names if n != key]
+    if column is None and len(rest) == 1:
+        column = rest[0]
+    values = read_parquet_column(path, column, _USUAL)
+    return values, None if key is None else read_parquet_column(path, key, ())
+
+
+def _read_text(path: Path, column: str | None, id_column: str | None) -> tuple[list[Any], Any]:
+    from rpml.io.features.text_files import SEPARATORS, csv_rows, read_column
+
+    with csv_rows(path, SEPARATORS.get(path.suffix.lower(), ",")) as rows:
+        first = next((row for _, row in rows), [])
+    key = id_column if id_column in first else next((n for n in first if is_id_name(n)), None)
+    rest = [n for n in first if n != key]
+    if key is not None and column is None and len(rest) == 1:
+        column = rest[0]
+    values = read_column(path, column, _USUAL)
+    return values, None if key is None else read_column(path, key)
+
+
+def _match(values: list[Any], keys: list[Any], ids: Ids, path: Path, partial: bool) -> list[Any]:
+    """Labels by id; as text, since one file may hold 7 and the other '7'."""
+    names = [str(k) for k in keys]
+    if len(set(names)) < len(names):
+        twice = Counter(names).most_common(1)[0][0]
+        raise InputError(f"{path} has two labels for the id {twice!r}")
+    by_id = dict(zip(names, values, strict=True))
+    missing = next((i for i in ids if str(i) not in by_id), None)
+    if missing is not None and not partial:
+        raise InputError(f"{path} has no label for the id {missing!r}")
+    return [by_id.get(str(i)) for i in ids]
+
+
+def _as_array(values: list[Any]) -> NDArray[Any]:
+    """Integers if every label is one (text files hold '3'), else text."""
+    if all(v is None or _is_whole(v) for v in values):
+        return np.array([-1 if v is None else int(v) for v in values], dtype=np.int64)
+    if None not in values:
+        return np.array([str(v) for v in values])
+    return np.array([None if v is None else str(v) for v in values], dtype=object)
+
+
+def _is_whole(value: Any) -> bool:
+    if isinstance(value, str):  # '01' and '1' are two labels
+        return value.lstrip("-").isdigit() and value == str(int(value)) and len(value) < 18
+    return isinstance(value, int | float) and value == int(value) and abs(value) < 2**63

@@ -1,0 +1,75 @@
+"""Constraints between rows from a text file: so many rows a line, and perhaps a weight."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.io.features.reading import check_readable
+from rpml.io.features.source import Ids
+from rpml.io.features.text_files import SEPARATORS, Row, csv_rows, is_number
+from rpml.runtime.errors import InputError
+
+
+@dataclass(frozen=True)
+class Links:
+    """What a file says of rows, and where it says it."""
+
+    path: Path
+    values: NDArray[np.float64]
+    """(m, width + 1): row indices and the weight."""
+    lines: list[int]
+    """(m,) line numbers in the file."""
+
+
+def read_links(path: str | Path, width: int, n_rows: int, ids: Ids | None = None) -> Links:
+    """Pairs (or triplets) of rows from a .csv or .tsv file.
+
+    Parameters
+    ----------
+    path : str or Path
+        A line holds `width` rows and perhaps a weight; the first may hold names instead.
+    width : int
+        How many rows belong together.
+    n_rows : int
+        How many rows the features have.
+    ids : ndarray, optional
+        The ids of the features, by which the file names rows; row numbers from 0 if not given.
+    """
+    path = Path(path)
+    check_readable(path)
+    with csv_rows(path, SEPARATORS.get(path.suffix.lower(), ",")) as rows:
+        body = list(rows)
+    known = {str(i): i for i in range(n_rows)}
+    if ids is not None:
+        known = {str(name): i for i, name in enumerate(ids)}
+    if body and not any(field.strip() in known or is_number(field) for field in body[0][1]):
+        body = body[1:]  # names of the columns
+    if not body:
+        raise InputError(f"{path} holds no rows")
+    what = "an id of the features" if ids is not None else f"a row number from 0 to {n_rows - 1}"
+    values = []
+    for line, fields in body:
+        try:
+            values.append(_parse(fields, width, known, what))
+        except ValueError as error:
+            raise InputError(f"{path}: line {line}: {error}") from None
+    return Links(path, np.array(values), [line for line, _ in body])
+
+
+def _parse(fields: Row, width: int, known: dict[str, int], what: str) -> list[float]:
+    """Row indices and the weight of a line; ValueError with what is wrong."""
+    if len(fields) not in (width, width + 1):
+        raise ValueError(
+            f"{width} rows and perhaps a weight are expected, not {len(fields)} fields"
+        )
+    for field in fields[:width]:
+        if field.strip() not in known:
+            raise ValueError(f"{field!r} is not {what}")
+    weight = fields[width] if len(fields) > width else "1"
+    if not is_number(weight) or not 0 < float(weight) < np.inf:
+        raise ValueError(f"the weight {weight!r} is not a positive number")
+    return [*(known[field.strip()] for field in fields[:width]), float(weight)]

@@ -1,0 +1,196 @@
+""".npy (memory-mapped) and .npz features; object arrays are refused, never unpickled."""
+
+from __future__ import annotations
+
+import mmap
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.io.features.source import Batch, Features, FeatureSource, Ids, ReadOptions, as_ids
+from rpml.runtime.errors import InputError
+
+_FEATURE_ARRAYS = ("X", "x", "features", "embeddings", "embedding", "vectors")
+_ID_ARRAYS = ("ids", "id")
+
+
+def check_dtype(dtype: np.dtype[Any], name: str) -> None:
+    """Refuse what is not a plain number."""
+    if dtype.hasobject:
+        raise InputError(
+            f"{name} holds Python objects, which are never loaded: save it as an array of numbers"
+        )
+    if dtype.kind not in "fiub":
+        raise InputError(f"{name} has dtype {dtype}, and features must be real numbers")
+
+
+def check_matrix(array: NDArray[Any], name: str) -> None:
+    """Refuse what is not an (n, d) array of numbers with at least one row and column."""
+    check_dtype(array.dtype, name)
+    if array.ndim != 2:
+        raise InputError(
+            f"{name} has shape {array.shape}, and features must have two dimensions (rows, columns)"
+        )
+    if 0 in array.shape:
+        raise InputError(f"{name} has shape {array.shape}: it has no {_empty_side(array)}")
+
+
+def _empty_side(array: NDArray[Any]) -> str:
+    return "rows" if array.shape[0] == 0 else "columns"
+
+
+def load_npy(path: Path) -> NDArray[Any]:
+    """The array of a .npy file, memory-mapped where its type allows."""
+    try:
+        return np.lib.format.open_memmap(path, mode="r")
+    except Exception as error:  # a damaged header can raise anything its tokenizer knows
+        if "Python objects" in str(error):
+            check_dtype(np.dtype(object), str(path))
+        raise InputError(f"{path} is not a complete .npy file: {_first_line(error)}") from error
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).split("\n")[0].strip() or type(error).__name__
+
+
+def release_rows(array: NDArray[Any], start: int, stop: int) -> None:
+    """Let go of the pages of rows already read, so that a mapped file never fills the memory."""
+    pages = getattr(array, "_mmap", None)
+    if pages is None or not array.flags.c_contiguous or not hasattr(pages, "madvise"):
+        return
+    row, page = array.strides[0], mmap.PAGESIZE
+    before = getattr(array, "offset", 0) % mmap.ALLOCATIONGRANULARITY
+    first = -(-(before + start * row) // page) * page
+    last = (before + min(stop, len(array)) * row) // page * page
+    if last > first:
+        pages.madvise(mmap.MADV_DONTNEED, first, last - first)
+
+
+class ArraySource(FeatureSource):
+    """Rows of an array that is mapped or already in memory."""
+
+    def __init__(self, array: NDArray[Any], name: str, ids: Ids | None = None) -> None:
+        check_matrix(array, name)
+        self.name, self.dtype = name, array.dtype
+        self.n_rows, self.n_features = array.shape
+        self._array, self._ids = array, ids
+        self.has_ids = ids is not None
+        if ids is not None and len(ids) != len(array):
+            raise InputError(f"{name} has {len(array)} rows and {len(ids)} ids")
+
+    def raw_batches(self, rows: int) -> Iterator[Batch]:
+        """Slices of the array."""
+        for start in range(0, len(self._array), rows):
+            ids = None if self._ids is None else self._ids[start : start + rows]
+            yield Batch(start, self._native(self._array[start : start + rows]), ids)
+            release_rows(self._array, start, start + rows)
+
+    def load(self) -> Features:
+        """The array itself, checked block by block, not copied."""
+        for _ in self.batches():
+            pass
+        return self._features(self._native(self._array), self._ids)
+
+    @staticmethod
+    def _native(values: NDArray[Any]) -> NDArray[Any]:
+        """The machine's byte order and at most 64 bits, which is what the numerics read."""
+        if values.dtype.kind == "b":
+            return values.astype(np.float32)
+        if values.dtype.itemsize > 8:
+            return values.astype(np.float64)
+        return values.astype(values.dtype.newbyteorder("="), copy=False)
+
+
+def sidecar(path: Path) -> Path:
+    """Where the ids of a .npy file are kept: x.npy -> x.ids.csv."""
+    return path.with_name(path.stem + ".ids.csv")
+
+
+def open_npy(path: Path, options: ReadOptions) -> FeatureSource:
+    """A .npy file, with the ids of the file beside it if there is one."""
+    ids = None
+    if sidecar(path).is_file():
+        from rpml.io.features.text_files import read_column
+
+        ids = as_ids(read_column(sidecar(path), options.id_column))
+    return ArraySource(load_npy(path), str(path), ids)
+
+
+class NpzFile:
+    """The named arrays of an .npz file, none of them loaded before it is asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            with zipfile.ZipFile(path) as archive:
+                names = [i.filename for i in archive.infolist()]
+        except Exception as error:  # damage can raise anything the archive reader knows
+            raise InputError(f"{path} is not a complete .npz file: {_first_line(error)}") from error
+        self.names = [n.removesuffix(".npy") for n in names if n.endswith(".npy")]
+
+    def read(self, name: str) -> NDArray[Any]:
+        """One array; its size must be what the archive says, so that a header cannot lie."""
+        if name not in self.names:
+            raise InputError(f"{self.path} has no array {name!r}: it has {self._listing()}")
+        label = f"{self.path}[{name!r}]"
+        try:
+            with zipfile.ZipFile(self.path) as archive, archive.open(name + ".npy") as file:
+                shape, _, dtype = _read_header(file)
+                check_dtype_or_text(dtype, label)
+                stored = archive.getinfo(name + ".npy").file_size
+                if int(np.prod(shape, dtype=object)) * dtype.itemsize > stored:
+                    raise InputError(f"{label} is truncated: {shape} does not fit {stored} bytes")
+                file.seek(0)
+                return np.lib.format.read_array(file, allow_pickle=False)
+        except InputError:
+            raise
+        except Exception as error:  # damage can raise anything zlib and the header parser know
+            raise InputError(f"{label} cannot be read: {_first_line(error)}") from error
+
+    def choose(self, wanted: str | None, known: tuple[str, ...], what: str, option: str) -> str:
+        """The array to use: the one asked for, the only one, or one with a usual name."""
+        if wanted is not None:
+            return wanted
+        usual = [n for n in known if n in self.names]
+        if usual:
+            return usual[0]
+        if len(self.names) == 1:
+            return self.names[0]
+        raise InputError(
+            f"{self.path} has {self._listing()}: name the one with the {what} with {option}"
+        )
+
+    def _listing(self) -> str:
+        return "the arrays " + ", ".join(self.names[:20]) if self.names else "no arrays"
+
+
+def check_dtype_or_text(dtype: np.dtype[Any], name: str) -> None:
+    """Refuse objects; text is allowed, as ids and labels are text."""
+    if dtype.kind != "U":
+        check_dtype(dtype, name)
+
+
+def _read_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    version = np.lib.format.read_magic(file)
+    if version == (1, 0):
+        return np.lib.format.read_array_header_1_0(file)
+    return np.lib.format.read_array_header_2_0(file)
+
+
+def open_npz(path: Path, options: ReadOptions) -> FeatureSource:
+    """The features of an .npz file, and its array of ids if it has one."""
+    archive = NpzFile(path)
+    name = archive.choose(options.array, _FEATURE_ARRAYS, "features", "--array")
+    values = archive.read(name)
+    ids = None
+    chosen = [options.id_column] if options.id_column else list(_ID_ARRAYS)
+    found = [n for n in chosen if n in archive.names]
+    if options.id_column and not found:
+        archive.read(options.id_column)  # raises the sentence that lists the arrays
+    if found:
+        ids = as_ids(archive.read(found[0]))
+    return ArraySource(values, f"{path}[{name!r}]", ids)

@@ -1,0 +1,182 @@
+""".parquet features: one column of lists, or one column a feature; read in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.io.features.columns import is_id_name, match_columns, position
+from rpml.io.features.source import Batch, FeatureSource, Ids, ReadOptions, as_ids
+from rpml.runtime.errors import InputError
+from rpml.runtime.extras import require
+
+
+def open_file(path: Path) -> Any:
+    """A pyarrow ParquetFile, or an InputError."""
+    parquet = require("pyarrow.parquet", "parquet", "reading .parquet")
+    try:
+        file = parquet.ParquetFile(path)
+        list(file.schema_arrow.names)
+        return file
+    except Exception as error:  # damage can raise anything Arrow and its text decoder know
+        reason = str(error).split("\n")[0]
+        raise InputError(f"{path} is not a complete parquet file: {reason}") from error
+
+
+def iterate(file: Any, columns: list[str], rows: int, name: str) -> Iterator[Any]:
+    """Record batches of the columns; a damaged page is an InputError."""
+    arrow = require("pyarrow", "parquet", "reading .parquet")
+    try:
+        yield from file.iter_batches(batch_size=rows, columns=columns)
+    except (arrow.ArrowException, OSError, ValueError) as error:
+        raise InputError(f"{name} cannot be read: {str(error).splitlines()[0]}") from error
+
+
+def _is_number(kind: Any) -> bool:
+    types = require("pyarrow.types", "parquet", "reading .parquet")
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+
+
+def _is_vector(kind: Any) -> bool:
+    types = require("pyarrow.types", "parquet", "reading .parquet")
+    tests = (types.is_list, types.is_large_list, types.is_fixed_size_list)
+    return any(test(kind) for test in tests) and _is_number(kind.value_type)
+
+
+class ParquetSource(FeatureSource):
+    """A parquet file; its row groups are decoded as they are needed."""
+
+    def __init__(self, path: Path, options: ReadOptions) -> None:
+        self.name, self._path = str(path), path
+        self._file = open_file(path)
+        self.n_rows = int(self._file.metadata.num_rows)
+        if self.n_rows == 0:
+            raise InputError(f"{path} has no rows")
+        schema = self._file.schema_arrow
+        self._kinds = dict(zip(schema.names, schema.types, strict=True))
+        self._id = self._id_name(options)
+        self.has_ids = self._id is not None
+        self.id_name = "id" if self._id in (None, "", "__index_level_0__") else str(self._id)
+        chosen = self._chosen(options)
+        self._vector = chosen[0] if len(chosen) == 1 and _is_vector(self._kinds[chosen[0]]) else ""
+        self._check_types(chosen)
+        self._names = chosen
+        self._measure()
+
+    def _id_name(self, options: ReadOptions) -> str | None:
+        names = list(self._kinds)
+        if options.id_column is not None:
+            return str(names[position(names, options.id_column, self.name)])
+        return next((n for n in names if is_id_name(n)), None)
+
+    def _chosen(self, options: ReadOptions) -> list[str]:
+        names = [n for n in self._kinds if n != self._id and n not in options.exclude]
+        if options.columns is not None:
+            return [names[i] for i in match_columns(names, options.columns, self.name)]
+        vectors = [n for n in names if _is_vector(self._kinds[n])]
+        if len(vectors) > 1:
+            raise InputError(
+                f"{self.name} has the list columns {', '.join(vectors)}: name one with --columns"
+            )
+        return vectors or names
+
+    def _check_types(self, chosen: list[str]) -> None:
+        if not chosen:
+            raise InputError(f"{self.name} has no feature columns")
+        for name in [] if self._vector else chosen:
+            if not _is_number(self._kinds[name]):
+                raise InputError(
+                    f"{self.name}: column {name!r} is {self._kinds[name]}, not numbers: choose "
+                    "the features with --columns or the ids with --id-column"
+                )
+
+    def _measure(self) -> None:
+        """Width and type, which for lists only the first row tells."""
+        if self._vector:
+            first = next(iterate(self._file, [self._vector], 1, self.name), None)
+            if first is None or first.num_rows == 0:
+                raise InputError(f"{self.name} is damaged: it has fewer rows than it says")
+            values = self._list_values(first.column(0), 0, None)
+            self.n_features, self.dtype = values.shape[1], values.dtype
+            if self.n_features == 0:
+                raise InputError(f"{self.name}: column {self._vector!r} has empty vectors")
+            return
+        self.n_features = len(self._names)
+        self.feature_names = tuple(self._names)
+        kinds = [np.dtype(self._kinds[n].to_pandas_dtype()) for n in self._names]
+        self.dtype = np.result_type(np.float32, *kinds)
+
+    def raw_batches(self, rows: int) -> Iterator[Batch]:
+        """Decode the chosen columns batch by batch."""
+        start = 0
+        columns = self._names + ([self._id] if self._id is not None else [])
+        for block in iterate(self._file, columns, rows, self.name):
+            if self._vector:
+                values = self._list_values(block.column(self._vector), start, self.n_features)
+            else:
+                values = self._column_values(block)
+            ids = None if self._id is None else self._ids(block.column(self._id), start)
+            yield Batch(start, values, ids)
+            start += len(values)
+
+    def _list_values(self, column: Any, start: int, width: int | None) -> NDArray[Any]:
+        if column.null_count:
+            row = start + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+            raise InputError(f"{self.name}: row {row} of {self._vector!r} is empty")
+        flat = _numbers(column.flatten())
+        lengths = _list_lengths(column)
+        expected = int(lengths[0]) if width is None else width
+        ragged = np.flatnonzero(lengths != expected)
+        if len(ragged):
+            row = start + int(ragged[0])
+            raise InputError(
+                f"{self.name}: row {row} of {self._vector!r} has {lengths[ragged[0]]} numbers, "
+                f"the first row has {expected}"
+            )
+        return flat.reshape(len(column), expected)
+
+    def _column_values(self, block: Any) -> NDArray[Any]:
+        values = np.empty((block.num_rows, self.n_features), self.dtype)
+        for i, name in enumerate(self._names):
+            values[:, i] = _numbers(block.column(name))
+        return values
+
+    def _ids(self, column: Any, start: int) -> Ids:
+        if column.null_count:
+            row = start + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+            raise InputError(f"{self.name}: row {row} has no {self._id!r}")
+        return as_ids(column.to_pylist())
+
+
+def _numbers(column: Any) -> NDArray[Any]:
+    """Values of a flat column; a missing one is NaN, which the checks then name."""
+    values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    if values.dtype == object:  # booleans or integers with missing values
+        values = np.array([np.nan if v is None else v for v in values], dtype=np.float64)
+    return values.astype(np.float32) if values.dtype.kind == "b" else values
+
+
+def _list_lengths(column: Any) -> NDArray[np.int64]:
+    compute = require("pyarrow.compute", "parquet", "reading .parquet")
+    lengths: NDArray[Any] = compute.list_value_length(column).to_numpy(zero_copy_only=False)
+    return lengths.astype(np.int64)
+
+
+def read_parquet_column(path: Path, wanted: str | None, usual: tuple[str, ...]) -> list[Any]:
+    """One column as Python values: by name, by a usual name, or the only one."""
+    file = open_file(path)
+    names = list(file.schema_arrow.names)
+    if wanted is None:
+        named = [n for n in names if n.lower() in usual] or names
+        if len(named) > 1 and named == names:
+            raise InputError(
+                f"{path} has {len(names)} columns: name the one to read with --label-column"
+            )
+        wanted = named[0]
+    column = names[position(names, wanted, str(path))]
+    blocks = iterate(file, [column], 65536, str(path))
+    return [v for block in blocks for v in block.column(0).to_pylist()]

@@ -1,0 +1,133 @@
+"""Opening features of any kind: the suffix decides, a folder is shards, `-` standard input."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from rpml.io.features.shards import ShardedSource, shard_paths
+from rpml.io.features.source import Features, FeatureSource, ReadOptions
+from rpml.runtime.errors import InputError
+
+Opener = Callable[[Path, ReadOptions], FeatureSource]
+
+
+def _npy(path: Path, options: ReadOptions) -> FeatureSource:
+    from rpml.io.features.numpy_files import open_npy
+
+    return open_npy(path, options)
+
+
+def _npz(path: Path, options: ReadOptions) -> FeatureSource:
+    from rpml.io.features.numpy_files import open_npz
+
+    return open_npz(path, options)
+
+
+def _csv(path: Path, options: ReadOptions) -> FeatureSource:
+    from rpml.io.features.text_files import CsvSource
+
+    return CsvSource(path, options)
+
+
+def _parquet(path: Path, options: ReadOptions) -> FeatureSource:
+    from rpml.io.features.parquet_files import ParquetSource
+
+    return ParquetSource(path, options)
+
+
+OPENERS: dict[str, Opener] = {
+    ".npy": _npy,
+    ".npz": _npz,
+    ".parquet": _parquet,
+    ".pq": _parquet,
+    ".csv": _csv,
+    ".tsv": _csv,
+}
+SUFFIXES = tuple(OPENERS)
+
+
+def check_readable(path: Path) -> None:
+    """Refuse what is missing, forbidden, special or empty, in one sentence."""
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        reason = "there is no such file" if isinstance(error, FileNotFoundError) else error.strerror
+        raise InputError(f"cannot read {path}: {reason}") from error
+    if path.is_dir():
+        return
+    if not path.is_file():
+        raise InputError(f"cannot read {path}: it is not a regular file (use - to read a pipe)")
+    if not os.access(path, os.R_OK):
+        raise InputError(f"cannot read {path}: permission denied")
+    if status.st_size == 0:
+        raise InputError(f"{path} is empty")
+
+
+def open_features(path: str | Path, options: ReadOptions | None = None) -> FeatureSource:
+    """Open a file of vectors, a folder of such files, or standard input (``-``).
+
+    Parameters
+    ----------
+    path : str or Path
+        .npy, .npz, .parquet, .csv or .tsv; a folder of one of these; or ``-``.
+    options : ReadOptions, optional
+        Which columns, array and ids, where the file alone does not say.
+
+    Returns
+    -------
+    FeatureSource
+        Its shape, names and `batches()`; `load()` gives all rows.
+    """
+    options = options or ReadOptions()
+    if str(path) == "-":
+        return _standard_input(options)
+    path = Path(path)
+    check_readable(path)
+    if path.is_dir():
+        paths = shard_paths(path, SUFFIXES)
+        return ShardedSource(path, paths, lambda p: _open_file(p, options))
+    return _open_file(path, options)
+
+
+def _open_file(path: Path, options: ReadOptions) -> FeatureSource:
+    opener = OPENERS.get(path.suffix.lower())
+    if opener is None:
+        kind = f"the suffix {path.suffix!r}" if path.suffix else "no suffix"
+        raise InputError(f"{path} has {kind}: features are read from {', '.join(SUFFIXES)}")
+    check_readable(path)
+    try:
+        return opener(path, options)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def read_features(path: str | Path, options: ReadOptions | None = None) -> Features:
+    """All rows of `open_features(path, options)`; a .npy file is mapped, not copied."""
+    return open_features(path, options).load()
+
+
+_MAGIC = {b"\x93NUMPY": ".npy", b"PK\x03\x04": ".npz", b"PAR1": ".parquet"}
+
+
+def _standard_input(options: ReadOptions) -> FeatureSource:
+    """Spool the pipe to a temporary file, so that every kind works in bounded memory."""
+    folder = tempfile.TemporaryDirectory(prefix="rpml-stdin-")
+    spool = Path(folder.name) / "stdin"
+    with open(spool, "wb") as file:
+        shutil.copyfileobj(sys.stdin.buffer, file)
+    with open(spool, "rb") as file:
+        start = file.readline(1 << 16)
+    if not start:
+        raise InputError("standard input is empty")
+    suffix = next((s for m, s in _MAGIC.items() if start.startswith(m)), None)
+    suffix = suffix or (".tsv" if b"\t" in start else ".csv")
+    path = spool.rename(spool.with_suffix(suffix))
+    source = _open_file(path, options)
+    source.name = source.name.replace(str(path), "standard input")
+    source._spool = folder  # type: ignore[attr-defined]  # removed with the source
+    return source

@@ -1,0 +1,79 @@
+"""A directory of feature files, read as one."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from rpml.io.features.source import Batch, FeatureSource
+from rpml.runtime.errors import InputError
+
+
+def natural_key(path: Path) -> list[tuple[int, int, str]]:
+    """Sort part-2 before part-10."""
+    pieces = re.split(r"(\d+)", path.name)
+    return [(1, int(p), "") if p.isdigit() else (0, 0, p) for p in pieces]
+
+
+def shard_paths(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
+    """The feature files of a folder in natural order, all of one kind."""
+    try:
+        entries = [folder / name for name in os.listdir(folder)]
+    except OSError as error:
+        raise InputError(f"cannot read the folder {folder}: {error.strerror}") from error
+    paths = [
+        p
+        for p in entries
+        if p.suffix.lower() in suffixes
+        and not p.name.startswith(".")
+        and not p.name.endswith(".ids.csv")
+    ]
+    if not paths:
+        raise InputError(f"{folder} has no feature files ({', '.join(suffixes)})")
+    kinds = sorted({p.suffix.lower() for p in paths})
+    if len(kinds) > 1:
+        raise InputError(f"{folder} mixes {' and '.join(kinds)} files: keep one kind a folder")
+    return sorted(paths, key=natural_key)
+
+
+class ShardedSource(FeatureSource):
+    """Several files with the same columns, one after the other."""
+
+    def __init__(
+        self, folder: Path, paths: list[Path], open_one: Callable[[Path], FeatureSource]
+    ) -> None:
+        self.name = str(folder)
+        self._parts = [open_one(path) for path in paths]
+        first = self._parts[0]
+        for part in self._parts[1:]:
+            self._check_like(part, first)
+        self.n_features, self.has_ids = first.n_features, first.has_ids
+        self.id_name, self.feature_names = first.id_name, first.feature_names
+        self.dtype = np.result_type(*(p.dtype for p in self._parts))
+        counts = [p.n_rows for p in self._parts]
+        self.n_rows = None if None in counts else sum(c for c in counts if c is not None)
+
+    @staticmethod
+    def _check_like(part: FeatureSource, first: FeatureSource) -> None:
+        if part.n_features != first.n_features:
+            raise InputError(
+                f"{part.name} has {part.n_features} columns, {first.name} has {first.n_features}"
+            )
+        if part.feature_names != first.feature_names:
+            raise InputError(f"{part.name} has other column names than {first.name}")
+        if part.has_ids != first.has_ids:
+            raise InputError(f"of {part.name} and {first.name} only one has ids")
+
+    def raw_batches(self, rows: int) -> Iterator[Batch]:
+        """The batches of each file; values are checked there, where the file is named."""
+        start = 0
+        for part in self._parts:
+            for batch in part.raw_batches(rows):
+                part._check_finite(batch)
+                yield replace(batch, start=start + batch.start)
+            start += part.n_rows if part.n_rows is not None else batch.start + len(batch.values)

@@ -1,0 +1,186 @@
+""".csv and .tsv features: names in the first line or not, one column of ids or none."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from rpml.io.features.columns import is_id_name, match_columns, position
+from rpml.io.features.source import Batch, FeatureSource, ReadOptions, as_ids
+from rpml.runtime.errors import InputError
+
+Row = list[str]
+
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
+csv.field_size_limit(2**27)  # a vector written as one quoted field is longer than the default
+
+
+def is_number(text: str) -> bool:
+    """Whether a field parses as a float."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+@contextmanager
+def csv_rows(path: Path, separator: str) -> Iterator[Iterator[tuple[int, Row]]]:
+    """(line number, fields) of every line that is not blank; bad text is an InputError."""
+
+    def rows() -> Iterator[tuple[int, Row]]:
+        try:
+            for row in reader:
+                if row:
+                    yield reader.line_num, row
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path} is not UTF-8 text: {error.reason}") from error
+        except csv.Error as error:
+            raise InputError(f"{path}: line {reader.line_num}: {error}") from error
+
+    with open(path, encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file, delimiter=separator)
+        yield rows()
+
+
+def has_header(first: Row) -> bool:
+    """Whether the first line is names.
+
+    Names are text beyond the first field (which may be an id), or the integers 0, 1, 2 ... that
+    pandas writes.
+    """
+    rest = first[1:]
+    if not all(is_number(f) for f in rest):
+        return True
+    if is_id_name(first[0]) or (not rest and not is_number(first[0])):
+        return True
+    counted = [str(i) for i in range(len(first))]
+    return len(first) > 1 and (first == counted or (rest == counted[:-1] and not first[0]))
+
+
+class CsvSource(FeatureSource):
+    """A text file, parsed a batch of lines at a time."""
+
+    dtype = np.dtype(np.float64)
+
+    def __init__(self, path: Path, options: ReadOptions, separator: str | None = None) -> None:
+        self.name = str(path)
+        self._path = path
+        self._separator = separator or SEPARATORS.get(path.suffix.lower(), ",")
+        with csv_rows(path, self._separator) as rows:
+            lines = [row for _, row in islice(rows, 2)]
+        if not lines:
+            raise InputError(f"{path} is empty")
+        self._header = has_header(lines[0]) if options.header is None else options.header
+        if self._header and len(lines) == 1:
+            raise InputError(f"{path} has a header and no rows")
+        self._width = len(lines[0])
+        names = lines[0] if self._header else [str(i) for i in range(self._width)]
+        self._columns(names, lines[-1] if self._header else lines[0], options)
+
+    def _columns(self, names: Row, first: Row, options: ReadOptions) -> None:
+        """Decide which column is the id and which are features."""
+        self._id = self._id_position(names, first, options)
+        self.has_ids = self._id is not None
+        if self._id is not None:
+            self.id_name = names[self._id] if self._header and names[self._id] else "id"
+        taken = {self._id, *(i for i, n in enumerate(names) if n in options.exclude)}
+        if options.columns is None:
+            self._features_at = [i for i in range(self._width) if i not in taken]
+        else:
+            self._features_at = match_columns(names, options.columns, self.name)
+        if not self._features_at:
+            raise InputError(f"{self.name} has no feature columns")
+        self._names = names
+        self.n_features = len(self._features_at)
+        if self._header:
+            self.feature_names = tuple(names[i] for i in self._features_at)
+
+    def _id_position(self, names: Row, first: Row, options: ReadOptions) -> int | None:
+        if options.id_column is not None:
+            return position(names, options.id_column, self.name)
+        if self._header:
+            named = [i for i, n in enumerate(names) if is_id_name(n)]
+            if named:
+                return named[0]
+        text_first = bool(first) and not is_number(first[0]) and bool(first[0].strip())
+        return 0 if text_first and self._width > 1 and options.columns is None else None
+
+    def raw_batches(self, rows: int) -> Iterator[Batch]:
+        """Parse the file again from its start."""
+        rows = min(rows, 8192)  # Python strings are an order larger than the numbers
+        with csv_rows(self._path, self._separator) as lines:
+            if self._header:
+                next(lines, None)
+            start = 0
+            while block := list(islice(lines, rows)):
+                yield self._batch(start, block)
+                start += len(block)
+
+    def _batch(self, start: int, block: list[tuple[int, Row]]) -> Batch:
+        for line, row in block:
+            if len(row) != self._width:
+                raise InputError(
+                    f"{self.name}: line {line} has {len(row)} columns, "
+                    f"the first line has {self._width}"
+                )
+        at = self._features_at
+        try:
+            values = np.array([[float(row[i]) for i in at] for _, row in block])
+        except ValueError:
+            self._name_text(block)
+            raise
+        ids = None if self._id is None else as_ids([row[self._id] for _, row in block])
+        return Batch(start, values, ids, [line for line, _ in block])
+
+    def _name_text(self, block: list[tuple[int, Row]]) -> None:
+        for line, row in block:
+            for i in self._features_at:
+                if not is_number(row[i]):
+                    shown = row[i] if len(row[i]) <= 40 else row[i][:37] + "..."
+                    raise InputError(
+                        f"{self.name}: line {line}, column {self._names[i]!r} is {shown!r}, not "
+                        "a number: choose the features with --columns or the ids with --id-column"
+                    )
+
+
+def read_column(path: Path, wanted: str | None, usual: Sequence[str] = ()) -> Row:
+    """One column of a text file: by name, by a usual name, or the only (or last) one.
+
+    A file with one column may have a header or not: it has one if the first line is a usual name.
+    """
+    separator = SEPARATORS.get(path.suffix.lower(), ",")
+    with csv_rows(path, separator) as lines:
+        rows = list(lines)
+    if not rows:
+        raise InputError(f"{path} is empty")
+    first = rows[0][1]
+    header = wanted is not None or is_id_name(first[0]) or any(n.lower() in usual for n in first)
+    at = _column_position(first, wanted, usual, path) if header else _only(first, path)
+    body = rows[1:] if header else rows
+    for line, row in body:
+        if len(row) != len(first):
+            raise InputError(
+                f"{path}: line {line} has {len(row)} columns, the first line has {len(first)}"
+            )
+    return [row[at] for _, row in body]
+
+
+def _column_position(names: Row, wanted: str | None, usual: Sequence[str], path: Path) -> int:
+    if wanted is not None:
+        return position(names, wanted, str(path))
+    named = [i for i, n in enumerate(names) if n.lower() in usual]
+    if named:
+        return named[0]
+    return _only(names, path)
+
+
+def _only(first: Row, path: Path) -> int:
+    if len(first) == 1:
+        return 0
+    raise InputError(f"{path} has {len(first)} columns: name the one to read with --label-column")

@@ -1,0 +1,239 @@
+"""Writers of rows, one class a kind of file; `open_writer` makes their output atomic."""
+
+from __future__ import annotations
+
+import csv
+import zipfile
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.io.features.numpy_files import sidecar
+from rpml.io.features.source import Ids, as_ids
+from rpml.runtime.extras import require
+
+SHARD_ROWS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What an output holds: the array's name, its columns' names, and the ids' name or None.
+
+    An output with one column and ``vector=False`` holds plain values (labels).
+    """
+
+    name: str
+    columns: Sequence[str]
+    id_name: str | None = None
+    vector: bool = True
+
+
+class Writer(ABC):
+    """Receives consecutive rows; `close` completes the file."""
+
+    def __init__(self, path: Path, layout: Layout) -> None:
+        self.path, self.layout = path, layout
+
+    @abstractmethod
+    def write(self, values: NDArray[Any], ids: Ids | None = None) -> None:
+        """Append rows."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Complete the file."""
+
+    def discard(self) -> None:  # noqa: B027 (most have nothing besides the file)
+        """Remove what `close` would have used, after a failure."""
+
+
+class NpyWriter(Writer):
+    """Rows appended to a .npy file, whose header is corrected at the end."""
+
+    def __init__(self, path: Path, layout: Layout) -> None:
+        super().__init__(path, layout)
+        self._file = open(path, "wb")  # noqa: SIM115 (closed in close)
+        self._rows, self._dtype = 0, np.dtype(np.float32)
+        self._ids: list[Ids] = []
+
+    def write(self, values: NDArray[Any], ids: Ids | None = None) -> None:
+        """Append rows."""
+        if self._rows == 0:
+            self._dtype = values.dtype
+            self._write_header()
+        self._file.write(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
+        self._rows += len(values)
+        if ids is not None:
+            self._ids.append(ids)
+
+    def _write_header(self) -> None:
+        # numpy leaves room for the first dimension to grow, so the length never changes
+        shape = (self._rows, len(self.layout.columns)) if self.layout.vector else (self._rows,)
+        descr = np.lib.format.dtype_to_descr(self._dtype)
+        fields = {"descr": descr, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(self._file, fields)
+
+    def close(self) -> None:
+        """Write the final shape."""
+        self._file.seek(0)
+        self._write_header()
+        self._file.close()
+
+    def ids(self) -> Ids | None:
+        """The ids of all rows written."""
+        return np.concatenate(self._ids) if self._ids else None
+
+
+class NpzWriter(Writer):
+    """One array and, if there are ids, a second one, not compressed."""
+
+    def __init__(self, path: Path, layout: Layout) -> None:
+        super().__init__(path, layout)
+        self._part = path.with_name(path.name + ".npy")
+        self._array = NpyWriter(self._part, layout)
+
+    def write(self, values: NDArray[Any], ids: Ids | None = None) -> None:
+        """Append rows to a temporary array."""
+        self._array.write(values, ids)
+
+    def close(self) -> None:
+        """Put the arrays into the archive."""
+        self._array.close()
+        try:
+            with zipfile.ZipFile(self.path, "w", allowZip64=True) as archive:
+                archive.write(self._part, self.layout.name + ".npy")
+                ids = self._array.ids()
+                if ids is not None:
+                    with archive.open("ids.npy", "w", force_zip64=True) as file:
+                        np.lib.format.write_array(file, _fixed(ids), allow_pickle=False)
+        finally:
+            self.discard()
+
+    def discard(self) -> None:
+        """Remove the temporary array."""
+        self._part.unlink(missing_ok=True)
+
+
+def _fixed(ids: Ids) -> NDArray[Any]:
+    """Ids as an array numpy can store without pickle."""
+    whole = all(type(i) is int and -(2**63) <= i < 2**63 for i in ids)
+    return ids.astype(np.int64) if whole else np.array([str(i) for i in ids])
+
+
+class CsvWriter(Writer):
+    """Text with a header; numbers with as many digits as read back exactly."""
+
+    def __init__(self, path: Path, layout: Layout, file: TextIO | None = None) -> None:
+        super().__init__(path, layout)
+        self._own = file is None
+        self._file = file or open(path, "w", encoding="utf8", newline="")  # noqa: SIM115
+        separator = "\t" if ".tsv" in path.name else ","
+        self._writer = csv.writer(self._file, delimiter=separator, lineterminator="\n")
+        self._rows = 0
+        self._writer.writerow([layout.id_name or "id", *layout.columns])
+
+    def write(self, values: NDArray[Any], ids: Ids | None = None) -> None:
+        """Append rows; without ids the row number stands for one."""
+        if ids is None:
+            ids = as_ids(list(range(self._rows, self._rows + len(values))))
+        texts = _texts(values.reshape(len(values), -1))
+        self._writer.writerows([i, *row] for i, row in zip(ids, texts, strict=True))
+        self._rows += len(values)
+
+    def close(self) -> None:
+        """Flush, and close the file if it is ours."""
+        self._file.flush()
+        if self._own:
+            self._file.close()
+
+
+def _texts(values: NDArray[Any]) -> list[list[Any]]:
+    if values.dtype.kind != "f":
+        rows: list[list[Any]] = values.tolist()
+        return rows
+    digits = {2: "%.5g", 4: "%.9g"}.get(values.dtype.itemsize, "%.17g")
+    return [[digits % v for v in row] for row in values.tolist()]
+
+
+class ParquetWriter(Writer):
+    """A fixed-size list column (or a plain one for labels) and the ids."""
+
+    def __init__(self, path: Path, layout: Layout) -> None:
+        super().__init__(path, layout)
+        self._arrow = require("pyarrow", "parquet", "writing .parquet")
+        self._parquet = require("pyarrow.parquet", "parquet", "writing .parquet")
+        self._file: Any = None
+
+    def write(self, values: NDArray[Any], ids: Ids | None = None) -> None:
+        """Append a row group."""
+        table = self._arrow.table(self._columns(values, ids))
+        if self._file is None:
+            self._file = self._parquet.ParquetWriter(self.path, table.schema)
+        self._file.write_table(table)
+
+    def _columns(self, values: NDArray[Any], ids: Ids | None) -> dict[str, Any]:
+        pa = self._arrow
+        columns: dict[str, Any] = {}
+        if ids is not None:
+            whole = all(type(i) is int for i in ids)
+            kept = list(ids) if whole else [str(i) for i in ids]
+            columns[self.layout.id_name or "id"] = pa.array(
+                kept, type=pa.int64() if whole else pa.string()
+            )
+        flat = pa.array(np.ascontiguousarray(values).reshape(-1))
+        if self.layout.vector:
+            flat = pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
+        columns[self.layout.name] = flat
+        return columns
+
+    def close(self) -> None:
+        """Write the footer."""
+        if self._file is not None:
+            self._file.close()
+
+
+class ShardWriter(Writer):
+    """A folder of .npy parts of at most a million rows, each with its ids beside it."""
+
+    def __init__(self, path: Path, layout: Layout, rows: int = SHARD_ROWS) -> None:
+        super().__init__(path, layout)
+        path.mkdir()
+        self._limit, self._count, self._in_part = rows, 0, 0
+        self._part: NpyWriter | None = None
+
+    def write(self, values: NDArray[Any], ids: Ids | None = None) -> None:
+        """Append rows, opening a new part when one is full."""
+        while len(values):
+            if self._part is None:
+                self._part = NpyWriter(self.path / f"part-{self._count:05d}.npy", self.layout)
+            room = self._limit - self._in_part
+            self._part.write(values[:room], None if ids is None else ids[:room])
+            self._in_part += len(values[:room])
+            values, ids = values[room:], None if ids is None else ids[room:]
+            if self._in_part == self._limit:
+                self._finish_part()
+
+    def _finish_part(self) -> None:
+        if self._part is not None:
+            self._part.close()
+            write_ids(sidecar(self._part.path), self._part.ids(), self.layout)
+            self._part, self._in_part = None, 0
+            self._count += 1
+
+    def close(self) -> None:
+        """Complete the last part."""
+        self._finish_part()
+
+
+def write_ids(path: Path, ids: Ids | None, layout: Layout) -> None:
+    """A text file with one id a line, if there are ids."""
+    if ids is None:
+        return
+    with open(path, "w", encoding="utf8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([layout.id_name or "id"])
+        writer.writerows([i] for i in ids)

@@ -1,0 +1,169 @@
+"""Neighbours -> the sparse affinity graph the random walker of AAS lives on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from rpml.method.graph.exact import slices
+from rpml.method.graph.neighbors import Neighbors, nearest_neighbors, pair_distances
+
+__all__ = ["Neighbors", "affinity_graph", "as_graph", "nearest_neighbors", "pair_distances"]
+
+_LOCAL_NEIGHBOR = 7  # whose distance is a point's own bandwidth (Zelnik-Manor and Perona, 2004)
+
+
+def affinity_graph(
+    neighbors: Neighbors,
+    *,
+    affinity: str = "cosine",
+    bandwidth: str | float = "local",
+    symmetric: bool = True,
+) -> sparse.csr_matrix:
+    """Weigh the edges from each row to its neighbours.
+
+    Parameters
+    ----------
+    neighbors : Neighbors
+    affinity : "cosine" or "gaussian"
+        "cosine" is max(0, cos); it needs neighbours found with metric="cosine". "gaussian" is
+        exp(-|x_i - x_j|^2 / (2 s_i s_j)).
+    bandwidth : "local", "balanced", "global" or float
+        s_i of the Gaussian: the distance to the 7th neighbour of i; the geometric mean of that
+        and its median over all rows; the median; or the given number. Local affinities compare
+        across dense and sparse regions but forget the density, global ones are the reverse.
+    symmetric : bool
+        Keep an edge when either end found the other (the union, max(W, W')): both ends give it
+        the same weight, so nothing is averaged and no point loses its own neighbours. False
+        leaves the directed k-NN graph.
+
+    Returns
+    -------
+    (n, n) csr_matrix of float32, non-negative, zero diagonal, no stored zeros, sorted indices.
+    """
+    n, k = neighbors.indices.shape
+    if affinity == "cosine":
+        weights = cosine_weights(neighbors)
+    elif affinity == "gaussian":
+        scale = bandwidths(own_scale(neighbors), bandwidth)
+        weights = gaussian_weights(neighbors, scale, scale)
+    else:
+        raise ValueError(f"affinity={affinity!r}: use 'cosine' or 'gaussian'")
+    indptr = np.arange(0, n * k + 1, k, dtype=np.int64 if 2 * n * k > 2**31 - 1 else np.int32)
+    # a copy of the indices: sorting the matrix must not reorder the caller's neighbours
+    columns = neighbors.indices.ravel().copy()
+    graph = sparse.csr_matrix((weights.ravel(), columns, indptr), shape=(n, n), copy=False)
+    graph.eliminate_zeros()
+    graph.sort_indices()
+    return graph.maximum(graph.T.tocsr()) if symmetric else graph
+
+
+def cosine_weights(neighbors: Neighbors) -> NDArray[np.float32]:
+    """max(0, cos) of (some of the) rows and their neighbours."""
+    if neighbors.metric != "cosine":
+        raise ValueError(
+            f"affinity='cosine' needs neighbours of metric='cosine', got {neighbors.metric!r}"
+        )
+    half = np.square(neighbors.distances, dtype=np.float32) * np.float32(0.5)
+    return np.asarray(np.maximum(np.float32(1.0) - half, np.float32(0.0)))
+
+
+def gaussian_weights(
+    neighbors: Neighbors, own: NDArray[np.float64], scale: NDArray[np.float64]
+) -> NDArray[np.float32]:
+    """Gaussian affinities of (some of the) rows, `own` being their bandwidths, `scale` all."""
+    out = np.empty(neighbors.indices.shape, dtype=np.float32)
+    for part in slices(len(out), 65536):
+        square = np.square(neighbors.distances[part], dtype=np.float64)
+        square /= 2.0 * own[part, None] * scale[neighbors.indices[part]]
+        out[part] = np.exp(-square)
+    return out
+
+
+def own_scale(neighbors: Neighbors) -> NDArray[np.float64]:
+    """Distance of each row to its 7th neighbour."""
+    return neighbors.distances[:, min(_LOCAL_NEIGHBOR, neighbors.n_neighbors) - 1].astype(float)
+
+
+def bandwidths(near: NDArray[np.float64], bandwidth: str | float) -> NDArray[np.float64]:
+    """s_i of every row, from the `own_scale` of all rows."""
+    if not isinstance(bandwidth, str):
+        if not (np.isfinite(bandwidth) and bandwidth > 0):
+            raise ValueError(f"bandwidth={bandwidth}: must be a positive number")
+        return np.full(len(near), float(bandwidth))
+    if bandwidth not in ("local", "balanced", "global"):
+        raise ValueError(
+            f"bandwidth={bandwidth!r}: use 'local', 'balanced', 'global' or a positive number"
+        )
+    # a point buried in duplicates borrows the typical scale, else its other edges would vanish
+    typical = float(np.median(near[near > 0])) if (near > 0).any() else 1.0
+    local = np.where(near > 0, near, typical)
+    share = {"local": 1.0, "balanced": 0.5, "global": 0.0}[bandwidth]
+    return np.asarray(typical * (local / typical) ** share)
+
+
+def as_graph(
+    X: Any,
+    n_neighbors: int = 50,
+    *,
+    metric: str = "cosine",
+    affinity: str = "cosine",
+    bandwidth: str | float = "local",
+    symmetric: bool = True,
+) -> sparse.csr_matrix:
+    """Make an affinity graph of features, of found neighbours, or check a given one.
+
+    Parameters
+    ----------
+    X : (n, d) array, Neighbors, pair (indices, distances), or (n, n) sparse matrix
+        A sparse matrix is the affinity graph itself; its diagonal is dropped.
+    n_neighbors, metric, affinity, bandwidth, symmetric
+        As in `nearest_neighbors` and `affinity_graph`; a given graph is taken as it is.
+    """
+    if sparse.issparse(X):
+        return check_graph(X)
+    if isinstance(X, tuple):
+        X = given_neighbors(*X, metric=metric)
+    if not isinstance(X, Neighbors):
+        X = nearest_neighbors(X, n_neighbors, metric=metric)
+    return affinity_graph(X, affinity=affinity, bandwidth=bandwidth, symmetric=symmetric)
+
+
+def given_neighbors(indices: Any, distances: Any, *, metric: str = "euclidean") -> Neighbors:
+    """Check neighbours found elsewhere: (n, k) rows and distances, nearest first."""
+    indices, distances = np.asarray(indices), np.asarray(distances, dtype=np.float32)
+    if indices.ndim != 2 or indices.shape != distances.shape or indices.shape[1] < 1:
+        raise ValueError(
+            "precomputed neighbours: indices and distances must both be (n, k), "
+            f"got {indices.shape} and {distances.shape}"
+        )
+    n = indices.shape[0]
+    if indices.dtype.kind not in "iu" or indices.min() < 0 or indices.max() >= n:
+        raise ValueError(f"precomputed neighbours: indices must be integers from 0 to {n - 1}")
+    if not (np.isfinite(distances).all() and (distances >= 0).all()):
+        raise ValueError("precomputed neighbours: distances must be finite and non-negative")
+    if (indices == np.arange(n)[:, None]).any():
+        raise ValueError("precomputed neighbours: a row is listed as its own neighbour; drop it")
+    return Neighbors(indices.astype(np.int32), distances, metric, method="precomputed")
+
+
+def check_graph(graph: Any) -> sparse.csr_matrix:
+    """Check a given affinity graph: square, finite, non-negative; the diagonal is dropped."""
+    graph = sparse.csr_matrix(graph)
+    if graph.shape[0] != graph.shape[1]:
+        raise ValueError(f"precomputed graph: must be square, got {graph.shape}")
+    if not np.isfinite(graph.data).all():
+        raise ValueError("precomputed graph: affinities must be finite")
+    if graph.nnz and graph.data.min() < 0:
+        raise ValueError(
+            f"precomputed graph: affinities must be non-negative, got {graph.data.min()}"
+        )
+    if graph.diagonal().any():
+        graph = graph.copy()
+        graph.setdiag(0)
+    graph.sum_duplicates()
+    graph.eliminate_zeros()
+    return graph

@@ -1,0 +1,255 @@
+"""Approximate neighbours: compare a row with the rows of its nearest cells, measure the recall.
+
+Rows are cut into cells around k-means centres. Some rows are searched exactly first; from the cells
+their true neighbours lie in follows how many cells each row has to look into, so no parameter is
+left to choose. The rows that look into a cell are compared with it by one matrix product, which
+costs far less a comparison than following an index row by row.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.method.graph import kernels as kernels
+from rpml.method.graph.exact import (
+    NOBODY,
+    Found,
+    Progress,
+    Rows,
+    block_size,
+    empty_heaps,
+    offer,
+    search_rows,
+    slices,
+    sort,
+)
+from rpml.runtime.extras import require
+from rpml.runtime.threads import run_chunks, single_blas_thread, thread_count
+
+logger = logging.getLogger(__name__)
+
+TARGET = 0.98  # share of the true neighbours the cells looked into must hold
+CELL = 600  # rows
+SAMPLE = 800  # rows searched exactly: half to choose by, half to measure with
+TRAINING = 64  # rows a cell to place the centres with
+ROUNDS = 8  # of k-means
+SEED = 0  # cells and sample are part of the method, not of the caller's randomness
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows whose true neighbours are known."""
+
+    rows: NDArray[np.intp]
+    neighbors: NDArray[np.int32]
+
+    def half(self, which: int) -> Sample:
+        return Sample(self.rows[which::2], self.neighbors[which::2])
+
+    def recall(self, found: NDArray[np.int32]) -> float:
+        """Share of the true neighbours among those found."""
+        hits = [
+            np.isin(true, found[row]).mean()
+            for row, true in zip(self.rows, self.neighbors, strict=True)
+        ]
+        return float(np.mean(hits))
+
+
+@dataclass(frozen=True)
+class Cells:
+    """home[i] is the cell row i lies in, probes[i] those it looks into.
+
+    A cell of number `count` or more is nobody's: such a row is not found, or does not look there.
+    """
+
+    home: NDArray[np.int32]
+    probes: NDArray[np.int32]
+    count: int
+
+
+def known_sample(rows: Rows, k: int, memory_limit: int) -> Sample:
+    """Search some rows exactly."""
+    rng = np.random.default_rng(SEED)
+    chosen = rng.choice(rows.count, min(SAMPLE, rows.count), replace=False)
+    return Sample(chosen, search_rows(rows, chosen, k, memory_limit, np.float32)[1])
+
+
+def find_cells(rows: Rows, sample: Sample, memory_limit: int) -> Cells | None:
+    """Cut the rows into cells; None when a row would have to look into most of them."""
+    count = rows.count // CELL
+    if count < 4:
+        return None
+    centers = _centers(rows, count, memory_limit)
+    needed = cells_needed(rows, centers, sample, memory_limit)
+    logger.info("%d cells, a row looks into %d", count, needed)
+    if needed > count // 3:  # the exact search reads each product both ways
+        return None
+    probes = nearest_centers(rows, None, centers, needed, memory_limit)
+    return Cells(probes[:, 0], probes, count)
+
+
+def cells_needed(
+    rows: Rows, centers: NDArray[np.float32], sample: Sample, memory_limit: int
+) -> int:
+    """How many cells hold TARGET of the sample's true neighbours."""
+    count, k = len(centers), sample.neighbors.shape[1]
+    ranking = nearest_centers(rows, sample.rows, centers, count, memory_limit)
+    rank = np.empty_like(ranking)
+    np.put_along_axis(rank, ranking, np.arange(count, dtype=np.int32)[None, :], axis=1)
+    theirs = nearest_centers(rows, sample.neighbors.ravel(), centers, 1, memory_limit)
+    needed = np.take_along_axis(rank, theirs.reshape(-1, k), axis=1)
+    return int(np.quantile(needed, TARGET, method="higher")) + 1
+
+
+def _centers(rows: Rows, count: int, memory_limit: int) -> NDArray[np.float32]:
+    """k-means on some of the rows."""
+    rng = np.random.default_rng(SEED)
+    chosen = rng.choice(rows.count, min(rows.count, TRAINING * count), replace=False)
+    centers = rows.block(chosen[:count])
+    training = np.sort(chosen)
+    for _ in range(ROUNDS):
+        centers = move_centers(centers, *center_sums(rows, training, centers, memory_limit))
+    return centers
+
+
+def center_sums(
+    rows: Rows, training: NDArray[np.intp], centers: NDArray[np.float32], memory_limit: int
+) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """Sum and number of the training rows nearest to each centre."""
+    cell = nearest_centers(rows, training, centers, 1, memory_limit)[:, 0]
+    sums = np.zeros(centers.shape)
+    for part in slices(training.size, max(1, memory_limit // (32 * centers.shape[1]))):
+        order = np.argsort(cell[part], kind="stable")
+        block = rows.block(training[part], np.float64)[order]
+        present, first = np.unique(cell[part][order], return_index=True)
+        sums[present] += np.add.reduceat(block, first, axis=0)
+    return sums, np.bincount(cell, minlength=len(centers))
+
+
+def move_centers(
+    centers: NDArray[np.float32], sums: NDArray[np.float64], size: NDArray[np.intp]
+) -> NDArray[np.float32]:
+    """The means of the rows of each cell; an empty cell keeps its centre."""
+    means = sums / np.maximum(size, 1)[:, None]
+    return np.where(size[:, None] > 0, means, centers).astype(np.float32)
+
+
+def nearest_centers(
+    rows: Rows,
+    which: NDArray[Any] | None,
+    centers: NDArray[np.float32],
+    probes: int,
+    memory_limit: int,
+) -> NDArray[np.int32]:
+    """The nearest centres of each of the given rows (None: all), nearest first."""
+    which = np.arange(rows.count) if which is None else which
+    out = np.empty((which.size, probes), dtype=np.int32)
+    half = 0.5 * np.einsum("ij,ij->i", centers, centers)
+    names = np.arange(len(centers), dtype=np.int32)
+    width = len(centers) + 8 * centers.shape[1]
+    for part in slices(which.size, max(1, min(8192, memory_limit // (8 * width)))):
+        scores = rows.block(which[part]) @ centers.T
+        if probes == 1:
+            out[part, 0] = np.argmax(scores - half, axis=1)
+            continue
+        heaps = empty_heaps(len(scores), probes)
+        offer(scores, half, np.full(len(scores), -1, dtype=np.int32), names, heaps)
+        sort(*heaps)
+        out[part] = heaps[1]
+    return out
+
+
+def search_cells(rows: Rows, cells: Cells, k: int, memory_limit: int, progress: Progress) -> Found:
+    """`visit_cells`, and an exact search for rows that met fewer than k others."""
+    return _fill_gaps(rows, visit_cells(rows, cells, k, memory_limit, progress), memory_limit)
+
+
+def visit_cells(rows: Rows, cells: Cells, k: int, memory_limit: int, progress: Progress) -> Found:
+    """Top k of every row among the rows of the cells it looks into.
+
+    Round t compares every row with its t-th cell. A row appears once in a round, so threads
+    never meet in a heap.
+    """
+    vals, idx = empty_heaps(rows.count, k)
+    half = rows.half.astype(np.float32)
+    members, edges = _group(cells.home, cells.count)
+    size = block_size(64 * CELL, rows.X.shape[1], memory_limit)
+
+    def compare(visitors: NDArray[np.int32], cell: int) -> None:
+        base = members[edges[cell] : edges[cell + 1]]
+        for some in slices(visitors.size, size):
+            mine = visitors[some]
+            left, heaps = rows.block(mine), (vals[mine], idx[mine])
+            for part in slices(base.size, size):
+                near = base[part]
+                scores = left @ rows.block(near).T
+                kernels.push_rows(scores, half[near], mine, near, *heaps, 0, mine.size)
+            vals[mine], idx[mine] = heaps
+
+    with single_blas_thread():
+        for turn in range(cells.probes.shape[1]):
+            visitors, cuts = _group(cells.probes[:, turn], cells.count)
+            order = _deal(np.diff(cuts) * np.diff(edges))
+
+            def work(_: int, start: int, stop: int, plan: Any = (visitors, cuts, order)) -> None:
+                visitors, cuts, order = plan
+                for cell in order[start:stop]:
+                    compare(visitors[cuts[cell] : cuts[cell + 1]], cell)
+
+            run_chunks(work, cells.count, 1)
+            progress((turn + 1) / cells.probes.shape[1])
+    sort(vals, idx)
+    return vals, idx
+
+
+def _group(cell: NDArray[np.int32], count: int) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
+    """Rows in the order of their cells, and where each cell begins."""
+    order = np.argsort(cell, kind="stable").astype(np.int32)
+    return order, np.searchsorted(cell[order], np.arange(count + 1))
+
+
+def _deal(cost: NDArray[Any]) -> NDArray[np.intp]:
+    """An order whose contiguous parts, one a thread, cost about the same."""
+    falling = np.argsort(-cost, kind="stable")
+    return np.concatenate([falling[part :: thread_count()] for part in range(thread_count())])
+
+
+def _fill_gaps(rows: Rows, found: Found, memory_limit: int) -> Found:
+    """Search exactly the rows that met fewer than k others."""
+    scores, idx = found
+    short = np.flatnonzero((idx == NOBODY).any(axis=1))
+    if short.size:
+        scores[short], idx[short] = search_rows(rows, short, idx.shape[1], memory_limit)
+    return scores, idx
+
+
+def search_hnsw(rows: Rows, k: int, memory_limit: int) -> Found:
+    """Neighbours by the HNSW graph of faiss."""
+    faiss = require("faiss", "ann", "method='hnsw'")
+    n, d = rows.X.shape
+    index = faiss.IndexHNSWFlat(d, 32)
+    index.hnsw.efConstruction = 80
+    index.hnsw.efSearch = max(128, 2 * k)
+    parts = list(slices(n, max(1, min(65536, memory_limit // (32 * d)))))
+    for part in parts:
+        index.add(rows.block(part))
+    scores, idx = empty_heaps(n, k)
+    for part in parts:
+        squares, near = index.search(rows.block(part), k + 1)
+        keep = _without_self(near, np.arange(n)[part])
+        idx[part] = np.take_along_axis(near, keep, axis=1)
+        scores[part] = rows.half[part, None] - 0.5 * np.take_along_axis(squares, keep, axis=1)
+    idx[idx < 0] = NOBODY
+    return _fill_gaps(rows, (scores, idx), memory_limit)
+
+
+def _without_self(near: NDArray[Any], me: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Columns to keep: all but the row itself, or but the last if it did not find itself."""
+    own = near == me[:, None]
+    own[~own.any(axis=1), -1] = True
+    return np.asarray(np.argsort(own, axis=1, kind="stable")[:, :-1])

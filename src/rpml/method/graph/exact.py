@@ -1,0 +1,257 @@
+"""Nearest neighbours by products of blocks of rows: each pair of blocks once, a heap a row."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.method.graph import kernels as kernels
+from rpml.runtime.threads import run_chunks, single_blas_thread, thread_count
+
+Progress = Callable[[float], None]
+Pair = tuple[int, int]
+Found = tuple[NDArray[Any], NDArray[np.int32]]  # (scores, rows), best first
+
+_BLOCK = 1024  # rows: large enough for the product's full speed, scores small enough for the cache
+_LARGEST = 1e18  # beyond, squared distances leave float32
+NOBODY = int(np.iinfo(np.int32).max)  # an empty place in a heap
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows as the search sees them, made block by block: a large X is never copied whole.
+
+    Score of row j for row i: x_i x_j - half_j, largest for the nearest; the squared distance is
+    2 (half_i - score), in units of unit^2.
+    """
+
+    X: Any
+    metric: str
+    center: NDArray[np.float64]
+    unit: float
+    half: NDArray[np.float64]  # half squared norms
+    ready: NDArray[np.float32] | None = None  # all of them, where memory allows
+
+    @property
+    def count(self) -> int:
+        return int(self.X.shape[0])
+
+    def block(self, rows: slice | NDArray[Any], dtype: Any = np.float32) -> NDArray[Any]:
+        if self.ready is not None and dtype == np.float32:
+            return self.ready[rows]
+        return prepare(self.X[rows], self.metric, dtype, self.center, self.unit)
+
+    def kept_ready(self, memory_limit: int) -> Rows:
+        """The same rows, made once instead of for every pair of blocks if they fit the limit."""
+        if self.ready is not None or 4 * self.X.shape[0] * self.X.shape[1] > memory_limit // 2:
+            return self
+        ready = np.empty(self.X.shape, np.float32)
+        run_chunks(lambda _, a, b: np.copyto(ready[a:b], self.block(slice(a, b))), len(ready), 1024)
+        return replace(self, ready=ready)
+
+    def squares(self, rows: slice | NDArray[Any], scores: NDArray[Any]) -> NDArray[np.float64]:
+        """Squared distances from the scores of the given rows."""
+        return np.asarray(np.maximum(2.0 * (self.half[rows, None] - scores), 0.0))
+
+
+def prepare(
+    block: Any,
+    metric: str,
+    dtype: Any = np.float64,
+    center: NDArray[np.float64] | float = 0.0,
+    unit: float = 1.0,
+) -> NDArray[Any]:
+    """Rows ready for the product: unit norm (cosine), or centred and in `unit`s (Euclidean)."""
+    if metric == "euclidean":
+        wide = np.asarray(block, dtype=np.result_type(block, dtype))
+        wide = wide - np.asarray(center, dtype=wide.dtype)
+        return np.asarray(wide if unit == 1.0 else wide / unit, dtype=dtype)
+    wide = np.asarray(block, dtype=np.result_type(block, dtype))
+    scale = np.max(np.abs(wide), axis=1, keepdims=True, initial=0.0)  # keeps squares finite
+    wide = wide / np.where(scale > 0, scale, 1)
+    norm = np.sqrt(np.einsum("ij,ij->i", wide, wide))
+    return np.asarray(wide / np.where(norm > 0, norm, 1)[:, None], dtype=dtype)
+
+
+def measure(X: Any, metric: str, memory_limit: int) -> Rows:
+    """Look at all rows once: are they finite, where is their centre, how long are they."""
+    n, d = X.shape
+    low, high, mean = _range(X, memory_limit)
+    if metric == "cosine":
+        return Rows(X, metric, np.zeros(d), 1.0, np.full(n, 0.5))
+    center, unit = center_and_unit(low, high, mean)
+    half = np.empty(n)
+    for part in slices(n, _chunk(d, memory_limit)):
+        block = prepare(X[part], metric, np.float64, center, unit)
+        half[part] = 0.5 * np.einsum("ij,ij->i", block, block)
+    return Rows(X, metric, center, unit, half)
+
+
+def _range(X: Any, memory_limit: int) -> tuple[NDArray[np.float64], ...]:
+    """Minimum, maximum and mean of each column; an error if a value is not finite."""
+    n, d = X.shape
+    low, high, mean = np.full(d, np.inf), np.full(d, -np.inf), np.zeros(d)
+    for part in slices(n, _chunk(d, memory_limit)):
+        block = np.asarray(X[part], dtype=np.float64)
+        if not np.isfinite(block).all():
+            row, column = np.argwhere(~np.isfinite(block))[0]
+            raise ValueError(f"X[{part.start + row}, {column}] is {block[row, column]}")
+        low, high = np.minimum(low, block.min(axis=0)), np.maximum(high, block.max(axis=0))
+        mean += (block / n).sum(axis=0)
+    return low, high, mean
+
+
+def center_and_unit(
+    low: NDArray[np.float64], high: NDArray[np.float64], mean: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], float]:
+    """Column means, rounded to a power of two near the column's spread; a unit of length.
+
+    |x - y|^2 = |x|^2 + |y|^2 - 2xy cancels when the norms are large against the distance, so the
+    data is centred. A coarse centre does that as well and keeps integers and other round values
+    round, hence their products, and so their ties, exact. The unit is 1 unless squares would
+    leave the range of float32.
+    """
+    largest = float(max(np.abs(low).max(), np.abs(high).max()))
+    if largest > _LARGEST:
+        raise ValueError(f"X has values up to {largest:.3g}; divide it to stay below {_LARGEST:g}")
+    spread = (high - low) / 4.0
+    grid = np.exp2(np.ceil(np.log2(np.where(spread > 0, spread, 1.0))))
+    center = np.where(spread > 0, np.round(mean / grid) * grid, low)
+    widest = float(spread.max())
+    extreme = widest > 1e6 or 0 < widest < 1e-6
+    return center, float(np.exp2(np.round(np.log2(widest)))) if extreme else 1.0
+
+
+def _chunk(d: int, memory_limit: int) -> int:
+    return max(1, memory_limit // (32 * d))
+
+
+def slices(n: int, size: int) -> Iterator[slice]:
+    """Cut range(n) into slices of at most `size`."""
+    return (slice(a, min(a + size, n)) for a in range(0, n, size))
+
+
+def block_size(n: int, d: int, memory_limit: int) -> int:
+    """Rows in a block: several blocks a thread, and what all threads hold within the limit."""
+    size = min(_BLOCK, max(128, -(-n // 16)))
+    while size > 32 and 4 * thread_count() * size * (size + 8 * d) > memory_limit:
+        size //= 2
+    return size
+
+
+def search_pairs(
+    rows: Rows,
+    blocks: Sequence[NDArray[np.int32]],
+    pairs: Iterable[Pair],
+    k: int,
+    progress: Progress,
+) -> Found:
+    """Top k of every row among the rows of the blocks paired with its own.
+
+    The product of a pair is read both ways. Pairs run in rounds without a common block, so
+    threads never meet in a heap, and every heap sees its pairs in a fixed order.
+    """
+    order = np.concatenate(blocks)
+    edges = np.cumsum([0, *map(len, blocks)])
+    vals, idx = empty_heaps(order.size, k)
+    half = rows.half.astype(np.float32)[order]
+
+    def search(a: int, b: int) -> None:
+        left, right = slice(edges[a], edges[a + 1]), slice(edges[b], edges[b + 1])
+        first = rows.block(blocks[a])
+        scores = first @ (first if a == b else rows.block(blocks[b])).T
+        size, width = scores.shape
+        mine, theirs = (vals[left], idx[left]), (vals[right], idx[right])
+        kernels.push_rows(scores, half[right], blocks[a], blocks[b], *mine, 0, size)
+        if a != b:
+            kernels.push_columns(scores, half[left], blocks[a], *theirs, 0, width)
+
+    _run(search, pairs, np.diff(edges), progress)
+    sort(vals, idx)
+    back = np.empty_like(order)
+    back[order] = np.arange(order.size, dtype=order.dtype)
+    return vals[back], idx[back]
+
+
+def _run(
+    search: Callable[[int, int], None],
+    pairs: Iterable[Pair],
+    sizes: NDArray[np.intp],
+    progress: Progress,
+) -> None:
+    rounds = disjoint_rounds(pairs)
+    total = sum(int(sizes[a] * sizes[b]) for turn in rounds for a, b in turn)
+    done = 0
+    with single_blas_thread():
+        for turn in rounds:
+            # deal by size, so that the contiguous parts of run_chunks weigh about the same
+            turn.sort(key=lambda pair: -int(sizes[pair[0]] * sizes[pair[1]]))
+            dealt = [pair for i in range(thread_count()) for pair in turn[i :: thread_count()]]
+
+            def work(_: int, start: int, stop: int, dealt: list[Pair] = dealt) -> None:
+                for a, b in dealt[start:stop]:
+                    search(a, b)
+
+            run_chunks(work, len(dealt), 1)
+            done += sum(int(sizes[a] * sizes[b]) for a, b in turn)
+            progress(done / total)
+
+
+def disjoint_rounds(pairs: Iterable[Pair]) -> list[list[Pair]]:
+    """Deal pairs into rounds in which no block appears twice (a greedy edge colouring)."""
+    busy: defaultdict[int, int] = defaultdict(int)  # bit r: the block is in round r
+    rounds: list[list[Pair]] = []
+    for a, b in pairs:
+        taken = busy[a] | busy[b]
+        free = ~taken & (taken + 1)
+        busy[a] |= free
+        busy[b] |= free
+        at = free.bit_length() - 1
+        if at == len(rounds):
+            rounds.append([])
+        rounds[at].append((a, b))
+    return rounds
+
+
+def search_rows(
+    rows: Rows, wanted: NDArray[np.intp], k: int, memory_limit: int, dtype: Any = np.float64
+) -> Found:
+    """Top k of the wanted rows among all rows."""
+    n, d = rows.X.shape
+    ids = np.arange(n, dtype=np.int32)
+    heaps = empty_heaps(wanted.size, k, dtype)
+    size = block_size(16 * _BLOCK, 2 * d, memory_limit // 2)
+    half = rows.half.astype(dtype)
+    for a in slices(wanted.size, size):
+        left = rows.block(wanted[a], dtype)
+        for b in slices(n, size):
+            scores = left @ rows.block(b, dtype).T
+            offer(scores, half[b], ids[wanted[a]], ids[b], (heaps[0][a], heaps[1][a]))
+    sort(*heaps)
+    return heaps
+
+
+def empty_heaps(n: int, k: int, dtype: Any = np.float32) -> Found:
+    """n heaps of k nobodies."""
+    return np.full((n, k), -np.inf, dtype=dtype), np.full((n, k), NOBODY, dtype=np.int32)
+
+
+def offer(
+    scores: NDArray[Any], half: NDArray[Any], rows: NDArray[Any], cols: NDArray[Any], heaps: Found
+) -> None:
+    """Offer every score to the heap of its row, the rows divided between threads."""
+
+    def work(_: int, start: int, stop: int) -> None:
+        kernels.push_rows(scores, half, rows, cols, *heaps, start, stop)
+
+    run_chunks(work, scores.shape[0], 64)
+
+
+def sort(vals: NDArray[Any], idx: NDArray[Any]) -> None:
+    """Turn heaps into lists, best first."""
+    run_chunks(lambda _, a, b: kernels.sort_heaps(vals, idx, a, b), vals.shape[0], 256)

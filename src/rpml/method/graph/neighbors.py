@@ -1,0 +1,226 @@
+"""X -> the nearest neighbours of every row: exact by blocked products, approximate beyond."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.method.graph import approximate as ann
+from rpml.method.graph.exact import (
+    Found,
+    Progress,
+    Rows,
+    block_size,
+    measure,
+    prepare,
+    search_pairs,
+    search_rows,
+    slices,
+)
+
+logger = logging.getLogger(__name__)
+
+EXACT_ROWS = 100_000  # beyond this many rows method="auto" takes the approximate search
+WORKING_MEMORY = 512 * 2**20
+_SPARE = 16  # candidates beyond k where products round
+_RELATIVE_ERROR = 1e-4  # squared distances known worse than this are computed again
+_EPS32 = float(np.finfo(np.float32).eps)
+
+
+@dataclass(frozen=True)
+class Neighbors:
+    """The nearest neighbours of every row, itself excluded.
+
+    Attributes
+    ----------
+    indices : (n, k) int32 array
+        Rows, nearest first; equal distances in the order of the rows.
+    distances : (n, k) float32 array
+        Euclidean distances; for metric="cosine" between the rows scaled to unit norm, that is
+        sqrt(2 - 2 cos), where a zero row has cosine 0 with every other.
+    metric : "euclidean" or "cosine"
+    recall : float
+        Share of the true neighbours found: 1.0 for an exact search, measured on a sample else.
+    method : str
+        What found them.
+    """
+
+    indices: NDArray[np.int32]
+    distances: NDArray[np.float32]
+    metric: str = "euclidean"
+    recall: float = 1.0
+    method: str = "exact"
+
+    @property
+    def n_neighbors(self) -> int:
+        return int(self.indices.shape[1])
+
+
+def nearest_neighbors(
+    X: Any,
+    n_neighbors: int = 50,
+    *,
+    metric: str = "cosine",
+    method: str = "auto",
+    memory_limit: int = WORKING_MEMORY,
+    progress: Progress | None = None,
+) -> Neighbors:
+    """Find the `n_neighbors` nearest other rows of every row.
+
+    Parameters
+    ----------
+    X : (n, d) array
+        float16, float32, float64 or integers, in memory or memory-mapped; read block by block.
+    n_neighbors : int
+        Reduced, with a warning, to n - 1 when there are fewer rows.
+    metric : "cosine" or "euclidean"
+    method : "auto", "exact", "ann" or "hnsw"
+        "ann" cuts the rows into cells and looks into the nearest ones only (see `rpml.method.graph.approximate`);
+        it searches exactly where cells do not help. "hnsw" is the graph index of faiss (extra
+        `ann`). "auto" is exact up to 100,000 rows and "ann" beyond.
+    memory_limit : int
+        Bytes the working blocks may take (the result itself comes on top).
+    progress : callable, optional
+        Called with the finished share, in [0, 1].
+
+    Returns
+    -------
+    Neighbors
+    """
+    k = _check(X, n_neighbors, metric, method)
+    report = progress or (lambda share: None)
+    rows = measure(X, metric, memory_limit)
+    if method == "auto":
+        method = "ann" if rows.count > EXACT_ROWS else "exact"
+    if method == "exact":
+        return _exact(rows, k, memory_limit, report)
+    sample = ann.known_sample(rows, k, memory_limit)
+    if method == "hnsw":
+        found = ann.search_hnsw(rows, k, memory_limit)
+    else:
+        cells = ann.find_cells(rows, sample.half(0), memory_limit)
+        if cells is None:
+            logger.info("cells would not help with these %d rows: searching exactly", rows.count)
+            return _exact(rows, k, memory_limit, report)
+        found = ann.search_cells(rows, cells, k, memory_limit, report)
+    recall = sample.half(1).recall(found[1])
+    logger.info("%d rows, %d neighbours by %s: recall %.3f", rows.count, k, method, recall)
+    return _finish(rows, found, memory_limit, recall, method)
+
+
+def _check(X: Any, n_neighbors: int, metric: str, method: str) -> int:
+    if getattr(X, "ndim", None) != 2:
+        raise ValueError(f"X must be a two-dimensional array, got {type(X).__name__}")
+    if metric not in ("cosine", "euclidean"):
+        raise ValueError(f"metric={metric!r}: use 'cosine' or 'euclidean'")
+    if method not in ("auto", "exact", "ann", "hnsw"):
+        raise ValueError(f"method={method!r}: use 'auto', 'exact', 'ann' or 'hnsw'")
+    n, d = X.shape
+    if n_neighbors < 1:
+        raise ValueError(f"n_neighbors={n_neighbors}: must be at least 1")
+    if n < 2 or d < 1:
+        raise ValueError(f"X has shape {X.shape}: neighbours need 2 rows and 1 column at least")
+    if n_neighbors >= n:
+        warnings.warn(
+            f"n_neighbors={n_neighbors} but a row has only {n - 1} others; using {n - 1}",
+            UserWarning,
+            stacklevel=3,
+        )
+    return int(min(n_neighbors, n - 1))
+
+
+def _exact(rows: Rows, k: int, memory_limit: int, progress: Progress) -> Neighbors:
+    n, d = rows.X.shape
+    ids = np.arange(n, dtype=np.int32)
+    blocks = [ids[part] for part in slices(n, block_size(n, d, memory_limit))]
+    pairs = ((a, b) for a in range(len(blocks)) for b in range(a, len(blocks)))
+    found = search_pairs(rows.kept_ready(memory_limit), blocks, pairs, k, progress)
+    return _finish(rows, found, memory_limit, 1.0, "exact")
+
+
+def _finish(rows: Rows, found: Found, memory_limit: int, recall: float, method: str) -> Neighbors:
+    """Scores -> distances, with a second look where float32 was not enough."""
+    n, scores, idx = rows.count, *found
+    distances = np.empty(idx.shape, dtype=np.float32)
+    for part in slices(n, max(1, memory_limit // (64 * idx.shape[1]))):
+        squares = rows.squares(part, scores[part])
+        refine(rows, squares, idx[part], np.arange(n)[part], memory_limit)
+        np.sqrt(squares, out=distances[part], casting="same_kind")
+    error = 4 * _EPS32 * (rows.half + rows.half.max())
+    doubtful = np.flatnonzero(error > _RELATIVE_ERROR * np.square(distances[:, -1], dtype=float))
+    if doubtful.size and method == "exact":
+        logger.info("%d of %d rows searched again in double precision", doubtful.size, n)
+        _search_again(rows, doubtful, idx, distances, memory_limit)
+    if rows.unit != 1.0:
+        distances *= np.float32(rows.unit)
+    return Neighbors(idx, distances, rows.metric, recall, method)
+
+
+def _search_again(
+    rows: Rows,
+    which: NDArray[np.intp],
+    idx: NDArray[np.int32],
+    distances: NDArray[np.float32],
+    memory_limit: int,
+) -> None:
+    """Search the given rows with products in float64; write the result to idx and distances.
+
+    Some more than k are found, and their distances computed from differences, since for two
+    tight groups far apart even these products round.
+    """
+    k = idx.shape[1]
+    scores, near = search_rows(rows, which, min(k + _SPARE, rows.count - 1), memory_limit)
+    squares = rows.squares(which, scores)
+    refine(rows, squares, near, which, memory_limit)
+    idx[which], distances[which] = near[:, :k], np.sqrt(squares[:, :k])
+
+
+def refine(
+    rows: Rows,
+    squares: NDArray[np.float64],
+    near: NDArray[np.int32],
+    which: NDArray[np.intp],
+    memory_limit: int,
+) -> None:
+    """Compute again, from differences, the squared distances lost to cancellation; sort anew.
+
+    Row r of `squares` and `near`, which change in place, belongs to row which[r] of the data.
+    """
+    error = 4 * _EPS32 * (rows.half[which, None] + rows.half[near])
+    r, c = np.nonzero(squares * _RELATIVE_ERROR < error)
+    if not r.size:
+        return
+    lengths = pair_distances(
+        rows.X, which[r], near[r, c], metric=rows.metric, memory_limit=memory_limit
+    )
+    squares[r, c] = (lengths / rows.unit) ** 2
+    touched = np.unique(r)
+    order = np.lexsort((near[touched], squares[touched]))
+    squares[touched] = np.take_along_axis(squares[touched], order, axis=1)
+    near[touched] = np.take_along_axis(near[touched], order, axis=1)
+
+
+def pair_distances(
+    X: Any,
+    left: NDArray[Any],
+    right: NDArray[Any],
+    *,
+    metric: str = "euclidean",
+    memory_limit: int = WORKING_MEMORY,
+) -> NDArray[np.float64]:
+    """Distances between the rows left[t] and right[t] of X, from their differences.
+
+    For metric="cosine" the rows are scaled to unit norm first; a zero row is sqrt(2) from all.
+    """
+    out = np.empty(len(left))
+    for part in slices(len(left), max(1, memory_limit // (64 * X.shape[1]))):
+        a, b = prepare(X[left[part]], metric), prepare(X[right[part]], metric)
+        out[part] = np.linalg.norm(a - b, axis=1)
+        if metric == "cosine":
+            out[part][~(a.any(axis=1) & b.any(axis=1))] = np.sqrt(2.0)
+    return out

@@ -1,0 +1,80 @@
+"""How much memory a fit holds at its peak, and what a limit leaves for its working blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rpml.method.graph.neighbors import WORKING_MEMORY
+from rpml.method.pipeline import DEFAULT_COMPONENTS
+from rpml.method.whitening.neighborhoods import MAX_ROWS, QUERIES, leading_axes_kept
+from rpml.runtime.threads import thread_count
+
+BASE = 300 * 2**20  # the interpreter with numpy, scipy, scikit-learn and compiled kernels
+MIN_BLOCKS = 16 * 2**20
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What decides the size of a fit's arrays."""
+
+    n: int
+    d: int
+    n_components: int
+    n_neighbors: int
+    n_triplets: int
+    itemsize: int = 4
+    """Bytes of a number of X; half precision is computed in single."""
+    mapped: bool = False
+    """X is read from a memory-mapped file and takes no memory of its own."""
+
+
+def fit_shape(settings: Any, n: int, like: Any, mapped: bool) -> Shape:
+    """What decides the memory of a fit of n rows that are `like` these, by the settings of RPML."""
+    d = like.shape[1]
+    return Shape(
+        n=n,
+        d=d,
+        n_components=settings.n_components or min(DEFAULT_COMPONENTS, d),
+        n_neighbors=settings.n_neighbors,
+        n_triplets=min(settings.max_triplets, settings.triplets_per_anchor * n),
+        itemsize=like.dtype.itemsize,
+        mapped=mapped,
+    )
+
+
+def held(shape: Shape) -> int:
+    """Bytes at the peak of everything but the working blocks of the search."""
+    n, number = shape.n, max(4, shape.itemsize)
+    width = leading_axes_kept(n, shape.d, shape.n_components)
+    own = 0 if shape.mapped else n * shape.d * shape.itemsize
+    rows = n * width * number  # the preprocessed rows
+    found = 8 * n * shape.n_neighbors  # indices and distances
+    sample = min(n, MAX_ROWS)
+    whitening = 4 * sample * (3 * width + QUERIES)
+    search = rows + 2 * found
+    graph = rows + found + 26 * n * shape.n_neighbors  # both directions, and while they are joined
+    moving = n * shape.n_components * number * (3 + thread_count())
+    solver = rows + found + moving + 60 * shape.n_triplets
+    return BASE + own + max(whitening, search, graph, solver)
+
+
+def peak(shape: Shape, blocks: int = WORKING_MEMORY) -> int:
+    """Bytes a fit takes at its peak."""
+    used = min(blocks // 2, 17 * shape.n * shape.d)  # half of the allowance, and for few rows less
+    return held(shape) + used
+
+
+def working_memory(shape: Shape, limit: int | None) -> int:
+    """Bytes the search may use for its blocks; an error if the limit cannot hold the rest."""
+    if limit is None:
+        return WORKING_MEMORY
+    left = limit - held(shape)
+    if left < MIN_BLOCKS:
+        raise ValueError(
+            f"memory_limit={limit} ({limit / 2**30:.2f} GB) is too little: a fit of {shape.n} x "
+            f"{shape.d} to {shape.n_components} dimensions needs about "
+            f"{(held(shape) + MIN_BLOCKS) / 2**30:.2f} GB; raise the limit, lower n_neighbors or "
+            "fit a sample of the rows."
+        )
+    return min(left, WORKING_MEMORY)

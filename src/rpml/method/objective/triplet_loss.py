@@ -1,0 +1,290 @@
+"""The objective, eq. (RPML): sum_i log(1 + exp(w_i m_i)) over index triplets, with its gradients.
+
+No d x T matrix is ever built: with Y = X L, a triplet reads three rows of Y, its weighted
+differences are added to three rows of G, and the gradient by L is X'G.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rpml.method.objective import kernels as _kernels
+from rpml.method.objective.weights import (
+    Guard,
+    WeightFunction,
+    logit_derivative,
+    weight_function,
+    weights_from_logits,
+)
+from rpml.method.solver.manifolds import PolarCurve
+from rpml.runtime.threads import run_chunks, sum_chunks, times, transposed_times
+
+Array = NDArray[np.floating]
+SAFE_FLOAT32 = 1e15  # beyond it squares overflow float32, so the work is done in float64
+
+
+def angular_factor(alpha: float) -> float:
+    """4 tan^2(alpha), alpha in degrees: the bound on the angle at the negative, eq. (z_i)."""
+    if not 0 < alpha < 90:
+        raise ValueError(f"alpha must be an angle between 0 and 90 degrees, got {alpha!r}.")
+    return float(4.0 * np.tan(np.radians(alpha)) ** 2)
+
+
+def softplus_and_sigmoid(x: Array) -> tuple[Array, Array]:
+    """log(1 + exp(x)) and its derivative, for any finite x without overflow."""
+    e = np.exp(-np.abs(x))
+    return np.maximum(x, 0) + np.log1p(e), np.where(x >= 0, 1, e) / (1 + e)
+
+
+@dataclass(frozen=True)
+class TripletTerms:
+    """Per-triplet quantities of the paper at one point."""
+
+    z: Array
+    m: Array
+    w: Array
+    p: Array
+    """Probability that the triplet satisfies the angular constraint, eq. (prob_triplet)."""
+
+
+class TripletObjective:
+    """The objective at a moving point (L, theta), as the optimiser asks for it.
+
+    `move_to` sets the point, `gradients` evaluates there, `set_line` fixes a search curve,
+    `along` gives the loss at a step on it without any matrix product, `accept` goes there.
+    A distributed evaluator offers the same five methods.
+
+    Parameters
+    ----------
+    X : (n, d) array
+        Rows the triplets index.
+    triplets : (T, 3) int array
+        (anchor, positive, negative) row indices, repeats allowed.
+    weight : str or WeightFunction
+        "concat", "bilinear" or "constant".
+    alpha : float
+        Angle in degrees.
+    guard : Guard or None
+        None is the objective as printed.
+    learn_weights : bool
+        False keeps theta where it is and gives no gradient for it.
+    """
+
+    def __init__(
+        self,
+        X: ArrayLike,
+        triplets: ArrayLike,
+        weight: str | WeightFunction = "concat",
+        alpha: float = 45.0,
+        guard: Guard | None = None,
+        learn_weights: bool = True,
+    ) -> None:
+        self.X = as_float_rows(X)
+        self.triplets = as_triplets(triplets, len(self.X))
+        self.n_triplets = len(self.triplets)
+        self.weight: WeightFunction = weight_function(weight)
+        self.guard = guard
+        self.learn_weights = learn_weights and self.weight.learnable
+        self.c = self.X.dtype.type(angular_factor(alpha))
+        self.mean_weight = 0.0
+        self.products = 0  # X times a d x l matrix, or its transpose: what the time is spent on
+
+    def move_to(self, L: Array, theta: Array | None) -> None:
+        """Set the point; costs the product X L."""
+        self.theta = theta
+        self.Y, self.P = self._times_X(L, theta)
+
+    def gradients(self) -> tuple[float, Array, Array | None]:
+        """Loss and Euclidean gradients at the point; costs the product X'G."""
+        T = len(self.triplets)
+        w, sigmoids, factor = self._weights(self.weight.logits(self.P, self.P, self.triplets))
+        self.mean_weight = float(w.mean()) if T else 0.0
+        dw = np.empty(T, self.X.dtype)  # dJ/dw = g m
+        losses = np.empty(T, self.X.dtype)
+
+        def add(start: int, stop: int, G: Array) -> None:
+            part = slice(start, stop)
+            m, beta = softplus_and_sigmoid(self._margins(self.Y, part))
+            losses[part], g = softplus_and_sigmoid(w[part] * m)
+            dw[part] = g * m
+            k = 2 * g * w[part] * beta  # eqs. (P_tilde_matrix), (Q_tilde_matrix)
+            _kernels.angular_pullback(self.Y, self.triplets[part], self.c, k, G)
+
+        n, l = self.Y.shape
+        learned = self.P.shape[1] if self.learn_weights else 0
+        G = sum_chunks(add, T, (n, l + learned), self.X.dtype)
+        if learned:  # the derivative by theta shares the product with the one by L
+            ds = logit_derivative(sigmoids, w, dw, factor, self.guard)
+            G[:, l:] = self.weight.pullback(self.P, self.triplets, ds)
+        self.products += 1
+        gradient = np.asarray(transposed_times(self.X, G), np.float64)
+        loss = float(losses.sum(dtype=np.float64)) + self._penalty(self.theta)
+        if not learned or self.theta is None:
+            return loss, gradient[:, :l], None
+        grad_theta = self.weight.from_matrix(gradient[:, l:])
+        if self.guard is not None:
+            grad_theta = grad_theta + self.guard.ridge * T * self.theta
+        return loss, gradient[:, :l], grad_theta
+
+    def set_line(self, curve: PolarCurve, d_theta: Array | None) -> None:
+        """Search along the curve in L and the straight line theta + t d_theta.
+
+        Costs the product X xi. X L follows the curve's rotation by an l x l product.
+        """
+        self.curve, self.d_theta = curve, d_theta
+        self.Y = times(self.Y, curve.rotation.astype(self.Y.dtype))
+        self.Z, self.Q = self._times_X(curve.direction, d_theta)
+        self.Y_t = np.empty_like(self.Y)
+        if d_theta is None:
+            self.logit_line = [self.weight.logits(self.P, self.P, self.triplets)]
+        else:
+            self.logit_line = self.weight.on_line(self.P, self.Q, self.triplets)
+
+    def along(self, t: float) -> float:
+        """Loss at step t of the line: reads rows, multiplies no matrix."""
+        self._move_rows(t)
+        w, _, _ = self._weights(
+            np.polynomial.polynomial.polyval(self.X.dtype.type(t), self.logit_line)
+        )
+        losses = np.empty(len(self.triplets), self.X.dtype)
+
+        def evaluate(_: int, start: int, stop: int) -> None:
+            part = slice(start, stop)
+            m, _beta = softplus_and_sigmoid(self._margins(self.Y_t, part))
+            losses[part], _g = softplus_and_sigmoid(w[part] * m)
+
+        run_chunks(evaluate, len(self.triplets))
+        return float(losses.sum(dtype=np.float64)) + self._penalty(self._theta_at(t))
+
+    def accept(self, t: float) -> None:
+        """Go to step t of the line; X L there comes out of the curve, not of a product."""
+        self._move_rows(t)
+        self.Y, self.Y_t = self.Y_t, self.Y
+        if self.d_theta is not None:
+            self.P = self.P + self.P.dtype.type(t) * self.Q
+            self.theta = self._theta_at(t)
+
+    def terms(self) -> TripletTerms:
+        """z, m, w and p of every triplet at the point."""
+        w, _, _ = self._weights(self.weight.logits(self.P, self.P, self.triplets))
+        z = self._margins(self.Y, slice(None))
+        m, _ = softplus_and_sigmoid(z)
+        return TripletTerms(z, m, w, softplus_and_sigmoid(-w * m)[1])
+
+    def _times_X(self, matrix: Array, theta: Array | None) -> tuple[Array, Array]:
+        """X times an (d, l) matrix, and the rows as the weight function sees them: one product."""
+        self.products += 1
+        if theta is None:
+            rows = times(self.X, np.asarray(matrix, self.X.dtype))
+            return rows, np.empty((len(rows), 0), rows.dtype)
+        both = np.hstack([matrix, self.weight.as_matrix(theta)]).astype(self.X.dtype)
+        rows = times(self.X, both)
+        l = matrix.shape[1]
+        return np.ascontiguousarray(rows[:, :l]), np.ascontiguousarray(rows[:, l:])
+
+    def _margins(self, Y: Array, part: slice) -> Array:
+        triplets = self.triplets[part]
+        z = np.empty(len(triplets), Y.dtype)
+        _kernels.angular_margins(Y, triplets, self.c, z)
+        return z
+
+    def _move_rows(self, t: float) -> None:
+        scale = self.curve.scale(t).astype(self.Y.dtype)
+        step = self.Y.dtype.type(t)
+        run_chunks(
+            lambda _, a, b: _kernels.move_rows(
+                self.Y[a:b], self.Z[a:b], step, scale, self.Y_t[a:b]
+            ),
+            len(self.Y),
+            minimum=4096,
+        )
+
+    def _theta_at(self, t: float) -> Array | None:
+        if self.theta is None or self.d_theta is None:
+            return self.theta
+        return np.asarray(self.theta + t * self.d_theta)
+
+    def _weights(self, S: Array) -> tuple[Array, Array, float]:
+        return weights_from_logits(S, self.guard)
+
+    def _penalty(self, theta: Array | None) -> float:
+        if self.guard is None or theta is None:
+            return 0.0
+        return 0.5 * self.guard.ridge * len(self.triplets) * float(np.vdot(theta, theta))
+
+
+def loss_and_gradients(
+    X: ArrayLike,
+    triplets: ArrayLike,
+    L: ArrayLike,
+    theta: ArrayLike | None,
+    weight: str = "concat",
+    alpha: float = 45.0,
+) -> tuple[float, Array, Array | None]:
+    """The paper's objective and its Euclidean gradients, exactly as printed.
+
+    Parameters
+    ----------
+    X : (n, d) array
+        Data rows.
+    triplets : (T, 3) int array
+        Row indices (anchor, positive, negative); any indices, repeats included.
+    L : (d, l) array
+        The projection.
+    theta : array or None
+        (2d,) for "concat", (d, q) for "bilinear" (q need not equal l), None for "constant".
+    weight : {"concat", "bilinear", "constant"}
+        The weight function: RPML, RPMLv1, or w = 1.
+    alpha : float
+        Angle of the constraint in degrees.
+
+    Returns
+    -------
+    loss : float
+        Sum over the triplets.
+    grad_L : (d, l) array
+    grad_theta : array shaped like theta, or None for "constant"
+    """
+    objective = TripletObjective(X, triplets, weight, alpha)
+    d = objective.X.shape[1]
+    L = np.asarray(L)
+    if L.ndim != 2 or L.shape[0] != d:
+        raise ValueError(f"L must have shape ({d}, l) for X with {d} features, got {L.shape}.")
+    theta = None if theta is None else np.asarray(theta)
+    objective.weight.check(theta, d)
+    objective.move_to(L, theta)
+    loss, grad_L, grad_theta = objective.gradients()
+    dtype = objective.X.dtype
+    return loss, grad_L.astype(dtype), None if grad_theta is None else grad_theta.astype(dtype)
+
+
+def as_float_rows(X: ArrayLike) -> Array:
+    """X as a C-contiguous float32 or float64 matrix whose squares do not overflow."""
+    X = np.asarray(X)
+    if X.ndim != 2:
+        raise ValueError(
+            f"X must be a matrix (n_rows, n_features), got an array of shape {X.shape}."
+        )
+    X = np.ascontiguousarray(X, np.float32 if X.dtype in (np.float16, np.float32) else np.float64)
+    if X.dtype == np.float32 and X.size and max(X.max(), -X.min()) > SAFE_FLOAT32:
+        X = X.astype(np.float64)
+    return X
+
+
+def as_triplets(triplets: ArrayLike, n: int) -> NDArray[np.integer]:
+    """Index triplets as a C-contiguous integer matrix with every entry in [0, n)."""
+    triplets = np.asarray(triplets)
+    if triplets.ndim != 2 or triplets.shape[1] != 3 or triplets.dtype.kind not in "iu":
+        raise ValueError(
+            "triplets must be an integer array of shape (n_triplets, 3), "
+            f"got {triplets.dtype} of shape {triplets.shape}."
+        )
+    if triplets.size and (triplets.min() < 0 or triplets.max() >= n):
+        row = int(np.flatnonzero(((triplets < 0) | (triplets >= n)).any(axis=1))[0])
+        raise ValueError(
+            f"triplets[{row}] = {triplets[row].tolist()} is outside the {n} rows of X."
+        )
+    return np.ascontiguousarray(triplets, np.int32 if n < 2**31 else np.int64)

@@ -1,0 +1,336 @@
+"""Solvers for (L, theta): Riemannian conjugate gradient, and the paper's fixed steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rpml.method.objective.triplet_loss import TripletObjective
+from rpml.method.objective.weights import Guard
+from rpml.method.solver.line_search import minimize_along
+from rpml.method.solver.manifolds import Euclidean, Grassmann, PolarCurve, Product, orthonormalize
+from rpml.runtime.threads import single_blas_thread, times
+
+Array = NDArray[np.floating]
+Point = tuple[Array, ...]
+REFRESH = 10  # iterations between recomputations of X L against rounding; also the checkpoints
+
+
+class Evaluator(Protocol):
+    """What a solver asks of an objective; see `TripletObjective`."""
+
+    n_triplets: int
+    learn_weights: bool
+    mean_weight: float
+    """Mean triplet weight where `gradients` was last called."""
+
+    def move_to(self, L: Array, theta: Array | None) -> None: ...
+    def gradients(self) -> tuple[float, Array, Array | None]: ...
+    def set_line(self, curve: PolarCurve, d_theta: Array | None) -> None: ...
+    def along(self, t: float) -> float: ...
+    def accept(self, t: float) -> None: ...
+
+
+@dataclass(frozen=True)
+class OptimizeResult:
+    """What a solver found and why it stopped."""
+
+    L: Array
+    theta: Array | None
+    loss: float
+    history: dict[str, list[float]]
+    """Per accepted point, the start included: loss, gradient_norm, mean_weight, step, trials."""
+    n_iter: int
+    converged: bool
+    message: str
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """When to stop: any of the three."""
+
+    max_iter: int = 100
+    gradient: float = 1e-8
+    """Norm of the Riemannian gradient per triplet."""
+    decrease: float = 1e-12
+    """Relative decrease of the loss, three iterations in a row."""
+
+
+@dataclass
+class CGState:
+    """Everything the next iteration depends on; saved and restored by checkpoints."""
+
+    point: Point
+    loss: float
+    gradient: Point
+    direction: Point
+    expected: float
+    """First-order decrease of the last step; sets the first guess of the next line search."""
+    iteration: int = 0
+    history: dict[str, list[float]] = field(
+        default_factory=lambda: {
+            "loss": [],
+            "gradient_norm": [],
+            "mean_weight": [],
+            "step": [],
+            "trials": [],
+        }
+    )
+
+    def record(self, gradient_norm: float, mean_weight: float, step: float, trials: int) -> None:
+        values = (self.loss, gradient_norm, mean_weight, step, float(trials))
+        for name, value in zip(self.history, values, strict=True):
+            self.history[name].append(value)
+
+
+Callback = Callable[[CGState], Any]
+
+
+@single_blas_thread()
+def conjugate_gradient(
+    problem: Evaluator,
+    L: Array,
+    theta: Array | None,
+    stopping: Stopping,
+    callback: Callback | None = None,
+    state: CGState | None = None,
+) -> OptimizeResult:
+    """Riemannian conjugate gradient (Hestenes-Stiefel) with an exact line search.
+
+    Parameters
+    ----------
+    problem : Evaluator
+        The objective.
+    L, theta : arrays
+        Start; theta None when weights are not learned.
+    stopping : Stopping
+        When to stop.
+    callback : callable, optional
+        Called with the state after every iteration; a true result stops the solver.
+    state : CGState, optional
+        Continue from here instead of from (L, theta). A state taken at a multiple of REFRESH
+        iterations continues exactly as the run it was taken from.
+    """
+    learned = theta is not None and problem.learn_weights
+    manifold = Product(Grassmann(), Euclidean()) if learned else Product(Grassmann())
+    fixed_theta = None if learned else theta
+    if state is None:
+        point = (L, theta) if learned and theta is not None else (L,)
+        state = _start(problem, manifold, point, fixed_theta)
+    else:
+        problem.move_to(state.point[0], state.point[1] if learned else fixed_theta)
+    reason = ""
+    while not (reason := reason or _reason_to_stop(problem, state, stopping)):
+        reason = _iterate(problem, manifold, state, fixed_theta)
+        if callback is not None and callback(state):
+            reason = reason or "stopped by the callback"
+    return OptimizeResult(
+        L=state.point[0],
+        theta=state.point[1] if learned else fixed_theta,
+        loss=state.loss,
+        history=state.history,
+        n_iter=state.iteration,
+        converged=reason.startswith("converged"),
+        message=reason,
+    )
+
+
+def _start(
+    problem: Evaluator, manifold: Product, point: Point, fixed_theta: Array | None
+) -> CGState:
+    problem.move_to(point[0], point[1] if len(point) > 1 else fixed_theta)
+    loss, gradient = _evaluate(problem, manifold, point)
+    norm = np.sqrt(manifold.inner(point, gradient, gradient))
+    direction = tuple(-g for g in gradient)
+    # the first guess moves the point by a unit length: expected decrease = norm
+    state = CGState(point, loss, gradient, direction, expected=float(norm))
+    state.record(float(norm), problem.mean_weight, 0.0, 0)
+    return state
+
+
+def _evaluate(problem: Evaluator, manifold: Product, point: Point) -> tuple[float, Point]:
+    loss, *euclidean = problem.gradients()
+    gradient = tuple(g for g in euclidean if g is not None)
+    return loss, manifold.project(point, gradient)
+
+
+def _reason_to_stop(problem: Evaluator, state: CGState, stopping: Stopping) -> str:
+    norm = state.history["gradient_norm"][-1]
+    if not np.isfinite(state.loss) or not np.isfinite(norm):
+        return "failed: the loss is not finite"
+    if norm <= stopping.gradient * max(1, problem.n_triplets):
+        return "converged: gradient norm below tolerance"
+    losses = state.history["loss"][-4:]
+    if len(losses) == 4:
+        decreases = -np.diff(losses)
+        if (decreases <= stopping.decrease * np.abs(losses[:-1])).all():
+            return "converged: relative decrease below tolerance"
+    return "max_iter reached" if state.iteration >= stopping.max_iter else ""
+
+
+def _iterate(
+    problem: Evaluator, manifold: Product, state: CGState, fixed_theta: Array | None
+) -> str:
+    """One accepted step; returns a reason to stop, or ""."""
+    slope = manifold.inner(state.point, state.gradient, state.direction)
+    if slope >= 0:  # not a descent direction: restart at steepest descent
+        state.direction = tuple(-g for g in state.gradient)
+        slope = -manifold.inner(state.point, state.gradient, state.gradient)
+    curve = PolarCurve.through(state.point[0], state.direction[0])
+    problem.set_line(curve, state.direction[1] if len(state.direction) > 1 else None)
+    found = minimize_along(problem.along, state.loss, slope, state.expected / -slope)
+    if found.t == 0.0:
+        return "converged: no step along the search direction lowers the loss"
+    point = (curve.point(found.t), *_straight(state.point[1:], state.direction[1:], found.t))
+    old_gradient = (times(state.gradient[0], curve.rotation), *state.gradient[1:])
+    old_direction = (curve.direction, *state.direction[1:])
+    problem.accept(found.t)
+    if (state.iteration + 1) % REFRESH == 0:
+        point = (orthonormalize(point[0]), *point[1:])
+        problem.move_to(point[0], point[1] if len(point) > 1 else fixed_theta)
+    loss, gradient = _evaluate(problem, manifold, point)
+    if loss > state.loss:  # only after a refresh: the step gained less than rounding
+        return "converged: the decrease is below the rounding error"
+    carried = manifold.transport((curve.start, *state.point[1:]), point, old_direction)
+    state.direction = _next_direction(manifold, point, gradient, old_gradient, carried)
+    state.point, state.loss, state.gradient = point, loss, gradient
+    state.expected = found.t * -slope
+    state.iteration += 1
+    norm = float(np.sqrt(manifold.inner(point, gradient, gradient)))
+    state.record(norm, problem.mean_weight, found.t, found.trials)
+    return ""
+
+
+def _straight(theta: Point, direction: Point, t: float) -> Point:
+    return tuple(x + t * v for x, v in zip(theta, direction, strict=True))
+
+
+def _next_direction(
+    manifold: Product, point: Point, gradient: Point, old_gradient: Point, old_direction: Point
+) -> Point:
+    """-g + beta d with Hestenes and Stiefel's beta, cut at zero (a restart) as Manopt does.
+
+    `old_direction` is transported to the new point. `old_gradient` need not be: it only meets
+    vectors that are tangent there, and the projection that would carry it is symmetric.
+    """
+    change = tuple(g - h for g, h in zip(gradient, old_gradient, strict=True))
+    denominator = manifold.inner(point, change, old_direction)
+    beta = manifold.inner(point, change, gradient) / denominator if denominator else 0.0
+    beta = max(0.0, beta) if np.isfinite(beta) else 0.0
+    return tuple(beta * d - g for d, g in zip(old_direction, gradient, strict=True))
+
+
+@single_blas_thread()
+def fixed_steps(
+    problem: Evaluator,
+    L: Array,
+    theta: Array | None,
+    stopping: Stopping,
+    learning_rate: float = 1.0,
+    callback: Callback | None = None,
+) -> OptimizeResult:
+    """The paper's plain updates, eqs. (update_r) and (update_L), with one fixed step size.
+
+    The step is taken on the mean over triplets, which has the same minimisers as the sum, so that
+    one learning rate serves any number of triplets. The loss may rise: nothing checks it.
+    """
+    learned = theta is not None and problem.learn_weights
+    manifold = Product(Grassmann(), Euclidean()) if learned else Product(Grassmann())
+    fixed_theta = None if learned else theta
+    point = (L, theta) if learned and theta is not None else (L,)
+    state = _start(problem, manifold, point, fixed_theta)
+    rate = learning_rate / max(1, problem.n_triplets)
+    while not (reason := _reason_to_stop(problem, state, stopping)):
+        step = tuple(-rate * g for g in state.gradient)
+        state.point = manifold.retract(state.point, step)
+        problem.move_to(state.point[0], state.point[1] if learned else fixed_theta)
+        state.loss, state.gradient = _evaluate(problem, manifold, state.point)
+        state.iteration += 1
+        norm = np.sqrt(manifold.inner(state.point, state.gradient, state.gradient))
+        state.record(float(norm), problem.mean_weight, rate, 0)
+        if callback is not None and callback(state):
+            reason = "stopped by the callback"
+            break
+    return OptimizeResult(
+        L=state.point[0],
+        theta=state.point[1] if learned else fixed_theta,
+        loss=state.loss,
+        history=state.history,
+        n_iter=state.iteration,
+        converged=reason.startswith("converged"),
+        message=reason,
+    )
+
+
+def fit_triplets(
+    X: ArrayLike,
+    triplets: ArrayLike,
+    L0: ArrayLike,
+    theta0: ArrayLike | None = None,
+    weight: str = "concat",
+    alpha: float = 45.0,
+    max_iter: int = 100,
+    learn_weights: bool = True,
+    *,
+    guard: Guard | None = None,
+    solver: str = "cg",
+    tol: float | None = None,
+    learning_rate: float = 1.0,
+    callback: Callback | None = None,
+) -> OptimizeResult:
+    """Minimise the objective over given triplets; by default exactly the one the paper prints.
+
+    Parameters
+    ----------
+    X, triplets, weight, alpha
+        As in `rpml.method.objective.triplet_loss.loss_and_gradients`.
+    L0 : (d, l) array
+        Start; orthonormalised if it is not orthonormal.
+    theta0 : array or None
+        Start of the weight parameters; None for "constant".
+    max_iter : int
+        Most iterations.
+    learn_weights : bool
+        False keeps theta at theta0.
+    guard : Guard or None
+        None is the printed objective; a `Guard` keeps the weights from collapsing.
+    solver : {"cg", "gd"}
+        Riemannian conjugate gradient, or the paper's fixed-step updates.
+    tol : float or None
+        Relative decrease of the loss below which to stop; None: 1e-12 (float64), 1e-7 (float32).
+    learning_rate : float
+        Step size of "gd", on the mean over triplets.
+    callback : callable, optional
+        Called with the solver's state after each iteration; a true result stops it.
+
+    Returns
+    -------
+    OptimizeResult
+        `.loss` is the sum over the triplets.
+    """
+    problem = TripletObjective(X, triplets, weight, alpha, guard, learn_weights)
+    dtype, d = problem.X.dtype, problem.X.shape[1]
+    L: Array = np.array(L0, np.float64)
+    if L.ndim != 2 or L.shape[0] != d or L.shape[1] > d:
+        raise ValueError(f"L0 must have shape ({d}, l) with l <= {d}, got {L.shape}.")
+    if np.abs(L.T @ L - np.eye(L.shape[1])).max() > 1e-12:
+        L = np.linalg.qr(L)[0] if np.linalg.matrix_rank(L.T @ L) < L.shape[1] else orthonormalize(L)
+    theta = None if theta0 is None else np.array(theta0, np.float64)
+    problem.weight.check(theta, d)
+    if max_iter < 0:
+        raise ValueError(f"max_iter must not be negative, got {max_iter!r}.")
+    if tol is None:
+        tol = 1e-12 if dtype == np.float64 else 1e-7
+    stopping = Stopping(max_iter, gradient=1e-8 if dtype == np.float64 else 1e-7, decrease=tol)
+    if solver == "cg":
+        result = conjugate_gradient(problem, L, theta, stopping, callback)
+    elif solver == "gd":
+        result = fixed_steps(problem, L, theta, stopping, learning_rate, callback)
+    else:
+        raise ValueError(f"solver must be 'cg' or 'gd', got {solver!r}.")
+    theta = None if result.theta is None else result.theta.astype(dtype)
+    return replace(result, L=result.L.astype(dtype), theta=theta)

@@ -1,0 +1,75 @@
+"""One fit, every size: the learned axes turned so that the first k of them serve alone.
+
+Ours, not the paper's. A rotation changes no distance, so the whole embedding stays what it is. In
+order of variance, though, the first few components are worse than a fit of that size. So the space
+is cut in two again and again: the triplets choose the better part by the paper's own loss, all
+weights one, and its axes come first. They see the rows as a whitening for that size would show
+them, which is smoothed more the smaller it is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.method.objective.triplet_loss import TripletObjective
+from rpml.method.solver.conjugate_gradient import Stopping, conjugate_gradient
+from rpml.method.solver.training import order_by_variance
+
+Array = NDArray[np.floating]
+Triplets = NDArray[np.integer]
+
+SMALLEST = 8
+MAX_TRIPLETS = 50_000  # enough to turn a few hundred axes
+MAX_ITER = 30
+
+
+def sizes_below(l: int) -> list[int]:
+    """The powers of two that get the best axes of their own, largest first."""
+    powers = [2**j for j in range(l.bit_length()) if SMALLEST <= 2**j < l]
+    return powers[::-1]
+
+
+def some_triplets(triplets: Triplets) -> tuple[NDArray[np.intp], Triplets]:
+    """(rows, triplets of places among these): at most `MAX_TRIPLETS`, evenly from all."""
+    chosen = triplets[:: -(-len(triplets) // MAX_TRIPLETS) or 1]
+    rows, places = np.unique(chosen, return_inverse=True)
+    return rows.astype(np.intp), places.reshape(chosen.shape)
+
+
+def nested_rotation(Y: Array, triplets: Triplets, alpha: float, floor: Array) -> Array:
+    """(l, l) rotation after which every prefix of a power of two is chosen by the triplets.
+
+    Parameters
+    ----------
+    Y : (m, l) array
+        Embedded rows, by falling variance.
+    triplets : (T, 3) int array
+        Rows of Y.
+    alpha : float
+        Angle of the loss, in degrees.
+    floor : (l, l) array
+        The part of the smoothed scatter, here the identity, that is its floor.
+    """
+    l = width = Y.shape[1]
+    rotation = np.eye(l)
+    for size in sizes_below(l) if len(triplets) else ():
+        axes = rotation[:, :width]
+        smoothed = np.eye(width) + (l / size - 1) * axes.T @ floor @ axes
+        W = Y @ axes.astype(Y.dtype)
+        rotation[:, :width] = axes @ _better_part(W, triplets, size, alpha, smoothed)
+        width = size
+    return rotation
+
+
+def _better_part(W: Array, triplets: Triplets, size: int, alpha: float, smoothed: Array) -> Array:
+    """A rotation of the columns of W whose first `size` have the lowest loss, once whitened."""
+    values, axes = np.linalg.eigh(smoothed)
+    inner = axes / np.sqrt(values)
+    V = W @ inner.astype(W.dtype)
+    start = order_by_variance(V, np.eye(len(inner)))[:, :size]
+    problem = TripletObjective(V, triplets, "constant", alpha)
+    found = conjugate_gradient(problem, start, None, Stopping(max_iter=MAX_ITER)).L
+    found = np.linalg.qr(inner @ found)[0]
+    rest = np.linalg.qr(found, mode="complete")[0][:, size:]
+    return np.hstack([order_by_variance(W, part) for part in (found, rest)])

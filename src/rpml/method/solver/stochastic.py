@@ -1,0 +1,159 @@
+"""sRPML: mini-batches, triplets mined inside each, a few warm-started conjugate-gradient steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.method.objective.triplet_loss import TripletObjective
+from rpml.method.objective.weights import Certain, Guard, weight_function
+from rpml.method.solver.conjugate_gradient import OptimizeResult, Stopping, conjugate_gradient
+from rpml.method.triplets.sampling import batch_sampler, mine_batch_triplets
+
+Array = NDArray[np.floating]
+
+
+@dataclass(frozen=True)
+class BatchSettings:
+    """How sRPML goes through the data."""
+
+    weight: str = "concat"
+    alpha: float = 45.0
+    guard: Guard | None = None
+    batch_size: int = 120
+    n_epochs: int = 10
+    steps: int = 5
+    """Conjugate-gradient steps a batch."""
+    mining: str = "all"
+    """"all" draws from every triplet of the batch; "semi-hard" as the authors do."""
+    margin: float = 0.5
+    max_triplets: int = 1000
+    """Triplets kept of a batch, drawn at random."""
+    average: bool = True
+    """End each epoch at the mean of its iterates; False: at the last one, as the paper does."""
+    sure: NDArray[np.bool_] | None = None
+    """(n,) rows of known class: triplets of such rows keep their weight."""
+
+
+@dataclass
+class EpochState:
+    """Everything the next epoch depends on; memory does not grow with the number of triplets."""
+
+    L: Array
+    theta: Array | None
+    epoch: int = 0
+    history: dict[str, list[float]] = field(
+        default_factory=lambda: {
+            "loss": [],
+            "gradient_norm": [],
+            "mean_weight": [],
+            "n_triplets": [],
+        }
+    )
+
+
+Callback = Callable[[EpochState], Any]
+Epoch = Callable[[EpochState, np.random.Generator], None]
+
+
+def run_epochs(
+    epoch: Epoch,
+    start: EpochState,
+    n_epochs: int,
+    seed: int,
+    callback: Callback | None = None,
+) -> OptimizeResult:
+    """Call `epoch`, which changes the state, until `n_epochs` are done.
+
+    The random stream of an epoch depends on `seed` and the epoch's number alone, so a run that is
+    continued from a saved `EpochState` ends exactly like one that was never stopped.
+    """
+    state = start
+    message = "max_iter reached: all epochs done"
+    while state.epoch < n_epochs:
+        epoch(state, np.random.default_rng([seed, state.epoch]))
+        state.epoch += 1
+        if callback is not None and callback(state):
+            message = "stopped by the callback"
+            break
+    losses = state.history["loss"]
+    return OptimizeResult(
+        L=state.L,
+        theta=state.theta,
+        loss=losses[-1] if losses else float("nan"),
+        history=state.history,
+        n_iter=state.epoch,
+        converged=state.epoch >= n_epochs,
+        message=message,
+    )
+
+
+def run_epoch(
+    X: Array,
+    labels: NDArray[np.integer],
+    state: EpochState,
+    settings: BatchSettings,
+    rng: np.random.Generator,
+) -> None:
+    """One pass over the rows; changes the state."""
+    loss = norm = weight = 0.0
+    count = 0
+    mean = IterateMean(state)
+    for rows in batch_sampler(labels, rng, batch_size=settings.batch_size):
+        batch = np.ascontiguousarray(X[rows])
+        triplets = mine_batch_triplets(
+            batch @ state.L.astype(batch.dtype),
+            labels[rows],
+            rng,
+            margin=settings.margin,
+            mining=settings.mining,
+            limit=settings.max_triplets,
+        )
+        if len(triplets) == 0:
+            continue
+        function = weight_function(settings.weight)
+        if settings.sure is not None and function.learnable:
+            function = Certain(function, np.all(settings.sure[rows][triplets], axis=1))
+        problem = TripletObjective(batch, triplets, function, settings.alpha, settings.guard)
+        result = conjugate_gradient(problem, state.L, state.theta, Stopping(settings.steps))
+        state.L, state.theta = result.L, result.theta
+        mean.add(state)
+        loss += result.loss
+        norm += result.history["gradient_norm"][-1]
+        weight += result.history["mean_weight"][-1] * len(triplets)
+        count += len(triplets)
+    if settings.average and mean.count:
+        state.L, state.theta = mean.point()
+    state.history["loss"].append(loss / max(1, count))
+    state.history["gradient_norm"].append(norm / max(1, count))
+    state.history["mean_weight"].append(weight / max(1, count))
+    state.history["n_triplets"].append(float(count))
+
+
+class IterateMean:
+    """Mean of the points an epoch goes through.
+
+    Each batch pulls L towards its own few rows, so that the last iterate is a noisy one. The mean
+    of the projections L L', cut back to rank l, is the extrinsic mean on the Grassmannian.
+    """
+
+    def __init__(self, like: EpochState) -> None:
+        self.count = 0
+        self._projections = np.zeros((len(like.L), len(like.L)))
+        self._rank = like.L.shape[1]
+        self._thetas = None if like.theta is None else np.zeros_like(like.theta)
+
+    def add(self, state: EpochState) -> None:
+        self.count += 1
+        self._projections += state.L @ state.L.T
+        if self._thetas is not None and state.theta is not None:
+            self._thetas += state.theta
+
+    def point(self) -> tuple[Array, Array | None]:
+        axes = np.linalg.eigh(self._projections)[1][:, ::-1][:, : self._rank]
+        theta = None if self._thetas is None else self._thetas / self.count
+        return np.ascontiguousarray(axes), theta

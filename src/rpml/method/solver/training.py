@@ -1,0 +1,149 @@
+"""Start, run and resume the solvers on the triplets of a fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.method.solver.conjugate_gradient import (
+    REFRESH,
+    CGState,
+    Evaluator,
+    OptimizeResult,
+    Stopping,
+    conjugate_gradient,
+    fixed_steps,
+)
+from rpml.method.solver.manifolds import Grassmann, orthonormalize
+from rpml.method.solver.stochastic import Epoch, EpochState, run_epochs
+from rpml.method.whitening.linear_map import principal_axes
+from rpml.runtime.context import Arrays, Context, Progress
+
+Array = NDArray[np.floating]
+
+
+def initial_subspace(Z: Array, l: int, init: Any, rng: np.random.Generator) -> Array:
+    """L0: the leading principal axes of Z, a random subspace, or the given (p, l) matrix."""
+    p = Z.shape[1]
+    if isinstance(init, str) and init == "random":
+        return Grassmann().random_point(p, l, rng)
+    if isinstance(init, str):
+        return leading_axes(Z, l)
+    L = np.array(init, np.float64)
+    if L.shape != (p, l):
+        raise ValueError(
+            f"init must have shape ({p}, {l}), features after preprocessing by n_components, "
+            f"got {L.shape}."
+        )
+    if np.linalg.matrix_rank(L) < l:
+        raise ValueError("init must have linearly independent columns.")
+    return orthonormalize(np.linalg.qr(L)[0])
+
+
+def leading_axes(Z: Array, l: int) -> Array:
+    """The l principal axes of Z, completed at random-free unit vectors if Z has lower rank."""
+    return complete_axes(principal_axes(Z, unit_input=False, center=True).axes, l)
+
+
+def complete_axes(axes: Array, l: int) -> Array:
+    """The first l axes, and unit vectors where there are fewer."""
+    axes = axes[:, :l]
+    if axes.shape[1] == l:
+        return axes
+    completed, _ = np.linalg.qr(np.hstack([axes, np.eye(len(axes))]))
+    return np.hstack([axes, completed[:, axes.shape[1] : l]])
+
+
+def order_by_variance(Z: Array, L: Array) -> Array:
+    """The same subspace, its axes sorted by explained variance."""
+    Y = Z @ L.astype(Z.dtype)
+    Y = Y - Y.mean(axis=0)
+    return order_by_spread(L, np.asarray(Y.T @ Y, np.float64))
+
+
+def order_by_spread(L: Array, spread: Array) -> Array:
+    """`order_by_variance`, given the (l, l) covariance of the projected rows up to a factor."""
+    _, rotation = np.linalg.eigh(spread)
+    return settle_signs(L @ rotation[:, ::-1])
+
+
+def settle_signs(L: Array) -> Array:
+    """The largest entry of every axis is positive."""
+    signs = np.where(L[np.abs(L).argmax(axis=0), np.arange(L.shape[1])] < 0, -1.0, 1.0)
+    return np.asarray(L * signs)
+
+
+def train(
+    problem: Evaluator,
+    start: tuple[Array, Array | None],
+    stopping: Stopping,
+    context: Context,
+    learning_rate: float | None = None,
+) -> OptimizeResult:
+    """Conjugate gradient with checkpoints; with a `learning_rate` the paper's fixed steps."""
+
+    def listen(state: CGState) -> Any:
+        if state.iteration % REFRESH == 0:
+            context.save("optimizer", *_pack(state))
+        info = {"loss": state.loss / problem.n_triplets}
+        return context.report(Progress("optimize", state.iteration, stopping.max_iter, info))
+
+    L, theta = start
+    if learning_rate is not None:
+        return fixed_steps(problem, L, theta, stopping, learning_rate, listen)
+    saved = context.load("optimizer")
+    state = _unpack(*saved) if saved else None
+    return conjugate_gradient(problem, L, theta, stopping, listen, state)
+
+
+def _pack(state: CGState) -> tuple[Arrays, dict[str, Any]]:
+    arrays = {f"history_{name}": np.asarray(values) for name, values in state.history.items()}
+    for name in ("point", "gradient", "direction"):
+        for i, part in enumerate(getattr(state, name)):
+            arrays[f"{name}_{i}"] = np.ascontiguousarray(part)
+    return arrays, {"loss": state.loss, "expected": state.expected, "iteration": state.iteration}
+
+
+def _unpack(arrays: Arrays, metadata: dict[str, Any]) -> CGState:
+    parts = {
+        name: tuple(arrays[f"{name}_{i}"] for i in range(2) if f"{name}_{i}" in arrays)
+        for name in ("point", "gradient", "direction")
+    }
+    state = CGState(
+        point=parts["point"],
+        loss=metadata["loss"],
+        gradient=parts["gradient"],
+        direction=parts["direction"],
+        expected=metadata["expected"],
+        iteration=metadata["iteration"],
+    )
+    for name in state.history:
+        state.history[name] = arrays[f"history_{name}"].tolist()
+    return state
+
+
+def train_in_batches(
+    epoch: Epoch,
+    start: tuple[Array, Array | None],
+    n_epochs: int,
+    context: Context,
+) -> OptimizeResult:
+    """The stochastic solver with a checkpoint after every epoch."""
+
+    def listen(state: EpochState) -> Any:
+        arrays = {f"history_{name}": np.asarray(values) for name, values in state.history.items()}
+        arrays["L"] = state.L
+        if state.theta is not None:
+            arrays["theta"] = state.theta
+        context.save("epoch", arrays, {"epoch": state.epoch})
+        info = {"loss": state.history["loss"][-1]}
+        return context.report(Progress("optimize", state.epoch, n_epochs, info))
+
+    state = EpochState(*start)
+    if saved := context.load("epoch"):
+        arrays, metadata = saved
+        state = EpochState(arrays["L"], arrays.get("theta"), metadata["epoch"])
+        state.history = {name: arrays[f"history_{name}"].tolist() for name in state.history}
+    return run_epochs(epoch, state, n_epochs, context.seed, listen)

@@ -1,0 +1,90 @@
+"""Which rows to label next: those that stand for many others and are far from all asked before.
+
+A row scores the density around it (the 4-norm of its likeness to the modes, each counted as the
+rows it stands for) times its distance to the nearest row that has a label or was suggested before
+it; the best one is taken, the distances follow, and so on. So classes are covered early, and rows
+of one class are asked for where they lie far apart, which is what its scatter is learned from.
+
+All rows are candidates where they are at hand. A model alone knows the positions of its modes
+only: these come first then, and after them the rows whose own triplets are least sure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.method.clustering.exemplars import Modes
+from rpml.method.whitening.linear_map import unit_rows
+from rpml.runtime.threads import single_blas_thread, times
+
+Array = NDArray[np.floating]
+Labels = NDArray[np.intp]
+Mask = NDArray[np.bool_]
+BLOCK_ROWS = 1024
+
+
+class Fitted(Protocol):
+    """What is asked of a model."""
+
+    labels_: Labels
+    known_: Mask
+    modes_: Modes
+    mode_vectors_: Array
+    triplets_: NDArray[np.integer]
+    triplet_probabilities_: Array
+
+    def transform(self, X: Any) -> Array: ...
+
+
+def rank_queries(n: int, model: Fitted, X: Any = None) -> NDArray[np.intp]:
+    """Up to n rows without a label, the most telling first; X are the rows learned from."""
+    labels, known, modes = model.labels_, model.known_, model.modes_
+    middles = unit_rows(model.transform(model.mode_vectors_))
+    if X is None:
+        rows, places, asked = modes.rows, middles, np.isin(modes.labels, labels[known])
+    else:
+        rows, places, asked = np.arange(len(labels)), unit_rows(model.transform(X)), known
+    first = rows[spread_out(places, density(places, middles, modes.sizes), asked, n)]
+    doubt = row_doubt(len(labels), model.triplets_, model.triplet_probabilities_)
+    rest = np.setdiff1d(np.flatnonzero(~known), first)
+    rest = rest[np.argsort(-doubt[rest], kind="stable")]
+    return np.asarray(np.concatenate([first, rest])[:n])
+
+
+@single_blas_thread()
+def spread_out(places: Array, weight: Array, asked: Mask, n: int) -> NDArray[np.intp]:
+    """Up to n of the places not asked for: heavy ones, far from those asked for and each other."""
+    likeness = np.full(len(places), -1.0)
+    if asked.any():
+        likeness = _by_block(places, places[asked], lambda block: block.max(axis=1))
+    free = ~asked
+    chosen = np.empty(min(n, int(free.sum())), np.intp)
+    for i in range(len(chosen)):
+        best = np.where(free, weight * np.maximum(1.0 - likeness, 0.0), -1.0).argmax()
+        chosen[i], free[best] = best, False
+        likeness = np.maximum(likeness, places @ places[best])
+    return chosen
+
+
+def density(places: Array, middles: Array, sizes: NDArray[np.integer]) -> Array:
+    """How many rows lie around each place, near ones counting most."""
+    counts = sizes.astype(middles.dtype)
+    return _by_block(places, middles, lambda block: (np.maximum(block, 0) ** 4 @ counts) ** 0.25)
+
+
+def _by_block(A: Array, B: Array, reduce: Callable[[Array], Array]) -> Array:
+    """What `reduce` makes of each row of A B', some rows at a time."""
+    columns = np.ascontiguousarray(B.T)
+    blocks = np.array_split(A, 1 + len(A) // BLOCK_ROWS)
+    return np.concatenate([reduce(times(block, columns)) for block in blocks])
+
+
+def row_doubt(n: int, triplets: NDArray[np.integer], probabilities: Array) -> Array:
+    """Mean of 1 - p over the triplets a row takes part in as anchor or positive."""
+    ends = triplets[:, :2].reshape(-1)
+    total = np.bincount(ends, np.repeat(1.0 - probabilities, 2), n)
+    return np.asarray(total / np.maximum(np.bincount(ends, minlength=n), 1))

@@ -1,0 +1,117 @@
+"""A fitted model takes in new rows: clusters go on, the embedding stays comparable.
+
+New rows are clustered together with the modes of the model. A cluster that holds a mode goes on
+with its label, one without is new. Where old rows are at hand, a bounded sample of them lets the
+whitening follow the data too, unless labels made it: it cannot be learned anew without them. The
+result is turned to lie as close as possible to the embedding before, so that stored vectors can
+still be compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.method.clustering.exemplars import Modes
+from rpml.method.pipeline import Config, Result, learn, no_groups, pack, prepare
+from rpml.method.supervision.constraints import Known
+from rpml.method.whitening.linear_map import Preprocessing, unit_rows
+from rpml.method.whitening.neighborhoods import ScatterChoice
+from rpml.runtime.context import Context
+from rpml.runtime.threads import single_blas_thread
+
+Array = NDArray[np.floating]
+OLD_SHARE, MIN_OLD = 2, 2000
+ENOUGH = 4  # rows a component to learn a whitening from
+
+
+class Fitted(Protocol):
+    """What an update needs of the model before."""
+
+    preprocessing_: Preprocessing
+    whitening_: ScatterChoice | None
+    components_: Array
+    modes_: Modes
+    mode_vectors_: Array
+
+
+def update(
+    before: Fitted, X_new: Any, X_old: Any, config: Config, context: Context
+) -> tuple[Result, Array, float]:
+    """Learn from new rows, the modes and, if given, a sample of old rows.
+
+    Returns
+    -------
+    result : Result
+        Its rows are X_new, then the old ones looked at, then the modes.
+    vectors : (k, d) array
+        The rows that are the modes now.
+    drift : float
+        Mean of 1 - cosine between the embedding of these rows before and after.
+    """
+    old = X_new[:0]
+    if X_old is not None:
+        old = X_old[sample_old(len(X_old), len(X_new), context.rng("old"))]
+    modes = before.mode_vectors_
+    X = np.vstack([np.asarray(part, modes.dtype) for part in (X_new, old, modes)])
+    first_mode = len(X) - len(modes)
+    if X_old is None or follows_labels(before.whitening_):
+        context.memory["whiten"] = pack(before.preprocessing_, before.whitening_)
+        config = replace(config, init=before.components_.T)
+    else:  # without the modes, which may be many, and whose labels are guesses
+        rows = X[:first_mode] if first_mode >= ENOUGH * len(before.components_) else X
+        context.memory["whiten"] = pack(*prepare(rows, no_groups(len(rows)), config, context))
+    known = _continued(before.modes_.labels, first_mode)
+    result = learn(X, config, context, no_groups(len(X)), known)
+    rotation, drift = align(
+        result.preprocessing.embed(X, result.L.T, unit=True),
+        before.preprocessing_.embed(X, before.components_, unit=True),
+    )
+    merged = _merged(before.modes_, result, first_mode)
+    return replace(result, L=result.L @ rotation, modes=merged), X[merged.rows], drift
+
+
+def follows_labels(choice: ScatterChoice | None) -> bool:
+    """Whether labels, which an update does not have, made the whitening."""
+    return choice is not None and "labels" in choice.source
+
+
+def sample_old(n_old: int, n_new: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Old rows looked at: a few times as many as new ones, so that the cost follows these."""
+    most = max(MIN_OLD, OLD_SHARE * n_new)
+    return np.sort(rng.permutation(n_old)[:most])
+
+
+def _continued(labels: NDArray[np.intp], first: int) -> Known:
+    """The labels of the modes, known for the last rows."""
+    known = np.concatenate([np.full(first, -1, np.intp), labels])
+    nothing = np.empty((0, 3), np.intp)
+    return Known(known, int(labels.max(initial=-1)) + 1, nothing[:, :2], nothing)
+
+
+def _merged(old: Modes, result: Result, first_mode: int) -> Modes:
+    """The old modes, grown by the rows that joined their label, and the modes of new labels."""
+    count = int(old.labels.max(initial=-1)) + 1
+    joined = result.labels[:first_mode]
+    grown = np.bincount(joined[(joined >= 0) & (joined < count)], minlength=count)
+    share = old.sizes / np.maximum(np.bincount(old.labels, old.sizes, count)[old.labels], 1)
+    sizes = old.sizes + np.round(grown[old.labels] * share).astype(np.intp)
+    new = result.modes.some(result.modes.labels >= count)
+    return Modes(
+        np.concatenate([first_mode + np.arange(len(old.rows)), new.rows]),
+        np.concatenate([old.labels, new.labels]),
+        np.concatenate([sizes, new.sizes]),
+    )
+
+
+@single_blas_thread()
+def align(Y: Array, onto: Array) -> tuple[Array, float]:
+    """Orthogonal Procrustes: the rotation that brings Y closest to `onto`, and the drift left."""
+    Y, onto = unit_rows(Y.astype(np.float64)), unit_rows(onto.astype(np.float64))
+    left, _, right = np.linalg.svd(Y.T @ onto)
+    rotation = np.asarray(left @ right)
+    cosines = np.einsum("ij,ij->i", Y @ rotation, onto)
+    return rotation, float(np.mean(1 - cosines))

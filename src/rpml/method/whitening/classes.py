@@ -1,0 +1,240 @@
+"""What a few labels say: the scatter within classes, and which rows share a class.
+
+Ours, not the paper's. An orthonormal L cannot rescale directions, so most of what labels teach has
+to enter before it: rows are whitened by the scatter *within known classes*, blended with the one
+the unlabelled rows give once each is counted to its nearest known class. With all labels that is
+discriminant analysis; with none nothing changes.
+
+Counted to a class by the directions that are then measured, rows would look close along them
+whatever the truth. So the principal axes are split in two as in `rpml.method.whitening.neighborhoods`: one half names the
+class, the other is measured.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.method.whitening.groups import drop_singles, within_scatter
+from rpml.method.whitening.linear_map import unit_rows
+from rpml.method.whitening.neighborhoods import (
+    MAX_ROWS,
+    QUERIES,
+    Coordinates,
+    ScatterChoice,
+    random_halves,
+)
+from rpml.runtime.threads import single_blas_thread, times, transposed_times
+
+Array = NDArray[np.floating]
+Labels = NDArray[np.intp]
+
+FLOORS = (1 / 32, 1 / 16, 1 / 8, 1 / 2, 2.0, np.inf)
+MIN_PAIRS, MIN_CLASSES = 20, 4  # with fewer the scatter within classes says nothing
+PRIOR_PAIRS = 300  # labelled pairs that weigh as much as all unlabelled rows together
+CHOICE_AXES = 512  # the floor is chosen on so many leading axes
+CLEAR = 2  # standard errors by which a floor is clearly better than another
+REPEATS = 2
+KAPPA = 0.95
+
+
+def count_pairs(known: Labels) -> int:
+    """Degrees of freedom of the scatter within classes: labelled rows less classes."""
+    sizes = np.bincount(known[known >= 0]) if (known >= 0).any() else np.zeros(1, np.intp)
+    return int(np.maximum(sizes - 1, 0).sum())
+
+
+def with_labelled(
+    rows: NDArray[np.intp], known: Labels, rng: np.random.Generator
+) -> NDArray[np.intp]:
+    """A sample of rows with (many) labelled ones added: they are few and say most."""
+    labelled = np.flatnonzero(known >= 0)
+    added = rng.permutation(labelled)[: max(MAX_ROWS // 2, MAX_ROWS - len(rows))]
+    return np.union1d(rows, added)
+
+
+@single_blas_thread()
+def label_scatter(
+    data: Coordinates,
+    known: Labels,
+    prior: tuple[Array, ScatterChoice],
+    rng: np.random.Generator,
+) -> tuple[Array, ScatterChoice]:
+    """The scatter within classes, smoothed so that it finds class mates in classes not seen.
+
+    Parameters
+    ----------
+    data : Coordinates
+        The sampled rows.
+    known : (n,) int array
+        Classes of the sampled rows, -1 where unknown.
+    prior : (scatter, choice)
+        What the same rows give without labels, on the leading axes.
+    rng : numpy Generator
+
+    Returns
+    -------
+    (scatter, choice)
+        `choice.agreement` holds, per floor, the mean reciprocal rank of the nearest class mate
+        among labelled rows of classes that had no part in the scatter. The prior itself if that
+        does better, or if there are too few labels to tell.
+    """
+    paired = drop_singles(known)
+    if count_pairs(paired) < MIN_PAIRS or paired.max() + 1 < MIN_CLASSES:
+        return prior
+    pairs = count_pairs(paired)
+    first = _blend(data, paired, pairs, _padded(data, *prior))
+    fold = rng.integers(0, 2, known.max() + 1)
+    fold[np.unique(known[paired >= 0])[:2]] = (0, 1)  # no fold is empty
+    floor = prior[1].floor if np.isfinite(prior[1].floor) else 1.0
+    spread, *halves = _spread_scatters(data, first, floor, known, fold, rng)
+    most = max(prior[1].floor, FLOORS[0])
+    floors = np.array([floor for floor in FLOORS if np.isfinite(floor) or np.isinf(most)])
+    found = _held_out(data, paired, known, fold, halves, floors)
+    floor = floors[choose_floor(found, floors <= most)] / 2  # chosen with half of the classes
+    scores = dict(zip(floors.tolist(), _mean_score(found).tolist(), strict=True))
+    source = "groups and labels" if prior[1].source == "groups" else "labels"
+    return _blend(data, paired, pairs, spread), ScatterChoice(source, float(floor), scores)
+
+
+def choose_floor(scores: list[Array], usual: NDArray[np.bool_]) -> int:
+    """Which floor has the best score; one that is not usual only if it is clearly ahead.
+
+    Few labels are a noisy witness for more smoothing than the rows themselves ask for: it takes a
+    lead of `CLEAR` standard errors. `scores` has, for either fold, a row per floor and a column
+    per query.
+    """
+    mean = _mean_score(scores)
+    best, safe = int(mean.argmax()), int(np.where(usual, mean, -np.inf).argmax())
+    leads = [fold[best] - fold[safe] for fold in scores]
+    error = np.sqrt(sum(lead.var() / len(lead) for lead in leads)) / len(leads)
+    return best if mean[best] - mean[safe] > CLEAR * error else safe
+
+
+def _mean_score(scores: list[Array]) -> Array:
+    """Per floor; either fold counts as much as the other."""
+    return np.asarray(np.mean([fold.mean(axis=1) for fold in scores], axis=0))
+
+
+@single_blas_thread()
+def label_spread(data: Coordinates, known: Labels, scatter: Array) -> Array:
+    """By what axes are ranked where labels chose the scatter: between classes, and half of within.
+
+    The spread of all rows would not do. Where the labelled rows happen to lie close to their class
+    mates, the other rows do not, and whitening would make such axes look the best. So the spread
+    is that of the labelled rows, blended as their scatter is.
+    """
+    paired = drop_singles(known)
+    together = np.where(paired >= 0, 0, -1)
+    total = _blend(data, together, count_pairs(paired), np.diag(data.deviations**2))
+    return np.asarray(total - scatter / 2)
+
+
+def _padded(data: Coordinates, scatter: Array, choice: ScatterChoice) -> Array:
+    """The prior on all axes: the rows' own variances where it knows nothing."""
+    out = np.diag(data.deviations**2)
+    if choice.source != "none":
+        out[: len(scatter), : len(scatter)] = scatter
+    return out
+
+
+def _blend(data: Coordinates, groups: Labels, pairs: int, prior: Array) -> Array:
+    if pairs == 0:
+        return prior
+    return (pairs * within_scatter(data, groups) + PRIOR_PAIRS * prior) / (pairs + PRIOR_PAIRS)
+
+
+def _spread_scatters(
+    data: Coordinates,
+    scatter: Array,
+    floor: float,
+    known: Labels,
+    fold: NDArray[np.integer],
+    rng: np.random.Generator,
+) -> list[Array]:
+    """The scatter within classes of all rows, and within those of either fold, cross-fitted."""
+    q = data.W.shape[1]
+    total, count = np.zeros((3, q, q)), np.zeros((q, q))
+    for _ in range(REPEATS):
+        half = random_halves(q, rng)
+        for seen in (half, ~half):
+            named = nearest_class(data.embed(scatter, seen, floor, data.n_components), known)
+            measured = np.ix_(~seen, ~seen)
+            count[measured] += 1
+            for i, members in enumerate((named >= 0, fold[named] == 0, fold[named] == 1)):
+                total[i][measured] += _class_correlation(
+                    data.W[np.ix_(members, ~seen)], named[members]
+                )
+    scale = np.outer(data.deviations, data.deviations)
+    return [_within_from(one / np.maximum(count, 1)) * scale for one in total]
+
+
+def nearest_class(rows: Array, known: Labels) -> Labels:
+    """Known classes, and for the other rows the class whose mean direction is nearest."""
+    rows = unit_rows(rows)
+    classes, member = np.unique(known[known >= 0], return_inverse=True)
+    means = np.zeros((len(classes), rows.shape[1]), rows.dtype)
+    np.add.at(means, member, rows[known >= 0])
+    out = known.copy()
+    unknown = np.flatnonzero(known < 0)
+    similarity = times(rows[unknown], np.ascontiguousarray(unit_rows(means).T))
+    out[unknown] = classes[similarity.argmax(axis=1)]
+    return out
+
+
+def _class_correlation(B: Array, named: Labels) -> Array:
+    """Correlation of the columns of B between a row and the mean of the others of its class."""
+    paired = drop_singles(named)
+    B, g = B[paired >= 0], paired[paired >= 0]
+    if len(B) == 0:
+        return np.zeros((B.shape[1], B.shape[1]))
+    B = B - B.mean(axis=0)
+    sums = np.zeros((g.max() + 1, B.shape[1]), B.dtype)
+    np.add.at(sums, g, B)
+    weight = (1 / (np.bincount(g) - 1)).astype(B.dtype)
+    across = transposed_times(sums, sums * weight[:, None])
+    across -= transposed_times(B, B * weight[g][:, None])
+    scale = np.sqrt(np.maximum(np.einsum("ij,ij->j", B, B), 1e-9))
+    return np.asarray(across / np.outer(scale, scale), np.float64)
+
+
+def _within_from(correlation: Array) -> Array:
+    """I - kappa C, kappa such that it stays positive definite: wrong members only shrink C."""
+    top = float(np.linalg.eigvalsh(correlation)[-1])
+    return np.asarray(np.eye(len(correlation)) - KAPPA / max(top, KAPPA / 2) * correlation)
+
+
+def _held_out(
+    data: Coordinates,
+    paired: Labels,
+    known: Labels,
+    fold: NDArray[np.integer],
+    halves: list[Array],
+    floors: Array,
+) -> list[Array]:
+    """For each fold, per floor and row: how well the other fold's scatter finds a class mate."""
+    q = min(CHOICE_AXES, data.W.shape[1])
+    leading = Coordinates(data.rows, data.W[:, :q], data.deviations[:q], data.n_components)
+    side = np.where(paired >= 0, fold[known], -1)
+    scores = []
+    for seen in (0, 1):
+        learned = np.where(side == seen, paired, -1)
+        scatter = _blend(leading, learned, count_pairs(learned), halves[seen][:q, :q])
+        asked = side == 1 - seen
+        rows, classes = leading.some(asked), paired[asked]
+        found = [_mate_score(rows, classes, scatter, floor) for floor in floors]
+        scores.append(np.array(found))
+    return scores
+
+
+def _mate_score(data: Coordinates, classes: Labels, scatter: Array, floor: float) -> Array:
+    """Reciprocal rank of each row's nearest class mate."""
+    every = np.ones(data.W.shape[1], bool)
+    rows = unit_rows(data.embed(scatter, every, floor, data.n_components))
+    queries = np.arange(len(rows))[:: 1 + len(rows) // QUERIES]
+    similarity = times(rows[queries], np.ascontiguousarray(rows.T))
+    similarity[np.arange(len(queries)), queries] = -np.inf
+    mates = classes[queries, None] == classes[None, :]
+    nearest = np.where(mates, similarity, -np.inf).max(axis=1)
+    before = ((similarity > nearest[:, None]) & ~mates).sum(axis=1)
+    return np.asarray(1 / (1 + before))

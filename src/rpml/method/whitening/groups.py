@@ -1,0 +1,152 @@
+"""Rows known to show the same thing: views, frames, photographs of one listing.
+
+Ours, not the paper's. Groups are the free supervision that neighbours cannot give: they say how
+one and the same thing varies. They are used three times: their scatter whitens, they are clustered
+as one point each, and their pairs are positives of the triplets.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.method.whitening.linear_map import unit_rows
+from rpml.method.whitening.neighborhoods import (
+    PLATEAU,
+    QUERIES,
+    Coordinates,
+    ScatterChoice,
+    cross_agreement,
+    nearest,
+)
+from rpml.runtime.threads import single_blas_thread
+
+Array = NDArray[np.floating]
+Groups = NDArray[np.intp]
+FLOORS = tuple(2.0**-k for k in range(9, 0, -2))
+MIN_GROUPS = 20  # with fewer their scatter says nothing
+TIMES_CHANCE = 5
+STRANGER = 0.95  # quantile of the likeness to another group
+MARGIN = 0.97  # of the neighbours' agreement, which groups must reach
+
+
+def drop_singles(groups: Groups) -> Groups:
+    """Group numbers from 0 in order of appearance, and -1 for rows that are alone in theirs."""
+    sizes = np.bincount(groups[groups >= 0]) if (groups >= 0).any() else np.zeros(1, np.intp)
+    kept = np.where((groups >= 0) & (sizes[groups] > 1), groups, -1)
+    out = np.full(len(groups), -1, np.intp)
+    _, first, number = np.unique(kept[kept >= 0], return_index=True, return_inverse=True)
+    out[kept >= 0] = np.argsort(np.argsort(first))[number]
+    return out
+
+
+def drop_strangers(data: Coordinates, groups: Groups, rng: np.random.Generator) -> Groups:
+    """Without the rows that are no more like the rest of their group than like another group.
+
+    One stranger in twenty rows is enough to drown the scatter within groups in that between them.
+    """
+    member = np.flatnonzero(groups >= 0)
+    g = groups[member]
+    rows = unit_rows(data.W[member] * np.sqrt(data.deviations).astype(data.W.dtype))
+    sums = np.zeros((g.max() + 1, rows.shape[1]), rows.dtype)
+    np.add.at(sums, g, rows)
+    other = np.roll(rng.permutation(len(sums)), 1)[g]
+    to_other = np.einsum("ij,ij->i", rows, unit_rows(sums[other]))[other != g]
+    to_own = np.einsum("ij,ij->i", rows, unit_rows(sums[g] - rows))
+    out = groups.copy()
+    out[member[to_own < np.quantile(to_other, STRANGER)]] = -1
+    return drop_singles(out)
+
+
+@single_blas_thread()
+def group_scatter(
+    data: Coordinates, groups: Groups, rng: np.random.Generator
+) -> tuple[Array, ScatterChoice]:
+    """Covariance within groups, smoothed so that it finds the members of groups it has not seen.
+
+    `groups` are those of the sampled rows. The floor is the middle one of those that name, for a
+    row of a held-out group, a member of the same group as its nearest neighbour most often.
+    `agreement` is measured on one row a thing, like that of `neighbor_scatter`, so that the two
+    can be compared; it is empty when members are hardly found more often than by chance, that is,
+    when the groups do not group anything.
+    """
+    first, of_row = representatives(groups)
+    trusted = drop_strangers(data, groups, rng)
+    if trusted.max() < MIN_GROUPS:
+        return np.eye(data.W.shape[1]), ScatterChoice("groups", np.inf, {})
+
+    def estimate(things: NDArray[np.intp]) -> Array:
+        rows = np.isin(of_row, things)
+        return within_scatter(data.some(rows), trusted[rows])
+
+    part = rng.random(len(first)) < 0.5
+    other = estimate(np.flatnonzero(part))
+    unseen = ~part[of_row] & (groups >= 0)
+    hits = [_finds_its_group(data.some(unseen), groups[unseen], other, f) for f in FLOORS]
+    plateau = [f for f, hit in zip(FLOORS, hits, strict=True) if hit >= PLATEAU * max(hits)]
+    floor = float(np.exp(np.mean(np.log(plateau))))
+    agreement = {}
+    if max(hits) > TIMES_CHANCE * _chance(groups[unseen]):
+        agreement = cross_agreement(data.some(first), estimate, FLOORS, rng)
+    return within_scatter(data, trusted), ScatterChoice("groups", floor, agreement)
+
+
+def _chance(groups: Groups) -> float:
+    """How often a random other row is of the same group."""
+    sizes = np.bincount(groups)
+    return float((sizes * (sizes - 1)).sum() / max(1, len(groups) * (len(groups) - 1)))
+
+
+def within_scatter(data: Coordinates, groups: Groups) -> Array:
+    """Covariance of the differences to the group's mean."""
+    member = groups >= 0
+    W, g = data.W[member], np.unique(groups[member], return_inverse=True)[1]
+    sizes = np.bincount(g)
+    order = np.argsort(g, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    means = np.add.reduceat(W[order], starts, axis=0) / sizes[:, None].astype(W.dtype)
+    rest = W - means[g]
+    covariance = np.asarray(rest.T @ rest, np.float64) / max(1, len(W) - len(sizes))
+    return covariance * np.outer(data.deviations, data.deviations)
+
+
+def _finds_its_group(data: Coordinates, groups: Groups, scatter: Array, floor: float) -> float:
+    every = np.ones(data.W.shape[1], bool)
+    queries = np.arange(len(groups))[:: max(1, len(groups) // QUERIES)]
+    found = nearest(data.embed(scatter, every, floor, data.n_components), queries)
+    return float(np.mean(groups[found] == groups[queries]))
+
+
+def better_choice(
+    by_groups: tuple[Array, ScatterChoice], by_neighbors: tuple[Array, ScatterChoice]
+) -> tuple[Array, ScatterChoice]:
+    """The groups' scatter, unless it makes the halves of the axes agree less."""
+    best = [max(choice.agreement.values(), default=0.0) for _, choice in (by_groups, by_neighbors)]
+    return by_groups if best[0] >= MARGIN * best[1] else by_neighbors
+
+
+def representatives(groups: Groups) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """One row a thing: (the first row of each group and every ungrouped row, each row's thing)."""
+    things = np.where(groups >= 0, groups, groups.max() + 1 + np.arange(len(groups)))
+    _, first, of_row = np.unique(things, return_index=True, return_inverse=True)
+    return first, of_row
+
+
+def group_means(Z: Array, of_row: NDArray[np.intp]) -> Array:
+    """The mean row of each thing."""
+    sums = np.zeros((of_row.max() + 1, Z.shape[1]), Z.dtype)
+    np.add.at(sums, of_row, Z)
+    return np.asarray(sums / np.bincount(of_row)[:, None].astype(Z.dtype))
+
+
+def sample_rows(groups: Groups, limit: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """At most about `limit` rows, whole groups at a time."""
+    if len(groups) <= limit:
+        return np.arange(len(groups))
+    if groups.max() < 0:
+        return np.sort(rng.permutation(len(groups))[: limit - 1])
+    of_row = representatives(groups)[1]
+    sizes = np.bincount(of_row)
+    order = rng.permutation(len(sizes))
+    kept = order[: max(1, int(np.searchsorted(np.cumsum(sizes[order]), limit)))]
+    return np.flatnonzero(np.isin(of_row, kept))

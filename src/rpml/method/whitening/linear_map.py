@@ -1,0 +1,176 @@
+"""What happens to a row before the projection: l2, centring, PCA-whitening with an exponent, l2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.runtime.threads import run_chunks, single_blas_thread
+
+Array = NDArray[np.floating]
+BLOCK_BYTES = 64 * 2**20
+EMBED_ROWS = 2048  # at a time and thread: they stay in the cache between the steps
+SAFE_NORMS = (1e-12, 1e15)  # between, no square is lost in float32
+
+
+def row_blocks(X: Any, dtype: Any = None) -> Iterator[tuple[slice, Array]]:
+    """(rows, X[rows] as floats), in blocks of bounded size: a memory map is never copied whole."""
+    dtype = dtype or float_dtype(X)
+    step = max(1, BLOCK_BYTES // (max(1, X.shape[1]) * np.dtype(dtype).itemsize))
+    for start in range(0, len(X), step):
+        part = slice(start, min(start + step, len(X)))
+        yield part, np.asarray(X[part], dtype)
+
+
+def float_dtype(X: Any) -> Any:
+    """float64 stays, float16 and float32 become float32, integers become float64."""
+    return np.float32 if X.dtype in (np.float16, np.float32) else np.float64
+
+
+def unit_rows(X: Array) -> Array:
+    """Rows scaled to unit norm; zero rows stay zero. No overflow for any finite row."""
+    with np.errstate(over="ignore"):
+        norm = np.sqrt(np.einsum("ij,ij->i", X, X))[:, None]
+    unsafe = np.flatnonzero(~((norm > SAFE_NORMS[0]) & (norm < SAFE_NORMS[1])))
+    out = X / np.where(norm > 0, norm, 1)
+    if len(unsafe):  # squares that over- or underflow: to a maximum of 1 first
+        scale = np.abs(X[unsafe]).max(axis=1, keepdims=True, initial=0.0)
+        rows = X[unsafe] / np.where(scale > 0, scale, 1)
+        norm = np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
+        out[unsafe] = rows / np.where(norm > 0, norm, 1)
+    return np.asarray(out)
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """x -> u((u(x) - mean) @ matrix), each u either the unit-norm scaling or nothing."""
+
+    unit_input: bool
+    mean: Array
+    matrix: Array
+    unit_output: bool
+
+    def apply(self, X: Any) -> Array:
+        """The preprocessed rows, block by block, in X's own precision."""
+        out = np.empty((len(X), self.matrix.shape[1]), float_dtype(X))
+        mean, matrix = self.mean.astype(out.dtype), self.matrix.astype(out.dtype)
+        for part, block in row_blocks(X):
+            block = unit_rows(block) if self.unit_input else block
+            block = (block - mean) @ matrix
+            out[part] = unit_rows(block) if self.unit_output else block
+        return out
+
+    def embed(self, X: Any, components: Array, unit: bool) -> Array:
+        """The preprocessed rows times the (l, p) components, scaled to unit norm if `unit`.
+
+        Where only a row's direction is asked for, the length it has in between does not matter,
+        and both maps are one product.
+        """
+        out = np.empty((len(X), len(components)), float_dtype(X))
+        one = self.matrix @ components.T
+        mean, matrix = self.mean.astype(out.dtype), one.astype(out.dtype)
+
+        def work(_: int, start: int, stop: int) -> None:
+            for first in range(start, stop, EMBED_ROWS):
+                part = slice(first, min(first + EMBED_ROWS, stop))
+                block = np.asarray(X[part], out.dtype)
+                if unit:
+                    block = unit_rows(block) if self.unit_input else np.array(block)
+                    block -= mean
+                    out[part] = unit_rows(block @ matrix)
+                else:
+                    out[part] = self.apply(block) @ components.T.astype(out.dtype)
+
+        with single_blas_thread():
+            run_chunks(work, len(X), EMBED_ROWS)
+        return out
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Mean and principal axes of the rows, strongest first."""
+
+    mean: Array
+    axes: Array
+    """(d, rank) orthonormal columns, signs fixed."""
+    variances: Array
+    """(rank,) positive."""
+
+
+def principal_axes(X: Any, unit_input: bool, center: bool) -> Spectrum:
+    """Eigen-decomposition of the covariance (or, uncentred, of the second moments) of the rows.
+
+    Accumulated in float64 block by block; with fewer rows than features the small Gram matrix is
+    decomposed instead. Directions whose variance is lost in rounding are left out.
+    """
+    n, d = X.shape
+    mean = np.zeros(d)
+    if center:
+        mean = row_sum(X, unit_input) / n
+    if n >= d:
+        return spectrum_of(mean, second_moments(X, mean, unit_input) / n)
+    rows = (unit_rows if unit_input else np.asarray)(np.asarray(X, np.float64)) - mean
+    variances, small = np.linalg.eigh(rows @ rows.T / n)
+    keep = _significant(variances, n)
+    axes = rows.T @ small[:, keep] / np.sqrt(variances[keep] * n)
+    return Spectrum(mean, axes * _signs(axes), variances[keep])
+
+
+def row_sum(X: Any, unit_input: bool) -> Array:
+    """Sum of the rows, or of the rows scaled to unit norm."""
+    prepared = unit_rows if unit_input else np.asarray
+    total = np.zeros(X.shape[1])
+    for _, block in row_blocks(X):
+        total += prepared(block).sum(axis=0, dtype=np.float64)
+    return total
+
+
+def second_moments(X: Any, mean: Array, unit_input: bool) -> Array:
+    """(d, d): sum over the rows of (x - mean)(x - mean)'."""
+    prepared = unit_rows if unit_input else np.asarray
+    moments = np.zeros((X.shape[1], X.shape[1]))
+    for _, block in row_blocks(X):
+        block = prepared(block) - mean.astype(block.dtype)
+        moments += block.T @ block
+    return moments
+
+
+def spectrum_of(mean: Array, covariance: Array) -> Spectrum:
+    """Principal axes from the (d, d) moments of the rows."""
+    variances, axes = np.linalg.eigh(covariance)
+    keep = _significant(variances, len(covariance))
+    axes = axes[:, keep]
+    return Spectrum(mean, axes * _signs(axes), variances[keep])
+
+
+def _signs(axes: Array) -> Array:
+    return np.where(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])] < 0, -1.0, 1.0)
+
+
+def _significant(variances: Array, size: int) -> NDArray[np.intp]:
+    """Indices of the eigenvalues above rounding error, largest first."""
+    order = np.arange(len(variances))[::-1]
+    floor = float(variances.max(initial=0.0)) * size * 1e-10
+    return np.asarray(order[variances[order] > max(floor, 1e-300)])
+
+
+def whitening(
+    spectrum: Spectrum, exponent: float, n_axes: int, unit_input: bool, unit_output: bool
+) -> Preprocessing:
+    """Project on the leading axes and divide each by its standard deviation to the `exponent`.
+
+    0 is PCA, 1 full whitening (unit variance), 1/2 half-whitening. Scaled so that the
+    strongest axis keeps its length, which changes nothing when rows are scaled to unit norm.
+    """
+    axes, variances = spectrum.axes[:, :n_axes], spectrum.variances[:n_axes]
+    scale = (variances / variances[0]) ** (-exponent / 2)
+    return Preprocessing(unit_input, spectrum.mean, axes * scale, unit_output)
+
+
+def identity(d: int, unit_input: bool) -> Preprocessing:
+    """Nothing but the optional scaling of the input: what the paper does."""
+    return Preprocessing(unit_input, np.zeros(d), np.eye(d), False)

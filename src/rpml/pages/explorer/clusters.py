@@ -1,0 +1,139 @@
+"""The pseudo-clusters of a fit: sizes, modes, trees, and which of them look wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.pages.explorer.index import Index
+
+_NEAREST = 10
+_ASKED = 12  # members of a cluster whose neighbours are looked at
+_MOST = 10_000  # members looked at in all
+SORTS = ("size", "suspicion", "name")
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """All clusters, numbered as in `labels`.
+
+    Attributes
+    ----------
+    labels : (n,) int array
+        -1: in none.
+    names : (c,) int array
+        The labels that occur.
+    sizes : (c,) int array
+    modes : (c,) int array
+        The member each cluster ascends to; its most central one where the ascent is not known.
+    suspicion : (c,) float array
+        Share of its members' nearest neighbours in the embedding that belong to other clusters;
+        NaN for a cluster of one.
+    parents : (n,) int array or None
+        The ascent tree of Authority Ascent Shift, where it could be found again.
+    """
+
+    labels: NDArray[np.intp]
+    names: NDArray[np.intp]
+    sizes: NDArray[np.intp]
+    modes: NDArray[np.intp]
+    suspicion: NDArray[np.float64]
+    parents: NDArray[np.intp] | None
+
+    def ordered(self, sort: str) -> NDArray[np.intp]:
+        """Places of the clusters: largest first, most suspicious first, or by number."""
+        if sort == "suspicion":
+            return np.lexsort((-self.sizes, -np.nan_to_num(self.suspicion, nan=-1.0)))
+        if sort == "size":
+            return np.argsort(-self.sizes, kind="stable")
+        return np.arange(len(self.names))
+
+    def place(self, name: int) -> int | None:
+        """Where a cluster is in `names`."""
+        at = int(np.searchsorted(self.names, name))
+        return at if at < len(self.names) and self.names[at] == name else None
+
+    def members(self, name: int) -> NDArray[np.intp]:
+        """Rows of a cluster."""
+        return np.flatnonzero(self.labels == name)
+
+
+def find_clusters(
+    labels: NDArray[np.intp],
+    embedded: Index,
+    parents: NDArray[np.intp] | None,
+    rng: np.random.Generator,
+) -> Clusters:
+    """Count, find modes and judge the clusters of `labels`."""
+    names, codes = np.unique(labels[labels >= 0], return_inverse=True)
+    sizes = np.bincount(codes, minlength=len(names))
+    order = np.flatnonzero(labels >= 0)[np.argsort(codes, kind="stable")]
+    groups = np.split(order, np.cumsum(sizes)[:-1]) if len(names) else []
+    modes = np.array([_mode(rows, embedded, parents) for rows in groups], np.intp)
+    suspicion = _suspicion(labels, groups, embedded, rng)
+    return Clusters(labels, names, sizes, modes, suspicion, parents)
+
+
+def _mode(rows: NDArray[np.intp], embedded: Index, parents: NDArray[np.intp] | None) -> int:
+    if parents is not None:
+        ends = rows[parents[rows] == rows]
+        if len(ends):
+            return int(ends[0])
+    vectors = embedded.rows[rows]
+    return int(rows[int((vectors @ vectors.mean(axis=0)).argmax())])
+
+
+def _suspicion(
+    labels: NDArray[np.intp],
+    groups: list[NDArray[np.intp]],
+    embedded: Index,
+    rng: np.random.Generator,
+) -> NDArray[np.float64]:
+    """A member of a cluster of s is asked for min(10, s - 1) nearest, so all could be inside."""
+    out = np.full(len(groups), np.nan)
+    several = [g for g in range(len(groups)) if len(groups[g]) > 1]
+    each = max(1, min(_ASKED, _MOST // max(1, len(several))))
+    asked = [rng.permutation(groups[g])[:each] for g in several]
+    if not asked:
+        return out
+    near = embedded.near_rows(np.concatenate(asked), _NEAREST)
+    # near_rows gives no order; a small cluster needs its nearest first
+    queries = np.concatenate(asked)
+    scores = np.einsum("ijk,ik->ij", embedded.rows[near], embedded.rows[queries])
+    near = np.take_along_axis(near, np.argsort(-scores, axis=1, kind="stable"), axis=1)
+    start = 0
+    for g, rows in zip(several, asked, strict=True):
+        k = min(near.shape[1], len(groups[g]) - 1)
+        inside = labels[near[start : start + len(rows), :k]] == labels[rows][:, None]
+        out[g] = 1.0 - inside.mean()
+        start += len(rows)
+    return out
+
+
+def ascent_tree(model: Any, X: Any) -> NDArray[np.intp] | None:
+    """Parents of the rows in the model's Authority Ascent Shift, run again.
+
+    The model keeps the labels alone. None if the clusters came from elsewhere, or if running
+    again does not give the same clusters.
+    """
+    from rpml.method.clustering.aas import AuthorityAscentShift
+
+    clustering = model.clustering
+    if isinstance(clustering, str):
+        clustering = AuthorityAscentShift(n_neighbors=model.n_neighbors, metric="cosine")
+    if not isinstance(clustering, AuthorityAscentShift) or clustering.metric == "precomputed":
+        return None
+    again = AuthorityAscentShift(**clustering.get_params(deep=False))
+    again.fit(np.asarray(model.preprocessing_.apply(X)))
+    if not same_partition(again.labels_, model.labels_):
+        return None
+    return np.asarray(again.parents_, np.intp)
+
+
+def same_partition(one: NDArray[np.integer], other: NDArray[np.integer]) -> bool:
+    """Whether two labellings differ in nothing but the names."""
+    pairs = np.unique(np.stack([one, other]), axis=1)
+    return bool(pairs.shape[1] == len(np.unique(one)) == len(np.unique(other)))

@@ -1,0 +1,41 @@
+"""Pictures of rows: asked for by row number, so that no path ever comes from a request."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from rpml.pages.report.items import Items
+from rpml.pages.report.thumbnails import Thumbnail, thumbnail
+
+SMALL, LARGE = 160, 900
+
+
+class Pictures:
+    """Re-encoded pictures of the rows, the last ones kept.
+
+    Parameters
+    ----------
+    items : Items
+        Their images were matched to files of the folder when the explorer started.
+    folder : Path
+        What lies outside, by a link made since, is not read.
+    """
+
+    def __init__(self, items: Items, folder: Path) -> None:
+        self._images = items.images or []
+        self._root = folder.resolve()
+        self.get = lru_cache(maxsize=4096)(self._get)
+
+    def _get(self, row: int, large: bool) -> Thumbnail | None:
+        """The picture of a row; None if there is none or it cannot be read."""
+        path = self._images[row] if row < len(self._images) else None
+        if path is None:
+            return None
+        try:
+            real = path.resolve(strict=True)
+        except (OSError, RuntimeError):
+            return None
+        if not real.is_relative_to(self._root):
+            return None
+        return thumbnail(real, LARGE if large else SMALL)

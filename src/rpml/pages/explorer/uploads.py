@@ -1,0 +1,107 @@
+"""Queries that come from outside: a .npy vector or an image, checked before anything is done."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.runtime.errors import InputError
+
+MAX_VECTOR_BYTES = 2 * 2**20
+MAX_IMAGE_BYTES = 20 * 2**20
+MAX_IMAGE_PIXELS = 40_000_000
+_KEPT = 256
+
+Describe = Callable[[bytes], NDArray[np.float32]]
+
+
+def parse_vector(data: bytes, n_features: int) -> NDArray[np.float64]:
+    """The one vector in the bytes of a .npy file; nothing is allocated on the header's word."""
+    stream = BytesIO(data)
+    try:
+        version = np.lib.format.read_magic(stream)
+        read = np.lib.format.read_array_header_1_0
+        if version != (1, 0):
+            read = np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(stream)
+    except (ValueError, EOFError, SyntaxError, TypeError, OverflowError) as error:
+        raise InputError("the upload is not a .npy file") from error
+    if dtype.hasobject or dtype.kind not in "fiub":
+        raise InputError(f"the uploaded array has dtype {dtype}, and a query must be real numbers")
+    if shape not in ((n_features,), (1, n_features)):
+        raise InputError(
+            f"the uploaded array has shape {shape}, and a query must be one vector of "
+            f"{n_features} numbers"
+        )
+    body = data[stream.tell() :]
+    if len(body) < n_features * dtype.itemsize:
+        raise InputError("the uploaded .npy file is truncated")
+    vector = np.frombuffer(body, dtype, n_features).astype(np.float64)
+    if not np.isfinite(vector).all():
+        raise InputError("the uploaded vector holds a NaN or an infinite number")
+    return vector
+
+
+class Uploads:
+    """The last queries from outside, so that their view has an address while the server runs."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, tuple[str, NDArray[Any]]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def add(self, name: str, vector: NDArray[Any]) -> str:
+        """Keep a vector; the same one gets the same token."""
+        token = hashlib.sha256(vector.tobytes()).hexdigest()[:20]
+        with self._lock:
+            self._kept[token] = (name, vector)
+            self._kept.move_to_end(token)
+            while len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+        return token
+
+    def get(self, token: str) -> tuple[str, NDArray[Any]] | None:
+        """(name, vector), or None if it is gone."""
+        with self._lock:
+            return self._kept.get(token)
+
+
+def image_describer(backbone: Any, recipe: Any, whitening: Any = None) -> Describe:
+    """From the bytes of an image to its vector, by the network the features were made with."""
+    from dataclasses import replace
+
+    from rpml.vision.decode import ImageError, load_rgb
+    from rpml.vision.extract import Execution, extract
+    from rpml.vision.files import ImageFile
+
+    recipe = replace(recipe, max_pixels=min(recipe.max_pixels, MAX_IMAGE_PIXELS))
+
+    def describe(data: bytes) -> NDArray[np.float32]:
+        with tempfile.TemporaryDirectory(prefix="rpml-query-") as folder:
+            path = Path(folder) / "query"
+            path.write_bytes(data)
+            try:
+                load_rgb(path, recipe.max_pixels, enough=64)
+            except ImageError as error:  # without the path, which is nobody's business
+                raise InputError(f"the uploaded image cannot be used: {error}") from None
+            image = ImageFile("the uploaded image", path)
+            found = extract([image], backbone, recipe, Execution(workers=1, strict=True))
+        values = found.values if whitening is None else whitening.apply(found.values)
+        return np.asarray(values[0], np.float32)
+
+    return describe
+
+
+def sample_image() -> bytes:
+    """A small picture, to try a network with."""
+    side = 64
+    shades = bytes((7 * x * y + 3 * x) % 256 for y in range(side) for x in range(3 * side))
+    return f"P6 {side} {side} 255\n".encode() + shades

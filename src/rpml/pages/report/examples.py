@@ -1,0 +1,122 @@
+"""Which items are shown: chosen by rule, never by hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.evaluation.metrics.label_free import neighbour_overlap
+
+SHOWN = 6  # neighbours in a row
+_SAME = 0.02  # weights that differ by less say nothing about trust
+Rows = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Triplet:
+    """A triplet of rows and what the fit made of it."""
+
+    rows: tuple[int, int, int]
+    weight: float
+    probability: float
+
+
+@dataclass(frozen=True)
+class Trust:
+    """The ends of the triplets, by weight, or by probability where all weights are about equal."""
+
+    by: str
+    most: list[Triplet]
+    least: list[Triplet]
+
+
+def trusted_triplets(model: Any, count: int = 4) -> Trust:
+    """The most and the least trusted triplets, no anchor twice."""
+    weights, probabilities = model.triplet_weights_, model.triplet_probabilities_
+    vary = float(np.ptp(weights)) > _SAME * float(weights.max())
+    by = "weight" if vary else "probability"
+    order = np.argsort(weights if vary else probabilities, kind="stable")
+
+    def pick(ordered: Rows) -> list[Triplet]:
+        _, first = np.unique(model.triplets_[ordered, 0], return_index=True)
+        chosen = ordered[np.sort(first)[:count]]
+        return [
+            Triplet(
+                tuple(int(r) for r in model.triplets_[t]),  # type: ignore[arg-type]
+                float(weights[t]),
+                float(probabilities[t]),
+            )
+            for t in chosen
+        ]
+
+    return Trust(by, pick(order[::-1]), pick(order))
+
+
+def most_changed(
+    before: NDArray[np.integer], after: NDArray[np.integer], count: int, rng: np.random.Generator
+) -> Rows:
+    """Rows that keep the fewest neighbours; ties in random order, no two sharing a neighbour.
+
+    Rows of one region change together, so a row that is shown among the neighbours of an earlier
+    one is passed over.
+    """
+    k = min(before.shape[1], after.shape[1])
+    overlap = neighbour_overlap(before, after, k)
+    order = np.lexsort((rng.random(len(overlap)), overlap))
+    seen: set[int] = set()
+    chosen = []
+    for row in order.tolist():
+        around = {row, *before[row, :SHOWN].tolist(), *after[row, :SHOWN].tolist()}
+        if not around & seen:
+            chosen.append(row)
+            seen |= around
+        if len(chosen) == count:
+            break
+    return np.array(chosen, dtype=np.intp)
+
+
+@dataclass(frozen=True)
+class Retrieval:
+    """Queries with mostly right and with mostly wrong results."""
+
+    successes: Rows
+    failures: Rows
+
+
+def retrieval_queries(
+    nearest: NDArray[np.integer], labels: NDArray[Any], count: int, rng: np.random.Generator
+) -> Retrieval:
+    """Queries at random among those with the most and with the fewest right results.
+
+    One a label, and only labels with another item, since the others can only fail.
+    """
+    right = (labels[nearest[:, :SHOWN]] == labels[:, None]).mean(axis=1)
+    _, codes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    able = np.flatnonzero(sizes[codes] > 1)
+
+    def pick(score: NDArray[np.floating]) -> Rows:
+        order = able[np.lexsort((rng.random(len(able)), -score[able]))]
+        _, first = np.unique(codes[order], return_index=True)
+        return np.asarray(order[np.sort(first)[:count]])
+
+    successes = pick(right)
+    failures = pick(1 - right)
+    return Retrieval(successes[right[successes] > 0.5], failures[right[failures] < 0.5])
+
+
+def cluster_samples(labels: Rows, count: int, members: int) -> list[tuple[int, int, list[int]]]:
+    """(cluster, size, some members) of clusters from the largest to the smallest with two rows."""
+    names, sizes = np.unique(labels[labels >= 0], return_counts=True)
+    names, sizes = names[sizes > 1], sizes[sizes > 1]
+    order = np.argsort(-sizes, kind="stable")
+    places = np.unique(np.linspace(0, len(order) - 1, count).round().astype(int))
+    chosen = order[places] if len(order) else order
+    shown = []
+    for c in chosen:
+        rows = np.flatnonzero(labels == names[c])
+        step = max(1, len(rows) // members)
+        shown.append((int(names[c]), int(sizes[c]), rows[::step][:members].tolist()))
+    return shown

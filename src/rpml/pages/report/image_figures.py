@@ -1,0 +1,168 @@
+"""The paper's pictures of an image set: retrieval rows and the quad-grid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.method.graph.neighbors import nearest_neighbors
+from rpml.pages.report.figures import retrieval_rows
+from rpml.pages.report.grid import grid_side, snap_to_grid
+from rpml.runtime.atomic import atomic_output
+from rpml.runtime.extras import require
+
+TOP = 4  # images shown for a query, as in the paper
+GRID_IMAGES = 2500
+TILE, GRID_TILE = 112, 48  # pixels a picture in the rows and in the grid
+Tiles = NDArray[np.uint8]
+Pictures = Callable[[Sequence[int], int], Tiles]
+"""Squares (n, side, side, 3) of the images of some rows, for a side in pixels."""
+
+
+def pictures_of(paths: Sequence[Path]) -> Pictures:
+    """Pictures read from files, one a row."""
+    return lambda rows, side: load_tiles([paths[i] for i in rows], side)
+
+
+def load_tiles(paths: Sequence[Path], side: int) -> Tiles:
+    """The middle squares of images, (n, side, side, 3); one that cannot be read is grey."""
+    decode = require("rpml.vision.decode", "vision", "pictures of images")
+    tiles = np.full((len(paths), side, side, 3), 128, np.uint8)
+    for tile, path in zip(tiles, paths, strict=True):
+        try:
+            image = decode.load_rgb(path, enough=2 * side)
+        except decode.ImageError:
+            continue
+        edge = min(image.size)
+        left, top = ((length - edge) // 2 for length in image.size)
+        tile[:] = decode.as_array(image.crop((left, top, left + edge, top + edge)), (side, side))
+    return tiles
+
+
+def choose_queries(
+    Z: NDArray[Any], labels: NDArray[Any], count: int, successful: bool
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Queries by rule, and their four nearest rows.
+
+    Mostly successful: at least three of the four are of the query's class; mostly failed: at
+    most one is. Of each class at most one query, the first that qualifies; of these, `count`
+    spread evenly over the classes. A class with fewer than five images is not asked for.
+
+    Parameters
+    ----------
+    Z : (n, d) array
+        The embedding.
+    labels : (n,) array
+        The class of each row.
+    count : int
+        How many queries at most.
+    successful : bool
+        Which of the two kinds.
+
+    Returns
+    -------
+    queries : (q,) int array
+    nearest : (q, 4) int array
+    """
+    nearest = nearest_neighbors(Z, TOP, metric="cosine").indices.astype(np.intp)
+    classes, codes = np.unique(labels, return_inverse=True)
+    right = (codes[nearest] == codes[:, None]).sum(axis=1)
+    wanted = right >= TOP - 1 if successful else right <= 1
+    wanted &= np.bincount(codes, minlength=len(classes))[codes] > TOP
+    rows = np.flatnonzero(wanted)
+    firsts = rows[np.unique(codes[rows], return_index=True)[1]]
+    spread = np.linspace(0, len(firsts) - 1, min(count, len(firsts))).round().astype(np.intp)
+    queries = firsts[spread]
+    return queries, nearest[queries]
+
+
+def draw_retrievals(
+    Z: NDArray[Any], labels: NDArray[Any], pictures: Pictures, folder: Path, count: int = 8
+) -> list[Path]:
+    """Write retrieval-successes.png and retrieval-failures.png (each if there are such queries)."""
+    written = []
+    for name, successful in (("successes", True), ("failures", False)):
+        queries, nearest = choose_queries(Z, labels, count, successful)
+        if not len(queries):
+            continue
+        shown, places = np.unique(np.column_stack([queries, nearest]), return_inverse=True)
+        places = places.reshape(len(queries), -1).astype(np.intp)
+        tiles = pictures(shown.tolist(), TILE)
+        found = {"nearest in the embedding": places[:, 1:]}
+        path = folder / f"retrieval-{name}.png"
+        with atomic_output(path) as temporary, open(temporary, "wb") as file:
+            retrieval_rows(tiles, np.asarray(labels)[shown], places[:, 0], found, file)
+        written.append(path)
+    return written
+
+
+def grid_order(
+    Z: NDArray[Any], rng: np.random.Generator, most: int = GRID_IMAGES
+) -> tuple[NDArray[np.intp], int]:
+    """Which row goes into which cell of a square grid, so that near rows sit together.
+
+    A t-SNE map of up to `most` rows, snapped to the grid by linear assignment.
+
+    Returns
+    -------
+    rows : (side * side,) int array
+        Row by row from the top left.
+    side : int
+    """
+    from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
+
+    side = grid_side(min(len(Z), most), int(most**0.5))
+    chosen = np.sort(rng.choice(len(Z), side * side, replace=False))
+    points = np.asarray(Z[chosen], np.float32)
+    if len(chosen) < 4:
+        return chosen.astype(np.intp), side
+    size = min(50, points.shape[1], len(points) - 1)
+    points = _principal(points, size)
+    seed = int(rng.integers(2**31 - 1))
+    perplexity = min(30.0, (len(points) - 1) / 3)
+    tsne = TSNE(2, perplexity=perplexity, init="pca", random_state=seed)
+    # below a thousand rows its threads wait for each other longer than they work
+    with threadpool_limits(1 if len(points) < 1000 else None):
+        flat = tsne.fit_transform(points)
+    low, high = flat.min(axis=0), flat.max(axis=0)
+    order = snap_to_grid((flat - low) / np.where(high > low, high - low, 1), side)
+    return chosen[order].astype(np.intp), side
+
+
+def _principal(rows: NDArray[np.float32], size: int) -> NDArray[np.float32]:
+    """The rows on their strongest axes: what t-SNE is given, as is usual."""
+    centred = rows - rows.mean(axis=0)
+    _, _, axes = np.linalg.svd(centred, full_matrices=False)
+    return np.asarray(centred @ axes[:size].T, np.float32)
+
+
+def quad_grid(tiles: Tiles, side: int, gap: int = 1) -> Tiles:
+    """Pictures (side * side, t, t, 3) laid out row by row as one picture."""
+    padded = np.pad(tiles, ((0, 0), (0, gap), (0, gap), (0, 0)), constant_values=255)
+    t = padded.shape[1]
+    rows = padded.reshape(side, side, t, t, 3).transpose(0, 2, 1, 3, 4)
+    return np.ascontiguousarray(rows.reshape(side * t, side * t, 3)[:-gap, :-gap])
+
+
+def draw_quad_grid(
+    Z: NDArray[Any],
+    pictures: Pictures,
+    path: Path,
+    rng: np.random.Generator,
+    most: int = GRID_IMAGES,
+) -> None:
+    """Write one large PNG of up to `most` images, similar ones together."""
+    order, side = grid_order(Z, rng, most)
+    write_png(quad_grid(pictures(order.tolist(), GRID_TILE), side), path)
+
+
+def write_png(pixels: Tiles, path: Path) -> None:
+    """RGB bytes as a PNG file."""
+    images = require("PIL.Image", "vision", "writing a picture")
+    with atomic_output(path) as temporary, open(temporary, "wb") as file:
+        images.fromarray(pixels).save(file, "PNG")

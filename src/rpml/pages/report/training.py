@@ -1,0 +1,71 @@
+"""What the model remembers of its fit, and whether given rows are those it was fitted on."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+
+from rpml.method.objective.triplet_loss import angular_factor, softplus_and_sigmoid
+
+_PACKAGES = ("rpml", "numpy", "scipy", "scikit-learn", "numba", "faiss-cpu")
+_CHECKED = 200
+
+
+def fitted_on(model: Any, X: Any) -> bool:
+    """Whether X are the training rows: the probabilities of some triplets must come out again."""
+    if len(X) != len(model.labels_) or X.shape[1] != model.n_features_in_:
+        return False
+    if len(model.triplets_) == 0:
+        return True
+    some = np.linspace(0, len(model.triplets_) - 1, _CHECKED).astype(np.intp)
+    triplets = model.triplets_[some]
+    rows, places = np.unique(triplets, return_inverse=True)
+    Z = model.preprocessing_.apply(np.asarray(X[rows], np.float64))
+    a, p, n = (Z @ model.components_.T)[places.reshape(-1, 3)].transpose(1, 0, 2)
+    far = n - (a + p) / 2
+    z = ((a - p) ** 2).sum(axis=1) - angular_factor(model.alpha) * (far**2).sum(axis=1)
+    m, _ = softplus_and_sigmoid(z)
+    _, again = softplus_and_sigmoid(-model.triplet_weights_[some] * m)
+    return bool(np.allclose(again, model.triplet_probabilities_[some], rtol=0.02, atol=1e-3))
+
+
+def versions() -> dict[str, str]:
+    """Of Python and the packages the numbers depend on."""
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def settings(model: Any) -> dict[str, str]:
+    """Every setting of the fit, as text."""
+    from rpml.io.model_file import describe_settings
+
+    described: dict[str, Any] = describe_settings(model)
+    flat: dict[str, str] = {}
+    for name, value in described.items():
+        if isinstance(value, dict):
+            (kind, inner), *_ = value.items()
+            flat[name] = kind
+            flat |= {f"{name}: {key}": _text(v) for key, v in inner.items()}
+        else:
+            flat[name] = _text(value)
+    return flat
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def call(model: Any) -> str:
+    """The Python call that builds this estimator, settings at their default left out."""
+    defaults = type(model)().get_params(deep=False)
+    given = {k: v for k, v in model.get_params(deep=False).items() if k != "callback"}
+    parts = [f"{k}={v!r}" for k, v in given.items() if repr(v) != repr(defaults[k])]
+    return f"RPML({', '.join(' '.join(part.split()) for part in parts)})"

@@ -1,0 +1,171 @@
+"""Each baseline against its definition, and all of them against the shared contract."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA as SklearnPCA
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from rpml.evaluation.baselines import LDA, LPP, NCA, PCA, RandomProjection, Raw, registry
+from rpml.evaluation.metrics import recall_at_k
+
+SUPERVISED = {"lda", "nca"}
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    known = y < 5
+    return X[known], y[known], X[~known], y[~known]
+
+
+def unit(X):
+    return X / np.linalg.norm(X, axis=1, keepdims=True)
+
+
+def same_up_to_sign(A, B):
+    return np.allclose(np.abs(A), np.abs(B), atol=1e-6)
+
+
+@parametrize_with_checks(
+    [Raw(), RandomProjection(1), PCA(1), PCA(1, exponent=1.0), LPP(1), LDA(1), NCA(1, max_iter=2)]
+)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("name", registry)
+def test_shared_contract(name, digits):
+    X, y, new, _ = digits
+    X = X.astype(np.float32)
+    method = registry[name](4, 0).fit(X, y)
+    Z = method.transform(new.astype(np.float32))
+    assert Z.shape == (len(new), X.shape[1] if name == "raw" else 4)
+    assert Z.dtype == np.float32
+    assert np.allclose(np.linalg.norm(Z, axis=1), 1, atol=1e-5)
+    assert len(method.get_feature_names_out()) == Z.shape[1]
+    assert np.allclose(method.transform(7 * new.astype(np.float32)), Z, atol=1e-5)
+    assert np.array_equal(clone(method).fit(X, y).transform(new.astype(np.float32)), Z)
+    assert method.uses_labels == (name in SUPERVISED)
+
+
+@pytest.mark.parametrize("name", sorted(set(registry) - SUPERVISED))
+def test_label_free_methods_ignore_labels(name, digits):
+    X, y, new, _ = digits
+    shuffled = np.random.default_rng(0).permutation(y)
+    with_labels = registry[name](4, 0).fit(X, y).transform(new)
+    assert np.array_equal(registry[name](4, 0).fit(X).transform(new), with_labels)
+    assert np.array_equal(registry[name](4, 0).fit(X, shuffled).transform(new), with_labels)
+
+
+def test_random_projection_is_orthonormal_and_follows_its_seed(digits):
+    X = digits[0]
+    first, second, other = (RandomProjection(10, random_state=s).fit(X) for s in (0, 0, 1))
+    assert np.allclose(first.map_.matrix.T @ first.map_.matrix, np.eye(10), atol=1e-12)
+    assert np.array_equal(first.map_.matrix, second.map_.matrix)
+    assert not np.allclose(first.map_.matrix, other.map_.matrix)
+
+
+@pytest.mark.parametrize("whiten", [False, True])
+def test_pca_equals_scikit_learn(digits, whiten):
+    X, _, new, _ = digits
+    reference = SklearnPCA(8, whiten=whiten, svd_solver="full").fit(unit(X))
+    ours = PCA(8, exponent=float(whiten)).fit(X).transform(new)
+    assert same_up_to_sign(ours, unit(reference.transform(unit(new))))
+
+
+def test_half_whitening_leaves_the_square_root_of_each_deviation(digits):
+    X = digits[0]
+    plain, half, full = (PCA(6, exponent=e).fit(X).map_ for e in (0, 0.5, 1))
+    deviation = ((unit(X) - plain.mean) @ plain.matrix).std(axis=0)
+    relative = deviation / deviation[0]
+    assert np.allclose(half.matrix * np.sqrt(relative), plain.matrix, atol=1e-8)
+    assert np.allclose(full.matrix * relative, plain.matrix, atol=1e-8)
+
+
+def test_lda_without_shrinkage_equals_scikit_learn():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 4, 300)
+    X = rng.normal(size=(4, 6))[y] + rng.normal(size=(300, 6))
+    ours = LDA(3, shrinkage=1e-9).fit(X, y)
+    theirs = LinearDiscriminantAnalysis(solver="eigen", n_components=3).fit(unit(X), y)
+    cosines = np.sum(unit(ours.map_.matrix.T) * unit(theirs.scalings_[:, :3].T), axis=1)
+    assert np.allclose(np.abs(cosines), 1, atol=1e-6)
+
+
+def test_lda_scatters_equal_their_definition(digits):
+    from rpml.evaluation.baselines.lda import _scatters
+
+    X, y, _, _ = digits
+    mean, within, between = _scatters(X, y, 5)
+    rows = unit(X)
+    assert np.allclose(mean, rows.mean(axis=0))
+    assert np.allclose(within + between, np.cov(rows.T, bias=True))
+    literal = sum(np.cov(rows[y == c].T, bias=True) * np.mean(y == c) for c in range(5))
+    assert np.allclose(within, literal)
+
+
+def test_lpp_minimises_the_local_spread_by_definition(digits):
+    from rpml.evaluation.baselines.lpp import _local_axes
+    from rpml.method.graph.affinity import affinity_graph
+    from rpml.method.graph.neighbors import nearest_neighbors
+
+    rows = np.random.default_rng(0).normal(size=(80, 5))
+    graph = affinity_graph(nearest_neighbors(rows, 6, metric="cosine"))
+    axes = _local_axes(rows, graph, ridge=1e-9)
+    W = graph.toarray().astype(float)
+
+    def quotient(a):
+        z = rows @ a
+        local = sum(W[i, j] * (z[i] - z[j]) ** 2 for i in range(80) for j in range(80)) / 2
+        return local / np.sum(W.sum(axis=1) * z**2)
+
+    values = [quotient(axis) for axis in axes.T]
+    assert np.all(np.diff(values) >= -1e-9)
+    for seed in range(20):
+        assert quotient(np.random.default_rng(seed).normal(size=5)) >= values[0] - 1e-9
+
+
+def test_labels_help_on_the_classes_they_belong_to(digits):
+    X, y, _, _ = digits
+    plain = recall_at_k(PCA(4).fit(X).transform(X), y, ks=1)[1]
+    for method in (LDA(4), NCA(4)):
+        assert recall_at_k(method.fit(X, y).transform(X), y, ks=1)[1] > plain
+
+
+def test_nca_learns_from_a_sample_of_many_rows(digits):
+    X, y, new, _ = digits
+    small = NCA(3, max_rows=100, max_iter=3, random_state=0)
+    assert small.fit(X, y).transform(new).shape == (len(new), 3)
+
+
+@pytest.mark.parametrize(
+    ("method", "most"),
+    [(RandomProjection(65), 64), (PCA(64), 61), (LPP(64), 61), (NCA(64), 61), (LDA(5), 4)],
+    ids=lambda value: type(value).__name__,
+)
+def test_too_many_components_name_the_limit(method, most, digits):
+    X, y, _, _ = digits
+    said = rf"n_components={method.n_components} does not suit .* at most {most} here"
+    with pytest.raises(ValueError, match=said):
+        method.fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("method", "y", "message"),
+    [
+        (LDA(1), None, "requires y"),
+        (LDA(1), [0, 1], r"shape \(2,\) for 4 rows"),
+        (LDA(1), [0, 0, 0, 0], "at least 2 classes"),
+        (LDA(1, shrinkage=0.0), [0, 1, 0, 1], "shrinkage must lie"),
+        (NCA(1), None, "requires y"),
+    ],
+)
+def test_bad_labels_and_settings_get_one_sentence(method, y, message):
+    X = np.random.default_rng(0).normal(size=(4, 3))
+    with pytest.raises(ValueError, match=message):
+        method.fit(X, y)

@@ -1,0 +1,202 @@
+"""The comparison: same split, honest intervals, marked references, resumable."""
+
+import json
+
+import numpy as np
+import pytest
+
+import rpml
+from rpml.evaluation.comparison import DEFAULT_METHODS, METHODS, compare
+from rpml.evaluation.comparison.bootstrap import interval, paired
+from rpml.evaluation.comparison.measure import hits_of
+from rpml.evaluation.comparison.partitions import KMeansPartition, LeidenPartition
+from rpml.evaluation.comparison.run import make_split, read_cells
+from rpml.evaluation.metrics import recall_at_k
+from tests.problems import blobs
+
+FAST = ("raw", "pca", "random", "lda")
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = blobs(classes=10, per_class=12, d=16, spread=0.7)
+    return X.astype(np.float32), y
+
+
+@pytest.fixture(scope="module")
+def everything(data):
+    return compare(*data, 5, methods=tuple(METHODS), seeds=(0,))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_gives_scores(everything, name):
+    (row,) = [row for row in everything.rows if row["method"] == name]
+    assert "error" not in row
+    for score in ("r@1", "r@2", "r@4", "r@8", "nmi", "f", "precision", "recall"):
+        assert 0 <= row[score] <= 1
+    assert row["seconds"] >= 0
+    assert row["dim"] == {"raw": 16, "lda": 4}.get(name, row["dim"]) <= 16
+
+
+def test_methods_that_see_labels_are_marked(everything):
+    marked = {row["method"] for row in everything.rows if row["uses_labels"]}
+    heads = {name for name in METHODS if name.startswith("head-")}
+    label_free = {"srpml", "exemplar", "nce", "deepcluster", "mom", "invariant", "stml"}
+    assert marked - heads == {"lda", "nca"}
+    assert marked & {f"head-{name}" for name in label_free} == set()
+    assert {"head-triplet", "head-lifted"} <= marked or not marked & heads  # without torch: none
+    assert "*LDA (uses labels)*" in everything.markdown()
+
+
+def test_training_labels_reach_only_the_references(data):
+    X, y = data
+    split = make_split(X, y)
+    shuffled = y.copy()
+    train = np.isin(y, np.unique(split.y_train))
+    shuffled[train] = np.random.default_rng(0).permutation(shuffled[train])
+    one, two = (
+        compare(X, labels, 4, train=train, seeds=(0,), methods=("pca", "rpml", "aas-lda", "lda"))
+        for labels in (y, shuffled)
+    )
+    for a, b in zip(one.cells, two.cells, strict=True):
+        assert (a["hits"] == b["hits"]) == (a["method"] != "lda")
+
+
+def test_split_by_class(data):
+    split = make_split(*data)
+    assert not set(split.y_train) & set(split.y_test)
+    assert len(split.X_train) + len(split.X_test) == len(data[0])
+
+
+def test_scores_are_those_of_the_metrics(data):
+    found = compare(*data, 4, methods=("pca",), seeds=(0,))
+    split = make_split(*data)
+    Z = METHODS["pca"].build(4, 0).fit(split.X_train).transform(split.X_test)
+    (row,) = found.rows
+    for k, value in recall_at_k(Z, split.y_test).items():
+        assert row[f"r@{k}"] == pytest.approx(value)
+        assert hits_of(found.cells[0], k).mean() == pytest.approx(value)
+
+
+def test_every_method_is_averaged_over_the_same_seeds(data):
+    found = compare(*data, (3, 4), methods=FAST, seeds=(0, 1, 2))
+    rows = {(row["method"], row["asked"]): row for row in found.rows}
+    assert {row["seeds"] for row in rows.values()} == {3}
+    assert len({c["r@1"] for c in found.cells if c["method"] == "pca" and c["asked"] == 3}) == 1
+    own = [c["r@1"] for c in found.cells if c["method"] == "random" and c["asked"] == 3]
+    assert rows["random", 3]["r@1"] == pytest.approx(np.mean(own))
+
+
+def test_differences_are_paired(data):
+    found = compare(*data, 4, methods=FAST, seeds=(0, 1))
+    same = found.difference("pca", "pca", 4)
+    assert (same.value, same.low, same.high) == (0, 0, 0)
+    gain = found.difference("raw", "pca", 4)
+    assert gain.low <= gain.value <= gain.high
+    rows = {row["method"]: row for row in found.rows}
+    assert gain.value == pytest.approx(rows["raw"]["r@1"] - rows["pca"]["r@1"])
+
+
+def test_bootstrap_against_drawing_queries_one_by_one():
+    rng = np.random.default_rng(0)
+    values = rng.choice([-1.0, -1 / 3, 0.0, 1 / 3, 1.0], 400, p=[0.1, 0.1, 0.5, 0.1, 0.2])
+    literal = [values[rng.integers(0, 400, 400)].mean() for _ in range(4000)]
+    found = interval(values, np.random.default_rng(1))
+    assert found.value == pytest.approx(values.mean())
+    assert np.allclose([found.low, found.high], np.quantile(literal, [0.025, 0.975]), atol=0.01)
+    assert paired(values, values, rng).clear == 0
+    assert paired(values + 1, values, rng).clear == 1
+
+
+def test_rare_and_frequent_classes():
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(12), [40, 30, 20, 10, 6, 4] * 2)
+    X = rng.standard_normal((12, 8))[y] + 0.5 * rng.standard_normal((len(y), 8))
+    (row,) = compare(X, y, 4, methods=("pca",), seeds=(0,)).rows
+    assert row["r@1 rare"] < row["r@1 frequent"]
+
+
+def test_interrupted_comparison_goes_on(data, tmp_path, monkeypatch):
+    cache = tmp_path / "cells.jsonl"
+    first = compare(*data, 4, methods=FAST, seeds=(0,), cache=cache)
+    lines = cache.read_text().splitlines()
+    cache.write_text("\n".join(lines[:2]) + "\n" + lines[2][:30])  # killed while writing the third
+    measured = []
+    from rpml.evaluation.comparison import run
+
+    real = run.measure
+    monkeypatch.setattr(
+        run, "measure", lambda s, m, d, r: measured.append(m.key) or real(s, m, d, r)
+    )
+    again = compare(*data, 4, methods=FAST, seeds=(0,), cache=cache)
+    assert measured == list(FAST[2:])
+    assert [r["r@1"] for r in again.rows] == [r["r@1"] for r in first.rows]
+    assert len(read_cells(cache)) == 4
+    other = compare(data[0] + 1, data[1], 4, methods=("pca",), seeds=(0,), cache=cache)
+    assert measured[-1] == "pca"
+    assert other.cells[0]["data"] != again.cells[0]["data"]
+
+
+def test_without_labels(data):
+    found = compare(data[0], None, 4, methods=("raw", "pca"), seeds=(0,))
+    assert "r@1" not in found.rows[0]
+    assert found.rows[0]["neighbours_kept"] == 1
+    with pytest.raises(ValueError, match="need y"):
+        compare(data[0], None, 4, methods=("lda",))
+
+
+def test_frame_and_files(data, tmp_path):
+    pytest.importorskip("pandas")
+    found = compare(*data, 4, methods=FAST, seeds=(0,))
+    frame = found.frame()
+    assert list(frame["method"]) == list(FAST)
+    for name in ("t.csv", "t.json", "t.md"):
+        found.write(tmp_path / name)
+    assert json.loads((tmp_path / "t.json").read_text())[1]["method"] == "pca"
+    assert (tmp_path / "t.csv").read_text().count("\n") == 5
+    assert (tmp_path / "t.md").read_text().startswith("| method")
+    assert "random projection" in str(found)
+    with pytest.raises(ValueError, match="must end in"):
+        found.write(tmp_path / "t.txt")
+
+
+def test_a_method_that_refuses_is_a_row_with_its_reason():
+    X, y = blobs(classes=6, per_class=8, d=12)
+    X[:, 4:] = 0
+    found = compare(X, y, 8, methods=("raw", "pca"), seeds=(0,))
+    assert "rank" in found.rows[1]["error"]
+    assert "–" in found.markdown()
+
+
+def test_partitions_have_as_many_clusters_as_asked():
+    X, _ = blobs(classes=8, per_class=25, d=20, spread=0.2)
+    for partition in (KMeansPartition(8, 0), LeidenPartition(8, 0)):
+        labels = partition.fit_predict(X)
+        # Leiden's count jumps with the resolution; k-means gives what is asked
+        assert len(np.unique(labels)) in (
+            (8,) if isinstance(partition, KMeansPartition) else (7, 8, 9)
+        )
+        assert (labels == type(partition)(8, 0).fit_predict(X)).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"n_components": 99}, "n_components=99"),
+        ({"methods": ("umap",)}, "there is no method 'umap'"),
+        ({"train": np.ones(120, bool)}, "both sides"),
+        ({"train": np.ones(3, bool)}, "for each of the 120 rows"),
+        ({"y": np.zeros(120)}, "1 classes"),
+        ({"y": np.zeros(7)}, "one class for each"),
+    ],
+)
+def test_wrong_arguments(data, change, sentence):
+    given = {"X": data[0], "y": data[1], "n_components": 4, **change}
+    with pytest.raises(ValueError, match=sentence):
+        compare(**given)
+
+
+def test_public_name():
+    # importing a module must not hide the function: that is why it is not rpml/compare.py
+    assert rpml.compare is compare
+    assert set(DEFAULT_METHODS) <= set(METHODS)

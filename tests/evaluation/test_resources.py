@@ -1,0 +1,52 @@
+import numpy as np
+import pytest
+
+from rpml.evaluation import resources
+from rpml.evaluation.resources import estimate_resources
+
+
+def test_small_fits_are_measured_whole():
+    found = estimate_resources(300, 8, n_components=3, n_neighbors=10)
+    assert (found.n_rows, found.n_features, found.pilot_rows) == (300, 8, 300)
+    assert found.memory > 300 * 8 * 4
+    assert found.seconds == pytest.approx(sum(found.stages.values()))
+    assert {"neighbors", "optimize"} <= set(found.stages)
+
+
+def test_larger_fits_are_extrapolated(monkeypatch):
+    monkeypatch.setattr(resources, "_FIRST_PILOT", 100)
+    monkeypatch.setattr(resources, "_LAST_PILOT", 200)
+    X = np.random.default_rng(0).normal(size=(400, 6))
+    small, large = (
+        estimate_resources(n, 6, X=X, n_components=2, n_neighbors=5) for n in (10_000, 1_000_000)
+    )
+    assert small.pilot_rows == large.pilot_rows == 200
+    assert large.memory > small.memory + 900_000 * 5 * 16  # neighbours and graph of each row
+
+
+def test_each_stage_grows_in_its_own_way():
+    pilots = (
+        resources._Pilot(5_000, {"whiten": 1.0, "neighbors": 1.0, "labels": 1.0}),
+        resources._Pilot(10_000, {"whiten": 2.0, "neighbors": 4.0, "labels": 2.0}),
+    )
+    at = {
+        stage: [resources._extrapolate(stage, pilots, n) for n in (10_000, 100_000, 1_000_000)]
+        for stage in pilots[0].stages
+    }
+    assert at["labels"] == pytest.approx([2, 20, 200])
+    assert at["whiten"][1] == at["whiten"][2] == pytest.approx(4)  # of 20,000 rows
+    assert at["neighbors"][:2] == pytest.approx([4, 4 * 10**1.75])  # exact: almost quadratic
+    assert at["neighbors"][1] < at["neighbors"][2] < 10 * at["neighbors"][1]
+
+
+def test_mapped_vectors_take_no_memory(monkeypatch):
+    own = [
+        estimate_resources(300, 8, n_components=3, n_neighbors=10, mapped=m).memory
+        for m in (False, True)
+    ]
+    assert own[0] > own[1]
+
+
+def test_impossible_shapes():
+    with pytest.raises(ValueError, match="at least two rows"):
+        estimate_resources(1, 8)

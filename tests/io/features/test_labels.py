@@ -1,0 +1,92 @@
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rpml.io.features import read_labels
+from rpml.io.features.source import as_ids
+from rpml.runtime.errors import InputError
+
+Y = [3, 1, 2, 1]
+
+
+@pytest.fixture(params=["npy", "npz", "csv", "txt", "headed.csv", "parquet"])
+def labels_file(request, tmp_path):
+    path = tmp_path / f"y.{request.param}"
+    text = "\n".join(map(str, Y)) + "\n"
+    if request.param == "npy":
+        np.save(path, np.array(Y))
+    elif request.param == "npz":
+        np.savez(path, X=np.zeros((4, 2)), y=np.array(Y))
+    elif request.param == "parquet":
+        pq.write_table(pa.table({"label": Y, "vector": [[1.0]] * 4}), path)
+    else:
+        path.write_text(("label\n" if "headed" in request.param else "") + text)
+    return path
+
+
+def test_every_kind(labels_file):
+    assert read_labels(labels_file, 4).tolist() == Y
+
+
+def test_another_length(labels_file):
+    with pytest.raises(InputError, match="has 4 labels, the features have 5 rows"):
+        read_labels(labels_file, 5)
+
+
+def test_matched_by_id_not_by_order(tmp_path):
+    (tmp_path / "y.csv").write_text("id,label\nc,bird\na,cat\nb,dog\nunused,fish\n")
+    labels = read_labels(tmp_path / "y.csv", 3, as_ids(["a", "b", "c"]))
+    assert labels.tolist() == ["cat", "dog", "bird"]
+
+
+def test_parquet_matched_by_integer_id(tmp_path):
+    pq.write_table(pa.table({"id": [7, 8], "kind": ["u", "v"]}), tmp_path / "y.parquet")
+    assert read_labels(tmp_path / "y.parquet", 2, as_ids([8, 7])).tolist() == ["v", "u"]
+
+
+def test_missing_and_repeated_ids(tmp_path):
+    (tmp_path / "y.csv").write_text("id,label\na,1\nb,2\n")
+    with pytest.raises(InputError, match="no label for the id 'z'"):
+        read_labels(tmp_path / "y.csv", 2, as_ids(["a", "z"]))
+    (tmp_path / "y.csv").write_text("id,label\na,1\na,2\n")
+    with pytest.raises(InputError, match="two labels for the id 'a'"):
+        read_labels(tmp_path / "y.csv", 2, as_ids(["a", "b"]))
+
+
+def test_column_must_be_named_among_several(tmp_path):
+    (tmp_path / "y.csv").write_text("coarse,fine\n1,2\n1,3\n")
+    with pytest.raises(InputError, match="2 columns: name the one"):
+        read_labels(tmp_path / "y.csv", 2)
+    assert read_labels(tmp_path / "y.csv", 2, column="fine").tolist() == [2, 3]
+
+
+def test_labels_beside_features_in_one_file(tmp_path):
+    (tmp_path / "x.csv").write_text("id,a,b,species\n1,0,0,wren\n2,1,1,owl\n")
+    found = read_labels(tmp_path / "x.csv", 2, as_ids(["1", "2"]), column="species")
+    assert found.tolist() == ["wren", "owl"]
+
+
+def test_empty_label(tmp_path):
+    (tmp_path / "y.csv").write_text("id,label\na,1\nb,\n")
+    with pytest.raises(InputError, match=r"label of row 1 .* is missing"):
+        read_labels(tmp_path / "y.csv", 2)
+
+
+def test_zero_padded_labels_stay_text(tmp_path):
+    (tmp_path / "y.txt").write_text("01\n1\n")
+    assert read_labels(tmp_path / "y.txt", 2).tolist() == ["01", "1"]
+
+
+def test_labels_of_two_dimensions(tmp_path):
+    np.save(tmp_path / "y.npy", np.zeros((4, 2)))
+    with pytest.raises(InputError, match="one dimension"):
+        read_labels(tmp_path / "y.npy", 4)
+
+
+def test_partial_labels(tmp_path):
+    (tmp_path / "y.csv").write_text("id,label\na,wren\nb,\n")
+    ids = as_ids(["c", "a", "b"])
+    assert read_labels(tmp_path / "y.csv", 3, ids, partial=True).tolist() == [None, "wren", None]
+    (tmp_path / "y.csv").write_text("id,label\na,3\n")
+    assert read_labels(tmp_path / "y.csv", 3, ids, partial=True).tolist() == [-1, 3, -1]

@@ -1,0 +1,158 @@
+"""Models on disk: what was fitted comes back; forged content is refused."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.cluster import KMeans
+
+from rpml import RPML, AuthorityAscentShift
+from rpml.io.model_file import FORMAT_VERSION, model_arrays, model_metadata, read_model, write_model
+from rpml.runtime.errors import ModelFormatError
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+
+
+def data(dtype=np.float32):
+    rng = np.random.default_rng(0)
+    y = np.arange(150) % 6
+    return (rng.normal(size=(6, 10))[y] + 0.4 * rng.normal(size=(150, 10))).astype(dtype)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return RPML(4, n_neighbors=10, random_state=0).fit(data())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"weight": "bilinear"},
+        {"weight": "constant", "normalize": False},
+        {"solver": "stochastic", "n_epochs": 1},
+        {"solver": "gd", "max_iter": 3},
+        {"whiten": None},
+        {"clustering": AuthorityAscentShift(12, merge="saddle")},
+        {"clustering": KMeans(6, n_init=1)},
+        {"clustering": np.arange(150) % 6},
+    ],
+)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_round_trip(tmp_path, settings):
+    model = RPML(4, n_neighbors=10, random_state=0, **settings).fit(data())
+    model.save(tmp_path / "m.rpml")
+    loaded = RPML.load(tmp_path / "m.rpml")
+    for dtype in (np.float32, np.float64):
+        np.testing.assert_array_equal(loaded.transform(data(dtype)), model.transform(data(dtype)))
+    for name in ("components_", "labels_", "triplets_", "triplet_weights_", "theta_"):
+        np.testing.assert_array_equal(getattr(loaded, name), getattr(model, name))
+    for name in ("history_", "n_iter_", "converged_", "message_", "n_features_in_", "weight"):
+        assert getattr(loaded, name) == getattr(model, name)
+    loaded.save(tmp_path / "again.rpml")
+    if not settings.keys() & {"clustering"}:
+        assert (tmp_path / "again.rpml").read_bytes() == (tmp_path / "m.rpml").read_bytes()
+
+
+def test_settings_of_our_clustering_come_back(tmp_path):
+    aas = AuthorityAscentShift(12, merge="saddle")
+    RPML(3, clustering=aas, random_state=0).fit(data()).save(tmp_path / "m.rpml")
+    assert RPML.load(tmp_path / "m.rpml").clustering.get_params() == aas.get_params()
+
+
+def test_foreign_clustering_is_text_and_a_refit_says_so(tmp_path):
+    RPML(3, clustering=KMeans(6, n_init=1), random_state=0).fit(data()).save(tmp_path / "m")
+    loaded = RPML.load(tmp_path / "m")
+    assert "KMeans" in loaded.clustering
+    with pytest.raises(ValueError, match="clustering"):
+        loaded.fit(data())
+
+
+def test_feature_names(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    names = [f"f{i}" for i in range(10)]
+    table = pandas.DataFrame(data(), columns=names)
+    RPML(3, n_neighbors=10, random_state=0).fit(table).save(tmp_path / "m.rpml")
+    loaded = RPML.load(tmp_path / "m.rpml")
+    assert loaded.feature_names_in_.tolist() == names
+    with pytest.raises(ValueError, match=r"[Ff]eature names"):
+        loaded.transform(table[names[::-1]])
+
+
+def test_metadata_has_what_a_reader_needs(tmp_path, fitted):
+    fitted.save(tmp_path / "m.rpml")
+    arrays, metadata = read_model(tmp_path / "m.rpml")
+    assert metadata["format_version"] == FORMAT_VERSION
+    assert metadata["rpml_version"]
+    assert metadata["settings"]["n_components"] == 4
+    assert metadata["training"]["n_rows"] == 150
+    assert set(metadata["preprocessing"]) == {"unit_input", "unit_output"}
+    assert arrays["components"].shape == (4, fitted.components_.shape[1])
+    assert "callback" not in metadata["settings"]
+
+
+def test_the_same_fit_gives_the_same_bytes(tmp_path, fitted):
+    fitted.save(tmp_path / "a")
+    RPML(4, n_neighbors=10, random_state=0).fit(data()).save(tmp_path / "b")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def changes(arrays):
+    """Forgeries whose checksum is right: only the content is wrong."""
+    d, p = arrays["matrix"].shape
+    yield "a missing array", {"components": None}, {}
+    yield "components of another width", {"components": np.zeros((4, p + 1))}, {}
+    yield "no components", {"components": np.zeros((0, p))}, {}
+    yield "a flat matrix", {"matrix": np.zeros(d * p)}, {}
+    yield "a mean of another length", {"mean": np.zeros(d + 1)}, {}
+    yield "integers", {"components": np.zeros((4, p), np.int32)}, {}
+    yield "not finite", {"mean": np.full(d, np.nan)}, {}
+    yield "triplets of two", {"triplets": np.zeros((5, 2), np.int32)}, {}
+    yield "triplets outside", {"triplets": arrays["triplets"] + 1000}, {}
+    yield "fewer weights", {"triplet_weights": np.zeros(1)}, {}
+    yield "labels in two dimensions", {"labels": np.zeros((3, 3), np.int32)}, {}
+    yield "no settings", {}, {"settings": None}
+    yield "settings as a list", {}, {"settings": [1]}
+    yield "a list as a setting", {}, {"settings": {"alpha": [1]}}
+    yield "an unknown clustering", {}, {"settings": {"clustering": {"os.system": {"a": "rm"}}}}
+    yield "a flag that is text", {}, {"normalize": "yes"}
+    yield "too few names", {}, {"feature_names": ["a"]}
+    yield "names as a number", {}, {"feature_names": 7}
+    yield "no training", {}, {"training": {}}
+    yield "history as text", {}, {"training": {"n_iter": 1, "converged": True, "message": "",
+                                              "history": {"loss": ["x"]}}}  # fmt: skip
+
+
+FORGERIES = [name for name, _, _ in changes({"matrix": np.zeros((2, 2)), "triplets": np.zeros(1)})]
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_forgery(tmp_path, fitted, name):
+    arrays, metadata = model_arrays(fitted), model_metadata(fitted)
+    _, replaced, fields = next(c for c in changes(arrays) if c[0] == name)
+    arrays = {k: v for k, v in {**arrays, **replaced}.items() if v is not None}
+    write_model(tmp_path / "m.rpml", arrays, {**metadata, **fields})
+    with pytest.raises(ModelFormatError) as caught:
+        RPML.load(tmp_path / "m.rpml")
+    assert "\n" not in str(caught.value)
+    assert "damaged" in str(caught.value)
+
+
+def test_settings_of_a_newer_package_are_left_out(tmp_path, fitted):
+    metadata = model_metadata(fitted)
+    metadata["settings"]["invented_later"] = 3
+    write_model(tmp_path / "m.rpml", model_arrays(fitted), metadata)
+    np.testing.assert_array_equal(
+        RPML.load(tmp_path / "m.rpml").transform(data()), fitted.transform(data())
+    )
+
+
+@pytest.mark.parametrize("version", range(1, FORMAT_VERSION + 1))
+def test_every_format_version_stays_readable(version):
+    """tests/golden/make_model.py wrote these; a new format adds a file, never changes one."""
+    model = RPML.load(GOLDEN / f"model_v{version}.rpml")
+    expected = json.loads((GOLDEN / f"model_v{version}.json").read_text())
+    rows = np.array(expected["rows"])
+    np.testing.assert_allclose(model.transform(rows), expected["embedding"], atol=1e-9)
+    assert model.n_iter_ == expected["n_iter"]

@@ -1,0 +1,28 @@
+"""Rounds of block pairs."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rpml.method.graph.exact import block_size, disjoint_rounds, slices
+
+
+@given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), unique=True))
+def test_no_block_twice_in_a_round_and_no_pair_lost(pairs):
+    rounds = disjoint_rounds(pairs)
+    assert sorted(pair for turn in rounds for pair in turn) == sorted(pairs)
+    for turn in rounds:
+        used = [block for a, b in turn for block in {a, b}]
+        assert len(used) == len(set(used))
+
+
+@given(st.integers(0, 200), st.integers(1, 70))
+def test_slices_cover_the_range(n, size):
+    assert [i for part in slices(n, size) for i in range(n)[part]] == list(range(n))
+
+
+def test_blocks_keep_to_the_memory_limit():
+    sizes = [block_size(10**6, 256, limit) for limit in (2**20, 2**24, 2**28, 2**32)]
+    assert sizes == sorted(sizes)
+    assert sizes[0] < sizes[-1] == 1024

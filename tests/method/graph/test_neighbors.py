@@ -1,0 +1,238 @@
+"""The neighbour search against a literal double loop, and on the data that breaks searches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from rpml.method.graph import approximate as ann
+from rpml.method.graph import neighbors
+from rpml.method.graph.neighbors import nearest_neighbors, pair_distances
+
+
+def oracle(X, k, metric):
+    """Every distance in double precision, sorted by distance, then by row."""
+    X = np.asarray(X, dtype=np.float64)
+    zero = ~X.any(axis=1)
+    if metric == "cosine":
+        X = X / np.where(zero, 1.0, np.linalg.norm(X, axis=1))[:, None]
+    indices, distances = [], []
+    for i in range(len(X)):
+        found = []
+        for j in range(len(X)):
+            if j == i:
+                continue
+            distance = float(np.sqrt(((X[i] - X[j]) ** 2).sum()))
+            if metric == "cosine" and (zero[i] or zero[j]):
+                distance = float(np.sqrt(2.0))
+            found.append((distance, j))
+        found.sort()
+        indices.append([j for _, j in found[:k]])
+        distances.append([distance for distance, _ in found[:k]])
+    return np.array(indices), np.array(distances)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32"])
+def test_matches_the_double_loop(metric, dtype):
+    X = (10 * np.random.default_rng(0).standard_normal((150, 9))).astype(dtype)
+    found = nearest_neighbors(X, 12, metric=metric, method="exact")
+    indices, distances = oracle(X, 12, metric)
+    np.testing.assert_array_equal(found.indices, indices)
+    np.testing.assert_allclose(found.distances, distances, rtol=2e-4)
+    assert found.indices.dtype == np.int32
+    assert found.distances.dtype == np.float32
+    assert (found.recall, found.method, found.metric) == (1.0, "exact", metric)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    arrays(np.int8, st.tuples(st.integers(2, 40), st.integers(1, 4)), elements=st.integers(-2, 2)),
+    st.sampled_from(["euclidean", "cosine"]),
+    st.integers(1, 6),
+)
+def test_ties_and_duplicates_go_by_row(X, metric, k):
+    k = min(k, len(X) - 1)
+    found = nearest_neighbors(X, k, metric=metric)
+    _, distances = oracle(X, k, metric)
+    np.testing.assert_allclose(found.distances, distances, atol=1e-5)
+    assert (found.indices != np.arange(len(X))[:, None]).all()
+    assert all(len(set(row)) == k for row in found.indices.tolist())
+    if metric == "euclidean":  # small integers: distances, hence ties, are exact
+        np.testing.assert_array_equal(found.indices, oracle(X, k, metric)[0])
+
+
+def test_more_copies_than_neighbours():
+    X = np.repeat(np.random.default_rng(0).standard_normal((4, 6)), 30, axis=0)
+    found = nearest_neighbors(X, 10, metric="euclidean")
+    assert (found.distances == 0).all()
+    assert (found.indices // 30 == np.arange(120)[:, None] // 30).all()
+    assert (found.indices != np.arange(120)[:, None]).all()
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e6])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_data_far_from_the_origin(offset, dtype):
+    X = (np.random.default_rng(1).standard_normal((200, 5)) + offset).astype(dtype)
+    found = nearest_neighbors(X, 8, metric="euclidean")
+    indices, distances = oracle(X, 8, "euclidean")
+    np.testing.assert_allclose(found.distances, distances, rtol=1e-4)
+    assert (found.indices == indices).mean() > 0.99
+
+
+def test_two_far_groups_each_of_them_tight():
+    # centring cannot help here: float32 products alone would see noise only
+    rng = np.random.default_rng(2)
+    X = 1e-3 * rng.standard_normal((120, 4))
+    X[60:] += 1e4
+    found = nearest_neighbors(X, 7, metric="euclidean")
+    indices, distances = oracle(X, 7, "euclidean")
+    np.testing.assert_array_equal(found.indices, indices)
+    np.testing.assert_allclose(found.distances, distances, rtol=1e-4)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-12, 1e12, 1e17])
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_any_scale(scale, metric):
+    X = np.random.default_rng(3).standard_normal((90, 6))
+    plain = nearest_neighbors(X, 5, metric=metric)
+    scaled = nearest_neighbors(X * scale, 5, metric=metric)
+    np.testing.assert_array_equal(plain.indices, scaled.indices)
+    factor = scale if metric == "euclidean" else 1.0
+    np.testing.assert_allclose(scaled.distances, plain.distances * factor, rtol=1e-4)
+
+
+def test_zero_rows_are_at_right_angles_to_all_under_cosine():
+    X = np.vstack([np.zeros((2, 3)), np.eye(3), -np.eye(3)])
+    found = nearest_neighbors(X, 7, metric="cosine")
+    np.testing.assert_allclose(found.distances[:2], np.sqrt(2.0), rtol=1e-6)
+    np.testing.assert_allclose(found.distances[2:, -1], 2.0, rtol=1e-6)  # the opposite row
+
+
+def test_small_memory_and_many_blocks_change_nothing():
+    X = np.random.default_rng(4).standard_normal((900, 20)).astype(np.float32)
+    whole = nearest_neighbors(X, 10, metric="euclidean")
+    small = nearest_neighbors(X, 10, metric="euclidean", memory_limit=2**16)
+    np.testing.assert_array_equal(whole.indices, small.indices)
+    np.testing.assert_allclose(whole.distances, small.distances, rtol=1e-5)
+
+
+def test_memory_mapped_input_and_progress(tmp_path):
+    X = np.random.default_rng(5).standard_normal((600, 8)).astype(np.float16)
+    np.save(tmp_path / "x.npy", X)
+    shares = []
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    found = nearest_neighbors(mapped, 5, progress=shares.append)
+    np.testing.assert_array_equal(found.indices, nearest_neighbors(X, 5).indices)
+    assert shares == sorted(shares)
+    assert shares[-1] == pytest.approx(1.0)
+
+
+def test_the_same_result_twice():
+    X = np.random.default_rng(6).standard_normal((3000, 16)).astype(np.float32)
+    a, b = nearest_neighbors(X, 20), nearest_neighbors(X, 20)
+    np.testing.assert_array_equal(a.indices, b.indices)
+    np.testing.assert_array_equal(a.distances, b.distances)
+
+
+def test_fewer_rows_than_neighbours_warns_and_reduces():
+    X = np.random.default_rng(7).standard_normal((5, 3))
+    with pytest.warns(UserWarning, match="n_neighbors=50 but a row has only 4 others"):
+        found = nearest_neighbors(X, 50)
+    assert found.n_neighbors == 4
+
+
+@pytest.mark.parametrize(
+    ("X", "options", "sentence"),
+    [
+        (np.ones(3), {}, "two-dimensional"),
+        (np.ones((1, 3)), {}, "2 rows"),
+        (np.ones((4, 2)), {"metric": "manhattan"}, "metric='manhattan'"),
+        (np.ones((4, 2)), {"method": "magic"}, "method='magic'"),
+        (np.ones((4, 2)), {"n_neighbors": 0}, "n_neighbors=0"),
+        (np.array([[1.0, 2.0], [3.0, np.nan]]), {}, r"X\[1, 1\] is nan"),
+        (np.array([[1.0, 2.0], [3.0, 1e200]]), {"metric": "euclidean"}, "1e\\+200"),
+    ],
+)
+def test_bad_input_gets_one_sentence(X, options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        nearest_neighbors(X, **{"n_neighbors": 1, **options})
+
+
+def clumps(n=6000, d=12, seed=0):
+    rng = np.random.default_rng(seed)
+    centers = 4 * rng.standard_normal((n // 60, d))
+    return centers[rng.integers(0, len(centers), n)] + 0.3 * rng.standard_normal((n, d))
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_cells_find_the_neighbours_and_measure_the_recall(metric, monkeypatch):
+    monkeypatch.setattr(ann, "CELL", 100)
+    X = clumps()
+    found = nearest_neighbors(X, 15, metric=metric, method="ann")
+    exact = nearest_neighbors(X, 15, metric=metric, method="exact")
+    hits = [np.isin(a, b).mean() for a, b in zip(exact.indices, found.indices, strict=True)]
+    assert found.method == "ann"
+    assert np.mean(hits) > 0.95
+    assert found.recall == pytest.approx(np.mean(hits), abs=0.03)
+    assert (found.indices != np.arange(len(X))[:, None]).all()
+    assert (np.diff(found.distances, axis=1) >= 0).all()
+    assert all(len(set(row)) == 15 for row in found.indices.tolist())
+    same = found.indices == exact.indices
+    np.testing.assert_allclose(found.distances[same], exact.distances[same], rtol=1e-4)
+
+
+def test_auto_takes_cells_beyond_the_limit(monkeypatch):
+    monkeypatch.setattr(ann, "CELL", 100)
+    monkeypatch.setattr(neighbors, "EXACT_ROWS", 2000)
+    assert nearest_neighbors(clumps(3000), 10).method == "ann"
+    assert nearest_neighbors(clumps(1900), 10).method == "exact"
+
+
+def test_cells_that_do_not_help_give_way_to_the_exact_search():
+    X = np.random.default_rng(0).standard_normal((4000, 30))
+    found = nearest_neighbors(X, 10, method="ann")
+    assert (found.method, found.recall) == ("exact", 1.0)
+
+
+def test_cells_smaller_than_k_are_filled(monkeypatch):
+    monkeypatch.setattr(ann, "CELL", 20)
+    monkeypatch.setattr(ann, "TARGET", 0.5)
+    found = nearest_neighbors(clumps(1000), 120, metric="euclidean", method="ann")
+    assert found.indices.max() < 1000
+    assert np.isfinite(found.distances).all()
+
+
+def test_hnsw_of_the_extra():
+    pytest.importorskip("faiss")
+    X = clumps(2000)
+    found = nearest_neighbors(X, 10, metric="cosine", method="hnsw")
+    assert found.method == "hnsw"
+    assert found.recall > 0.95
+    assert (found.indices != np.arange(2000)[:, None]).all()
+
+
+def test_hnsw_without_the_extra_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "faiss", None)
+    with pytest.raises(ImportError, match=r"needs the extra 'ann': pip install 'rpml\[ann\]'"):
+        nearest_neighbors(clumps(1000), 5, method="hnsw")
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_pair_distances_in_chunks(metric):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 4)).astype(np.float16)
+    X[3] = 0
+    indices, distances = oracle(X, 29, metric)
+    left = np.repeat(np.arange(30), 29)
+    got = pair_distances(X, left, indices.ravel(), metric=metric, memory_limit=4096)
+    np.testing.assert_allclose(got, distances.ravel(), rtol=1e-12)
+
+
+def test_cosine_knows_no_largest_value():
+    X = np.random.default_rng(0).standard_normal((40, 5))
+    plain, huge = nearest_neighbors(X, 6), nearest_neighbors(X * 1e200, 6)
+    np.testing.assert_array_equal(plain.indices, huge.indices)

@@ -1,0 +1,95 @@
+"""One property suite for every weight function, and the guard against collapse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rpml.method.objective.weights import (
+    WEIGHTS,
+    Guard,
+    logit_derivative,
+    weight_function,
+    weights_from_logits,
+)
+from tests.problems import ALL_WEIGHTS, random_problem
+
+every_weight = pytest.mark.parametrize("name", ALL_WEIGHTS)
+learnable = pytest.mark.parametrize("name", [n for n in ALL_WEIGHTS if WEIGHTS[n].learnable])
+
+
+def weights_at(name, X, triplets, theta, guard=None):
+    P = np.empty((len(X), 0)) if theta is None else X @ WEIGHTS[name].as_matrix(theta)
+    return weights_from_logits(WEIGHTS[name].logits(P, P, triplets), guard)
+
+
+@every_weight
+def test_weights_lie_between_zero_and_one(name):
+    X, triplets, _, theta = random_problem(0, weight=name)
+    w, _, factor = weights_at(name, 30 * X, triplets, theta)
+    assert w.shape == (len(triplets),)
+    assert factor == 1.0
+    assert ((w >= 0) & (w <= 1)).all()
+
+
+@every_weight
+def test_a_start_is_accepted_and_has_the_right_shape(name):
+    theta = WEIGHTS[name].initial(9, 3, np.random.default_rng(0))
+    WEIGHTS[name].check(theta, 9)
+    again = WEIGHTS[name].initial(9, 3, np.random.default_rng(0))
+    assert (theta is None) == (not WEIGHTS[name].learnable)
+    assert theta is None or np.array_equal(theta, again)
+
+
+@learnable
+def test_logits_along_a_line_are_the_stated_polynomial(name):
+    X, triplets, _, theta = random_problem(1, weight=name)
+    eta = np.random.default_rng(1).standard_normal(theta.shape)
+    function = WEIGHTS[name]
+    P, Q = X @ function.as_matrix(theta), X @ function.as_matrix(eta)
+    coefficients = function.on_line(P, Q, triplets)
+    for t in (0.0, 0.5, -2.0):
+        moved = X @ function.as_matrix(theta + t * eta)
+        expected = function.logits(moved, moved, triplets)
+        along = sum(c * t**k for k, c in enumerate(coefficients))
+        np.testing.assert_allclose(along, expected, atol=1e-10)
+
+
+@learnable
+@pytest.mark.parametrize("guard", [None, Guard(0.0)])
+def test_pullback_equals_central_differences(name, guard):
+    X, triplets, _, theta = random_problem(2, weight=name)
+    rng = np.random.default_rng(2)
+    dw = rng.standard_normal(len(triplets))  # any linear function of the weights
+    w, sigmoids, factor = weights_at(name, X, triplets, theta, guard)
+    ds = logit_derivative(sigmoids, w, dw, factor, guard)
+    function = WEIGHTS[name]
+    rows = function.pullback(X @ function.as_matrix(theta), triplets, ds)
+    gradient = function.from_matrix(X.T @ rows)
+    eta = rng.standard_normal(theta.shape)
+    h = 1e-6
+    ahead, behind = (
+        dw @ weights_at(name, X, triplets, theta + s * h * eta, guard)[0] for s in (1, -1)
+    )
+    assert (ahead - behind) / (2 * h) == pytest.approx(np.vdot(gradient, eta), rel=1e-6)
+
+
+@learnable
+def test_guarded_weights_keep_their_mean_however_theta_moves(name):
+    X, triplets, _, theta = random_problem(3, weight=name, positive=True)
+    for scale in (0.1, 1.0, -5.0, -40.0):
+        w, _, _ = weights_at(name, X, triplets, scale * np.abs(theta), Guard())
+        assert w.mean() == pytest.approx(1.0)
+
+
+def test_constant_is_one_and_takes_no_theta():
+    X, triplets, _, _ = random_problem(4, weight="constant")
+    w, _, _ = weights_at("constant", X, triplets, None)
+    assert (w == 1).all()
+    with pytest.raises(ValueError, match="no parameters"):
+        WEIGHTS["constant"].check(np.zeros(3), 3)
+
+
+def test_unknown_name():
+    with pytest.raises(ValueError, match="weight must be one of"):
+        weight_function("median")

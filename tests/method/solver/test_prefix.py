@@ -1,0 +1,83 @@
+"""Prefixes chosen by the triplets: a rotation, and better than the order of variance."""
+
+import numpy as np
+import pytest
+
+from rpml import RPML
+from rpml.evaluation.metrics import recall_at_k
+from rpml.method.solver.prefix import MAX_TRIPLETS, nested_rotation, sizes_below, some_triplets
+from rpml.method.triplets.sampling import sample_triplets
+from rpml.method.whitening.linear_map import unit_rows
+from rpml.method.whitening.neighborhoods import floor_share
+from tests.problems import blobs
+
+NO_FLOOR = np.zeros((32, 32))
+
+
+@pytest.fixture(scope="module")
+def misleading():
+    """Classes differ in the last eight of 32 columns, which vary least; labels, triplets."""
+    X, y = blobs(classes=12, d=8, spread=0.2)
+    rng = np.random.default_rng(1)
+    noise = rng.normal(size=(len(X), 24)) * np.linspace(1.5, 1.2, 24)
+    return unit_rows(np.hstack([noise, X])), y, sample_triplets(y, rng, per_anchor=4)
+
+
+def test_powers_of_two_below():
+    assert sizes_below(128) == [64, 32, 16, 8]
+    assert sizes_below(100) == [64, 32, 16, 8]
+    assert sizes_below(9) == [8]
+    assert sizes_below(8) == sizes_below(1) == []
+
+
+def test_it_is_a_rotation(misleading):
+    Y, _, triplets = misleading
+    rotation = nested_rotation(Y, triplets, 45.0, NO_FLOOR)
+    np.testing.assert_allclose(rotation.T @ rotation, np.eye(32), atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [8, 16])
+def test_a_prefix_finds_more_than_the_axes_of_largest_variance(misleading, size):
+    Y, y, triplets = misleading
+    turned = Y @ nested_rotation(Y, triplets, 45.0, NO_FLOOR)
+    before, after = (recall_at_k(rows[:, :size], y, (1,))[1] for rows in (Y, turned))
+    assert after > before + 0.3
+
+
+def test_axes_whose_scatter_is_all_floor_come_later_in_a_smaller_prefix(misleading):
+    Y, _, triplets = misleading
+    floor = np.diag(np.repeat([0.0, 0.9], [28, 4]))
+    turned = (nested_rotation(Y, triplets, 45.0, one) for one in (NO_FLOOR, floor))
+    drowned = [np.linalg.norm(rotation[28:, :8]) for rotation in turned]
+    assert drowned[1] < drowned[0] - 0.1
+
+
+def test_without_triplets_nothing_turns(misleading):
+    none = np.empty((0, 3), np.intp)
+    np.testing.assert_array_equal(nested_rotation(misleading[0], none, 45.0, NO_FLOOR), np.eye(32))
+    rows, places = some_triplets(none)
+    assert len(rows) == len(places) == 0
+
+
+def test_triplets_taken_evenly():
+    triplets = np.arange(6 * MAX_TRIPLETS + 3).reshape(-1, 3)
+    rows, places = some_triplets(triplets)
+    assert 0.6 * MAX_TRIPLETS < len(places) <= MAX_TRIPLETS
+    np.testing.assert_array_equal(rows[places], triplets[::3])
+
+
+def test_a_fit_is_nested_and_stays_the_embedding_it_was():
+    X, y = blobs(classes=30, d=40, spread=0.8)
+    model = RPML(32, clustering=y, random_state=0).fit(X)
+    L = model.components_.T
+    np.testing.assert_allclose(L.T @ L, np.eye(32), atol=1e-5)
+    Z = model.preprocessing_.apply(X)
+    floor = floor_share(model.preprocessing_, model.whitening_, L)
+    assert nested_gain(Z @ L, model.triplets_, floor) < 0.02
+    assert (np.abs(L).max(axis=0) == L.max(axis=0)).all()
+
+
+def nested_gain(Y, triplets, floor):
+    """How far another round would still turn the first sixteen axes, as a share of all it could."""
+    again = nested_rotation(Y, triplets, 45.0, floor)[:, :16]
+    return 1 - np.linalg.norm(again[:16]) ** 2 / 16

@@ -1,0 +1,160 @@
+"""New rows: labels for them, updates that stay comparable, and what a model keeps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rpml import RPML
+from rpml.evaluation.metrics import pair_scores, recall_at_k
+from rpml.method.clustering.exemplars import MAX_MODES, find_modes, nearest_mode
+from rpml.method.update import MIN_OLD, align, sample_old
+from tests.problems import blobs
+
+
+@pytest.fixture(scope="module")
+def rows():
+    X, y = blobs(classes=8, per_class=60, d=20, spread=0.5)
+    order = np.random.default_rng(1).permutation(len(X))
+    return X[order], y[order]
+
+
+@pytest.fixture(scope="module")
+def fitted(rows):
+    return RPML(6, n_neighbors=15, random_state=0).fit(rows[0][:300])
+
+
+def test_modes_are_the_middles_of_clusters():
+    angles = np.radians([0, 10, 21, 90, 95, 180])
+    Y = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    labels = np.array([0, 0, 0, 1, 1, -1])
+    modes = find_modes(Y, labels, labels)
+    assert modes.rows.tolist()[0] == 1
+    assert modes.labels.tolist() == [0, 1]
+    assert modes.sizes.tolist() == [3, 2]
+    cut = find_modes(Y, np.array([0, 0, 1, 2, 2, -1]), labels)  # a class of two clusters
+    assert cut.labels.tolist() == [0, 0, 1]
+    assert nearest_mode(Y, Y[modes.rows]).tolist()[:5] == [0, 0, 0, 1, 1]
+
+
+def test_only_the_largest_clusters_are_kept():
+    labels = np.concatenate([np.zeros(3, np.intp), np.arange(MAX_MODES + 5)])
+    modes = find_modes(np.ones((len(labels), 2)), labels, labels)
+    assert len(modes.rows) == MAX_MODES
+    assert modes.sizes.max() == 4
+
+
+def test_a_model_keeps_its_modes(fitted, rows, tmp_path):
+    X = rows[0][:300]
+    np.testing.assert_array_equal(fitted.mode_vectors_, X[fitted.modes_.rows])
+    np.testing.assert_array_equal(fitted.modes_.labels, fitted.labels_[fitted.modes_.rows])
+    fitted.save(tmp_path / "m.rpml")
+    loaded = RPML.load(tmp_path / "m.rpml")
+    np.testing.assert_array_equal(loaded.predict(X), fitted.predict(X))
+    np.testing.assert_array_equal(loaded.suggest_queries(7), fitted.suggest_queries(7))
+    assert loaded.update(rows[0][300:]).drift_ >= 0
+
+
+def test_unseen_rows_get_the_labels_of_their_clusters(fitted, rows):
+    X, y = rows
+    predicted = fitted.predict(X[300:])
+    assert predicted.dtype == np.intp
+    assert set(predicted) <= set(fitted.labels_)
+    assert pair_scores(predicted, y[300:])["precision"] > 0.95
+    np.testing.assert_array_equal(predicted[:5], fitted.predict(X[300:305]))
+    np.testing.assert_array_equal(fitted.predict(fitted.mode_vectors_), fitted.modes_.labels)
+
+
+def test_predicted_labels_are_classes_where_these_are_known(rows):
+    X, y = rows
+    known = np.where(np.arange(300) < 120, y[:300], -1)
+    model = RPML(6, n_neighbors=15, use_labels=True, random_state=0).fit(X[:300], known)
+    assert model.n_classes_ == 8
+    predicted = model.predict(X[300:])
+    classed = predicted < 8
+    assert classed.mean() > 0.5
+    assert np.mean(predicted[classed] == y[300:][classed]) > 0.9
+
+
+def test_alignment_undoes_a_rotation():
+    rng = np.random.default_rng(0)
+    Y = rng.standard_normal((50, 4))
+    turn, _ = np.linalg.qr(rng.standard_normal((4, 4)))
+    rotation, drift = align(Y @ turn, Y)
+    np.testing.assert_allclose(rotation, turn.T, atol=1e-10)
+    assert drift == pytest.approx(0, abs=1e-12)
+    assert align(rng.standard_normal((50, 4)), Y)[1] > 0.3
+
+
+@pytest.mark.parametrize("with_old", [False, True])
+def test_an_update_keeps_quality_labels_and_direction(rows, with_old):
+    X, y = rows
+    model = RPML(6, n_neighbors=15, random_state=0).fit(X[:300])
+    before = model.transform(X)
+    old_modes = len(model.modes_.rows)
+    model.update(X[300:], X[:300] if with_old else None)
+    after = model.transform(X)
+    np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(6), atol=1e-8)
+    moved = 1 - np.einsum("ij,ij->i", before, after).mean()
+    assert moved < 0.2
+    assert model.drift_ == pytest.approx(moved, abs=0.1)
+    assert recall_at_k(after, y, ks=(1,))[1] > recall_at_k(before, y, ks=(1,))[1] - 0.02
+    assert len(model.modes_.rows) >= old_modes
+    assert pair_scores(model.predict(X), y)["precision"] > 0.9
+    assert len(model.suggest_queries(5)) == 5
+
+
+def test_rows_of_a_new_class_get_a_new_label(rows):
+    X, y = rows
+    model = RPML(6, n_neighbors=15, random_state=0).fit(X[y < 6])
+    top = model.modes_.labels.max()
+    model.update(X[y >= 6], X[y < 6])
+    new = model.labels_[: (y >= 6).sum()]
+    assert np.mean(new > top) > 0.8
+
+
+def test_updates_look_at_a_bounded_number_of_old_rows():
+    rng = np.random.default_rng(0)
+    assert len(sample_old(100, 10, rng)) == 100
+    assert len(sample_old(10_000, 10, rng)) == MIN_OLD
+    assert len(sample_old(10_000, 1500, rng)) == 3000
+
+
+def test_a_prefix_is_a_smaller_embedding(fitted, rows):
+    X = rows[0]
+    small = fitted.transform(X, n_components=3)
+    assert small.shape == (len(X), 3)
+    np.testing.assert_allclose(np.linalg.norm(small, axis=1), 1)
+    full = fitted.transform(X)[:, :3]
+    np.testing.assert_allclose(small, full / np.linalg.norm(full, axis=1, keepdims=True))
+    for size in (0, 7):
+        with pytest.raises(ValueError, match="the model has 1 to 6 components"):
+            fitted.transform(X, n_components=size)
+
+
+def test_models_without_modes_say_what_to_do(fitted, rows):
+    from copy import copy
+
+    old = copy(fitted)
+    old.modes_ = None
+    for call in (old.predict, old.update):
+        with pytest.raises(ValueError, match="fit it again"):
+            call(rows[0])
+    with pytest.raises(ValueError, match="fit it again"):
+        old.suggest_queries()
+
+
+def test_an_update_keeps_a_whitening_that_labels_made(rows):
+    X, y = rows
+    model = RPML(6, n_neighbors=15, use_labels=True, random_state=0).fit(X[:300], y[:300])
+    assert model.whitening_.source == "labels"
+    before = model.preprocessing_.matrix
+    model.update(X[300:360], X[:300])
+    np.testing.assert_array_equal(model.preprocessing_.matrix, before)
+    assert model.whitening_.source == "labels"
+
+
+def test_modes_are_not_taken_for_labels(rows):
+    X, _ = rows
+    model = RPML(6, n_neighbors=15, random_state=0).fit(X[:300])
+    assert model.update(X[300:360], X[:300]).whitening_.source in ("neighbors", "none")

@@ -1,0 +1,242 @@
+"""A few labels: the scatter they give, what they do to a fit, and that none change nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from rpml import RPML
+from rpml.evaluation.metrics import recall_at_k
+from rpml.method.objective.weights import SURE, Certain, weight_function
+from rpml.method.whitening.classes import (
+    FLOORS,
+    choose_floor,
+    count_pairs,
+    label_scatter,
+    label_spread,
+    nearest_class,
+    with_labelled,
+)
+from rpml.method.whitening.groups import within_scatter
+from rpml.method.whitening.linear_map import principal_axes
+from rpml.method.whitening.neighborhoods import coordinates, neighbor_scatter, whitening_map
+
+
+def hidden_classes(seed=0, classes=24, per_class=30, d=40):
+    """Classes told apart by weak directions that strong ones, common to all, drown."""
+    rng = np.random.default_rng(seed)
+    y = np.repeat(np.arange(classes), per_class)
+    spread = np.where(np.arange(d) < d // 2, 3.0, 0.4)
+    centres = rng.standard_normal((classes, d))
+    return centres[y] + spread * rng.standard_normal((len(y), d)), y
+
+
+def some_labels(y, per_class, seed=0):
+    rng = np.random.default_rng(seed)
+    known = np.full(len(y), -1)
+    for c in np.unique(y):
+        known[rng.permutation(np.flatnonzero(y == c))[:per_class]] = c
+    return known
+
+
+@pytest.fixture(scope="module")
+def problem():
+    X, y = hidden_classes()
+    seen = y < 16
+    return X[seen], y[seen], X[~seen], y[~seen]
+
+
+def scatter_of(X, known, n_components=8):
+    spectrum = principal_axes(X, unit_input=True, center=True)
+    data = coordinates(X, np.arange(len(X)), spectrum, True, n_components)
+    prior = neighbor_scatter(data, np.random.default_rng(0))
+    return data, prior, label_scatter(data, known, prior, np.random.default_rng(0))
+
+
+def test_pairs_are_labelled_rows_less_classes():
+    assert count_pairs(np.array([0, 0, 0, 1, -1, 2, 2])) == 3
+    assert count_pairs(np.array([-1, -1])) == 0
+
+
+def test_too_few_labels_leave_the_scatter_as_it_was(problem):
+    X, y, *_ = problem
+    for known in (some_labels(y, 1), np.where(y < 3, y, -1)):
+        _, prior, found = scatter_of(X, known)
+        assert found[0] is prior[0]
+        assert found[1] == prior[1]
+
+
+def test_all_labels_give_the_scatter_within_classes(problem):
+    X, y, *_ = problem
+    data, _, (scatter, choice) = scatter_of(X, y)
+    assert choice.source == "labels"
+    truth = within_scatter(data, y)
+    assert np.linalg.norm(scatter - truth) < 0.2 * np.linalg.norm(truth)
+
+
+def test_a_few_labels_come_closer_to_it_than_neighbours(problem):
+    X, y, *_ = problem
+    data, prior, (scatter, _) = scatter_of(X, some_labels(y, 5))
+    truth = within_scatter(data, y)
+
+    def miss(S):
+        return np.linalg.norm(S / np.trace(S) - truth / np.trace(truth))
+
+    assert miss(scatter) < miss(prior[0])
+
+
+@pytest.mark.parametrize("most", [1 / 64, 1 / 8, np.inf])
+def test_plain_pca_is_tried_only_where_the_prior_is(problem, most):
+    X, y, *_ = problem
+    data, (scatter, choice), _ = scatter_of(X, y)
+    prior = (scatter, replace(choice, floor=most))
+    _, found = label_scatter(data, y, prior, np.random.default_rng(0))
+    tried = list(found.agreement)
+    assert tried == [floor for floor in FLOORS if np.isfinite(floor) or most == np.inf]
+    assert 2 * found.floor in tried
+    if most == np.inf:  # every floor is usual: the best
+        assert found.floor == max(tried, key=found.agreement.get) / 2
+
+
+def test_more_smoothing_than_usual_needs_a_clear_lead():
+    usual = np.array([True, True, False, False])
+    low, high = np.full(50, 0.5), np.full(50, 0.6)
+    noisy = np.tile([0.0, 1.1], 25)  # mean 0.55, standard error 0.08
+    steady = np.tile([0.5, 0.6], 25)  # mean 0.55, standard error 0.007
+    for fold in ([high, low, low, low], [low, high, steady, low]):
+        assert choose_floor([np.array(fold)] * 2, usual) == [f is high for f in fold].index(True)
+    assert choose_floor([np.array([low - 0.1, low, low, noisy])] * 2, usual) == 1
+    assert choose_floor([np.array([low - 0.1, low, steady, low])] * 2, usual) == 2
+    assert choose_floor([np.array([low - 0.1, low, low, noisy])] * 2, usual | True) == 3
+
+
+def test_rows_that_strong_noise_tells_nothing_of_ask_for_more_smoothing():
+    """Where all directions are equally good the labelled scatter is noise: smoothing pays."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(30), 4)
+    X = rng.standard_normal((30, 60))[y] + rng.standard_normal((120, 60))
+    data, (scatter, choice), _ = scatter_of(X, y)
+    prior = (scatter, replace(choice, floor=1 / 32))
+    _, found = label_scatter(data, y, prior, np.random.default_rng(0))
+    assert found.floor > 1 / 16
+
+
+def test_axes_are_ranked_by_the_spread_of_the_labelled_rows(problem):
+    """With few labels as with all: the directions that lead are those between classes."""
+    X, y, *_ = problem
+    for known in (some_labels(y, 6), y):
+        data, _, (scatter, choice) = scatter_of(X, known)
+        of_labelled = label_spread(data, known, scatter)
+        truth = label_spread(data, y, within_scatter(data, y))
+        leading, right = (
+            np.linalg.qr(whitening_map(scatter, spread, choice.floor, 8)[:, :8])[0]
+            for spread in (of_labelled, truth)
+        )
+        assert np.linalg.norm(leading.T @ right) ** 2 > 0.8 * 8
+
+
+def test_many_labels_choose_among_more_axes_and_keep_as_many_as_without():
+    X, y = hidden_classes(d=120)
+    few, many = (
+        RPML(8, use_labels=True, n_neighbors=15, max_iter=0, random_state=0).fit(X[:240], labels)
+        for labels in (some_labels(y[:240], 1), y[:240])
+    )
+    assert "labels" in many.whitening_.source
+    assert few.components_.shape == many.components_.shape == (8, 80)
+    assert np.linalg.norm(many.components_[:, :8]) ** 2 > 8 - 1e-9  # L starts with the first axes
+
+
+def test_rows_go_to_the_class_of_the_nearest_mean():
+    rows = np.array([[1.0, 0], [0.9, 0.1], [0, 1], [0.1, 0.9], [0.8, 0]])
+    named = nearest_class(rows, np.array([4, -1, 7, -1, -1]))
+    np.testing.assert_array_equal(named, [4, 4, 7, 7, 4])
+
+
+def test_labelled_rows_join_a_sample():
+    known = np.full(100, -1)
+    known[[3, 50, 99]] = 0
+    rows = with_labelled(np.arange(10), known, np.random.default_rng(0))
+    assert {3, 50, 99} <= set(rows.tolist())
+    assert len(rows) == 12
+
+
+def test_a_few_labels_help_on_classes_never_seen(problem):
+    X, y, X_new, y_new = problem
+
+    def score(known):
+        model = RPML(8, use_labels=True, n_neighbors=15, random_state=0).fit(X, known)
+        return recall_at_k(model.transform(X_new), y_new, ks=(1,))[1]
+
+    none, few, everything = score(np.full(len(y), -1)), score(some_labels(y, 6)), score(y)
+    assert few > none + 0.03
+    assert everything > none + 0.05
+
+
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_no_label_at_all_is_exactly_the_unsupervised_fit(problem, missing):
+    X, *_ = problem
+    y = np.full(len(X), missing, object)
+    plain = RPML(6, n_neighbors=15, random_state=0).fit(X)
+    for none in (y, np.full(len(X), -1)):
+        model = RPML(6, n_neighbors=15, random_state=0, use_labels=True).fit(X, none)
+        np.testing.assert_array_equal(model.components_, plain.components_)
+        np.testing.assert_array_equal(model.triplets_, plain.triplets_)
+        np.testing.assert_array_equal(model.transform(X), plain.transform(X))
+
+
+def test_strings_and_numbers_are_the_same_labels(problem):
+    X, y, *_ = problem
+    known = some_labels(y, 3)
+    words = np.array([None if k < 0 else f"class {k:02d}" for k in known], object)
+    one, two = (RPML(6, use_labels=True, n_neighbors=15, random_state=0).fit(X, labels)
+                for labels in (known, words))  # fmt: skip
+    np.testing.assert_array_equal(one.components_, two.components_)
+
+
+def test_known_labels_are_kept_and_their_triplets_weigh_most(problem):
+    X, y, *_ = problem
+    known = some_labels(y, 4)
+    for solver in ("cg", "stochastic"):
+        model = RPML(
+            6, use_labels=True, n_neighbors=15, solver=solver, n_epochs=1, random_state=0
+        ).fit(X, known)
+        np.testing.assert_array_equal(model.labels_[known >= 0], known[known >= 0])
+        sure = (known[model.triplets_] >= 0).all(axis=1)
+        assert 0 < sure.sum() < len(sure)
+        weights = model.triplet_weights_
+        assert weights[sure].min() == pytest.approx(weights.max(), rel=1e-6)
+
+
+def test_constraints_reach_the_fit(problem):
+    X, *_ = problem
+    first = np.arange(0, len(X), 10)
+    same = np.stack([first, first + 1], axis=1)
+    apart = np.stack([first[:-3], first[3:]], axis=1)
+    closer = np.stack([first[:-3], first[:-3] + 2, first[3:]], axis=1)
+    model = RPML(6, n_neighbors=15, random_state=0)
+    model.fit(X, must_link=same, cannot_link=apart, closer=closer)
+    labels = model.labels_
+    assert (labels[same[:, 0]] == labels[same[:, 1]]).all()
+    assert (labels[apart[:, 0]] != labels[apart[:, 1]]).all()
+    np.testing.assert_array_equal(model.triplets_[-len(closer) :], closer)
+    with pytest.raises(ValueError, match=r"cannot_link\[0\]"):
+        model.fit(X, must_link=same, cannot_link=same)
+    model.fit(X, must_link=same, cannot_link=same[:1], conflicts="weight")
+
+
+@pytest.mark.parametrize("name", ["concat", "bilinear"])
+def test_certain_triplets_feel_no_gradient(name):
+    rng = np.random.default_rng(0)
+    triplets = rng.integers(0, 20, (12, 3)).astype(np.int32)
+    certain = np.arange(12) < 5
+    weight = Certain(weight_function(name), certain)
+    P, Q = rng.standard_normal((2, 20, 2 if name == "concat" else 3))
+    assert (weight.logits(P, P, triplets)[:, certain] == SURE).all()
+    first, *others = weight.on_line(P, Q, triplets)
+    assert (first[:, certain] == SURE).all()
+    assert all((other[:, certain] == 0).all() for other in others)
+    ds = rng.standard_normal((len(first), 12))
+    rest = weight_function(name).pullback(P, triplets[~certain], ds[:, ~certain])
+    np.testing.assert_allclose(weight.pullback(P, triplets, ds.copy()), rest, atol=1e-12)

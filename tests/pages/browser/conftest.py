@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rpml.pages.explorer.app import Options, make_app
+from rpml.pages.explorer.catalog import Catalog, make_catalog, start_work
+from rpml.pages.explorer.pictures import Pictures
+from rpml.pages.report.build import Source, build_report
+from rpml.pages.report.items import make_items
+from tests.drawings import HOSTILE, Sample, make_sample
+from tests.pages.browser.chrome import Chrome, fetch_axe, start_driver
+from tests.pages.explorer.client import running
+
+
+@pytest.fixture(scope="session")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    chrome = Chrome(start_driver(tmp_path_factory.mktemp("profile")))
+    yield chrome
+    chrome.driver.quit()
+
+
+@pytest.fixture
+def chrome(driver: Chrome) -> Iterator[Chrome]:
+    """A clean window; at the end nothing may have been said on the console."""
+    driver.reset()
+    yield driver
+    assert driver.complaints() == []
+
+
+@pytest.fixture(scope="session")
+def axe(driver: Chrome, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return fetch_axe(tmp_path_factory.mktemp("axe"))
+
+
+@pytest.fixture(scope="session")
+def sample(driver: Chrome, tmp_path_factory: pytest.TempPathFactory) -> Sample:
+    """Made only where there is a browser to look at it."""
+    return make_sample(tmp_path_factory.mktemp("drawings"))
+
+
+@pytest.fixture(scope="session")
+def report(sample: Sample) -> str:
+    """Address of a report with pictures and labels."""
+    page = build_report(sample.model, sample.X, sample.items, Source("model.rpml", "x.npy"))
+    path = sample.folder / "report.html"
+    path.write_text(page, encoding="utf8")
+    return path.as_uri()
+
+
+@pytest.fixture(scope="session")
+def hostile(sample: Sample) -> list[str]:
+    """Ids that would run if they were not escaped."""
+    return [f"{HOSTILE}<img src=x onerror=alert({i})>" for i in range(len(sample.X))]
+
+
+@pytest.fixture(scope="session")
+def plain_report(sample: Sample, hostile: list[str]) -> str:
+    """Address of a report without pictures, with hostile ids and labels."""
+    items = make_items(len(hostile), hostile, [f"</script>{label}" for label in sample.labels])
+    page = build_report(sample.model, sample.X, items, Source(HOSTILE, "x.npy"))
+    path: Path = sample.folder / "plain.html"
+    path.write_text(page, encoding="utf8")
+    return path.as_uri()
+
+
+@pytest.fixture(scope="session")
+def catalog(sample: Sample) -> Catalog:
+    made = make_catalog(sample.model, sample.X, sample.items, "features.npy")
+    start_work(made, sample.X).join()
+    return made
+
+
+@pytest.fixture(scope="session")
+def explorer(catalog: Catalog, sample: Sample) -> Iterator[str]:
+    """Address of an explorer that is ready."""
+    with running(make_app(catalog, Options(Pictures(catalog.items, sample.images)))) as port:
+        yield f"http://127.0.0.1:{port}"

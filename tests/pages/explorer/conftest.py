@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from rpml.pages.explorer.app import Options, make_app
+from rpml.pages.explorer.catalog import Catalog, make_catalog, start_work
+from rpml.pages.explorer.pictures import Pictures
+from tests.drawings import Sample, make_sample
+from tests.pages.explorer.client import Client, running
+
+
+@pytest.fixture(scope="session")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
+    """Drawings, which no test changes."""
+    return make_sample(tmp_path_factory.mktemp("drawings"))
+
+
+@pytest.fixture(scope="session")
+def catalog(sample: Sample) -> Catalog:
+    """With clusters and maps ready."""
+    made = make_catalog(sample.model, sample.X, sample.items, "features.npy")
+    start_work(made, sample.X).join()
+    return made
+
+
+@pytest.fixture(scope="session")
+def client(catalog: Catalog, sample: Sample) -> Iterator[Client]:
+    """A server on loopback."""
+    before = threading.active_count()
+    app = make_app(catalog, Options(Pictures(catalog.items, sample.images)))
+    with running(app) as port:
+        yield Client(port)
+    assert threading.active_count() <= before + 50

@@ -1,0 +1,77 @@
+"""What is shown is chosen by rule."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from rpml.pages.report.examples import (
+    cluster_samples,
+    most_changed,
+    retrieval_queries,
+    trusted_triplets,
+)
+
+
+def model(weights: list[float], probabilities: list[float]) -> SimpleNamespace:
+    triplets = np.array([[0, 1, 2], [0, 2, 3], [1, 0, 3], [2, 0, 1]])
+    return SimpleNamespace(
+        triplets_=triplets,
+        triplet_weights_=np.array(weights),
+        triplet_probabilities_=np.array(probabilities),
+    )
+
+
+def test_trust_goes_by_weight_where_weights_differ() -> None:
+    trust = trusted_triplets(model([0.9, 0.8, 0.1, 0.5], [0.1, 0.2, 0.3, 0.4]), count=2)
+    assert trust.by == "weight"
+    assert [t.rows for t in trust.most] == [(0, 1, 2), (2, 0, 1)]  # no anchor twice
+    assert [t.rows for t in trust.least] == [(1, 0, 3), (2, 0, 1)]
+
+
+def test_trust_goes_by_probability_where_weights_are_alike() -> None:
+    trust = trusted_triplets(model([1, 1, 1, 1], [0.1, 0.2, 0.3, 0.4]), count=1)
+    assert trust.by == "probability"
+    assert trust.most[0].rows == (2, 0, 1)
+    assert trust.least[0].rows == (0, 1, 2)
+
+
+def test_most_changed_keeps_the_fewest_neighbours() -> None:
+    n, rng = 60, np.random.default_rng(0)
+    before = np.array([(np.arange(1, 7) + i) % n for i in range(n)])
+    after = before.copy()
+    after[10] = (np.arange(20, 26)) % n
+    after[40, :3] = [1, 2, 3]
+    chosen = most_changed(before, after, 2, rng)
+    assert chosen.tolist() == [10, 40]
+
+
+def test_retrieval_shows_one_query_a_label() -> None:
+    rng = np.random.default_rng(0)
+    labels = np.repeat(["a", "b", "c", "alone"], [8, 8, 8, 1])
+    nearest = np.array(
+        [
+            [j for j in range(25) if j != i and labels[j] == labels[i]][:6] + [0] * 6
+            for i in range(24)
+        ]
+        + [[0] * 12]
+    )[:, :6]
+    nearest[8:16] = 20  # everything labelled b fails
+    found = retrieval_queries(nearest, labels, 5, rng)
+    assert sorted(labels[found.successes]) == ["a", "c"]
+    assert labels[found.failures].tolist() == ["b"]
+
+
+@pytest.mark.parametrize("count", [1, 3, 10])
+def test_cluster_samples_span_the_sizes(count: int) -> None:
+    labels = np.concatenate([np.repeat(np.arange(5), [9, 7, 5, 2, 1]), [-1, -1]])
+    found = cluster_samples(labels, count, members=4)
+    sizes = [size for _, size, _ in found]
+    assert sizes == sorted(sizes, reverse=True)
+    assert all(size > 1 for size in sizes)
+    for name, size, rows in found:
+        assert (labels[rows] == name).all()
+        assert len(rows) == min(4, size)
+    assert cluster_samples(np.full(4, -1), 3, 4) == []

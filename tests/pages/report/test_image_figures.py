@@ -1,0 +1,114 @@
+"""Retrieval rows by rule, the quad-grid, the framework figure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from rpml.pages.report.figures import RIGHT, WRONG
+from rpml.pages.report.framework import framework_figure, tell_story
+from rpml.pages.report.image_figures import (
+    choose_queries,
+    draw_retrievals,
+    grid_order,
+    load_tiles,
+    pictures_of,
+    quad_grid,
+)
+
+
+def points(noise: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    y = np.repeat(np.arange(10), 8)
+    return rng.normal(size=(10, 12))[y] + noise * rng.normal(size=(80, 12)), y
+
+
+def literal_right(Z: np.ndarray, y: np.ndarray, query: int) -> int:
+    """How many of the four nearest are of the query's class."""
+    unit = Z / np.linalg.norm(Z, axis=1, keepdims=True)
+    order = [i for i in np.argsort(-(unit @ unit[query]), kind="stable") if i != query]
+    return sum(y[i] == y[query] for i in order[:4])
+
+
+def test_queries_follow_the_rule() -> None:
+    Z, y = points(0.9)
+    right = np.array([literal_right(Z, y, i) for i in range(80)])
+    for successful in (True, False):
+        queries, nearest = choose_queries(Z, y, 4, successful)
+        assert len(set(y[queries])) == len(queries) == 4
+        assert nearest.shape == (4, 4)
+        for query in queries:
+            fits = right >= 3 if successful else right <= 1
+            assert fits[query]
+            assert not fits[(y == y[query]) & (np.arange(80) < query)].any()
+
+
+def test_no_failures_no_queries() -> None:
+    Z, y = points(0.01)
+    assert len(choose_queries(Z, y, 4, True)[0]) == 4
+    assert len(choose_queries(Z, y, 4, False)[0]) == 0
+    few = np.arange(80) % 40  # two images a class: nothing can be right three times
+    assert len(choose_queries(Z, few, 4, False)[0]) == 0
+
+
+def test_frames_are_green_and_red(tmp_path: Path) -> None:
+    Z, y = points(0.9)
+    paths = []
+    for i in range(80):
+        paths.append(tmp_path / f"{i}.png")
+        Image.new("RGB", (30, 20), (int(y[i]) * 20, 100, 100)).save(paths[-1])
+    written = draw_retrievals(Z, y, pictures_of(paths), tmp_path, 3)
+    assert [p.name for p in written] == ["retrieval-successes.png", "retrieval-failures.png"]
+    shares = []
+    for path in written:
+        pixels = np.asarray(Image.open(path).convert("RGB")).reshape(-1, 3)
+        shares.append([int((pixels == colour).all(axis=1).sum()) for colour in (RIGHT, WRONG)])
+    assert shares[0][0] > 2 * shares[0][1]
+    assert shares[1][1] > 2 * shares[1][0]
+
+
+def test_unreadable_images_are_grey(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_text("no")
+    assert (load_tiles([tmp_path / "a.png", tmp_path / "b.png"], 8) == 128).all()
+
+
+def test_grid_puts_similar_rows_together() -> None:
+    Z, y = points(0.1)
+    order, side = grid_order(Z, np.random.default_rng(0))
+    assert side == 8
+    assert len(set(order.tolist())) == 64
+    classes = y[order].reshape(8, 8)
+    touching = np.mean(
+        np.r_[(classes[1:] == classes[:-1]).ravel(), (classes[:, 1:] == classes[:, :-1]).ravel()]
+    )
+    assert touching > 0.5  # a tenth by chance
+
+
+def test_grid_of_few_and_of_many() -> None:
+    assert grid_order(np.eye(2), np.random.default_rng(0))[1] == 1
+    Z, _ = points(0.1)
+    order, side = grid_order(Z, np.random.default_rng(0), most=25)
+    assert side == 5
+    assert len(order) == 25
+
+
+def test_quad_grid_is_laid_out_row_by_row() -> None:
+    tiles = np.arange(4, dtype=np.uint8)[:, None, None, None] * np.ones((1, 3, 3, 3), np.uint8)
+    picture = quad_grid(tiles, 2)
+    assert picture.shape == (7, 7, 3)
+    assert picture[0, 0, 0] == 0
+    assert picture[0, 4, 0] == 1
+    assert picture[4, 0, 0] == 2
+    assert picture[3, 0, 0] == 255
+
+
+def test_framework_figure_tells_a_real_fit(tmp_path: Path) -> None:
+    story = tell_story()
+    assert len(story.images) == len(story.labels) == len(story.before) == len(story.after)
+    assert story.loss[-1] < story.loss[0]
+    a, p, n = story.labels[story.triplet]
+    assert a == p != n
+    framework_figure(tmp_path / "framework.svg")
+    assert (tmp_path / "framework.svg").read_text().startswith("<?xml")

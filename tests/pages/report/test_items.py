@@ -1,0 +1,106 @@
+"""Ids, pictures and thumbnails of rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from rpml.pages.report.items import Items, make_items, read_ids
+from rpml.pages.report.thumbnails import SIDES, Thumbnails, thumbnail
+from rpml.runtime.errors import InputError
+
+
+def draw(path: Path, seed: int = 0, side: int = 50) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = np.random.default_rng(seed).integers(0, 256, (side, side, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(path)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for i, name in enumerate(("a/1.png", "a/2.png", "b/3.jpg")):
+        draw(tmp_path / "images" / name, i)
+    return tmp_path / "images"
+
+
+def test_rows_without_ids_are_numbered() -> None:
+    assert make_items(3).ids == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        ["a/1.png", "a/2.png", "b/3.jpg"],
+        ["a/1", "a/2", "b/3"],
+        ["1", "2", "3"],
+        ["1.png", "2.png", "3.jpg"],
+        ["a/1.png#view2", "a/2.png#view1", "b/3.jpg"],
+        None,
+    ],
+)
+def test_pictures_are_found_by_id_or_order(folder: Path, ids: list[str] | None) -> None:
+    found = make_items(3, ids, images=folder).images
+    assert [p.name for p in found] == ["1.png", "2.png", "3.jpg"]
+
+
+def test_a_row_may_have_no_picture(folder: Path) -> None:
+    assert make_items(2, ["a/1.png", "zzz"], images=folder).images[1] is None
+
+
+def test_links_out_of_the_folder_are_not_used(folder: Path, tmp_path: Path) -> None:
+    outside = draw(tmp_path / "outside.png")
+    (folder / "link.png").symlink_to(outside)
+    (folder / "up").symlink_to(tmp_path)
+    found = make_items(3, ["link.png", "up/outside.png", "a/1.png"], images=folder).images
+    assert found[:2] == [None, None]
+
+
+def test_what_does_not_fit_is_refused(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"3 images .* 5 rows without ids"):
+        make_items(5, images=folder)
+    with pytest.raises(InputError, match=r"no image .* is named like an id"):
+        make_items(2, ["x", "y"], images=folder)
+    with pytest.raises(InputError, match="no such folder"):
+        make_items(2, images=tmp_path / "nowhere")
+    with pytest.raises(InputError, match="2 ids, the features have 3 rows"):
+        make_items(3, ["x", "y"])
+
+
+def test_ids_are_read_one_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "ids.txt"
+    path.write_text("one\n<b>two</b>\nthree, 3\n", encoding="utf8")
+    assert read_ids(path, 3) == ["one", "<b>two</b>", "three, 3"]
+    with pytest.raises(InputError, match="3 ids, the features have 4 rows"):
+        read_ids(path, 4)
+    path.write_text("one\none\n", encoding="utf8")
+    with pytest.raises(InputError, match="'one' to 2 rows"):
+        read_ids(path, 2)
+    path.write_bytes(b"\xff\xfe\xfa")
+    with pytest.raises(InputError, match="cannot read the ids"):
+        read_ids(path, 1)
+
+
+def test_thumbnails_stay_within_their_budget(tmp_path: Path) -> None:
+    paths: list[Path | None] = [draw(tmp_path / f"{i}.png", i, 128) for i in range(12)]
+    items = Items([str(i) for i in range(12)], None, paths)
+    generous = Thumbnails(items, range(12), 10_000_000)
+    assert generous.side == SIDES[0]
+    tight = Thumbnails(items, range(12), 20_000)
+    assert tight.side < SIDES[0]
+    assert sum(len(tight[i].uri) for i in range(12)) < 20_000
+    assert tight[0] is tight[0]
+
+
+def test_drawings_stay_sharp_and_bad_files_are_left_out(tmp_path: Path) -> None:
+    Image.new("L", (28, 28), 255).save(tmp_path / "drawing.png")
+    made = thumbnail(tmp_path / "drawing.png", 96)
+    assert (made.kind, made.width, made.tiny) == ("image/png", 28, True)
+    assert made.uri.startswith("data:image/png;base64,")
+    (tmp_path / "broken.png").write_bytes(b"not an image")
+    assert thumbnail(tmp_path / "broken.png", 96) is None
+    assert thumbnail(tmp_path / "missing.png", 96) is None
+    assert Thumbnails(Items(["0"]), [0], 100)[0] is None

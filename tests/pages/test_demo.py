@@ -1,0 +1,212 @@
+"""The demonstration: its data, its features, its table, its picture."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.resources import files
+
+import numpy as np
+import pytest
+
+from rpml import RPML
+from rpml.io.datasets.descriptors import gradient_histograms
+from rpml.io.datasets.omniglot import TRAINING, Drawings, load_drawings
+from rpml.io.datasets.views import random_views
+from rpml.io.datasets import views as views_module
+from rpml.pages import demo
+from rpml.pages.report.figures import RIGHT, WRONG, retrieval_rows
+
+
+@pytest.fixture(scope="module")
+def drawings():
+    return load_drawings()
+
+
+def every_fourth_character():
+    chosen = []
+    for part in load_drawings():
+        keep = part.character % 4 == 0
+        chosen.append(Drawings(part.images[keep], part.character[keep], part.alphabet[keep]))
+    return tuple(chosen)
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory):
+    """The demonstration on a quarter of its characters, to be quick."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rpml.io.datasets.omniglot.load_drawings", every_fourth_character)
+        return demo.run(tmp_path_factory.mktemp("demo") / "made" / "here", seed=1)
+
+
+# --- data and features ---------------------------------------------------------------------
+
+
+def test_drawings_are_twenty_a_character_on_disjoint_alphabets(drawings):
+    train, test = drawings
+    assert set(train.alphabet) == set(TRAINING)
+    assert not set(train.alphabet) & set(test.alphabet)
+    assert not set(train.character) & set(test.character)
+    for part in drawings:
+        assert np.all(np.unique(part.character, return_counts=True)[1] == 20)
+        assert part.images.shape == (len(part), 28, 28)
+        assert np.all(part.images.any(axis=(1, 2)))
+        assert 0.02 < part.images.mean() < 0.2
+
+
+def test_data_is_small_and_its_licence_stands_beside_it():
+    folder = files("rpml.io.features")
+    assert len((folder / "omniglot_demo.npz").read_bytes()) < 2 * 2**20
+    licence = (folder / "omniglot_demo.LICENSE.txt").read_text(encoding="utf8")
+    assert "Brenden Lake" in licence
+    assert "MIT License" in licence
+
+
+def bar(angle, side=28):
+    """A thick line through the middle."""
+    down, right = np.indices((side, side)) - (side - 1) / 2
+    return np.abs(down * np.cos(angle) - right * np.sin(angle)) < 2
+
+
+def test_a_turned_bar_moves_its_edges_to_the_turned_direction():
+    """An edge's gradient stands across the bar: a bar turned by one bin moves one bin on."""
+    images = np.stack([bar(k * np.pi / 8) for k in range(8)])
+    strength = (gradient_histograms(images, orientations=8) ** 2).reshape(8, 49, 8).sum(axis=1)
+    assert strength.argmax(axis=1).tolist() == [4, 5, 6, 7, 0, 1, 2, 3]
+
+
+def test_histograms_stay_where_the_ink_is_and_ignore_flat_images():
+    images = np.zeros((2, 28, 28))
+    images[0, 3:7, 3:7] = 1
+    grid = gradient_histograms(images).reshape(2, 7, 7, 8).sum(axis=3)
+    assert np.unravel_index(grid[0].argmax(), (7, 7)) == (1, 1)
+    assert np.all(grid[0, 4:, 4:] < 1e-3 * grid[0, 1, 1])
+    assert np.all(grid[1] == 0)
+
+
+def test_images_that_do_not_fit_the_grid_are_refused():
+    with pytest.raises(ValueError, match="multiple of cells=7"):
+        gradient_histograms(np.zeros((2, 30, 30)))
+
+
+def test_views_are_small_changes_of_the_same_drawing(drawings):
+    images = drawings[0].images[::100].astype(float)
+    views = random_views(images, np.random.default_rng(0))
+    assert views.shape == images.shape
+    assert views.min() >= 0
+    assert views.max() <= 1 + 1e-6
+    ink = views.sum(axis=(1, 2)) / images.sum(axis=(1, 2))
+    assert np.all((ink > 0.6) & (ink < 1.6))
+    assert not np.allclose(views, images)
+    assert np.array_equal(views, random_views(images, np.random.default_rng(0)))
+    plain, turned = gradient_histograms(images), gradient_histograms(views)
+    nearest = np.argmax(turned @ (plain / np.linalg.norm(plain, axis=1, keepdims=True)).T, axis=1)
+    assert np.mean(nearest == np.arange(len(images))) > 0.9
+
+
+def test_an_unmoved_view_is_the_image_itself():
+    images = np.random.default_rng(0).random((2, 28, 28)).astype(np.float32)
+    points = np.tile(np.indices((28, 28)).reshape(1, 2, -1).astype(float), (2, 1, 1))
+    assert np.allclose(views_module._sample(images, points), images)
+    shifted = views_module._sample(images, points + np.array([[[0.0], [0.5]]]))
+    between = (images[:, :, :-1] + images[:, :, 1:]) / 2
+    assert np.allclose(shifted[:, :, :-1], between, atol=1e-6)
+
+
+# --- the run -------------------------------------------------------------------------------
+
+
+def test_table_has_every_method_with_sound_scores(result):
+    methods = [row.method for row in result.rows]
+    assert methods == [*demo.ALTERNATIVES, demo.LEARNED, demo.WITH_VIEWS]
+    assert [row.dimensions for row in result.rows] == [392] + [demo.N_COMPONENTS] * 6
+    for row in result.rows:
+        recall = list(row.recall.values())
+        assert list(row.recall) == [1, 2, 4, 8]
+        assert 0.3 < recall[0] < recall[1] < recall[2] < recall[3] < 1
+        assert 0.4 < row.nmi < 1
+
+
+@pytest.mark.slow
+def test_on_all_drawings_learning_beats_pca(tmp_path):
+    rows = {row.method: row for row in demo.run(tmp_path).rows}
+    assert rows["RPML"].recall[1] > rows["PCA"].recall[1] > rows["random projection"].recall[1]
+
+
+def test_files_are_written_and_can_be_read(result):
+    assert result.picture is not None
+    assert result.picture.read_bytes().startswith(b"\x89PNG")
+    stored = json.loads(result.table.read_text(encoding="utf8"))
+    assert stored["rows"][-1]["recall"]["1"] == result.rows[-1].recall[1]
+    assert RPML.load(result.model).components_.shape[0] == demo.N_COMPONENTS
+
+
+def test_verdict_is_one_honest_sentence(result):
+    said = result.verdict
+    assert said.startswith("RPML ")
+    assert said.endswith(".")
+    for row in (result.rows[0], *result.rows[-2:]):
+        assert f"{100 * row.recall[1]:.1f}" in said
+
+
+@pytest.mark.parametrize(
+    ("learned", "alternative", "opening"),
+    [
+        ("good", "bad", "RPML helped"),
+        ("bad", "good", "RPML did not help"),
+        ("good", "good", "RPML made no difference"),
+    ],
+)
+def test_verdict_follows_the_hits(learned, alternative, opening):
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(30), 10)
+    centres = rng.normal(size=(30, 8))
+    kinds = {
+        "good": centres[y] + 0.1 * rng.normal(size=(300, 8)),
+        "bad": rng.normal(size=(300, 8)),
+    }
+    shown = {"raw": "good", "PCA": alternative, "RPML": learned, demo.WITH_VIEWS: "good"}
+    embeddings = {name: kinds[kind] for name, kind in shown.items()}
+    recall = {"good": 1.0, "bad": 0.05}
+    rows = [demo.Row(name, 8, {1: recall[kind]}, 0.5, 0.0) for name, kind in shown.items()]
+    assert demo._verdict(rows, embeddings, y).startswith(opening)
+
+
+def test_piped_text_is_plain_and_a_terminal_gets_lines(result):
+    plain, rich = demo.text(result), demo.text(result, terminal=True)
+    assert "\x1b" not in plain
+    assert "─" not in plain
+    assert "─" in rich
+    for word in ("R@1", "NMI", "half-whitened", "neighbours.png", result.verdict):
+        assert word in plain
+
+
+def test_without_the_extra_the_run_goes_on_and_says_why(tmp_path, monkeypatch, drawings):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    said = []
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(len(drawings[1]), 4))
+    rows = [demo.Row(name, 4, {1: 0.5}, 0.5, 0.0) for name in ("raw features", demo.LEARNED)]
+    embeddings = {row.method: Z for row in rows}
+    path = tmp_path / "neighbours.png"
+    assert demo._draw(path, drawings[1], embeddings, rows, 0, said.append) is None
+    assert not path.exists()
+    assert said == ["No picture: the picture needs the extra 'report': pip install 'rpml[report]'."]
+
+
+# --- the picture ---------------------------------------------------------------------------
+
+
+def test_frames_are_green_for_right_and_red_for_wrong(tmp_path):
+    from matplotlib.image import imread
+
+    images = np.zeros((4, 28, 28))
+    classes = np.array([0, 0, 1, 1])
+    path = tmp_path / "rows.png"
+    found = {"first": np.array([[1, 1]]), "second": np.array([[2, 1]])}
+    retrieval_rows(images, classes, np.array([0]), found, path)
+    pixels = (imread(path)[..., :3] * 255).round().astype(int).reshape(-1, 3)
+    right, wrong = (np.sum(np.all(np.abs(pixels - c) <= 1, axis=1)) for c in (RIGHT, WRONG))
+    frame = 64 * 64 - 56 * 56
+    assert right == 3 * frame
+    assert frame < wrong < 2 * frame
