@@ -17,22 +17,22 @@ from pathlib import Path
 
 import numpy as np
 from common import RESULTS, machine
-from rpml.evaluation.metrics.partitions import normalized_mutual_information as nmi
-from rpml.evaluation.protocol.deep import DeepProtocol
 
 from rpml.deep.backbones import open_network
 from rpml.deep.cache import Sight
 from rpml.deep.embedder import descriptors
 from rpml.deep.finetune import Training
 from rpml.deep.methods import METHODS
+from rpml.deep.protocol import DeepProtocol
 from rpml.deep.state import State
 from rpml.deep.trainer import Schedule
 from rpml.estimator import RPML
 from rpml.evaluation.baselines import registry
 from rpml.evaluation.metrics import first_hit_rank, kmeans
+from rpml.evaluation.metrics.partitions import normalized_mutual_information as nmi
 from rpml.io.datasets.folders import read_folders
-from rpml.method.whitening.linear_map import unit_rows
 from rpml.runtime.context import Context
+from rpml.runtime.rows import unit_rows
 from rpml.vision.views import Views
 
 KMEANS = 10

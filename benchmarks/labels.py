@@ -27,7 +27,7 @@ from rpml import RPML
 from rpml.evaluation.baselines import NCA
 from rpml.evaluation.comparison.methods import LargestLDA
 from rpml.evaluation.metrics import clustering_scores, first_hit_rank
-from rpml.method.whitening.linear_map import unit_rows
+from rpml.runtime.rows import unit_rows
 
 DIM = 128
 BUDGETS = (0, 1, 2, 5, 10, "all")

@@ -17,7 +17,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from rpml import RPML
 from rpml.evaluation.metrics import clustering_scores, recall_at_k
-from rpml.method.whitening.linear_map import unit_rows
+from rpml.runtime.rows import unit_rows
 
 DIMS = (64, 128)
 WRONG = 0.05

@@ -17,7 +17,7 @@ import numpy as np
 import onnxruntime
 from common import alternate, publish
 
-from rpml.method.whitening.linear_map import unit_rows
+from rpml.runtime.rows import unit_rows
 from rpml.runtime.threads import thread_count
 from rpml.vision.backbone import Backbone
 from rpml.vision.extract import Execution, Recipe, extract, tile_maker

@@ -17,21 +17,20 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from rpml.io.model_file import load_model, save_model
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.clustering.pseudo_labels import as_labels
 from rpml.method.graph.affinity import given_neighbors
-from rpml.method.graph.neighbors import WORKING_MEMORY
-from rpml.method.memory import fit_shape, working_memory
-from rpml.method.pipeline import Config, Result, learn
+from rpml.method.pipeline import learn
+from rpml.method.settings import Config, Result, fit_shape
 from rpml.method.supervision.constraints import gather
 from rpml.method.supervision.suggest import rank_queries
 from rpml.method.update import update
 from rpml.method.whitening.groups import drop_singles
-from rpml.method.whitening.linear_map import float_dtype
-from rpml.model import Embedding
+from rpml.model import Embedding, load_model, save_model
 from rpml.runtime.context import Arrays, Context, Store
 from rpml.runtime.errors import WeightCollapseWarning
+from rpml.runtime.memory import WORKING_MEMORY, working_memory
+from rpml.runtime.rows import float_dtype
 from rpml.runtime.validation import check_rows, check_varied
 
 Array = NDArray[np.floating]
@@ -78,7 +77,7 @@ class RPML(
         Scale rows to unit norm before anything else, and again after whitening.
     whiten : "auto", float or None
         What happens to the principal axes before learning. "auto" whitens by the scatter within
-        neighbourhoods, smoothed as much as two halves of the axes agree on (`rpml.method.whitening.neighborhoods`). A
+        neighbourhoods, smoothed as much as two halves of the axes agree on. A
         number divides each axis by its standard deviation to that power: 0 is PCA, 1 whitening.
         None leaves the rows as they are, neither centred nor rotated, as the paper does.
     n_axes : int or None

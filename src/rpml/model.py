@@ -1,20 +1,30 @@
-"""What a fitted model does with rows: embed them, and name their cluster."""
+"""A fitted model: embeds rows, names their cluster, and goes to and from its file."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
-from typing import Any, Self
+from os import PathLike
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 from sklearn.utils._set_output import _wrap_data_with_container
 from sklearn.utils.validation import check_is_fitted
 
-from rpml.method.clustering.exemplars import nearest_mode
-from rpml.method.whitening.linear_map import Preprocessing, float_dtype
+from rpml.io.container import Arrays
+from rpml.io.model_file import read_model, write_model
+from rpml.method.clustering.aas import AuthorityAscentShift
+from rpml.method.clustering.exemplars import Modes, nearest_mode
+from rpml.method.whitening.linear_map import Preprocessing
+from rpml.method.whitening.neighborhoods import ScatterChoice
+from rpml.runtime.errors import ModelFormatError
+from rpml.runtime.rows import float_dtype
 from rpml.runtime.validation import check_rows
 
 Array = NDArray[np.floating]
+Model = TypeVar("Model", bound=BaseEstimator)
 
 
 class Embedding:
@@ -72,3 +82,212 @@ class Embedding:
     def _check_modes(self) -> None:
         if self.modes_ is None:
             raise ValueError("This model has no modes, being from an older rpml: fit it again.")
+
+
+def save_model(
+    estimator: Any, path: str | PathLike[str], run: Mapping[str, Any] | None = None
+) -> None:
+    """Write a fitted estimator; `run` holds what a program wants to remember beside it."""
+    write_model(path, model_arrays(estimator), model_metadata(estimator, run))
+
+
+def model_arrays(estimator: Any) -> Arrays:
+    """The arrays of a fitted estimator by the names they have in the file."""
+    arrays = {
+        "mean": estimator.preprocessing_.mean,
+        "matrix": estimator.preprocessing_.matrix,
+        "components": estimator.components_,
+        "labels": _narrow(estimator.labels_),
+        "triplets": _narrow(estimator.triplets_),
+        "triplet_weights": estimator.triplet_weights_,
+        "triplet_probabilities": estimator.triplet_probabilities_,
+    }
+    if estimator.theta_ is not None:
+        arrays["theta"] = estimator.theta_
+    if estimator.modes_ is not None:
+        modes = estimator.modes_
+        arrays |= {f"mode_{f}": _narrow(getattr(modes, f)) for f in ("rows", "labels", "sizes")}
+        arrays |= {"mode_vectors": estimator.mode_vectors_, "known": estimator.known_}
+    return {name: np.asarray(array) for name, array in arrays.items()}
+
+
+def _narrow(indices: NDArray[Any]) -> NDArray[Any]:
+    """Indices below 2^31 in half the space."""
+    small = indices.size == 0 or int(np.abs(indices).max()) < 2**31
+    return indices.astype(np.int32) if small else indices
+
+
+def model_metadata(estimator: Any, run: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Settings, preprocessing, names and training summary of a fitted estimator."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return {
+        "settings": describe_settings(estimator),
+        "preprocessing": {
+            "unit_input": bool(estimator.preprocessing_.unit_input),
+            "unit_output": bool(estimator.preprocessing_.unit_output),
+        },
+        "normalize": bool(estimator.normalize),
+        "whitening": _whitening(estimator.whitening_),
+        "feature_names": None if names is None else [str(n) for n in names],
+        "training": {
+            "n_rows": len(estimator.labels_),
+            "n_classes": int(estimator.n_classes_),
+            "n_clusters": len(np.unique(estimator.labels_[estimator.labels_ >= 0])),
+            "n_triplets": len(estimator.triplets_),
+            "n_iter": int(estimator.n_iter_),
+            "converged": bool(estimator.converged_),
+            "message": str(estimator.message_),
+            "history": {k: [float(x) for x in v] for k, v in estimator.history_.items()},
+        },
+        "run": dict(run or {}),
+    }
+
+
+def _whitening(choice: ScatterChoice | None) -> dict[str, Any] | None:
+    if choice is None:
+        return None
+    agreement = [[float(k), float(v)] for k, v in choice.agreement.items()]
+    return {"source": choice.source, "floor": float(choice.floor), "agreement": agreement}
+
+
+def _read_whitening(stored: dict[str, Any] | None) -> ScatterChoice | None:
+    if stored is None:
+        return None
+    agreement = {float(k): float(v) for k, v in stored["agreement"]}
+    return ScatterChoice(str(stored["source"]), float(stored["floor"]), agreement)
+
+
+def describe_settings(estimator: Any) -> dict[str, Any]:
+    """The parameters of an estimator as JSON values, its callback left out."""
+    parameters = estimator.get_params(deep=False)
+    return {name: _describe(value) for name, value in parameters.items() if name != "callback"}
+
+
+def _describe(value: Any) -> Any:
+    """A setting as JSON: plain values as they are, our clustering by its settings, else text."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if type(value) is AuthorityAscentShift:
+        settings = {k: _describe(v) for k, v in value.get_params(deep=False).items()}
+        return {"AuthorityAscentShift": settings}
+    if hasattr(value, "__len__") and not hasattr(value, "get_params"):
+        return f"<array of shape {np.shape(value)}>"
+    return None if callable(value) else f"<{' '.join(repr(value).split())}>"
+
+
+def load_model(cls: type[Model], path: str | PathLike[str]) -> Model:
+    """Rebuild the estimator that `save_model` wrote; any doubt is a ModelFormatError."""
+    arrays, metadata = read_model(path)
+    try:
+        return _rebuild(cls, arrays, metadata)
+    except ModelFormatError as error:
+        raise ModelFormatError(f"{path} is damaged: {error}") from error
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        reason = f"{type(error).__name__} {error}".splitlines()[0][:200]
+        raise ModelFormatError(f"{path} is damaged: its content does not fit: {reason}") from error
+
+
+def _rebuild(cls: type[Model], arrays: Arrays, metadata: dict[str, Any]) -> Model:
+    """Only numbers, text and flags reach the estimator, each of the type and shape it must have."""
+    mean, matrix, components = check_steps(arrays)
+    model: Any = cls(**_settings(cls, metadata["settings"]))
+    flags = metadata["preprocessing"]
+    model.preprocessing_ = Preprocessing(
+        _flag(flags["unit_input"]), mean, matrix, _flag(flags["unit_output"])
+    )
+    model.normalize = _flag(metadata["normalize"])
+    model.whitening_ = _read_whitening(metadata.get("whitening"))
+    model.components_ = components
+    model.n_features_in_ = len(mean)
+    names = metadata["feature_names"]
+    if names is not None:
+        _require(isinstance(names, list), "its feature names are not a list")
+        _require(len(names) == len(mean), "it has another number of feature names than features")
+        model.feature_names_in_ = np.array([str(n) for n in names], dtype=object)
+    _set_training(model, arrays, metadata["training"])
+    return model  # type: ignore[no-any-return]
+
+
+def check_steps(arrays: Arrays) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """(mean, matrix, components), if they are finite floats of shapes that fit together."""
+    mean, matrix, components = (arrays[n] for n in ("mean", "matrix", "components"))
+    for name, array in (("mean", mean), ("matrix", matrix), ("components", components)):
+        _require(array.dtype.kind == "f", f"its {name} are not floats")
+        _require(bool(np.isfinite(array).all()), f"its {name} are not finite")
+    shapes = f"{mean.shape}, {matrix.shape} and {components.shape}"
+    fit = mean.ndim == 1 and matrix.ndim == 2 and components.ndim == 2
+    fit = fit and matrix.shape[0] == len(mean) and components.shape[1] == matrix.shape[1]
+    _require(fit and components.size > 0, f"arrays of shapes {shapes} do not fit together")
+    return mean, matrix, components
+
+
+def _settings(cls: type[Any], stored: dict[str, Any]) -> dict[str, Any]:
+    """Settings the class knows; a newer package of the same format may have written more."""
+    known = set(cls().get_params(deep=False)) - {"callback"}
+    kept = {name: value for name, value in stored.items() if name in known}
+    for name, value in kept.items():
+        if isinstance(value, dict):
+            kept[name] = _clustering(value)
+        else:
+            _require(not isinstance(value, list), f"its setting {name} is a list")
+    return kept
+
+
+def _clustering(value: dict[str, Any]) -> Any:
+    (name, settings), *rest = value.items()
+    _require(name == "AuthorityAscentShift" and not rest, f"its clustering is {str(name)[:40]!r}")
+    known = set(AuthorityAscentShift().get_params(deep=False))
+    return AuthorityAscentShift(**{k: v for k, v in settings.items() if k in known})
+
+
+def _set_training(model: Any, arrays: Arrays, training: dict[str, Any]) -> None:
+    labels, triplets = arrays["labels"], arrays["triplets"]
+    weights, probabilities = arrays["triplet_weights"], arrays["triplet_probabilities"]
+    _require(labels.ndim == 1 and labels.dtype.kind == "i", "its labels are not integers")
+    fit = triplets.ndim == 2 and triplets.shape[1] == 3 and triplets.dtype.kind == "i"
+    _require(fit and weights.shape == probabilities.shape == (len(triplets),), "wrong triplets")
+    inside = triplets.size == 0 or (triplets.min() >= 0 and triplets.max() < len(labels))
+    _require(bool(inside), "its triplets name rows that do not exist")
+    model.labels_ = labels.astype(np.intp)
+    model.triplets_ = triplets.astype(np.intp)
+    model.triplet_weights_, model.triplet_probabilities_ = weights, probabilities
+    model.theta_ = arrays.get("theta")
+    _set_modes(model, arrays)
+    model.n_classes_ = int(training.get("n_classes", 0))
+    model.n_iter_ = int(training["n_iter"])
+    model.converged_ = _flag(training["converged"])
+    model.message_ = str(training["message"])
+    history = training["history"]
+    model.history_ = {str(k): [float(x) for x in values] for k, values in history.items()}
+
+
+def _set_modes(model: Any, arrays: Arrays) -> None:
+    """The modes, which files of format version 1 do not have."""
+    n = len(model.labels_)
+    model.modes_ = model.mode_vectors_ = None
+    model.known_ = arrays.get("known", np.zeros(n, bool))
+    _require(model.known_.dtype == bool and model.known_.shape == (n,), "wrong known rows")
+    if "mode_vectors" not in arrays:
+        return
+    rows, labels, sizes = (arrays[f"mode_{f}"] for f in ("rows", "labels", "sizes"))
+    vectors = arrays["mode_vectors"]
+    fit = vectors.shape == (len(rows), len(model.preprocessing_.mean))
+    fit = fit and rows.shape == labels.shape == sizes.shape == (len(vectors),)
+    fit = fit and all(a.dtype.kind == "i" for a in (rows, labels, sizes))
+    fit = fit and (len(rows) == 0 or (rows.min() >= 0 and rows.max() < n and labels.min() >= 0))
+    _require(bool(fit) and vectors.dtype.kind == "f", "wrong modes")
+    _require(bool(np.isfinite(vectors).all()), "its modes are not finite")
+    model.modes_ = Modes(*(a.astype(np.intp) for a in (rows, labels, sizes)))
+    model.mode_vectors_ = vectors
+
+
+def _require(condition: bool, complaint: str) -> None:
+    if not condition:
+        raise ModelFormatError(complaint)
+
+
+def _flag(value: Any) -> bool:
+    _require(isinstance(value, bool), f"{str(value)[:40]!r} stands where a flag must be")
+    return bool(value)

@@ -6,8 +6,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
 import rpml
-from rpml.deep.head import HEADS, DeepHead, SupervisedDeepHead, VectorViews
-from rpml.evaluation.comparison.methods import METHODS
+from rpml.deep.head import DeepHead, SupervisedDeepHead, VectorViews
+from rpml.evaluation.comparison.methods import HEADS, METHODS
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ from torch import nn
 from torch.nn.functional import normalize
 
 from rpml.deep.batches import ByLabel
-from rpml.deep.head import HEADS
 from rpml.deep.methods import (
     METHODS,
     Batch,
@@ -26,6 +25,7 @@ from rpml.deep.methods import (
     triplet,
 )
 from rpml.deep.methods.daml import generator_loss, hinge
+from rpml.evaluation.comparison.methods import HEADS
 from rpml.runtime.errors import InputError
 
 SETUP = Setup(images=12, features=5, dim=3, classes=4, seed=0)

@@ -5,10 +5,9 @@ import pytest
 
 pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
-from rpml.evaluation.metrics.partitions import pair_scores
-
 from rpml.deep.methods.base import Knowledge
 from rpml.deep.methods.sources import aas_labels, apart
+from rpml.evaluation.metrics.partitions import pair_scores
 from rpml.method.whitening.groups import group_means
 
 

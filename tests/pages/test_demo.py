@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from rpml import RPML
+from rpml.io.datasets import views as views_module
 from rpml.io.datasets.descriptors import gradient_histograms
 from rpml.io.datasets.omniglot import TRAINING, Drawings, load_drawings
 from rpml.io.datasets.views import random_views
-from rpml.io.datasets import views as views_module
 from rpml.pages import demo
 from rpml.pages.report.figures import RIGHT, WRONG, retrieval_rows
 

@@ -132,7 +132,7 @@ def _network(
 ) -> Any:
     if path is None:
         raise InputError("give --root and --backbone to start from images, or --features")
-    from rpml.evaluation.protocol.descriptors import Network
+    from rpml.vision.descriptors import Network
     from rpml.vision.extract import Execution, Recipe
     from rpml.vision.pooling import Pooling
 
@@ -190,9 +190,9 @@ class Run:
 
     def describe(self, root: str | None, network: Any, incomplete: bool) -> Descriptors:
         """Descriptors of the dataset's images."""
-        from rpml.evaluation.protocol import from_images
         from rpml.evaluation.protocol.descriptors import read_dataset
         from rpml.runtime.context import Context
+        from rpml.vision.descriptors import from_images
 
         if root is None:
             raise InputError("--backbone needs --root, the folder of the dataset")
@@ -241,7 +241,7 @@ class Run:
     def _run_deep(self, plan: DeepPlan, ks: tuple[int, ...], context: Context) -> Any:
         """Rows of the methods that train the network."""
         from rpml.deep.backbones import open_network
-        from rpml.evaluation.protocol.deep import DeepProtocol
+        from rpml.deep.protocol import DeepProtocol
         from rpml.evaluation.protocol.descriptors import read_dataset
         from rpml.runtime.context import Context
 
@@ -302,8 +302,8 @@ class Run:
 
     def _draw(self, data: Descriptors, embeddings: dict[str, Any], rows: list[Row]) -> list[str]:
         """The paper's pictures of the test images, if they are at hand."""
-        from rpml.evaluation.protocol.figures import draw_figures
         from rpml.evaluation.protocol.scores import LEARNED
+        from rpml.pages.report.protocol_figures import draw_figures
 
         if data.images is None:
             return []

@@ -64,7 +64,7 @@ class Job:
         import numpy as np
 
         from rpml.io.checkpoint import data_digest, fingerprint
-        from rpml.io.model_file import describe_settings
+        from rpml.model import describe_settings
 
         self.target, self.data, self.model, self.console = target, data, model, console
         self.options, self.side = options, side
@@ -163,7 +163,7 @@ class Job:
         return stopper.asked
 
     def _save(self, interrupted: bool) -> None:
-        from rpml.io.model_file import save_model
+        from rpml.model import save_model
 
         run = {
             "command": "fit",

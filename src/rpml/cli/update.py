@@ -43,7 +43,7 @@ def run(
     opt.use_threads(threads)
     from rpml.cli.fit import check_model_output
     from rpml.io.features import open_features
-    from rpml.io.model_file import save_model
+    from rpml.model import save_model
 
     console = Console(quiet, json_output)
     target = check_model_output(output, force)

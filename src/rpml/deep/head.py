@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from rpml.evaluation.baselines import LinearBaseline
-from rpml.method.whitening.linear_map import Preprocessing, unit_rows
+from rpml.method.whitening.linear_map import Preprocessing
+from rpml.runtime.rows import unit_rows
 
 if TYPE_CHECKING:
     import torch
@@ -20,24 +21,6 @@ if TYPE_CHECKING:
 VIEWS = 3
 DROPPED = 0.2  # share of the coordinates missing in a view
 _MASKS = 64
-
-# key of the method -> (title, uses_labels): as in rpml.deep.methods, known without torch
-HEADS = {
-    "exemplar": ("Exemplar", False),
-    "nce": ("NCE", False),
-    "deepcluster": ("DeepCluster", False),
-    "mom": ("MOM", False),
-    "invariant": ("Invariant", False),
-    "stml": ("STML (relaxed contrastive)", False),
-    "srpml": ("sRPML", False),
-    "contrastive": ("Contrastive", True),
-    "ddml": ("DDML", True),
-    "triplet": ("Triplet", True),
-    "triplet-hard": ("Triplet + hard", True),
-    "triplet-daml": ("Triplet + DAML", True),
-    "triplet-hdml": ("Triplet + HDML", True),
-    "lifted": ("Lifted", True),
-}
 
 
 class VectorViews:

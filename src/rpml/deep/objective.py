@@ -1,4 +1,4 @@
-"""The objective of `rpml.method.objective.triplet_loss` as a differentiable function of the features."""
+"""The triplet objective as a differentiable function of the features, for torch."""
 
 from __future__ import annotations
 

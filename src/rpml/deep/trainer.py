@@ -21,9 +21,9 @@ from rpml.deep.methods.base import Batch, Indices, Knowledge, Loss, Method, Setu
 from rpml.deep.state import Scores, State, restore, snapshot
 from rpml.evaluation.metrics.label_free import neighbour_overlap
 from rpml.method.graph.neighbors import nearest_neighbors
-from rpml.method.whitening.linear_map import unit_rows
 from rpml.runtime.context import Arrays, Context, Progress
 from rpml.runtime.errors import InputError, TrainingError
+from rpml.runtime.rows import unit_rows
 
 logger = logging.getLogger(__name__)
 _COLLAPSED = 0.999  # length of the mean of unit rows; whitened ones start near 0

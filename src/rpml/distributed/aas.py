@@ -1,4 +1,4 @@
-"""Authority Ascent Shift on a partitioned graph; the result is that of `rpml.method.clustering.aas` exactly.
+"""Authority Ascent Shift on a partitioned graph; the result is that of the local ascent.
 
 Edges stay where their row is. What crosses partitions are the edges that the other end found (so
 that both ends weigh them alike) and vectors of one number a row: bandwidths, authorities, parents.
@@ -193,7 +193,7 @@ def _returned(graph: sparse.csr_matrix, span: tuple[int, int, int]) -> sparse.cs
 
 
 def _both_ends(own: sparse.csr_matrix, returned: list[sparse.csr_matrix]) -> sparse.csr_matrix:
-    """Keep an edge when either end found the other, as `rpml.method.graph.affinity.affinity_graph` does."""
+    """Keep an edge when either end found the other, as `affinity_graph` does."""
     back = returned[0]
     for more in returned[1:]:
         back = back + more  # they share no edge: each comes from other rows

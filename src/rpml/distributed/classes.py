@@ -1,4 +1,4 @@
-"""Groups and known classes of partitioned rows, as `rpml.method.whitening.groups` and `rpml.method.clustering.pseudo_labels` use them.
+"""Groups and known classes of partitioned rows, as the local fit uses them.
 
 Which row is in which group, cluster or class is a number a row, which the client has; only where
 vectors are compared do rows meet on a worker.
@@ -40,7 +40,7 @@ def mean_things(cluster: Cluster, rows: Rows, of_row: Labels) -> tuple[list[Task
 
 
 def apply_classes(cluster: Cluster, rows: Rows, basins: Labels, known: Known) -> Labels:
-    """`rpml.method.clustering.pseudo_labels.apply_known` for classes: each cluster takes the class of its known rows.
+    """`apply_known` for classes: each cluster takes the class of its known rows.
 
     The rows of clusters with several classes meet on the workers, each going with the nearest
     known one.

@@ -17,9 +17,9 @@ from rpml.distributed.take import take
 from rpml.estimator import RPML
 from rpml.method.clustering.pseudo_labels import as_labels
 from rpml.method.supervision.constraints import gather
-from rpml.method.whitening.linear_map import float_dtype
 from rpml.model import Embedding
 from rpml.runtime.context import Store
+from rpml.runtime.rows import float_dtype
 
 logger = logging.getLogger(__name__)
 

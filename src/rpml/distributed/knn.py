@@ -1,8 +1,8 @@
 """The nearest neighbours of every row, found and kept on the workers.
 
 Exact: every pair of partitions is compared once, each product read both ways. Beyond 100,000 rows
-the cells of `rpml.method.graph.approximate`: k-means centres on a sample by distributed rounds, each row compared with
-the rows of its nearest cells. Cells are dealt to buckets of neighbouring ones, one task a bucket,
+the cells of the local search: k-means centres on a sample by distributed rounds, each row compared
+with the rows of its nearest cells. Cells are dealt to buckets of neighbouring ones, one per task,
 and a partition sends each bucket the rows that look into it; what they find comes back and is
 merged. The recall is measured on rows that are searched exactly.
 """

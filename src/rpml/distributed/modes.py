@@ -1,4 +1,4 @@
-"""The middle row of each cluster, found where the rows are; compare `rpml.method.clustering.exemplars.find_modes`."""
+"""The middle row of each cluster, found where the rows are."""
 
 from __future__ import annotations
 

@@ -25,9 +25,6 @@ from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.clustering.pseudo_labels import Labels, as_labels
 from rpml.method.objective.weights import weight_function
 from rpml.method.pipeline import (
-    DEFAULT_COMPONENTS,
-    Config,
-    Result,
     batch_settings,
     guard_of,
     nest,
@@ -37,6 +34,7 @@ from rpml.method.pipeline import (
     started,
     unpack,
 )
+from rpml.method.settings import DEFAULT_COMPONENTS, Config, Result
 from rpml.method.solver.prefix import some_triplets
 from rpml.method.solver.stochastic import Epoch, EpochState
 from rpml.method.solver.training import complete_axes, initial_subspace, order_by_spread
@@ -197,7 +195,7 @@ def nest_axes(
     config: Config,
     floor: Array,
 ) -> Array:
-    """`rpml.method.pipeline.nest` on a worker, which is sent the rows that a part of the triplets read."""
+    """`nest` on a worker, which is sent the rows that a part of the triplets read."""
     rows, places = some_triplets(triplets)
     some = take(cluster, *Z.rows, rows)
     return np.asarray(cluster.value(cluster.submit(nest, some, L, places, config, floor)))

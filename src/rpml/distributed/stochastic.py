@@ -1,7 +1,7 @@
 """sRPML on many workers: each goes through its own clusters, an epoch ends at the mean of all.
 
 The mean over workers is the one that `average=True` takes over the iterates of an epoch, so one
-worker alone is `rpml.method.solver.stochastic` itself. Whole clusters are dealt to the workers, those that span
+worker alone is the local solver itself. Whole clusters are dealt to the workers, those that span
 shards too, since batches are drawn within a worker.
 """
 

@@ -20,7 +20,8 @@ from dask.sizeof import sizeof
 from numpy.typing import NDArray
 
 from rpml.distributed.cluster import Cluster, Task
-from rpml.method.pipeline import Config, triplet_sources
+from rpml.method.pipeline import triplet_sources
+from rpml.method.settings import Config
 from rpml.method.supervision.constraints import Known
 from rpml.method.triplets.sampling import Members, members_of, repeat_anchors, uniform_partners
 from rpml.method.whitening.groups import Groups

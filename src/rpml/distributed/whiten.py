@@ -14,13 +14,13 @@ from rpml.distributed.cluster import Cluster, Task
 from rpml.distributed.source import Rows
 from rpml.distributed.take import take
 from rpml.method.pipeline import (
-    Config,
     Sample,
     scatter_rows,
     size_within,
     whiten_by_exponent,
     whiten_by_scatter,
 )
+from rpml.method.settings import Config
 from rpml.method.supervision.constraints import Known
 from rpml.method.whitening.groups import Groups
 from rpml.method.whitening.linear_map import (

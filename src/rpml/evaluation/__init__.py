@@ -1,1 +1,1 @@
-""""""
+"""Metrics, baselines, comparison, recommendation and the paper's protocol."""

@@ -24,7 +24,7 @@ from rpml.estimator import RPML
 from rpml.method.objective.triplet_loss import angular_factor, softplus_and_sigmoid
 from rpml.method.solver.conjugate_gradient import Stopping, conjugate_gradient
 from rpml.method.solver.manifolds import PolarCurve
-from rpml.method.whitening.linear_map import unit_rows
+from rpml.runtime.rows import unit_rows
 
 Array = NDArray[np.floating]
 LOSSES = ("hinge-triplet", "hinge-angular", "smooth", "free")

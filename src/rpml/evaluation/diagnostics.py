@@ -23,8 +23,8 @@ from rpml.evaluation.metrics.label_free import (
 )
 from rpml.method.clustering.pseudo_labels import pseudo_labels
 from rpml.method.graph.neighbors import nearest_neighbors
-from rpml.method.whitening.linear_map import unit_rows
 from rpml.runtime.context import Context
+from rpml.runtime.rows import unit_rows
 
 NEAREST = 10
 MAX_ROWS = 5000

@@ -23,8 +23,9 @@ from sklearn.utils import check_random_state
 from rpml.estimator import RPML
 from rpml.evaluation.baselines import registry
 from rpml.method.graph.neighbors import nearest_neighbors
-from rpml.method.whitening.linear_map import principal_axes, unit_rows
+from rpml.method.whitening.linear_map import principal_axes
 from rpml.method.whitening.neighborhoods import random_halves
+from rpml.runtime.rows import unit_rows
 
 Array = NDArray[np.floating]
 Hits = NDArray[np.bool_]

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from rpml.estimator import RPML
 from rpml.method.graph.neighbors import EXACT_ROWS
-from rpml.method.memory import fit_shape, peak
+from rpml.method.settings import fit_shape
 from rpml.method.whitening.neighborhoods import MAX_ROWS
 from rpml.runtime.context import Progress
+from rpml.runtime.memory import peak
 
 _FIRST_PILOT = 2500
 _LAST_PILOT = 40_000

@@ -1,1 +1,1 @@
-""""""
+"""Feature files, data sets, model files, checkpoints and exports."""

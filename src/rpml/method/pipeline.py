@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.method.clustering.exemplars import Modes, find_modes
+from rpml.method.clustering.exemplars import find_modes
 from rpml.method.clustering.pseudo_labels import Labels, apply_known, find_neighbors, pseudo_labels
 from rpml.method.objective.triplet_loss import TripletObjective
 from rpml.method.objective.weights import Certain, Guard, weight_function
+from rpml.method.settings import DEFAULT_COMPONENTS, Config, Result
 from rpml.method.solver.conjugate_gradient import Evaluator, OptimizeResult, Stopping
 from rpml.method.solver.prefix import nested_rotation, some_triplets
 from rpml.method.solver.stochastic import BatchSettings, Epoch, EpochState, run_epoch
@@ -54,55 +55,6 @@ from rpml.method.whitening.neighborhoods import (
 from rpml.runtime.context import Arrays, Context
 
 Array = NDArray[np.floating]
-DEFAULT_COMPONENTS = 128
-
-
-@dataclass(frozen=True)
-class Config:
-    """Every setting of a fit; each is explained on `rpml.RPML`."""
-
-    n_components: int | None
-    weight: str
-    solver: str
-    alpha: float
-    clustering: Any
-    n_neighbors: int
-    triplets_per_anchor: int
-    max_triplets: int
-    sampler: str
-    init: Any
-    normalize_input: bool
-    whiten: float | str | None
-    n_axes: int | None
-    guard: float | None
-    max_iter: int
-    tol: float
-    learning_rate: float
-    batch_size: int
-    n_epochs: int
-    batch_steps: int
-    average: bool
-    mining: str
-
-
-@dataclass(frozen=True)
-class Result:
-    """A fitted embedding and how it came about."""
-
-    preprocessing: Preprocessing
-    choice: ScatterChoice | None
-    L: Array
-    theta: Array | None
-    labels: Labels
-    modes: Modes
-    known: NDArray[np.bool_]
-    """(n,) rows whose class was given."""
-    n_classes: int
-    """Labels below it are given classes."""
-    triplets: NDArray[np.integer]
-    weights: Array
-    probabilities: Array
-    optimum: OptimizeResult
 
 
 def learn(

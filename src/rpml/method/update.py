@@ -16,11 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.method.clustering.exemplars import Modes
-from rpml.method.pipeline import Config, Result, learn, no_groups, pack, prepare
+from rpml.method.pipeline import learn, no_groups, pack, prepare
+from rpml.method.settings import Config, Result
 from rpml.method.supervision.constraints import Known
-from rpml.method.whitening.linear_map import Preprocessing, unit_rows
+from rpml.method.whitening.linear_map import Preprocessing
 from rpml.method.whitening.neighborhoods import ScatterChoice
 from rpml.runtime.context import Context
+from rpml.runtime.rows import unit_rows
 from rpml.runtime.threads import single_blas_thread
 
 Array = NDArray[np.floating]

@@ -1,1 +1,1 @@
-""""""
+"""The report, the explorer and the figures."""

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.method.graph.neighbors import WORKING_MEMORY
+from rpml.runtime.memory import WORKING_MEMORY
 
 Arrays = dict[str, NDArray[Any]]
 

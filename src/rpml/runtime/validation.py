@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from rpml.method.whitening.linear_map import row_blocks
+from rpml.runtime.rows import row_blocks
 
 
 def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:

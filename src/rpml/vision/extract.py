@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.method.whitening.linear_map import unit_rows
 from rpml.runtime.context import Context, Progress
 from rpml.runtime.errors import InputError
+from rpml.runtime.rows import unit_rows
 from rpml.runtime.threads import thread_count
 from rpml.vision.backbone import Backbone
 from rpml.vision.decode import MAX_PIXELS, as_array, fit_long_side, load_rgb

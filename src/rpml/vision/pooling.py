@@ -10,8 +10,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.method.whitening.linear_map import unit_rows
 from rpml.runtime.errors import InputError
+from rpml.runtime.rows import unit_rows
 
 Array = NDArray[np.floating]
 KINDS = ("rmac", "mac", "average", "gem")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from rpml.evaluation.metrics.label_free import (
     effective_rank,
     hubness,

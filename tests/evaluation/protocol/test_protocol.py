@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rpml.evaluation.protocol.descriptors import from_file
-from rpml.evaluation.protocol.methods import check_methods
 
 from rpml.evaluation.baselines import PCA
 from rpml.evaluation.metrics import clustering_scores, recall_at_k
@@ -20,6 +18,8 @@ from rpml.evaluation.protocol import (
     as_markdown,
     run_methods,
 )
+from rpml.evaluation.protocol.descriptors import from_file
+from rpml.evaluation.protocol.methods import check_methods
 from rpml.evaluation.protocol.published import published_rows
 from rpml.io.checkpoint import Checkpoint
 from rpml.io.features import ReadOptions

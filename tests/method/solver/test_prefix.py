@@ -7,8 +7,8 @@ from rpml import RPML
 from rpml.evaluation.metrics import recall_at_k
 from rpml.method.solver.prefix import MAX_TRIPLETS, nested_rotation, sizes_below, some_triplets
 from rpml.method.triplets.sampling import sample_triplets
-from rpml.method.whitening.linear_map import unit_rows
 from rpml.method.whitening.neighborhoods import floor_share
+from rpml.runtime.rows import unit_rows
 from tests.problems import blobs
 
 NO_FLOOR = np.zeros((32, 32))

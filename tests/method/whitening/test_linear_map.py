@@ -7,13 +7,8 @@ import pytest
 from sklearn.decomposition import PCA
 
 from rpml.method.whitening import linear_map as preprocess
-from rpml.method.whitening.linear_map import (
-    identity,
-    principal_axes,
-    row_blocks,
-    unit_rows,
-    whitening,
-)
+from rpml.method.whitening.linear_map import identity, principal_axes, whitening
+from rpml.runtime.rows import row_blocks, unit_rows
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from rpml.deep.methods.base import Indices, Knowledge
 from rpml.evaluation.metrics import kmeans
 from rpml.method.clustering.pseudo_labels import pseudo_labels
 from rpml.method.whitening.groups import group_means
-from rpml.method.whitening.linear_map import unit_rows
 from rpml.runtime.context import Context
 from rpml.runtime.errors import InputError
+from rpml.runtime.rows import unit_rows
 
 NEIGHBORS = 50
 

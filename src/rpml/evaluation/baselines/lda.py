@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from rpml.evaluation.baselines.linear import LinearBaseline, checked_size
-from rpml.method.whitening.linear_map import Preprocessing, row_blocks, unit_rows
+from rpml.method.whitening.linear_map import Preprocessing
+from rpml.runtime.rows import row_blocks, unit_rows
 
 
 class LDA(LinearBaseline):

@@ -12,7 +12,8 @@ from sklearn.neighbors import NeighborhoodComponentsAnalysis
 from sklearn.utils import check_random_state
 
 from rpml.evaluation.baselines.linear import LinearBaseline, checked_rank
-from rpml.method.whitening.linear_map import Preprocessing, principal_axes, unit_rows, whitening
+from rpml.method.whitening.linear_map import Preprocessing, principal_axes, whitening
+from rpml.runtime.rows import unit_rows
 
 
 class NCA(LinearBaseline):

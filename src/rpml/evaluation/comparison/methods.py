@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -10,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import HDBSCAN
 
-from rpml.deep.head import HEADS, DeepHead, SupervisedDeepHead
 from rpml.estimator import RPML
 from rpml.evaluation.ablation import ReferenceLoss
 from rpml.evaluation.baselines import LDA, LinearBaseline, registry
@@ -18,6 +18,24 @@ from rpml.evaluation.comparison.partitions import KMeansPartition, LeidenPartiti
 from rpml.method.whitening.linear_map import Preprocessing
 
 Build = Callable[[int, int], Any]
+
+# key of the method -> (title, uses_labels): as in rpml.deep.methods, known without torch
+HEADS = {
+    "exemplar": ("Exemplar", False),
+    "nce": ("NCE", False),
+    "deepcluster": ("DeepCluster", False),
+    "mom": ("MOM", False),
+    "invariant": ("Invariant", False),
+    "stml": ("STML (relaxed contrastive)", False),
+    "srpml": ("sRPML", False),
+    "contrastive": ("Contrastive", True),
+    "ddml": ("DDML", True),
+    "triplet": ("Triplet", True),
+    "triplet-hard": ("Triplet + hard", True),
+    "triplet-daml": ("Triplet + DAML", True),
+    "triplet-hdml": ("Triplet + HDML", True),
+    "lifted": ("Lifted", True),
+}
 
 
 @dataclass(frozen=True)
@@ -87,15 +105,20 @@ def _reference(loss: str, title: str) -> Method:
     )
 
 
+def _deep(name: str) -> Any:
+    """A class of the layer above, which needs torch: named here, loaded when it is built."""
+    return getattr(importlib.import_module("rpml.deep.head"), name)
+
+
 def _head(key: str) -> Method:
     """A method of `rpml.deep`, its linear map only; needs torch when it is fitted."""
     title, uses_labels = HEADS[key]
-    kind = SupervisedDeepHead if uses_labels else DeepHead
+    kind = "SupervisedDeepHead" if uses_labels else "DeepHead"
     suffix = "head, uses labels" if uses_labels else "head"
     return Method(
         f"head-{key}",
         f"{title} ({suffix})",
-        lambda dim, seed: kind(dim, method=key, random_state=seed),
+        lambda dim, seed: _deep(kind)(dim, method=key, random_state=seed),
         uses_labels,
     )
 

@@ -47,7 +47,7 @@ def compare(
         Rows to learn from. None: the first half of the classes in sorted order, the others
         being the test (no class is on both sides, as in the paper); without y a random half.
     methods : sequence of str, optional
-        Keys of `rpml.evaluation.comparison.METHODS`; None: the baselines, RPML and the upper references.
+        Keys of `METHODS`; None: the baselines, RPML and the upper references.
     seeds : sequence of int
         Each method is run once for each, also those that draw nothing: k-means, which scores the
         clusters, draws too.

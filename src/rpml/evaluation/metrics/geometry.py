@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.method.whitening import linear_map as preprocess
+from rpml.runtime import rows as shared
 
 BLOCK_ROWS = 8192
 
@@ -19,7 +19,7 @@ def blocks(n: int) -> list[slice]:
 
 def unit_rows(rows: NDArray[Any]) -> NDArray[Any]:
     """Rows divided by their norm, in double precision; zero rows stay zero."""
-    return preprocess.unit_rows(rows.astype(np.float64))
+    return shared.unit_rows(rows.astype(np.float64))
 
 
 def ball_around(Z: NDArray[Any]) -> tuple[NDArray[np.float64], float]:

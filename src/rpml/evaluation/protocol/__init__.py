@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rpml.evaluation.protocol.descriptors import Descriptors, from_file, from_images
+from rpml.evaluation.protocol.descriptors import Descriptors, from_file
 from rpml.evaluation.protocol.methods import DEFAULT_METHODS, METHODS, Method
 from rpml.evaluation.protocol.scores import Row, run_methods
 from rpml.evaluation.protocol.table import as_fields, as_lines, as_markdown
@@ -17,6 +17,5 @@ __all__ = [
     "as_lines",
     "as_markdown",
     "from_file",
-    "from_images",
     "run_methods",
 ]

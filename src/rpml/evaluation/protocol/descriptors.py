@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.evaluation.baselines import PCA
 from rpml.evaluation.protocol.published import RECALL_AT
-from rpml.io.container import canonical_json
 from rpml.io.datasets.cars import read_cars
 from rpml.io.datasets.cub import read_cub
 from rpml.io.datasets.folders import read_folders
@@ -21,7 +20,6 @@ from rpml.io.datasets.sop import read_sop
 from rpml.io.features import ReadOptions, read_features, read_labels
 from rpml.io.features.numpy_files import NpzFile
 from rpml.io.features.reading import check_readable
-from rpml.runtime.atomic import atomic_output
 from rpml.runtime.errors import InputError
 
 READERS: dict[str, Callable[[str], ImageSet]] = {
@@ -32,7 +30,7 @@ READERS: dict[str, Callable[[str], ImageSet]] = {
 }
 LAST_TRAINING_CLASS = {"cub": 100, "cars": 98, "sop": 11_318}
 _TRAIN_ARRAY = "train"
-_KS = (1, 2, 4, 8)
+DEFAULT_KS = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True)
@@ -62,10 +60,8 @@ class Descriptors:
 
     def whitened(self, dim: int) -> Descriptors:
         """PCA-whitened to `dim`, learned on the training rows only."""
-        from rpml.vision.whitening import Whitening
-
-        whitening = Whitening.learn(self.X[self.train], dim)
-        return replace(self, X=whitening.apply(self.X), origin={**self.origin, "whitened": dim})
+        whitening = PCA(dim, exponent=1.0).fit(self.X[self.train])
+        return replace(self, X=whitening.transform(self.X), origin={**self.origin, "whitened": dim})
 
 
 def read_dataset(dataset: str, root: str, incomplete: bool = False) -> ImageSet:
@@ -102,7 +98,11 @@ def from_file(
     train = _split(dataset, path, y)
     origin = {"features": Path(path).name, "array": options.array}
     return Descriptors(
-        np.asarray(features.values, np.float32), y, train, origin, RECALL_AT.get(dataset, _KS)
+        np.asarray(features.values, np.float32),
+        y,
+        train,
+        origin,
+        RECALL_AT.get(dataset, DEFAULT_KS),
     )
 
 
@@ -128,72 +128,3 @@ def _split(dataset: str, path: str, y: NDArray[Any]) -> NDArray[np.bool_]:
             "'train', or a dataset with numbered classes"
         )
     return np.asarray(y <= LAST_TRAINING_CLASS[dataset])
-
-
-@dataclass(frozen=True)
-class Network:
-    """The backbone of `from_images` and how it is used (see `rpml.vision`)."""
-
-    path: str
-    sidecar: str | None
-    recipe: Any
-    execution: Any
-
-
-def from_images(
-    dataset: str, images: ImageSet, network: Network, folder: Path, context: Any
-) -> Descriptors:
-    """Descriptors of a dataset's images, computed once and kept in `folder`.
-
-    A second call with the same images, network and recipe reads them; a call after a kill
-    continues.
-    """
-    from rpml.io.checkpoint import remove_checkpoint
-    from rpml.runtime.context import Context
-    from rpml.vision.backbone import Backbone
-    from rpml.vision.extract import Job, files_digest
-    from rpml.vision.files import ImageFile
-    from rpml.vision.outputs import Finish, Places, open_parts, write_features
-
-    files = [ImageFile(path, images.root / path) for path in images.paths]
-    backbone = Backbone(network.path, network.sidecar, threads=network.execution.threads()[1])
-    job = Job(files, backbone, network.recipe, network.execution)
-    origin = {
-        "dataset": images.name,
-        "images": len(files),
-        "files": files_digest(files),
-        "backbone": {"name": backbone.path.name, **backbone.fingerprint()},
-        "recipe": network.recipe.settings(),
-    }
-    places, manifest = Places(str(folder / "features.npy")), folder / "features.json"
-    if not _is_current(manifest, origin):
-        store = open_parts(places, job, resume=True)
-        stage = Context(report=context.report, store=store)
-        write_features(places, job, Finish(), stage)
-        with atomic_output(manifest) as temporary:
-            temporary.write_text(canonical_json(origin), encoding="utf8")
-        remove_checkpoint(places.parts)
-    return _of_images(dataset, images, places.features, origin)
-
-
-def _is_current(manifest: Path, origin: dict[str, Any]) -> bool:
-    try:
-        found = json.loads(manifest.read_text(encoding="utf8"))
-    except (OSError, ValueError):
-        return False
-    return bool(found == json.loads(canonical_json(origin)))
-
-
-def _of_images(dataset: str, images: ImageSet, path: str, origin: dict[str, Any]) -> Descriptors:
-    """The written features, with the classes of the images that could be read."""
-    features = read_features(path)
-    place = {name: i for i, name in enumerate(images.paths)}
-    rows = np.array([place[name] for name in (features.ids if features.ids is not None else ())])
-    return Descriptors(
-        np.asarray(features.values),
-        images.labels[rows],
-        images.train[rows],
-        {**origin, "left_out": len(images.paths) - len(rows)},
-        RECALL_AT.get(dataset, _KS),
-        tuple(images.root / images.paths[i] for i in rows),
-    )

@@ -1,1 +1,1 @@
-""""""
+"""Image benchmarks and the data the demos ship."""

@@ -1,1 +1,1 @@
-""""""
+"""Authority Ascent Shift and the pseudo-labels of a fit."""

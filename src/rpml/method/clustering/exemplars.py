@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.method.whitening.linear_map import unit_rows
+from rpml.runtime.rows import unit_rows
 from rpml.runtime.threads import times
 
 Array = NDArray[np.floating]

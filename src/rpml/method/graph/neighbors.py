@@ -22,11 +22,11 @@ from rpml.method.graph.exact import (
     search_rows,
     slices,
 )
+from rpml.runtime.memory import WORKING_MEMORY
 
 logger = logging.getLogger(__name__)
 
 EXACT_ROWS = 100_000  # beyond this many rows method="auto" takes the approximate search
-WORKING_MEMORY = 512 * 2**20
 _SPARE = 16  # candidates beyond k where products round
 _RELATIVE_ERROR = 1e-4  # squared distances known worse than this are computed again
 _EPS32 = float(np.finfo(np.float32).eps)
@@ -80,7 +80,7 @@ def nearest_neighbors(
         Reduced, with a warning, to n - 1 when there are fewer rows.
     metric : "cosine" or "euclidean"
     method : "auto", "exact", "ann" or "hnsw"
-        "ann" cuts the rows into cells and looks into the nearest ones only (see `rpml.method.graph.approximate`);
+        "ann" cuts the rows into cells and looks into the nearest ones only;
         it searches exactly where cells do not help. "hnsw" is the graph index of faiss (extra
         `ann`). "auto" is exact up to 100,000 rows and "ann" beyond.
     memory_limit : int

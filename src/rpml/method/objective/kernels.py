@@ -1,6 +1,6 @@
 """Compiled loops of the objective: arrays in, arrays out.
 
-The GIL is released, so callers cut the triplets between threads (`rpml.runtime.threads.run_chunks`).
+The GIL is released, so callers cut the triplets between threads (`run_chunks`).
 Compiled on first use and cached on disk. `reassoc` and `contract` let the compiler use vector
 registers; NaN and infinity keep their meaning.
 """

@@ -7,6 +7,7 @@ differences are added to three rows of G, and the gradient by L is X'G.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,8 +20,10 @@ from rpml.method.objective.weights import (
     weight_function,
     weights_from_logits,
 )
-from rpml.method.solver.manifolds import PolarCurve
 from rpml.runtime.threads import run_chunks, sum_chunks, times, transposed_times
+
+if TYPE_CHECKING:
+    from rpml.method.solver.manifolds import PolarCurve
 
 Array = NDArray[np.floating]
 SAFE_FLOAT32 = 1e15  # beyond it squares overflow float32, so the work is done in float64

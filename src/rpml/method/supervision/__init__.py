@@ -1,1 +1,1 @@
-""""""
+"""What a user knows of the rows: groups, labels, constraints."""

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.method.clustering.exemplars import Modes
-from rpml.method.whitening.linear_map import unit_rows
+from rpml.runtime.rows import unit_rows
 from rpml.runtime.threads import single_blas_thread, times
 
 Array = NDArray[np.floating]

@@ -1,1 +1,1 @@
-""""""
+"""Triplets from labels."""

@@ -6,7 +6,7 @@ the unlabelled rows give once each is counted to its nearest known class. With a
 discriminant analysis; with none nothing changes.
 
 Counted to a class by the directions that are then measured, rows would look close along them
-whatever the truth. So the principal axes are split in two as in `rpml.method.whitening.neighborhoods`: one half names the
+whatever the truth. So the principal axes are split in two as in `neighborhoods`: one half names the
 class, the other is measured.
 """
 
@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.method.whitening.groups import drop_singles, within_scatter
-from rpml.method.whitening.linear_map import unit_rows
 from rpml.method.whitening.neighborhoods import (
     MAX_ROWS,
     QUERIES,
@@ -24,6 +23,7 @@ from rpml.method.whitening.neighborhoods import (
     ScatterChoice,
     random_halves,
 )
+from rpml.runtime.rows import unit_rows
 from rpml.runtime.threads import single_blas_thread, times, transposed_times
 
 Array = NDArray[np.floating]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.method.whitening.linear_map import unit_rows
 from rpml.method.whitening.neighborhoods import (
     PLATEAU,
     QUERIES,
@@ -19,6 +18,7 @@ from rpml.method.whitening.neighborhoods import (
     cross_agreement,
     nearest,
 )
+from rpml.runtime.rows import unit_rows
 from rpml.runtime.threads import single_blas_thread
 
 Array = NDArray[np.floating]

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 
 from rpml.method.graph.neighbors import nearest_neighbors
-from rpml.method.whitening.linear_map import Preprocessing, Spectrum, unit_rows
+from rpml.method.whitening.linear_map import Preprocessing, Spectrum
+from rpml.runtime.rows import unit_rows
 from rpml.runtime.threads import single_blas_thread, times, transposed_times
 
 Array = NDArray[np.floating]

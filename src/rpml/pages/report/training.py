@@ -45,7 +45,7 @@ def versions() -> dict[str, str]:
 
 def settings(model: Any) -> dict[str, str]:
     """Every setting of the fit, as text."""
-    from rpml.io.model_file import describe_settings
+    from rpml.model import describe_settings
 
     described: dict[str, Any] = describe_settings(model)
     flat: dict[str, str] = {}

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from rpml.method.graph.neighbors import WORKING_MEMORY
-from rpml.method.pipeline import DEFAULT_COMPONENTS
-from rpml.method.whitening.neighborhoods import MAX_ROWS, QUERIES, leading_axes_kept
 from rpml.runtime.threads import thread_count
 
+WORKING_MEMORY = 512 * 2**20
 BASE = 300 * 2**20  # the interpreter with numpy, scipy, scikit-learn and compiled kernels
 MIN_BLOCKS = 16 * 2**20
 
@@ -27,36 +24,23 @@ class Shape:
     """Bytes of a number of X; half precision is computed in single."""
     mapped: bool = False
     """X is read from a memory-mapped file and takes no memory of its own."""
-
-
-def fit_shape(settings: Any, n: int, like: Any, mapped: bool) -> Shape:
-    """What decides the memory of a fit of n rows that are `like` these, by the settings of RPML."""
-    d = like.shape[1]
-    return Shape(
-        n=n,
-        d=d,
-        n_components=settings.n_components or min(DEFAULT_COMPONENTS, d),
-        n_neighbors=settings.n_neighbors,
-        n_triplets=min(settings.max_triplets, settings.triplets_per_anchor * n),
-        itemsize=like.dtype.itemsize,
-        mapped=mapped,
-    )
+    n_axes: int = 0
+    """Dimension of the preprocessed rows; 0: d."""
+    sample: int = 0
+    """Numbers held while the whitening is chosen on a sample of the rows."""
 
 
 def held(shape: Shape) -> int:
     """Bytes at the peak of everything but the working blocks of the search."""
     n, number = shape.n, max(4, shape.itemsize)
-    width = leading_axes_kept(n, shape.d, shape.n_components)
     own = 0 if shape.mapped else n * shape.d * shape.itemsize
-    rows = n * width * number  # the preprocessed rows
+    rows = n * (shape.n_axes or shape.d) * number  # the preprocessed rows
     found = 8 * n * shape.n_neighbors  # indices and distances
-    sample = min(n, MAX_ROWS)
-    whitening = 4 * sample * (3 * width + QUERIES)
     search = rows + 2 * found
     graph = rows + found + 26 * n * shape.n_neighbors  # both directions, and while they are joined
     moving = n * shape.n_components * number * (3 + thread_count())
     solver = rows + found + moving + 60 * shape.n_triplets
-    return BASE + own + max(whitening, search, graph, solver)
+    return BASE + own + max(4 * shape.sample, search, graph, solver)
 
 
 def peak(shape: Shape, blocks: int = WORKING_MEMORY) -> int:

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from rpml import RPML
-from rpml.method.graph.neighbors import WORKING_MEMORY
-from rpml.method.memory import MIN_BLOCKS, Shape, held, peak, working_memory
+from rpml.runtime.memory import MIN_BLOCKS, WORKING_MEMORY, Shape, held, peak, working_memory
 
 MILLION = Shape(n=1_000_000, d=128, n_components=64, n_neighbors=50, n_triplets=400_000)
 

@@ -1,0 +1,41 @@
+"""Operations on rows that every layer shares: blocks of rows, unit norm, dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.floating]
+BLOCK_BYTES = 64 * 2**20
+SAFE_NORMS = (1e-12, 1e15)  # between, no square is lost in float32
+
+
+def row_blocks(X: Any, dtype: Any = None) -> Iterator[tuple[slice, Array]]:
+    """(rows, X[rows] as floats), in blocks of bounded size: a memory map is never copied whole."""
+    dtype = dtype or float_dtype(X)
+    step = max(1, BLOCK_BYTES // (max(1, X.shape[1]) * np.dtype(dtype).itemsize))
+    for start in range(0, len(X), step):
+        part = slice(start, min(start + step, len(X)))
+        yield part, np.asarray(X[part], dtype)
+
+
+def float_dtype(X: Any) -> Any:
+    """float64 stays, float16 and float32 become float32, integers become float64."""
+    return np.float32 if X.dtype in (np.float16, np.float32) else np.float64
+
+
+def unit_rows(X: Array) -> Array:
+    """Rows scaled to unit norm; zero rows stay zero. No overflow for any finite row."""
+    with np.errstate(over="ignore"):
+        norm = np.sqrt(np.einsum("ij,ij->i", X, X))[:, None]
+    unsafe = np.flatnonzero(~((norm > SAFE_NORMS[0]) & (norm < SAFE_NORMS[1])))
+    out = X / np.where(norm > 0, norm, 1)
+    if len(unsafe):  # squares that over- or underflow: to a maximum of 1 first
+        scale = np.abs(X[unsafe]).max(axis=1, keepdims=True, initial=0.0)
+        rows = X[unsafe] / np.where(scale > 0, scale, 1)
+        norm = np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
+        out[unsafe] = rows / np.where(norm > 0, norm, 1)
+    return np.asarray(out)

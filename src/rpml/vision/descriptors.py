@@ -1,0 +1,85 @@
+"""Descriptors of a benchmark's images, computed once and kept."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rpml.evaluation.protocol.descriptors import DEFAULT_KS, Descriptors
+from rpml.evaluation.protocol.published import RECALL_AT
+from rpml.io.checkpoint import remove_checkpoint
+from rpml.io.container import canonical_json
+from rpml.io.datasets.image_sets import ImageSet
+from rpml.io.features import read_features
+from rpml.runtime.atomic import atomic_output
+from rpml.runtime.context import Context
+from rpml.vision.backbone import Backbone
+from rpml.vision.extract import Job, files_digest
+from rpml.vision.files import ImageFile
+from rpml.vision.outputs import Finish, Places, open_parts, write_features
+
+
+@dataclass(frozen=True)
+class Network:
+    """The backbone of `from_images` and how it is used (see `rpml.vision`)."""
+
+    path: str
+    sidecar: str | None
+    recipe: Any
+    execution: Any
+
+
+def from_images(
+    dataset: str, images: ImageSet, network: Network, folder: Path, context: Any
+) -> Descriptors:
+    """Descriptors of a dataset's images, computed once and kept in `folder`.
+
+    A second call with the same images, network and recipe reads them; a call after a kill
+    continues.
+    """
+    files = [ImageFile(path, images.root / path) for path in images.paths]
+    backbone = Backbone(network.path, network.sidecar, threads=network.execution.threads()[1])
+    job = Job(files, backbone, network.recipe, network.execution)
+    origin = {
+        "dataset": images.name,
+        "images": len(files),
+        "files": files_digest(files),
+        "backbone": {"name": backbone.path.name, **backbone.fingerprint()},
+        "recipe": network.recipe.settings(),
+    }
+    places, manifest = Places(str(folder / "features.npy")), folder / "features.json"
+    if not _is_current(manifest, origin):
+        store = open_parts(places, job, resume=True)
+        stage = Context(report=context.report, store=store)
+        write_features(places, job, Finish(), stage)
+        with atomic_output(manifest) as temporary:
+            temporary.write_text(canonical_json(origin), encoding="utf8")
+        remove_checkpoint(places.parts)
+    return _of_images(dataset, images, places.features, origin)
+
+
+def _is_current(manifest: Path, origin: dict[str, Any]) -> bool:
+    try:
+        found = json.loads(manifest.read_text(encoding="utf8"))
+    except (OSError, ValueError):
+        return False
+    return bool(found == json.loads(canonical_json(origin)))
+
+
+def _of_images(dataset: str, images: ImageSet, path: str, origin: dict[str, Any]) -> Descriptors:
+    """The written features, with the classes of the images that could be read."""
+    features = read_features(path)
+    place = {name: i for i, name in enumerate(images.paths)}
+    rows = np.array([place[name] for name in (features.ids if features.ids is not None else ())])
+    return Descriptors(
+        np.asarray(features.values),
+        images.labels[rows],
+        images.train[rows],
+        {**origin, "left_out": len(images.paths) - len(rows)},
+        RECALL_AT.get(dataset, DEFAULT_KS),
+        tuple(images.root / images.paths[i] for i in rows),
+    )
