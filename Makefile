@@ -2,54 +2,66 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-STAMP  := $(VENV)/.installed
-# fixed, because the newest one may bring gigabytes for graphics cards
+PIP    := $(BIN)/pip install --quiet
+DEMO   := $(VENV)/.demo
+DEV    := $(VENV)/.dev
+# pinned: the newest release may pull in gigabytes of GPU libraries
 TORCH  ?= 2.13.0
 
-.PHONY: demo test test-slow check bench results docs clean
+.PHONY: demo test test-slow check bench results docs dist clean
 
-$(STAMP): pyproject.toml
+$(BIN)/pip:
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet 'torch==$(TORCH)'
-	$(BIN)/pip install --quiet -e '.[dev,deep]'
-	touch $(STAMP)
+	$(PIP) --upgrade pip
 
-demo: $(STAMP)            ## learn an embedding without labels, print the table, write the picture
+$(DEMO): pyproject.toml | $(BIN)/pip    # the package and what draws pictures: no torch, no tools
+	$(PIP) -e '.[report]'
+	touch $@
+
+$(DEV): pyproject.toml | $(BIN)/pip     # everything
+	$(PIP) 'torch==$(TORCH)'
+	$(PIP) -e '.[dev,deep]'
+	touch $@ $(DEMO)
+
+demo: $(DEMO)           ## learn an embedding without labels, print the table, write the picture
 	$(BIN)/rpml demo -o demo-output
 
-test: $(STAMP)            ## the default tests, a few minutes on two cores
+test: $(DEV)            ## the default tests, a few minutes on two cores
 	$(BIN)/pytest -n 2
 
-test-slow: $(STAMP)       ## long fuzzing, many kills
+test-slow: $(DEV)       ## long fuzzing, many killed workers
 	$(BIN)/pytest -m slow
 
-check: $(STAMP)           ## style, types, layers, sizes
+check: $(DEV)           ## style, types, layers, sizes
 	$(BIN)/ruff check src tests benchmarks scripts
 	$(BIN)/ruff format --check src tests benchmarks scripts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/sizes.py
 
-bench: $(STAMP)           ## the quick benchmarks, results in benchmarks/results
+bench: $(DEV)           ## the quick benchmarks, results in benchmarks/results
 	cd benchmarks && for f in objective solvers knn aas scaling transform evaluation; do ../$(BIN)/python $$f.py || exit 1; done
 	$(BIN)/python benchmarks/performance_page.py
 
-results: $(STAMP)         ## docs/results.md from DATA=folder of .npz files; goes on where it was
+results: $(DEV)         ## docs/results.md from DATA=folder of .npz files; continues where it stopped
 	@test -n "$(DATA)" || { echo "say where the feature sets are: make results DATA=folder"; exit 2; }
 	$(BIN)/python benchmarks/results_compare.py --data $(DATA)
 	$(BIN)/python benchmarks/results_verdict.py --data $(DATA)
 	$(BIN)/python benchmarks/results_ablation.py --data $(DATA)
 	$(BIN)/python benchmarks/results_limits.py --data $(DATA)
-	$(BIN)/pip install --quiet metric-learn
+	$(PIP) metric-learn
 	$(BIN)/python benchmarks/results_groups.py --data $(DATA)
 	$(BIN)/python benchmarks/results_page.py
 	$(BIN)/python benchmarks/readme_figures.py
 
-docs: $(STAMP)            ## the site, in site/
-	$(BIN)/pip install --quiet -e '.[docs]'
+docs: $(DEV)            ## the site, in site/
+	$(PIP) -e '.[docs]'
 	$(BIN)/python scripts/cli_reference.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+dist: $(DEV)            ## sdist and wheel, in dist/
+	$(PIP) build
+	$(BIN)/python -m build --quiet
 
 clean:
 	rm -rf $(VENV) demo-output dist site
