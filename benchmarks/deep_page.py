@@ -25,7 +25,7 @@ def by_method(rows: list[Row]) -> dict[str, list[Row]]:
 
 
 def hits(rows: list[Row]) -> np.ndarray:
-    """Share of the seeds in which each query was answered rightly."""
+    """Fraction of the seeds that answered each query correctly."""
     return np.mean([[int(c) for c in str(row["hits"])] for row in rows], axis=0)
 
 
@@ -41,7 +41,7 @@ def centred(values: np.ndarray, resampled: np.ndarray) -> Interval:
 
 
 def nmi(rows: list[Row], reference: list[Row] | None = None) -> Interval:
-    """NMI over the seeds, or how much it is above that of other rows."""
+    """NMI over the seeds, or its gain over that of other rows."""
     value = np.array([mean(rows, "nmi")])
     again = np.mean([row["nmi_resampled"] for row in rows], axis=0)
     if reference is None:
@@ -77,7 +77,7 @@ def line(rows: list[Row], start: list[Row]) -> str:
 
 
 def start_of(rows: list[Row], found: dict[str, list[Row]]) -> list[Row]:
-    """The linear RPML where training started: of the same seeds."""
+    """The linear RPML of the same seeds, where training started."""
     if str(rows[0]["method"]).startswith("frozen"):
         return found[START]
     seeds = [row["seed"] for row in rows]
@@ -86,7 +86,7 @@ def start_of(rows: list[Row], found: dict[str, list[Row]]) -> list[Row]:
 
 def table(rows: list[Row]) -> str:
     found = by_method(rows)
-    header = "method | labels | dim | seeds | R@1 | NMI | R@1 gained | NMI gained | seconds"
+    header = "method | labels | dim | seeds | R@1 | NMI | R@1 gain | NMI gain | seconds"
     lines = [f"| {header} |", "|---|---|---:|---:|---:|---:|---:|---:|---:|"]
     order = sorted(found, key=lambda name: -float(hits(found[name]).mean()))
     return "\n".join(lines + [line(found[name], start_of(found[name], found)) for name in order])
@@ -95,7 +95,7 @@ def table(rows: list[Row]) -> str:
 def against(rows: list[Row], method: str = "srpml") -> str:
     """One method against each kind of frozen features."""
     found = by_method(rows)
-    lines = ["| sRPML less | R@1 | NMI |", "|---|---:|---:|"]
+    lines = ["| gain of sRPML over | R@1 | NMI |", "|---|---:|---:|"]
     for name in [name for name in found if name.startswith("frozen")]:
         rng = np.random.default_rng(0)
         recall = paired(hits(found[method]), hits(found[name]), rng)
@@ -105,7 +105,7 @@ def against(rows: list[Row], method: str = "srpml") -> str:
 
 
 def choice(rows: list[Row]) -> str:
-    """What each recipe gained on either half of the training classes."""
+    """Gain of each recipe on either half of the training classes."""
     found: dict[str, dict[int, Row]] = {}
     for row in rows:
         found.setdefault(str(row["recipe"]), {})[int(row["fold"])] = row

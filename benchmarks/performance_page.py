@@ -23,8 +23,9 @@ def objective() -> list[str]:
     return [
         f"| objective and gradient, 8,000 x 1024 -> 128, 100,000 triplets | "
         f"{times['evaluation']:.0f} ms | {found['evaluation / two products']:.2f} x the two "
-        f"products ({times['two products']:.0f} ms); {found['extra memory MB']:.0f} MB extra |",
-        f"| a further trial of the line search | {times['trial']:.1f} ms | "
+        f"matrix products ({times['two products']:.0f} ms); "
+        f"{found['extra memory MB']:.0f} MB extra |",
+        f"| one more line-search trial | {times['trial']:.1f} ms | "
         f"{found['trial / evaluation']:.2f} of an evaluation |",
     ]
 
@@ -39,7 +40,7 @@ def solvers() -> list[str]:
             lines.append(
                 f"| 30 iterations, {title} triplets | {found['median seconds']['ours']:.2f} s | "
                 f"pymanopt to the same loss: {found[MATRICES]:.0f} x with the paper's matrices, "
-                f"{found[OWN]:.1f} x with our objective; {per:.2f} products an iteration |"
+                f"{found[OWN]:.1f} x with our objective; {per:.2f} products per iteration |"
             )
     return lines
 
@@ -65,7 +66,7 @@ def search() -> list[str]:
     share = last["AAS as a share of the graph"]
     lines.append(
         f"| AAS on the graph, {last['rows']:,} rows | {last['seconds for AAS']:.2f} s | "
-        f"{share:.1%} of the graph, {last['nanoseconds an edge']:.0f} ns an edge |"
+        f"{share:.1%} of the graph, {last['nanoseconds an edge']:.0f} ns per edge |"
     )
     return lines
 
@@ -73,7 +74,7 @@ def search() -> list[str]:
 def rest() -> list[str]:
     transform, full = results("transform"), results("evaluation-full")
     lines = [
-        f"| transform, {transform['rows']:,} x 128 mapped -> 64 | "
+        f"| transform, {transform['rows']:,} x 128 memory-mapped -> 64 | "
         f"{transform['seconds']['transform']:.0f} s | "
         f"{transform['transform / product']:.2f} x numpy's product |"
     ]
@@ -95,7 +96,7 @@ def rest() -> list[str]:
 def fits() -> list[str]:
     lines = [
         "",
-        "| whole fit | seconds | whitening | neighbours | labels | optimising | peak MB |",
+        "| fit | seconds | whitening | neighbour search | pseudo-labels | solver | peak MB |",
         "|---|---|---|---|---|---|---|",
     ]
     for name in ("scaling", "scaling-512"):
@@ -112,13 +113,13 @@ def fits() -> list[str]:
             )
     lines.append("")
     lines.append(
-        f"Time grows with the rows to the power {results('scaling')['growth exponent']:.2f}."
+        f"Fit time grows as n^{results('scaling')['growth exponent']:.2f} with the number of rows."
     )
     return lines
 
 
 def main() -> None:
-    head = ["| what | time | against |", "|---|---|---|"]
+    head = ["| operation | time | compared with |", "|---|---|---|"]
     lines = [*head, *objective(), *solvers(), *search(), *rest(), *fits(), ""]
     before, rest_of_page = PAGE.read_text(encoding="utf8").split(START)
     after = rest_of_page.split(STOP)[1]
