@@ -110,7 +110,7 @@ def curve_cells(data: FeatureSet) -> Iterator[tuple[Cell, Callable[[], Cell]]]:
 
 
 def query_cells(data: FeatureSet) -> Iterator[tuple[Cell, Callable[[], Cell]]]:
-    """As many labels as 1, 2 or 4 a class, chosen by suggest_queries or at random, in one round."""
+    """As many labels as 1, 2 or 4 a class, chosen by suggest_labels or at random, in one round."""
     split = data.split
     n_classes = len(np.unique(split.y_train))
     fits: dict[int, Any] = {}
@@ -129,7 +129,7 @@ def query_cells(data: FeatureSet) -> Iterator[tuple[Cell, Callable[[], Cell]]]:
                     total = share * n_classes
                     rows = random_rows(split.y_train, total, seed)
                     if how == "suggested":
-                        rows = unlabelled(seed).suggest_queries(total, split.X_train)
+                        rows = unlabelled(seed).suggest_labels(total, split.X_train)
                     known = np.full(len(split.y_train), -1)
                     known[rows] = split.y_train[rows]
                     return score(rpml(split.X_train, known, seed), data)
@@ -153,7 +153,7 @@ def naming_cells(data: FeatureSet) -> Iterator[tuple[Cell, Callable[[], Cell]]]:
         Z = fits[seed].transform(split.X_train)
         rows = random_rows(y, total, seed)
         if how == "suggested":
-            rows = fits[seed].suggest_queries(total, split.X_train)
+            rows = fits[seed].suggest_labels(total, split.X_train)
         rest = np.setdiff1d(np.arange(len(y)), rows)
         nearest = rows[(Z[rest] @ Z[rows].T).argmax(axis=1)]
         classes = len(np.unique(y[rows])) / n_classes

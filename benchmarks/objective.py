@@ -46,14 +46,14 @@ def main() -> None:
     tracemalloc.stop()
     rng = np.random.default_rng(1)
     xi = Grassmann().project(L, rng.standard_normal(L.shape))
-    objective.set_line(PolarCurve.through(L, xi), rng.standard_normal(r.shape))
+    objective.begin_line_search(PolarCurve.through(L, xi), rng.standard_normal(r.shape))
     trial = TripletObjective(X, triplets)
     trial.move_to(L, r)
-    trial.set_line(PolarCurve.through(L, xi), rng.standard_normal(r.shape))
+    trial.begin_line_search(PolarCurve.through(L, xi), rng.standard_normal(r.shape))
 
     def trials() -> None:
         for i in range(TRIALS):
-            trial.along(0.01 * (i + 1))
+            trial.line_value(0.01 * (i + 1))
 
     times = alternate(
         {"evaluation": evaluate, "two products": products, "trial": trials}, repeats=31

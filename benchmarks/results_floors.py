@@ -1,8 +1,8 @@
-"""What does the whitening's floor trade? R@1 and NMI after the whitening alone, by floor.
+"""What does the whitening's shrinkage trade? R@1 and NMI after the whitening alone, by shrinkage.
 
 python benchmarks/results_floors.py --data DIR
 
-Prints the table of docs/decisions/whitening.md and keeps its figures in results/floors.json.
+Prints the table of docs/decisions/whitening.md and keeps its figures in results/shrinkages.json.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rpml.method.whitening.linear_map import Preprocessing, principal_axes, whit
 from rpml.method.whitening.neighborhoods import coordinates, neighbor_scatter, whiten_by
 
 DIMS = (64, 128)
-FLOORS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 8.0)
+SHRINKAGES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 8.0)
 KMEANS_SEEDS = (0, 1, 2)
 
 
@@ -33,21 +33,31 @@ def measure(data: FeatureSet, dim: int) -> dict:
     spectrum = principal_axes(X, unit_input=True, center=True)
     rows = coordinates(X, np.arange(len(X)), spectrum, True, dim)
     scatter, choice = neighbor_scatter(rows, np.random.default_rng(0))
-    floors = {f: score(data, whiten_by(spectrum, scatter, f, dim, True), dim) for f in FLOORS}
+    shrinkages = {
+        f: score(data, whiten_by(spectrum, scatter, f, dim, True), dim) for f in SHRINKAGES
+    }
     half = score(data, whitening(spectrum, 0.5, dim, True, True), dim)
-    return {"set": data.name, "dim": dim, "chosen": choice.floor, "floors": floors, "half": half}
+    return {
+        "set": data.name,
+        "dim": dim,
+        "chosen": choice.shrinkage,
+        "shrinkages": shrinkages,
+        "half": half,
+    }
 
 
 def shown(row: dict) -> list[str]:
-    cells = [*row["floors"].values(), row["half"]]
+    cells = [*row["shrinkages"].values(), row["half"]]
     return [f"{row['set']}, {row['dim']}", *(f"{c['r@1']:.1f} / {c['nmi']:.1f}" for c in cells)]
 
 
 def main() -> None:
     given = parser(__doc__ or "").parse_args()
     rows = [measure(data, dim) for data in feature_sets(given.data, given.sets) for dim in DIMS]
-    publish("floors", {"rows": rows})
-    print(table(["floor", *(f"{f:g}" for f in FLOORS), "half-whitened PCA"], map(shown, rows)))
+    publish("shrinkages", {"rows": rows})
+    print(
+        table(["shrinkage", *(f"{f:g}" for f in SHRINKAGES), "half-whitened PCA"], map(shown, rows))
+    )
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def measure(n: int, new: int) -> dict[str, Any]:
     twin = copy(models[0])
     return {
         "fit_of_old_rows": fit,
-        "modes": len(twin.modes_.rows),
+        "exemplars": len(twin.exemplars_.rows),
         "update_with_old_rows": seconds(lambda: models[0].update(X[n:], X[:n])),
         "update_without": seconds(lambda: twin.update(X[n:])),
     }

@@ -129,14 +129,14 @@ def test_the_papers_settings_collapse_with_a_warning_that_names_the_remedy():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.filterwarnings("error", category=WeightCollapseWarning)
-        with pytest.raises(WeightCollapseWarning, match=r"guard=0\.01 or weight='constant'"):
+        with pytest.raises(WeightCollapseWarning, match=r"weight_ridge=0\.01 or weight='constant'"):
             RPML.paper(4, random_state=0, max_iter=300).fit(np.abs(X) + 0.01)
 
 
 def test_paper_adds_nothing():
     model = RPML.paper(16, weight="bilinear", solver="stochastic")
     assert (model.weight, model.solver, model.n_components) == ("bilinear", "stochastic", 16)
-    assert (model.init, model.guard, model.whiten, model.normalize) == (
+    assert (model.init, model.weight_ridge, model.whiten, model.normalize) == (
         "random",
         None,
         None,
@@ -244,7 +244,7 @@ def test_bad_input_gets_one_clear_sentence(X, error, message):
         {"alpha": -1},
         {"n_neighbors": 0},
         {"whiten": 1.5},
-        {"guard": -0.1},
+        {"weight_ridge": -0.1},
         {"max_iter": -1},
         {"triplets_per_anchor": 0},
         {"init": "zeros"},

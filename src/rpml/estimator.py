@@ -21,9 +21,9 @@ from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.clustering.pseudo_labels import as_labels
 from rpml.method.graph.affinity import given_neighbors
 from rpml.method.pipeline import learn
-from rpml.method.settings import Config, Result, fit_shape
+from rpml.method.settings import FitResult, FitSettings, fit_shape
 from rpml.method.supervision.constraints import gather
-from rpml.method.supervision.suggest import rank_queries
+from rpml.method.supervision.suggest import rank_candidates
 from rpml.method.update import update
 from rpml.method.whitening.groups import drop_singles
 from rpml.model import Embedding, load_model, save_model
@@ -82,7 +82,7 @@ class RPML(
         None leaves the rows as they are, neither centred nor rotated, as the paper does.
     n_axes : int or None
         Principal axes kept with a numeric `whiten`; None: 256, or twice n_components if larger.
-    guard : float or None
+    weight_ridge : float or None
         Ridge on the weight parameters of the guarded objective, in which the weights keep their
         mean and so cannot collapse. None is the objective as printed.
     max_iter : int
@@ -124,12 +124,12 @@ class RPML(
     labels_ : (n,) int array
         Labels of the training rows: pseudo-labels, and below `n_classes_` the classes of y in
         sorted order.
-    known_ : (n,) bool array
+    labeled_mask_ : (n,) bool array
         Rows whose class was given.
     n_classes_ : int
-    modes_ : Modes
+    exemplars_ : Exemplars
         The middle row of each cluster: `rows`, `labels` and `sizes`.
-    mode_vectors_ : (k, d) array
+    exemplar_vectors_ : (k, d) array
         Those rows of X, all that the model keeps of the data.
     drift_ : float
         After `update`: how far the embedding moved.
@@ -171,7 +171,7 @@ class RPML(
         "normalize_input": ["boolean"],
         "whiten": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="both"), None],
         "n_axes": [Interval(Integral, 1, None, closed="left"), None],
-        "guard": [Interval(Real, 0, None, closed="left"), None],
+        "weight_ridge": [Interval(Real, 0, None, closed="left"), None],
         "max_iter": [Interval(Integral, 0, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
@@ -203,7 +203,7 @@ class RPML(
         normalize_input: bool = True,
         whiten: float | str | None = "auto",
         n_axes: int | None = None,
-        guard: float | None = 0.01,
+        weight_ridge: float | None = 0.01,
         max_iter: int = 100,
         tol: float = 1e-5,
         learning_rate: float = 1.0,
@@ -231,7 +231,7 @@ class RPML(
         self.normalize_input = normalize_input
         self.whiten = whiten
         self.n_axes = n_axes
-        self.guard = guard
+        self.weight_ridge = weight_ridge
         self.max_iter = max_iter
         self.tol = tol
         self.learning_rate = learning_rate
@@ -264,7 +264,7 @@ class RPML(
         settings: dict[str, Any] = {
             "mining": "semi-hard",
             "whiten": None,
-            "guard": None,
+            "weight_ridge": None,
             "average": False,
             "normalize": False,
         }
@@ -323,14 +323,14 @@ class RPML(
         labels = as_labels(y, len(X)) if self.use_labels and y is not None else None
         known = gather(labels, len(X), must_link, cannot_link, closer, conflicts)
         result = learn(X, self._config(), context, self._groups(groups, len(X)), known)
-        self._set_fitted(result, np.asarray(X[result.modes.rows], float_dtype(X)))
+        self._set_fitted(result, np.asarray(X[result.exemplars.rows], float_dtype(X)))
         self._warn()
         return self
 
     def update(self, X_new: Any, X_old: Any = None, *, max_iter: int = 10) -> Self:
         """Learn from new rows without fitting anew; stored embeddings stay comparable.
 
-        New rows join the clusters of the modes they are clustered with, or form new ones; a few
+        New rows join the clusters of the exemplars they are clustered with, or form new ones; a few
         steps of the solver follow, and the result is turned onto the embedding before.
 
         Parameters
@@ -339,7 +339,7 @@ class RPML(
         X_old : (n, n_features_in_) array-like, optional
             Rows seen before, all or some of them; a memory map is enough. At most 2000 of them,
             or two for every new row, are looked at, and let the whitening follow the data. Without
-            them the whitening stays, and the modes stand for the old rows.
+            them the whitening stays, and the exemplars stand for the old rows.
         max_iter : int
             Most iterations of the solver.
 
@@ -349,7 +349,7 @@ class RPML(
         how far the embedding of these rows moved: the mean of 1 - cosine.
         """
         check_is_fitted(self)
-        self._check_modes()
+        self._check_exemplars()
         X_new = check_rows(self, X_new, reset=False)
         X_old = None if X_old is None else check_rows(self, X_old, reset=False)
         config = replace(self._config(), n_components=len(self.components_), max_iter=max_iter)
@@ -357,7 +357,7 @@ class RPML(
         self._set_fitted(replace(result, n_classes=self.n_classes_), vectors)
         return self
 
-    def suggest_queries(self, n: int = 10, X: Any = None) -> NDArray[np.intp]:
+    def suggest_labels(self, n: int = 10, X: Any = None) -> NDArray[np.intp]:
         """Rows to label next, the most telling first, as indices into the rows learned from.
 
         Rows that many others surround, far from every label and from each other.
@@ -370,14 +370,14 @@ class RPML(
             unsure rows follow.
         """
         check_is_fitted(self)
-        self._check_modes()
+        self._check_exemplars()
         if X is not None:
             X = check_rows(self, X, reset=False)
             if len(X) != len(self.labels_):
                 raise ValueError(
                     f"X has {len(X)} rows, the model learned from {len(self.labels_)}: pass these."
                 )
-        return rank_queries(n, self, X)
+        return rank_candidates(n, self, X)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to one file (safetensors and JSON, no pickle)."""
@@ -393,8 +393,8 @@ class RPML(
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         return Context(seed, self.callback or (lambda progress: None), store, blocks)
 
-    def _config(self) -> Config:
-        return Config(**{f.name: getattr(self, f.name) for f in fields(Config)})
+    def _config(self) -> FitSettings:
+        return FitSettings(**{f.name: getattr(self, f.name) for f in fields(FitSettings)})
 
     def _groups(self, groups: Any, n: int) -> NDArray[np.intp]:
         if groups is None:
@@ -416,14 +416,14 @@ class RPML(
                 f"n_components={self.n_components} must not exceed the {d} features of X."
             )
 
-    def _set_fitted(self, result: Result, mode_vectors: Array | None = None) -> None:
+    def _set_fitted(self, result: FitResult, mode_vectors: Array | None = None) -> None:
         self.preprocessing_ = result.preprocessing
         self.whitening_ = result.choice
         self.components_ = np.ascontiguousarray(result.L.T)
         self.labels_ = result.labels
-        self.modes_ = result.modes  # Modes, or None for an older model
-        self.mode_vectors_ = mode_vectors
-        self.known_ = result.known
+        self.exemplars_ = result.exemplars  # Exemplars, or None for an older model
+        self.exemplar_vectors_ = mode_vectors
+        self.labeled_mask_ = result.known
         self.n_classes_ = result.n_classes
         self.triplets_ = result.triplets
         self.triplet_weights_ = result.weights
@@ -447,7 +447,7 @@ class RPML(
             warnings.warn(
                 f"The triplet weights have collapsed (mean {weights.mean():.2g}): the objective "
                 "was lowered by ignoring the triplets, so the embedding is hardly trained. Set "
-                "guard=0.01 or weight='constant'.",
+                "weight_ridge=0.01 or weight='constant'.",
                 WeightCollapseWarning,
                 stacklevel=3,
             )

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from rpml.io.container import Arrays
 from rpml.io.model_file import read_model, write_model
 from rpml.method.clustering.aas import AuthorityAscentShift
-from rpml.method.clustering.exemplars import Modes, nearest_mode
+from rpml.method.clustering.exemplars import Exemplars, nearest_exemplar
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.method.whitening.neighborhoods import ScatterChoice
 from rpml.runtime.errors import ModelFormatError
@@ -36,8 +36,8 @@ class Embedding:
 
     preprocessing_: Preprocessing
     components_: Array
-    modes_: Any
-    mode_vectors_: Any
+    exemplars_: Any
+    exemplar_vectors_: Any
     normalize: bool
 
     def transform(self, X: Any, n_components: int | None = None) -> Any:
@@ -72,16 +72,16 @@ class Embedding:
         """Labels of unseen rows, as in `labels_`: that of the nearest mode of the model."""
         check_is_fitted(self)
         X = check_rows(self, X, reset=False)
-        self._check_modes()
-        Y, modes = (
+        self._check_exemplars()
+        Y, exemplars = (
             self.preprocessing_.embed(rows, self.components_, unit=True)
-            for rows in (X, self.mode_vectors_.astype(float_dtype(X)))
+            for rows in (X, self.exemplar_vectors_.astype(float_dtype(X)))
         )
-        return np.asarray(self.modes_.labels[nearest_mode(Y, modes)])
+        return np.asarray(self.exemplars_.labels[nearest_exemplar(Y, exemplars)])
 
-    def _check_modes(self) -> None:
-        if self.modes_ is None:
-            raise ValueError("This model has no modes, being from an older rpml: fit it again.")
+    def _check_exemplars(self) -> None:
+        if self.exemplars_ is None:
+            raise ValueError("This model has no exemplars, being from an older rpml: fit it again.")
 
 
 def save_model(
@@ -104,10 +104,15 @@ def model_arrays(estimator: Any) -> Arrays:
     }
     if estimator.theta_ is not None:
         arrays["theta"] = estimator.theta_
-    if estimator.modes_ is not None:
-        modes = estimator.modes_
-        arrays |= {f"mode_{f}": _narrow(getattr(modes, f)) for f in ("rows", "labels", "sizes")}
-        arrays |= {"mode_vectors": estimator.mode_vectors_, "known": estimator.known_}
+    if estimator.exemplars_ is not None:
+        exemplars = estimator.exemplars_
+        arrays |= {
+            f"exemplar_{f}": _narrow(getattr(exemplars, f)) for f in ("rows", "labels", "sizes")
+        }
+        arrays |= {
+            "exemplar_vectors": estimator.exemplar_vectors_,
+            "labeled_mask": estimator.labeled_mask_,
+        }
     return {name: np.asarray(array) for name, array in arrays.items()}
 
 
@@ -147,14 +152,14 @@ def _whitening(choice: ScatterChoice | None) -> dict[str, Any] | None:
     if choice is None:
         return None
     agreement = [[float(k), float(v)] for k, v in choice.agreement.items()]
-    return {"source": choice.source, "floor": float(choice.floor), "agreement": agreement}
+    return {"source": choice.source, "shrinkage": float(choice.shrinkage), "agreement": agreement}
 
 
 def _read_whitening(stored: dict[str, Any] | None) -> ScatterChoice | None:
     if stored is None:
         return None
     agreement = {float(k): float(v) for k, v in stored["agreement"]}
-    return ScatterChoice(str(stored["source"]), float(stored["floor"]), agreement)
+    return ScatterChoice(str(stored["source"]), float(stored["shrinkage"]), agreement)
 
 
 def describe_settings(estimator: Any) -> dict[str, Any]:
@@ -254,7 +259,7 @@ def _set_training(model: Any, arrays: Arrays, training: dict[str, Any]) -> None:
     model.triplets_ = triplets.astype(np.intp)
     model.triplet_weights_, model.triplet_probabilities_ = weights, probabilities
     model.theta_ = arrays.get("theta")
-    _set_modes(model, arrays)
+    _set_exemplars(model, arrays)
     model.n_classes_ = int(training.get("n_classes", 0))
     model.n_iter_ = int(training["n_iter"])
     model.converged_ = _flag(training["converged"])
@@ -263,24 +268,27 @@ def _set_training(model: Any, arrays: Arrays, training: dict[str, Any]) -> None:
     model.history_ = {str(k): [float(x) for x in values] for k, values in history.items()}
 
 
-def _set_modes(model: Any, arrays: Arrays) -> None:
-    """The modes, which files of format version 1 do not have."""
+def _set_exemplars(model: Any, arrays: Arrays) -> None:
+    """The exemplars, which files of format version 1 do not have."""
     n = len(model.labels_)
-    model.modes_ = model.mode_vectors_ = None
-    model.known_ = arrays.get("known", np.zeros(n, bool))
-    _require(model.known_.dtype == bool and model.known_.shape == (n,), "wrong known rows")
-    if "mode_vectors" not in arrays:
+    model.exemplars_ = model.exemplar_vectors_ = None
+    model.labeled_mask_ = arrays.get("labeled_mask", np.zeros(n, bool))
+    _require(
+        model.labeled_mask_.dtype == bool and model.labeled_mask_.shape == (n,),
+        "wrong labeled_mask",
+    )
+    if "exemplar_vectors" not in arrays:
         return
-    rows, labels, sizes = (arrays[f"mode_{f}"] for f in ("rows", "labels", "sizes"))
-    vectors = arrays["mode_vectors"]
+    rows, labels, sizes = (arrays[f"exemplar_{f}"] for f in ("rows", "labels", "sizes"))
+    vectors = arrays["exemplar_vectors"]
     fit = vectors.shape == (len(rows), len(model.preprocessing_.mean))
     fit = fit and rows.shape == labels.shape == sizes.shape == (len(vectors),)
     fit = fit and all(a.dtype.kind == "i" for a in (rows, labels, sizes))
     fit = fit and (len(rows) == 0 or (rows.min() >= 0 and rows.max() < n and labels.min() >= 0))
-    _require(bool(fit) and vectors.dtype.kind == "f", "wrong modes")
-    _require(bool(np.isfinite(vectors).all()), "its modes are not finite")
-    model.modes_ = Modes(*(a.astype(np.intp) for a in (rows, labels, sizes)))
-    model.mode_vectors_ = vectors
+    _require(bool(fit) and vectors.dtype.kind == "f", "wrong exemplars")
+    _require(bool(np.isfinite(vectors).all()), "its exemplars are not finite")
+    model.exemplars_ = Exemplars(*(a.astype(np.intp) for a in (rows, labels, sizes)))
+    model.exemplar_vectors_ = vectors
 
 
 def _require(condition: bool, complaint: str) -> None:

@@ -88,7 +88,7 @@ def test_wrong_config(rpml, shared, tmp_path, text, message):
 def test_paper_settings(rpml, shared, tmp_path):
     rpml("fit", shared / "x.npy", "-o", tmp_path / "m.rpml", "--dim", 3, "--paper", "-q")
     model = RPML.load(tmp_path / "m.rpml")
-    assert model.guard is None
+    assert model.weight_ridge is None
     assert model.normalize is False
     assert model.clustering.epsilon == 0.65
 

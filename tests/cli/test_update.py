@@ -30,7 +30,7 @@ def test_update_refuses_other_features(rpml, shared, tmp_path):
 
 
 def test_suggestions_with_and_without_ids(rpml, shared, vectors, tmp_path):
-    expected = RPML.load(shared / "model.rpml").suggest_queries(5).tolist()
+    expected = RPML.load(shared / "model.rpml").suggest_labels(5).tolist()
     fields = rpml.json("suggest", shared / "model.rpml", "-n", 5, "-o", tmp_path / "ask.csv")
     assert fields["rows"] == expected
     with open(tmp_path / "ask.csv") as file:
@@ -45,7 +45,7 @@ def test_suggestions_with_and_without_ids(rpml, shared, vectors, tmp_path):
     rpml(*args, "--features", table)
     with open(tmp_path / "named.csv") as file:
         found = [row["id"] for row in csv.DictReader(file)]
-    with_rows = RPML.load(shared / "model.rpml").suggest_queries(5, vectors[0]).tolist()
+    with_rows = RPML.load(shared / "model.rpml").suggest_labels(5, vectors[0]).tolist()
     assert found == [names[i] for i in with_rows]
 
 

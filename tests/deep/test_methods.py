@@ -115,7 +115,7 @@ def test_srpml_gradient_with_theta_and_L_fixed():
     chosen = loss.settings
     again = rpml_loss(
         x, torch.from_numpy(mined), chosen.scale * L.detach(), loss.theta, chosen.alpha,
-        chosen.guard,
+        chosen.weight_ridge,
     ) / (chosen.scale * len(mined))  # fmt: skip
     (expected,) = torch.autograd.grad(again, x)
     assert float(value.detach()) == pytest.approx(float(again.detach()))

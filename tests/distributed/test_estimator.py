@@ -36,8 +36,8 @@ def test_the_same_model_from_shards(cluster, rows, shards, local):
     np.testing.assert_allclose(model.triplet_weights_, local.triplet_weights_, atol=1e-4)
     np.testing.assert_allclose(model.history_["loss"], local.history_["loss"], rtol=1e-6)
     assert {"read", "whiten", "neighbors", "labels", "optimize"} <= set(seen)
-    np.testing.assert_array_equal(model.modes_.rows, local.modes_.rows)
-    np.testing.assert_array_equal(model.mode_vectors_, local.mode_vectors_)
+    np.testing.assert_array_equal(model.exemplars_.rows, local.exemplars_.rows)
+    np.testing.assert_array_equal(model.exemplar_vectors_, local.exemplar_vectors_)
     plain = model.to_local()
     assert type(plain) is RPML
     np.testing.assert_array_equal(plain.predict(rows), local.predict(rows))
@@ -47,7 +47,13 @@ def test_the_same_model_from_shards(cluster, rows, shards, local):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"weight": "bilinear", "whiten": 0.5, "init": "random", "guard": None, "max_iter": 4},
+        {
+            "weight": "bilinear",
+            "whiten": 0.5,
+            "init": "random",
+            "weight_ridge": None,
+            "max_iter": 4,
+        },
         {"weight": "constant", "whiten": None, "solver": "gd", "max_iter": 4},
         {"clustering": AuthorityAscentShift(8, metric="euclidean"), "max_iter": 2},
         {"clustering": AuthorityAscentShift(8, metric="cosine", merge="saddle"), "max_iter": 2},
@@ -89,8 +95,8 @@ def same_fit(cluster, X, settings, **sides):
     np.testing.assert_array_equal(two.labels_, one.labels_)
     np.testing.assert_array_equal(sorted_rows(two.triplets_), sorted_rows(one.triplets_))
     assert subspace_distance(one.components_, two.components_) < 1e-4
-    np.testing.assert_array_equal(two.modes_.rows, one.modes_.rows)
-    np.testing.assert_array_equal(two.known_, one.known_)
+    np.testing.assert_array_equal(two.exemplars_.rows, one.exemplars_.rows)
+    np.testing.assert_array_equal(two.labeled_mask_, one.labeled_mask_)
     assert two.n_classes_ == one.n_classes_
     return one
 
@@ -116,7 +122,7 @@ def test_labels_are_ignored_unless_asked_for(cluster, rows, shards, local):
 
     settings = {**SETTINGS, "clustering": local.labels_, "max_iter": 1}
     model = fit(DaskRPML, shards, settings, cluster=cluster, y=np.arange(len(rows)))
-    assert not model.known_.any()
+    assert not model.labeled_mask_.any()
 
 
 def test_dask_array_and_lazy_transform(cluster, rows, local):

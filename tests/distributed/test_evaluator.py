@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rpml.method.objective.triplet_loss import TripletObjective
-from rpml.method.objective.weights import Guard
+from rpml.method.objective.weights import WeightRidge
 from rpml.method.solver.conjugate_gradient import Stopping, conjugate_gradient
 from rpml.method.solver.manifolds import Grassmann, PolarCurve
 from tests.problems import ALL_WEIGHTS, random_problem
@@ -12,13 +12,13 @@ from tests.problems import ALL_WEIGHTS, random_problem
 from .conftest import split
 
 
-def both(cluster, weight, guard, seed=0):
+def both(cluster, weight, weight_ridge, seed=0):
     from rpml.distributed.evaluator import DaskObjective, Settings
 
     X, triplets, L, theta = random_problem(seed, n=90, d=9, l=3, T=200, weight=weight)
     theta = None if theta is None else 3 * theta
-    local = TripletObjective(X, triplets, weight, 45.0, guard)
-    settings = Settings(weight, 45.0, guard)
+    local = TripletObjective(X, triplets, weight, 45.0, weight_ridge)
+    settings = Settings(weight, 45.0, weight_ridge)
     remote = DaskObjective(cluster, split(cluster, X), shards(cluster, triplets), settings)
     np.testing.assert_array_equal(remote.triplets(), triplets)
     return local, remote, L, theta
@@ -31,9 +31,9 @@ def shards(cluster, triplets, parts=3):
 
 
 @pytest.mark.parametrize("weight", ALL_WEIGHTS)
-@pytest.mark.parametrize("guard", [None, Guard(0.01)])
-def test_loss_and_gradients(cluster, weight, guard):
-    local, remote, L, theta = both(cluster, weight, guard)
+@pytest.mark.parametrize("weight_ridge", [None, WeightRidge(0.01)])
+def test_loss_and_gradients(cluster, weight, weight_ridge):
+    local, remote, L, theta = both(cluster, weight, weight_ridge)
     rng = np.random.default_rng(5)
     results = []
     for problem in (local, remote):
@@ -48,18 +48,18 @@ def test_loss_and_gradients(cluster, weight, guard):
     xi = Grassmann().project(L, rng.standard_normal(L.shape))
     d_theta = None if theta is None else rng.standard_normal(theta.shape)
     for problem in (local, remote):
-        problem.set_line(PolarCurve.through(L, xi), d_theta)
+        problem.begin_line_search(PolarCurve.through(L, xi), d_theta)
     for t in (0.0, 0.3, 2.0):
-        assert remote.along(t) == pytest.approx(local.along(t), rel=1e-9)
+        assert remote.line_value(t) == pytest.approx(local.line_value(t), rel=1e-9)
     for problem in (local, remote):
-        problem.accept(0.3)
+        problem.accept_step(0.3)
     np.testing.assert_allclose(remote.gradients()[1], local.gradients()[1], atol=1e-6)
     np.testing.assert_allclose(remote.terms().w, local.terms().w, atol=1e-9)
     np.testing.assert_allclose(remote.terms().p, local.terms().p, atol=1e-9)
 
 
 def test_the_optimiser_ends_in_the_same_place(cluster):
-    local, remote, L, theta = both(cluster, "concat", Guard(0.01))
+    local, remote, L, theta = both(cluster, "concat", WeightRidge(0.01))
     one, two = (conjugate_gradient(p, L, theta, Stopping(12)) for p in (local, remote))
     assert two.loss == pytest.approx(one.loss, rel=1e-9)
     distance = np.linalg.norm(one.L - two.L @ (two.L.T @ one.L), 2)
@@ -80,14 +80,16 @@ def test_more_shards_than_triplets(cluster):
 
 def test_certain_triplets_keep_their_weight(cluster):
     from rpml.distributed.evaluator import DaskObjective, Settings
-    from rpml.method.objective.weights import Certain, weight_function
+    from rpml.method.objective.weights import PinnedWeights, weight_function
 
     X, triplets, L, theta = random_problem(2, n=90, d=9, l=3, T=200)
     certain = np.arange(200) % 3 == 0
-    guard = Guard(0.01)
-    local = TripletObjective(X, triplets, Certain(weight_function("concat"), certain), 45.0, guard)
+    weight_ridge = WeightRidge(0.01)
+    local = TripletObjective(
+        X, triplets, PinnedWeights(weight_function("concat"), certain), 45.0, weight_ridge
+    )
     held = [cluster.hold((triplets[a : a + 50], certain[a : a + 50])) for a in range(0, 200, 50)]
-    remote = DaskObjective(cluster, split(cluster, X), held, Settings("concat", 45.0, guard))
+    remote = DaskObjective(cluster, split(cluster, X), held, Settings("concat", 45.0, weight_ridge))
     for problem in (local, remote):
         problem.move_to(L, theta)
     for one, two in zip(local.gradients(), remote.gradients(), strict=True):

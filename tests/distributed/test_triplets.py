@@ -10,14 +10,14 @@ from rpml.method.pipeline import draw_triplets as local_draw
 from rpml.runtime.context import Context
 
 CONFIG = RPML(max_triplets=5000, triplets_per_anchor=2)._config()
-NOBODY = np.full(3000, -1)
+EMPTY_SLOT = np.full(3000, -1)
 
 
 def drawn(cluster, labels, parts, config=CONFIG, groups=None, **more):
     from rpml.distributed.triplets import Named, draw_triplets
 
     edges = np.array([len(labels) * i // parts for i in range(parts + 1)])
-    named = Named(labels, NOBODY[: len(labels)] if groups is None else groups)
+    named = Named(labels, EMPTY_SLOT[: len(labels)] if groups is None else groups)
     tasks = draw_triplets(cluster, edges, named, config, Context(7), **more)
     found = [triplets for triplets, _ in cluster.values(tasks)]
     for part, low, high in zip(found, edges, edges[1:], strict=False):
@@ -34,7 +34,7 @@ def labels():
 def test_one_block_draws_the_local_triplets(cluster, labels, limit):
     config = replace(CONFIG, max_triplets=limit)
     Z = np.zeros((len(labels), 1))
-    expected, _ = local_draw(Z, labels, NOBODY, config, Context(7))
+    expected, _ = local_draw(Z, labels, EMPTY_SLOT, config, Context(7))
     np.testing.assert_array_equal(drawn(cluster, labels, 4, config), expected)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from rpml import RPML
 from rpml.evaluation.metrics import pair_scores, recall_at_k
-from rpml.method.clustering.exemplars import MAX_MODES, find_modes, nearest_mode
+from rpml.method.clustering.exemplars import MAX_EXEMPLARS, find_exemplars, nearest_exemplar
 from rpml.method.update import MIN_OLD, align, sample_old
 from tests.problems import blobs
 
@@ -28,30 +28,30 @@ def test_modes_are_the_middles_of_clusters():
     angles = np.radians([0, 10, 21, 90, 95, 180])
     Y = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     labels = np.array([0, 0, 0, 1, 1, -1])
-    modes = find_modes(Y, labels, labels)
-    assert modes.rows.tolist()[0] == 1
-    assert modes.labels.tolist() == [0, 1]
-    assert modes.sizes.tolist() == [3, 2]
-    cut = find_modes(Y, np.array([0, 0, 1, 2, 2, -1]), labels)  # a class of two clusters
+    exemplars = find_exemplars(Y, labels, labels)
+    assert exemplars.rows.tolist()[0] == 1
+    assert exemplars.labels.tolist() == [0, 1]
+    assert exemplars.sizes.tolist() == [3, 2]
+    cut = find_exemplars(Y, np.array([0, 0, 1, 2, 2, -1]), labels)  # a class of two clusters
     assert cut.labels.tolist() == [0, 0, 1]
-    assert nearest_mode(Y, Y[modes.rows]).tolist()[:5] == [0, 0, 0, 1, 1]
+    assert nearest_exemplar(Y, Y[exemplars.rows]).tolist()[:5] == [0, 0, 0, 1, 1]
 
 
 def test_only_the_largest_clusters_are_kept():
-    labels = np.concatenate([np.zeros(3, np.intp), np.arange(MAX_MODES + 5)])
-    modes = find_modes(np.ones((len(labels), 2)), labels, labels)
-    assert len(modes.rows) == MAX_MODES
-    assert modes.sizes.max() == 4
+    labels = np.concatenate([np.zeros(3, np.intp), np.arange(MAX_EXEMPLARS + 5)])
+    exemplars = find_exemplars(np.ones((len(labels), 2)), labels, labels)
+    assert len(exemplars.rows) == MAX_EXEMPLARS
+    assert exemplars.sizes.max() == 4
 
 
 def test_a_model_keeps_its_modes(fitted, rows, tmp_path):
     X = rows[0][:300]
-    np.testing.assert_array_equal(fitted.mode_vectors_, X[fitted.modes_.rows])
-    np.testing.assert_array_equal(fitted.modes_.labels, fitted.labels_[fitted.modes_.rows])
+    np.testing.assert_array_equal(fitted.exemplar_vectors_, X[fitted.exemplars_.rows])
+    np.testing.assert_array_equal(fitted.exemplars_.labels, fitted.labels_[fitted.exemplars_.rows])
     fitted.save(tmp_path / "m.rpml")
     loaded = RPML.load(tmp_path / "m.rpml")
     np.testing.assert_array_equal(loaded.predict(X), fitted.predict(X))
-    np.testing.assert_array_equal(loaded.suggest_queries(7), fitted.suggest_queries(7))
+    np.testing.assert_array_equal(loaded.suggest_labels(7), fitted.suggest_labels(7))
     assert loaded.update(rows[0][300:]).drift_ >= 0
 
 
@@ -62,7 +62,9 @@ def test_unseen_rows_get_the_labels_of_their_clusters(fitted, rows):
     assert set(predicted) <= set(fitted.labels_)
     assert pair_scores(predicted, y[300:])["precision"] > 0.95
     np.testing.assert_array_equal(predicted[:5], fitted.predict(X[300:305]))
-    np.testing.assert_array_equal(fitted.predict(fitted.mode_vectors_), fitted.modes_.labels)
+    np.testing.assert_array_equal(
+        fitted.predict(fitted.exemplar_vectors_), fitted.exemplars_.labels
+    )
 
 
 def test_predicted_labels_are_classes_where_these_are_known(rows):
@@ -91,7 +93,7 @@ def test_an_update_keeps_quality_labels_and_direction(rows, with_old):
     X, y = rows
     model = RPML(6, n_neighbors=15, random_state=0).fit(X[:300])
     before = model.transform(X)
-    old_modes = len(model.modes_.rows)
+    old_exemplars = len(model.exemplars_.rows)
     model.update(X[300:], X[:300] if with_old else None)
     after = model.transform(X)
     np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(6), atol=1e-8)
@@ -99,15 +101,15 @@ def test_an_update_keeps_quality_labels_and_direction(rows, with_old):
     assert moved < 0.2
     assert model.drift_ == pytest.approx(moved, abs=0.1)
     assert recall_at_k(after, y, ks=(1,))[1] > recall_at_k(before, y, ks=(1,))[1] - 0.02
-    assert len(model.modes_.rows) >= old_modes
+    assert len(model.exemplars_.rows) >= old_exemplars
     assert pair_scores(model.predict(X), y)["precision"] > 0.9
-    assert len(model.suggest_queries(5)) == 5
+    assert len(model.suggest_labels(5)) == 5
 
 
 def test_rows_of_a_new_class_get_a_new_label(rows):
     X, y = rows
     model = RPML(6, n_neighbors=15, random_state=0).fit(X[y < 6])
-    top = model.modes_.labels.max()
+    top = model.exemplars_.labels.max()
     model.update(X[y >= 6], X[y < 6])
     new = model.labels_[: (y >= 6).sum()]
     assert np.mean(new > top) > 0.8
@@ -136,12 +138,12 @@ def test_models_without_modes_say_what_to_do(fitted, rows):
     from copy import copy
 
     old = copy(fitted)
-    old.modes_ = None
+    old.exemplars_ = None
     for call in (old.predict, old.update):
         with pytest.raises(ValueError, match="fit it again"):
             call(rows[0])
     with pytest.raises(ValueError, match="fit it again"):
-        old.suggest_queries()
+        old.suggest_labels()
 
 
 def test_an_update_keeps_a_whitening_that_labels_made(rows):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rpml.cli.console import Console
     from rpml.distributed import Cluster
-    from rpml.distributed.source import Rows
+    from rpml.distributed.source import PartitionedRows
     from rpml.io.features import Features, ReadOptions
 
 ENGINES = ("local", "dask")
@@ -110,7 +110,7 @@ def open_on_dask(
     workers: Workers,
     console: Console,
     by_size: bool = False,
-) -> Rows:
+) -> PartitionedRows:
     """The rows as partitions on the workers."""
     from rpml.distributed import open_rows
 

@@ -59,7 +59,7 @@ def run(
         X = data.values
         if data.ids is not None:
             ids, name = data.ids, data.id_name
-    rows = fitted.suggest_queries(count, X)
+    rows = fitted.suggest_labels(count, X)
     of_rows = None if ids is None else ids[rows]
     write_table(output, rows, Layout("row", ["row"], name, False), of_rows, force)
     fields = {"output": output, "rows": rows.tolist()}

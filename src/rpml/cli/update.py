@@ -53,7 +53,7 @@ def run(
     sources = [open_features(path, options) for path in (features, old) if path is not None]
     for source in sources:
         check_features(fitted, source, model)
-    before = len(fitted.modes_.rows) if fitted.modes_ is not None else 0
+    before = len(fitted.exemplars_.rows) if fitted.exemplars_ is not None else 0
     rows = [source.load().values for source in sources]
     with console.reporter() as report:
         fitted.set_params(callback=report)
@@ -64,8 +64,8 @@ def run(
     fields = {
         "model": str(target),
         "new_rows": len(rows[0]),
-        "modes": len(fitted.modes_.rows),
-        "new_modes": len(fitted.modes_.rows) - before,
+        "exemplars": len(fitted.exemplars_.rows),
+        "new_exemplars": len(fitted.exemplars_.rows) - before,
         "iterations": fitted.n_iter_,
         "drift": fitted.drift_,
     }

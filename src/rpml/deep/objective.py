@@ -6,7 +6,7 @@ import torch
 from torch.nn.functional import softplus
 
 from rpml.method.objective.triplet_loss import angular_factor
-from rpml.method.objective.weights import Guard
+from rpml.method.objective.weights import WeightRidge
 
 
 def rpml_loss(
@@ -15,7 +15,7 @@ def rpml_loss(
     L: torch.Tensor,
     theta: torch.Tensor | None,
     alpha: float = 45.0,
-    guard: Guard | None = None,
+    weight_ridge: WeightRidge | None = None,
 ) -> torch.Tensor:
     """Sum over the triplets of log(1 + exp(w m)), equal to the core's to rounding.
 
@@ -31,7 +31,7 @@ def rpml_loss(
         (2d,) for the weights of RPML, (d, q) for those of RPMLv1, None for weights of 1.
     alpha : float
         Angle in degrees.
-    guard : Guard, optional
+    weight_ridge : WeightRidge, optional
         Weights divided by their mean, and a ridge on theta; None is the objective as printed.
     """
     Y = X @ L
@@ -41,9 +41,9 @@ def rpml_loss(
     m = softplus(near - angular_factor(alpha) * far)
     w = triplet_weights(X, triplets, theta)
     penalty = Y.new_zeros(())
-    if guard is not None and theta is not None:
+    if weight_ridge is not None and theta is not None:
         w = w / w.mean()
-        penalty = 0.5 * guard.ridge * len(triplets) * theta.square().sum()
+        penalty = 0.5 * weight_ridge.ridge * len(triplets) * theta.square().sum()
     return softplus(w * m).sum() + penalty
 
 

@@ -16,15 +16,17 @@ from numpy.typing import NDArray
 from rpml.distributed.cluster import Cluster, Task
 from rpml.distributed.take import deal
 from rpml.method.clustering.pseudo_labels import class_of_nearest, rows_by_label
-from rpml.method.supervision.constraints import Known
+from rpml.method.supervision.constraints import Supervision
 from rpml.method.whitening.groups import group_means
 
 Labels = NDArray[np.intp]
-Rows = tuple[Sequence[Task], NDArray[np.int64]]
+Partitions = tuple[Sequence[Task], NDArray[np.int64]]
 """(partitions, the first row of each and the number of all)."""
 
 
-def mean_things(cluster: Cluster, rows: Rows, of_row: Labels) -> tuple[list[Task], NDArray[Any]]:
+def mean_things(
+    cluster: Cluster, rows: Partitions, of_row: Labels
+) -> tuple[list[Task], NDArray[Any]]:
     """The mean row of each thing, as partitions of their own."""
     count = len(rows[0])
     edges = (int(of_row.max()) + 1) * np.arange(count + 1, dtype=np.int64) // count
@@ -39,8 +41,8 @@ def mean_things(cluster: Cluster, rows: Rows, of_row: Labels) -> tuple[list[Task
     return means, edges
 
 
-def apply_classes(cluster: Cluster, rows: Rows, basins: Labels, known: Known) -> Labels:
-    """`apply_known` for classes: each cluster takes the class of its known rows.
+def apply_classes(cluster: Cluster, rows: Partitions, basins: Labels, known: Supervision) -> Labels:
+    """`apply_supervision` for classes: each cluster takes the class of its known rows.
 
     The rows of clusters with several classes meet on the workers, each going with the nearest
     known one.

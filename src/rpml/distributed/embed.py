@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rpml.distributed.cluster import Cluster
 from rpml.distributed.knn import nearest_neighbors
-from rpml.distributed.source import Piece, Rows, open_rows, read_piece
+from rpml.distributed.source import PartitionedRows, Piece, open_rows, read_piece
 from rpml.estimator import RPML
 from rpml.io.checkpoint import data_digest
 from rpml.io.features.source import ReadOptions
@@ -42,7 +42,7 @@ def embed(
     ----------
     model : RPML or DaskRPML
         Fitted.
-    X : str, Path, Dask array or Rows
+    X : str, Path, Dask array or PartitionedRows
         What to embed, as in `rpml.distributed.open_rows`.
     folder : str or Path
         Created if absent; every worker must see it.
@@ -93,7 +93,7 @@ def _check_folder(target: Path, work: str) -> None:
         )
 
 
-def _fingerprint(model: RPML, rows: Rows) -> str:
+def _fingerprint(model: RPML, rows: PartitionedRows) -> str:
     """Ten digits that differ for another model, other files or another cut into partitions."""
     where = repr((rows.pieces, rows.edges.tolist()))
     text = np.frombuffer(where.encode(), np.uint8)
@@ -147,7 +147,7 @@ def evaluate(
 
     Parameters
     ----------
-    X : Dask array, path of shards, or Rows
+    X : Dask array, path of shards, or PartitionedRows
     labels : (n,) array
         One label a row.
     cluster : Cluster

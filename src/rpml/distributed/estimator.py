@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from rpml.distributed.cluster import Cluster
 from rpml.distributed.pipeline import learn
-from rpml.distributed.source import Rows, open_rows
+from rpml.distributed.source import PartitionedRows, open_rows
 from rpml.distributed.take import take
 from rpml.estimator import RPML
 from rpml.method.clustering.pseudo_labels import as_labels
@@ -76,7 +76,7 @@ class DaskRPML(LazyEmbedding, RPML):
 
         Parameters
         ----------
-        X : Dask array, str, Path or Rows
+        X : Dask array, str, Path or PartitionedRows
             See `rpml.distributed.open_rows`.
         y, groups : (n,) array-like, optional
             A value a row, as in `RPML`; y is ignored unless use_labels=True.
@@ -113,12 +113,12 @@ class DaskRPML(LazyEmbedding, RPML):
         sides = (self._groups(groups, rows.count), gather(known, rows.count))
         with cluster.failures():
             result = learn(cluster, rows, *settings, *sides)
-            vectors = cluster.value(take(cluster, rows.parts, rows.edges, result.modes.rows))
+            vectors = cluster.value(take(cluster, rows.parts, rows.edges, result.exemplars.rows))
         self._set_fitted(result, np.asarray(vectors, float_dtype(vectors)))
         self._warn()
         return self
 
-    def _check_rows(self, rows: Rows) -> None:
+    def _check_rows(self, rows: PartitionedRows) -> None:
         if rows.count < 2:
             raise ValueError(f"X has {rows.count} row: at least 2 are needed.")
         self.n_features_in_ = rows.width

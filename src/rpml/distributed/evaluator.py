@@ -6,7 +6,7 @@ is a pure function of it, so that Dask computes a lost one again from the last p
 one message each way a part: L, theta or a step goes out, a loss or a d x l gradient comes back,
 gradients summed in a tree.
 
-The guard divides the weights by their mean over all triplets. That mean is one sum before the
+The ridge form divides the weights by their mean over all triplets. That mean is one sum before the
 losses; its derivative is linear in one further sum, so it needs no second pass:
 dJ/dtheta = A - (sum dw w / T) B.
 """
@@ -29,8 +29,8 @@ from rpml.distributed.take import deal
 from rpml.distributed.triplets import Drawn
 from rpml.method.objective.triplet_loss import TripletObjective, TripletTerms
 from rpml.method.objective.weights import (
-    Certain,
-    Guard,
+    PinnedWeights,
+    WeightRidge,
     logit_derivative,
     weight_function,
     weights_from_logits,
@@ -52,12 +52,12 @@ class Settings:
 
     weight: str = "concat"
     alpha: float = 45.0
-    guard: Guard | None = None
+    weight_ridge: WeightRidge | None = None
 
 
 @dataclass(frozen=True)
-class PartGuard(Guard):
-    """A guard whose mean is that of all triplets, given from outside; see the module."""
+class PartRidge(WeightRidge):
+    """A ridge whose mean weight is that of all triplets, given from outside; see the module."""
 
     mean: float = 1.0
     pulls: list[float] = field(default_factory=list)
@@ -95,7 +95,7 @@ class DaskObjective:
         self.weight = weight_function(settings.weight)
         self.learn_weights = self.weight.learnable
         self.mean_weight = 0.0
-        self.guard = settings.guard
+        self.weight_ridge = settings.weight_ridge
         sizes = cluster.values(cluster.each(_count, shards))
         self.n_triplets = int(sum(sizes))
         self.shards = [shard for shard, size in zip(shards, sizes, strict=True) if size]
@@ -136,19 +136,19 @@ class DaskObjective:
             by_theta = by_theta - pull / self.n_triplets * by_mean
         return float(loss), grad_L, by_theta
 
-    def set_line(self, curve: PolarCurve, d_theta: Array | None) -> None:
+    def begin_line_search(self, curve: PolarCurve, d_theta: Array | None) -> None:
         """Fix a search curve; each part multiplies its rows with its direction."""
         line = self.cluster.hold((curve, d_theta))
-        self._states = self.cluster.each(_set_line, self._states, line)
+        self._states = self.cluster.each(_begin_line_search, self._states, line)
 
-    def along(self, t: float) -> float:
+    def line_value(self, t: float) -> float:
         """Loss at step t of the line: one number a part."""
         mean = self._mean(t)
-        return self.cluster.sum_each(_along, self._states, t, mean)
+        return self.cluster.sum_each(_line_value, self._states, t, mean)
 
-    def accept(self, t: float) -> None:
+    def accept_step(self, t: float) -> None:
         """Go to step t of the line."""
-        self._states = self.cluster.each(_accept, self._states, t)
+        self._states = self.cluster.each(_accept_step, self._states, t)
 
     def terms(self) -> TripletTerms:
         """z, m, w and p of every triplet at the point, in the order of the triplets."""
@@ -158,8 +158,8 @@ class DaskObjective:
         return TripletTerms(*np.concatenate(self.cluster.values(found), axis=1))
 
     def _mean(self, t: float | None = None) -> float | None:
-        """Mean weight over all triplets before the guard, if there is one: a sum a part."""
-        if self.guard is None or not self.weight.learnable:
+        """Mean weight over all triplets before the weight_ridge, if there is one: a sum a part."""
+        if self.weight_ridge is None or not self.weight.learnable:
             return None
         return self.cluster.sum_each(_weight_sum, self._states, t) / self.n_triplets
 
@@ -179,15 +179,15 @@ def _make(X: Array, part: tuple[Any, ...], settings: Settings) -> TripletObjecti
     _, triplets, certain = part
     weight = weight_function(settings.weight)
     if certain.any() and weight.learnable:
-        weight = Certain(weight, certain)
-    return TripletObjective(X, triplets, weight, settings.alpha, settings.guard)
+        weight = PinnedWeights(weight, certain)
+    return TripletObjective(X, triplets, weight, settings.alpha, settings.weight_ridge)
 
 
 def _with_mean(state: TripletObjective, mean: float | None) -> TripletObjective:
-    """The same part, its guard knowing the mean weight of all parts; arrays are shared."""
+    """The same part, its ridge knowing the mean weight of all parts; arrays are shared."""
     out = copy.copy(state)
-    if out.guard is not None and mean is not None:
-        out.guard = PartGuard(out.guard.ridge, mean)
+    if out.weight_ridge is not None and mean is not None:
+        out.weight_ridge = PartRidge(out.weight_ridge.ridge, mean)
     return out
 
 
@@ -197,21 +197,23 @@ def _move(part: TripletObjective, point: tuple[Array, Array | None]) -> TripletO
     return out
 
 
-def _set_line(state: TripletObjective, line: tuple[PolarCurve, Array | None]) -> TripletObjective:
+def _begin_line_search(
+    state: TripletObjective, line: tuple[PolarCurve, Array | None]
+) -> TripletObjective:
     out = copy.copy(state)
-    out.set_line(*line)
+    out.begin_line_search(*line)
     return out
 
 
-def _accept(state: TripletObjective, t: float) -> TripletObjective:
+def _accept_step(state: TripletObjective, t: float) -> TripletObjective:
     out = copy.copy(state)
     out.Y_t = np.empty_like(out.Y)  # the old state keeps its own
-    out.accept(t)
+    out.accept_step(t)
     return out
 
 
 def _weight_sum(state: TripletObjective, t: float | None) -> float:
-    """Sum of the weights before the guard, at the point or at step t of the line."""
+    """Sum of the weights before the weight_ridge, at the point or at step t of the line."""
     if t is None:
         S = state.weight.logits(state.P, state.P, state.triplets)
     else:
@@ -219,8 +221,8 @@ def _weight_sum(state: TripletObjective, t: float | None) -> float:
     return float(weights_from_logits(np.asarray(S), None)[0].sum(dtype=np.float64))
 
 
-def _along(state: TripletObjective, t: float, mean: float | None) -> float:
-    return _with_mean(state, mean).along(t)
+def _line_value(state: TripletObjective, t: float, mean: float | None) -> float:
+    return _with_mean(state, mean).line_value(t)
 
 
 def _gradients(state: TripletObjective, mean: float | None) -> tuple[Any, ...]:
@@ -228,15 +230,15 @@ def _gradients(state: TripletObjective, mean: float | None) -> tuple[Any, ...]:
     part = _with_mean(state, mean)
     loss, grad_L, grad_theta = part.gradients()
     weight = part.mean_weight * part.n_triplets
-    if not isinstance(part.guard, PartGuard):
+    if not isinstance(part.weight_ridge, PartRidge):
         return loss, grad_L, grad_theta, None, 0.0, weight
-    return loss, grad_L, grad_theta, _by_mean(part), part.guard.pulls[-1], weight
+    return loss, grad_L, grad_theta, _by_mean(part), part.weight_ridge.pulls[-1], weight
 
 
 def _by_mean(part: TripletObjective) -> Array:
     """Derivative by theta if dw were 1 for every triplet."""
     S = part.weight.logits(part.P, part.P, part.triplets)
-    w, sigmoids, factor = weights_from_logits(S, part.guard)
+    w, sigmoids, factor = weights_from_logits(S, part.weight_ridge)
     ds = logit_derivative(sigmoids, w, np.ones_like(w), factor, None)
     pulled = part.weight.pullback(part.P, part.triplets, ds)
     product = np.asarray(part.X.T @ pulled.astype(part.X.dtype), np.float64)

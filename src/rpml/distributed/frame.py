@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.distributed.cluster import Cluster, Task
-from rpml.method.graph import exact as blocksearch
+from rpml.method.graph import exact
 
 
 @dataclass(frozen=True)
 class Frame:
-    """Metric, centre and unit of length of `rpml.method.graph.exact.Rows`, found from all rows."""
+    """Metric, centre and unit of length of a `SearchCorpus`, from all rows."""
 
     metric: str
     center: NDArray[np.float64]
@@ -23,16 +23,16 @@ class Frame:
 
     def prepare(self, block: Any) -> NDArray[np.float32]:
         """Rows ready for products."""
-        return blocksearch.prepare(block, self.metric, np.float32, self.center, self.unit)
+        return exact.prepare(block, self.metric, np.float32, self.center, self.unit)
 
-    def rows(self, block: Any) -> blocksearch.Rows:
+    def rows(self, block: Any) -> exact.SearchCorpus:
         """A part of the rows as the search sees them."""
         if self.metric == "cosine":
             half = np.full(len(block), 0.5)
         else:
-            wide = blocksearch.prepare(block, self.metric, np.float64, self.center, self.unit)
+            wide = exact.prepare(block, self.metric, np.float64, self.center, self.unit)
             half = 0.5 * np.einsum("ij,ij->i", wide, wide)
-        return blocksearch.Rows(block, self.metric, self.center, self.unit, half)
+        return exact.SearchCorpus(block, self.metric, self.center, self.unit, half)
 
 
 def find_frame(cluster: Cluster, parts: Sequence[Task], metric: str) -> Frame:
@@ -43,7 +43,7 @@ def find_frame(cluster: Cluster, parts: Sequence[Task], metric: str) -> Frame:
         raise ValueError(f"metric={metric!r}: use 'cosine' or 'euclidean'")
     ranges = [cluster.submit(_range, part) for part in parts]
     low, high, total, count = cluster.value(cluster.total(ranges, _widest))
-    return Frame(metric, *blocksearch.center_and_unit(low, high, total / count))
+    return Frame(metric, *exact.center_and_unit(low, high, total / count))
 
 
 def _range(part: Any) -> tuple[Any, ...]:

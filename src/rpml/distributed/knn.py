@@ -25,22 +25,22 @@ from rpml.distributed.frame import Frame, find_frame
 from rpml.distributed.take import take
 from rpml.method.graph import approximate as ann
 from rpml.method.graph.exact import (
-    NOBODY,
+    EMPTY_SLOT,
+    SearchCorpus,
     block_size,
     empty_heaps,
-    offer,
+    push_scores,
     search_pairs,
     slices,
     sort,
 )
-from rpml.method.graph.exact import Rows as Searched
 from rpml.method.graph.neighbors import EXACT_ROWS, Neighbors, refine
 from rpml.runtime.context import Context
 
 logger = logging.getLogger(__name__)
 
 MEMORY = 256 * 2**20  # bytes the working blocks of one task may take
-NEVER = np.iinfo(np.int64).max  # an empty place in a list of neighbours
+EMPTY_ROW = np.iinfo(np.int64).max  # an empty place in a list of neighbours
 _BUCKET = 2_000_000  # most rows whose cells make a bucket
 _SHARE = 0.4  # of the memory a thread has, for one search
 _VISITORS = 4  # rows that look into a bucket, for each that is in it
@@ -82,7 +82,7 @@ def nearest_neighbors(
     Parameters
     ----------
     cluster, parts, edges
-        The rows, as in `rpml.distributed.source.Rows`.
+        The rows, as in `rpml.distributed.source.PartitionedRows`.
     n_neighbors : int
         At most the number of other rows.
     context : Context
@@ -115,7 +115,7 @@ class Search:
     @property
     def _starts(self) -> NDArray[Any]:
         """The first row of each partition, in as few bytes as all row numbers need."""
-        return self.edges[:-1].astype(np.int32 if self.edges[-1] < NOBODY else np.int64)
+        return self.edges[:-1].astype(np.int32 if self.edges[-1] < EMPTY_SLOT else np.int64)
 
     def exact(self) -> list[Task]:
         """Compare every pair of partitions."""
@@ -257,7 +257,7 @@ def _pair(one: Any, two: Any, starts: NDArray[Any], k: int, frame: Frame) -> tup
     both = one if two is None else np.concatenate([one, two])
     rows = frame.rows(both)
     ids = np.arange(len(both), dtype=np.int32)
-    size = block_size(NOBODY, both.shape[1], MEMORY)
+    size = block_size(EMPTY_SLOT, both.shape[1], MEMORY)
     left = [ids[: len(one)][part] for part in slices(len(one), size)]
     right = [] if two is None else [ids[len(one) :][part] for part in slices(len(two), size)]
     every = range(len(left))
@@ -273,7 +273,7 @@ def _pair(one: Any, two: Any, starts: NDArray[Any], k: int, frame: Frame) -> tup
 
 
 def _lists(
-    rows: Searched, found: tuple[Any, Any], names: NDArray[Any]
+    rows: SearchCorpus, found: tuple[Any, Any], names: NDArray[Any]
 ) -> tuple[NDArray[Any], NDArray[np.float32]]:
     """Scores -> names and distances, nearest first; a place nobody took is infinitely far."""
     scores, idx = found
@@ -281,7 +281,7 @@ def _lists(
     distances = np.empty(idx.shape, np.float32)
     for part in slices(len(scores), max(1, MEMORY // (64 * idx.shape[1]))):
         squares = rows.squares(part, scores[part])  # infinite where the score is -infinite
-        near = np.where(idx[part] == NOBODY, 0, idx[part])
+        near = np.where(idx[part] == EMPTY_SLOT, 0, idx[part])
         refine(rows, squares, near, np.arange(len(scores))[part], MEMORY)
         out[part] = np.where(np.isinf(squares), np.iinfo(names.dtype).max, names[near])
         distances[part] = np.sqrt(squares) * rows.unit
@@ -300,7 +300,7 @@ def _scan(
     heaps = empty_heaps(len(queries), k)
     left = frame.prepare(queries)
     for some in slices(len(part), max(256, MEMORY // (16 * max(1, len(queries))))):
-        offer(left @ rows.block(mine[some]).T, half[mine[some]], own, mine[some], heaps)
+        push_scores(left @ rows.block(mine[some]).T, half[mine[some]], own, mine[some], heaps)
     sort(*heaps)
     whose = np.concatenate([names, start + np.arange(len(part))])
     return np.arange(len(queries)), *_lists(rows, heaps, whose)
@@ -309,7 +309,7 @@ def _scan(
 def _merge(offers: list[Candidates], size: int, k: int, metric: str) -> Neighbors:
     """The best k of all that was found, nearest first."""
     vals = np.full((size, k), -np.inf, np.float32)
-    idx = np.full((size, k), NEVER, np.int64)
+    idx = np.full((size, k), EMPTY_ROW, np.int64)
     for rows, found, distances in offers:
         kernels.push_found(vals, idx, rows, found, -distances)
     sort(vals, idx)
@@ -317,11 +317,11 @@ def _merge(offers: list[Candidates], size: int, k: int, metric: str) -> Neighbor
 
 
 def _narrow(idx: NDArray[np.int64]) -> Any:
-    """Row numbers below 2^31 in half the space; NEVER stays the largest number there is."""
-    known = idx[idx != NEVER]
-    if known.size and known.max() >= NOBODY:
+    """Row numbers below 2^31 in half the space; EMPTY_ROW stays the largest number there is."""
+    known = idx[idx != EMPTY_ROW]
+    if known.size and known.max() >= EMPTY_SLOT:
         return idx
-    return np.minimum(idx, NOBODY).astype(np.int32)
+    return np.minimum(idx, EMPTY_SLOT).astype(np.int32)
 
 
 def _short(lists: Neighbors) -> NDArray[np.intp]:
@@ -360,7 +360,7 @@ def _needed(taken: Any, centers: NDArray[np.float32], queries: int, frame: Frame
     """How many cells hold the target share of the true neighbours."""
     places = np.arange(queries, len(taken)).reshape(queries, -1)
     sample = ann.Sample(np.arange(queries), places.astype(np.int32))
-    return ann.cells_needed(frame.rows(taken), centers, sample, MEMORY)
+    return ann.choose_nprobe(frame.rows(taken), centers, sample, MEMORY)
 
 
 def _probes(part: Any, centers: NDArray[np.float32], needed: int, frame: Frame) -> Any:

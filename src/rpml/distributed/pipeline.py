@@ -13,10 +13,10 @@ from rpml.distributed.aas import check_supported, cluster_rows
 from rpml.distributed.classes import apply_classes, mean_things
 from rpml.distributed.cluster import Cluster, Task
 from rpml.distributed.evaluator import DaskObjective, Settings
+from rpml.distributed.exemplars import find_exemplars
 from rpml.distributed.kept import keep_graph, kept_graph
 from rpml.distributed.knn import nearest_neighbors
-from rpml.distributed.modes import find_modes
-from rpml.distributed.source import Rows
+from rpml.distributed.source import PartitionedRows
 from rpml.distributed.stochastic import deal_rows, distributed_epoch
 from rpml.distributed.take import take
 from rpml.distributed.triplets import Named, draw_triplets
@@ -26,22 +26,22 @@ from rpml.method.clustering.pseudo_labels import Labels, as_labels
 from rpml.method.objective.weights import weight_function
 from rpml.method.pipeline import (
     batch_settings,
-    guard_of,
     nest,
     no_groups,
     optimize,
     pack,
+    ridge_of,
     started,
     unpack,
 )
-from rpml.method.settings import DEFAULT_COMPONENTS, Config, Result
+from rpml.method.settings import DEFAULT_COMPONENTS, FitResult, FitSettings
 from rpml.method.solver.prefix import some_triplets
 from rpml.method.solver.stochastic import Epoch, EpochState
 from rpml.method.solver.training import complete_axes, initial_subspace, order_by_spread
-from rpml.method.supervision.constraints import Known
+from rpml.method.supervision.constraints import Supervision
 from rpml.method.whitening.groups import Groups, representatives
 from rpml.method.whitening.linear_map import Preprocessing, spectrum_of
-from rpml.method.whitening.neighborhoods import floor_share
+from rpml.method.whitening.neighborhoods import shrinkage_share
 from rpml.runtime.context import Arrays, Context
 
 logger = logging.getLogger(__name__)
@@ -70,12 +70,12 @@ class Prepared:
 
 def learn(
     cluster: Cluster,
-    rows: Rows,
-    config: Config,
+    rows: PartitionedRows,
+    config: FitSettings,
     context: Context,
     groups: Groups,
-    known: Known | None = None,
-) -> Result:
+    known: Supervision | None = None,
+) -> FitResult:
     """Learn an embedding of partitioned rows; what the client sees is a number a row at most."""
     cluster.wait(rows.parts, context, "read")
     preprocessing, choice = unpack(
@@ -92,23 +92,23 @@ def learn(
     shards = draw_triplets(cluster, Z.edges, Named(labels, groups, known), config, context)
     start = initial_point(Z, config, context)
     cluster.stage = "optimize"
-    settings = Settings(config.weight, config.alpha, guard_of(config))
+    settings = Settings(config.weight, config.alpha, ridge_of(config))
     problem = DaskObjective(cluster, Z.rows, shards, settings)
     sure = np.zeros(rows.count, bool) if known is None else known.is_classed()
     epoch = epochs(cluster, Z, labels, sure, config, context)
     optimum = optimize(problem, epoch, start, config, context)
     triplets = problem.triplets()
     L = order_by_spread(optimum.L, optimum.L.T @ Z.covariance @ optimum.L)
-    L = nest_axes(cluster, Z, L, triplets, config, floor_share(preprocessing, choice, L))
+    L = nest_axes(cluster, Z, L, triplets, config, shrinkage_share(preprocessing, choice, L))
     problem.move_to(L, optimum.theta)
     terms = problem.terms()
-    return Result(
+    return FitResult(
         preprocessing=preprocessing,
         choice=choice,
         L=L,
         theta=optimum.theta,
         labels=labels,
-        modes=find_modes(cluster, Z.rows, L, basins, labels),
+        exemplars=find_exemplars(cluster, Z.rows, L, basins, labels),
         known=sure,
         n_classes=0 if known is None else known.n_classes,
         triplets=triplets,
@@ -118,7 +118,9 @@ def learn(
     )
 
 
-def apply(cluster: Cluster, rows: Rows, preprocessing: Preprocessing, context: Context) -> Prepared:
+def apply(
+    cluster: Cluster, rows: PartitionedRows, preprocessing: Preprocessing, context: Context
+) -> Prepared:
     """Preprocess every partition where it is."""
     held = cluster.hold(preprocessing)
     parts = [cluster.submit(_apply, part, held) for part in rows.parts]
@@ -131,7 +133,7 @@ def _apply(part: Any, preprocessing: Preprocessing) -> Array:
 
 
 def pseudo_labels(
-    cluster: Cluster, Z: Prepared, groups: Groups, config: Config, context: Context
+    cluster: Cluster, Z: Prepared, groups: Groups, config: FitSettings, context: Context
 ) -> Labels:
     """c(.) of the paper on the workers' graph, or the labels that were given.
 
@@ -176,7 +178,7 @@ def _aas(
     return context.stage("labels", compute)["labels"].astype(np.intp)
 
 
-def initial_point(Z: Prepared, config: Config, context: Context) -> Start:
+def initial_point(Z: Prepared, config: FitSettings, context: Context) -> Start:
     """L and theta to start from; the principal axes come from the moments."""
     l = config.n_components or min(DEFAULT_COMPONENTS, Z.width)
     if isinstance(config.init, str) and config.init == "pca":
@@ -192,13 +194,13 @@ def nest_axes(
     Z: Prepared,
     L: Array,
     triplets: NDArray[np.integer],
-    config: Config,
-    floor: Array,
+    config: FitSettings,
+    shrinkage: Array,
 ) -> Array:
     """`nest` on a worker, which is sent the rows that a part of the triplets read."""
     rows, places = some_triplets(triplets)
     some = take(cluster, *Z.rows, rows)
-    return np.asarray(cluster.value(cluster.submit(nest, some, L, places, config, floor)))
+    return np.asarray(cluster.value(cluster.submit(nest, some, L, places, config, shrinkage)))
 
 
 def epochs(
@@ -206,7 +208,7 @@ def epochs(
     Z: Prepared,
     labels: Labels,
     sure: NDArray[np.bool_],
-    config: Config,
+    config: FitSettings,
     context: Context,
 ) -> Epoch:
     """Epochs of the stochastic solver on the workers; their rows are dealt for the first one."""

@@ -36,7 +36,7 @@ class Piece:
 
 
 @dataclass
-class Rows:
+class PartitionedRows:
     """Partitions of the rows: part i holds the rows edges[i] to edges[i + 1]."""
 
     read: Callable[[], list[Task]]
@@ -93,7 +93,7 @@ def open_rows(
     options: ReadOptions | None = None,
     partition_rows: int | None = None,
     by_size: bool = False,
-) -> Rows:
+) -> PartitionedRows:
     """Find the rows and cut them into partitions; values are read when they are needed.
 
     Parameters
@@ -110,7 +110,7 @@ def open_rows(
     by_size : bool
         The same partitions on any cluster, however many threads it has.
     """
-    if isinstance(X, Rows):
+    if isinstance(X, PartitionedRows):
         return X
     least = 1 if by_size else _least(cluster)
     if isinstance(X, str | Path):
@@ -128,7 +128,7 @@ def _least(cluster: Cluster) -> int:
     return sum(workers.values()) * (2 if len(workers) > 1 else 1)
 
 
-def _from_dask_array(X: Any, cluster: Cluster, wanted: tuple[int | None, int]) -> Rows:
+def _from_dask_array(X: Any, cluster: Cluster, wanted: tuple[int | None, int]) -> PartitionedRows:
     if X.ndim != 2 or np.isnan(X.shape[0]):
         raise InputError(
             f"the Dask array has shape {X.shape}: it must have two dimensions of known size "
@@ -146,12 +146,12 @@ def _from_dask_array(X: Any, cluster: Cluster, wanted: tuple[int | None, int]) -
             for block, start in zip(raw, edges, strict=False)
         ]
 
-    return Rows(read, edges, width, np.dtype(X.dtype))
+    return PartitionedRows(read, edges, width, np.dtype(X.dtype))
 
 
 def _open_shards(
     address: str, cluster: Cluster, options: ReadOptions, wanted: tuple[int | None, int]
-) -> Rows:
+) -> PartitionedRows:
     paths = shard_addresses(address)
     looks = [cluster.submit(_look, path, options) for path in paths]
     seen: list[tuple[int, int, str, Any]] = [cluster.value(look) for look in looks]
@@ -170,7 +170,7 @@ def _open_shards(
     def read() -> list[Task]:
         return [cluster.submit(read_part, part, width, str(dtype), options) for part in pieces]
 
-    return Rows(read, edges, width, dtype, pieces, options, first[3], address)
+    return PartitionedRows(read, edges, width, dtype, pieces, options, first[3], address)
 
 
 def shard_addresses(address: str) -> list[str]:

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from rpml.distributed.cluster import Cluster, Task
 from rpml.method.pipeline import triplet_sources
-from rpml.method.settings import Config
-from rpml.method.supervision.constraints import Known
+from rpml.method.settings import FitSettings
+from rpml.method.supervision.constraints import Supervision
 from rpml.method.triplets.sampling import Members, members_of, repeat_anchors, uniform_partners
 from rpml.method.whitening.groups import Groups
 from rpml.runtime.context import Context
@@ -40,7 +40,7 @@ class Named:
 
     labels: Labels
     groups: Groups
-    known: Known | None = None
+    known: Supervision | None = None
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Pool:
     members: Members
     """Which places in `rows` share a label."""
     groups: Groups | None
-    known: Known
+    known: Supervision
     block: int
     quota: NDArray[np.int64] | None
     """Triplets of each block; None: `per_anchor` an anchor."""
@@ -78,7 +78,7 @@ def draw_triplets(
     cluster: Cluster,
     edges: NDArray[np.int64],
     named: Named,
-    config: Config,
+    config: FitSettings,
     context: Context,
     block: int = BLOCK,
 ) -> list[Task]:
@@ -128,7 +128,7 @@ def _make_pool(
         quota = np.diff(total * np.cumsum([0, *able]) // max(1, int(able.sum())))
     none = np.full(len(rows), -1, np.intp)
     nothing = (np.empty((0, 2), np.intp), np.empty((0, 3), np.intp))
-    known = Known(none if classes is None else classes, n_classes, *nothing)
+    known = Supervision(none if classes is None else classes, n_classes, *nothing)
     return Pool(rows, members, groups, known, block, quota, per_anchor)
 
 

@@ -11,7 +11,7 @@ from distributed import get_worker
 from numpy.typing import NDArray
 
 from rpml.distributed.cluster import Cluster, Task
-from rpml.distributed.source import Rows
+from rpml.distributed.source import PartitionedRows
 from rpml.distributed.take import take
 from rpml.method.pipeline import (
     Sample,
@@ -20,8 +20,8 @@ from rpml.method.pipeline import (
     whiten_by_exponent,
     whiten_by_scatter,
 )
-from rpml.method.settings import Config
-from rpml.method.supervision.constraints import Known
+from rpml.method.settings import FitSettings
+from rpml.method.supervision.constraints import Supervision
 from rpml.method.whitening.groups import Groups
 from rpml.method.whitening.linear_map import (
     Preprocessing,
@@ -52,11 +52,11 @@ def mean_and_covariance(
 
 def prepare(
     cluster: Cluster,
-    rows: Rows,
+    rows: PartitionedRows,
     groups: Groups,
-    config: Config,
+    config: FitSettings,
     context: Context,
-    known: Known | None = None,
+    known: Supervision | None = None,
 ) -> tuple[Preprocessing, ScatterChoice | None]:
     """Centre and whiten, decided from moments of all rows and a sample of them."""
     unit = config.normalize_input

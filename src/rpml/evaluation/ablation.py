@@ -70,17 +70,17 @@ class ReferenceObjective:
         value, G = self.value_and_rows(self.Y)
         return value, np.asarray(self.X.T @ G, np.float64), None
 
-    def set_line(self, curve: PolarCurve, d_theta: Array | None) -> None:
-        """Fix the curve that `along` and `accept` move on."""
+    def begin_line_search(self, curve: PolarCurve, d_theta: Array | None) -> None:
+        """Fix the curve that `line_value` and `accept_step` move on."""
         self.curve = curve
         self.Y = self.Y @ curve.rotation.astype(self.Y.dtype)
         self.direction = self.X @ curve.direction.astype(self.X.dtype)
 
-    def along(self, t: float) -> float:
+    def line_value(self, t: float) -> float:
         """Loss at step t of the curve."""
         return float(self._shape(self._margins(self._at(t))[0])[0].sum(dtype=np.float64))
 
-    def accept(self, t: float) -> None:
+    def accept_step(self, t: float) -> None:
         """Go to step t of the curve."""
         self.Y = self._at(t)
 

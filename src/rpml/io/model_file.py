@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 
 from rpml.io.container import Arrays, read_container, write_container
 
-FORMAT_VERSION = 2  # 2: modes
+FORMAT_VERSION = 3  # 2: exemplars, then called modes; 3: names of today
+_RENAMED_ARRAYS = {
+    "known": "labeled_mask",
+    "mode_vectors": "exemplar_vectors",
+    **{f"mode_{field}": f"exemplar_{field}" for field in ("rows", "labels", "sizes")},
+}
+_RENAMED_SETTINGS = {"guard": "weight_ridge"}
 
 
 def write_model(
@@ -49,4 +55,18 @@ def read_model(path: str | PathLike[str]) -> tuple[Arrays, dict[str, Any]]:
     arrays, fields = read_container(Path(path), "model", FORMAT_VERSION)
     versions = {"format_version": fields["format_version"]}
     versions["rpml_version"] = str(fields.get("rpml_version"))
-    return arrays, {**fields["metadata"], **versions}
+    metadata = fields["metadata"]
+    if versions["format_version"] < FORMAT_VERSION:
+        arrays, metadata = _with_present_names(arrays, metadata)
+    return arrays, {**metadata, **versions}
+
+
+def _with_present_names(arrays: Arrays, metadata: dict[str, Any]) -> tuple[Arrays, dict[str, Any]]:
+    """Arrays and metadata of an older format under the names of this one."""
+    renamed = {_RENAMED_ARRAYS.get(name, name): array for name, array in arrays.items()}
+    settings, whitening = metadata.get("settings"), metadata.get("whitening")
+    if isinstance(settings, dict):
+        settings = {_RENAMED_SETTINGS.get(name, name): value for name, value in settings.items()}
+    if isinstance(whitening, dict) and "floor" in whitening:
+        whitening = {**whitening, "shrinkage": whitening["floor"]}
+    return renamed, {**metadata, "settings": settings, "whitening": whitening}

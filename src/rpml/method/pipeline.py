@@ -9,11 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.method.clustering.exemplars import find_modes
-from rpml.method.clustering.pseudo_labels import Labels, apply_known, find_neighbors, pseudo_labels
+from rpml.method.clustering.exemplars import find_exemplars
+from rpml.method.clustering.pseudo_labels import (
+    Labels,
+    apply_supervision,
+    find_neighbors,
+    pseudo_labels,
+)
 from rpml.method.objective.triplet_loss import TripletObjective
-from rpml.method.objective.weights import Certain, Guard, weight_function
-from rpml.method.settings import DEFAULT_COMPONENTS, Config, Result
+from rpml.method.objective.weights import PinnedWeights, WeightRidge, weight_function
+from rpml.method.settings import DEFAULT_COMPONENTS, FitResult, FitSettings
 from rpml.method.solver.conjugate_gradient import Evaluator, OptimizeResult, Stopping
 from rpml.method.solver.prefix import nested_rotation, some_triplets
 from rpml.method.solver.stochastic import BatchSettings, Epoch, EpochState, run_epoch
@@ -24,7 +29,7 @@ from rpml.method.solver.training import (
     train,
     train_in_batches,
 )
-from rpml.method.supervision.constraints import Known
+from rpml.method.supervision.constraints import Supervision
 from rpml.method.triplets.sampling import parted_triplets, sample_triplets
 from rpml.method.whitening.classes import count_pairs, label_scatter, label_spread, with_labelled
 from rpml.method.whitening.groups import (
@@ -48,8 +53,8 @@ from rpml.method.whitening.neighborhoods import (
     MAX_ROWS,
     ScatterChoice,
     coordinates,
-    floor_share,
     neighbor_scatter,
+    shrinkage_share,
     whiten_by,
 )
 from rpml.runtime.context import Arrays, Context
@@ -58,8 +63,8 @@ Array = NDArray[np.floating]
 
 
 def learn(
-    X: Any, config: Config, context: Context, groups: Groups, known: Known | None = None
-) -> Result:
+    X: Any, config: FitSettings, context: Context, groups: Groups, known: Supervision | None = None
+) -> FitResult:
     """Learn an embedding of the rows of X.
 
     Rows with the same number in `groups` show the same thing, -1 is no group. `known` are classes
@@ -72,7 +77,7 @@ def learn(
     config = started(config, choice, Z.shape[1])
     groups = groups if choice is None or "groups" in choice.source else no_groups(len(Z))
     basins = cluster(Z, groups, config, context)
-    labels = basins if known is None else apply_known(basins, known, Z)
+    labels = basins if known is None else apply_supervision(basins, known, Z)
     triplets, certain = draw_triplets(Z, labels, groups, config, context, known)
     l = config.n_components or min(DEFAULT_COMPONENTS, Z.shape[1])
     L = initial_subspace(Z, l, config.init, context.rng("init"))
@@ -85,16 +90,16 @@ def learn(
 
     optimum = optimize(problem, epoch, (L, theta), config, context)
     L = order_by_variance(Z, optimum.L)
-    L = nest(Z, L, triplets, config, floor_share(preprocessing, choice, L))
+    L = nest(Z, L, triplets, config, shrinkage_share(preprocessing, choice, L))
     problem.move_to(L, optimum.theta)
     terms = problem.terms()
-    return Result(
+    return FitResult(
         preprocessing=preprocessing,
         choice=choice,
         L=L,
         theta=optimum.theta,
         labels=labels,
-        modes=find_modes(problem.Y, basins, labels),
+        exemplars=find_exemplars(problem.Y, basins, labels),
         known=np.zeros(len(Z), bool) if known is None else known.is_classed(),
         n_classes=0 if known is None else known.n_classes,
         triplets=triplets,
@@ -104,7 +109,7 @@ def learn(
     )
 
 
-def started(config: Config, choice: ScatterChoice | None, width: int) -> Config:
+def started(config: FitSettings, choice: ScatterChoice | None, width: int) -> FitSettings:
     """Where labels whitened, the axes come in their order, and L starts with the first of them."""
     if choice is None or "labels" not in choice.source or not isinstance(config.init, str):
         return config
@@ -112,13 +117,15 @@ def started(config: Config, choice: ScatterChoice | None, width: int) -> Config:
     return replace(config, init=np.eye(width, l)) if config.init == "pca" else config
 
 
-def nest(Z: Array, L: Array, triplets: NDArray[np.integer], config: Config, floor: Array) -> Array:
+def nest(
+    Z: Array, L: Array, triplets: NDArray[np.integer], config: FitSettings, shrinkage: Array
+) -> Array:
     """The same subspace, its axes turned so that a prefix is a smaller embedding."""
     if config.max_iter == 0:  # nothing is to be learned: the principal axes, in order
         return L
     rows, places = some_triplets(triplets)
     Y = Z[rows] @ L.astype(Z.dtype)
-    return settle_signs(L @ nested_rotation(Y, places, config.alpha, floor))
+    return settle_signs(L @ nested_rotation(Y, places, config.alpha, shrinkage))
 
 
 SOURCES = ("neighbors", "groups", "none", "labels", "groups and labels")
@@ -133,7 +140,7 @@ def pack(preprocessing: Preprocessing, choice: ScatterChoice | None) -> Arrays:
     }
     if choice is not None:
         arrays["source"] = np.array([SOURCES.index(choice.source)])
-        arrays["floor"] = np.array([choice.floor])
+        arrays["shrinkage"] = np.array([choice.shrinkage])
         arrays["agreement"] = np.array(list(choice.agreement.items())).reshape(-1, 2)
     return arrays
 
@@ -143,9 +150,9 @@ def unpack(arrays: Arrays) -> tuple[Preprocessing, ScatterChoice | None]:
     preprocessing = Preprocessing(unit_input, arrays["mean"], arrays["matrix"], unit_output)
     if "source" not in arrays:
         return preprocessing, None
-    agreement = {float(floor): float(share) for floor, share in arrays["agreement"]}
+    agreement = {float(shrinkage): float(share) for shrinkage, share in arrays["agreement"]}
     source = SOURCES[int(arrays["source"][0])]
-    return preprocessing, ScatterChoice(source, float(arrays["floor"][0]), agreement)
+    return preprocessing, ScatterChoice(source, float(arrays["shrinkage"][0]), agreement)
 
 
 def no_groups(n: int) -> Groups:
@@ -153,7 +160,7 @@ def no_groups(n: int) -> Groups:
 
 
 def prepare(
-    X: Any, groups: Groups, config: Config, context: Context, known: Known | None = None
+    X: Any, groups: Groups, config: FitSettings, context: Context, known: Supervision | None = None
 ) -> tuple[Preprocessing, ScatterChoice | None]:
     """Centre and whiten on the leading axes; with whiten=None leave the rows as they are."""
     if config.whiten is None:
@@ -168,7 +175,7 @@ def prepare(
     return whiten_by_exponent(spectrum, wanted, config), None
 
 
-def size_within(spectrum: Spectrum, shape: tuple[int, int], config: Config) -> int:
+def size_within(spectrum: Spectrum, shape: tuple[int, int], config: FitSettings) -> int:
     """The size of the embedding, if the rows vary in so many directions."""
     available = len(spectrum.variances)
     if available == 0:
@@ -185,7 +192,7 @@ def size_within(spectrum: Spectrum, shape: tuple[int, int], config: Config) -> i
     return wanted
 
 
-def whiten_by_exponent(spectrum: Spectrum, wanted: int, config: Config) -> Preprocessing:
+def whiten_by_exponent(spectrum: Spectrum, wanted: int, config: FitSettings) -> Preprocessing:
     """The preprocessing of a numeric `whiten`."""
     n_axes = min(config.n_axes or max(256, 2 * wanted), len(spectrum.variances))
     unit = config.normalize_input
@@ -204,7 +211,7 @@ class Sample:
     """Of each of the rows, if there are any."""
 
 
-def scatter_rows(groups: Groups, known: Known | None, rng: np.random.Generator) -> Labels:
+def scatter_rows(groups: Groups, known: Supervision | None, rng: np.random.Generator) -> Labels:
     """Which rows to choose a whitening on; the known ones first."""
     rows = sample_rows(groups, MAX_ROWS, rng)
     return rows if known is None else with_labelled(rows, known.labels, rng)
@@ -233,11 +240,11 @@ def whiten_by_scatter(
         if "labels" in found[1].source:
             spread = label_spread(wide, sample.classes, found[0])
     scatter, choice = found
-    whole = whiten_by(spectrum, scatter, choice.floor, n_components, unit, spread)
+    whole = whiten_by(spectrum, scatter, choice.shrinkage, n_components, unit, spread)
     return replace(whole, matrix=whole.matrix[:, :kept]), choice
 
 
-def cluster(Z: Array, groups: Groups, config: Config, context: Context) -> Labels:
+def cluster(Z: Array, groups: Groups, config: FitSettings, context: Context) -> Labels:
     """c(.) of the paper; a group is one point, its mean, so that its rows share a label."""
     first, of_row = representatives(groups)
     given = not (isinstance(config.clustering, str) or hasattr(config.clustering, "fit_predict"))
@@ -251,9 +258,9 @@ def draw_triplets(
     Z: Array,
     labels: Labels,
     groups: Groups,
-    config: Config,
+    config: FitSettings,
     context: Context,
-    known: Known | None = None,
+    known: Supervision | None = None,
 ) -> tuple[NDArray[np.integer], NDArray[np.bool_] | None]:
     """T of Algorithm 1, from the pseudo-labels; with groups or classes, as many again from these.
 
@@ -290,7 +297,7 @@ def draw_triplets(
 
 
 def triplet_sources(
-    labels: Labels, groups: Groups, config: Config, known: Known | None
+    labels: Labels, groups: Groups, config: FitSettings, known: Supervision | None
 ) -> list[tuple[Labels, str]]:
     """What triplets are drawn from, each as often: labels, groups, known classes; and how."""
     sources = [(labels, config.sampler)]
@@ -305,7 +312,7 @@ def optimize(
     problem: Evaluator,
     epoch: Epoch,
     start: tuple[Array, Array | None],
-    config: Config,
+    config: FitSettings,
     context: Context,
 ) -> OptimizeResult:
     """Run the chosen solver on the objective, or on epochs; wherever the rows of either are.
@@ -327,11 +334,11 @@ def optimize(
     return train(problem, start, stopping, context, rate)
 
 
-def batch_settings(config: Config, sure: NDArray[np.bool_] | None = None) -> BatchSettings:
+def batch_settings(config: FitSettings, sure: NDArray[np.bool_] | None = None) -> BatchSettings:
     return BatchSettings(
         weight=config.weight,
         alpha=config.alpha,
-        guard=guard_of(config),
+        weight_ridge=ridge_of(config),
         batch_size=config.batch_size,
         n_epochs=config.n_epochs,
         steps=config.batch_steps,
@@ -344,15 +351,15 @@ def batch_settings(config: Config, sure: NDArray[np.bool_] | None = None) -> Bat
 def objective(
     Z: Array,
     triplets: NDArray[np.integer],
-    config: Config,
+    config: FitSettings,
     certain: NDArray[np.bool_] | None = None,
 ) -> TripletObjective:
     """The objective; certain triplets keep their weight."""
     weight = weight_function(config.weight)
     if certain is not None and weight.learnable:
-        weight = Certain(weight, certain)
-    return TripletObjective(Z, triplets, weight, config.alpha, guard_of(config))
+        weight = PinnedWeights(weight, certain)
+    return TripletObjective(Z, triplets, weight, config.alpha, ridge_of(config))
 
 
-def guard_of(config: Config) -> Guard | None:
-    return None if config.guard is None else Guard(config.guard)
+def ridge_of(config: FitSettings) -> WeightRidge | None:
+    return None if config.weight_ridge is None else WeightRidge(config.weight_ridge)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.method.clustering.exemplars import Modes
+from rpml.method.clustering.exemplars import Exemplars
 from rpml.method.solver.conjugate_gradient import OptimizeResult
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.method.whitening.neighborhoods import (
@@ -25,7 +25,7 @@ DEFAULT_COMPONENTS = 128
 
 
 @dataclass(frozen=True)
-class Config:
+class FitSettings:
     """Every setting of a fit; each is explained on `rpml.RPML`."""
 
     n_components: int | None
@@ -41,7 +41,7 @@ class Config:
     normalize_input: bool
     whiten: float | str | None
     n_axes: int | None
-    guard: float | None
+    weight_ridge: float | None
     max_iter: int
     tol: float
     learning_rate: float
@@ -53,7 +53,7 @@ class Config:
 
 
 @dataclass(frozen=True)
-class Result:
+class FitResult:
     """A fitted embedding and how it came about."""
 
     preprocessing: Preprocessing
@@ -61,7 +61,7 @@ class Result:
     L: Array
     theta: Array | None
     labels: Labels
-    modes: Modes
+    exemplars: Exemplars
     known: NDArray[np.bool_]
     """(n,) rows whose class was given."""
     n_classes: int

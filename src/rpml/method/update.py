@@ -1,7 +1,7 @@
 """A fitted model takes in new rows: clusters go on, the embedding stays comparable.
 
-New rows are clustered together with the modes of the model. A cluster that holds a mode goes on
-with its label, one without is new. Where old rows are at hand, a bounded sample of them lets the
+New rows are clustered together with the exemplars of the model. A cluster that holds an exemplar
+keeps its label, one without is new. Where old rows are at hand, a bounded sample of them lets the
 whitening follow the data too, unless labels made it: it cannot be learned anew without them. The
 result is turned to lie as close as possible to the embedding before, so that stored vectors can
 still be compared.
@@ -15,10 +15,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.method.clustering.exemplars import Modes
+from rpml.method.clustering.exemplars import Exemplars
 from rpml.method.pipeline import learn, no_groups, pack, prepare
-from rpml.method.settings import Config, Result
-from rpml.method.supervision.constraints import Known
+from rpml.method.settings import FitResult, FitSettings
+from rpml.method.supervision.constraints import Supervision
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.method.whitening.neighborhoods import ScatterChoice
 from rpml.runtime.context import Context
@@ -36,44 +36,44 @@ class Fitted(Protocol):
     preprocessing_: Preprocessing
     whitening_: ScatterChoice | None
     components_: Array
-    modes_: Modes
-    mode_vectors_: Array
+    exemplars_: Exemplars
+    exemplar_vectors_: Array
 
 
 def update(
-    before: Fitted, X_new: Any, X_old: Any, config: Config, context: Context
-) -> tuple[Result, Array, float]:
-    """Learn from new rows, the modes and, if given, a sample of old rows.
+    before: Fitted, X_new: Any, X_old: Any, config: FitSettings, context: Context
+) -> tuple[FitResult, Array, float]:
+    """Learn from new rows, the exemplars and, if given, a sample of old rows.
 
     Returns
     -------
-    result : Result
-        Its rows are X_new, then the old ones looked at, then the modes.
+    result : FitResult
+        Its rows are X_new, then the old ones looked at, then the exemplars.
     vectors : (k, d) array
-        The rows that are the modes now.
+        The rows that are the exemplars now.
     drift : float
         Mean of 1 - cosine between the embedding of these rows before and after.
     """
     old = X_new[:0]
     if X_old is not None:
         old = X_old[sample_old(len(X_old), len(X_new), context.rng("old"))]
-    modes = before.mode_vectors_
-    X = np.vstack([np.asarray(part, modes.dtype) for part in (X_new, old, modes)])
-    first_mode = len(X) - len(modes)
+    exemplars = before.exemplar_vectors_
+    X = np.vstack([np.asarray(part, exemplars.dtype) for part in (X_new, old, exemplars)])
+    first_exemplar = len(X) - len(exemplars)
     if X_old is None or follows_labels(before.whitening_):
         context.memory["whiten"] = pack(before.preprocessing_, before.whitening_)
         config = replace(config, init=before.components_.T)
-    else:  # without the modes, which may be many, and whose labels are guesses
-        rows = X[:first_mode] if first_mode >= ENOUGH * len(before.components_) else X
+    else:  # without the exemplars, which may be many, and whose labels are guesses
+        rows = X[:first_exemplar] if first_exemplar >= ENOUGH * len(before.components_) else X
         context.memory["whiten"] = pack(*prepare(rows, no_groups(len(rows)), config, context))
-    known = _continued(before.modes_.labels, first_mode)
+    known = _continued(before.exemplars_.labels, first_exemplar)
     result = learn(X, config, context, no_groups(len(X)), known)
     rotation, drift = align(
         result.preprocessing.embed(X, result.L.T, unit=True),
         before.preprocessing_.embed(X, before.components_, unit=True),
     )
-    merged = _merged(before.modes_, result, first_mode)
-    return replace(result, L=result.L @ rotation, modes=merged), X[merged.rows], drift
+    merged = _merged(before.exemplars_, result, first_exemplar)
+    return replace(result, L=result.L @ rotation, exemplars=merged), X[merged.rows], drift
 
 
 def follows_labels(choice: ScatterChoice | None) -> bool:
@@ -87,23 +87,23 @@ def sample_old(n_old: int, n_new: int, rng: np.random.Generator) -> NDArray[np.i
     return np.sort(rng.permutation(n_old)[:most])
 
 
-def _continued(labels: NDArray[np.intp], first: int) -> Known:
-    """The labels of the modes, known for the last rows."""
+def _continued(labels: NDArray[np.intp], first: int) -> Supervision:
+    """The labels of the exemplars, known for the last rows."""
     known = np.concatenate([np.full(first, -1, np.intp), labels])
     nothing = np.empty((0, 3), np.intp)
-    return Known(known, int(labels.max(initial=-1)) + 1, nothing[:, :2], nothing)
+    return Supervision(known, int(labels.max(initial=-1)) + 1, nothing[:, :2], nothing)
 
 
-def _merged(old: Modes, result: Result, first_mode: int) -> Modes:
-    """The old modes, grown by the rows that joined their label, and the modes of new labels."""
+def _merged(old: Exemplars, result: FitResult, first_exemplar: int) -> Exemplars:
+    """The old exemplars, grown by the rows that joined their label, and those of new labels."""
     count = int(old.labels.max(initial=-1)) + 1
-    joined = result.labels[:first_mode]
+    joined = result.labels[:first_exemplar]
     grown = np.bincount(joined[(joined >= 0) & (joined < count)], minlength=count)
     share = old.sizes / np.maximum(np.bincount(old.labels, old.sizes, count)[old.labels], 1)
     sizes = old.sizes + np.round(grown[old.labels] * share).astype(np.intp)
-    new = result.modes.some(result.modes.labels >= count)
-    return Modes(
-        np.concatenate([first_mode + np.arange(len(old.rows)), new.rows]),
+    new = result.exemplars.some(result.exemplars.labels >= count)
+    return Exemplars(
+        np.concatenate([first_exemplar + np.arange(len(old.rows)), new.rows]),
         np.concatenate([old.labels, new.labels]),
         np.concatenate([sizes, new.sizes]),
     )

@@ -8,7 +8,7 @@ from sklearn.cluster import KMeans
 
 from rpml.evaluation.metrics import pair_scores
 from rpml.method.clustering.aas import AuthorityAscentShift
-from rpml.method.clustering.pseudo_labels import apply_known, as_labels, pseudo_labels
+from rpml.method.clustering.pseudo_labels import apply_supervision, as_labels, pseudo_labels
 from rpml.method.supervision.constraints import gather
 from rpml.runtime.context import Context
 from tests.problems import blobs
@@ -60,7 +60,7 @@ def points(*angles):
 
 def test_a_cluster_takes_the_class_of_its_labelled_rows_and_the_rest_stays_apart():
     known = gather(np.array([-1, 2, 2, -1, -1, -1]), 6)
-    labels = apply_known(np.array([0, 0, 1, 1, -1, 2]), known, np.eye(6))
+    labels = apply_supervision(np.array([0, 0, 1, 1, -1, 2]), known, np.eye(6))
     np.testing.assert_array_equal(labels[:4], [2, 2, 2, 2])  # two clusters of one class are one
     assert labels[4] == -1
     assert labels[5] > 2
@@ -68,16 +68,16 @@ def test_a_cluster_takes_the_class_of_its_labelled_rows_and_the_rest_stays_apart
 
 def test_a_cluster_of_two_classes_is_cut_between_them():
     known = gather(np.array([0, -1, -1, 1]), 4)
-    labels = apply_known(np.zeros(4, np.intp), known, points(0, 10, 40, 50))
+    labels = apply_supervision(np.zeros(4, np.intp), known, points(0, 10, 40, 50))
     np.testing.assert_array_equal(labels, [0, 0, 1, 1])
 
 
 def test_linked_rows_join_clusters_without_a_class():
     known = gather(None, 5, must_link=[(0, 2)])
-    labels = apply_known(np.array([0, 0, 1, 1, 2]), known, np.eye(5))
+    labels = apply_supervision(np.array([0, 0, 1, 1, 2]), known, np.eye(5))
     assert len(set(labels[:4])) == 1
     assert labels[4] != labels[0]
-    noise = apply_known(np.array([-1, 0, -1, 1, 1]), known, np.eye(5))
+    noise = apply_supervision(np.array([-1, 0, -1, 1, 1]), known, np.eye(5))
     assert noise[0] == noise[2] >= 0
     assert len(set(noise)) == 3
 
@@ -85,13 +85,13 @@ def test_linked_rows_join_clusters_without_a_class():
 def test_rows_known_to_be_apart_are_parted_with_their_neighbours():
     Z = points(0, 10, 50, 60)
     known = gather(None, 4, cannot_link=[(0, 3)])
-    labels = apply_known(np.zeros(4, np.intp), known, Z)
+    labels = apply_supervision(np.zeros(4, np.intp), known, Z)
     assert labels[0] == labels[1] != labels[2] == labels[3]
     linked = gather(None, 4, must_link=[(0, 2)], cannot_link=[(0, 3)])
-    labels = apply_known(np.zeros(4, np.intp), linked, Z)
+    labels = apply_supervision(np.zeros(4, np.intp), linked, Z)
     assert labels[0] == labels[1] == labels[2] != labels[3]
     classed = gather(np.array([-1, -1, -1, 0]), 4, cannot_link=[(0, 3)])
-    labels = apply_known(np.zeros(4, np.intp), classed, Z)
+    labels = apply_supervision(np.zeros(4, np.intp), classed, Z)
     assert labels[3] == labels[2] == 0
     assert labels[0] == labels[1] > 0
 

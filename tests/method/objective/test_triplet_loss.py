@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rpml.method.objective.triplet_loss import TripletObjective, angular_factor, loss_and_gradients
-from rpml.method.objective.weights import Guard
+from rpml.method.objective.weights import WeightRidge
 from rpml.method.solver.manifolds import PolarCurve
 from tests import paper_loops
 from tests.problems import ALL_WEIGHTS, random_problem
 
 every_weight = pytest.mark.parametrize("weight", ALL_WEIGHTS)
-guards = pytest.mark.parametrize("guard", [None, Guard(0.03)])
+guards = pytest.mark.parametrize("weight_ridge", [None, WeightRidge(0.03)])
 
 
 @every_weight
@@ -42,9 +42,9 @@ def test_equals_the_papers_matrix_form():
 
 @every_weight
 @guards
-def test_gradients_equal_central_differences(weight, guard):
+def test_gradients_equal_central_differences(weight, weight_ridge):
     X, triplets, L, theta = random_problem(3, weight=weight)
-    problem = TripletObjective(X, triplets, weight, guard=guard)
+    problem = TripletObjective(X, triplets, weight, weight_ridge=weight_ridge)
     rng = np.random.default_rng(0)
 
     def loss_at(L, theta):
@@ -108,22 +108,22 @@ def test_float32_agrees_with_float64(weight):
 
 @every_weight
 @guards
-def test_a_line_needs_no_products_and_equals_full_evaluations(weight, guard):
+def test_a_line_needs_no_products_and_equals_full_evaluations(weight, weight_ridge):
     X, triplets, L, theta = random_problem(5, weight=weight)
     rng = np.random.default_rng(1)
     xi = rng.standard_normal(L.shape)
     xi -= L @ (L.T @ xi)
     d_theta = None if theta is None else rng.standard_normal(theta.shape)
-    problem = TripletObjective(X, triplets, weight, guard=guard)
+    problem = TripletObjective(X, triplets, weight, weight_ridge=weight_ridge)
     problem.move_to(L, theta)
     curve = PolarCurve.through(L, xi)
-    problem.set_line(curve, d_theta)
+    problem.begin_line_search(curve, d_theta)
     products = problem.products
-    fresh = TripletObjective(X, triplets, weight, guard=guard)
+    fresh = TripletObjective(X, triplets, weight, weight_ridge=weight_ridge)
     for t in (0.0, 0.1, 1.0, 7.0):
         fresh.move_to(curve.point(t), None if theta is None else theta + t * d_theta)
-        assert problem.along(t) == pytest.approx(fresh.gradients()[0], rel=1e-12)
-    problem.accept(0.3)
+        assert problem.line_value(t) == pytest.approx(fresh.gradients()[0], rel=1e-12)
+    problem.accept_step(0.3)
     assert problem.products == products
     fresh.move_to(curve.point(0.3), None if theta is None else theta + 0.3 * d_theta)
     for mine, theirs in zip(problem.gradients(), fresh.gradients(), strict=True):

@@ -7,7 +7,7 @@ import pytest
 
 from rpml.method.objective.weights import (
     WEIGHTS,
-    Guard,
+    WeightRidge,
     logit_derivative,
     weight_function,
     weights_from_logits,
@@ -18,9 +18,9 @@ every_weight = pytest.mark.parametrize("name", ALL_WEIGHTS)
 learnable = pytest.mark.parametrize("name", [n for n in ALL_WEIGHTS if WEIGHTS[n].learnable])
 
 
-def weights_at(name, X, triplets, theta, guard=None):
+def weights_at(name, X, triplets, theta, weight_ridge=None):
     P = np.empty((len(X), 0)) if theta is None else X @ WEIGHTS[name].as_matrix(theta)
-    return weights_from_logits(WEIGHTS[name].logits(P, P, triplets), guard)
+    return weights_from_logits(WEIGHTS[name].logits(P, P, triplets), weight_ridge)
 
 
 @every_weight
@@ -56,20 +56,20 @@ def test_logits_along_a_line_are_the_stated_polynomial(name):
 
 
 @learnable
-@pytest.mark.parametrize("guard", [None, Guard(0.0)])
-def test_pullback_equals_central_differences(name, guard):
+@pytest.mark.parametrize("weight_ridge", [None, WeightRidge(0.0)])
+def test_pullback_equals_central_differences(name, weight_ridge):
     X, triplets, _, theta = random_problem(2, weight=name)
     rng = np.random.default_rng(2)
     dw = rng.standard_normal(len(triplets))  # any linear function of the weights
-    w, sigmoids, factor = weights_at(name, X, triplets, theta, guard)
-    ds = logit_derivative(sigmoids, w, dw, factor, guard)
+    w, sigmoids, factor = weights_at(name, X, triplets, theta, weight_ridge)
+    ds = logit_derivative(sigmoids, w, dw, factor, weight_ridge)
     function = WEIGHTS[name]
     rows = function.pullback(X @ function.as_matrix(theta), triplets, ds)
     gradient = function.from_matrix(X.T @ rows)
     eta = rng.standard_normal(theta.shape)
     h = 1e-6
     ahead, behind = (
-        dw @ weights_at(name, X, triplets, theta + s * h * eta, guard)[0] for s in (1, -1)
+        dw @ weights_at(name, X, triplets, theta + s * h * eta, weight_ridge)[0] for s in (1, -1)
     )
     assert (ahead - behind) / (2 * h) == pytest.approx(np.vdot(gradient, eta), rel=1e-6)
 
@@ -78,7 +78,7 @@ def test_pullback_equals_central_differences(name, guard):
 def test_guarded_weights_keep_their_mean_however_theta_moves(name):
     X, triplets, _, theta = random_problem(3, weight=name, positive=True)
     for scale in (0.1, 1.0, -5.0, -40.0):
-        w, _, _ = weights_at(name, X, triplets, scale * np.abs(theta), Guard())
+        w, _, _ = weights_at(name, X, triplets, scale * np.abs(theta), WeightRidge())
         assert w.mean() == pytest.approx(1.0)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pymanopt.manifolds import Euclidean, Grassmann, Product
 
 from rpml.method.objective.triplet_loss import loss_and_gradients
-from rpml.method.objective.weights import Guard
+from rpml.method.objective.weights import WeightRidge
 from rpml.method.solver.conjugate_gradient import (
     CGState,
     Stopping,
@@ -96,9 +96,9 @@ def pymanopt_loss_fixed(X, triplets, seed):
 @given(seed=st.integers(0, 1000), guarded=st.booleans())
 def test_loss_never_increases_and_L_stays_orthonormal(weight, dtype, seed, guarded):
     X, triplets, L, theta = random_problem(seed, n=50, d=12, l=4, T=200, weight=weight)
-    guard = Guard(0.01) if guarded else None
+    guard = WeightRidge(0.01) if guarded else None
     result = fit_triplets(
-        X.astype(dtype), triplets, L, theta, weight, max_iter=300, guard=guard, tol=0.0
+        X.astype(dtype), triplets, L, theta, weight, max_iter=300, weight_ridge=guard, tol=0.0
     )
     assert (np.diff(result.history["loss"]) <= 0).all()
     tolerance = 1e-6 if dtype == np.float32 else 1e-12
@@ -111,7 +111,7 @@ def test_the_printed_objective_collapses_on_positive_features_and_the_guard_prev
     X, triplets, L, theta = random_problem(11, positive=True, T=200)
     printed = fit_triplets(X, triplets, L, theta, max_iter=400)
     assert printed.loss == pytest.approx(200 * np.log(2), rel=1e-4)
-    guarded = fit_triplets(X, triplets, L, theta, max_iter=400, guard=Guard(0.01))
+    guarded = fit_triplets(X, triplets, L, theta, max_iter=400, weight_ridge=WeightRidge(0.01))
     assert guarded.loss > 1.02 * 200 * np.log(2)
 
 
@@ -162,10 +162,10 @@ def test_a_saved_state_continues_exactly():
         if state.iteration == 10:
             saved.append(_pack(state))
 
-    problem = TripletObjective(X, triplets, guard=Guard(0.01))
+    problem = TripletObjective(X, triplets, weight_ridge=WeightRidge(0.01))
     stopping = Stopping(25, gradient=0.0, decrease=0.0)
     whole = conjugate_gradient(problem, L, theta, stopping, keep)
-    fresh = TripletObjective(X, triplets, guard=Guard(0.01))
+    fresh = TripletObjective(X, triplets, weight_ridge=WeightRidge(0.01))
     resumed = conjugate_gradient(fresh, L, theta, stopping, state=_unpack(*saved[0]))
     assert whole.n_iter == resumed.n_iter > 10
     np.testing.assert_array_equal(whole.L, resumed.L)

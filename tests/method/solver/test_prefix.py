@@ -7,7 +7,7 @@ from rpml import RPML
 from rpml.evaluation.metrics import recall_at_k
 from rpml.method.solver.prefix import MAX_TRIPLETS, nested_rotation, sizes_below, some_triplets
 from rpml.method.triplets.sampling import sample_triplets
-from rpml.method.whitening.neighborhoods import floor_share
+from rpml.method.whitening.neighborhoods import shrinkage_share
 from rpml.runtime.rows import unit_rows
 from tests.problems import blobs
 
@@ -46,8 +46,8 @@ def test_a_prefix_finds_more_than_the_axes_of_largest_variance(misleading, size)
 
 def test_axes_whose_scatter_is_all_floor_come_later_in_a_smaller_prefix(misleading):
     Y, _, triplets = misleading
-    floor = np.diag(np.repeat([0.0, 0.9], [28, 4]))
-    turned = (nested_rotation(Y, triplets, 45.0, one) for one in (NO_FLOOR, floor))
+    shrinkage = np.diag(np.repeat([0.0, 0.9], [28, 4]))
+    turned = (nested_rotation(Y, triplets, 45.0, one) for one in (NO_FLOOR, shrinkage))
     drowned = [np.linalg.norm(rotation[28:, :8]) for rotation in turned]
     assert drowned[1] < drowned[0] - 0.1
 
@@ -72,12 +72,12 @@ def test_a_fit_is_nested_and_stays_the_embedding_it_was():
     L = model.components_.T
     np.testing.assert_allclose(L.T @ L, np.eye(32), atol=1e-5)
     Z = model.preprocessing_.apply(X)
-    floor = floor_share(model.preprocessing_, model.whitening_, L)
-    assert nested_gain(Z @ L, model.triplets_, floor) < 0.02
+    shrinkage = shrinkage_share(model.preprocessing_, model.whitening_, L)
+    assert nested_gain(Z @ L, model.triplets_, shrinkage) < 0.02
     assert (np.abs(L).max(axis=0) == L.max(axis=0)).all()
 
 
-def nested_gain(Y, triplets, floor):
+def nested_gain(Y, triplets, shrinkage):
     """How far another round would still turn the first sixteen axes, as a share of all it could."""
-    again = nested_rotation(Y, triplets, 45.0, floor)[:, :16]
+    again = nested_rotation(Y, triplets, 45.0, shrinkage)[:, :16]
     return 1 - np.linalg.norm(again[:16]) ** 2 / 16

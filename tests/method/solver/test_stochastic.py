@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rpml.evaluation.metrics import recall_at_k
-from rpml.method.objective.weights import WEIGHTS, Guard
+from rpml.method.objective.weights import WEIGHTS, WeightRidge
 from rpml.method.solver.manifolds import Grassmann
 from rpml.method.solver.stochastic import BatchSettings, EpochState, run_epoch, run_epochs
 from tests.problems import ALL_WEIGHTS, blobs
@@ -29,7 +29,7 @@ def test_improves_on_a_random_start(weight):
     X, y = blobs(spread=0.8)
     begin = start(weight)
     before = recall_at_k(X @ begin.L, y, ks=(1,))[1]
-    settings = BatchSettings(weight=weight, guard=Guard(), n_epochs=4)
+    settings = BatchSettings(weight=weight, weight_ridge=WeightRidge(), n_epochs=4)
     result = stochastic_gradient(X, y, begin, settings, seed=1)
     after = recall_at_k(X @ result.L, y, ks=(1,))[1]
     assert after > before + 0.05

@@ -7,8 +7,14 @@ import pytest
 from sklearn.datasets import load_digits
 
 from rpml import RPML
-from rpml.method.clustering.exemplars import Modes
-from rpml.method.supervision.suggest import BLOCK_ROWS, density, rank_queries, row_doubt, spread_out
+from rpml.method.clustering.exemplars import Exemplars
+from rpml.method.supervision.suggest import (
+    BLOCK_ROWS,
+    density,
+    rank_candidates,
+    row_doubt,
+    spread_out,
+)
 from tests.problems import blobs
 
 
@@ -23,16 +29,16 @@ def on_circle(*degrees):
 
 
 def model(known=(), angles=(0, 90, 180, 270)):
-    """Clusters of 4, 3, 2 and 1 rows, their modes first; row 8 is the least sure."""
+    """Clusters of 4, 3, 2 and 1 rows, their exemplars first; row 8 is the least sure."""
     labels = np.repeat([0, 1, 2, 3], [4, 3, 2, 1])
     triplets = np.array([[i, i, 9] for i in range(10)])
     p = np.linspace(0.9, 0.6, 10)
     p[8] = 0.1
     return SimpleNamespace(
         labels_=labels,
-        known_=np.isin(np.arange(10), known),
-        modes_=Modes(np.array([0, 4, 7, 9]), np.arange(4), np.array([4, 3, 2, 1])),
-        mode_vectors_=on_circle(*angles),
+        labeled_mask_=np.isin(np.arange(10), known),
+        exemplars_=Exemplars(np.array([0, 4, 7, 9]), np.arange(4), np.array([4, 3, 2, 1])),
+        exemplar_vectors_=on_circle(*angles),
         transform=lambda X: 2.0 * X,
         triplets_=triplets,
         triplet_probabilities_=p,
@@ -41,18 +47,18 @@ def model(known=(), angles=(0, 90, 180, 270)):
 
 def test_large_clusters_come_first_and_then_the_rows_at_the_edges():
     # 0 is the largest, and 180 degrees lies farthest from it
-    order = rank_queries(20, model()).tolist()
+    order = rank_candidates(20, model()).tolist()
     assert order[:4] == [0, 7, 4, 9]
     assert order[4] == 8
     assert sorted(order) == list(range(10))
 
 
 def test_a_cluster_beside_one_asked_for_waits():
-    assert rank_queries(3, model(angles=(0, 10, 120, 240))).tolist() == [0, 7, 9]
+    assert rank_candidates(3, model(angles=(0, 10, 120, 240))).tolist() == [0, 7, 9]
 
 
 def test_labelled_clusters_come_later_and_labelled_rows_never():
-    order = rank_queries(20, model(known=(1,))).tolist()
+    order = rank_candidates(20, model(known=(1,))).tolist()
     assert order[:3] == [7, 4, 9]  # the farthest from the labelled cluster first
     assert 1 not in order
     assert len(order) == 9
@@ -60,7 +66,7 @@ def test_labelled_clusters_come_later_and_labelled_rows_never():
 
 def test_with_the_rows_at_hand_all_of_them_are_candidates():
     spread = on_circle(0, 0, 0, 150, 90, 90, 90, 180, 180, 270)
-    order = rank_queries(20, model(known=(0,)), spread).tolist()
+    order = rank_candidates(20, model(known=(0,)), spread).tolist()
     # 150 degrees (3), 270 (9) and 90 (4, 5, 6) have no label; 8 is as good as 7, which is first
     assert order[0] == 7
     assert {3, 4, 9} <= set(order[:4])
@@ -93,13 +99,13 @@ def test_density_is_the_4_norm_of_the_likeness_to_rows():
 def test_a_fitted_model_suggests_rows_of_many_classes():
     X, y = blobs(classes=8, per_class=40, d=20, spread=0.5)
     fitted = RPML(6, n_neighbors=15, random_state=0).fit(X)
-    chosen = fitted.suggest_queries(16)
+    chosen = fitted.suggest_labels(16)
     assert len(set(chosen.tolist())) == 16
     assert len(set(y[chosen].tolist())) == 8
     known = np.full(len(X), -1)
     known[chosen] = y[chosen]
     again = RPML(6, n_neighbors=15, use_labels=True, random_state=0).fit(X, known)
-    assert not set(again.suggest_queries(10)) & set(chosen)
+    assert not set(again.suggest_labels(10)) & set(chosen)
 
 
 @pytest.fixture(scope="module")
@@ -119,11 +125,11 @@ def test_suggested_labels_name_more_of_the_other_digits_than_random_ones(digits,
         return np.mean(y[rows[(Z[rest] @ Z[rows].T).argmax(axis=1)]] == y[rest])
 
     random = [named(np.random.default_rng(i).permutation(len(y))[:count]) for i in range(20)]
-    suggested = named(fitted.suggest_queries(count, X if at_hand else None))
+    suggested = named(fitted.suggest_labels(count, X if at_hand else None))
     assert suggested > np.mean(random) + 0.05
 
 
 def test_other_rows_than_those_learned_from_are_refused(digits):
     fitted, X, _ = digits
     with pytest.raises(ValueError, match="X has 10 rows, the model learned from 1797"):
-        fitted.suggest_queries(3, X[:10])
+        fitted.suggest_labels(3, X[:10])

@@ -9,10 +9,10 @@ import pytest
 
 from rpml import RPML
 from rpml.evaluation.metrics import recall_at_k
-from rpml.method.objective.weights import SURE, Certain, weight_function
+from rpml.method.objective.weights import PINNED_LOGIT, PinnedWeights, weight_function
 from rpml.method.whitening.classes import (
-    FLOORS,
-    choose_floor,
+    SHRINKAGES,
+    choose_shrinkage,
     count_pairs,
     label_scatter,
     label_spread,
@@ -91,13 +91,15 @@ def test_a_few_labels_come_closer_to_it_than_neighbours(problem):
 def test_plain_pca_is_tried_only_where_the_prior_is(problem, most):
     X, y, *_ = problem
     data, (scatter, choice), _ = scatter_of(X, y)
-    prior = (scatter, replace(choice, floor=most))
+    prior = (scatter, replace(choice, shrinkage=most))
     _, found = label_scatter(data, y, prior, np.random.default_rng(0))
     tried = list(found.agreement)
-    assert tried == [floor for floor in FLOORS if np.isfinite(floor) or most == np.inf]
-    assert 2 * found.floor in tried
-    if most == np.inf:  # every floor is usual: the best
-        assert found.floor == max(tried, key=found.agreement.get) / 2
+    assert tried == [
+        shrinkage for shrinkage in SHRINKAGES if np.isfinite(shrinkage) or most == np.inf
+    ]
+    assert 2 * found.shrinkage in tried
+    if most == np.inf:  # every shrinkage is usual: the best
+        assert found.shrinkage == max(tried, key=found.agreement.get) / 2
 
 
 def test_more_smoothing_than_usual_needs_a_clear_lead():
@@ -106,10 +108,12 @@ def test_more_smoothing_than_usual_needs_a_clear_lead():
     noisy = np.tile([0.0, 1.1], 25)  # mean 0.55, standard error 0.08
     steady = np.tile([0.5, 0.6], 25)  # mean 0.55, standard error 0.007
     for fold in ([high, low, low, low], [low, high, steady, low]):
-        assert choose_floor([np.array(fold)] * 2, usual) == [f is high for f in fold].index(True)
-    assert choose_floor([np.array([low - 0.1, low, low, noisy])] * 2, usual) == 1
-    assert choose_floor([np.array([low - 0.1, low, steady, low])] * 2, usual) == 2
-    assert choose_floor([np.array([low - 0.1, low, low, noisy])] * 2, usual | True) == 3
+        assert choose_shrinkage([np.array(fold)] * 2, usual) == [f is high for f in fold].index(
+            True
+        )
+    assert choose_shrinkage([np.array([low - 0.1, low, low, noisy])] * 2, usual) == 1
+    assert choose_shrinkage([np.array([low - 0.1, low, steady, low])] * 2, usual) == 2
+    assert choose_shrinkage([np.array([low - 0.1, low, low, noisy])] * 2, usual | True) == 3
 
 
 def test_rows_that_strong_noise_tells_nothing_of_ask_for_more_smoothing():
@@ -118,9 +122,9 @@ def test_rows_that_strong_noise_tells_nothing_of_ask_for_more_smoothing():
     y = np.repeat(np.arange(30), 4)
     X = rng.standard_normal((30, 60))[y] + rng.standard_normal((120, 60))
     data, (scatter, choice), _ = scatter_of(X, y)
-    prior = (scatter, replace(choice, floor=1 / 32))
+    prior = (scatter, replace(choice, shrinkage=1 / 32))
     _, found = label_scatter(data, y, prior, np.random.default_rng(0))
-    assert found.floor > 1 / 16
+    assert found.shrinkage > 1 / 16
 
 
 def test_axes_are_ranked_by_the_spread_of_the_labelled_rows(problem):
@@ -131,7 +135,7 @@ def test_axes_are_ranked_by_the_spread_of_the_labelled_rows(problem):
         of_labelled = label_spread(data, known, scatter)
         truth = label_spread(data, y, within_scatter(data, y))
         leading, right = (
-            np.linalg.qr(whitening_map(scatter, spread, choice.floor, 8)[:, :8])[0]
+            np.linalg.qr(whitening_map(scatter, spread, choice.shrinkage, 8)[:, :8])[0]
             for spread in (of_labelled, truth)
         )
         assert np.linalg.norm(leading.T @ right) ** 2 > 0.8 * 8
@@ -231,11 +235,11 @@ def test_certain_triplets_feel_no_gradient(name):
     rng = np.random.default_rng(0)
     triplets = rng.integers(0, 20, (12, 3)).astype(np.int32)
     certain = np.arange(12) < 5
-    weight = Certain(weight_function(name), certain)
+    weight = PinnedWeights(weight_function(name), certain)
     P, Q = rng.standard_normal((2, 20, 2 if name == "concat" else 3))
-    assert (weight.logits(P, P, triplets)[:, certain] == SURE).all()
+    assert (weight.logits(P, P, triplets)[:, certain] == PINNED_LOGIT).all()
     first, *others = weight.on_line(P, Q, triplets)
-    assert (first[:, certain] == SURE).all()
+    assert (first[:, certain] == PINNED_LOGIT).all()
     assert all((other[:, certain] == 0).all() for other in others)
     ds = rng.standard_normal((len(first), 12))
     rest = weight_function(name).pullback(P, triplets[~certain], ds[:, ~certain])

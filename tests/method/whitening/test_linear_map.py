@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from rpml.method.whitening import linear_map as preprocess
 from rpml.method.whitening.linear_map import identity, principal_axes, whitening
+from rpml.runtime import rows as shared
 from rpml.runtime.rows import row_blocks, unit_rows
 
 
@@ -45,7 +45,7 @@ def test_half_whitening_takes_the_square_root_of_the_deviations(rows):
 def test_blocks_do_not_change_the_result(rows, monkeypatch):
     whole = principal_axes(rows, unit_input=True, center=True)
     Z = whitening(whole, 0.5, 6, True, True).apply(rows)
-    monkeypatch.setattr(preprocess, "BLOCK_BYTES", 7 * 12 * 8)
+    monkeypatch.setattr(shared, "BLOCK_BYTES", 7 * 12 * 8)
     assert len(list(row_blocks(rows))) == 29
     blocked = principal_axes(rows, unit_input=True, center=True)
     np.testing.assert_allclose(blocked.axes, whole.axes, atol=1e-10)

@@ -8,13 +8,13 @@ import pytest
 from rpml.evaluation.metrics import recall_at_k
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.method.whitening.neighborhoods import (
-    FLOORS,
+    SHRINKAGES,
     ScatterChoice,
     coordinates,
     cross_scatter,
-    floor_share,
     neighbor_scatter,
     random_halves,
+    shrinkage_share,
     split_half_agreement,
     whiten_by,
     whitening_map,
@@ -70,14 +70,14 @@ def test_the_share_of_the_floor_is_that_of_the_smoothed_scatter():
     scatter, _ = neighbor_scatter(data, np.random.default_rng(3))
     whitened = whiten_by(spectrum, scatter, 0.5, 12, False)
     L = np.eye(len(scatter), 12)
-    share = floor_share(whitened, ScatterChoice("neighbors", 0.5, {}), L)
+    share = shrinkage_share(whitened, ScatterChoice("neighbors", 0.5, {}), L)
     inner = whitened.matrix[:, :12]
     axes = spectrum.axes[:, : len(scatter)]
     np.testing.assert_allclose(
         inner.T @ axes @ scatter @ axes.T @ inner + share, np.eye(12), atol=1e-8
     )
     for none in (None, ScatterChoice("none", np.inf, {})):
-        assert not floor_share(whitened, none, L).any()
+        assert not shrinkage_share(whitened, none, L).any()
 
 
 def test_the_scatter_is_positive_definite_and_less_than_the_total():
@@ -95,8 +95,8 @@ def test_retrieval_gains_where_the_strongest_directions_mislead():
     data, spectrum = sampled(X[train])
     scatter, choice = neighbor_scatter(data, np.random.default_rng(3))
     assert choice.source == "neighbors"
-    assert set(choice.agreement) == set(FLOORS)
-    whitened = whiten_by(spectrum, scatter, choice.floor, 12, False).apply(X[test])[:, :12]
+    assert set(choice.agreement) == set(SHRINKAGES)
+    whitened = whiten_by(spectrum, scatter, choice.shrinkage, 12, False).apply(X[test])[:, :12]
     plain = whiten_by(spectrum, scatter, np.inf, 12, False).apply(X[test])[:, :12]
     gain = [recall_at_k(Z, y[test], ks=(1,))[1] for Z in (whitened, plain)]
     assert gain[0] > gain[1] + 0.03
@@ -125,7 +125,7 @@ def test_too_little_data_stays_with_pca(shape):
     data, _ = sampled(np.random.default_rng(5).standard_normal(shape), 2)
     _, choice = neighbor_scatter(data, np.random.default_rng(0))
     assert choice.source == "none"
-    assert np.isinf(choice.floor)
+    assert np.isinf(choice.shrinkage)
 
 
 def test_the_same_seed_gives_the_same_choice():

@@ -13,7 +13,7 @@ from rpml.deep.methods.base import Batch, Loss, Method, Setup
 from rpml.deep.methods.sources import aas_clusters
 from rpml.deep.objective import rpml_loss
 from rpml.method.objective.triplet_loss import TripletObjective
-from rpml.method.objective.weights import Guard, weight_function
+from rpml.method.objective.weights import WeightRidge, weight_function
 from rpml.method.solver.conjugate_gradient import OptimizeResult, Stopping, conjugate_gradient
 from rpml.method.solver.manifolds import orthonormalize
 from rpml.method.solver.stochastic import EpochState
@@ -29,7 +29,7 @@ class Settings:
     alpha: float = 25.0
     """In degrees. Three rows equally far apart make 30: above that, the loss of unit rows has
     hardly a triplet left to learn from."""
-    guard: Guard = field(default_factory=Guard)
+    weight_ridge: WeightRidge = field(default_factory=WeightRidge)
     mining: str = "semi-hard"
     margin: float = 0.5
     steps: int = 5
@@ -68,7 +68,7 @@ class SRPML(Loss):
             chosen.scale * batch.projection.detach(),
             None if self.theta is None else self.theta.to(x),
             chosen.alpha,
-            chosen.guard,
+            chosen.weight_ridge,
         )
         return loss / (chosen.scale * len(triplets))
 
@@ -84,7 +84,9 @@ class SRPML(Loss):
             limit=chosen.max_triplets,
         )
         if len(triplets) and chosen.steps:
-            problem = TripletObjective(rows, triplets, chosen.weight, chosen.alpha, chosen.guard)
+            problem = TripletObjective(
+                rows, triplets, chosen.weight, chosen.alpha, chosen.weight_ridge
+            )
             found = conjugate_gradient(problem, state.L, state.theta, Stopping(chosen.steps))
             self._keep(towards(state, found, chosen.share), batch.projection)
         return triplets

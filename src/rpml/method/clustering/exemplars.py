@@ -1,4 +1,4 @@
-"""Modes: the row in the middle of each cluster, which is all a model keeps of its data."""
+"""Exemplars: the row in the middle of each cluster, which is all a model keeps of its data."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rpml.runtime.threads import times
 Array = NDArray[np.floating]
 Labels = NDArray[np.intp]
 
-MAX_MODES = 10_000  # the largest clusters: a model does not grow with the data beyond it
+MAX_EXEMPLARS = 10_000  # the largest clusters: a model does not grow with the data beyond it
 BLOCK_ROWS = 4096
 
 
 @dataclass(frozen=True)
-class Modes:
+class Exemplars:
     """The middle row of each cluster."""
 
     rows: NDArray[np.intp]
@@ -28,18 +28,18 @@ class Modes:
     sizes: NDArray[np.intp]
     """(k,) rows each stands for."""
 
-    def some(self, chosen: NDArray[np.bool_]) -> Modes:
-        return Modes(self.rows[chosen], self.labels[chosen], self.sizes[chosen])
+    def some(self, chosen: NDArray[np.bool_]) -> Exemplars:
+        return Exemplars(self.rows[chosen], self.labels[chosen], self.sizes[chosen])
 
 
-def find_modes(Y: Array, basins: Labels, labels: Labels) -> Modes:
+def find_exemplars(Y: Array, basins: Labels, labels: Labels) -> Exemplars:
     """The row nearest to the mean direction of each cluster, the largest clusters only.
 
     `labels` may have joined or cut the `basins`: each piece has a mode of its own.
     """
     piece, sizes = pieces_of(basins, labels)
     rows = middle_rows(Y, piece, piece_sums(Y, piece, len(sizes)))[1]
-    return Modes(rows, labels[rows], sizes)
+    return Exemplars(rows, labels[rows], sizes)
 
 
 def pieces_of(basins: Labels, labels: Labels) -> tuple[Labels, NDArray[np.intp]]:
@@ -50,7 +50,7 @@ def pieces_of(basins: Labels, labels: Labels) -> tuple[Labels, NDArray[np.intp]]
         piece = np.full(len(labels), -1, np.intp)
         piece[labels >= 0] = np.unique(key[labels >= 0], return_inverse=True)[1]
     sizes = np.bincount(piece[piece >= 0])
-    kept = np.sort(np.argsort(-sizes, kind="stable")[:MAX_MODES])
+    kept = np.sort(np.argsort(-sizes, kind="stable")[:MAX_EXEMPLARS])
     kept = kept[sizes[kept] > 0]
     number = np.full(len(sizes) + 1, -1, np.intp)  # the last for rows in no piece
     number[kept] = np.arange(len(kept))
@@ -78,7 +78,7 @@ def middle_rows(Y: Array, piece: Labels, sums: Array) -> tuple[Array, NDArray[np
     return best, rows
 
 
-def nearest_mode(Y: Array, modes: Array) -> NDArray[np.intp]:
+def nearest_exemplar(Y: Array, modes: Array) -> NDArray[np.intp]:
     """Which mode is nearest to each row by cosine."""
     modes = np.ascontiguousarray(unit_rows(modes).T)
     out = np.empty(len(Y), np.intp)

@@ -15,7 +15,7 @@ from sklearn.base import clone
 
 from rpml.method.clustering.aas import AASResult, AuthorityAscentShift, cluster_graph
 from rpml.method.graph.affinity import Neighbors, affinity_graph, nearest_neighbors
-from rpml.method.supervision.constraints import Known
+from rpml.method.supervision.constraints import Supervision
 from rpml.runtime.context import Arrays, Context, Progress
 
 logger = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ def as_labels(values: Any, n: int, name: str = "labels") -> Labels:
     return labels
 
 
-def apply_known(labels: Labels, known: Known, Z: NDArray[Any]) -> Labels:
+def apply_supervision(labels: Labels, known: Supervision, Z: NDArray[Any]) -> Labels:
     """Pseudo-labels made to agree with what is known; classes come first, clusters after them.
 
     A cluster takes the class of its labelled rows; if these are of several classes it is cut,
@@ -104,7 +104,7 @@ def rows_by_label(labels: Labels) -> list[Labels]:
     return np.split(order, np.flatnonzero(np.diff(labels[order])) + 1) if len(order) else []
 
 
-def _join_linked(labels: Labels, known: Known) -> Labels:
+def _join_linked(labels: Labels, known: Supervision) -> Labels:
     """One label for clusters that must-links between rows without a class connect."""
     first = np.arange(len(labels))
     for rows in rows_by_label(np.where(known.is_classed(), -1, known.labels)):
@@ -116,7 +116,7 @@ def _join_linked(labels: Labels, known: Known) -> Labels:
     return np.where(labels >= 0, part[labels], -1)
 
 
-def _side_of(j: int, i: int, rows: Labels, known: Known, Z: NDArray[Any]) -> Labels:
+def _side_of(j: int, i: int, rows: Labels, known: Supervision, Z: NDArray[Any]) -> Labels:
     """Rows of a cluster that go with j when it is parted from i; linked rows stay together."""
     nearer = Z[rows] @ (Z[j] - Z[i]) > 0
     for side, row in ((True, j), (False, i)):

@@ -1,9 +1,9 @@
 """Approximate neighbours: compare a row with the rows of its nearest cells, measure the recall.
 
-Rows are cut into cells around k-means centres. Some rows are searched exactly first; from the cells
+Rows are assigned to cells around k-means centres. A sample is searched exactly; from the cells
 their true neighbours lie in follows how many cells each row has to look into, so no parameter is
 left to choose. The rows that look into a cell are compared with it by one matrix product, which
-costs far less a comparison than following an index row by row.
+costs far less per comparison than following an index row by row.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from rpml.method.graph import kernels as kernels
 from rpml.method.graph.exact import (
-    NOBODY,
+    EMPTY_SLOT,
     Found,
     Progress,
-    Rows,
+    SearchCorpus,
     block_size,
     empty_heaps,
-    offer,
+    push_scores,
     search_rows,
     slices,
     sort,
@@ -43,7 +43,7 @@ SEED = 0  # cells and sample are part of the method, not of the caller's randomn
 
 @dataclass(frozen=True)
 class Sample:
-    """Rows whose true neighbours are known."""
+    """SearchCorpus whose true neighbours are known."""
 
     rows: NDArray[np.intp]
     neighbors: NDArray[np.int32]
@@ -72,20 +72,20 @@ class Cells:
     count: int
 
 
-def known_sample(rows: Rows, k: int, memory_limit: int) -> Sample:
+def ground_truth_sample(rows: SearchCorpus, k: int, memory_limit: int) -> Sample:
     """Search some rows exactly."""
     rng = np.random.default_rng(SEED)
     chosen = rng.choice(rows.count, min(SAMPLE, rows.count), replace=False)
     return Sample(chosen, search_rows(rows, chosen, k, memory_limit, np.float32)[1])
 
 
-def find_cells(rows: Rows, sample: Sample, memory_limit: int) -> Cells | None:
+def find_cells(rows: SearchCorpus, sample: Sample, memory_limit: int) -> Cells | None:
     """Cut the rows into cells; None when a row would have to look into most of them."""
     count = rows.count // CELL
     if count < 4:
         return None
     centers = _centers(rows, count, memory_limit)
-    needed = cells_needed(rows, centers, sample, memory_limit)
+    needed = choose_nprobe(rows, centers, sample, memory_limit)
     logger.info("%d cells, a row looks into %d", count, needed)
     if needed > count // 3:  # the exact search reads each product both ways
         return None
@@ -93,8 +93,8 @@ def find_cells(rows: Rows, sample: Sample, memory_limit: int) -> Cells | None:
     return Cells(probes[:, 0], probes, count)
 
 
-def cells_needed(
-    rows: Rows, centers: NDArray[np.float32], sample: Sample, memory_limit: int
+def choose_nprobe(
+    rows: SearchCorpus, centers: NDArray[np.float32], sample: Sample, memory_limit: int
 ) -> int:
     """How many cells hold TARGET of the sample's true neighbours."""
     count, k = len(centers), sample.neighbors.shape[1]
@@ -106,7 +106,7 @@ def cells_needed(
     return int(np.quantile(needed, TARGET, method="higher")) + 1
 
 
-def _centers(rows: Rows, count: int, memory_limit: int) -> NDArray[np.float32]:
+def _centers(rows: SearchCorpus, count: int, memory_limit: int) -> NDArray[np.float32]:
     """k-means on some of the rows."""
     rng = np.random.default_rng(SEED)
     chosen = rng.choice(rows.count, min(rows.count, TRAINING * count), replace=False)
@@ -118,7 +118,7 @@ def _centers(rows: Rows, count: int, memory_limit: int) -> NDArray[np.float32]:
 
 
 def center_sums(
-    rows: Rows, training: NDArray[np.intp], centers: NDArray[np.float32], memory_limit: int
+    rows: SearchCorpus, training: NDArray[np.intp], centers: NDArray[np.float32], memory_limit: int
 ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     """Sum and number of the training rows nearest to each centre."""
     cell = nearest_centers(rows, training, centers, 1, memory_limit)[:, 0]
@@ -140,7 +140,7 @@ def move_centers(
 
 
 def nearest_centers(
-    rows: Rows,
+    rows: SearchCorpus,
     which: NDArray[Any] | None,
     centers: NDArray[np.float32],
     probes: int,
@@ -158,18 +158,22 @@ def nearest_centers(
             out[part, 0] = np.argmax(scores - half, axis=1)
             continue
         heaps = empty_heaps(len(scores), probes)
-        offer(scores, half, np.full(len(scores), -1, dtype=np.int32), names, heaps)
+        push_scores(scores, half, np.full(len(scores), -1, dtype=np.int32), names, heaps)
         sort(*heaps)
         out[part] = heaps[1]
     return out
 
 
-def search_cells(rows: Rows, cells: Cells, k: int, memory_limit: int, progress: Progress) -> Found:
+def search_cells(
+    rows: SearchCorpus, cells: Cells, k: int, memory_limit: int, progress: Progress
+) -> Found:
     """`visit_cells`, and an exact search for rows that met fewer than k others."""
     return _fill_gaps(rows, visit_cells(rows, cells, k, memory_limit, progress), memory_limit)
 
 
-def visit_cells(rows: Rows, cells: Cells, k: int, memory_limit: int, progress: Progress) -> Found:
+def visit_cells(
+    rows: SearchCorpus, cells: Cells, k: int, memory_limit: int, progress: Progress
+) -> Found:
     """Top k of every row among the rows of the cells it looks into.
 
     Round t compares every row with its t-th cell. A row appears once in a round, so threads
@@ -208,7 +212,7 @@ def visit_cells(rows: Rows, cells: Cells, k: int, memory_limit: int, progress: P
 
 
 def _group(cell: NDArray[np.int32], count: int) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
-    """Rows in the order of their cells, and where each cell begins."""
+    """SearchCorpus in the order of their cells, and where each cell begins."""
     order = np.argsort(cell, kind="stable").astype(np.int32)
     return order, np.searchsorted(cell[order], np.arange(count + 1))
 
@@ -219,16 +223,16 @@ def _deal(cost: NDArray[Any]) -> NDArray[np.intp]:
     return np.concatenate([falling[part :: thread_count()] for part in range(thread_count())])
 
 
-def _fill_gaps(rows: Rows, found: Found, memory_limit: int) -> Found:
+def _fill_gaps(rows: SearchCorpus, found: Found, memory_limit: int) -> Found:
     """Search exactly the rows that met fewer than k others."""
     scores, idx = found
-    short = np.flatnonzero((idx == NOBODY).any(axis=1))
+    short = np.flatnonzero((idx == EMPTY_SLOT).any(axis=1))
     if short.size:
         scores[short], idx[short] = search_rows(rows, short, idx.shape[1], memory_limit)
     return scores, idx
 
 
-def search_hnsw(rows: Rows, k: int, memory_limit: int) -> Found:
+def search_hnsw(rows: SearchCorpus, k: int, memory_limit: int) -> Found:
     """Neighbours by the HNSW graph of faiss."""
     faiss = require("faiss", "ann", "method='hnsw'")
     n, d = rows.X.shape
@@ -244,7 +248,7 @@ def search_hnsw(rows: Rows, k: int, memory_limit: int) -> Found:
         keep = _without_self(near, np.arange(n)[part])
         idx[part] = np.take_along_axis(near, keep, axis=1)
         scores[part] = rows.half[part, None] - 0.5 * np.take_along_axis(squares, keep, axis=1)
-    idx[idx < 0] = NOBODY
+    idx[idx < 0] = EMPTY_SLOT
     return _fill_gaps(rows, (scores, idx), memory_limit)
 
 

@@ -19,12 +19,12 @@ Found = tuple[NDArray[Any], NDArray[np.int32]]  # (scores, rows), best first
 
 _BLOCK = 1024  # rows: large enough for the product's full speed, scores small enough for the cache
 _LARGEST = 1e18  # beyond, squared distances leave float32
-NOBODY = int(np.iinfo(np.int32).max)  # an empty place in a heap
+EMPTY_SLOT = int(np.iinfo(np.int32).max)  # an empty place in a heap
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Rows as the search sees them, made block by block: a large X is never copied whole.
+class SearchCorpus:
+    """SearchCorpus as the search sees them, made block by block: a large X is never copied whole.
 
     Score of row j for row i: x_i x_j - half_j, largest for the nearest; the squared distance is
     2 (half_i - score), in units of unit^2.
@@ -46,7 +46,7 @@ class Rows:
             return self.ready[rows]
         return prepare(self.X[rows], self.metric, dtype, self.center, self.unit)
 
-    def kept_ready(self, memory_limit: int) -> Rows:
+    def kept_ready(self, memory_limit: int) -> SearchCorpus:
         """The same rows, made once instead of for every pair of blocks if they fit the limit."""
         if self.ready is not None or 4 * self.X.shape[0] * self.X.shape[1] > memory_limit // 2:
             return self
@@ -78,18 +78,18 @@ def prepare(
     return np.asarray(wide / np.where(norm > 0, norm, 1)[:, None], dtype=dtype)
 
 
-def measure(X: Any, metric: str, memory_limit: int) -> Rows:
+def measure(X: Any, metric: str, memory_limit: int) -> SearchCorpus:
     """Look at all rows once: are they finite, where is their centre, how long are they."""
     n, d = X.shape
     low, high, mean = _range(X, memory_limit)
     if metric == "cosine":
-        return Rows(X, metric, np.zeros(d), 1.0, np.full(n, 0.5))
+        return SearchCorpus(X, metric, np.zeros(d), 1.0, np.full(n, 0.5))
     center, unit = center_and_unit(low, high, mean)
     half = np.empty(n)
     for part in slices(n, _chunk(d, memory_limit)):
         block = prepare(X[part], metric, np.float64, center, unit)
         half[part] = 0.5 * np.einsum("ij,ij->i", block, block)
-    return Rows(X, metric, center, unit, half)
+    return SearchCorpus(X, metric, center, unit, half)
 
 
 def _range(X: Any, memory_limit: int) -> tuple[NDArray[np.float64], ...]:
@@ -137,7 +137,7 @@ def slices(n: int, size: int) -> Iterator[slice]:
 
 
 def block_size(n: int, d: int, memory_limit: int) -> int:
-    """Rows in a block: several blocks a thread, and what all threads hold within the limit."""
+    """Rows per block: several blocks per thread, and what all threads hold within the limit."""
     size = min(_BLOCK, max(128, -(-n // 16)))
     while size > 32 and 4 * thread_count() * size * (size + 8 * d) > memory_limit:
         size //= 2
@@ -145,7 +145,7 @@ def block_size(n: int, d: int, memory_limit: int) -> int:
 
 
 def search_pairs(
-    rows: Rows,
+    rows: SearchCorpus,
     blocks: Sequence[NDArray[np.int32]],
     pairs: Iterable[Pair],
     k: int,
@@ -219,7 +219,7 @@ def disjoint_rounds(pairs: Iterable[Pair]) -> list[list[Pair]]:
 
 
 def search_rows(
-    rows: Rows, wanted: NDArray[np.intp], k: int, memory_limit: int, dtype: Any = np.float64
+    rows: SearchCorpus, wanted: NDArray[np.intp], k: int, memory_limit: int, dtype: Any = np.float64
 ) -> Found:
     """Top k of the wanted rows among all rows."""
     n, d = rows.X.shape
@@ -231,17 +231,17 @@ def search_rows(
         left = rows.block(wanted[a], dtype)
         for b in slices(n, size):
             scores = left @ rows.block(b, dtype).T
-            offer(scores, half[b], ids[wanted[a]], ids[b], (heaps[0][a], heaps[1][a]))
+            push_scores(scores, half[b], ids[wanted[a]], ids[b], (heaps[0][a], heaps[1][a]))
     sort(*heaps)
     return heaps
 
 
 def empty_heaps(n: int, k: int, dtype: Any = np.float32) -> Found:
     """n heaps of k nobodies."""
-    return np.full((n, k), -np.inf, dtype=dtype), np.full((n, k), NOBODY, dtype=np.int32)
+    return np.full((n, k), -np.inf, dtype=dtype), np.full((n, k), EMPTY_SLOT, dtype=np.int32)
 
 
-def offer(
+def push_scores(
     scores: NDArray[Any], half: NDArray[Any], rows: NDArray[Any], cols: NDArray[Any], heaps: Found
 ) -> None:
     """Offer every score to the heap of its row, the rows divided between threads."""

@@ -14,7 +14,7 @@ from rpml.method.graph import approximate as ann
 from rpml.method.graph.exact import (
     Found,
     Progress,
-    Rows,
+    SearchCorpus,
     block_size,
     measure,
     prepare,
@@ -39,7 +39,7 @@ class Neighbors:
     Attributes
     ----------
     indices : (n, k) int32 array
-        Rows, nearest first; equal distances in the order of the rows.
+        SearchCorpus, nearest first; equal distances in the order of the rows.
     distances : (n, k) float32 array
         Euclidean distances; for metric="cosine" between the rows scaled to unit norm, that is
         sqrt(2 - 2 cos), where a zero row has cosine 0 with every other.
@@ -99,7 +99,7 @@ def nearest_neighbors(
         method = "ann" if rows.count > EXACT_ROWS else "exact"
     if method == "exact":
         return _exact(rows, k, memory_limit, report)
-    sample = ann.known_sample(rows, k, memory_limit)
+    sample = ann.ground_truth_sample(rows, k, memory_limit)
     if method == "hnsw":
         found = ann.search_hnsw(rows, k, memory_limit)
     else:
@@ -134,7 +134,7 @@ def _check(X: Any, n_neighbors: int, metric: str, method: str) -> int:
     return int(min(n_neighbors, n - 1))
 
 
-def _exact(rows: Rows, k: int, memory_limit: int, progress: Progress) -> Neighbors:
+def _exact(rows: SearchCorpus, k: int, memory_limit: int, progress: Progress) -> Neighbors:
     n, d = rows.X.shape
     ids = np.arange(n, dtype=np.int32)
     blocks = [ids[part] for part in slices(n, block_size(n, d, memory_limit))]
@@ -143,7 +143,9 @@ def _exact(rows: Rows, k: int, memory_limit: int, progress: Progress) -> Neighbo
     return _finish(rows, found, memory_limit, 1.0, "exact")
 
 
-def _finish(rows: Rows, found: Found, memory_limit: int, recall: float, method: str) -> Neighbors:
+def _finish(
+    rows: SearchCorpus, found: Found, memory_limit: int, recall: float, method: str
+) -> Neighbors:
     """Scores -> distances, with a second look where float32 was not enough."""
     n, scores, idx = rows.count, *found
     distances = np.empty(idx.shape, dtype=np.float32)
@@ -162,7 +164,7 @@ def _finish(rows: Rows, found: Found, memory_limit: int, recall: float, method: 
 
 
 def _search_again(
-    rows: Rows,
+    rows: SearchCorpus,
     which: NDArray[np.intp],
     idx: NDArray[np.int32],
     distances: NDArray[np.float32],
@@ -181,7 +183,7 @@ def _search_again(
 
 
 def refine(
-    rows: Rows,
+    rows: SearchCorpus,
     squares: NDArray[np.float64],
     near: NDArray[np.int32],
     which: NDArray[np.intp],

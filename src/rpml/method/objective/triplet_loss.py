@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from rpml.method.objective import kernels as _kernels
 from rpml.method.objective.weights import (
-    Guard,
     WeightFunction,
+    WeightRidge,
     logit_derivative,
     weight_function,
     weights_from_logits,
@@ -56,8 +56,8 @@ class TripletTerms:
 class TripletObjective:
     """The objective at a moving point (L, theta), as the optimiser asks for it.
 
-    `move_to` sets the point, `gradients` evaluates there, `set_line` fixes a search curve,
-    `along` gives the loss at a step on it without any matrix product, `accept` goes there.
+    `move_to` sets the point, `gradients` evaluates there, `begin_line_search` fixes a search curve,
+    `line_value` is the loss at a step on it, without any matrix product, `accept_step` goes there.
     A distributed evaluator offers the same five methods.
 
     Parameters
@@ -70,7 +70,7 @@ class TripletObjective:
         "concat", "bilinear" or "constant".
     alpha : float
         Angle in degrees.
-    guard : Guard or None
+    weight_ridge : WeightRidge or None
         None is the objective as printed.
     learn_weights : bool
         False keeps theta where it is and gives no gradient for it.
@@ -82,14 +82,14 @@ class TripletObjective:
         triplets: ArrayLike,
         weight: str | WeightFunction = "concat",
         alpha: float = 45.0,
-        guard: Guard | None = None,
+        weight_ridge: WeightRidge | None = None,
         learn_weights: bool = True,
     ) -> None:
         self.X = as_float_rows(X)
         self.triplets = as_triplets(triplets, len(self.X))
         self.n_triplets = len(self.triplets)
         self.weight: WeightFunction = weight_function(weight)
-        self.guard = guard
+        self.weight_ridge = weight_ridge
         self.learn_weights = learn_weights and self.weight.learnable
         self.c = self.X.dtype.type(angular_factor(alpha))
         self.mean_weight = 0.0
@@ -120,7 +120,7 @@ class TripletObjective:
         learned = self.P.shape[1] if self.learn_weights else 0
         G = sum_chunks(add, T, (n, l + learned), self.X.dtype)
         if learned:  # the derivative by theta shares the product with the one by L
-            ds = logit_derivative(sigmoids, w, dw, factor, self.guard)
+            ds = logit_derivative(sigmoids, w, dw, factor, self.weight_ridge)
             G[:, l:] = self.weight.pullback(self.P, self.triplets, ds)
         self.products += 1
         gradient = np.asarray(transposed_times(self.X, G), np.float64)
@@ -128,11 +128,11 @@ class TripletObjective:
         if not learned or self.theta is None:
             return loss, gradient[:, :l], None
         grad_theta = self.weight.from_matrix(gradient[:, l:])
-        if self.guard is not None:
-            grad_theta = grad_theta + self.guard.ridge * T * self.theta
+        if self.weight_ridge is not None:
+            grad_theta = grad_theta + self.weight_ridge.ridge * T * self.theta
         return loss, gradient[:, :l], grad_theta
 
-    def set_line(self, curve: PolarCurve, d_theta: Array | None) -> None:
+    def begin_line_search(self, curve: PolarCurve, d_theta: Array | None) -> None:
         """Search along the curve in L and the straight line theta + t d_theta.
 
         Costs the product X xi. X L follows the curve's rotation by an l x l product.
@@ -146,7 +146,7 @@ class TripletObjective:
         else:
             self.logit_line = self.weight.on_line(self.P, self.Q, self.triplets)
 
-    def along(self, t: float) -> float:
+    def line_value(self, t: float) -> float:
         """Loss at step t of the line: reads rows, multiplies no matrix."""
         self._move_rows(t)
         w, _, _ = self._weights(
@@ -162,7 +162,7 @@ class TripletObjective:
         run_chunks(evaluate, len(self.triplets))
         return float(losses.sum(dtype=np.float64)) + self._penalty(self._theta_at(t))
 
-    def accept(self, t: float) -> None:
+    def accept_step(self, t: float) -> None:
         """Go to step t of the line; X L there comes out of the curve, not of a product."""
         self._move_rows(t)
         self.Y, self.Y_t = self.Y_t, self.Y
@@ -211,12 +211,12 @@ class TripletObjective:
         return np.asarray(self.theta + t * self.d_theta)
 
     def _weights(self, S: Array) -> tuple[Array, Array, float]:
-        return weights_from_logits(S, self.guard)
+        return weights_from_logits(S, self.weight_ridge)
 
     def _penalty(self, theta: Array | None) -> float:
-        if self.guard is None or theta is None:
+        if self.weight_ridge is None or theta is None:
             return 0.0
-        return 0.5 * self.guard.ridge * len(self.triplets) * float(np.vdot(theta, theta))
+        return 0.5 * self.weight_ridge.ridge * len(self.triplets) * float(np.vdot(theta, theta))
 
 
 def loss_and_gradients(

@@ -166,7 +166,7 @@ def _pull_back(kernel: Callable[..., None], P: Array, triplets: Triplets, ds: Ar
 WEIGHTS: dict[str, WeightFunction] = {w.name: w for w in (Concat(), Bilinear(), Constant())}
 
 
-class Certain:
+class PinnedWeights:
     """A weight function whose certain triplets weigh 1, the most there is, whatever theta is.
 
     Ours: triplets of known classes, which learning must not switch off.
@@ -179,11 +179,11 @@ class Certain:
         self.as_matrix, self.from_matrix = weight.as_matrix, weight.from_matrix
 
     def logits(self, P: Array, Q: Array, triplets: Triplets) -> Array:
-        return self._fixed(self.inner.logits(P, Q, triplets), SURE)
+        return self._fixed(self.inner.logits(P, Q, triplets), PINNED_LOGIT)
 
     def on_line(self, P: Array, Q: Array, triplets: Triplets) -> list[Array]:
         first, *others = self.inner.on_line(P, Q, triplets)
-        return [self._fixed(first, SURE), *(self._fixed(other, 0.0) for other in others)]
+        return [self._fixed(first, PINNED_LOGIT), *(self._fixed(other, 0.0) for other in others)]
 
     def pullback(self, P: Array, triplets: Triplets, ds: Array) -> Array:
         return self.inner.pullback(P, triplets, self._fixed(ds, 0.0))
@@ -193,7 +193,7 @@ class Certain:
         return values
 
 
-SURE = 30.0  # a logit whose sigmoid is 1 in either precision
+PINNED_LOGIT = 30.0  # a logit whose sigmoid is 1 in either precision
 
 
 def weight_function(name: str | WeightFunction) -> WeightFunction:
@@ -205,7 +205,7 @@ def weight_function(name: str | WeightFunction) -> WeightFunction:
 
 
 @dataclass(frozen=True)
-class Guard:
+class WeightRidge:
     """Ours, not the paper's: keeps learned weights from collapsing to zero.
 
     The printed objective falls whenever every weight shrinks, whatever L is. Guarded weights are
@@ -225,22 +225,22 @@ class Guard:
         return float(np.vdot(dw, w)) / len(w)
 
 
-def weights_from_logits(S: Array, guard: Guard | None) -> tuple[Array, Array, float]:
-    """Weights w (T,), the sigmoids (m, T) behind them, and the factor the guard multiplied by."""
+def weights_from_logits(S: Array, weight_ridge: WeightRidge | None) -> tuple[Array, Array, float]:
+    """Weights w (T,), the sigmoids (m, T) behind them, and the factor that normalises them."""
     if S.shape[0] == 0:
         return np.ones(S.shape[1], S.dtype), S, 1.0
     sigmoids = expit(S)
     w = sigmoids.mean(axis=0)
-    if guard is None or w.size == 0:
+    if weight_ridge is None or w.size == 0:
         return w, sigmoids, 1.0
-    factor = 1.0 / max(guard.mean_of(w), float(np.finfo(np.float32).tiny))
+    factor = 1.0 / max(weight_ridge.mean_of(w), float(np.finfo(np.float32).tiny))
     return np.asarray(w * S.dtype.type(factor)), sigmoids, factor
 
 
 def logit_derivative(
-    sigmoids: Array, w: Array, dw: Array, factor: float, guard: Guard | None
+    sigmoids: Array, w: Array, dw: Array, factor: float, weight_ridge: WeightRidge | None
 ) -> Array:
     """Derivative by the logits (m, T), given the derivative dw by the weights."""
-    if guard is not None:  # the mean in the denominator moves with every weight
-        dw = dw - guard.mean_pull(w, dw)
+    if weight_ridge is not None:  # the mean in the denominator moves with every weight
+        dw = dw - weight_ridge.mean_pull(w, dw)
     return np.asarray(sigmoids * (1 - sigmoids) * (dw * (factor / len(sigmoids))))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rpml.method.objective.triplet_loss import TripletObjective
-from rpml.method.objective.weights import Guard
+from rpml.method.objective.weights import WeightRidge
 from rpml.method.solver.line_search import minimize_along
 from rpml.method.solver.manifolds import Euclidean, Grassmann, PolarCurve, Product, orthonormalize
 from rpml.runtime.threads import single_blas_thread, times
@@ -30,9 +30,9 @@ class Evaluator(Protocol):
 
     def move_to(self, L: Array, theta: Array | None) -> None: ...
     def gradients(self) -> tuple[float, Array, Array | None]: ...
-    def set_line(self, curve: PolarCurve, d_theta: Array | None) -> None: ...
-    def along(self, t: float) -> float: ...
-    def accept(self, t: float) -> None: ...
+    def begin_line_search(self, curve: PolarCurve, d_theta: Array | None) -> None: ...
+    def line_value(self, t: float) -> float: ...
+    def accept_step(self, t: float) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -181,14 +181,14 @@ def _iterate(
         state.direction = tuple(-g for g in state.gradient)
         slope = -manifold.inner(state.point, state.gradient, state.gradient)
     curve = PolarCurve.through(state.point[0], state.direction[0])
-    problem.set_line(curve, state.direction[1] if len(state.direction) > 1 else None)
-    found = minimize_along(problem.along, state.loss, slope, state.expected / -slope)
+    problem.begin_line_search(curve, state.direction[1] if len(state.direction) > 1 else None)
+    found = minimize_along(problem.line_value, state.loss, slope, state.expected / -slope)
     if found.t == 0.0:
         return "converged: no step along the search direction lowers the loss"
     point = (curve.point(found.t), *_straight(state.point[1:], state.direction[1:], found.t))
     old_gradient = (times(state.gradient[0], curve.rotation), *state.gradient[1:])
     old_direction = (curve.direction, *state.direction[1:])
-    problem.accept(found.t)
+    problem.accept_step(found.t)
     if (state.iteration + 1) % REFRESH == 0:
         point = (orthonormalize(point[0]), *point[1:])
         problem.move_to(point[0], point[1] if len(point) > 1 else fixed_theta)
@@ -276,7 +276,7 @@ def fit_triplets(
     max_iter: int = 100,
     learn_weights: bool = True,
     *,
-    guard: Guard | None = None,
+    weight_ridge: WeightRidge | None = None,
     solver: str = "cg",
     tol: float | None = None,
     learning_rate: float = 1.0,
@@ -296,8 +296,8 @@ def fit_triplets(
         Most iterations.
     learn_weights : bool
         False keeps theta at theta0.
-    guard : Guard or None
-        None is the printed objective; a `Guard` keeps the weights from collapsing.
+    weight_ridge : WeightRidge or None
+        None is the printed objective; a `WeightRidge` keeps the weights from collapsing.
     solver : {"cg", "gd"}
         Riemannian conjugate gradient, or the paper's fixed-step updates.
     tol : float or None
@@ -312,7 +312,7 @@ def fit_triplets(
     OptimizeResult
         `.loss` is the sum over the triplets.
     """
-    problem = TripletObjective(X, triplets, weight, alpha, guard, learn_weights)
+    problem = TripletObjective(X, triplets, weight, alpha, weight_ridge, learn_weights)
     dtype, d = problem.X.dtype, problem.X.shape[1]
     L: Array = np.array(L0, np.float64)
     if L.ndim != 2 or L.shape[0] != d or L.shape[1] > d:

@@ -37,7 +37,7 @@ def some_triplets(triplets: Triplets) -> tuple[NDArray[np.intp], Triplets]:
     return rows.astype(np.intp), places.reshape(chosen.shape)
 
 
-def nested_rotation(Y: Array, triplets: Triplets, alpha: float, floor: Array) -> Array:
+def nested_rotation(Y: Array, triplets: Triplets, alpha: float, shrinkage: Array) -> Array:
     """(l, l) rotation after which every prefix of a power of two is chosen by the triplets.
 
     Parameters
@@ -48,14 +48,14 @@ def nested_rotation(Y: Array, triplets: Triplets, alpha: float, floor: Array) ->
         Rows of Y.
     alpha : float
         Angle of the loss, in degrees.
-    floor : (l, l) array
-        The part of the smoothed scatter, here the identity, that is its floor.
+    shrinkage : (l, l) array
+        The part of the smoothed scatter, here the identity, that is its shrinkage.
     """
     l = width = Y.shape[1]
     rotation = np.eye(l)
     for size in sizes_below(l) if len(triplets) else ():
         axes = rotation[:, :width]
-        smoothed = np.eye(width) + (l / size - 1) * axes.T @ floor @ axes
+        smoothed = np.eye(width) + (l / size - 1) * axes.T @ shrinkage @ axes
         W = Y @ axes.astype(Y.dtype)
         rotation[:, :width] = axes @ _better_part(W, triplets, size, alpha, smoothed)
         width = size

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.method.objective.triplet_loss import TripletObjective
-from rpml.method.objective.weights import Certain, Guard, weight_function
+from rpml.method.objective.weights import PinnedWeights, WeightRidge, weight_function
 from rpml.method.solver.conjugate_gradient import OptimizeResult, Stopping, conjugate_gradient
 from rpml.method.triplets.sampling import batch_sampler, mine_batch_triplets
 
@@ -23,7 +23,7 @@ class BatchSettings:
 
     weight: str = "concat"
     alpha: float = 45.0
-    guard: Guard | None = None
+    weight_ridge: WeightRidge | None = None
     batch_size: int = 120
     n_epochs: int = 10
     steps: int = 5
@@ -117,8 +117,8 @@ def run_epoch(
             continue
         function = weight_function(settings.weight)
         if settings.sure is not None and function.learnable:
-            function = Certain(function, np.all(settings.sure[rows][triplets], axis=1))
-        problem = TripletObjective(batch, triplets, function, settings.alpha, settings.guard)
+            function = PinnedWeights(function, np.all(settings.sure[rows][triplets], axis=1))
+        problem = TripletObjective(batch, triplets, function, settings.alpha, settings.weight_ridge)
         result = conjugate_gradient(problem, state.L, state.theta, Stopping(settings.steps))
         state.L, state.theta = result.L, result.theta
         mean.add(state)

@@ -23,7 +23,7 @@ Rows = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
-class Known:
+class Supervision:
     """What is known of n rows, free of contradiction."""
 
     labels: Labels
@@ -63,7 +63,7 @@ def gather(
     cannot_link: Any = None,
     closer: Any = None,
     conflicts: str = "raise",
-) -> Known | None:
+) -> Supervision | None:
     """Everything known of n rows; None if that is nothing.
 
     Parameters
@@ -86,11 +86,11 @@ def gather(
     order = _links("closer", closer, n, 3)
     if not any(len(one.rows) for one in (*pairs, order)):
         n_classes = int(labels.max(initial=-1)) + 1
-        return Known(labels, n_classes, pairs[1].rows, order.rows) if n_classes else None
+        return Supervision(labels, n_classes, pairs[1].rows, order.rows) if n_classes else None
     book = _Book(labels)
     refused = [_refusal(book, *one) for one in _by_weight(pairs, conflicts)]
     merged, apart = book.result()
-    known = Known(merged, int(labels.max(initial=-1)) + 1, apart, order.rows)
+    known = Supervision(merged, int(labels.max(initial=-1)) + 1, apart, order.rows)
     kept, wrong = _consistent(known, order)
     report = [line for line in (*refused, *wrong) if line]
     if report and conflicts == "raise":
@@ -101,7 +101,7 @@ def gather(
         )
     for line in report:
         logger.warning("left out: %s", line)
-    return Known(merged, known.n_classes, apart, order.rows[kept])
+    return Supervision(merged, known.n_classes, apart, order.rows[kept])
 
 
 def _links(kind: str, given: Any, n: int, width: int) -> _Links:
@@ -205,7 +205,7 @@ class _Book:
         return out, np.array(self.pairs, np.intp).reshape(-1, 2)
 
 
-def _consistent(known: Known, order: _Links) -> tuple[NDArray[np.bool_], list[str]]:
+def _consistent(known: Supervision, order: _Links) -> tuple[NDArray[np.bool_], list[str]]:
     """Which `closer` triplets can all hold, and a sentence for each that cannot.
 
     a closer to b than to c contradicts a and c being of one class that b is not of. Otherwise

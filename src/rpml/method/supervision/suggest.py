@@ -1,11 +1,11 @@
 """Which rows to label next: those that stand for many others and are far from all asked before.
 
-A row scores the density around it (the 4-norm of its likeness to the modes, each counted as the
+A row scores the density around it (the 4-norm of its likeness to the exemplars, each counted as the
 rows it stands for) times its distance to the nearest row that has a label or was suggested before
 it; the best one is taken, the distances follow, and so on. So classes are covered early, and rows
 of one class are asked for where they lie far apart, which is what its scatter is learned from.
 
-All rows are candidates where they are at hand. A model alone knows the positions of its modes
+All rows are candidates where they are at hand. A model alone knows the positions of its exemplars
 only: these come first then, and after them the rows whose own triplets are least sure.
 """
 
@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.method.clustering.exemplars import Modes
+from rpml.method.clustering.exemplars import Exemplars
 from rpml.runtime.rows import unit_rows
 from rpml.runtime.threads import single_blas_thread, times
 
@@ -31,24 +31,24 @@ class Fitted(Protocol):
     """What is asked of a model."""
 
     labels_: Labels
-    known_: Mask
-    modes_: Modes
-    mode_vectors_: Array
+    labeled_mask_: Mask
+    exemplars_: Exemplars
+    exemplar_vectors_: Array
     triplets_: NDArray[np.integer]
     triplet_probabilities_: Array
 
     def transform(self, X: Any) -> Array: ...
 
 
-def rank_queries(n: int, model: Fitted, X: Any = None) -> NDArray[np.intp]:
+def rank_candidates(n: int, model: Fitted, X: Any = None) -> NDArray[np.intp]:
     """Up to n rows without a label, the most telling first; X are the rows learned from."""
-    labels, known, modes = model.labels_, model.known_, model.modes_
-    middles = unit_rows(model.transform(model.mode_vectors_))
+    labels, known, exemplars = model.labels_, model.labeled_mask_, model.exemplars_
+    middles = unit_rows(model.transform(model.exemplar_vectors_))
     if X is None:
-        rows, places, asked = modes.rows, middles, np.isin(modes.labels, labels[known])
+        rows, places, asked = exemplars.rows, middles, np.isin(exemplars.labels, labels[known])
     else:
         rows, places, asked = np.arange(len(labels)), unit_rows(model.transform(X)), known
-    first = rows[spread_out(places, density(places, middles, modes.sizes), asked, n)]
+    first = rows[spread_out(places, density(places, middles, exemplars.sizes), asked, n)]
     doubt = row_doubt(len(labels), model.triplets_, model.triplet_probabilities_)
     rest = np.setdiff1d(np.flatnonzero(~known), first)
     rest = rest[np.argsort(-doubt[rest], kind="stable")]

@@ -29,11 +29,11 @@ from rpml.runtime.threads import single_blas_thread, times, transposed_times
 Array = NDArray[np.floating]
 Labels = NDArray[np.intp]
 
-FLOORS = (1 / 32, 1 / 16, 1 / 8, 1 / 2, 2.0, np.inf)
+SHRINKAGES = (1 / 32, 1 / 16, 1 / 8, 1 / 2, 2.0, np.inf)
 MIN_PAIRS, MIN_CLASSES = 20, 4  # with fewer the scatter within classes says nothing
 PRIOR_PAIRS = 300  # labelled pairs that weigh as much as all unlabelled rows together
-CHOICE_AXES = 512  # the floor is chosen on so many leading axes
-CLEAR = 2  # standard errors by which a floor is clearly better than another
+CHOICE_AXES = 512  # the shrinkage is chosen on so many leading axes
+CLEAR = 2  # standard errors by which a shrinkage is clearly better than another
 REPEATS = 2
 KAPPA = 0.95
 
@@ -75,7 +75,7 @@ def label_scatter(
     Returns
     -------
     (scatter, choice)
-        `choice.agreement` holds, per floor, the mean reciprocal rank of the nearest class mate
+        `choice.agreement` holds, per shrinkage, the mean reciprocal rank of the nearest class mate
         among labelled rows of classes that had no part in the scatter. The prior itself if that
         does better, or if there are too few labels to tell.
     """
@@ -86,22 +86,26 @@ def label_scatter(
     first = _blend(data, paired, pairs, _padded(data, *prior))
     fold = rng.integers(0, 2, known.max() + 1)
     fold[np.unique(known[paired >= 0])[:2]] = (0, 1)  # no fold is empty
-    floor = prior[1].floor if np.isfinite(prior[1].floor) else 1.0
-    spread, *halves = _spread_scatters(data, first, floor, known, fold, rng)
-    most = max(prior[1].floor, FLOORS[0])
-    floors = np.array([floor for floor in FLOORS if np.isfinite(floor) or np.isinf(most)])
-    found = _held_out(data, paired, known, fold, halves, floors)
-    floor = floors[choose_floor(found, floors <= most)] / 2  # chosen with half of the classes
-    scores = dict(zip(floors.tolist(), _mean_score(found).tolist(), strict=True))
+    shrinkage = prior[1].shrinkage if np.isfinite(prior[1].shrinkage) else 1.0
+    spread, *halves = _spread_scatters(data, first, shrinkage, known, fold, rng)
+    most = max(prior[1].shrinkage, SHRINKAGES[0])
+    shrinkages = np.array(
+        [shrinkage for shrinkage in SHRINKAGES if np.isfinite(shrinkage) or np.isinf(most)]
+    )
+    found = _held_out(data, paired, known, fold, halves, shrinkages)
+    shrinkage = (
+        shrinkages[choose_shrinkage(found, shrinkages <= most)] / 2
+    )  # chosen with half of the classes
+    scores = dict(zip(shrinkages.tolist(), _mean_score(found).tolist(), strict=True))
     source = "groups and labels" if prior[1].source == "groups" else "labels"
-    return _blend(data, paired, pairs, spread), ScatterChoice(source, float(floor), scores)
+    return _blend(data, paired, pairs, spread), ScatterChoice(source, float(shrinkage), scores)
 
 
-def choose_floor(scores: list[Array], usual: NDArray[np.bool_]) -> int:
-    """Which floor has the best score; one that is not usual only if it is clearly ahead.
+def choose_shrinkage(scores: list[Array], usual: NDArray[np.bool_]) -> int:
+    """Which shrinkage has the best score; one that is not usual only if it is clearly ahead.
 
     Few labels are a noisy witness for more smoothing than the rows themselves ask for: it takes a
-    lead of `CLEAR` standard errors. `scores` has, for either fold, a row per floor and a column
+    lead of `CLEAR` standard errors. `scores` has, for either fold, a row per shrinkage and a column
     per query.
     """
     mean = _mean_score(scores)
@@ -112,7 +116,7 @@ def choose_floor(scores: list[Array], usual: NDArray[np.bool_]) -> int:
 
 
 def _mean_score(scores: list[Array]) -> Array:
-    """Per floor; either fold counts as much as the other."""
+    """Per shrinkage; either fold counts as much as the other."""
     return np.asarray(np.mean([fold.mean(axis=1) for fold in scores], axis=0))
 
 
@@ -147,7 +151,7 @@ def _blend(data: Coordinates, groups: Labels, pairs: int, prior: Array) -> Array
 def _spread_scatters(
     data: Coordinates,
     scatter: Array,
-    floor: float,
+    shrinkage: float,
     known: Labels,
     fold: NDArray[np.integer],
     rng: np.random.Generator,
@@ -158,7 +162,7 @@ def _spread_scatters(
     for _ in range(REPEATS):
         half = random_halves(q, rng)
         for seen in (half, ~half):
-            named = nearest_class(data.embed(scatter, seen, floor, data.n_components), known)
+            named = nearest_class(data.embed(scatter, seen, shrinkage, data.n_components), known)
             measured = np.ix_(~seen, ~seen)
             count[measured] += 1
             for i, members in enumerate((named >= 0, fold[named] == 0, fold[named] == 1)):
@@ -210,9 +214,9 @@ def _held_out(
     known: Labels,
     fold: NDArray[np.integer],
     halves: list[Array],
-    floors: Array,
+    shrinkages: Array,
 ) -> list[Array]:
-    """For each fold, per floor and row: how well the other fold's scatter finds a class mate."""
+    """Per fold, shrinkage and row: how well the other fold's scatter finds a class mate."""
     q = min(CHOICE_AXES, data.W.shape[1])
     leading = Coordinates(data.rows, data.W[:, :q], data.deviations[:q], data.n_components)
     side = np.where(paired >= 0, fold[known], -1)
@@ -222,15 +226,15 @@ def _held_out(
         scatter = _blend(leading, learned, count_pairs(learned), halves[seen][:q, :q])
         asked = side == 1 - seen
         rows, classes = leading.some(asked), paired[asked]
-        found = [_mate_score(rows, classes, scatter, floor) for floor in floors]
+        found = [_mate_score(rows, classes, scatter, shrinkage) for shrinkage in shrinkages]
         scores.append(np.array(found))
     return scores
 
 
-def _mate_score(data: Coordinates, classes: Labels, scatter: Array, floor: float) -> Array:
+def _mate_score(data: Coordinates, classes: Labels, scatter: Array, shrinkage: float) -> Array:
     """Reciprocal rank of each row's nearest class mate."""
     every = np.ones(data.W.shape[1], bool)
-    rows = unit_rows(data.embed(scatter, every, floor, data.n_components))
+    rows = unit_rows(data.embed(scatter, every, shrinkage, data.n_components))
     queries = np.arange(len(rows))[:: 1 + len(rows) // QUERIES]
     similarity = times(rows[queries], np.ascontiguousarray(rows.T))
     similarity[np.arange(len(queries)), queries] = -np.inf

@@ -23,7 +23,7 @@ from rpml.runtime.threads import single_blas_thread
 
 Array = NDArray[np.floating]
 Groups = NDArray[np.intp]
-FLOORS = tuple(2.0**-k for k in range(9, 0, -2))
+SHRINKAGES = tuple(2.0**-k for k in range(9, 0, -2))
 MIN_GROUPS = 20  # with fewer their scatter says nothing
 TIMES_CHANCE = 5
 STRANGER = 0.95  # quantile of the likeness to another group
@@ -64,11 +64,10 @@ def group_scatter(
 ) -> tuple[Array, ScatterChoice]:
     """Covariance within groups, smoothed so that it finds the members of groups it has not seen.
 
-    `groups` are those of the sampled rows. The floor is the middle one of those that name, for a
-    row of a held-out group, a member of the same group as its nearest neighbour most often.
-    `agreement` is measured on one row a thing, like that of `neighbor_scatter`, so that the two
-    can be compared; it is empty when members are hardly found more often than by chance, that is,
-    when the groups do not group anything.
+    `groups` are those of the sampled rows. The shrinkage is the middle one of those that find, for
+    a row of a held-out group, a member of that group as its nearest neighbour most often.
+    `agreement` is measured on one row per instance, as that of `neighbor_scatter`, so that the two
+    compare. It is empty when members are hardly found more often than by chance.
     """
     first, of_row = representatives(groups)
     trusted = drop_strangers(data, groups, rng)
@@ -82,13 +81,13 @@ def group_scatter(
     part = rng.random(len(first)) < 0.5
     other = estimate(np.flatnonzero(part))
     unseen = ~part[of_row] & (groups >= 0)
-    hits = [_finds_its_group(data.some(unseen), groups[unseen], other, f) for f in FLOORS]
-    plateau = [f for f, hit in zip(FLOORS, hits, strict=True) if hit >= PLATEAU * max(hits)]
-    floor = float(np.exp(np.mean(np.log(plateau))))
+    hits = [_finds_its_group(data.some(unseen), groups[unseen], other, f) for f in SHRINKAGES]
+    plateau = [f for f, hit in zip(SHRINKAGES, hits, strict=True) if hit >= PLATEAU * max(hits)]
+    shrinkage = float(np.exp(np.mean(np.log(plateau))))
     agreement = {}
     if max(hits) > TIMES_CHANCE * _chance(groups[unseen]):
-        agreement = cross_agreement(data.some(first), estimate, FLOORS, rng)
-    return within_scatter(data, trusted), ScatterChoice("groups", floor, agreement)
+        agreement = cross_agreement(data.some(first), estimate, SHRINKAGES, rng)
+    return within_scatter(data, trusted), ScatterChoice("groups", shrinkage, agreement)
 
 
 def _chance(groups: Groups) -> float:
@@ -110,10 +109,10 @@ def within_scatter(data: Coordinates, groups: Groups) -> Array:
     return covariance * np.outer(data.deviations, data.deviations)
 
 
-def _finds_its_group(data: Coordinates, groups: Groups, scatter: Array, floor: float) -> float:
+def _finds_its_group(data: Coordinates, groups: Groups, scatter: Array, shrinkage: float) -> float:
     every = np.ones(data.W.shape[1], bool)
     queries = np.arange(len(groups))[:: max(1, len(groups) // QUERIES)]
-    found = nearest(data.embed(scatter, every, floor, data.n_components), queries)
+    found = nearest(data.embed(scatter, every, shrinkage, data.n_components), queries)
     return float(np.mean(groups[found] == groups[queries]))
 
 

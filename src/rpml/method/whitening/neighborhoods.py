@@ -32,8 +32,8 @@ NEIGHBORS = 3
 MIN_ROWS, MIN_AXES = 100, 4  # with less there is nothing to estimate: plain PCA
 MAX_ROWS = 20_000  # a sample of the rows is enough for a q x q matrix
 BLOCK_ROWS = 4096
-FLOORS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 8.0, np.inf)
-PLATEAU = 0.98  # floors whose agreement is within 2% of the best count as equally good
+SHRINKAGES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 8.0, np.inf)
+PLATEAU = 0.98  # shrinkages whose agreement is within 2% of the best count as equally good
 MIN_AGREEMENT = 0.02  # below it no two halves of the axes see the same: nothing to learn from
 QUERIES = 1500
 
@@ -44,10 +44,10 @@ class ScatterChoice:
 
     source: str
     """"neighbors", "groups", "labels", "groups and labels" or "none" (plain PCA)."""
-    floor: float
+    shrinkage: float
     """Added variance, as a multiple of trace / n_components; infinite: plain PCA."""
     agreement: dict[float, float]
-    """Split-half agreement per floor tried; with labels, rank of held-out class mates."""
+    """Split-half agreement per shrinkage tried; with labels, rank of held-out class mates."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,10 @@ class Coordinates:
     def some(self, chosen: NDArray[Any]) -> Coordinates:
         return Coordinates(self.rows[chosen], self.W[chosen], self.deviations, self.n_components)
 
-    def embed(self, scatter: Array, half: Mask, floor: float, size: int) -> Array:
+    def embed(self, scatter: Array, half: Mask, shrinkage: float, size: int) -> Array:
         """The rows seen through some of the axes, whitened by the smoothed scatter."""
         spread = np.diag(self.deviations[half] ** 2)
-        inner = whitening_map(scatter[np.ix_(half, half)], spread, floor, self.n_components)
+        inner = whitening_map(scatter[np.ix_(half, half)], spread, shrinkage, self.n_components)
         scaled = self.deviations[half][:, None] * inner[:, :size]
         return times(self.W[:, half], scaled.astype(self.W.dtype))
 
@@ -103,7 +103,7 @@ def leading_axes_kept(n: int, available: int, n_components: int) -> int:
 def whiten_by(
     spectrum: Spectrum,
     scatter: Array,
-    floor: float,
+    shrinkage: float,
     n_components: int,
     unit_input: bool,
     spread: Array | None = None,
@@ -114,72 +114,74 @@ def whiten_by(
     """
     q = len(scatter)
     spread = np.diag(spectrum.variances[:q]) if spread is None else spread
-    inner = whitening_map(scatter, spread, floor, n_components)
+    inner = whitening_map(scatter, spread, shrinkage, n_components)
     return Preprocessing(unit_input, spectrum.mean, spectrum.axes[:, :q] @ inner, unit_input)
 
 
-def whitening_map(scatter: Array, spread: Array, floor: float, n_components: int) -> Array:
-    """(q, q): rows whitened by S_w + floor I, turned to the axes of the largest spread first.
+def whitening_map(scatter: Array, spread: Array, shrinkage: float, n_components: int) -> Array:
+    """(q, q): rows whitened by S_w + shrinkage I, turned to the axes of the largest spread first.
 
     That is the generalized eigenproblem of the spread against the smoothed within-scatter.
     """
     q = len(scatter)
-    if np.isinf(floor):  # the floor drowns the scatter: the principal axes themselves
+    if np.isinf(shrinkage):  # the shrinkage drowns the scatter: the principal axes themselves
         return np.eye(q)
-    smoothed = scatter + floor * np.trace(scatter) / n_components * np.eye(q)
+    smoothed = scatter + shrinkage * np.trace(scatter) / n_components * np.eye(q)
     _, axes = linalg.eigh(spread, smoothed, driver="gvd")
     return np.asarray(axes[:, ::-1])
 
 
-def floor_share(whitened: Preprocessing, choice: ScatterChoice | None, L: Array) -> Array:
-    """(l, l): which part of the smoothed scatter, along the axes of L, is the floor.
+def shrinkage_share(whitened: Preprocessing, choice: ScatterChoice | None, L: Array) -> Array:
+    """(l, l): which part of the smoothed scatter, along the axes of L, is the shrinkage.
 
-    A whitening for k instead of l components has a floor l / k times as high.
+    A whitening for k instead of l components has a shrinkage l / k times as high.
     """
-    if choice is None or np.isinf(choice.floor):
+    if choice is None or np.isinf(choice.shrinkage):
         return np.zeros((L.shape[1], L.shape[1]))
-    M, ratio = whitened.matrix, choice.floor / L.shape[1]
+    M, ratio = whitened.matrix, choice.shrinkage / L.shape[1]
     # M' (S + f I) M = I with f = ratio tr S: the trace of S + f I is that of (M' M)^-1
-    floor = ratio * np.trace(np.linalg.inv(M.T @ M)) / (1 + ratio * M.shape[1])
-    return np.asarray(floor * (M @ L).T @ (M @ L))
+    shrinkage = ratio * np.trace(np.linalg.inv(M.T @ M)) / (1 + ratio * M.shape[1])
+    return np.asarray(shrinkage * (M @ L).T @ (M @ L))
 
 
 @single_blas_thread()
 def neighbor_scatter(data: Coordinates, rng: np.random.Generator) -> tuple[Array, ScatterChoice]:
     """The scatter within cross-fitted neighbourhoods, and how strongly to smooth it.
 
-    The floor is the middle one of those whose agreement is near the best, and plain PCA if that
+    The shrinkage is the middle one of those whose agreement is near the best, and plain PCA if that
     is among them. Agreement is measured on rows whose neighbours did not make the scatter.
     """
     n, q = data.W.shape
     if n < MIN_ROWS or q < MIN_AXES:
         return np.eye(q), ScatterChoice("none", np.inf, {})
     scatter = _two_rounds(data, rng)
-    agreement = cross_agreement(data, lambda seen: _two_rounds(data.some(seen), rng), FLOORS, rng)
+    agreement = cross_agreement(
+        data, lambda seen: _two_rounds(data.some(seen), rng), SHRINKAGES, rng
+    )
     best = max(agreement.values())
     if best < MIN_AGREEMENT:
         return np.eye(q), ScatterChoice("none", np.inf, agreement)
-    plateau = [floor for floor, share in agreement.items() if share >= PLATEAU * best]
-    floor = float(np.exp(np.mean(np.log(plateau))))  # infinite if PCA is one of them
-    return scatter, ScatterChoice("neighbors", floor, agreement)
+    plateau = [shrinkage for shrinkage, share in agreement.items() if share >= PLATEAU * best]
+    shrinkage = float(np.exp(np.mean(np.log(plateau))))  # infinite if PCA is one of them
+    return scatter, ScatterChoice("neighbors", shrinkage, agreement)
 
 
 def cross_agreement(
     data: Coordinates,
     estimate: Callable[[NDArray[np.intp]], Array],
-    floors: tuple[float, ...],
+    shrinkages: tuple[float, ...],
     rng: np.random.Generator,
 ) -> dict[float, float]:
-    """Split-half agreement per floor, of each half of the rows under the other half's scatter.
+    """Split-half agreement per shrinkage, of each half of the rows under the other half's scatter.
 
     `estimate` gives the scatter that some of the rows make.
     """
     order = rng.permutation(len(data.W))
     halves = (np.sort(order[: len(order) // 2]), np.sort(order[len(order) // 2 :]))
-    shares = np.zeros(len(floors))
+    shares = np.zeros(len(shrinkages))
     for seen, unseen in (halves, halves[::-1]):
-        shares += split_half_agreement(data.some(unseen), estimate(seen), floors, rng) / 2
-    return dict(zip(floors, shares.tolist(), strict=True))
+        shares += split_half_agreement(data.some(unseen), estimate(seen), shrinkages, rng) / 2
+    return dict(zip(shrinkages, shares.tolist(), strict=True))
 
 
 def _two_rounds(data: Coordinates, rng: np.random.Generator) -> Array:
@@ -247,18 +249,19 @@ def _correlation(B: Array, graph: sparse.csr_matrix) -> Array:
 
 
 def split_half_agreement(
-    data: Coordinates, scatter: Array, floors: tuple[float, ...], rng: np.random.Generator
+    data: Coordinates, scatter: Array, shrinkages: tuple[float, ...], rng: np.random.Generator
 ) -> Array:
-    """Per floor: share of rows whose nearest neighbour is the same by either half of the axes."""
-    shares = np.zeros(len(floors))
+    """Per shrinkage: share of rows with the same nearest neighbour by either half of the axes."""
+    shares = np.zeros(len(shrinkages))
     repeats = 2
     for _ in range(repeats):
         half = random_halves(data.W.shape[1], rng)
         size = max(1, min(data.n_components, int(half.sum()) // 2))
         queries = rng.permutation(len(data.W))[:QUERIES]
-        for i, floor in enumerate(floors):
+        for i, shrinkage in enumerate(shrinkages):
             one, two = (
-                nearest(data.embed(scatter, seen, floor, size), queries) for seen in (half, ~half)
+                nearest(data.embed(scatter, seen, shrinkage, size), queries)
+                for seen in (half, ~half)
             )
             shares[i] += float(np.mean(one == two)) / repeats
     return shares

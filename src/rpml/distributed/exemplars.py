@@ -10,20 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.distributed.cluster import Cluster, Task
-from rpml.method.clustering.exemplars import Modes, middle_rows, piece_sums, pieces_of
+from rpml.method.clustering.exemplars import Exemplars, middle_rows, piece_sums, pieces_of
 
 Array = NDArray[np.floating]
 Labels = NDArray[np.intp]
 Best = tuple[Array, NDArray[np.intp]]
 
 
-def find_modes(
+def find_exemplars(
     cluster: Cluster,
     rows: tuple[Sequence[Task], NDArray[np.int64]],
     L: Array,
     basins: Labels,
     labels: Labels,
-) -> Modes:
+) -> Exemplars:
     """Directions of the largest clusters by a sum, then the row most like it by a maximum."""
     parts, edges = rows
     piece, sizes = pieces_of(basins, labels)
@@ -37,7 +37,7 @@ def find_modes(
         for *some, start in zip(parts, own, edges[:-1], strict=True)
     ]
     chosen = cluster.value(cluster.total(middles, _best))[1]
-    return Modes(chosen, labels[chosen], sizes)
+    return Exemplars(chosen, labels[chosen], sizes)
 
 
 def _sums(part: Array, piece: Labels, L: Array, count: int) -> Array:
