@@ -104,7 +104,7 @@ def test_evaluate_labels_in_the_same_table(rpml, vectors, tmp_path):
 @pytest.mark.parametrize("k", ["0", "a", ""])
 def test_evaluate_wrong_k(rpml, shared, k):
     said = rpml.refused("evaluate", shared / "x.npy", "--labels", shared / "y.npy", "--k", k)
-    assert "--k must be positive numbers" in said
+    assert "--k must be positive integers" in said
 
 
 def test_inspect_model(rpml, shared):

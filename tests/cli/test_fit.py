@@ -228,7 +228,7 @@ def test_constraints_are_the_librarys(rpml, shared, vectors, tmp_path):
     (tmp_path / "other.csv").write_text("0,1\n")
     (tmp_path / "order.csv").write_text("0,4,1\n")
     args = ("fit", shared / "x.npy", "--dim", 4, "-o", tmp_path / "m.rpml")
-    files = ("--cannot-link", tmp_path / "other.csv", "--closer", tmp_path / "order.csv")
+    files = ("--cannot-link", tmp_path / "other.csv", "--comparisons", tmp_path / "order.csv")
     rpml(*args, "--must-link", tmp_path / "same.csv", *files)
     library = RPML(4, random_state=0).fit(
         vectors[0], must_link=[(0, 4), (4, 8)], cannot_link=[(0, 1)], closer=[(0, 4, 1)]

@@ -13,17 +13,7 @@ import typer
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, table
-from rpml.cli.features import Pool, Scales, Sidecar, Workers, parse_scales
-from rpml.cli.finetune import (
-    Epochs,
-    Half,
-    Rate,
-    Size,
-    TrainFrom,
-    ViewCount,
-    make_training,
-    require_torch,
-)
+from rpml.cli.finetune import TrainingOptions, require_torch
 from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
@@ -40,9 +30,9 @@ Examples:
   rpml benchmark cub --root CUB_200_2011 --backbone googlenet.onnx -o cub --deep srpml,triplet-hard
 \b
 Datasets: cub (CUB-200-2011), cars (Cars-196), sop (Stanford Online Products), folders (any tree
-with a folder for each class, below train/ and test/ or cut in halves).
-In the output folder: results.json, results.md, features.npy, figures/. A second run reuses what
-is there.
+with one folder per class, below train/ and test/ or split in halves).
+The output folder holds results.json, results.md, features.npy and figures/; a second run reuses
+what is there.
 """
 
 
@@ -50,55 +40,50 @@ is there.
 def run(
     dataset: Annotated[str, typer.Argument(metavar="DATASET", help=", ".join(DATASETS) + ".")],
     root: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Where the dataset's images are.")
+        str | None, typer.Option(metavar="DIR", help="Folder of the dataset's images.")
     ] = None,
     backbone: Annotated[
         str | None, typer.Option(metavar="X.onnx", help="Network that describes the images.")
     ] = None,
     features: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Ready descriptors instead; .npz may hold y and train."),
+        typer.Option(metavar="FILE", help="Descriptors to use; .npz may hold y and train too."),
     ] = None,
     output: Annotated[
-        str | None,
-        typer.Option("--output", "-o", metavar="FOLDER", help="Default: benchmark-DATASET."),
+        str | None, opt.output("FOLDER", "Output folder; default: benchmark-DATASET.")
     ] = None,
-    dim: Annotated[int, typer.Option(min=1, help="Size of the embeddings.")] = 128,
+    dim: Annotated[int, typer.Option(min=1, help="Dimensions of the embeddings.")] = 128,
     methods: Annotated[
-        str | None, typer.Option(metavar="NAME,...", help="Rows to measure; all if not given.")
+        str | None, typer.Option(metavar="NAME,...", help="Methods to measure; default: all.")
     ] = None,
     whiten: Annotated[
         int | None,
-        typer.Option(min=1, help="PCA-whiten the descriptors to this dimension first."),
+        typer.Option(min=1, help="PCA-whiten the descriptors to this many dimensions first."),
     ] = None,
     labels: Annotated[
-        str | None, typer.Option(metavar="Y", help="Labels of --features, if not inside.")
+        str | None, typer.Option(metavar="FILE", help="Labels of --features, if not inside.")
     ] = None,
-    array: opt.ArrayName = None,
+    array: Annotated[
+        str | None, typer.Option("--array", metavar="NAME", help="Array of an .npz file to read.")
+    ] = None,
     deep: Annotated[
         str | None,
         typer.Option(metavar="NAME,...|all", help="Also train the network, by these methods."),
     ] = None,
-    train_from: TrainFrom = None,
-    size: Size = 224,
-    views: ViewCount = 8,
-    epochs: Epochs = 6,
-    learning_rate: Rate = None,
-    half: Half = False,
-    sidecar: Sidecar = None,
-    scales: Scales = "512,362,256",
-    pool: Pool = "rmac",
-    workers: Workers = None,
+    workers: opt.Parallel = None,
     incomplete: Annotated[
-        bool, typer.Option("--incomplete", help="Accept other counts than the published ones.")
+        bool, typer.Option("--incomplete", help="Accept counts that differ from the published.")
     ] = False,
-    figures: Annotated[bool, typer.Option(help="Draw retrieval rows and the quad-grid.")] = True,
+    figures: Annotated[
+        bool, typer.Option(help="Draw retrieval examples and the quad-grid.")
+    ] = True,
     seed: opt.Seed = 0,
     force: opt.Force = False,
     threads: opt.Threads = None,
-    config: opt.Config = None,
-    quiet: opt.Quiet = False,
-    json_output: opt.Json = False,
+    *,
+    descriptor: opt.DescriptorOptions,
+    training: TrainingOptions,
+    console: Console,
 ) -> None:
     """Run the paper's protocol: fit on the training classes without labels, score the others."""
     opt.use_threads(threads)
@@ -108,35 +93,26 @@ def run(
 
     names = tuple(methods.split(",")) if methods else DEFAULT_METHODS
     check_methods(names)
-    console = Console(quiet, json_output)
     folder = Path(output or f"benchmark-{dataset}")
     run = Run(dataset, folder, console, {"dim": dim, "seed": seed, "whiten": whiten})
     if deep is not None:
-        chosen = {"epochs": epochs, "learning_rate": learning_rate, "seed": seed}
-        shared = (dim, (size, views), ("mac" if pool == "rmac" else pool, half))
-        run.plan_deep(deep, (root, backbone, train_from), chosen, shared, incomplete)
+        pool = "mac" if descriptor.pool == "rmac" else descriptor.pool
+        run.plan_deep(deep, root, backbone, training, pool, incomplete)
     if features is not None:
         data = run.read(features, array, labels)
     else:
-        network = _network(backbone, sidecar, parse_scales(scales), pool, workers)
+        network = _network(backbone, descriptor, workers)
         data = run.describe(root, network, incomplete)
     run.measure(data, names, figures, force)
 
 
-def _network(
-    path: str | None,
-    sidecar: str | None,
-    scales: tuple[int, ...],
-    pool: str,
-    workers: int | None,
-) -> Any:
+def _network(path: str | None, descriptor: opt.DescriptorOptions, workers: int | None) -> Any:
     if path is None:
         raise InputError("give --root and --backbone to start from images, or --features")
     from rpml.vision.descriptors import Network
-    from rpml.vision.extract import Execution, Recipe
-    from rpml.vision.pooling import Pooling
+    from rpml.vision.extract import Execution
 
-    return Network(path, sidecar, Recipe(scales, Pooling(pool)), Execution(workers))
+    return Network(path, descriptor.sidecar, descriptor.recipe(), Execution(workers))
 
 
 @dataclass(frozen=True)
@@ -164,22 +140,22 @@ class Run:
     def plan_deep(
         self,
         names: str,
-        place: tuple[str | None, str | None, str | None],
-        schedule: dict[str, Any],
-        shared: tuple[Any, ...],
+        root: str | None,
+        backbone: str | None,
+        options: TrainingOptions,
+        pool: str,
         incomplete: bool,
     ) -> None:
         """Check what --deep asks for, before anything is computed."""
         require_torch()
-        root, backbone, train_from = place
         if root is None or backbone is None:
             raise InputError("--deep trains on images: give --root and --backbone")
         from rpml.deep.methods import METHODS, check_methods
 
         chosen = tuple(METHODS) if names == "all" else check_methods(names.split(","))
-        training = make_training(schedule, [], *shared)
-        self.deep = DeepPlan(root, backbone, train_from, training, chosen, incomplete)
-        self.settings |= {"deep": {"train_from": train_from, **training.settings()}}
+        training = options.training(self.settings["dim"], pool, {"seed": self.settings["seed"]})
+        self.deep = DeepPlan(root, backbone, options.train_from, training, chosen, incomplete)
+        self.settings |= {"deep": {"train_from": options.train_from, **training.settings()}}
 
     def read(self, path: str, array: str | None, labels: str | None) -> Descriptors:
         """Descriptors from a file."""
@@ -203,7 +179,7 @@ class Run:
             data = from_images(self.dataset, images, network, self.folder, context)
         if data.origin["left_out"]:
             self.console.note(
-                f"rpml: warning: {data.origin['left_out']} images were left out, see "
+                f"rpml: warning: {data.origin['left_out']} images were skipped, see "
                 f"{self.folder / 'failures.csv'}: these are not the published counts"
             )
         return data

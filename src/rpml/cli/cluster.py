@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, fields_text
+from rpml.runtime.errors import InputError
 
 EXAMPLES = """\b
 Examples:
@@ -21,12 +22,9 @@ Examples:
 
 @command
 def run(
-    features: opt.Features,
-    output: Annotated[
-        str,
-        typer.Option("--output", "-o", metavar="LABELS", help="Where to write a label a row."),
-    ],
-    neighbors: Annotated[int, typer.Option(min=1, help="Neighbours in the graph.")] = 50,
+    features: opt.FeaturesPath,
+    output: Annotated[str, opt.output("LABELS", "Where to write one label per row; - for CSV.")],
+    neighbors: Annotated[int, typer.Option(min=1, help="Neighbors per row in the graph.")] = 50,
     gamma: Annotated[float, typer.Option(help="Sharpness of the ascent.")] = 100.0,
     epsilon: Annotated[
         str, typer.Option(metavar="NUMBER|auto", help="Threshold on the affinities.")
@@ -34,42 +32,28 @@ def run(
     metric: Annotated[str, typer.Option(metavar="NAME", help="euclidean or cosine.")] = "euclidean",
     merge: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="saddle: join modes over shallow saddles."),
+        typer.Option(metavar="NAME", help="saddle: merge modes separated by shallow saddles."),
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any other AuthorityAscentShift setting."),
-    ] = None,
+    settings: opt.Settings = None,
     force: opt.Force = False,
-    columns: opt.Columns = None,
-    id_column: opt.IdColumn = None,
-    array: opt.ArrayName = None,
     threads: opt.Threads = None,
-    config: opt.Config = None,
-    quiet: opt.Quiet = False,
-    json_output: opt.Json = False,
+    *,
+    reading: opt.ReadingOptions,
+    console: Console,
 ) -> None:
-    """Cluster vectors by ascending the authority of their neighbourhood graph."""
+    """Cluster vectors by ascending the authority in their neighborhood graph."""
     opt.use_threads(threads)
-    from rpml.io.features import Layout, check_table_output, read_features, write_table
+    from rpml.io.features import Layout, check_table_output, write_table
     from rpml.method.clustering.aas import AuthorityAscentShift
     from rpml.method.graph.neighbors import nearest_neighbors
     from rpml.runtime.context import Progress
-    from rpml.runtime.errors import InputError
 
-    if output == "-" and json_output:
-        raise InputError("-o - and --json cannot both have standard output")
-    console = Console(quiet, json_output)
+    opt.check_stdout(output, console.json_output)
     check_table_output(output, force)
-    chosen: dict[str, Any] = {
-        "gamma": gamma,
-        "epsilon": parse_epsilon(epsilon),
-        "metric": metric,
-        "merge": merge,
-    }
-    chosen.update(opt.parse_settings(settings or [], AuthorityAscentShift().get_params(), "--set"))
-    aas = AuthorityAscentShift(neighbors, **chosen)
-    data = read_features(features, opt.read_options(columns, id_column, array))
+    chosen = opt.parse_settings(settings, AuthorityAscentShift().get_params())
+    named = {"gamma": gamma, "epsilon": parse_epsilon(epsilon), "metric": metric, "merge": merge}
+    aas = AuthorityAscentShift(neighbors, **{**named, **chosen})
+    data = reading.open(features).load()
     n = len(data.values)
     with console.reporter() as report:
         found = nearest_neighbors(
@@ -98,8 +82,6 @@ def run(
 
 def parse_epsilon(text: str) -> float | str:
     """A number, or "auto"."""
-    from rpml.runtime.errors import InputError
-
     if text == "auto":
         return text
     try:

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import typer
 
+from rpml.cli.groups import expand_groups
 from rpml.runtime.errors import InputError, WriteError
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -22,15 +23,16 @@ class Interrupted(Exception):
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Run a command; turn whatever is raised into one sentence and an exit code."""
+    """Expand the option groups; turn whatever is raised into one sentence and an exit code."""
+    function = expand_groups(function)
 
     @functools.wraps(function)
-    def run(*args: Any, **options: Any) -> None:
+    def run(**options: Any) -> None:
         SHOWN.clear()
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = _show_warning(bool(options.get("quiet")))
-                function(*args, **options)
+                function(**options)
         except (typer.Exit, typer.Abort):
             raise
         except BaseException as error:

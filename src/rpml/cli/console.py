@@ -6,12 +6,15 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Annotated, Any, Literal, Protocol, Self
 
 import typer
+
+from rpml.cli.config import load_config
 
 STAGES = {
     "read": "reading",
@@ -76,7 +79,7 @@ class Reporter:
         """Finish the display."""
 
     def rate(self, event: Event) -> tuple[float, float | None]:
-        """(steps a second, seconds left) of the stage; None while it cannot be told."""
+        """(steps per second, seconds left) of the stage; None as long as it is unknown."""
         elapsed, steps = time.monotonic() - self.started, event.done - self.first
         if steps <= 0 or elapsed <= 0 or event.total <= 1:
             return 0.0, None
@@ -84,7 +87,7 @@ class Reporter:
 
 
 class LineReporter(Reporter):
-    """Plain lines, at most one every two seconds beside a stage's first and last."""
+    """Plain lines: the first and the last of a stage, and one every two seconds in between."""
 
     def __init__(self) -> None:
         self._last, self._shown, self._ended = 0.0, "", ""
@@ -115,7 +118,7 @@ class LineReporter(Reporter):
 
 
 class BarReporter(Reporter):
-    """A rich bar a stage, with rate and remaining time."""
+    """One rich bar per stage, with rate and remaining time."""
 
     def __init__(self) -> None:
         from rich.console import Console as RichConsole
@@ -163,11 +166,26 @@ class BarReporter(Reporter):
         self._bars.stop()
 
 
+@dataclass(frozen=True)
 class Console:
-    """Where a command prints: quietly, for people, or as one JSON object for machines."""
+    """The options of every command, and where it prints: for people, or JSON for machines."""
 
-    def __init__(self, quiet: bool = False, json_output: bool = False) -> None:
-        self.quiet, self.json_output = quiet, json_output
+    config: Annotated[
+        str | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            callback=load_config,
+            is_eager=True,
+            help="TOML file that sets any of these options.",
+        ),
+    ] = None
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print only the result and errors.")
+    ] = False
+    json_output: Annotated[
+        bool, typer.Option("--json", help="Print the result as one JSON object.")
+    ] = False
 
     def reporter(self) -> Reporter:
         """Bars on a terminal, plain lines when piped, nothing with --quiet."""
@@ -218,18 +236,24 @@ def _finite(value: Any) -> Any:
     return [_finite(v) for v in value] if isinstance(value, list | tuple) else value
 
 
-def table(rows: list[list[str]]) -> str:
-    """Columns padded to their widest entry; the first is text, the others numbers."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = []
+def table(rows: Iterable[Sequence[str]], justify: Literal["left", "right"] = "right") -> str:
+    """Aligned columns as plain text, whatever the width of the terminal."""
+    from rich.console import Console as RichConsole
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2))
     for row in rows:
-        cells = [row[0].ljust(widths[0])]
-        cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
+        if not grid.columns:
+            for i in range(len(row)):
+                grid.add_column(justify="left" if i == 0 else justify, no_wrap=True)
+        grid.add_row(*map(Text, row))
+    console = RichConsole(width=10_000, color_system=None)
+    with console.capture() as captured:
+        console.print(grid)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
 def fields_text(fields: Mapping[str, Any]) -> str:
-    """name: value lines, aligned."""
-    width = max(len(name) for name in fields) + 1
-    return "\n".join(f"{(name + ':').ljust(width)} {value}" for name, value in fields.items())
+    """One "name: value" line per field, aligned."""
+    return table(((f"{name}:", str(value)) for name, value in fields.items()), "left")

@@ -6,7 +6,6 @@ import os
 import platform
 from typing import Any
 
-from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, table
 
@@ -30,10 +29,10 @@ WHAT_FOR = {
 
 
 @command
-def run(config: opt.Config = None, quiet: opt.Quiet = False, json_output: opt.Json = False) -> None:
-    """Show versions, threads and optional extras, present or how to install them."""
+def run(console: Console) -> None:
+    """Show versions, threads and optional extras, and how to install what is missing."""
     fields = examine()
-    Console(quiet, json_output).result(fields, as_text(fields))
+    console.result(fields, as_text(fields))
 
 
 def version_of(package: str) -> str | None:
@@ -103,18 +102,12 @@ def _blas() -> list[str]:
 
 
 def as_text(fields: dict[str, Any]) -> str:
-    """Two tables: what there is, and the extras."""
+    """Two tables: versions and resources, then the extras."""
     rows = [["rpml", fields["rpml"]], ["python", fields["python"]]]
     rows += [[name, version or "missing"] for name, version in fields["packages"].items()]
     rows += [["cores, threads", f"{fields['cores']}, {fields['threads']}"]]
     rows += [["memory", f"{fields['memory_gb']} GB"], ["blas", "; ".join(fields["blas"])]]
-    lines = [f"{name:<16} {value}" for name, value in rows]
-    extras = [["extra", "", ""]]
+    extras = [["extra", "state", "for"]]
     for name, extra in fields["extras"].items():
-        state = "present" if extra["install"] is None else extra["install"]
-        extras.append([name, state.ljust(28), extra["for"]])
-    return "\n".join(lines) + "\n\n" + _left(extras)
-
-
-def _left(rows: list[list[str]]) -> str:
-    return table([[f"{row[0]:<12} {row[1]:<34} {row[2]}"] for row in rows])
+        extras.append([name, extra["install"] or "present", extra["for"]])
+    return f"{table(rows, 'left')}\n\n{table(extras, 'left')}"

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from rpml.cli import engine as where
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
+from rpml.cli.engine import EngineOptions
 from rpml.cli.models import check_features, load_model
+from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
-    from rpml.io.features import ReadOptions
+    from rpml.distributed import Cluster
+    from rpml.distributed.source import PartitionedRows
+    from rpml.estimator import RPML
 
 EXAMPLES = """\b
 Examples:
@@ -28,52 +29,45 @@ Examples:
 @command
 def run(
     model: opt.ModelPath,
-    features: opt.Features,
+    features: opt.FeaturesPath,
     output: Annotated[
-        str,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="OUT",
-            help="Where to write: the suffix is the kind; NAME/ for shards, - for CSV.",
-        ),
+        str, opt.output("OUT", "Output; the suffix sets the format, NAME/ writes shards, - CSV.")
     ],
-    dim: Annotated[
-        int | None, typer.Option(min=1, help="Only the first components of the model.")
-    ] = None,
+    dim: opt.Dim = None,
     force: opt.Force = False,
-    columns: opt.Columns = None,
-    id_column: opt.IdColumn = None,
-    array: opt.ArrayName = None,
-    engine: where.Engine = "local",
-    scheduler: where.Scheduler = None,
-    workers: where.WorkerCount = None,
-    partition_rows: where.PartitionRows = None,
-    tls: where.Tls = None,
     threads: opt.Threads = None,
-    config: opt.Config = None,
-    quiet: opt.Quiet = False,
-    json_output: opt.Json = False,
+    *,
+    reading: opt.ReadingOptions,
+    engine: EngineOptions,
+    console: Console,
 ) -> None:
-    """Embed vectors with a model, batch by batch, ids carried through."""
+    """Embed vectors with a model, batch by batch; ids are carried through."""
     opt.use_threads(threads)
-    from rpml.io.features import Layout, check_table_output, open_features, open_writer
-    from rpml.runtime.context import Progress
-    from rpml.runtime.errors import InputError
+    from rpml.io.features import check_table_output
 
-    if output == "-" and json_output:
-        raise InputError("-o - and --json cannot both have standard output")
-    console = Console(quiet, json_output)
-    place = where.Workers(scheduler, workers, threads, None, partition_rows, tls or ())
-    reading = opt.read_options(columns, id_column, array)
-    if where.check_engine(engine, place):
-        if force:
-            raise InputError("--force is not for --engine dask: remove the folder instead")
-        on_dask(model, dim, features, reading, output, place, console)
+    opt.check_stdout(output, console.json_output)
+    if not engine.on_dask():
+        check_table_output(output, force)
+        embed(load_model(model, dim), model, reading.open(features), output, force, console)
         return
-    check_table_output(output, force)
+    if force:
+        raise InputError("--force is not for --engine dask: remove the folder instead")
+    if not output.endswith("/"):
+        raise InputError(f"--engine dask writes a folder of parts: -o {output}/")
     fitted = load_model(model, dim)
-    source = open_features(features, reading)
+    with engine.cluster(console, threads) as cluster:
+        rows = engine.open_rows(features, reading.options(), cluster, console, by_size=True)
+        check_features(fitted, rows, model)
+        embed_partitions(fitted, rows, output, cluster, console)
+
+
+def embed(
+    fitted: RPML, model: str, source: Any, output: str, force: bool, console: Console
+) -> None:
+    """One batch at a time, in this process."""
+    from rpml.io.features import Layout, open_writer
+    from rpml.runtime.context import Progress
+
     check_features(fitted, source, model)
     id_name = source.id_name if source.has_ids else None
     layout = Layout("embedding", [str(n) for n in fitted.get_feature_names_out()], id_name)
@@ -84,36 +78,21 @@ def run(
             rows = batch.start + len(batch.values)
             report(Progress("embed", rows, source.n_rows or 0))
     fields = {"output": output, "rows": rows, "dim": len(fitted.components_)}
-    text = "" if output == "-" else f"{output}: {rows} rows of {fields['dim']}"
-    console.result(fields, text)
+    text = f"{output}: {rows} rows, {fields['dim']} dimensions"
+    console.result(fields, "" if output == "-" else text)
 
 
-def on_dask(
-    model: str,
-    dim: int | None,
-    features: str,
-    reading: ReadOptions,
-    output: str,
-    place: where.Workers,
-    console: Console,
+def embed_partitions(
+    fitted: RPML, rows: PartitionedRows, output: str, cluster: Cluster, console: Console
 ) -> None:
-    """A file a partition, written by the workers; called again it writes what is missing."""
-    from rpml.runtime.context import Context
-    from rpml.runtime.errors import InputError
-
-    if not output.endswith("/"):
-        raise InputError(f"--engine dask writes a folder of parts: -o {output}/")
-    fitted = load_model(model, dim)
+    """One file per partition, written by the workers; a second run writes what is missing."""
     from rpml.distributed import embed
+    from rpml.runtime.context import Context
 
-    with where.open_cluster(place, console) as cluster, console.reporter() as report:
-        rows = where.open_on_dask(features, reading, cluster, place, console, by_size=True)
-        check_features(fitted, rows, model)
-        parquet = rows.pieces[0][0].path.endswith((".parquet", ".pq"))
-        context = Context(report=report)
-        files = embed(
-            fitted, rows, output, cluster, kind="parquet" if parquet else "npy", context=context
-        )
+    kind = "parquet" if rows.pieces[0][0].path.endswith((".parquet", ".pq")) else "npy"
+    with console.reporter() as report:
+        files = embed(fitted, rows, output, cluster, kind=kind, context=Context(report=report))
     size = len(fitted.components_)
     fields = {"output": output, "rows": rows.count, "dim": size, "files": len(files)}
-    console.result(fields, f"{output}: {rows.count} rows of {size} in {len(files)} files")
+    text = f"{output}: {rows.count} rows, {size} dimensions, {len(files)} files"
+    console.result(fields, text)

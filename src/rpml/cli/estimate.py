@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, fields_text
+from rpml.runtime.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 EXAMPLES = """\b
 Examples:
@@ -23,31 +27,29 @@ def run(
         str | None, typer.Argument(metavar="[FEATURES]", help=f"Vectors: {opt.KINDS}.")
     ] = None,
     shape: Annotated[
-        str | None, typer.Option(metavar="ROWSxFEATURES", help="Instead of a file.")
+        str | None, typer.Option(metavar="ROWSxFEATURES", help="Shape, instead of a file.")
     ] = None,
-    dim: Annotated[int | None, typer.Option(min=1, help="Size of the embedding.")] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of RPML."),
-    ] = None,
-    columns: opt.Columns = None,
-    id_column: opt.IdColumn = None,
-    array: opt.ArrayName = None,
+    dim: Annotated[int | None, typer.Option(min=1, help="Dimensions of the embedding.")] = None,
+    settings: opt.Settings = None,
     threads: opt.Threads = None,
-    config: opt.Config = None,
-    quiet: opt.Quiet = False,
-    json_output: opt.Json = False,
+    *,
+    reading: opt.ReadingOptions,
+    console: Console,
 ) -> None:
-    """Tell the memory and time a fit would take, by trying it on a few thousand rows."""
+    """Estimate memory and time of a fit from a short pilot run on a few thousand rows."""
     opt.use_threads(threads)
     from rpml.cli.doctor import memory_gb
     from rpml.estimator import RPML
     from rpml.evaluation.resources import estimate_resources
 
-    known = {k: v for k, v in RPML().get_params(deep=False).items() if k != "callback"}
-    chosen = {"n_components": dim, "random_state": 0}
-    chosen.update(opt.parse_settings(settings or [], known, "--set"))
-    n, d, data = find_shape(features, shape, opt.read_options(columns, id_column, array))
+    known = RPML().get_params(deep=False).keys() - {"callback"}
+    chosen = {"n_components": dim, "random_state": 0, **opt.parse_settings(settings, known)}
+    if (features is None) == (shape is None):
+        raise InputError("give either FEATURES or --shape ROWSxFEATURES")
+    data: NDArray[Any] | None = None
+    if features is not None:
+        data = reading.open(features).load().values
+    n, d = parse_shape(str(shape)) if data is None else data.shape
     mapped = type(data).__name__ == "memmap"
     found = estimate_resources(n, d, X=data, mapped=mapped, **chosen)
     fields = {
@@ -59,28 +61,16 @@ def run(
         "pilot_rows": found.pilot_rows,
         "machine_memory_gb": memory_gb(),
     }
-    console = Console(quiet, json_output)
-    console.result(fields, fields_text({**fields, "stages": _listed(fields["stages"])}))
+    stages = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in found.stages.items())
+    console.result(fields, fields_text({**fields, "stages": stages}))
     available = memory_gb()
     if available is not None and found.memory > available * 2**30:
-        console.note("this machine has less memory than that: use fewer rows or smaller dtypes")
+        console.note("this machine has less memory than that: use fewer rows or a smaller dtype")
 
 
-def _listed(stages: Any) -> str:
-    return ", ".join(f"{name} {seconds} s" for name, seconds in stages.items())
-
-
-def find_shape(path: str | None, shape: str | None, options: Any) -> tuple[int, int, Any]:
-    """(rows, features, vectors or None)."""
-    from rpml.io.features import read_features
-    from rpml.runtime.errors import InputError
-
-    if (path is None) == (shape is None):
-        raise InputError("give either FEATURES or --shape ROWSxFEATURES")
-    if path is not None:
-        values = read_features(path, options).values
-        return *values.shape, values
-    rows, _, width = str(shape).lower().partition("x")
+def parse_shape(text: str) -> tuple[int, int]:
+    """1000000x128 as (rows, features)."""
+    rows, _, width = text.lower().partition("x")
     if not (rows.isdigit() and width.isdigit() and int(rows) > 1 and int(width) > 0):
-        raise InputError(f"--shape must look like 1000000x128, got {shape!r}")
-    return int(rows), int(width), None
+        raise InputError(f"--shape must look like 1000000x128, got {text!r}")
+    return int(rows), int(width)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rpml.cli import options as opt
-from rpml.cli import rows
 from rpml.cli.command import command
 from rpml.cli.console import Console
+from rpml.cli.rows import ItemOptions
+from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
     from rpml.estimator import RPML
@@ -23,52 +24,43 @@ Examples:
   rpml explore model.rpml photos.npz --images photos/ --labels labels.csv
   rpml explore model.rpml photos.npz --images photos/ --backbone googlenet.onnx
 \b
-The page answers on 127.0.0.1 only, unless --host says otherwise. Stop it with Ctrl-C.
+The page is served on 127.0.0.1 only, unless --host says otherwise. Stop it with Ctrl-C.
 """
 
 
 @command
 def run(
     model: opt.ModelPath,
-    features: opt.Features,
-    images: rows.Images = None,
-    labels: rows.Labels = None,
-    ids: rows.Ids = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 8765,
+    features: opt.FeaturesPath,
+    rows: ItemOptions,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")] = 8765,
     host: Annotated[
-        str, typer.Option(metavar="NAME", help="Where to listen; others than 127.0.0.1 are open.")
+        str,
+        typer.Option(metavar="NAME", help="Address to listen on; others than 127.0.0.1 are open."),
     ] = "127.0.0.1",
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Another name the page may be asked for under."),
+        typer.Option(metavar="NAME", help="Another host name to accept in requests."),
     ] = None,
     backbone: Annotated[
         str | None,
-        typer.Option(metavar="X.onnx", help="Network of the features, to search with images."),
+        typer.Option(metavar="X.onnx", help="Network of the features, to search by image."),
     ] = None,
-    scales: Annotated[
-        str, typer.Option(metavar="PIXELS,...", help="As in rpml features.")
-    ] = "512,362,256",
-    pool: Annotated[str, typer.Option(metavar="NAME", help="As in rpml features.")] = "rmac",
     whitening: Annotated[
-        str | None, typer.Option(metavar="FILE", help="As in rpml features.")
+        str | None, typer.Option(metavar="FILE", help="Whitening written by rpml features.")
     ] = None,
     tree: Annotated[
         bool | None,
-        typer.Option(
-            "--tree/--no-tree", help="Find the clusters' trees; up to 30,000 rows if not given."
-        ),
+        typer.Option("--tree/--no-tree", help="Compute cluster trees; default: up to 30,000 rows."),
     ] = None,
     seed: opt.Seed = 0,
-    label_column: opt.LabelColumn = None,
-    columns: opt.Columns = None,
-    id_column: opt.IdColumn = None,
-    array: opt.ArrayName = None,
     threads: opt.Threads = None,
-    config: opt.Config = None,
-    quiet: opt.Quiet = False,
+    *,
+    descriptor: opt.DescriptorOptions,
+    reading: opt.LabeledReadingOptions,
+    console: Console,
 ) -> None:
-    """Open a page that shows neighbours by the raw features and by the embedding, side by side."""
+    """Serve a page that shows neighbors by raw features and by the embedding, side by side."""
     opt.use_threads(threads)
     from rpml.runtime.extras import require
 
@@ -79,44 +71,38 @@ def run(
     from rpml.pages.explorer.pictures import Pictures
     from rpml.pages.explorer.server import address, open_socket, serve, warning
 
-    console = Console(quiet)
     listener = open_socket(host, port)
-    reading = rows.Reading(labels, images, ids, label_column, id_column)
-    options = opt.read_options(columns, id_column, array, reading.excluded(features))
-    fitted, values, items = reading.load(model, features, options)
-    describe = describer(fitted, (backbone, scales, pool, whitening)) if backbone else None
+    fitted, values, items = rows.load(model, features, reading)
+    describe = describer(fitted, backbone, descriptor, whitening) if backbone else None
     console.note(f"preparing {len(items):,} items ...")
     catalog = make_catalog(fitted, values, items, Path(features).name)
-    pictures = Pictures(items, Path(images)) if images else None
+    pictures = Pictures(items, Path(rows.images)) if rows.images else None
     app = make_app(catalog, Options(pictures, describe, [host, *(allow_host or [])]))
     start_work(catalog, values, seed, tree)
     loud = warning(host)
     if loud:
         print(f"rpml: warning: {loud}", file=sys.stderr)
-    typer.echo(f"exploring on {address(listener)}  (Ctrl-C stops it)")
+    url = address(listener)
+    console.result({"address": url}, f"exploring on {url}  (Ctrl-C stops it)")
     sys.stdout.flush()
     with suppress(KeyboardInterrupt):  # which is how it is meant to end
         serve(app, listener)
 
 
-def describer(model: RPML, network: tuple[str, str, str, str | None]) -> Any:
-    """From image to vector by the given network, tried once so that a wrong one is refused now."""
-    from rpml.cli.features import parse_scales
+def describer(
+    model: RPML, path: str, descriptor: opt.DescriptorOptions, whitening: str | None
+) -> Any:
+    """From image to vector by the network, tried once so that a wrong one is refused now."""
     from rpml.pages.explorer.uploads import image_describer, sample_image
-    from rpml.runtime.errors import InputError
     from rpml.vision.backbone import Backbone
-    from rpml.vision.extract import Recipe
-    from rpml.vision.pooling import Pooling
     from rpml.vision.whitening import Whitening
 
-    path, scales, pool, whitening = network
-    recipe = Recipe(parse_scales(scales), Pooling(pool))
     learned = Whitening.load(whitening) if whitening else None
-    describe = image_describer(Backbone(path), recipe, learned)
+    describe = image_describer(Backbone(path, descriptor.sidecar), descriptor.recipe(), learned)
     size = len(describe(sample_image()))
     if size != model.n_features_in_:
         raise InputError(
-            f"--backbone {path} gives vectors of {size} numbers, the model takes "
+            f"--backbone {path} gives vectors of {size} dimensions, the model takes "
             f"{model.n_features_in_}: give --scales, --pool and --whitening as for rpml features"
         )
     return describe

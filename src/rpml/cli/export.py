@@ -23,21 +23,15 @@ Examples:
 def run(
     model: opt.ModelPath,
     to: Annotated[
-        str,
-        typer.Option(metavar="TARGET", help="onnx, faiss, sentence-transformers or numpy."),
+        str, typer.Option(metavar="FORMAT", help="onnx, faiss, sentence-transformers or numpy.")
     ],
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="OUT", help="File or folder to write.")
-    ],
-    dim: Annotated[
-        int | None, typer.Option(min=1, help="Only the first components of the model.")
-    ] = None,
+    output: Annotated[str, opt.output("OUT", "File or folder to write.")],
+    dim: opt.Dim = None,
     force: opt.Force = False,
-    config: opt.Config = None,
-    quiet: opt.Quiet = False,
-    json_output: opt.Json = False,
+    *,
+    console: Console,
 ) -> None:
-    """Write a model as ONNX, faiss index, sentence-transformers modules or numpy arrays."""
+    """Write a model as ONNX, faiss index, sentence-transformers modules or NumPy arrays."""
     from rpml.cli.models import load_model
     from rpml.io.export import export_model
     from rpml.runtime.atomic import check_output
@@ -48,4 +42,4 @@ def run(
     size = len(fitted.components_)
     fields = {"output": str(written), "to": to, "features": fitted.n_features_in_, "dim": size}
     text = f"{written}: {to}, {fitted.n_features_in_} features to {size} dimensions"
-    Console(quiet, json_output).result(fields, text)
+    console.result(fields, text)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rpml.vision.extract import Job
     from rpml.vision.outputs import Places, Written
 
-SKIPPED = 3  # exit code: finished, but images were left out
+SKIPPED = 3  # exit code: finished, but images were skipped
 EXAMPLES = """\b
 Examples:
   rpml features photos/ --backbone googlenet.onnx -o features.npy
@@ -27,40 +27,19 @@ Examples:
   rpml features all/ --backbone googlenet.onnx -o features.npy --whiten 512 --whiten-on 'train/*'
   rpml features photos/ --backbone googlenet.onnx -o features.npy --resume
 \b
-Beside the output: ids.csv, groups.csv (with --views), failures.csv (if images were left out).
-Exit code 3: finished, but some images were left out.
+Written next to the output: ids.csv, groups.csv (with --views), failures.csv (if images were
+skipped). Exit code 3: finished, but some images were skipped.
 """
-
-Scales = Annotated[
-    str,
-    typer.Option(metavar="PIXELS,...", help="Longer side of the image; several are summed."),
-]
-Pool = Annotated[str, typer.Option(metavar="NAME", help="rmac, mac, average or gem.")]
-Workers = Annotated[
-    int | None, typer.Option(min=1, help="Images processed at once; one a core if not given.")
-]
-Sidecar = Annotated[
-    str | None,
-    typer.Option(metavar="FILE", help="Input convention of the backbone; X.json or X.toml."),
-]
 
 
 @command
 def run(
-    images: Annotated[
-        str,
-        typer.Argument(metavar="IMAGES", help="A folder, a .txt list of paths, or one image."),
-    ],
+    images: opt.ImagesPath,
     backbone: Annotated[
         str, typer.Option(metavar="X.onnx", help="Network with a feature-map output.")
     ],
-    output: Annotated[
-        str,
-        typer.Option("--output", "-o", metavar="OUT", help=".npy, .npz, .parquet, .csv or NAME/."),
-    ],
-    sidecar: Sidecar = None,
-    scales: Scales = "512,362,256",
-    pool: Pool = "rmac",
+    output: Annotated[str, opt.output("OUT", ".npy, .npz, .parquet, .csv or NAME/ for shards.")],
+    descriptor: opt.DescriptorOptions,
     levels: Annotated[int, typer.Option(min=1, help="Levels of R-MAC regions.")] = 3,
     whole_map: Annotated[
         bool, typer.Option("--whole-map", help="Add the whole map to the R-MAC regions.")
@@ -70,42 +49,39 @@ def run(
         str | None,
         typer.Option(metavar="learn|FILE", help="Whiten each R-MAC region before the sum."),
     ] = None,
-    views: Annotated[int, typer.Option(min=0, help="Augmented views an image.")] = 0,
+    views: Annotated[int, typer.Option(min=0, help="Augmented views per image.")] = 0,
     changes: Annotated[
-        str, typer.Option(metavar="NAME,...", help="What changes between views.")
+        str, typer.Option(metavar="NAME,...", help="Augmentations of the views.")
     ] = "rotate,crop,flip,color",
     seed: opt.Seed = 0,
     whiten: Annotated[
-        int | None, typer.Option(min=1, help="PCA-whiten to this dimension, learned here.")
+        int | None, typer.Option(min=1, help="Learn a PCA whitening to this many dimensions.")
     ] = None,
     whiten_on: Annotated[
-        str, typer.Option(metavar="PATTERN", help="Ids the whitenings are learned on.")
+        str, typer.Option(metavar="PATTERN", help="Ids that the whitening is learned on.")
     ] = "*",
     whitening: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Apply a whitening learned before.")
+        str | None, typer.Option(metavar="FILE", help="Apply a whitening from an earlier run.")
     ] = None,
     folder_labels: Annotated[
         bool, typer.Option("--folder-labels", help="Write labels.csv: each image's folder.")
     ] = False,
-    workers: Workers = None,
-    batch: Annotated[int, typer.Option(min=1, help="Images of one shape a call.")] = 4,
+    workers: opt.Parallel = None,
+    batch: Annotated[int, typer.Option(min=1, help="Images of equal shape per batch.")] = 4,
     max_pixels: Annotated[
-        int, typer.Option(min=1, help="Larger images are left out.")
+        int, typer.Option(min=1, help="Skip images with more pixels.")
     ] = 100_000_000,
     strict: Annotated[
         bool, typer.Option("--strict", help="Stop at the first image that cannot be used.")
     ] = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue an interrupted run of the same output.")
-    ] = False,
+    resume: opt.Resume = False,
     force: opt.Force = False,
-    config: opt.Config = None,
-    quiet: opt.Quiet = False,
-    json_output: opt.Json = False,
+    *,
+    console: Console,
 ) -> None:
-    """Turn images into feature vectors: R-MAC (or other) pooling of an ONNX network's maps."""
+    """Turn images into vectors: R-MAC or other pooling of an ONNX network's feature maps."""
     from rpml.vision.backbone import Backbone
-    from rpml.vision.extract import Execution, Job, Recipe
+    from rpml.vision.extract import Execution, Job
     from rpml.vision.files import find_images
     from rpml.vision.outputs import Finish, Places, forget_parts
     from rpml.vision.pooling import Pooling
@@ -114,25 +90,25 @@ def run(
 
     if whiten is not None and whitening is not None:
         raise InputError("--whiten learns a whitening and --whitening applies one: give one")
-    if region_whitening is not None and pool != "rmac":
+    if region_whitening is not None and descriptor.pool != "rmac":
         raise InputError("--region-whitening needs --pool rmac, the only one with regions")
     chosen = Whitening.load(whitening) if whitening else None
     ending = Finish(whiten, whiten_on, chosen, folder_labels)
-    recipe = Recipe(
-        parse_scales(scales),
-        Pooling(pool, levels, whole_map, power),
-        Views(views, tuple(filter(None, changes.split(","))), seed),
-        max_pixels,
+    recipe = descriptor.recipe(
+        pooling=Pooling(descriptor.pool, levels, whole_map, power),
+        views=Views(views, tuple(filter(None, changes.split(","))), seed),
+        max_pixels=max_pixels,
     )
     execution = Execution(workers, batch, strict=strict)
     places = Places(output)
     places.check(overwrite=force or (resume and places.parts.exists()))
     files = find_images(images)
-    job = Job(files, Backbone(backbone, sidecar, execution.threads()[1]), recipe, execution)
+    job = Job(
+        files, Backbone(backbone, descriptor.sidecar, execution.threads()[1]), recipe, execution
+    )
     if force and not resume:
         forget_parts(places)
     job = with_region_whitening(job, places, region_whitening, whiten_on, resume)
-    console = Console(quiet, json_output)
     resumed, start = resume and places.parts.exists(), time.monotonic()
     written = carry_out(job, places, ending, resume, console)
     finish(written, output, time.monotonic() - start, resumed, console)
@@ -176,16 +152,8 @@ def with_region_whitening(
     return replace(job, recipe=replace(job.recipe, pooling=pooling))
 
 
-def parse_scales(text: str) -> tuple[int, ...]:
-    """Numbers of pixels, separated by commas."""
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise InputError(f"--scales takes whole numbers of pixels, got {text!r}") from None
-
-
 def finish(written: Written, output: str, seconds: float, resumed: bool, console: Console) -> None:
-    """Print the result; leave with code 3 if images were left out."""
+    """Print the result; leave with code 3 if images were skipped."""
     failures = os.path.join(os.path.dirname(output.rstrip("/")), "failures.csv")
     fields = {
         "output": output,
@@ -201,5 +169,5 @@ def finish(written: Written, output: str, seconds: float, resumed: bool, console
         fields["failures"] = failures
     console.result(fields, fields_text(fields))
     if written.failures:
-        console.note(f"rpml: {len(written.failures)} images were left out, see {failures}")
+        console.note(f"rpml: {len(written.failures)} images were skipped, see {failures}")
         raise typer.Exit(SKIPPED)

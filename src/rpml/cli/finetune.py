@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from contextlib import suppress
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,74 +29,75 @@ Examples:
   rpml finetune photos/ --backbone efficientnet-lite0 -o birds.onnx --train-from block_14
   rpml finetune photos/ --backbone googlenet.onnx -o birds.onnx --method triplet --folder-labels
 \b
-Everything below --train-from is frozen and computed once for each image and view.
-The output is the whole network with its embedding; rpml features reads it like any backbone.
+Everything below --train-from is frozen and computed once per image and view.
+The output is the whole network with its embedding, a backbone for rpml features.
 """
-TrainFrom = Annotated[
-    str | None,
-    typer.Option(metavar="BLOCK", help="First block that trains; the last two if not given."),
-]
-Size = Annotated[int, typer.Option(min=32, help="Height and width of the images in pixels.")]
-ViewCount = Annotated[int, typer.Option(min=0, help="Augmented views an image.")]
-Epochs = Annotated[int, typer.Option(min=1, help="Passes over the images.")]
-Rate = Annotated[
-    float | None, typer.Option(metavar="RATE", help="Learning rate of the upper blocks.")
-]
-Half = Annotated[bool, typer.Option("--half", help="Convolutions in bfloat16.")]
-DeepPool = Annotated[str, typer.Option(metavar="NAME", help="mac, average or gem.")]
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """How the upper blocks of a network are trained."""
+
+    train_from: Annotated[
+        str | None,
+        typer.Option(metavar="BLOCK", help="First block that trains; default: the last two."),
+    ] = None
+    size: Annotated[int, typer.Option(min=32, help="Height and width of the images.")] = 224
+    views: Annotated[int, typer.Option(min=0, help="Augmented views per image.")] = 8
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the images.")] = 6
+    learning_rate: Annotated[
+        float | None, typer.Option(metavar="RATE", help="Learning rate of the upper blocks.")
+    ] = None
+    bf16: Annotated[bool, typer.Option("--bf16", help="Run convolutions in bfloat16.")] = False
+
+    def training(self, dim: int, pool: str, settings: dict[str, Any]) -> Training:
+        """The settings of a run; `settings` are other fields of the schedule."""
+        from rpml.deep.cache import Sight
+        from rpml.deep.finetune import Training
+        from rpml.deep.trainer import Schedule
+        from rpml.vision.views import Views
+
+        given = {"epochs": self.epochs, "learning_rate": self.learning_rate, **settings}
+        schedule = Schedule(**{name: value for name, value in given.items() if value is not None})
+        return Training(dim, pool, self.bf16, Sight(self.size, Views(self.views)), schedule)
 
 
 @command
 def run(
-    images: Annotated[
-        str,
-        typer.Argument(metavar="IMAGES", help="A folder, a .txt list of paths, or one image."),
-    ],
+    images: opt.ImagesPath,
     backbone: Annotated[
         str,
         typer.Option(metavar="X.onnx", help="GoogLeNet's ONNX file, or efficientnet-lite0."),
     ],
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="OUT.onnx", help="The trained network.")
-    ],
-    method: Annotated[str, typer.Option(metavar="NAME", help="What it learns by.")] = "srpml",
-    dim: Annotated[int, typer.Option(min=1, help="Size of the embedding.")] = 128,
-    train_from: TrainFrom = None,
-    size: Size = 224,
-    views: ViewCount = 8,
-    epochs: Epochs = 6,
-    learning_rate: Rate = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of the schedule."),
-    ] = None,
+    output: Annotated[str, opt.output("OUT.onnx", "The trained network.")],
+    method: Annotated[str, typer.Option(metavar="NAME", help="Training method.")] = "srpml",
+    dim: Annotated[int, typer.Option(min=1, help="Dimensions of the embedding.")] = 128,
+    pool: Annotated[str, typer.Option(metavar="NAME", help="mac, average or gem.")] = "mac",
     patience: Annotated[
         int | None,
-        typer.Option(min=1, help="Stop after so many epochs without a better label-free score."),
+        typer.Option(min=1, help="Stop after this many epochs without a better label-free score."),
     ] = None,
-    pool: DeepPool = "mac",
-    half: Half = False,
+    settings: opt.Settings = None,
     folder_labels: Annotated[
-        bool, typer.Option("--folder-labels", help="The folders are classes (supervised methods).")
+        bool, typer.Option("--folder-labels", help="Folders are classes (supervised methods).")
     ] = False,
     cache: Annotated[
         str | None, typer.Option(metavar="DIR", help="Keep the frozen activations here.")
     ] = None,
     seed: opt.Seed = 0,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue an interrupted run of the same output.")
-    ] = False,
+    resume: opt.Resume = False,
     force: opt.Force = False,
     threads: opt.Threads = None,
-    config: opt.Config = None,
-    quiet: opt.Quiet = False,
-    json_output: opt.Json = False,
+    *,
+    options: TrainingOptions,
+    console: Console,
 ) -> None:
-    """Train a network's upper blocks and an embedding on images that nobody labelled."""
+    """Train the upper blocks of a network and an embedding on unlabelled images."""
     opt.use_threads(threads)
     require_torch()
     from rpml.deep.backbones import open_network
     from rpml.deep.methods import METHODS, check_methods
+    from rpml.deep.trainer import Schedule
     from rpml.runtime.atomic import check_output
     from rpml.vision.files import find_images
 
@@ -105,14 +107,14 @@ def run(
     if METHODS[method].uses_labels and not folder_labels:
         raise InputError(f"--method {method} is supervised: it needs --folder-labels")
     target = check_output(output, force)
-    chosen = {"epochs": epochs, "learning_rate": learning_rate, "patience": patience, "seed": seed}
-    training = make_training(chosen, settings or [], dim, (size, views), (pool, half))
+    known = [field.name for field in fields(Schedule)]
+    chosen = {"patience": patience, "seed": seed, **opt.parse_settings(settings, known)}
+    training = options.training(dim, pool, chosen)
     files = find_images(images)
-    network = open_network(backbone, train_from)
+    network = open_network(backbone, options.train_from)
     job = Finetuning(target, files, network, training, method)
-    console = Console(quiet, json_output)
-    fields = job.run(console, Path(cache) if cache else None, resume, force)
-    console.result(fields, fields_text(fields))
+    result = job.run(console, Path(cache) if cache else None, resume, force)
+    console.result(result, fields_text(result))
 
 
 def require_torch() -> None:
@@ -121,27 +123,6 @@ def require_torch() -> None:
 
     require("torch", "deep", "training a network")
     require("pytorch_metric_learning", "deep", "training a network")
-
-
-def make_training(
-    chosen: dict[str, Any],
-    pairs: list[str],
-    dim: int,
-    sight: tuple[int, int],
-    network: tuple[str, bool],
-) -> Training:
-    """The settings of the command line; what is None keeps its default."""
-    from dataclasses import asdict
-
-    from rpml.deep.cache import Sight
-    from rpml.deep.finetune import Training
-    from rpml.deep.trainer import Schedule
-    from rpml.vision.views import Views
-
-    given = {name: value for name, value in chosen.items() if value is not None}
-    given |= opt.parse_settings(pairs, asdict(Schedule()), "--set")
-    (size, views), (pool, half) = sight, network
-    return Training(dim, pool, half, Sight(size, Views(views)), Schedule(**given))
 
 
 class Finetuning:
@@ -181,7 +162,7 @@ class Finetuning:
         try:
             with console.reporter() as report:
                 context = Context(self.training.schedule.seed, report, store)
-                fields = self._train(context, cache or self.work / "trunk")
+                result = self._train(context, cache or self.work / "trunk")
         except KeyboardInterrupt:
             raise Interrupted("interrupted; repeat the command with --resume to go on") from None
         except InputError:
@@ -189,7 +170,7 @@ class Finetuning:
                 self.work.rmdir()
             raise
         shutil.rmtree(self.work)
-        return {**fields, "seconds": round(time.monotonic() - begun, 1)}
+        return {**result, "seconds": round(time.monotonic() - begun, 1)}
 
     def _train(self, context: Any, cache: Path) -> dict[str, Any]:
         from rpml.deep.finetune import finetune, prepare

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rpml.cli import engine as where
 from rpml.cli import links
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, fields_text
+from rpml.cli.engine import EngineOptions
 from rpml.cli.job import Job
 from rpml.runtime.errors import InputError
 
@@ -33,131 +34,145 @@ Examples:
 """
 
 
-@command
-def run(
-    features: opt.Features,
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="MODEL", help="Model file to write.")
-    ],
+@dataclass(frozen=True)
+class MethodOptions:
+    """Settings of the estimator that have an option of their own."""
+
     dim: Annotated[
         int | None,
-        typer.Option(min=1, help="Size of the embedding; 128, or fewer if X has fewer."),
-    ] = None,
-    seed: opt.Seed = 0,
+        typer.Option(min=1, help="Dimensions of the embedding; default: 128, or fewer."),
+    ] = None
+    seed: opt.Seed = 0
     weight: Annotated[
         str | None, typer.Option(metavar="NAME", help="concat, bilinear or constant.")
-    ] = None,
-    solver: Annotated[
-        str | None, typer.Option(metavar="NAME", help="cg, stochastic or gd.")
-    ] = None,
-    neighbors: Annotated[int | None, typer.Option(min=1, help="Neighbours in the graph.")] = None,
-    max_iter: Annotated[int | None, typer.Option(min=0, help="Most iterations.")] = None,
+    ] = None
+    solver: Annotated[str | None, typer.Option(metavar="NAME", help="cg, stochastic or gd.")] = None
+    neighbors: Annotated[
+        int | None, typer.Option(min=1, help="Neighbors per row in the graph.")
+    ] = None
+    max_iter: opt.MaxIter = None
     paper: Annotated[
-        bool, typer.Option("--paper", help="Every setting as the paper prints it.")
-    ] = False,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of RPML."),
-    ] = None,
-    pseudo_labels: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Clusters to learn from, instead of our own."),
-    ] = None,
-    groups: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Which rows show the same thing: a value a row."),
-    ] = None,
-    labels: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="A few true labels; empty or -1 where there is none."),
-    ] = None,
-    label_column: opt.LabelColumn = None,
-    must_link: links.MustLink = None,
-    cannot_link: links.CannotLink = None,
-    closer: links.Closer = None,
-    conflicts: links.Conflicts = "raise",
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue an interrupted fit of the same output.")
-    ] = False,
-    force: opt.Force = False,
-    checkpoint: Annotated[
-        bool, typer.Option(help="Keep finished stages beside the output until it is done.")
-    ] = True,
-    columns: opt.Columns = None,
-    id_column: opt.IdColumn = None,
-    array: opt.ArrayName = None,
-    engine: where.Engine = "local",
-    scheduler: where.Scheduler = None,
-    workers: where.WorkerCount = None,
-    partition_rows: where.PartitionRows = None,
-    tls: where.Tls = None,
-    threads: opt.Threads = None,
+        bool, typer.Option("--paper", help="Use the settings printed in the paper.")
+    ] = False
+    settings: opt.Settings = None
     memory_limit: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="Most memory to take, on Dask each worker: 800MB, 4GB."),
-    ] = None,
-    config: opt.Config = None,
-    quiet: opt.Quiet = False,
-    json_output: opt.Json = False,
-) -> None:
-    """Learn an embedding from vectors without labels, and write it as a model file."""
-    opt.use_threads(threads)
-    console = Console(quiet, json_output)
-    limit = opt.parse_size(memory_limit, "--memory-limit")
-    given = {
-        "n_components": dim,
-        "random_state": seed,
-        "weight": weight,
-        "solver": solver,
-        "n_neighbors": neighbors,
-        "max_iter": max_iter,
-        "memory_limit": limit if engine == "local" else None,
-    }
-    target = check_model_output(output, force or resume)
-    place = where.Workers(scheduler, workers, threads, limit, partition_rows, tls or ())
-    on_dask = where.check_engine(engine, place)
-    model = build(given, settings or [], paper, on_dask)
-    reading = opt.read_options(columns, id_column, array)
-    files = {
-        "features": features,
-        "groups": groups,
-        "labels": labels,
-        "pseudo_labels": pseudo_labels,
-        "must_link": must_link,
-        "cannot_link": cannot_link,
-        "closer": closer,
-    }
-    used = {name: path and os.path.basename(path) for name, path in files.items()}
-    used.update(columns=columns, id_column=id_column, array=array, label_column=label_column)
-    with ExitStack() as stack:
-        side: dict[str, Any] = {}
+        typer.Option(metavar="SIZE", help="Memory limit, on Dask per worker: 800MB, 4GB."),
+    ] = None
+
+    @property
+    def memory(self) -> int | None:
+        """The memory limit in bytes."""
+        return opt.parse_size(self.memory_limit, "--memory-limit")
+
+    def build(self, on_dask: bool) -> RPML:
+        """The estimator with these settings, checked before any data is read."""
+        from rpml.estimator import RPML
+
+        kind = RPML
         if on_dask:
-            side["cluster"] = stack.enter_context(where.open_cluster(place, console))
-            source = (features, reading, side["cluster"], place, console)
-            data, digest = where.open_partitions(*source)
-        else:
-            data, digest = load(features, reading, console), None
-        add_sides(model, side, data, files, label_column)
-        side |= links.read_constraints(files, data, side.get("y"), conflicts)
-        job = Job(target, data, model, console, used, side, digest)
-        finish(job, resume, force, checkpoint)
+            from rpml.distributed import DaskRPML
+
+            kind = DaskRPML
+        given: dict[str, Any] = {
+            "n_components": self.dim,
+            "random_state": self.seed,
+            "weight": self.weight,
+            "solver": self.solver,
+            "n_neighbors": self.neighbors,
+            "max_iter": self.max_iter,
+            "memory_limit": None if on_dask else self.memory,
+        }
+        chosen = {name: value for name, value in given.items() if value is not None}
+        known = RPML().get_params(deep=False).keys() - {"callback"}
+        chosen.update(opt.parse_settings(self.settings, known))
+        model = kind.paper(**chosen) if self.paper else kind(**chosen)
+        model._validate_params()
+        return model
 
 
-def add_sides(
-    model: RPML,
-    side: dict[str, Any],
-    data: Features,
-    files: dict[str, str | None],
-    label_column: str | None,
+@dataclass(frozen=True)
+class SupervisionOptions:
+    """What is known of the rows beside the vectors."""
+
+    pseudo_labels: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Clusters to learn from instead of our own."),
+    ] = None
+    groups: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="One group per row: rows that show the same instance."),
+    ] = None
+    labels: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="True labels of some rows; empty or -1 elsewhere."),
+    ] = None
+    must_link: links.MustLink = None
+    cannot_link: links.CannotLink = None
+    comparisons: links.Comparisons = None
+    conflicts: links.Conflicts = "raise"
+
+    def read(
+        self, model: RPML, data: Features, reading: opt.LabeledReadingOptions
+    ) -> dict[str, Any]:
+        """The arguments of `RPML.fit`; pseudo-labels are a setting of the model."""
+        from rpml.io.features import read_labels
+
+        n, ids = len(data.values), data.ids
+        inputs: dict[str, Any] = {}
+        if self.pseudo_labels is not None:
+            model.set_params(clustering=read_labels(self.pseudo_labels, n, ids, partial=True))
+        if self.groups is not None:
+            inputs["groups"] = read_labels(self.groups, n, ids, partial=True)
+        if self.labels is not None:
+            model.set_params(use_labels=True)
+            inputs["y"] = reading.read_labels(self.labels, data, partial=True)
+        files = {
+            "must_link": self.must_link,
+            "cannot_link": self.cannot_link,
+            "closer": self.comparisons,
+        }
+        return inputs | links.read_constraints(files, data, inputs.get("y"), self.conflicts)
+
+
+@command
+def run(
+    features: opt.FeaturesPath,
+    output: Annotated[str, opt.output("MODEL", "Model file to write.")],
+    method: MethodOptions,
+    supervision: SupervisionOptions,
+    resume: opt.Resume = False,
+    force: opt.Force = False,
+    checkpoint: Annotated[
+        bool, typer.Option(help="Keep finished stages next to the output until the fit ends.")
+    ] = True,
+    threads: opt.Threads = None,
+    *,
+    reading: opt.LabeledReadingOptions,
+    engine: EngineOptions,
+    console: Console,
 ) -> None:
-    """Read the files that come with the features: clusters, groups, labels."""
-    if files["pseudo_labels"] is not None:
-        model.set_params(clustering=read_side(files["pseudo_labels"], data))
-    if files["groups"] is not None:
-        side["groups"] = read_side(files["groups"], data)
-    if files["labels"] is not None:
-        model.set_params(use_labels=True)
-        side["y"] = read_side(files["labels"], data, label_column)
+    """Learn an embedding from vectors without labels and write it to a model file."""
+    opt.use_threads(threads)
+    target = check_model_output(output, force or resume)
+    on_dask = engine.on_dask(method.memory)
+    model = method.build(on_dask)
+    files = {"features": features, **vars(supervision)}
+    files = {k: v and os.path.basename(v) for k, v in files.items() if k != "conflicts"}
+    with ExitStack() as stack:
+        if on_dask:
+            from rpml.io.features import Features
+
+            cluster = stack.enter_context(engine.cluster(console, threads, method.memory))
+            rows = engine.open_rows(features, reading.options(), cluster, console)
+            values: Any = rows
+            data = Features(values, None, "id", rows.feature_names, features)
+            side, digest = {"cluster": cluster}, rows.digest(cluster)
+        else:
+            data, side, digest = load(features, reading, console), {}, None
+        side |= supervision.read(model, data, reading)
+        job = Job(target, data, model, console, {**files, **vars(reading)}, side, digest)
+        finish(job, resume, force, checkpoint)
 
 
 def finish(job: Job, resume: bool, force: bool, checkpoint: bool) -> None:
@@ -185,29 +200,11 @@ def check_model_output(output: str, may_exist: bool) -> Path:
     return target
 
 
-def build(given: dict[str, Any], pairs: list[str], paper: bool, on_dask: bool) -> RPML:
-    """The estimator with the settings of the command line, checked before any data is read."""
-    from rpml.estimator import RPML
-
-    kind = RPML
-    if on_dask:
-        from rpml.distributed import DaskRPML
-
-        kind = DaskRPML
-    chosen = {name: value for name, value in given.items() if value is not None}
-    known = {k: v for k, v in RPML().get_params(deep=False).items() if k != "callback"}
-    chosen.update(opt.parse_settings(pairs, known, "--set"))
-    model = kind.paper(**chosen) if paper else kind(**chosen)
-    model._validate_params()
-    return model
-
-
-def load(path: str, options: Any, console: Console) -> Features:
+def load(path: str, reading: opt.ReadingOptions, console: Console) -> Features:
     """All rows, reported as they are read."""
-    from rpml.io.features import open_features
     from rpml.runtime.context import Progress
 
-    source = open_features(path, options)
+    source = reading.open(path)
     with console.reporter() as reporter:
         reporter(Progress("read", 0, 1))
         data = source.load()
@@ -215,10 +212,3 @@ def load(path: str, options: Any, console: Console) -> Features:
     rows, width = data.values.shape
     console.note(f"{data.name}: {rows} rows of {width} features, {data.values.dtype}")
     return data
-
-
-def read_side(path: str, data: Features, column: str | None = None) -> Any:
-    """A value a row from another file (clusters, groups, labels); missing where there is none."""
-    from rpml.io.features import read_labels
-
-    return read_labels(path, len(data.values), data.ids, column, partial=True)

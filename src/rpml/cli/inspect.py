@@ -24,22 +24,17 @@ Examples:
 @command
 def run(
     path: Annotated[str, typer.Argument(metavar="PATH", help="A model or a file of vectors.")],
-    columns: opt.Columns = None,
-    id_column: opt.IdColumn = None,
-    array: opt.ArrayName = None,
-    config: opt.Config = None,
-    quiet: opt.Quiet = False,
-    json_output: opt.Json = False,
+    reading: opt.ReadingOptions,
+    console: Console,
 ) -> None:
     """Show the shape, settings and diagnostics of a model or a file of vectors."""
     from rpml.io.features.reading import SUFFIXES
 
-    console = Console(quiet, json_output)
     target = Path(path)
     if os.path.isfile(target / "manifest.json"):
         fields = inspect_checkpoint(target)
     elif path == "-" or os.path.isdir(target) or target.suffix.lower() in SUFFIXES:
-        fields = inspect_features(path, opt.read_options(columns, id_column, array))
+        fields = inspect_features(path, reading)
     else:
         fields = inspect_model(path)
     shown = {k: _short(v) for k, v in fields.items()}
@@ -108,12 +103,11 @@ def _spread(values: Any) -> dict[str, float]:
     return {"mean": float(values.mean()), "5%": low, "50%": middle, "95%": high}
 
 
-def inspect_features(path: str, options: Any) -> dict[str, Any]:
+def inspect_features(path: str, reading: opt.ReadingOptions) -> dict[str, Any]:
     """Shape, names and what a fit would stumble over; bad values are counted, not refused."""
-    from rpml.io.features import open_features
     from rpml.io.features.diagnostics import diagnose
 
-    source = open_features(path, options)
+    source = reading.open(path)
     found = diagnose(source)
     return {
         "kind": "features",

@@ -14,21 +14,24 @@ if TYPE_CHECKING:
     from rpml.io.features.links import Links
 
 WIDTHS = {"must_link": 2, "cannot_link": 2, "closer": 3}
-_LINES = "CSV, a line each: ids or row numbers from 0, and perhaps a weight."
+_LINES = "One per line: ids or row numbers from 0, then an optional weight."
 
 MustLink = Annotated[
-    str | None, typer.Option(metavar="FILE", help=f"Pairs of rows of one class. {_LINES}")
+    str | None, typer.Option(metavar="FILE", help=f"CSV of row pairs of the same class. {_LINES}")
 ]
 CannotLink = Annotated[
-    str | None, typer.Option(metavar="FILE", help="Pairs of rows of two classes, likewise.")
+    str | None, typer.Option(metavar="FILE", help="CSV of row pairs of different classes.")
 ]
-Closer = Annotated[
+Comparisons = Annotated[
     str | None,
-    typer.Option(metavar="FILE", help="Rows a, b, c: a is closer to b than to c, likewise."),
+    typer.Option(metavar="FILE", help="CSV of rows a, b, c: a is closer to b than to c."),
 ]
 Conflicts = Annotated[
     str,
-    typer.Option(metavar="HOW", help="Constraints that contradict others: raise, or weight."),
+    typer.Option(
+        metavar="HOW",
+        help="Contradictions: raise an error, or weight (drop the lighter).",
+    ),
 ]
 
 

@@ -1,65 +1,145 @@
-"""Options that several commands share, declared once."""
+"""Options that several commands share, each declared once."""
 
 from __future__ import annotations
 
 import os
 import re
 import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rpml.cli.config import load_config
 from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
-    from rpml.io.features import ReadOptions
+    from numpy.typing import NDArray
+
+    from rpml.io.features import Features, FeatureSource, ReadOptions
+    from rpml.vision.extract import Recipe
 
 KINDS = ".npy, .npz, .parquet, .csv, .tsv, a folder of these, or - for standard input"
 
-Features = Annotated[str, typer.Argument(metavar="FEATURES", help=f"Vectors: {KINDS}.")]
-ModelPath = Annotated[str, typer.Argument(metavar="MODEL", help="A model written by rpml fit.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print nothing but the result and errors.")
+FeaturesPath = Annotated[str, typer.Argument(metavar="FEATURES", help=f"Vectors: {KINDS}.")]
+ModelPath = Annotated[str, typer.Argument(metavar="MODEL", help="Model written by rpml fit.")]
+ImagesPath = Annotated[
+    str,
+    typer.Argument(metavar="IMAGES", help="A folder, a .txt list of paths, or one image."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
-Config = Annotated[
+Labels = Annotated[
     str | None,
     typer.Option(
-        "--config",
+        "--labels",
         metavar="FILE",
-        callback=load_config,
-        is_eager=True,
-        help="TOML file with any of these options.",
+        help="One label per row: .npy, .npz, .csv, .tsv, .txt or .parquet.",
     ),
 ]
-Columns = Annotated[
-    str | None,
-    typer.Option(metavar="NAMES", help="Feature columns of a table, by comma; * stands for any."),
+Images = Annotated[
+    str | None, typer.Option("--images", metavar="DIR", help="Images of the rows, matched by id.")
 ]
-IdColumn = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Column (or array) with the ids.")
+Ids = Annotated[
+    str | None, typer.Option("--ids", metavar="FILE", help="One id per line, in row order.")
 ]
-ArrayName = Annotated[
-    str | None, typer.Option("--array", metavar="NAME", help="Which array of an .npz file.")
+Dim = Annotated[
+    int | None, typer.Option("--dim", min=1, help="Use only the first components of the model.")
 ]
-LabelColumn = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Column (or array) with the labels.")
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Any other setting; may be repeated."),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
-Threads = Annotated[int | None, typer.Option(min=1, help="Threads to use; all cores if not given.")]
+MaxIter = Annotated[int | None, typer.Option(min=0, help="Maximum number of iterations.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Continue an interrupted run of the same output.")
+]
+Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Number of threads; default: all cores.")]
+Parallel = Annotated[
+    int | None,
+    typer.Option("--workers", min=1, help="Images processed in parallel; default: all cores."),
+]
 
 
-def read_options(
-    columns: str | None, id_column: str | None, array: str | None, exclude: tuple[str, ...] = ()
-) -> ReadOptions:
-    """The reading options of a command line."""
-    from rpml.io.features import ReadOptions
+def output(metavar: str, help: str) -> Any:
+    """The option -o of a command."""
+    return typer.Option("--output", "-o", metavar=metavar, help=help)
 
-    names = tuple(c.strip() for c in columns.split(",")) if columns else None
-    return ReadOptions(columns=names, id_column=id_column, array=array, exclude=exclude)
+
+@dataclass(frozen=True)
+class ReadingOptions:
+    """Which columns or which array of a file are the vectors."""
+
+    columns: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="Feature columns, comma-separated; * matches any text."),
+    ] = None
+    id_column: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Column or array that holds the ids.")
+    ] = None
+    array: Annotated[
+        str | None, typer.Option("--array", metavar="NAME", help="Array of an .npz file to read.")
+    ] = None
+
+    def options(self, exclude: tuple[str, ...] = ()) -> ReadOptions:
+        """As the readers take them; `exclude` names columns that are not features."""
+        from rpml.io.features import ReadOptions
+
+        names = tuple(c.strip() for c in self.columns.split(",")) if self.columns else None
+        return ReadOptions(names, self.id_column, self.array, exclude)
+
+    def open(self, path: str, exclude: tuple[str, ...] = ()) -> FeatureSource:
+        """Open a file of vectors."""
+        from rpml.io.features import open_features
+
+        return open_features(path, self.options(exclude))
+
+
+@dataclass(frozen=True)
+class LabeledReadingOptions(ReadingOptions):
+    """Which columns are the vectors, and which one the labels."""
+
+    label_column: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Column or array that holds the labels.")
+    ] = None
+
+    def excluded(self, path: str, labels: str | None) -> tuple[str, ...]:
+        """The label column, if it is in the file of the vectors."""
+        return (self.label_column,) if self.label_column and labels == path else ()
+
+    def read_labels(self, path: str, data: Features, partial: bool = False) -> NDArray[Any]:
+        """One label per row, matched by id or by order."""
+        from rpml.io.features import read_labels
+
+        n = len(data.values)
+        return read_labels(path, n, data.ids, self.label_column, self.id_column, partial)
+
+
+@dataclass(frozen=True)
+class DescriptorOptions:
+    """How an ONNX network describes an image."""
+
+    sidecar: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Input convention of the backbone; X.json or X.toml."),
+    ] = None
+    scales: Annotated[
+        str,
+        typer.Option(metavar="PIXELS,...", help="Longer side of the image; scales are summed."),
+    ] = "512,362,256"
+    pool: Annotated[str, typer.Option(metavar="NAME", help="rmac, mac, average or gem.")] = "rmac"
+
+    def recipe(self, **more: Any) -> Recipe:
+        """The recipe of a descriptor; `more` are other fields of `Recipe`."""
+        from rpml.vision.extract import Recipe
+        from rpml.vision.pooling import Pooling
+
+        try:
+            scales = tuple(int(part) for part in self.scales.split(","))
+        except ValueError:
+            raise InputError(f"--scales takes integers, got {self.scales!r}") from None
+        return Recipe(scales, **{"pooling": Pooling(self.pool), **more})
 
 
 def use_threads(count: int | None) -> None:
@@ -67,6 +147,11 @@ def use_threads(count: int | None) -> None:
     if count is not None:
         for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
             os.environ[name] = str(count)
+
+
+def parse_names(text: str | None) -> list[str] | None:
+    """Comma-separated names."""
+    return [name.strip() for name in text.split(",")] if text else None
 
 
 def parse_size(text: str | None, option: str) -> int | None:
@@ -79,18 +164,18 @@ def parse_size(text: str | None, option: str) -> int | None:
     return int(float(found[1]) * 1024 ** " kmgt".index(found[2] or " "))
 
 
-def parse_settings(pairs: list[str], known: dict[str, Any], option: str) -> dict[str, Any]:
-    """name=value pairs as settings, with the value's type as in TOML (text needs no quotes)."""
+def parse_settings(pairs: list[str] | None, known: Iterable[str]) -> dict[str, Any]:
+    """The NAME=VALUE pairs of --set, with values typed as in TOML (text needs no quotes)."""
     settings = {}
-    for pair in pairs:
+    for pair in pairs or []:
         name, equals, text = pair.partition("=")
         name = name.strip().replace("-", "_")
         if not equals:
-            raise InputError(f"{option} takes NAME=VALUE, got {pair!r}")
+            raise InputError(f"--set takes NAME=VALUE, got {pair!r}")
         if name not in known:
             close = get_close_matches(name, list(known), n=1)
             hint = f", did you mean {close[0]!r}?" if close else ""
-            raise InputError(f"{option} {pair}: there is no setting {name!r}{hint}")
+            raise InputError(f"--set {pair}: there is no setting {name!r}{hint}")
         settings[name] = _value(text.strip())
     return settings
 
@@ -102,3 +187,9 @@ def _value(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
+
+
+def check_stdout(output: str, json_output: bool) -> None:
+    """Standard output cannot hold both the table and the JSON object."""
+    if output == "-" and json_output:
+        raise InputError("-o - and --json cannot both write to standard output")

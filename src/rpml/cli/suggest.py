@@ -10,6 +10,7 @@ from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
 from rpml.cli.models import check_features, load_model
+from rpml.runtime.errors import InputError
 
 EXAMPLES = """\b
 Examples:
@@ -22,33 +23,26 @@ Examples:
 @command
 def run(
     model: opt.ModelPath,
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="OUT", help="Where to write; - for CSV.")
-    ],
-    count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many rows.")] = 20,
+    output: Annotated[str, opt.output("OUT", "Where to write the row numbers; - for CSV.")],
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="Number of rows.")] = 20,
     features: Annotated[
         str | None,
-        typer.Option(metavar="FEATURES", help="The vectors fitted on: better choice, ids."),
+        typer.Option(metavar="FEATURES", help="The training vectors: a better choice, with ids."),
     ] = None,
     force: opt.Force = False,
-    columns: opt.Columns = None,
-    id_column: opt.IdColumn = None,
-    array: opt.ArrayName = None,
-    quiet: opt.Quiet = False,
-    json_output: opt.Json = False,
+    *,
+    reading: opt.ReadingOptions,
+    console: Console,
 ) -> None:
-    """Rank the rows a model was fitted on by what their label would tell, row numbers from 0."""
-    from rpml.io.features import Layout, check_table_output, open_features, write_table
-    from rpml.runtime.errors import InputError
+    """Choose the training rows whose labels would help most; row numbers start at 0."""
+    from rpml.io.features import Features, Layout, check_table_output, write_table
 
-    if output == "-" and json_output:
-        raise InputError("-o - and --json cannot both have standard output")
-    console = Console(quiet, json_output)
+    opt.check_stdout(output, console.json_output)
     check_table_output(output, force)
     fitted = load_model(model)
-    X, ids, name = None, None, None
+    data: Features | None = None
     if features is not None:
-        source = open_features(features, opt.read_options(columns, id_column, array))
+        source = reading.open(features)
         check_features(fitted, source, model)
         data = source.load()
         if len(data.values) != len(fitted.labels_):
@@ -56,11 +50,9 @@ def run(
                 f"{features} has {len(data.values)} rows, {model} was fitted on "
                 f"{len(fitted.labels_)}: pass the file it was fitted on"
             )
-        X = data.values
-        if data.ids is not None:
-            ids, name = data.ids, data.id_name
-    rows = fitted.suggest_labels(count, X)
-    of_rows = None if ids is None else ids[rows]
-    write_table(output, rows, Layout("row", ["row"], name, False), of_rows, force)
+    rows = fitted.suggest_labels(count, None if data is None else data.values)
+    ids = None if data is None or data.ids is None else data.ids[rows]
+    name = None if data is None or ids is None else data.id_name
+    write_table(output, rows, Layout("row", ["row"], name, False), ids, force)
     fields = {"output": output, "rows": rows.tolist()}
     console.result(fields, "" if output == "-" else f"{output}: {len(rows)} rows to label")

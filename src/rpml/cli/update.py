@@ -21,36 +21,28 @@ Examples:
 @command
 def run(
     model: opt.ModelPath,
-    features: opt.Features,
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="MODEL", help="Model file to write.")
-    ],
+    features: opt.FeaturesPath,
+    output: Annotated[str, opt.output("MODEL", "Model file to write.")],
     old: Annotated[
         str | None,
-        typer.Option(metavar="FEATURES", help="Vectors seen before: the whitening follows too."),
+        typer.Option(metavar="FEATURES", help="Vectors seen before, to update the whitening too."),
     ] = None,
-    max_iter: Annotated[int, typer.Option(min=0, help="Most iterations.")] = 10,
+    max_iter: Annotated[int, typer.Option(min=0, help="Maximum number of iterations.")] = 10,
     force: opt.Force = False,
-    columns: opt.Columns = None,
-    id_column: opt.IdColumn = None,
-    array: opt.ArrayName = None,
     threads: opt.Threads = None,
-    config: opt.Config = None,
-    quiet: opt.Quiet = False,
-    json_output: opt.Json = False,
+    *,
+    reading: opt.ReadingOptions,
+    console: Console,
 ) -> None:
-    """Learn from new vectors without fitting anew; stored embeddings stay comparable."""
+    """Learn from new vectors without a new fit; stored embeddings stay comparable."""
     opt.use_threads(threads)
     from rpml.cli.fit import check_model_output
-    from rpml.io.features import open_features
     from rpml.model import save_model
 
-    console = Console(quiet, json_output)
     target = check_model_output(output, force)
     fitted = load_model(model)
     names = getattr(fitted, "feature_names_in_", None)
-    options = opt.read_options(columns, id_column, array)
-    sources = [open_features(path, options) for path in (features, old) if path is not None]
+    sources = [reading.open(path) for path in (features, old) if path is not None]
     for source in sources:
         check_features(fitted, source, model)
     before = len(fitted.exemplars_.rows) if fitted.exemplars_ is not None else 0

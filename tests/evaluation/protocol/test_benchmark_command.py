@@ -119,4 +119,4 @@ def test_figures_of_any_image_set(cub: Path, network: Path, tmp_path: Path) -> N
     names = invoke(*line, "--labels", tmp_path / "labels.csv", "--force")["figures"]
     assert any("retrieval" in name for name in names)
     elsewhere = ["figures", tmp_path / "features.npy", "--images", tmp_path]
-    assert "is not there" in invoke(*elsewhere, "-o", tmp_path / "f", code=2)["error"]
+    assert "does not exist" in invoke(*elsewhere, "-o", tmp_path / "f", code=2)["error"]

@@ -1,0 +1,62 @@
+"""Option groups: a frozen dataclass declares options once, for every command that takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import MISSING, fields, is_dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import Any, get_type_hints
+
+
+def expand_groups(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command one parameter per field of each dataclass in its signature.
+
+    Typer reads the options of a command from its signature and knows no groups. A parameter
+    annotated with a dataclass is therefore replaced by the fields of that dataclass, and the
+    function is called with the dataclass made of their values.
+
+    Examples
+    --------
+    >>> @dataclass(frozen=True)  # doctest: +SKIP
+    ... class OutputOptions:
+    ...     output: Annotated[str, typer.Option("--output", "-o")]
+    ...     force: Annotated[bool, typer.Option("--force")] = False
+    >>> @expand_groups  # doctest: +SKIP
+    ... def run(path: str, target: OutputOptions) -> None:
+    ...     print(path, target.output, target.force)
+    >>> run(path="x.npy", output="y.npy", force=True)  # doctest: +SKIP
+    x.npy y.npy True
+    """
+    hints = get_type_hints(function, include_extras=True)
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    options: list[Parameter] = []
+    for name, parameter in signature(function).parameters.items():
+        plain = parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[name])
+        options += _options(groups[name]) if name in groups else [plain]
+
+    @wraps(function)
+    def run(**given: Any) -> None:
+        packed = {
+            name: group(**{field.name: given.pop(field.name) for field in fields(group)})
+            for name, group in groups.items()
+        }
+        function(**given, **packed)
+
+    run.__signature__ = Signature(options)  # type: ignore[attr-defined]
+    run.__annotations__ = {option.name: option.annotation for option in options}
+    return run
+
+
+def _options(group: Any) -> list[Parameter]:
+    """The fields of a dataclass as keyword parameters."""
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        Parameter(
+            field.name,
+            Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if field.default is MISSING else field.default,
+            annotation=hints[field.name],
+        )
+        for field in fields(group)
+    ]
