@@ -38,7 +38,8 @@ class EngineOptions:
         int | None, typer.Option(min=1, help="Worker processes that Dask starts here.")
     ] = None
     partition_rows: Annotated[
-        int | None, typer.Option(min=1, help="PartitionedRows per Dask partition; default: 64 MB of rows.")
+        int | None,
+        typer.Option(min=1, help="Rows per Dask partition; default: 64 MB of rows."),
     ] = None
     tls: Annotated[
         tuple[str, str, str] | None,
