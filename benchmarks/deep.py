@@ -26,10 +26,9 @@ from rpml.deep.methods import METHODS
 from rpml.deep.protocol import DeepProtocol
 from rpml.deep.state import State
 from rpml.deep.trainer import Schedule
-from rpml.estimator import RPML
-from rpml.evaluation.baselines import registry
 from rpml.evaluation.metrics import first_hit_rank, kmeans
 from rpml.evaluation.metrics.partitions import normalized_mutual_information as nmi
+from rpml.evaluation.registry import METHODS as REGISTRY
 from rpml.io.datasets.folders import read_folders
 from rpml.runtime.context import Context
 from rpml.runtime.rows import unit_rows
@@ -109,7 +108,7 @@ def frozen_rows(protocol: DeepProtocol, rows: Rows, dim: int, seed: int) -> None
         if rows.has(f"frozen {name}", seed if name == "rpml" else None):
             continue
         start = time.perf_counter()
-        made = RPML(dim, random_state=seed) if name == "rpml" else registry[name](dim, seed)
+        made = REGISTRY[name].build(dim, seed)
         Z = made.fit(train).transform(test)
         took = round(time.perf_counter() - start, 1)
         found = scored(Z, protocol.test_classes)

@@ -24,8 +24,7 @@ from results_sets import CELLS, SEEDS, FeatureSet, commit, feature_sets, parser
 from sklearn.semi_supervised import LabelSpreading
 
 from rpml import RPML
-from rpml.evaluation.baselines import NCA
-from rpml.evaluation.comparison.methods import LargestLDA
+from rpml.evaluation.baselines import LDA, NCA
 from rpml.evaluation.metrics import clustering_scores, first_hit_rank
 from rpml.runtime.rows import unit_rows
 
@@ -54,7 +53,7 @@ def rpml(X: Any, known: Labels, seed: int) -> Any:
 
 
 def lda(X: Any, known: Labels, seed: int) -> Any:
-    return LargestLDA(DIM).fit(X[known >= 0], known[known >= 0])
+    return LDA(DIM).fit(X[known >= 0], known[known >= 0])
 
 
 def nca(X: Any, known: Labels, seed: int) -> Any:
@@ -66,7 +65,7 @@ def nca(X: Any, known: Labels, seed: int) -> Any:
 def spread_lda(X: Any, known: Labels, seed: int) -> Any:
     """scikit-learn's LabelSpreading on the unit rows, then LDA on what it says of every row."""
     spreading = LabelSpreading(kernel="knn", n_neighbors=10).fit(unit_rows(X), known)
-    return LargestLDA(DIM).fit(X, spreading.transduction_)
+    return LDA(DIM).fit(X, spreading.transduction_)
 
 
 METHODS: dict[str, Callable[..., Any]] = {

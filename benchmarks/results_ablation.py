@@ -16,8 +16,8 @@ from results_sets import CELLS, FeatureSet, commit, feature_sets, parser
 
 from rpml.estimator import RPML
 from rpml.evaluation.ablation import LOSSES, ReferenceLoss
-from rpml.evaluation.comparison.methods import Method
 from rpml.evaluation.comparison.run import fingerprint, read_cells, run_cells, settings_of
+from rpml.evaluation.registry import Method
 from rpml.method.clustering.aas import AuthorityAscentShift
 
 DIM = 64
@@ -71,7 +71,7 @@ def summarise(data: FeatureSet, seeds: tuple[int, ...]) -> list[dict[str, Any]]:
         cells = [known[key] for key in keys if key in known]
         scored = [cell for cell in cells if "r@1" in cell]
         row: dict[str, Any] = {"set": data.name, "knob": knob, "value": value, "seeds": len(scored)}
-        row["default"] = one.key == "default"
+        row["default"] = one.name == "default"
         for score in ("r@1", "nmi", "effective_rank", "r@1 rare", "r@1 frequent"):
             if scored and score in scored[0]:
                 row[score] = float(np.mean([cell[score] for cell in scored]))
@@ -87,7 +87,7 @@ def main() -> None:
     arguments.add_argument("--summary", action="store_true", help="measure nothing more")
     given = arguments.parse_args()
     seeds = tuple(range(given.seeds))
-    unique = list({one.key: one for one in METHODS.values()}.values())
+    unique = list({one.name: one for one in METHODS.values()}.values())
     for seed in () if given.summary else seeds:
         for data in feature_sets(given.data, given.sets):
             cache = CELLS / f"ablation-{data.name}.jsonl"

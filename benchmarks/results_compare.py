@@ -18,9 +18,9 @@ from pathlib import Path
 from common import RESULTS, machine
 from results_sets import CELLS, DIMS, SEEDS, FeatureSet, commit, feature_sets, parser
 
-from rpml.evaluation.comparison.methods import METHODS, PCA_FAMILY
 from rpml.evaluation.comparison.run import read_cells, run_cells
 from rpml.evaluation.comparison.table import Comparison
+from rpml.evaluation.registry import METHODS, PCA_FAMILY
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from typing import Any
 
 from common import RESULTS
 
-from rpml.evaluation.comparison.methods import METHODS, PCA_FAMILY
 from rpml.evaluation.recommendation import SMALLER, TITLES
+from rpml.evaluation.registry import METHODS, PCA_FAMILY
 
 DOCS = Path(__file__).parent.parent / "docs"
 MAIN = ("raw", "random", *PCA_FAMILY, "rpml", "lda")

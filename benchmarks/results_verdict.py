@@ -21,9 +21,9 @@ from common import RESULTS, machine
 from results_sets import CELLS, DIMS, FeatureSet, commit, feature_sets, parser
 from sklearn.datasets import load_digits
 
-from rpml.evaluation.comparison.methods import METHODS
 from rpml.evaluation.comparison.run import run_cells
 from rpml.evaluation.recommendation import SMALLER, recommend
+from rpml.evaluation.registry import METHODS
 
 CANDIDATES = ("raw", *SMALLER)
 OUTPUT = RESULTS / "verdict.json"

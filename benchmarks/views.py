@@ -21,8 +21,8 @@ import numpy as np
 from common import publish
 
 from rpml import RPML
-from rpml.evaluation.baselines import registry
 from rpml.evaluation.metrics import clustering_scores, first_hit_rank
+from rpml.evaluation.registry import METHODS
 from rpml.io.features import read_features, read_labels
 
 RESAMPLES = 2000
@@ -49,7 +49,7 @@ def fits(X, groups, dim, seed):
     """Name -> fitted estimator."""
     own = is_original(groups)
     return {
-        "half-whitened, images": registry["half-whitened"](dim, seed).fit(X[own]),
+        "half-whitened, images": METHODS["half-whitened"].build(dim, seed).fit(X[own]),
         "RPML, images": RPML(dim, random_state=seed).fit(X[own]),
         "RPML, images and views as rows": RPML(dim, random_state=seed).fit(X),
         "RPML, views as groups": RPML(dim, random_state=seed).fit(X, groups=groups),

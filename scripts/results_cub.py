@@ -34,11 +34,11 @@ What it says:
   raw descriptors ({raw[r1]:.1f} and {raw[nmi]:.1f}); half-whitened PCA of that size has
   {half-whitened[r1]:.1f} and {half-whitened[nmi]:.1f}.
 - sRPML started from a random subspace, as in the paper, goes from {random[r1]:.1f} to
-  {srpml[r1]:.1f}.
-- The objective as printed stays near where it starts ({rpml-paper[r1]:.1f}, stochastic
-  {srpml-paper[r1]:.1f}): its weights collapse, and the fit says so.
-- Whitening to 512 dimensions alone gives {whitened[r1]:.1f} and {whitened[nmi]:.1f}, with four
-  times as many numbers as RPML.
+  {srpml-random[r1]:.1f}.
+- The objective as printed stays near where it starts ({paper[r1]:.1f}, stochastic
+  {paper-stochastic[r1]:.1f}): its weights collapse, and the fit says so.
+- Whitening to 512 dimensions alone gives {whitened-512[r1]:.1f} and {whitened-512[nmi]:.1f},
+  with four times as many dimensions as RPML.
 
 One seed ({seed}); rpml {versions[rpml]}, numpy {versions[numpy]}, scikit-learn
 {versions[scikit-learn]}. Made by

@@ -7,7 +7,8 @@ torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
 import rpml
 from rpml.deep.head import DeepHead, SupervisedDeepHead, VectorViews
-from rpml.evaluation.comparison.methods import HEADS, METHODS
+from rpml.deep.methods import METHODS as LOSSES
+from rpml.evaluation.registry import METHODS
 
 
 @pytest.fixture(scope="module")
@@ -24,12 +25,17 @@ def test_compare_offers_it(vectors, key):
     result = rpml.compare(X, y, 4, methods=("raw", f"head-{key}"), seeds=(0,))
     row = result.rows[1]
     assert row["dim"] == 4
-    assert row["uses_labels"] == HEADS[key][1]
+    assert row["uses_labels"] == LOSSES[key].uses_labels
     assert 0 < row["r@1"] <= 1
 
 
-def test_all_methods_are_offered():
-    assert {f"head-{key}" for key in HEADS} <= set(METHODS)
+def test_the_registry_names_every_loss_as_it_is():
+    offered = {name.removeprefix("head-") for name in METHODS if name.startswith("head-")}
+    assert offered == set(LOSSES)
+    for name, loss in LOSSES.items():
+        method = METHODS[f"head-{name}"]
+        assert method.title.startswith(f"{loss.title} (head")
+        assert method.uses_labels == loss.uses_labels == method.build(2, 0).uses_labels
 
 
 def test_the_map_is_what_was_trained(vectors):

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 import rpml
-from rpml.evaluation.comparison import DEFAULT_METHODS, METHODS, compare
+from rpml.evaluation.baselines.partitions import KMeansPartition, LeidenPartition
+from rpml.evaluation.comparison import DEFAULT_METHODS, compare, make_split, run, run_cells
 from rpml.evaluation.comparison.bootstrap import interval, paired
 from rpml.evaluation.comparison.measure import hits_of
-from rpml.evaluation.comparison.partitions import KMeansPartition, LeidenPartition
-from rpml.evaluation.comparison.run import make_split, read_cells
+from rpml.evaluation.comparison.run import read_cells
 from rpml.evaluation.metrics import recall_at_k
+from rpml.evaluation.registry import METHODS, chosen_methods
 from tests.problems import blobs
 
 FAST = ("raw", "pca", "random", "lda")
@@ -118,23 +119,25 @@ def test_rare_and_frequent_classes():
 
 def test_interrupted_comparison_goes_on(data, tmp_path, monkeypatch):
     cache = tmp_path / "cells.jsonl"
-    first = compare(*data, 4, methods=FAST, seeds=(0,), cache=cache)
+
+    def cells(X, names=FAST):
+        return list(run_cells(make_split(X, data[1]), chosen_methods(names), (4,), (0,), cache))
+
+    first = cells(data[0])
     lines = cache.read_text().splitlines()
     cache.write_text("\n".join(lines[:2]) + "\n" + lines[2][:30])  # killed while writing the third
     measured = []
-    from rpml.evaluation.comparison import run
-
     real = run.measure
     monkeypatch.setattr(
-        run, "measure", lambda s, m, d, r: measured.append(m.key) or real(s, m, d, r)
+        run, "measure", lambda s, m, d, r: measured.append(m.name) or real(s, m, d, r)
     )
-    again = compare(*data, 4, methods=FAST, seeds=(0,), cache=cache)
+    again = cells(data[0])
     assert measured == list(FAST[2:])
-    assert [r["r@1"] for r in again.rows] == [r["r@1"] for r in first.rows]
+    assert [c["r@1"] for c in again] == [c["r@1"] for c in first]
     assert len(read_cells(cache)) == 4
-    other = compare(data[0] + 1, data[1], 4, methods=("pca",), seeds=(0,), cache=cache)
+    (other,) = cells(data[0] + 1, ("pca",))
     assert measured[-1] == "pca"
-    assert other.cells[0]["data"] != again.cells[0]["data"]
+    assert other["data"] != again[0]["data"]
 
 
 def test_without_labels(data):
@@ -170,13 +173,13 @@ def test_a_method_that_refuses_is_a_row_with_its_reason():
 
 def test_partitions_have_as_many_clusters_as_asked():
     X, _ = blobs(classes=8, per_class=25, d=20, spread=0.2)
-    for partition in (KMeansPartition(8, 0), LeidenPartition(8, 0)):
+    for partition in (KMeansPartition(0, 8), LeidenPartition(0, 8)):
         labels = partition.fit_predict(X)
         # Leiden's count jumps with the resolution; k-means gives what is asked
         assert len(np.unique(labels)) in (
             (8,) if isinstance(partition, KMeansPartition) else (7, 8, 9)
         )
-        assert (labels == type(partition)(8, 0).fit_predict(X)).all()
+        assert (labels == type(partition)(0, 8).fit_predict(X)).all()
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from rpml import RPML
+from rpml.evaluation.registry import METHODS
 from rpml.io.datasets import views as views_module
 from rpml.io.datasets.descriptors import gradient_histograms
 from rpml.io.datasets.omniglot import TRAINING, Drawings, load_drawings
@@ -55,7 +56,7 @@ def test_drawings_are_twenty_a_character_on_disjoint_alphabets(drawings):
 
 
 def test_data_is_small_and_its_licence_stands_beside_it():
-    folder = files("rpml.io.features")
+    folder = files("rpml.io.datasets")
     assert len((folder / "omniglot_demo.npz").read_bytes()) < 2 * 2**20
     licence = (folder / "omniglot_demo.LICENSE.txt").read_text(encoding="utf8")
     assert "Brenden Lake" in licence
@@ -118,7 +119,8 @@ def test_an_unmoved_view_is_the_image_itself():
 
 def test_table_has_every_method_with_sound_scores(result):
     methods = [row.method for row in result.rows]
-    assert methods == [*demo.ALTERNATIVES, demo.LEARNED, demo.WITH_VIEWS]
+    titles = [METHODS[name].title for name in demo.ALTERNATIVES]
+    assert methods == [*titles, demo.LEARNED, demo.WITH_VIEWS]
     assert [row.dimensions for row in result.rows] == [392] + [demo.N_COMPONENTS] * 6
     for row in result.rows:
         recall = list(row.recall.values())

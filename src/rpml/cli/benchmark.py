@@ -89,10 +89,11 @@ def run(
     opt.use_threads(threads)
     if dataset not in DATASETS:
         raise InputError(f"there is no dataset {dataset!r}: choose from {', '.join(DATASETS)}")
-    from rpml.evaluation.protocol.methods import DEFAULT_METHODS, check_methods
+    from rpml.evaluation.protocol import DEFAULT_METHODS
+    from rpml.evaluation.registry import chosen_methods
 
     names = tuple(methods.split(",")) if methods else DEFAULT_METHODS
-    check_methods(names)
+    chosen_methods(names)
     folder = Path(output or f"benchmark-{dataset}")
     run = Run(dataset, folder, console, {"dim": dim, "seed": seed, "whiten": whiten})
     if deep is not None:

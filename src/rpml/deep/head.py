@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from rpml.evaluation.baselines import LinearBaseline
+from rpml.evaluation.baselines.linear import LinearBaseline
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.rows import unit_rows
 
@@ -53,7 +53,7 @@ class DeepHead(LinearBaseline):
     n_components : int
         Size of the embedding.
     method : str
-        A key of `HEADS`.
+        A key of `rpml.deep.methods.METHODS`.
     n_epochs : int
         Passes over the rows.
     random_state : int, RandomState or None

@@ -21,7 +21,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from rpml.estimator import RPML
-from rpml.evaluation.baselines import registry
+from rpml.evaluation.registry import METHODS
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.method.whitening.neighborhoods import random_halves
@@ -85,7 +85,7 @@ def candidate(name: str, n_components: int, random_state: Any = None, **settings
     """The estimator behind a candidate's name; settings are RPML's."""
     if name == "rpml":
         return RPML(n_components, random_state=random_state, **settings)
-    return registry[name](n_components, random_state)
+    return METHODS[name].build(n_components, random_state)
 
 
 def recommend(X: Any, n_components: int | None = None, random_state: Any = 0) -> Recommendation:

@@ -20,13 +20,7 @@ from rpml.runtime.extras import MissingExtraError
 logger = logging.getLogger(__name__)
 
 N_COMPONENTS = 64
-ALTERNATIVES = {  # name in the table -> name in the registry of baselines
-    "raw features": "raw",
-    "random projection": "random",
-    "PCA": "pca",
-    "PCA-whitened": "pca-whitened",
-    "half-whitened": "half-whitened",
-}
+ALTERNATIVES = ("raw", "random", "pca", "pca-whitened", "half-whitened")
 LEARNED, WITH_VIEWS = "RPML", "RPML with views"
 VIEWS = 2  # random views of each drawing, given as groups to WITH_VIEWS
 KS = (1, 2, 4, 8)
@@ -110,15 +104,14 @@ def run(out_dir: Path | str, seed: int = 0, note: Note = logger.info) -> DemoRes
 
 
 def _methods(X: NDArray[Any], images: NDArray[Any], seed: int) -> dict[str, Callable[[], Any]]:
-    """What is compared: name -> a call that learns from the training rows."""
+    """What is compared: title -> a call that learns from the training rows."""
     from rpml.estimator import RPML
-    from rpml.evaluation.baselines import registry
+    from rpml.evaluation.registry import chosen_methods
 
     learn: dict[str, Callable[[], Any]] = {
-        name: partial(registry[key](N_COMPONENTS, seed).fit, X)
-        for name, key in ALTERNATIVES.items()
+        method.title: partial(method.build(N_COMPONENTS, seed).fit, X)
+        for method in chosen_methods((*ALTERNATIVES, "rpml"))
     }
-    learn[LEARNED] = partial(RPML(N_COMPONENTS, random_state=seed).fit, X)
     seen = np.concatenate([X, *_views(images, seed)])
     groups = np.tile(np.arange(len(X)), VIEWS + 1)
     learn[WITH_VIEWS] = partial(RPML(N_COMPONENTS, random_state=seed).fit, seen, groups=groups)

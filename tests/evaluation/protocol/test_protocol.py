@@ -11,7 +11,7 @@ import pytest
 from rpml.evaluation.baselines import PCA
 from rpml.evaluation.metrics import clustering_scores, recall_at_k
 from rpml.evaluation.protocol import (
-    METHODS,
+    DEFAULT_METHODS,
     Descriptors,
     as_fields,
     as_lines,
@@ -19,8 +19,8 @@ from rpml.evaluation.protocol import (
     run_methods,
 )
 from rpml.evaluation.protocol.descriptors import from_file
-from rpml.evaluation.protocol.methods import check_methods
 from rpml.evaluation.protocol.published import published_rows
+from rpml.evaluation.registry import chosen_methods
 from rpml.io.checkpoint import Checkpoint
 from rpml.io.features import ReadOptions
 from rpml.runtime.context import Context
@@ -56,18 +56,18 @@ def test_labels_of_training_rows_change_nothing() -> None:
 
 
 def test_every_method_runs() -> None:
-    rows, embeddings = run_methods(make_data(), list(METHODS), 4)
-    assert [row.method for row in rows] == list(METHODS)
+    rows, embeddings = run_methods(make_data(), list(DEFAULT_METHODS), 4)
+    assert [row.method for row in rows] == list(DEFAULT_METHODS)
     for row in rows:
-        assert row.dim == (16 if row.method in ("raw", "whitened") else 4)
+        assert row.dim == (16 if row.method in ("raw", "whitened-512") else 4)
         assert embeddings[row.method].shape == (120, row.dim)
         for scores in row.scores.values():
             assert 0 <= scores["nmi"] <= 1
             assert list(scores["recall_at"]) == ["1", "2", "4", "8"]
     by_name = {row.method: row for row in rows}
-    assert set(by_name["srpml-paper"].scores) == {"cosine", "euclidean"}
+    assert set(by_name["paper-stochastic"].scores) == {"cosine", "euclidean"}
     assert set(by_name["rpml"].scores) == {"cosine"}
-    assert by_name["srpml"].settings["init"] == "random"
+    assert by_name["srpml-random"].settings["init"] == "random"
 
 
 def test_finished_rows_are_found_again(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_splits_must_be_by_class() -> None:
 
 def test_unknown_methods_are_named() -> None:
     with pytest.raises(InputError, match="'lda2'"):
-        check_methods(("raw", "lda2"))
+        chosen_methods(("raw", "lda2"))
 
 
 def test_files(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_files(tmp_path: Path) -> None:
 
 
 def test_tables_mark_what_is_published() -> None:
-    rows, _ = run_methods(make_data(), ["raw", "rpml-paper"], 4)
+    rows, _ = run_methods(make_data(), ["raw", "paper"], 4)
     published = published_rows("cub")
     lines = as_lines(rows, published, (1, 2, 4, 8))
     assert len({len(line) for line in lines}) == 1

@@ -1,13 +1,16 @@
-"""Linear discriminant analysis: the classes of the training rows are used."""
+"""Linear discriminant analysis, on the classes of the training rows or on pseudo-labels."""
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
+from sklearn.exceptions import ConvergenceWarning
 
+from rpml.estimator import RPML
 from rpml.evaluation.baselines.linear import LinearBaseline, checked_size
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.rows import row_blocks, unit_rows
@@ -18,9 +21,9 @@ class LDA(LinearBaseline):
 
     Parameters
     ----------
-    n_components : int
-        Size of the embedding, at most the number of classes less one.
-    shrinkage : float
+    n_components : int, default=1
+        Size of the embedding; the number of classes less one if that is smaller.
+    shrinkage : float, default=0.3
         Share of the within-class scatter replaced by a multiple of the identity, in (0, 1].
     """
 
@@ -35,14 +38,36 @@ class LDA(LinearBaseline):
         if not 0 < self.shrinkage <= 1:
             raise ValueError(f"shrinkage must lie in (0, 1], got {self.shrinkage}")
         classes, d = int(y.max()) + 1, X.shape[1]
-        most = min(classes - 1, d)
-        limit = f"with {classes} classes and {d} features"
-        size = checked_size(self.n_components, most, "LDA", limit)
+        size = min(checked_size(self.n_components, d, "LDA", "the number of features"), classes - 1)
         mean, within, between = _scatters(X, y, classes)
         ridge = self.shrinkage * max(np.trace(within) / d, 1e-12)
         within = (1 - self.shrinkage) * within + ridge * np.eye(d)
         axes = eigh(between, within, subset_by_index=(d - size, d - 1))[1][:, ::-1]
         return Preprocessing(True, mean, axes, True)
+
+
+class PseudoLabelLDA(LinearBaseline):
+    """LDA on the labels of RPML's own clustering; rows alone in their cluster are left out.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Size of the embedding.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the fit that gives the labels.
+    """
+
+    def __init__(self, n_components: int = 2, *, random_state: Any = None) -> None:
+        self.n_components = n_components
+        self.random_state = random_state
+
+    def _learn(self, X: Any, y: NDArray[np.intp] | None) -> Preprocessing:
+        clustering = RPML(self.n_components, max_iter=0, random_state=self.random_state)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # it is not meant to converge
+            labels = clustering.fit(X).labels_
+        together = (labels >= 0) & (np.bincount(labels[labels >= 0])[labels] > 1)
+        return LDA(self.n_components).fit(X[together], labels[together]).map_
 
 
 def _scatters(

@@ -31,3 +31,22 @@ class PCA(LinearBaseline):
         rank = len(spectrum.variances)
         size = checked_rank(self.n_components, rank, "PCA", X.shape[1])
         return whitening(spectrum, self.exponent, size, unit_input=True, unit_output=True)
+
+
+class WhitenedDescriptors(LinearBaseline):
+    """All principal axes, at most 512, whitened: the descriptors of the paper's recipe.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Ignored: the size is the same beside embeddings of any size.
+    """
+
+    MOST = 512
+
+    def __init__(self, n_components: int = 2) -> None:
+        self.n_components = n_components
+
+    def _learn(self, X: Any, y: NDArray[np.intp] | None) -> Preprocessing:
+        spectrum = principal_axes(X, unit_input=True, center=True)
+        return whitening(spectrum, 1.0, self.MOST, unit_input=True, unit_output=True)

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.evaluation.comparison.methods import Method
 from rpml.evaluation.metrics import clustering_scores, first_hit_rank
 from rpml.evaluation.metrics.label_free import effective_rank, hubness, neighbour_overlap, spectrum
+from rpml.evaluation.registry import Method
 from rpml.method.graph.neighbors import nearest_neighbors
 
 KS = (1, 2, 4, 8)
@@ -39,7 +39,7 @@ class Split:
 def measure(split: Split, method: Method, dim: int, seed: int) -> Cell:
     """Fit, embed, score. A method that refuses gives a cell with the reason in `error`."""
     cell: Cell = {
-        "method": method.key,
+        "method": method.name,
         "asked": dim,
         "seed": seed,
         "uses_labels": method.uses_labels,

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.evaluation.comparison.measure import Cell, Split, measure
-from rpml.evaluation.comparison.methods import DEFAULT_METHODS, METHODS, Method, check_methods
 from rpml.evaluation.comparison.table import Comparison
+from rpml.evaluation.registry import PCA_FAMILY, Method, chosen_methods
 
 logger = logging.getLogger(__name__)
+DEFAULT_METHODS = ("raw", "random", *PCA_FAMILY, "lpp", "aas-lda", "rpml", "lda", "nca")
 DEFAULT_SEEDS = (0, 1, 2)
 DEFAULT_DIM = 128
 Key = tuple[str, str, int, int]
@@ -30,35 +31,35 @@ def compare(
     train: Any = None,
     methods: Sequence[str] | None = None,
     seeds: Sequence[int] = DEFAULT_SEEDS,
-    cache: str | Path | None = None,
 ) -> Comparison:
     """Compare RPML with its alternatives at equal dimension, on rows they did not learn from.
 
     Parameters
     ----------
-    X : (n, d) array
+    X : array-like of shape (n_samples, n_features)
         Vectors.
-    y : (n,) array, optional
+    y : array-like of shape (n_samples,), default=None
         Classes. Used to score, and to learn from only by the methods marked as upper references.
         Without them only label-free figures are given.
-    n_components : int or sequence of int
+    n_components : int or sequence of int, default=None
         Dimensions to compare at; None: 128, or half the features if there are fewer.
-    train : (n,) bool array, optional
+    train : bool array of shape (n_samples,), default=None
         Rows to learn from. None: the first half of the classes in sorted order, the others
         being the test (no class is on both sides, as in the paper); without y a random half.
-    methods : sequence of str, optional
-        Keys of `METHODS`; None: the baselines, RPML and the upper references.
-    seeds : sequence of int
-        Each method is run once for each, also those that draw nothing: k-means, which scores the
+    methods : sequence of str, default=None
+        Names of `rpml.evaluation.registry`; None: the baselines, RPML and the upper references.
+    seeds : sequence of int, default=(0, 1, 2)
+        Each method is run once per seed, also those that draw nothing: k-means, which scores the
         clusters, draws too.
-    cache : path, optional
-        A file of JSON lines to which every finished cell is added and in which it is found again,
-        so that an interrupted comparison goes on where it was.
 
     Returns
     -------
     Comparison
         `.frame()` is a tidy DataFrame, `.markdown()`, `.write(path)` and `print` for people.
+
+    See Also
+    --------
+    run_cells : The same, cell by cell, with a cache from which an interrupted run goes on.
 
     Examples
     --------
@@ -73,17 +74,20 @@ def compare(
     if X.ndim != 2 or len(X) < 4:
         raise ValueError(f"X must be a matrix of at least 4 rows, got shape {X.shape}.")
     split = make_split(X, y, train)
-    default = DEFAULT_METHODS if y is not None else _without_labels(DEFAULT_METHODS)
-    names = check_methods(methods or default)
-    if y is None and _without_labels(names) != names:
-        raise ValueError(f"methods={list(names)}: LDA and NCA need y.")
-    chosen = [METHODS[name] for name in names]
-    cells = list(run_cells(split, chosen, _dims(n_components, X.shape[1]), list(seeds), cache))
-    return Comparison(cells, _order(cells, names))
+    chosen = _chosen(methods, labeled=y is not None)
+    cells = list(run_cells(split, chosen, _dims(n_components, X.shape[1]), list(seeds)))
+    return Comparison(cells, _order(cells, [method.name for method in chosen]))
 
 
-def _without_labels(names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(name for name in names if not METHODS[name].uses_labels)
+def _chosen(names: Sequence[str] | None, labeled: bool) -> list[Method]:
+    methods = chosen_methods(names or DEFAULT_METHODS)
+    if labeled:
+        return methods
+    label_free = [method for method in methods if not method.uses_labels]
+    if names is not None and len(label_free) < len(methods):
+        needy = [method.name for method in methods if method.uses_labels]
+        raise ValueError(f"methods={needy}: they learn from labels and need y.")
+    return label_free
 
 
 def _order(cells: list[Cell], names: Sequence[str]) -> list[tuple[str, int]]:
@@ -156,13 +160,13 @@ def run_cells(
                     cell |= {"data": data, "settings": key[1], "source": source}
                     known[key] = cell
                     _append(cache, cell)
-                    logger.info("%s, %d dimensions, seed %d", method.key, dim, seed)
+                    logger.info("%s, %d dimensions, seed %d", method.name, dim, seed)
                 yield known[key]
 
 
 def settings_of(method: Method, dim: int, seed: int) -> str:
     """The method and every argument of its estimator: what makes a kept cell the one asked for."""
-    return f"{method.key}: {' '.join(repr(method.build(dim, seed)).split())}"
+    return f"{method.name}: {' '.join(repr(method.build(dim, seed)).split())}"
 
 
 def fingerprint(split: Split) -> str:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rpml.evaluation.comparison.bootstrap import Interval, interval, paired
 from rpml.evaluation.comparison.measure import KS, Cell, hits_of
-from rpml.evaluation.comparison.methods import METHODS
+from rpml.evaluation.registry import METHODS
 from rpml.runtime.extras import require
 
 SCORES = (*(f"r@{k}" for k in KS), "nmi", "f", "precision", "recall", "r@1 rare", "r@1 frequent")

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from rpml.evaluation.protocol.descriptors import Descriptors, from_file
-from rpml.evaluation.protocol.methods import DEFAULT_METHODS, METHODS, Method
-from rpml.evaluation.protocol.scores import Row, run_methods
+from rpml.evaluation.protocol.scores import DEFAULT_METHODS, Row, run_methods
 from rpml.evaluation.protocol.table import as_fields, as_lines, as_markdown
 
 __all__ = [
     "DEFAULT_METHODS",
-    "METHODS",
     "Descriptors",
-    "Method",
     "Row",
     "as_fields",
     "as_lines",

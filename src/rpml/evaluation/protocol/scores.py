@@ -13,9 +13,13 @@ from numpy.typing import NDArray
 
 from rpml.evaluation.metrics import clustering_scores, recall_at_k
 from rpml.evaluation.protocol.descriptors import Descriptors
-from rpml.evaluation.protocol.methods import METHODS, check_methods
+from rpml.evaluation.registry import Method, chosen_methods
 from rpml.runtime.context import Context, Progress
 
+DEFAULT_METHODS = (
+    *("raw", "whitened-512", "random", "pca", "half-whitened", "pca-whitened"),
+    *("rpml", "rpml-bilinear", "srpml-random", "paper", "paper-stochastic"),
+)
 LEARNED = "rpml"  # the row whose embedding the figures show
 
 
@@ -52,7 +56,7 @@ def run_methods(
     data : Descriptors
         Rows, classes and split.
     names : sequence of str
-        Keys of `METHODS`.
+        Of `rpml.evaluation.registry`.
     dim : int
         Size of the embeddings.
     seed : int
@@ -66,43 +70,44 @@ def run_methods(
     dict of str to array
         The embedding of the test rows by each method.
     """
-    check_methods(tuple(names))
+    methods = chosen_methods(names)
     context = context or Context()
     rows, embeddings = [], {}
-    for number, name in enumerate(names):
-        context.report(Progress("methods", number, len(names)))
-        saved = context.load(f"row-{name}")
+    for number, method in enumerate(methods):
+        context.report(Progress("methods", number, len(methods)))
+        saved = context.load(f"row-{method.name}")
         if saved is None:
-            row, Z = measure(data, name, dim, seed)
-            context.save(f"row-{name}", {"Z": Z}, asdict(row))
+            row, Z = measure(data, method, dim, seed)
+            context.save(f"row-{method.name}", {"Z": Z}, asdict(row))
         else:
-            row, Z = _restored(saved[1]), saved[0]["Z"]
+            row, Z = Row(**saved[1]), saved[0]["Z"]
         rows.append(row)
-        embeddings[name] = Z
+        embeddings[method.name] = Z
     context.report(Progress("methods", len(names), len(names)))
     return rows, embeddings
 
 
-def measure(data: Descriptors, name: str, dim: int, seed: int) -> tuple[Row, NDArray[Any]]:
+def measure(data: Descriptors, method: Method, dim: int, seed: int) -> tuple[Row, NDArray[Any]]:
     """One method: fit on the training rows, embed and score the test rows."""
     training = data.X[data.train]
-    estimator = METHODS[name].build(dim, seed, training)
+    estimator = method.build(dim, seed)
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
-        estimator.fit(training)
+        estimator.fit(training, data.labels[data.train] if method.uses_labels else None)
     seconds = time.perf_counter() - start
     Z = np.asarray(estimator.transform(data.X[~data.train]), np.float32)
     y = data.labels[~data.train]
     metrics = ["cosine"] + ([] if getattr(estimator, "normalize", True) else ["euclidean"])
     row = Row(
-        name,
-        METHODS[name].title,
+        method.name,
+        method.title,
         Z.shape[1],
         {metric: scores_of(Z, y, metric, data.ks, seed) for metric in metrics},
         round(seconds, 3),
         _settings(estimator),
         sorted({" ".join(str(w.message).split()) for w in heard}),
+        method.uses_labels,
     )
     return row, Z
 
@@ -126,7 +131,3 @@ def _settings(estimator: Any) -> dict[str, Any]:
         "class": type(estimator).__name__,
         **{k: v if isinstance(v, plain) else " ".join(repr(v).split()) for k, v in changed.items()},
     }
-
-
-def _restored(fields: dict[str, Any]) -> Row:
-    return Row(**fields)

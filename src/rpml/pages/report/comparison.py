@@ -63,7 +63,7 @@ class Comparison:
 
 def make_spaces(model: Any, X: Any) -> list[Space]:
     """Raw features, PCA of the embedding's size (where the rows have the rank), embedding."""
-    from rpml.evaluation.baselines import PCA
+    from rpml.evaluation.baselines.pca import PCA
 
     k = min(max(NEAREST, max(KS)), len(X) - 1)
     embedded = model.transform(X)

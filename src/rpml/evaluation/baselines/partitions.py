@@ -6,7 +6,7 @@ rows that AAS finds on the same rows. HDBSCAN finds its own number.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,58 +28,53 @@ def count_clusters(labels: Labels) -> int:
     return max(2, int((np.bincount(labels[labels >= 0]) > 1).sum()))
 
 
-def _aas_count(Z: Any) -> int:
-    aas = AuthorityAscentShift(min(N_NEIGHBORS, len(Z) - 1), metric="cosine")
-    return count_clusters(np.asarray(aas.fit_predict(Z)))
-
-
-class KMeansPartition(ClusterMixin, BaseEstimator):  # type: ignore[misc]
-    """k-means with as many clusters as AAS finds.
+class _SizedPartition(ClusterMixin, BaseEstimator):  # type: ignore[misc]
+    """A clustering with as many clusters as AAS finds.
 
     Parameters
     ----------
-    n_clusters : int or None
-        None: as many as AAS finds.
-    random_state : int, RandomState or None
+    random_state : int, RandomState instance or None, default=None
+        Seed of the clustering.
+    n_clusters : int, default=None
+        Clusters wanted; None for as many as AAS finds.
     """
 
-    def __init__(self, n_clusters: int | None = None, random_state: Any = None) -> None:
-        self.n_clusters = n_clusters
+    def __init__(self, random_state: Any = None, n_clusters: int | None = None) -> None:
         self.random_state = random_state
+        self.n_clusters = n_clusters
 
-    def fit(self, X: Any, y: Any = None) -> KMeansPartition:
-        """Cluster the rows of X."""
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
-        wanted = min(self.n_clusters or _aas_count(X), len(X))
-        rows = np.asarray(X, np.float32)
-        self.labels_ = kmeans(rows, wanted, np.random.default_rng(seed), n_init=1).labels
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Cluster the rows of X; y is ignored."""
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        wanted = min(self.n_clusters or self._aas_count(X), len(X))
+        self.labels_ = self._partition(np.asarray(X, np.float32), wanted, seed)
         return self
 
+    def _partition(self, X: NDArray[np.float32], n_clusters: int, seed: int) -> Labels:
+        raise NotImplementedError
 
-class LeidenPartition(ClusterMixin, BaseEstimator):  # type: ignore[misc]
-    """Leiden communities of the k-NN graph, as near to AAS's number as its resolution allows.
+    @staticmethod
+    def _aas_count(X: Any) -> int:
+        aas = AuthorityAscentShift(min(N_NEIGHBORS, len(X) - 1), metric="cosine")
+        return count_clusters(np.asarray(aas.fit_predict(X)))
 
-    Parameters
-    ----------
-    n_clusters : int or None
-        None: as many as AAS finds.
-    random_state : int, RandomState or None
-    """
 
-    def __init__(self, n_clusters: int | None = None, random_state: Any = None) -> None:
-        self.n_clusters = n_clusters
-        self.random_state = random_state
+class KMeansPartition(_SizedPartition):
+    """k-means."""
 
-    def fit(self, X: Any, y: Any = None) -> LeidenPartition:
-        """Cluster the rows of X."""
+    def _partition(self, X: NDArray[np.float32], n_clusters: int, seed: int) -> Labels:
+        return kmeans(X, n_clusters, np.random.default_rng(seed), n_init=1).labels
+
+
+class LeidenPartition(_SizedPartition):
+    """Leiden communities of the k-NN graph, as near to the number as the resolution allows."""
+
+    def _partition(self, X: NDArray[np.float32], n_clusters: int, seed: int) -> Labels:
         igraph = require("igraph", "compare", "Leiden clustering")
-        wanted = self.n_clusters or _aas_count(X)
         graph = sparse.triu(as_graph(X, min(N_NEIGHBORS, len(X) - 1)), format="coo")
         edges = np.stack([graph.row, graph.col], axis=1).tolist()
         network = igraph.Graph(n=len(X), edges=edges, edge_attrs={"weight": graph.data.tolist()})
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self.labels_ = _leiden_of_size(network, wanted, seed)
-        return self
+        return _leiden_of_size(network, n_clusters, seed)
 
 
 def _leiden_of_size(network: Any, wanted: int, seed: int) -> Labels:
