@@ -19,13 +19,13 @@ import numpy as np
 from common import RESULTS, machine
 
 from rpml.deep.backbones import open_network
-from rpml.deep.cache import Sight
-from rpml.deep.embedder import descriptors
+from rpml.deep.cache import ImageSpec
+from rpml.deep.descriptors import descriptors
 from rpml.deep.finetune import Training
 from rpml.deep.methods import METHODS
 from rpml.deep.protocol import DeepProtocol
+from rpml.deep.schedule import Schedule
 from rpml.deep.state import State
-from rpml.deep.trainer import Schedule
 from rpml.evaluation.metrics import first_hit_rank, kmeans
 from rpml.evaluation.metrics.partitions import normalized_mutual_information as nmi
 from rpml.evaluation.registry import METHODS as REGISTRY
@@ -102,7 +102,7 @@ class Rows:
 
 def frozen_rows(protocol: DeepProtocol, rows: Rows, dim: int, seed: int) -> None:
     """What the descriptors give without training the network."""
-    train, test = protocol.start.frozen[:, 0], protocol.test_descriptors()
+    train, test = protocol.initial.frozen[:, 0], protocol.test_descriptors()
     for name in FROZEN:
         # only RPML depends on the seed
         if rows.has(f"frozen {name}", seed if name == "rpml" else None):
@@ -147,8 +147,8 @@ def main() -> None:
     rows = Rows(RESULTS / f"{chosen.name}.json", settings)
     for seed in map(int, chosen.seeds.split(",")):
         schedule = Schedule(chosen.epochs, seed=seed)
-        sight = Sight(chosen.size, Views(chosen.views))
-        training = Training(chosen.dim, "mac", True, sight, schedule)
+        image_spec = ImageSpec(chosen.size, Views(chosen.views))
+        training = Training(chosen.dim, "mac", True, image_spec, schedule)
         report = Context(report=lambda p: None)
         protocol = DeepProtocol(images, network, training, Path(chosen.work), report)
         frozen_rows(protocol, rows, chosen.dim, seed)

@@ -22,16 +22,18 @@ from common import RESULTS, machine
 from deep import purity, scored
 
 from rpml.deep.backbones import open_network
-from rpml.deep.batches import ByLabel, Plan
 from rpml.deep.cache import TrunkCache
-from rpml.deep.embedder import Embedder, descriptors
+from rpml.deep.descriptors import descriptors, frozen_descriptors
+from rpml.deep.embedder import Embedder
 from rpml.deep.finetune import Training, descriptor_network
 from rpml.deep.methods import METHODS, Method
-from rpml.deep.methods.base import Batch, Knowledge, Loss
-from rpml.deep.methods.sources import aas_clusters, aas_labels, kmeans_labels, true_classes
+from rpml.deep.methods.base import Batch, FeatureBank, Loss
+from rpml.deep.methods.labels import aas_labels, aas_sampler, class_sampler, kmeans_labels
 from rpml.deep.methods.srpml import SRPML, Settings
+from rpml.deep.samplers import BatchSampler, LabelSampler
+from rpml.deep.schedule import Schedule
 from rpml.deep.state import State
-from rpml.deep.trainer import Schedule, Trainer, frozen_descriptors
+from rpml.deep.trainer import Trainer
 from rpml.estimator import RPML
 
 CLASSES_SEED = 7
@@ -46,33 +48,33 @@ class Nothing(Loss):
         return batch.features.sum() * 0.0
 
 
-def srpml(source: Callable[[Knowledge], Plan] = aas_clusters, **settings: Any) -> Method:
+def srpml(sampler: Callable[[FeatureBank], BatchSampler] = aas_sampler, **settings: Any) -> Method:
     chosen = Settings(**settings)
-    return replace(METHODS["srpml"], source=source, loss=lambda setup: SRPML(setup, chosen))
+    return replace(METHODS["srpml"], sampler=sampler, loss=lambda spec: SRPML(spec, chosen))
 
 
-def aas_once(known: Knowledge) -> ByLabel:
-    return ByLabel(aas_labels(known, 1))
+def aas_once(bank: FeatureBank) -> LabelSampler:
+    return LabelSampler(aas_labels(bank, 1))
 
 
-def clusters(known: Knowledge) -> ByLabel:
-    return ByLabel(kmeans_labels(known, 150))
+def clusters(bank: FeatureBank) -> LabelSampler:
+    return LabelSampler(kmeans_labels(bank, 150))
 
 
 RECIPES: dict[str, tuple[Method, dict[str, Any]]] = {
     "sRPML": (METHODS["srpml"], {}),
     "supervised, triplet + hard": (METHODS["triplet-hard"], {}),
-    "views alone": (replace(METHODS["srpml"], loss=lambda setup: Nothing()), {}),
-    "sRPML, L and theta fixed": (srpml(steps=0), {}),
-    "sRPML, share 0.02": (srpml(share=0.02), {}),
-    "sRPML, neighbours 3": (METHODS["srpml"], {"neighbours": 3.0}),
-    "sRPML, neighbours 0": (METHODS["srpml"], {"neighbours": 0.0}),
-    "sRPML, anchor 10": (METHODS["srpml"], {"anchor": 10.0}),
+    "views alone": (replace(METHODS["srpml"], loss=lambda spec: Nothing()), {}),
+    "sRPML, L and theta fixed": (srpml(cg_steps=0), {}),
+    "sRPML, share 0.02": (srpml(update_rate=0.02), {}),
+    "sRPML, neighbours 3": (METHODS["srpml"], {"neighbor_distillation": 3.0}),
+    "sRPML, neighbours 0": (METHODS["srpml"], {"neighbor_distillation": 0.0}),
+    "sRPML, anchor 10": (METHODS["srpml"], {"feature_distillation": 10.0}),
     "sRPML, two views": (METHODS["srpml"], {"views": 3}),
     "sRPML, AAS once": (srpml(aas_once), {}),
     "sRPML, k-means 150": (srpml(clusters), {}),
-    "sRPML, true classes": (replace(srpml(true_classes), uses_labels=True), {}),
-    "sRPML, memory 0.5": (METHODS["srpml"], {"memory": 0.5}),
+    "sRPML, true classes": (replace(srpml(class_sampler), uses_labels=True), {}),
+    "sRPML, memory 0.5": (METHODS["srpml"], {"feature_momentum": 0.5}),
     "sRPML, rate 3e-4": (METHODS["srpml"], {"learning_rate": 3e-4}),
 }
 """A method, and what differs in the schedule or (views) in the cache."""
@@ -112,7 +114,7 @@ class Fold:
         self.frozen = frozen_descriptors(plain, self.train)
         start = RPML(training.dim, random_state=0).fit(self.frozen[:, 0])
         self.embedder = Embedder(
-            network.upper, training.pool, start.preprocessing_, start.components_.T, training.half
+            network.upper, training.pool, start.preprocessing_, start.components_.T, training.bf16
         )
 
     def measure(self, recipe: tuple[Method, dict[str, Any]] | None) -> dict[str, Any]:
@@ -151,10 +153,10 @@ def main() -> None:
     cache = TrunkCache(Path(chosen.work) / "train")
     path = RESULTS / "cub130_deep_choice.json"
     rows = json.loads(path.read_text())["rows"] if path.exists() else []
-    known = {(row["recipe"], row["fold"]) for row in rows}
+    bank = {(row["recipe"], row["fold"]) for row in rows}
     for number in (0, 1):
-        todo = [name for name in chosen.recipes.split("|") if (name, number) not in known]
-        fold = Fold(number, cache, network, Training(half=True)) if todo else None
+        todo = [name for name in chosen.recipes.split("|") if (name, number) not in bank]
+        fold = Fold(number, cache, network, Training(bf16=True)) if todo else None
         for name in todo:
             begun = time.perf_counter()
             found = fold.measure(RECIPES.get(name))

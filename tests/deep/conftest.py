@@ -12,8 +12,8 @@ from PIL import Image
 torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 pytest.importorskip("pytorch_metric_learning", reason="the extra 'deep' is not installed")
 
+from rpml.deep.descriptors import frozen_descriptors
 from rpml.deep.embedder import Embedder, linear_start
-from rpml.deep.trainer import frozen_descriptors
 from rpml.method.whitening.linear_map import identity
 
 CHANNELS, WIDTH = 6, 16
@@ -22,13 +22,13 @@ CHANNELS, WIDTH = 6, 16
 class MadeUp:
     """Activations around one centre a class, views with more noise; as a cache gives them."""
 
-    views = 3
+    n_views = 3
 
     def __init__(self, classes: int = 8, each: int = 10, seed: int = 0) -> None:
         rng = np.random.default_rng(seed)
         self.classes = np.repeat(np.arange(classes), each)
         centres = rng.standard_normal((classes, 1, CHANNELS, 4, 4))
-        noise = rng.standard_normal((len(self.classes), self.views, CHANNELS, 4, 4))
+        noise = rng.standard_normal((len(self.classes), self.n_views, CHANNELS, 4, 4))
         self.maps = (centres[self.classes] + noise).astype(np.float32)
 
     def __len__(self) -> int:

@@ -11,7 +11,7 @@ from torch import nn
 
 from rpml.deep import cache as module
 from rpml.deep.backbones import open_network
-from rpml.deep.cache import Sight, TrunkCache, build_cache
+from rpml.deep.cache import ImageSpec, TrunkCache, build_cache
 from rpml.runtime.context import Context
 from rpml.runtime.errors import InputError
 from rpml.vision.files import find_images
@@ -26,15 +26,15 @@ def network():
     return open_network(blocks, "2")
 
 
-SIGHT = Sight(16, Views(2))
+SPEC = ImageSpec(16, Views(2))
 
 
 def test_holds_what_the_trunk_gives(network, photos, tmp_path):
     files = find_images(photos / "train")
-    cache = build_cache(files, network, SIGHT, tmp_path / "cache")
-    assert (len(cache), cache.views) == (24, 3)
+    cache = build_cache(files, network, SPEC, tmp_path / "cache")
+    assert (len(cache), cache.n_views) == (24, 3)
     assert cache.ids == [file.id for file in files]
-    tiles = SIGHT.tiles(files[5])
+    tiles = SPEC.tiles(files[5])
     expected = network.trunk_maps(np.stack(tiles))
     found = cache.load(np.array([5, 5, 5]), np.arange(3)).numpy()
     np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-3)
@@ -42,9 +42,9 @@ def test_holds_what_the_trunk_gives(network, photos, tmp_path):
 
 
 def test_a_killed_run_goes_on(network, photos, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_PART", 5)
+    monkeypatch.setattr(module, "_CHUNK", 5)
     files = find_images(photos / "train")
-    whole = build_cache(files, network, SIGHT, tmp_path / "whole")
+    whole = build_cache(files, network, SPEC, tmp_path / "whole")
     told = []
 
     def kill(progress):
@@ -53,10 +53,10 @@ def test_a_killed_run_goes_on(network, photos, tmp_path, monkeypatch):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        build_cache(files, network, SIGHT, tmp_path / "cut", Context(report=kill))
+        build_cache(files, network, SPEC, tmp_path / "cut", Context(report=kill))
     told.clear()
     again = build_cache(
-        files, network, SIGHT, tmp_path / "cut", Context(report=lambda p: told.append(p.done))
+        files, network, SPEC, tmp_path / "cut", Context(report=lambda p: told.append(p.done))
     )
     assert told[0] == 15  # two parts were there
     rows = np.arange(24)
@@ -67,39 +67,39 @@ def test_a_killed_run_goes_on(network, photos, tmp_path, monkeypatch):
 
 def test_a_finished_cache_is_not_computed_again(network, photos, tmp_path):
     files = find_images(photos / "train")
-    build_cache(files, network, SIGHT, tmp_path / "c")
+    build_cache(files, network, SPEC, tmp_path / "c")
     told = []
-    build_cache(files, network, SIGHT, tmp_path / "c", Context(report=told.append))
+    build_cache(files, network, SPEC, tmp_path / "c", Context(report=told.append))
     assert told == []
 
 
 def test_a_cache_of_something_else_is_refused(network, photos, tmp_path):
     files = find_images(photos / "train")
-    build_cache(files, network, SIGHT, tmp_path / "c")
-    with pytest.raises(InputError, match="another sight"):
-        build_cache(files, network, Sight(24, Views(2)), tmp_path / "c")
+    build_cache(files, network, SPEC, tmp_path / "c")
+    with pytest.raises(InputError, match="another image_spec"):
+        build_cache(files, network, ImageSpec(24, Views(2)), tmp_path / "c")
     with pytest.raises(InputError, match="another files"):
-        build_cache(files[1:], network, SIGHT, tmp_path / "c")
+        build_cache(files[1:], network, SPEC, tmp_path / "c")
     other = open_network(nn.Sequential(nn.Conv2d(3, 4, 4, 4), nn.ReLU(), nn.ReLU()), "2")
     with pytest.raises(InputError, match="another trunk"):
-        build_cache(files, other, SIGHT, tmp_path / "c")
+        build_cache(files, other, SPEC, tmp_path / "c")
 
 
 def test_an_unreadable_image_is_left_out(network, photos, tmp_path):
     (photos / "train" / "a" / "0.png").write_bytes(b"no image")
     files = find_images(photos / "train")
-    cache = build_cache(files, network, SIGHT, tmp_path / "c")
+    cache = build_cache(files, network, SPEC, tmp_path / "c")
     assert len(cache) == 23
     assert [failure.id for failure in cache.failures] == ["a/0.png"]
     assert cache.ids[0] == "a/1.png"
-    expected = network.trunk_maps(np.stack(SIGHT.tiles(files[1])))[0]
+    expected = network.trunk_maps(np.stack(SPEC.tiles(files[1])))[0]
     np.testing.assert_allclose(cache.load(np.array([0]), np.array([0]))[0], expected, atol=2e-3)
 
 
 def test_no_image_at_all(network, tmp_path):
     (tmp_path / "x.png").write_bytes(b"no image")
     with pytest.raises(InputError, match="none of the 1 images"):
-        build_cache(find_images(tmp_path / "x.png"), network, SIGHT, tmp_path / "c")
+        build_cache(find_images(tmp_path / "x.png"), network, SPEC, tmp_path / "c")
 
 
 def test_not_a_cache(tmp_path):
@@ -116,5 +116,5 @@ def test_too_little_space_is_said_before_anything_is_written(
     usage = type(module.shutil.disk_usage(tmp_path))
     monkeypatch.setattr(module.shutil, "disk_usage", lambda folder: usage(9000, 0, 9000))
     with pytest.raises(InputError, match=r"24 images in 3 views need .* GB are free: take fewer"):
-        build_cache(find_images(photos / "train"), network, SIGHT, tmp_path / "cache")
+        build_cache(find_images(photos / "train"), network, SPEC, tmp_path / "cache")
     assert not any((tmp_path / "cache").iterdir())

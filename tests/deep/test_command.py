@@ -74,29 +74,31 @@ def test_finetune_then_features(tiny_backbone, photos, tmp_path):
 
 
 def test_the_file_embeds_as_the_trained_network_does(tiny_backbone, photos, tmp_path):
-    from rpml.deep.cache import Sight, build_cache
+    from rpml.deep.cache import ImageSpec, build_cache
     from rpml.deep.finetune import Training, embed, finetune, prepare
     from rpml.deep.methods import METHODS
     from rpml.deep.onnx_file import write_onnx
-    from rpml.deep.trainer import Schedule
+    from rpml.deep.schedule import Schedule
     from rpml.runtime.context import Context
     from rpml.vision.backbone import Backbone
     from rpml.vision.files import find_images
     from rpml.vision.views import Views
 
     network = backbones.open_network(tiny(), "middle")
-    schedule = Schedule(epochs=1, batch=12, learning_rate=1e-3)
-    training = Training(4, sight=Sight(32, Views(1)), schedule=schedule)
+    schedule = Schedule(epochs=1, batch_size=12, learning_rate=1e-3)
+    training = Training(4, image_spec=ImageSpec(32, Views(1)), schedule=schedule)
     files = find_images(photos / "train")
     start = prepare(files, network, training, tmp_path / "train", Context())
     embedder, history = finetune(start, METHODS["srpml"], schedule, Context())
     assert len(history) == 1
-    cache = build_cache(find_images(photos / "test"), network, Sight(32, Views()), tmp_path / "te")
+    cache = build_cache(
+        find_images(photos / "test"), network, ImageSpec(32, Views()), tmp_path / "te"
+    )
     expected = embed(embedder, cache)
     write_onnx(network, embedder, 32, tmp_path / "x.onnx")
     opened = Backbone(tmp_path / "x.onnx")
     assert opened.fixed_size == (32, 32)
-    tiles = [Sight(32, Views()).tiles(file)[0] for file in find_images(photos / "test")]
+    tiles = [ImageSpec(32, Views()).tiles(file)[0] for file in find_images(photos / "test")]
     found = opened(np.stack(tiles)).reshape(len(tiles), -1)
     np.testing.assert_allclose(found, expected, atol=5e-3)
 
@@ -155,7 +157,7 @@ def test_resume_after_kill(photos, tmp_path, network_file):
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([root, *sys.path]), "OMP_NUM_THREADS": "1"}
     base = [sys.executable, "-c", SCRIPT.format(tests=root), "finetune", str(photos / "train"),
             "--backbone", str(network_file), "--size", "32", "--dim", "4", "--views", "1",
-            "--json", "--epochs", "4", "--set", "batch=12"]  # fmt: skip
+            "--json", "--epochs", "4", "--set", "batch_size=12"]  # fmt: skip
 
     def loss(name, *more):
         words = [*base, "-o", str(tmp_path / name), *more]

@@ -1,5 +1,7 @@
 """Every loss: its gradient, and the formula its paper prints."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,35 +10,32 @@ torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 from torch import nn
 from torch.nn.functional import normalize
 
-from rpml.deep.batches import ByLabel
 from rpml.deep.methods import (
     METHODS,
     Batch,
-    Knowledge,
-    Setup,
+    FeatureBank,
+    LossSpec,
     check_methods,
     contrastive,
     ddml,
     hdml,
     invariant,
-    mom,
     nce,
-    stml,
     triplet,
 )
 from rpml.deep.methods.daml import generator_loss, hinge
+from rpml.deep.samplers import LabelSampler
+from rpml.evaluation.registry import METHODS as REGISTRY
 from rpml.runtime.errors import InputError
 
-SETUP = Setup(images=12, features=5, dim=3, classes=4, seed=0)
+LOSS_SPEC = LossSpec(12, 5, 3, 4, seed=0)
 LABELS = torch.arange(12) // 3
 
 
 def batch_of(x, L, seed=0):
-    teacher = normalize(torch.sin(3 * x.detach()) @ L.detach())
+    teacher = normalize(torch.sin(3 * x.detach()))
     rng = np.random.default_rng(seed)
-    rows = torch.arange(12)
-    labels = LABELS
-    return Batch(x, normalize(x @ L), labels, rows, L, rng, teacher)
+    return Batch(x, normalize(x @ L), LABELS, torch.arange(12), L, rng, teacher)
 
 
 def point(seed=0):
@@ -46,21 +45,21 @@ def point(seed=0):
     return x, L
 
 
-# a loss that detaches what it generates is checked part by part below; NCE writes its memory
-WHOLE = [k for k in METHODS if k not in ("triplet-daml", "triplet-hdml", "nce", "srpml")]
+# losses that detach a part of themselves are checked part by part; NCE writes its memory
+PARTS = ("triplet-daml", "triplet-hdml", "nce", "srpml", "stml")
+WHOLE = [k for k in METHODS if k not in PARTS]
 
 
 @pytest.mark.parametrize("key", WHOLE)
 def test_gradient_by_finite_differences(key):
     x, L = point()
-    loss = METHODS[key].loss(SETUP).double()
-    loss.begin_epoch(ByLabel(np.arange(12) // 3))
+    loss = METHODS[key].loss(LOSS_SPEC).double()
+    loss.begin_epoch(LabelSampler(np.arange(12) // 3))
     x.requires_grad_(True)
-    teacher = batch_of(x, L).teacher
+    teacher = batch_of(x, L).teacher_features
 
     def f(x, L):
-        made = batch_of(x, L)
-        return loss(Batch(**{**vars(made), "teacher": teacher}))
+        return loss(replace(batch_of(x, L), teacher_features=teacher))
 
     assert torch.autograd.gradcheck(f, (x, L), eps=1e-6, atol=1e-5)
 
@@ -69,9 +68,9 @@ def test_gradient_by_finite_differences(key):
 def test_every_loss_reaches_the_features(key):
     x, L = point()
     x, L = x.float().requires_grad_(True), nn.Parameter(L.detach().float())
-    loss = METHODS[key].loss(SETUP)
+    loss = METHODS[key].loss(LOSS_SPEC)
     L.requires_grad_(not loss.learns_projection)
-    loss.begin_epoch(ByLabel(np.arange(12) // 3))
+    loss.begin_epoch(LabelSampler(np.arange(12) // 3))
     value = loss(batch_of(x, L))
     value.backward()
     assert np.isfinite(float(value.detach()))
@@ -81,7 +80,7 @@ def test_every_loss_reaches_the_features(key):
 def test_nce_gradient():
     x, L = point()
     x.requires_grad_(True)
-    state = nce.MemoryNCE(SETUP).double()
+    state = nce.MemoryNCE(LOSS_SPEC).double()
     state.partition.fill_(40.0)
     memory = state.memory.clone()
 
@@ -100,8 +99,8 @@ def test_srpml_gradient_with_theta_and_L_fixed():
     x, L = point()
     x.requires_grad_(True)
     L.requires_grad_(False)
-    loss = METHODS["srpml"].loss(SETUP)
-    loss.begin_epoch(ByLabel(LABELS.numpy()))
+    loss = METHODS["srpml"].loss(LOSS_SPEC)
+    loss.begin_epoch(LabelSampler(LABELS.numpy()))
     before = L.detach().clone()
     value = loss(batch_of(x, L))
     (found,) = torch.autograd.grad(value, x)
@@ -147,7 +146,7 @@ def test_hdml_parts():
     far, near = (n - a).norm(dim=1), (p - a).norm(dim=1)
     torch.testing.assert_close((moved - a).norm(dim=1), torch.minimum(far, near))
     torch.testing.assert_close(hdml.harder(a, p, n, 0.0), n)
-    loss = hdml.HDML(SETUP).double()
+    loss = hdml.HDML(LOSS_SPEC).double()
     parameters = tuple(loss.generator.parameters())
     assert torch.autograd.gradcheck(
         lambda *_: loss.generator_loss(batch_of(x, L)), parameters, atol=1e-5
@@ -172,7 +171,7 @@ def test_contrastive_as_printed():
         return max(0, contrastive.MARGIN - d) ** 2 if y[i] != y[j] else None
 
     expected = by_pairs(pull) + by_pairs(push)
-    assert float(contrastive.Contrastive(SETUP)(batch)) == pytest.approx(expected, abs=1e-6)
+    assert float(contrastive.Contrastive(LOSS_SPEC)(batch)) == pytest.approx(expected, abs=1e-6)
 
 
 def test_ddml_as_printed():
@@ -186,7 +185,7 @@ def test_ddml_as_printed():
 
     same = by_pairs(lambda i, j: g(i, j) if y[i] == y[j] else None)
     other = by_pairs(lambda i, j: g(i, j) if y[i] != y[j] else None)
-    assert float(ddml.DDML(SETUP)(batch)) == pytest.approx((same + other) / 2, abs=1e-6)
+    assert float(ddml.DDML(LOSS_SPEC)(batch)) == pytest.approx((same + other) / 2, abs=1e-6)
 
 
 def triplets_of(y):
@@ -203,7 +202,7 @@ def test_triplet_as_printed(semi_hard):
         gap = ((Z[a] - Z[n]) ** 2).sum() - ((Z[a] - Z[p]) ** 2).sum()
         if not semi_hard or 0 < gap <= triplet.MARGIN:
             values.append(max(0, triplet.MARGIN - gap))
-    found = float(triplet.Triplet(SETUP, semi_hard)(batch))
+    found = float(triplet.Triplet(LOSS_SPEC, semi_hard)(batch))
     assert found == pytest.approx(np.mean(values), abs=1e-6)
 
 
@@ -219,7 +218,7 @@ def test_lifted_as_printed():
                 ends = [np.exp(1.0 - D[i, k]) for k in range(12) if y[k] != y[i]]
                 ends += [np.exp(1.0 - D[j, k]) for k in range(12) if y[k] != y[i]]
                 values.append(max(0, np.log(sum(ends)) + D[i, j]) ** 2)
-    found = float(METHODS["lifted"].loss(SETUP)(batch))
+    found = float(METHODS["lifted"].loss(LOSS_SPEC)(batch))
     assert found == pytest.approx(np.mean(values) / 2, rel=1e-5)
 
 
@@ -236,13 +235,13 @@ def test_invariant_as_printed():
             if j != i:
                 shares = np.exp(f @ f[j] / t)
                 total -= np.log(1 - shares[i] / shares.sum())
-    assert float(invariant.Invariant(SETUP)(batch)) == pytest.approx(total / 6, rel=1e-5)
+    assert float(invariant.Invariant(LOSS_SPEC)(batch)) == pytest.approx(total / 6, rel=1e-5)
 
 
 def test_nce_as_printed():
     x, L = point()
     batch = batch_of(x, L)
-    loss = nce.MemoryNCE(SETUP).double()
+    loss = nce.MemoryNCE(LOSS_SPEC).double()
     memory, Z, n = loss.memory.numpy().copy(), batch.embedding.detach().numpy(), 12
     noise = np.random.default_rng(0).integers(0, n, (12, 12))
     drawn = np.concatenate([np.arange(12)[:, None], noise], axis=1)
@@ -256,49 +255,21 @@ def test_nce_as_printed():
     np.testing.assert_allclose(loss.memory.numpy(), expected)
 
 
-def test_contextual_similarity_is_high_within_groups():
-    rng = np.random.default_rng(0)
-    centres = np.repeat(np.eye(4), 10, axis=0)
-    Z = normalize(torch.tensor(centres + 0.1 * rng.standard_normal((40, 4))))
-    S = stml.contextual_similarity(Z)
-    same = torch.arange(40)[:, None] // 10 == torch.arange(40)[None] // 10
-    assert float(S[same].mean()) > 0.85
-    assert float(S[~same].mean()) < 0.4
-    torch.testing.assert_close(S, S.T)
-
-
-def test_manifold_ranking_follows_the_random_walk():
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((40, 6))
-    graph = mom.reciprocal_graph(X, 8)
-    exact = (1 - mom.WALK) * np.linalg.inv(np.eye(40) - mom.WALK * graph.toarray())
-    found = mom.manifold_ranking(graph, np.array([3, 7]), iterations=4000)
-    np.testing.assert_allclose(found, exact[[3, 7]], atol=1e-8)
-    assert abs(graph - graph.T).max() < 1e-12
-
-
-def test_mom_pools():
-    rng = np.random.default_rng(1)
-    t = rng.uniform(0, np.pi, 300)
-    arcs = np.stack([np.cos(t), np.sin(t), np.repeat([0.0, 0.3], 150)], axis=1)
-    plan = mom.mine_pools(Knowledge(arcs.astype(np.float32), None, 0))
-    assert len(plan.anchors) > 0
-    for anchor, far, close in zip(plan.anchors, plan.positives, plan.negatives, strict=True):
-        assert anchor not in far
-        assert not set(far) & set(close)
-    (draw, *_) = plan.batches(np.random.default_rng(0), 3, 60)
-    assert len(draw.rows) % 3 == 0
-
-
 def test_supervised_methods_refuse_to_go_without_classes():
-    known = Knowledge(np.zeros((10, 3), np.float32), None, 0)
+    known = FeatureBank(np.zeros((10, 3), np.float32), None, 0)
     for method in METHODS.values():
         if method.uses_labels:
             with pytest.raises(InputError, match="needs the classes"):
-                method.source(known)
+                method.sampler(known)
 
 
 def test_names():
-    assert all(name == method.key for name, method in METHODS.items())
+    heads = [name.removeprefix("head-") for name in REGISTRY if name.startswith("head-")]
+    assert list(METHODS) == heads
+    for key, method in METHODS.items():
+        head = REGISTRY[f"head-{key}"]
+        assert method.key == key
+        assert head.title.startswith(f"{method.title} (head")
+        assert head.uses_labels == method.uses_labels
     with pytest.raises(InputError, match="srpml"):
         check_methods(["absent"])

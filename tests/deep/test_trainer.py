@@ -7,15 +7,17 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
-from rpml.deep.embedder import Embedder, Pool, descriptors
+from rpml.deep.descriptors import descriptors, mean_features, view_agreement
+from rpml.deep.embedder import Embedder, Pool
 from rpml.deep.methods import METHODS
-from rpml.deep.trainer import Schedule, Trainer, mean_features, view_agreement
+from rpml.deep.schedule import Schedule
+from rpml.deep.trainer import Trainer
 from rpml.evaluation.metrics import recall_at_k
 from rpml.io.checkpoint import Checkpoint
 from rpml.runtime.context import Context
 from rpml.runtime.errors import InputError, TrainingError
 
-FAST = Schedule(epochs=2, batch=40, learning_rate=1e-3, projection_rate=1e-3)
+FAST = Schedule(epochs=2, batch_size=40, learning_rate=1e-3, projection_rate=1e-3)
 
 
 def trained(start, inputs, key="srpml", schedule=FAST, context=None, **options):
@@ -40,7 +42,9 @@ def test_every_method_trains(start, inputs, key):
 
 def test_labels_teach(start, inputs):
     embedder, _ = start
-    schedule = Schedule(epochs=15, batch=40, learning_rate=3e-3, anchor=0.0, average=0.5)
+    schedule = Schedule(
+        epochs=15, batch_size=40, learning_rate=3e-3, feature_distillation=0.0, ema_decay=0.5
+    )
     after = trained(start, inputs, "triplet-hard", schedule).state.teacher
     before = recall_at_k(descriptors(embedder, inputs, 0), inputs.classes, ks=(1,))[1]
     assert recall_at_k(descriptors(after, inputs, 0), inputs.classes, ks=(1,))[1] > before
@@ -63,7 +67,7 @@ def test_a_killed_run_goes_on_with_the_same_losses(start, inputs, key, tmp_path)
 
 
 def test_pseudo_labels_are_kept_between_refreshes(start, inputs, tmp_path):
-    schedule = replace(FAST, epochs=3, refresh=2)
+    schedule = replace(FAST, epochs=3, relabel_every=2)
     seen = []
     trained(start, inputs, "srpml", schedule, evaluate=lambda s: seen.append(s.labels) or {})
     np.testing.assert_array_equal(seen[0], seen[1])
@@ -78,8 +82,9 @@ def test_pseudo_labels_are_kept_between_refreshes(start, inputs, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("neighbours", "abc"), ("anchor", -1.0), ("epochs", 0), ("epochs", 1.5), ("memory", 1.1),
-     ("learning_rate", float("nan")), ("patience", 0), ("seed", True)],
+    [("neighbor_distillation", "abc"), ("feature_distillation", -1.0), ("epochs", 0),
+     ("epochs", 1.5), ("feature_momentum", 1.1), ("learning_rate", float("nan")),
+     ("patience", 0), ("seed", True)],
 )  # fmt: skip
 def test_a_wrong_setting_is_named(name, value):
     with pytest.raises(InputError, match=f"^{name} must be a .*got {value!r}"):
@@ -88,7 +93,7 @@ def test_a_wrong_setting_is_named(name, value):
 
 def test_divergence_is_explained(start, inputs):
     for rate, what in ((1e30, "have become the same"), (3e37, "loss is nan")):
-        with pytest.raises(TrainingError, match=f"{what}.*lower the learning rate"):
+        with pytest.raises(TrainingError, match=f"{what}.*lower the learning_rate"):
             trained(start, inputs, "exemplar", replace(FAST, epochs=5, learning_rate=rate))
 
 
@@ -100,12 +105,12 @@ def test_nothing_to_learn_from_is_explained(start, inputs):
         Trainer(embedder, inputs, method, FAST, frozen, alone).run()
 
 
-@pytest.mark.parametrize("term", ["anchor", "neighbours"])
+@pytest.mark.parametrize("term", ["feature_distillation", "neighbor_distillation"])
 def test_what_is_kept_stays_near(start, inputs, term):
     before = mean_features(*start)
 
     def moved(weight):
-        weights = {"anchor": 0.0, "neighbours": 0.0, term: weight}
+        weights = {"feature_distillation": 0.0, "neighbor_distillation": 0.0, term: weight}
         trainer = trained(start, inputs, "exemplar", replace(FAST, epochs=4, **weights))
         now = descriptors(_Features(trainer.state.student), inputs, 0)
         return 1 - (now * before).sum(1).mean()
@@ -133,7 +138,7 @@ def test_view_agreement_of_equal_views_is_one(start, inputs):
     embedder, _ = start
 
     class Same:
-        views = 2
+        n_views = 2
 
         def __len__(self):
             return len(inputs)

@@ -52,14 +52,14 @@ class TrainingOptions:
 
     def training(self, dim: int, pool: str, settings: dict[str, Any]) -> Training:
         """The settings of a run; `settings` are other fields of the schedule."""
-        from rpml.deep.cache import Sight
+        from rpml.deep.cache import ImageSpec
         from rpml.deep.finetune import Training
-        from rpml.deep.trainer import Schedule
+        from rpml.deep.schedule import Schedule
         from rpml.vision.views import Views
 
         given = {"epochs": self.epochs, "learning_rate": self.learning_rate, **settings}
         schedule = Schedule(**{name: value for name, value in given.items() if value is not None})
-        return Training(dim, pool, self.bf16, Sight(self.size, Views(self.views)), schedule)
+        return Training(dim, pool, self.bf16, ImageSpec(self.size, Views(self.views)), schedule)
 
 
 @command
@@ -97,7 +97,7 @@ def run(
     require_torch()
     from rpml.deep.backbones import open_network
     from rpml.deep.methods import METHODS, check_methods
-    from rpml.deep.trainer import Schedule
+    from rpml.deep.schedule import Schedule
     from rpml.runtime.atomic import check_output
     from rpml.vision.files import find_images
 
@@ -181,7 +181,7 @@ class Finetuning:
         method = METHODS[self.method]
         classes = _classes(start.inputs.ids) if method.uses_labels else None
         embedder, history = finetune(start, method, self.training.schedule, context, classes)
-        write_onnx(self.network, embedder, self.training.sight.size, self.target)
+        write_onnx(self.network, embedder, self.training.image_spec.size, self.target)
         return {
             "output": str(self.target),
             "method": method.title,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,34 +26,23 @@ from rpml.vision.extract import files_digest, nothing_left
 from rpml.vision.files import ImageFile
 from rpml.vision.views import Views
 
-_PART = 64  # images between two notes of how far the work has come
+_CHUNK = 64  # images between two writes of the manifest
 _BATCH = 8
-_HALF_MAX = float(np.finfo(np.float16).max)
+_FLOAT16_MAX = float(np.finfo(np.float16).max)
 
 Indices = NDArray[np.intp]
 
 
-class Inputs(Protocol):
-    """What training reads: every image in a fixed number of views, the first being itself."""
-
-    views: int
-
-    def __len__(self) -> int: ...
-
-    def load(self, rows: Indices, views: Indices) -> torch.Tensor:
-        """A batch: the given view of each given image."""
-
-
 @dataclass(frozen=True)
-class Sight:
-    """How the network sees an image.
+class ImageSpec:
+    """Size and augmented views of the images that the network reads.
 
     Parameters
     ----------
-    size : int
-        Height and width in pixels; images are scaled to it whatever their shape.
-    views : Views
-        Augmented views beside the image itself.
+    size : int, default=224
+        Height and width in pixels; images of any aspect ratio are resized to it.
+    views : Views, default=Views(8)
+        Augmented views in addition to the image itself.
     """
 
     size: int = 224
@@ -67,12 +56,12 @@ class Sight:
 
 
 class TrunkCache:
-    """Opened activations.
+    """The activations of a trunk, as a `MultiViewDataset`.
 
     Parameters
     ----------
-    folder : Path
-        As `build_cache` left it.
+    folder : str or Path
+        A folder that `build_cache` has written.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -86,13 +75,13 @@ class TrunkCache:
         failed = {failure.id for failure in self.failures}
         self._rows = np.array([i for i, name in enumerate(manifest["ids"]) if name not in failed])
         self.ids = [manifest["ids"][i] for i in self._rows]
-        self.views = int(self._maps.shape[1])
+        self.n_views = int(self._maps.shape[1])
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def load(self, rows: Indices, views: Indices) -> torch.Tensor:
-        """A batch: the given view of each given image."""
+        """A batch: view ``views[i]`` of image ``rows[i]``."""
         maps = self._maps[self._rows[rows], views]
         return torch.from_numpy(maps.astype(np.float32))
 
@@ -100,105 +89,109 @@ class TrunkCache:
 def build_cache(
     files: Sequence[ImageFile],
     network: Network,
-    sight: Sight,
+    image_spec: ImageSpec,
     folder: str | Path,
     context: Context | None = None,
 ) -> TrunkCache:
-    """Compute the trunk's activations, or find them; a killed run continues where it was.
+    """Compute the activations of the trunk, or read them; an interrupted run is continued.
 
     Parameters
     ----------
     files : sequence of ImageFile
-        Images; one that cannot be read is left out and listed in `failures`.
+        Images; unreadable ones are left out and listed in `TrunkCache.failures`.
     network : Network
-        Its trunk is what is cached.
-    sight : Sight
-        Size and views.
-    folder : path
-        Of this cache alone; made if need be.
-    context : Context, optional
-        Hears of progress.
+        The network whose trunk is cached.
+    image_spec : ImageSpec
+        Size and views of the images.
+    folder : str or Path
+        Folder of this cache only; it is created if needed.
+    context : Context, default=None
+        Receives manifest.
+
+    Returns
+    -------
+    TrunkCache
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    wanted = {
+    key: dict[str, object] = {
         "trunk": network.fingerprint(),
-        "sight": asdict(sight),
+        "image_spec": asdict(image_spec),
         "files": files_digest(files),
         "ids": [file.id for file in files],
     }
-    done = _found(folder, wanted)
-    if done is None or done["images"] < len(files):
+    manifest = _read_manifest(folder, key)
+    if manifest is None or manifest["images"] < len(files):
         report = (context or Context()).report
-        _compute(files, network, sight, _Progress(folder, wanted, done, report))
+        _compute(files, network, image_spec, _Manifest(folder, key, manifest, report))
     cache = TrunkCache(folder)
     if not len(cache):
         raise nothing_left(cache.failures)
     return cache
 
 
-def _found(folder: Path, wanted: dict[str, Any]) -> dict[str, Any] | None:
-    """What is there already; a cache of something else is refused."""
+def _read_manifest(folder: Path, key: Mapping[str, object]) -> dict[str, Any] | None:
+    """The manifest of the folder, if there is one; the cache of something else is refused."""
     path = folder / "cache.json"
     if not path.exists():
         return None
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf8"))
+        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf8"))
     except ValueError:
         raise InputError(f"{path} is damaged: remove the folder {folder}") from None
-    for name, value in json.loads(canonical_json(wanted)).items():
-        if found.get(name) != value:
+    for name, value in json.loads(canonical_json(key)).items():
+        if manifest.get(name) != value:
             raise InputError(
                 f"{folder} is the cache of another {name}: choose another folder, or remove it"
             )
-    return found
+    return manifest
 
 
-class _Progress:
-    """How far the cache is; noted on disk after every part."""
+class _Manifest:
+    """How many images are on disk; rewritten after every chunk."""
 
     def __init__(
         self,
         folder: Path,
-        wanted: dict[str, Any],
-        found: dict[str, Any] | None,
-        report: Callable[[Progress], Any],
+        key: dict[str, object],
+        previous: dict[str, Any] | None,
+        report: Callable[[Progress], object],
     ) -> None:
-        self.folder, self._wanted, self._report = folder, wanted, report
-        self.images = found["images"] if found else 0
-        self.failures: list[list[str]] = list(found["failures"]) if found else []
+        self.folder, self._key, self._report = folder, key, report
+        self.images: int = previous["images"] if previous else 0
+        self.failures: list[list[str]] = list(previous["failures"]) if previous else []
 
-    def add(self, images: int, failures: Sequence[Failure]) -> None:
-        """Note that the next images are on disk."""
-        self.images += images
+    def add(self, n_images: int, failures: Sequence[Failure], total: int) -> None:
+        """Record that the next images are on disk."""
+        self.images += n_images
         self.failures += [[failure.id, failure.reason] for failure in failures]
-        state = {**self._wanted, "images": self.images, "failures": self.failures}
+        state = {**self._key, "images": self.images, "failures": self.failures}
         with atomic_output(self.folder / "cache.json") as temporary:
             temporary.write_text(canonical_json(state), encoding="utf8")
-        self._report(Progress("trunk", self.images, len(self._wanted["ids"])))
+        self._report(Progress("trunk", self.images, total))
 
 
 def _compute(
-    files: Sequence[ImageFile], network: Network, sight: Sight, progress: _Progress
+    files: Sequence[ImageFile], network: Network, image_spec: ImageSpec, manifest: _Manifest
 ) -> None:
-    path = progress.folder / "activations.npy"
-    shape = (len(files), sight.views.count + 1, *_map_shape(network, sight.size))
-    if progress.images == 0:
-        _check_space(progress.folder, shape)
+    path = manifest.folder / "activations.npy"
+    shape = (len(files), image_spec.views.count + 1, *_map_shape(network, image_spec.size))
+    if manifest.images == 0:
+        _check_space(manifest.folder, shape)
         np.lib.format.open_memmap(path, "w+", np.float16, shape).flush()
     workers = thread_count()
-    torch.set_num_threads(1)  # a batch a core is faster than a core a part of a batch
-    with Engine(sight.tiles, network.trunk_maps, workers, _BATCH) as engine:
-        todo = files[progress.images :]
-        for start, some in in_parts(todo, _PART):
+    torch.set_num_threads(1)  # one batch per core is faster than one batch on all cores
+    with Engine(image_spec.tiles, network.trunk_maps, workers, _BATCH) as engine:
+        todo = files[manifest.images :]
+        for start, chunk in in_parts(todo, _CHUNK):
             maps = np.lib.format.open_memmap(path, "r+")
-            described, failures = engine.run(some)
+            described, failures = engine.run(chunk)
             first = len(files) - len(todo) + start
             for place, tiles in described.items():
-                # half precision: a tenth of a percent, less than the views differ by
-                maps[first + place] = np.clip(np.stack(tiles), -_HALF_MAX, _HALF_MAX)
+                # float16 rounds by 0.1%, less than the views differ by
+                maps[first + place] = np.clip(np.stack(tiles), -_FLOAT16_MAX, _FLOAT16_MAX)
             maps.flush()
-            progress.add(len(some), failures)
+            manifest.add(len(chunk), failures, len(files))
     torch.set_num_threads(workers)
 
 
@@ -207,7 +200,7 @@ def _check_space(folder: Path, shape: tuple[int, ...]) -> None:
     needed, free = 2 * math.prod(shape), shutil.disk_usage(folder).free
     if needed > free:
         raise InputError(
-            f"{folder}: {shape[0]} images in {shape[1]} views need {needed / 1e9:.1f} GB there and "
+            f"{folder}: {shape[0]} images in {shape[1]} views need {needed / 1e9:.1f} GB and "
             f"{free / 1e9:.1f} GB are free: take fewer views, smaller images or another folder"
         )
 

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 from torch.nn.functional import normalize
 
-from rpml.deep.cache import Inputs
 from rpml.estimator import RPML
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.errors import InputError
 
 POOLINGS = ("mac", "average", "gem")
 _GEM_POWER = 3.0
-_BLOCK = 256  # images in a forward pass without gradients
 
 
 class Pool(nn.Module):
-    """A feature map's maximum, mean or generalised mean; vectors stay as they are."""
+    """Maximum, mean or generalised mean of a feature map; vectors are returned unchanged."""
 
     def __init__(self, kind: str = "mac") -> None:
         super().__init__()
@@ -47,15 +42,15 @@ class Embedder(nn.Module):
     Parameters
     ----------
     upper : nn.Module
-        The blocks that train.
-    pool : str
-        "mac", "average" or "gem".
+        The blocks that are trained.
+    pool : {"mac", "average", "gem"}
+        From feature map to descriptor.
     whitening : Preprocessing
-        Learned from the frozen features and kept.
-    projection : (p, l) array
-        Where L starts.
-    mixed : bool
-        Convolutions in bfloat16: twice as fast where the processor has it.
+        Fitted on the descriptors before training; it is not trained.
+    projection : ndarray of shape (n_features, n_components)
+        Initial value of L.
+    bf16 : bool, default=False
+        Compute the convolutions in bfloat16, about twice as fast on processors that support it.
     """
 
     mean: torch.Tensor
@@ -67,25 +62,25 @@ class Embedder(nn.Module):
         pool: str,
         whitening: Preprocessing,
         projection: NDArray[np.floating],
-        mixed: bool = False,
+        bf16: bool = False,
     ) -> None:
         super().__init__()
-        self.upper, self.pool, self.mixed = upper, Pool(pool), mixed
+        self.upper, self.pool, self.bf16 = upper, Pool(pool), bf16
         self.register_buffer("mean", torch.as_tensor(whitening.mean, dtype=torch.float32))
         self.register_buffer("matrix", torch.as_tensor(whitening.matrix, dtype=torch.float32))
         self.projection = nn.Parameter(torch.tensor(projection, dtype=torch.float32))
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def pooled(self, maps: torch.Tensor) -> torch.Tensor:
-        """The network's own descriptors, before whitening."""
+        """Descriptors before whitening."""
         if maps.ndim == 4:
             maps = maps.contiguous(memory_format=torch.channels_last)
-        with torch.autocast(maps.device.type, torch.bfloat16, enabled=self.mixed):
+        with torch.autocast(maps.device.type, torch.bfloat16, enabled=self.bf16):
             out = self.upper(maps)
         return torch.as_tensor(self.pool(out.float()))
 
     def features(self, maps: torch.Tensor) -> torch.Tensor:
-        """Whitened unit rows: what the method calls x."""
+        """Whitened unit rows (the x of the method)."""
         return self.whiten(self.pooled(maps))
 
     def whiten(self, pooled: torch.Tensor) -> torch.Tensor:
@@ -100,34 +95,6 @@ class Embedder(nn.Module):
         return self.embed(self.features(maps))
 
 
-class Descriptors(nn.Module):
-    """An embedder's descriptors before the whitening, as a network of its own."""
-
-    def __init__(self, embedder: Embedder) -> None:
-        super().__init__()
-        self.embedder = embedder
-
-    def forward(self, maps: torch.Tensor) -> torch.Tensor:
-        return self.embedder.pooled(maps)
-
-
-def descriptors(
-    network: nn.Module, inputs: Inputs, view: int, device: str = "cpu"
-) -> NDArray[np.float32]:
-    """What a network gives for one view of every image, without gradients."""
-    found = []
-    with torch.inference_mode():
-        for rows in _blocks(len(inputs)):
-            maps = inputs.load(rows, np.full(len(rows), view)).to(device)
-            found.append(network(maps).float().cpu().numpy())
-    return np.concatenate(found)
-
-
-def _blocks(n: int) -> Iterator[NDArray[np.intp]]:
-    for start in range(0, n, _BLOCK):
-        yield np.arange(start, min(n, start + _BLOCK))
-
-
-def linear_start(pooled: NDArray[Any], dim: int, seed: int) -> RPML:
-    """The frozen linear RPML: every method starts from its whitening and its projection."""
+def linear_start(pooled: NDArray[np.floating], dim: int, seed: int) -> RPML:
+    """The linear RPML before training: every method starts from its whitening and projection."""
     return RPML(dim, random_state=seed).fit(pooled)

@@ -11,11 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.deep.backbones import Network
-from rpml.deep.cache import Inputs, Sight, TrunkCache, build_cache
-from rpml.deep.embedder import Embedder, descriptors, linear_start
+from rpml.deep.cache import ImageSpec, TrunkCache, build_cache
+from rpml.deep.descriptors import MultiViewDataset, descriptors, frozen_descriptors
+from rpml.deep.embedder import Embedder, linear_start
 from rpml.deep.methods import Method
 from rpml.deep.methods.base import Indices
-from rpml.deep.trainer import Evaluate, Schedule, Trainer, frozen_descriptors
+from rpml.deep.schedule import Schedule
+from rpml.deep.trainer import Evaluate, Trainer
 from rpml.method.whitening.linear_map import Preprocessing, identity
 from rpml.runtime.context import Arrays, Context
 from rpml.runtime.errors import InputError
@@ -24,38 +26,38 @@ from rpml.vision.files import ImageFile
 
 @dataclass(frozen=True)
 class Training:
-    """Every setting of a run beside the network and the method.
+    """The settings of a training run, without the network and the method.
 
     Parameters
     ----------
-    dim : int
+    dim : int, default=128
         Size of the embedding.
-    pool : {"mac", "average", "gem"}
+    pool : {"mac", "average", "gem"}, default="mac"
         From feature map to descriptor.
-    half : bool
-        Convolutions in bfloat16.
-    sight : Sight
-        Size of the images, and their views.
+    bf16 : bool, default=False
+        Compute the convolutions in bfloat16.
+    image_spec : ImageSpec
+        Size and views of the images.
     schedule : Schedule
         How long and how fast.
     """
 
     dim: int = 128
     pool: str = "mac"
-    half: bool = False
-    sight: Sight = field(default_factory=Sight)
+    bf16: bool = False
+    image_spec: ImageSpec = field(default_factory=ImageSpec)
     schedule: Schedule = field(default_factory=Schedule)
 
     def settings(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The settings as JSON values."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
-class Start:
-    """What all methods have in common: activations, descriptors before training, the embedder.
+class Initialization:
+    """Where every method starts: activations, descriptors before training and the embedder.
 
-    The embedder is the frozen linear RPML: its whitening of the descriptors and its projection.
+    The embedder is the linear RPML on the descriptors: its whitening and its projection.
     """
 
     inputs: TrunkCache
@@ -65,26 +67,26 @@ class Start:
 
 def prepare(
     files: Sequence[ImageFile], network: Network, training: Training, folder: Path, context: Context
-) -> Start:
-    """Cache the trunk's activations in `folder` and learn the common start."""
-    if training.dim >= len(files):  # said before the minutes that the cache takes
+) -> Initialization:
+    """Cache the activations of the trunk in `folder` and fit the initial embedder."""
+    if training.dim >= len(files):  # before the minutes that the cache takes
         raise InputError(
             f"n_components={training.dim} needs more images than that, there are {len(files)}: ask "
             "for fewer dimensions or pass more images"
         )
-    inputs = build_cache(files, network, training.sight, folder, context)
+    inputs = build_cache(files, network, training.image_spec, folder, context)
     frozen = frozen_descriptors(descriptor_network(network, inputs, training), inputs, context)
-    return common_start(inputs, frozen, network, training, context)
+    return initialize(inputs, frozen, network, training, context)
 
 
-def common_start(
+def initialize(
     inputs: TrunkCache,
     frozen: NDArray[np.float32],
     network: Network,
     training: Training,
     context: Context,
-) -> Start:
-    """The linear RPML on the descriptors of the images themselves, as the start of training."""
+) -> Initialization:
+    """Fit the linear RPML on the descriptors of the images, without their views."""
 
     def learn() -> Arrays:
         fitted = linear_start(frozen[:, 0], training.dim, training.schedule.seed)
@@ -93,27 +95,27 @@ def common_start(
 
     found = context.stage("linear", learn)
     whitening = Preprocessing(True, found["mean"], found["matrix"], True)
-    embedder = Embedder(network.upper, training.pool, whitening, found["L"], training.half)
-    return Start(inputs, frozen, embedder)
+    embedder = Embedder(network.upper, training.pool, whitening, found["L"], training.bf16)
+    return Initialization(inputs, frozen, embedder)
 
 
-def descriptor_network(network: Network, inputs: Inputs, training: Training) -> Embedder:
-    """The network with nothing behind its pooling."""
+def descriptor_network(network: Network, inputs: MultiViewDataset, training: Training) -> Embedder:
+    """The network up to its pooling, as an embedder with the identity as projection."""
     maps = inputs.load(np.zeros(1, np.intp), np.zeros(1, np.intp))
     d = network.upper(maps).shape[1]
-    return Embedder(network.upper, training.pool, identity(d, True), np.eye(d), training.half)
+    return Embedder(network.upper, training.pool, identity(d, True), np.eye(d), training.bf16)
 
 
 def finetune(
-    start: Start,
+    initial: Initialization,
     method: Method,
     schedule: Schedule,
     context: Context,
     classes: Indices | None = None,
     evaluate: Evaluate | None = None,
 ) -> tuple[Embedder, list[dict[str, float]]]:
-    """Train by one method from the common start; the embedder and the scores of each epoch."""
-    trainer = Trainer(start.embedder, start.inputs, method, schedule, start.frozen, classes)
+    """Train by one method; returns the embedder and the scores of each epoch."""
+    trainer = Trainer(initial.embedder, initial.inputs, method, schedule, initial.frozen, classes)
     embedder = trainer.run(context, evaluate)
     return embedder.eval(), trainer.state.history
 

@@ -26,7 +26,7 @@ _MASKS = 64
 class VectorViews:
     """Vectors as the inputs of training; a view lacks a fifth of the coordinates."""
 
-    views = VIEWS
+    n_views = VIEWS
 
     def __init__(self, X: NDArray[np.floating], seed: int) -> None:
         self._X = unit_rows(np.asarray(X, np.float32))
@@ -78,9 +78,11 @@ class DeepHead(LinearBaseline):
         from rpml.runtime.extras import require
 
         require("torch", "deep", f"the method {self.method}")
+        from rpml.deep.descriptors import frozen_descriptors
         from rpml.deep.embedder import Embedder, linear_start
         from rpml.deep.methods import METHODS, check_methods
-        from rpml.deep.trainer import Schedule, Trainer, frozen_descriptors
+        from rpml.deep.schedule import Schedule
+        from rpml.deep.trainer import Trainer
 
         check_methods([self.method])
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -88,7 +90,11 @@ class DeepHead(LinearBaseline):
         inputs = VectorViews(X, seed)
         embedder = Embedder(_nothing(), "mac", start.preprocessing_, start.components_.T)
         schedule = Schedule(
-            self.n_epochs, projection_rate=1e-3, anchor=0.0, neighbours=0.0, seed=seed
+            self.n_epochs,
+            projection_rate=1e-3,
+            feature_distillation=0.0,
+            neighbor_distillation=0.0,
+            seed=seed,
         )
         frozen = frozen_descriptors(embedder, inputs)
         trained = Trainer(embedder, inputs, METHODS[self.method], schedule, frozen, y).run()

@@ -20,7 +20,7 @@ OPSET = 17
 
 
 class _Whole(nn.Module):
-    """Image -> embedding as a map of one pixel, which every pooling leaves as it is."""
+    """Image -> embedding as a 1 x 1 feature map, which every pooling leaves unchanged."""
 
     def __init__(self, trunk: nn.Module, embedder: Embedder) -> None:
         super().__init__()
@@ -32,22 +32,22 @@ class _Whole(nn.Module):
 
 
 def write_onnx(network: Network, embedder: Embedder, size: int, path: str | Path) -> None:
-    """Write the file, and beside it the input convention where it is not the usual one.
+    """Write the ONNX file, and a sidecar with the input convention if it is not the default.
 
     Parameters
     ----------
     network : Network
-        Whose trunk the embedder was trained on.
+        The network whose trunk the embedder was trained on.
     embedder : Embedder
-        As training returned it.
+        The trained embedder.
     size : int
-        Height and width of the images, as in training.
-    path : path
+        Height and width of the images in training.
+    path : str or Path
         The .onnx file.
     """
     require("onnx", "vision", "ONNX export")
     whole = _Whole(network.trunk, embedder.cpu()).eval()
-    mixed, embedder.mixed = embedder.mixed, False
+    bf16, embedder.bf16 = embedder.bf16, False
     try:
         with atomic_output(path) as temporary, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the exporter about itself
@@ -62,7 +62,7 @@ def write_onnx(network: Network, embedder: Embedder, size: int, path: str | Path
                 dynamo=False,  # the other exporter needs one more package
             )
     finally:
-        embedder.mixed = mixed
+        embedder.bf16 = bf16
     sidecar = Path(path).with_suffix(".json")
     if network.convention != Convention():
         written = {**asdict(network.convention), "input": "image", "output": "feature_map"}

@@ -1,4 +1,4 @@
-"""The methods that train the network, on the images of a dataset, as rows of the same table."""
+"""The protocol of the paper for methods that train the network."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.deep.backbones import Network
-from rpml.deep.cache import Sight, build_cache
-from rpml.deep.embedder import Descriptors, descriptors
+from rpml.deep.cache import ImageSpec, build_cache
+from rpml.deep.descriptors import PooledDescriptors, descriptors, frozen_descriptors
 from rpml.deep.finetune import (
-    Start,
+    Initialization,
     Training,
-    common_start,
     descriptor_network,
     embed,
     finetune,
+    initialize,
 )
 from rpml.deep.methods import METHODS, check_methods
-from rpml.deep.trainer import Evaluate, frozen_descriptors
+from rpml.deep.trainer import Evaluate
 from rpml.evaluation.protocol.scores import Row, scores_of
 from rpml.io.checkpoint import Checkpoint, fingerprint
 from rpml.io.datasets.image_sets import ImageSet
@@ -34,20 +34,20 @@ FROZEN = "frozen"
 
 
 class DeepProtocol:
-    """Trains on the training images and scores the others; all methods share one cache.
+    """Trains on the training images and evaluates on the test images; all methods share one cache.
 
     Parameters
     ----------
     images : ImageSet
         The dataset.
     network : Network
-        The backbone, cut where training begins.
+        The backbone, split where training begins.
     training : Training
         Settings of every run.
     folder : Path
-        Where the caches and finished epochs are kept.
+        Folder of the caches and the finished epochs.
     context : Context
-        Hears of progress.
+        Receives progress.
     """
 
     def __init__(
@@ -57,42 +57,46 @@ class DeepProtocol:
         folder.mkdir(parents=True, exist_ok=True)
         self.digest = network.fingerprint()
         self.network = network
-        self.start = self._prepare(_files(images, images.train), network)
-        sight = Sight(training.sight.size, Views())
+        self.initial = self._prepare(_files(images, images.train), network)
+        image_spec = ImageSpec(training.image_spec.size, Views())
         self.test = build_cache(
-            _files(images, ~images.train), network, sight, folder / "test", context
+            _files(images, ~images.train), network, image_spec, folder / "test", context
         )
         label = dict(zip(images.paths, images.labels.tolist(), strict=True))
-        seen = [label[name] for name in self.start.inputs.ids]
+        seen = [label[name] for name in self.initial.inputs.ids]
         self.classes = np.unique(seen, return_inverse=True)[1]
         self.test_classes = np.array([label[i] for i in self.test.ids])
 
-    def _prepare(self, files: list[ImageFile], network: Network) -> Start:
+    def _prepare(self, files: list[ImageFile], network: Network) -> Initialization:
         training, context = self.training, self.context
-        inputs = build_cache(files, network, training.sight, self.folder / "train", context)
-        # the descriptors are the same for every dimension and schedule: kept apart from the rest
-        settings = {"pool": training.pool, "half": training.half, "sight": asdict(training.sight)}
+        inputs = build_cache(files, network, training.image_spec, self.folder / "train", context)
+        # the descriptors do not depend on dim and schedule: a checkpoint of their own
+        settings = {
+            "pool": training.pool,
+            "bf16": training.bf16,
+            "image_spec": asdict(training.image_spec),
+        }
         common = Context(0, context.report, self._store("frozen", settings))
         plain = descriptor_network(network, inputs, training)
         frozen = frozen_descriptors(plain, inputs, common)
         own = Context(training.schedule.seed, context.report, self._store("start"))
-        return common_start(inputs, frozen, network, training, own)
+        return initialize(inputs, frozen, network, training, own)
 
     def _store(self, name: str, settings: dict[str, Any] | None = None) -> Checkpoint:
-        """Finished stages; the settings are in the folder's name, so others do not disturb."""
+        """A checkpoint whose folder is named after its settings."""
         settings = settings or self.training.settings()
         key = fingerprint(self.digest, settings)[:12]
         return Checkpoint(self.folder / f"{name}-{key}", self.digest, settings, resume=True)
 
     def test_descriptors(self) -> NDArray[np.float32]:
-        """The pooled descriptors of the test images before training."""
+        """Pooled descriptors of the test images before training."""
         plain = descriptor_network(self.network, self.test, self.training)
-        return descriptors(Descriptors(plain), self.test, 0)
+        return descriptors(PooledDescriptors(plain), self.test, 0)
 
     def run(
         self, names: Sequence[str], ks: tuple[int, ...]
     ) -> tuple[list[Row], dict[str, NDArray[Any]]]:
-        """Measure the frozen start and every method; rows, and embeddings of the test images."""
+        """Rows of the initial embedder and of every method, and their test embeddings."""
         rows, embeddings = [], {}
         for number, name in enumerate([FROZEN, *check_methods(names)]):
             self.context.report(Progress("methods", number, len(names) + 1))
@@ -104,25 +108,26 @@ class DeepProtocol:
     def measure(
         self, name: str, ks: tuple[int, ...], evaluate: Evaluate | None = None
     ) -> tuple[Row, NDArray[Any]]:
-        """Train by one method, or not at all, and score; `evaluate` is asked after every epoch."""
+        """Train by one method, or not at all, and score the test images."""
         seed = self.training.schedule.seed
         history: list[dict[str, float]] = []
         if name == FROZEN:
-            embedder, title, labelled = self.start.embedder, "before training (linear RPML)", False
+            embedder, labeled = self.initial.embedder, False
+            title = "before training (linear RPML)"
         else:
             method = METHODS[name]
             context = Context(seed, self.context.report, self._store(name))
             embedder, history = finetune(
-                self.start, method, self.training.schedule, context, self.classes, evaluate
+                self.initial, method, self.training.schedule, context, self.classes, evaluate
             )
-            title, labelled = f"{method.title}, end to end", method.uses_labels
-        # of every epoch, also of those an interrupted run had finished
+            title, labeled = f"{method.title}, end to end", method.uses_labels
+        # of every epoch, including those of an interrupted run
         seconds = round(sum(epoch["seconds"] for epoch in history), 3)
         Z = embed(embedder, self.test)
         scores = {"cosine": scores_of(Z, self.test_classes, "cosine", ks, seed)}
         settings = {**asdict(self.training.schedule), "history": history}
         row = Row(f"deep-{name}", title, Z.shape[1], scores, seconds, settings,
-                  uses_labels=labelled)  # fmt: skip
+                  uses_labels=labeled)  # fmt: skip
         return row, Z
 
 

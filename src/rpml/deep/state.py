@@ -1,4 +1,4 @@
-"""What a training run depends on between two epochs, and its form on disk."""
+"""The state of a training run between two epochs, and its form on disk."""
 
 from __future__ import annotations
 
@@ -20,16 +20,31 @@ Scores = dict[str, float]
 class State:
     """Everything the next epoch depends on.
 
-    `teacher` is the running mean of `student`; `bank` the running mean of each image's features,
-    `seen` what it was when the labels were last computed; `labels` are these, if there are any.
+    Parameters
+    ----------
+    student, teacher : Embedder
+        The trained network, and the exponential moving average of its weights.
+    loss : Loss
+        The loss with its own parameters and buffers.
+    optimizer : torch.optim.Optimizer
+    features : ndarray of shape (n_images, n_features)
+        Running mean of the features of each image.
+    label_features : ndarray of shape (n_images, n_features)
+        `features` when the pseudo-labels were last computed.
+    labels : ndarray of shape (n_images,), default=None
+        The pseudo-labels of the epoch.
+    epoch : int, default=0
+        Finished epochs.
+    history : list of dict
+        Scores of each finished epoch.
     """
 
     student: Embedder
     teacher: Embedder
     loss: Loss
     optimizer: torch.optim.Optimizer
-    bank: NDArray[np.float32]
-    seen: NDArray[np.float32]
+    features: NDArray[np.float32]
+    label_features: NDArray[np.float32]
     labels: Indices | None = None
     epoch: int = 0
     history: list[Scores] = field(default_factory=list)
@@ -37,7 +52,7 @@ class State:
 
 def snapshot(state: State) -> tuple[Arrays, dict[str, Any]]:
     """Arrays and JSON values from which `restore` continues exactly."""
-    arrays: Arrays = {"bank": state.bank, "seen": state.seen}
+    arrays: Arrays = {"features": state.features, "label_features": state.label_features}
     if state.labels is not None:
         arrays["labels"] = np.asarray(state.labels, np.int64)
     for name in ("student", "teacher", "loss"):
@@ -50,8 +65,8 @@ def snapshot(state: State) -> tuple[Arrays, dict[str, Any]]:
 
 
 def restore(state: State, arrays: Arrays, metadata: dict[str, Any]) -> None:
-    """Set a freshly started state to a saved one."""
-    state.bank[:], state.seen[:] = arrays["bank"], arrays["seen"]
+    """Set a freshly initialized state to a saved one."""
+    state.features[:], state.label_features[:] = arrays["features"], arrays["label_features"]
     state.labels = arrays.get("labels")
     for name in ("student", "teacher", "loss"):
         module = getattr(state, name)

@@ -127,7 +127,7 @@ _TABLE = (
     head("deepcluster", "DeepCluster"),
     head("mom", "MOM"),
     head("invariant", "Invariant"),
-    head("stml", "STML (relaxed contrastive)"),
+    head("stml", "STML"),
     head("srpml", "sRPML"),
     supervised_head("contrastive", "Contrastive"),
     supervised_head("ddml", "DDML"),

@@ -19,7 +19,7 @@ from rpml.deep.methods import (
     stml,
     triplet,
 )
-from rpml.deep.methods.base import Batch, Knowledge, Loss, Method, Setup
+from rpml.deep.methods.base import Batch, FeatureBank, Loss, LossSpec, Method
 from rpml.runtime.errors import InputError
 
 _ALL = (
@@ -50,4 +50,4 @@ def check_methods(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-__all__ = ["METHODS", "Batch", "Knowledge", "Loss", "Method", "Setup", "check_methods"]
+__all__ = ["METHODS", "Batch", "FeatureBank", "Loss", "LossSpec", "Method", "check_methods"]

@@ -1,4 +1,4 @@
-"""The one interface behind all methods: where labels come from, and a loss with its own miner."""
+"""The interface of a deep method: a batch sampler and a loss."""
 
 from __future__ import annotations
 
@@ -11,17 +11,22 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from rpml.deep.batches import Plan
+from rpml.deep.samplers import BatchSampler
 
 Indices = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
-class Knowledge:
-    """What a source of labels may look at.
+class FeatureBank:
+    """What a batch sampler is made from.
 
-    `features` are the whitened features of every image, a running mean over its views and the
-    epochs so far. `classes` are the true classes, there only for methods that are marked so.
+    Parameters
+    ----------
+    features : ndarray of shape (n_images, n_features)
+        Whitened features of every image: a running mean over its views and the epochs so far.
+    classes : ndarray of shape (n_images,) or None
+        True classes, for supervised methods only.
+    seed : int
     """
 
     features: NDArray[np.float32]
@@ -30,27 +35,49 @@ class Knowledge:
 
 
 @dataclass(frozen=True)
-class Setup:
-    """Sizes that a loss needs to make its own parameters."""
+class LossSpec:
+    """The sizes from which a loss makes its own parameters.
 
-    images: int
-    features: int
-    dim: int
-    classes: int
+    Parameters
+    ----------
+    n_images, n_features, n_components, n_classes : int
+        Training images, features before the projection, size of the embedding, true classes (0
+        for label-free methods).
+    seed : int
+    ema_decay : float, default=0.95
+        Decay of the moving averages of the weights (see `rpml.deep.schedule.Schedule`).
+    """
+
+    n_images: int
+    n_features: int
+    n_components: int
+    n_classes: int
     seed: int
+    ema_decay: float = 0.95
 
     def generator(self) -> torch.Generator:
-        """A random stream for initial parameters, which the global one does not disturb."""
+        """A random generator for initial parameters, independent of torch's global one."""
         return torch.Generator().manual_seed(self.seed)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What a loss sees of a mini-batch.
+    """A mini-batch as a loss sees it.
 
-    `features` (b, p) are whitened unit rows, `embedding` (b, l) the unit rows of
-    features @ projection, `teacher` the embedding by the averaged network (where the method asks
-    for it), `rows` the numbers of the images.
+    Parameters
+    ----------
+    features : tensor of shape (batch_size, n_features)
+        Whitened unit rows.
+    embedding : tensor of shape (batch_size, n_components)
+        Unit rows of ``features @ projection``.
+    labels, rows : tensor of shape (batch_size,)
+        Labels and indices of the images.
+    projection : nn.Parameter of shape (n_features, n_components)
+    rng : numpy.random.Generator
+    teacher_features : tensor of shape (batch_size, n_features), default=None
+        Features by the averaged network, for methods with `needs_teacher`.
+    weights : tensor, default=None
+        Weights of the terms of the loss, if the sampler gives them.
     """
 
     features: torch.Tensor
@@ -59,67 +86,71 @@ class Batch:
     rows: torch.Tensor
     projection: nn.Parameter
     rng: np.random.Generator
-    teacher: torch.Tensor | None = None
+    teacher_features: torch.Tensor | None = None
+    weights: torch.Tensor | None = None
 
 
 class Loss(nn.Module, ABC):
-    """A method's loss. Parameters and buffers of its own are trained and saved with it."""
+    """The loss of a method; its parameters and buffers are trained and saved with it."""
 
     learns_projection = False
-    """True if the loss moves the projection itself, False if its gradient does."""
+    """True if the loss updates the projection itself; False if the optimizer does."""
 
-    def begin_epoch(self, plan: Plan) -> None:
-        """Called when the (new) plan of an epoch is known."""
+    def begin_epoch(self, sampler: BatchSampler) -> None:
+        """Called before the first batch of an epoch."""
 
     @abstractmethod
     def forward(self, batch: Batch) -> torch.Tensor:
-        """The loss of a batch, one number."""
+        """The loss of a batch, a scalar."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """A row of the tables.
+    """A deep method: a row of the tables.
 
     Parameters
     ----------
     key, title : str
-        On the command line, and in a table.
-    source : callable
-        From what is known to the plan of an epoch.
+        Name on the command line, and in a table.
+    sampler : callable
+        Makes the batch sampler of an epoch from the features.
     loss : callable
-        Makes the loss for the sizes at hand.
-    uses_labels : bool
-        Whether it sees the classes of the training images.
-    teacher : bool
-        Whether the loss needs the averaged network's embedding.
+        Makes the loss for given sizes.
+    uses_labels : bool, default=False
+        Whether the classes of the training images are used.
+    needs_teacher : bool, default=False
+        Whether the loss reads the features of the averaged network.
+    mines_once : bool, default=False
+        Make the sampler once, from the features before training, instead of every few epochs.
     """
 
     key: str
     title: str
-    source: Callable[[Knowledge], Plan]
-    loss: Callable[[Setup], Loss]
+    sampler: Callable[[FeatureBank], BatchSampler]
+    loss: Callable[[LossSpec], Loss]
     uses_labels: bool = False
-    teacher: bool = False
+    needs_teacher: bool = False
+    mines_once: bool = False
 
 
 def squared_distances(Z: torch.Tensor) -> torch.Tensor:
-    """|z_i - z_j|^2 between all rows, never below zero."""
+    """|z_i - z_j|^2 between all rows, never negative."""
     norms = Z.square().sum(1)
     return (norms[:, None] + norms[None] - 2 * Z @ Z.T).clamp(min=0)
 
 
 def distances(Z: torch.Tensor) -> torch.Tensor:
-    """|z_i - z_j|; its gradient is finite where two rows are equal."""
+    """|z_i - z_j| between all rows, with a finite gradient where two rows are equal."""
     return (squared_distances(Z) + 1e-12).sqrt()
 
 
-def pairs(labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """(b, b) masks of the pairs i < j with equal labels, and with different ones."""
+def pair_masks(labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """(b, b) masks of the pairs i < j with equal labels, and with different labels."""
     same = labels[:, None] == labels[None]
     upper = torch.ones_like(same).triu(1)
     return same & upper, ~same & upper
 
 
-def mean_of(values: torch.Tensor) -> torch.Tensor:
-    """The mean, zero of nothing."""
+def safe_mean(values: torch.Tensor) -> torch.Tensor:
+    """The mean; zero if there are no values."""
     return values.sum() / max(1, values.numel())

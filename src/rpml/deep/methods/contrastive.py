@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import torch
 
-from rpml.deep.methods.base import Batch, Loss, Method, Setup, distances, mean_of, pairs
-from rpml.deep.methods.sources import true_classes
+from rpml.deep.methods.base import (
+    Batch,
+    Loss,
+    LossSpec,
+    Method,
+    distances,
+    pair_masks,
+    safe_mean,
+)
+from rpml.deep.methods.labels import class_sampler
 
 MARGIN = 1.0
 
@@ -13,14 +21,14 @@ MARGIN = 1.0
 class Contrastive(Loss):
     """d^2 of equal pairs, max(0, margin - d)^2 of the others, each averaged."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, spec: LossSpec) -> None:
         super().__init__()
 
     def forward(self, batch: Batch) -> torch.Tensor:
         d = distances(batch.embedding)
-        same, other = pairs(batch.labels)
+        same, other = pair_masks(batch.labels)
         pulled, pushed = d[same].square(), (MARGIN - d[other]).clamp(min=0).square()
-        return mean_of(pulled) + mean_of(pushed)
+        return safe_mean(pulled) + safe_mean(pushed)
 
 
-METHOD = Method("contrastive", "Contrastive", true_classes, Contrastive, uses_labels=True)
+METHOD = Method("contrastive", "Contrastive", class_sampler, Contrastive, uses_labels=True)

@@ -6,8 +6,8 @@ import torch
 from torch import nn
 from torch.nn.functional import normalize
 
-from rpml.deep.methods.base import Batch, Loss, Method, Setup, mean_of
-from rpml.deep.methods.sources import true_classes
+from rpml.deep.methods.base import Batch, Loss, LossSpec, Method, safe_mean
+from rpml.deep.methods.labels import class_sampler
 from rpml.deep.methods.triplet import MARGIN
 from rpml.method.triplets.sampling import mine_batch_triplets
 
@@ -31,7 +31,7 @@ def draw_triplets(batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tenso
 def hinge(a: torch.Tensor, p: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
     """The triplet loss of embedded rows."""
     gap = (a - p).square().sum(1) - (a - n).square().sum(1)
-    return mean_of((gap + MARGIN).clamp(min=0))
+    return safe_mean((gap + MARGIN).clamp(min=0))
 
 
 class DAML(Loss):
@@ -41,11 +41,11 @@ class DAML(Loss):
     triplet loss on (a, p, n~) and on (a, p, n) the metric.
     """
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, spec: LossSpec) -> None:
         super().__init__()
-        width = setup.features
+        width = spec.n_features
         with torch.random.fork_rng():
-            torch.manual_seed(setup.seed)
+            torch.manual_seed(spec.seed)
             self.generator = nn.Sequential(
                 nn.Linear(3 * width, width), nn.ReLU(), nn.Linear(width, width)
             )
@@ -71,10 +71,10 @@ def generator_loss(
     za, zp, zm = (normalize(x @ L) for x in (a, p, made))
     misplaced = (zm - za).square().sum(1) - (zp - za).square().sum(1) - MARGIN
     return (
-        HARD * mean_of((made - a).square().sum(1))
-        + NEAR_TRUTH * mean_of((made - n).square().sum(1))
-        + ADVERSARIAL * mean_of(misplaced.clamp(min=0))
+        HARD * safe_mean((made - a).square().sum(1))
+        + NEAR_TRUTH * safe_mean((made - n).square().sum(1))
+        + ADVERSARIAL * safe_mean(misplaced.clamp(min=0))
     )
 
 
-METHOD = Method("triplet-daml", "Triplet + DAML", true_classes, DAML, uses_labels=True)
+METHOD = Method("triplet-daml", "Triplet + DAML", class_sampler, DAML, uses_labels=True)

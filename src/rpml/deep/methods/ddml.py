@@ -5,8 +5,16 @@ from __future__ import annotations
 import torch
 from torch.nn.functional import softplus
 
-from rpml.deep.methods.base import Batch, Loss, Method, Setup, mean_of, pairs, squared_distances
-from rpml.deep.methods.sources import true_classes
+from rpml.deep.methods.base import (
+    Batch,
+    Loss,
+    LossSpec,
+    Method,
+    pair_masks,
+    safe_mean,
+    squared_distances,
+)
+from rpml.deep.methods.labels import class_sampler
 
 THRESHOLD = 1.5  # tau: distances squared of unit rows lie in [0, 4]
 SHARPNESS = 10.0  # beta of the generalised logistic loss
@@ -18,15 +26,15 @@ class DDML(Loss):
     Equal and different pairs weigh the same: there are thirty times more different ones.
     """
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, spec: LossSpec) -> None:
         super().__init__()
 
     def forward(self, batch: Batch) -> torch.Tensor:
         d2 = squared_distances(batch.embedding)
-        same, other = pairs(batch.labels)
+        same, other = pair_masks(batch.labels)
         near = softplus(SHARPNESS * (1 - (THRESHOLD - d2[same]))) / SHARPNESS
         far = softplus(SHARPNESS * (1 + (THRESHOLD - d2[other]))) / SHARPNESS
-        return (mean_of(near) + mean_of(far)) / 2
+        return (safe_mean(near) + safe_mean(far)) / 2
 
 
-METHOD = Method("ddml", "DDML", true_classes, DDML, uses_labels=True)
+METHOD = Method("ddml", "DDML", class_sampler, DDML, uses_labels=True)

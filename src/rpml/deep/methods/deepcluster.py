@@ -7,16 +7,16 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from rpml.deep.batches import ByLabel, Plan
-from rpml.deep.methods.base import Batch, Knowledge, Loss, Method, Setup
-from rpml.deep.methods.sources import kmeans_labels
+from rpml.deep.methods.base import Batch, FeatureBank, Loss, LossSpec, Method
+from rpml.deep.methods.labels import kmeans_labels
+from rpml.deep.samplers import BatchSampler, LabelSampler
 
 CLUSTERS = 300  # several times the number of classes, as the paper advises
 
 
-def clusters(known: Knowledge) -> ByLabel:
+def kmeans_sampler(bank: FeatureBank) -> LabelSampler:
     """k-means assignments as pseudo-labels."""
-    return ByLabel(kmeans_labels(known, CLUSTERS))
+    return LabelSampler(kmeans_labels(bank, CLUSTERS))
 
 
 class DeepCluster(Loss):
@@ -24,14 +24,14 @@ class DeepCluster(Loss):
 
     assigned: torch.Tensor
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, spec: LossSpec) -> None:
         super().__init__()
-        self.classifier = nn.Parameter(torch.zeros(CLUSTERS, setup.dim))
-        self.register_buffer("assigned", torch.full((setup.images,), -1))
-        self._generator = setup.generator
+        self.classifier = nn.Parameter(torch.zeros(CLUSTERS, spec.n_components))
+        self.register_buffer("assigned", torch.full((spec.n_images,), -1))
+        self._generator = spec.generator
 
-    def begin_epoch(self, plan: Plan) -> None:
-        labels = torch.from_numpy(np.asarray(plan.labels, np.int64)).to(self.assigned.device)
+    def begin_epoch(self, sampler: BatchSampler) -> None:
+        labels = torch.from_numpy(np.asarray(sampler.labels, np.int64)).to(self.assigned.device)
         if torch.equal(labels, self.assigned):
             return
         self.assigned.copy_(labels)
@@ -43,4 +43,4 @@ class DeepCluster(Loss):
         return cross_entropy(batch.embedding @ self.classifier.T, batch.labels)
 
 
-METHOD = Method("deepcluster", "DeepCluster", clusters, DeepCluster)
+METHOD = Method("deepcluster", "DeepCluster", kmeans_sampler, DeepCluster)

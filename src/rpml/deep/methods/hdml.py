@@ -8,9 +8,9 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, normalize
 
-from rpml.deep.methods.base import Batch, Loss, Method, Setup, mean_of
+from rpml.deep.methods.base import Batch, Loss, LossSpec, Method, safe_mean
 from rpml.deep.methods.daml import draw_triplets, hinge
-from rpml.deep.methods.sources import true_classes
+from rpml.deep.methods.labels import class_sampler
 
 PULL = 0.1  # alpha of the hardness level; the paper's 7 is for unscaled GoogLeNet features
 BALANCE = 1.0  # beta: how soon synthetic triplets are trusted
@@ -38,16 +38,16 @@ class HDML(Loss):
 
     average: torch.Tensor
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, spec: LossSpec) -> None:
         super().__init__()
         with torch.random.fork_rng():
-            torch.manual_seed(setup.seed)
+            torch.manual_seed(spec.seed)
             self.generator = nn.Sequential(
-                nn.Linear(setup.dim, setup.features),
+                nn.Linear(spec.n_components, spec.n_features),
                 nn.ReLU(),
-                nn.Linear(setup.features, setup.features),
+                nn.Linear(spec.n_features, spec.n_features),
             )
-            self.classifier = nn.Linear(setup.features, max(2, setup.classes))
+            self.classifier = nn.Linear(spec.n_features, max(2, spec.n_classes))
         self.register_buffer("average", torch.tensor(1.0))
 
     def forward(self, batch: Batch) -> torch.Tensor:
@@ -67,7 +67,7 @@ class HDML(Loss):
         x = batch.features.detach()
         made = normalize(self.generator(normalize(x @ batch.projection.detach())))
         right = cross_entropy(self.classifier(made), batch.labels)
-        return mean_of((made - x).square().sum(1)) + SOFTMAX * right
+        return safe_mean((made - x).square().sum(1)) + SOFTMAX * right
 
 
-METHOD = Method("triplet-hdml", "Triplet + HDML", true_classes, HDML, uses_labels=True)
+METHOD = Method("triplet-hdml", "Triplet + HDML", class_sampler, HDML, uses_labels=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from rpml.deep.methods.base import Batch, Loss, Method, Setup
-from rpml.deep.methods.sources import instances
+from rpml.deep.methods.base import Batch, Loss, LossSpec, Method
+from rpml.deep.methods.labels import instance_sampler
 
 TEMPERATURE = 0.1
 
@@ -17,7 +17,7 @@ class Invariant(Loss):
     -log P(i | view of i) - sum over j != i of log(1 - P(i | f_j)).
     """
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, spec: LossSpec) -> None:
         super().__init__()
 
     def forward(self, batch: Batch) -> torch.Tensor:
@@ -30,4 +30,4 @@ class Invariant(Loss):
         return -(own.sum() + spread.sum()) / b
 
 
-METHOD = Method("invariant", "Invariant", instances, Invariant)
+METHOD = Method("invariant", "Invariant", instance_sampler, Invariant)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from rpml.deep.methods.base import Batch, Loss, Method, Setup
-from rpml.deep.methods.sources import true_classes
+from rpml.deep.methods.base import Batch, Loss, LossSpec, Method
+from rpml.deep.methods.labels import class_sampler
 from rpml.runtime.extras import require
 
 MARGIN = 1.0
@@ -14,7 +14,7 @@ MARGIN = 1.0
 class Lifted(Loss):
     """Each positive pair against all the negatives of its two ends, smooth."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, spec: LossSpec) -> None:
         super().__init__()
         losses = require("pytorch_metric_learning.losses", "deep", "the lifted structure loss")
         self._loss = losses.LiftedStructureLoss(neg_margin=MARGIN, pos_margin=0)
@@ -23,4 +23,4 @@ class Lifted(Loss):
         return torch.as_tensor(self._loss(batch.embedding, batch.labels))
 
 
-METHOD = Method("lifted", "Lifted", true_classes, Lifted, uses_labels=True)
+METHOD = Method("lifted", "Lifted", class_sampler, Lifted, uses_labels=True)

@@ -6,89 +6,89 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse.linalg import cg
 
-from rpml.deep.batches import ByTriplet
-from rpml.deep.methods.base import Batch, Indices, Knowledge, Loss, Method, Setup
+from rpml.deep.methods.base import Batch, FeatureBank, Loss, LossSpec, Method
+from rpml.deep.samplers import TripletSampler
 from rpml.method.graph.neighbors import nearest_neighbors
 
-NEIGHBORS = 30  # of the reciprocal graph
-NEAREST = 50  # how far either ranking is looked at
-WALK = 0.99  # the walk goes on with this probability
-POWER = 3.0  # of the cosine similarities
-ANCHORS = 1000
+GRAPH_NEIGHBORS = 30
+POSITIVE_RANKS = 50  # k of eq. (6) for positives: ranks that count as near, the anchor included
+NEGATIVE_RANKS = 100  # k of eq. (6) for negatives, as for CUB-200-2011
+HARDEST = 10  # negatives are drawn from the nearest of the pool
+POWER = 3.0  # of the similarities
+DIFFUSION = 0.99  # alpha
+CG_STEPS = 20
 MARGIN = 0.5
 
 
 def reciprocal_graph(features: NDArray[np.floating], k: int) -> sparse.csr_matrix:
-    """Mutual k-nearest-neighbour graph with weights max(0, cosine)^3, symmetrically normalised."""
-    found = nearest_neighbors(features, k, metric="cosine")
+    """D^-1/2 W D^-1/2 of the mutual k-NN graph with weights max(0, cosine)^3."""
+    graph = nearest_neighbors(features, k, metric="cosine")
     n = len(features)
-    rows = np.repeat(np.arange(n), found.indices.shape[1])
-    weights = np.maximum(0.0, 1 - found.distances.ravel().astype(np.float64)) ** POWER
-    W = sparse.csr_matrix((weights, (rows, found.indices.ravel())), (n, n))
+    rows = np.repeat(np.arange(n), graph.indices.shape[1])
+    # cosine distances are chords of the unit sphere: d^2 = 2 - 2 cos
+    cosine = 1 - graph.distances.ravel().astype(np.float64) ** 2 / 2
+    weights = np.maximum(0.0, cosine) ** POWER
+    W = sparse.csr_matrix((weights, (rows, graph.indices.ravel())), (n, n))
     W = W.minimum(W.T)
     scale = 1 / np.sqrt(np.maximum(np.asarray(W.sum(axis=1)).ravel(), 1e-12))
     return (sparse.diags(scale) @ W @ sparse.diags(scale)).tocsr()
 
 
-def stationary(graph: sparse.csr_matrix, degrees_from: int = 30) -> NDArray[np.float64]:
-    """Authority of each node under the random walk, by a few power iterations."""
-    v = np.full(graph.shape[0], 1 / graph.shape[0])
-    for _ in range(degrees_from):
-        v = graph.T @ v
-        v /= max(float(v.sum()), 1e-12)
-    return np.asarray(v)
-
-
-def manifold_ranking(
-    graph: sparse.csr_matrix, queries: Indices, iterations: int = 30
+def manifold_similarity(
+    graph: sparse.csr_matrix, query: int, max_iter: int = CG_STEPS
 ) -> NDArray[np.float64]:
-    """(I - c S)^-1 y of each query: random walk with restart, by its power series."""
-    start = np.zeros((graph.shape[0], len(queries)))
-    start[queries, np.arange(len(queries))] = 1.0
-    f = start.copy()
-    for _ in range(iterations):
-        f = WALK * (graph @ f) + (1 - WALK) * start
-    return np.asarray(f.T)
+    """f with (I - alpha S) f = e_query: the diffusion of Iscen et al. (CVPR 2017)."""
+    n = graph.shape[0]
+    system = sparse.identity(n, format="csr") - DIFFUSION * graph
+    start = np.zeros(n)
+    start[query] = 1.0
+    return np.asarray(cg(system, start, rtol=1e-10, atol=0.0, maxiter=max_iter)[0])
 
 
-def mine_pools(known: Knowledge) -> ByTriplet:
-    """Anchors of high authority, each with a pool of hard positives and of hard negatives.
+def mine_pools(bank: FeatureBank) -> TripletSampler:
+    """Every image as anchor, with its pools of hard positives and hard negatives.
 
-    Positives are near on the manifold but not among the Euclidean neighbours; negatives are
-    Euclidean neighbours that are not near on the manifold.
+    Positives are neighbours on the manifold but not in Euclidean space, negatives are neighbours
+    in Euclidean space but not on the manifold. A triplet weighs as much as the manifold similarity
+    of its positive. Anchors with an empty pool are left out.
     """
-    X = known.features
-    k = min(NEAREST, len(X) - 2)
-    graph = reciprocal_graph(X, min(NEIGHBORS, len(X) - 2))
-    anchors = np.sort(np.argsort(-stationary(graph), kind="stable")[:ANCHORS])
-    near = nearest_neighbors(X, k, metric="cosine").indices[anchors]
-    ranked = manifold_ranking(graph, anchors)
-    ranked[np.arange(len(anchors)), anchors] = -1.0
-    order = np.argsort(-ranked, axis=1, kind="stable")[:, :k]
-    kept, positives, negatives = [], [], []
-    for i, anchor in enumerate(anchors):
-        on_manifold = order[i][ranked[i, order[i]] > 0]
-        far = np.setdiff1d(on_manifold, near[i])
-        close = np.setdiff1d(near[i], on_manifold)
-        if len(far) and len(close):
-            kept.append(anchor)
-            positives.append(far)
-            negatives.append(close)
-    return ByTriplet(np.array(kept, np.intp), positives, negatives)
+    X = bank.features
+    n = len(X)
+    k_positive, k_negative = (min(k, -(-n // 2)) for k in (POSITIVE_RANKS, NEGATIVE_RANKS))
+    graph = reciprocal_graph(X, min(GRAPH_NEIGHBORS, n - 2))
+    near = nearest_neighbors(X, max(k_positive, k_negative) - 1, metric="cosine").indices
+    anchors, positives, negatives, weights = [], [], [], []
+    for anchor in range(n):
+        similarity = manifold_similarity(graph, anchor)
+        similarity[anchor] = np.inf  # the anchor is its own first neighbour in both rankings
+        ranking = np.argsort(-similarity, kind="stable")
+        positive = np.setdiff1d(
+            ranking[1:k_positive], near[anchor, : k_positive - 1], assume_unique=True
+        )
+        positive = positive[similarity[positive] > 0]
+        close = near[anchor, : k_negative - 1]
+        negative = close[~np.isin(close, ranking[:k_negative])][:HARDEST]
+        if len(positive) and len(negative):
+            anchors.append(anchor)
+            positives.append(positive)
+            negatives.append(negative.astype(np.intp))
+            weights.append(similarity[positive])
+    return TripletSampler(np.array(anchors, np.intp), positives, negatives, weights)
 
 
-class PoolTriplet(Loss):
-    """The triplet hinge on (anchor, positive, negative) rows that follow each other."""
+class WeightedTriplet(Loss):
+    """w max(0, |a - p|^2 - |a - n|^2 + margin) of consecutive (anchor, positive, negative) rows."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, spec: LossSpec) -> None:
         super().__init__()
 
     def forward(self, batch: Batch) -> torch.Tensor:
-        Z = batch.embedding
-        a, p, n = Z[0::3], Z[1::3], Z[2::3]
+        a, p, n = (batch.embedding[i::3] for i in range(3))
         gap = (a - p).square().sum(1) - (a - n).square().sum(1)
-        return (gap + MARGIN).clamp(min=0).mean()
+        loss = (gap + MARGIN).clamp(min=0)
+        return (loss if batch.weights is None else batch.weights * loss).mean()
 
 
-METHOD = Method("mom", "MOM", mine_pools, PoolTriplet)
+METHOD = Method("mom", "MOM", mine_pools, WeightedTriplet, mines_once=True)

@@ -7,8 +7,8 @@ import math
 import torch
 from torch.nn.functional import normalize
 
-from rpml.deep.methods.base import Batch, Loss, Method, Setup
-from rpml.deep.methods.sources import instances
+from rpml.deep.methods.base import Batch, Loss, LossSpec, Method
+from rpml.deep.methods.labels import instance_sampler
 
 TEMPERATURE = 0.07
 NEGATIVES = 4096
@@ -25,9 +25,9 @@ class MemoryNCE(Loss):
     memory: torch.Tensor
     partition: torch.Tensor
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, spec: LossSpec) -> None:
         super().__init__()
-        start = torch.randn(setup.images, setup.dim, generator=setup.generator())
+        start = torch.randn(spec.n_images, spec.n_components, generator=spec.generator())
         self.register_buffer("memory", normalize(start))
         self.register_buffer("partition", torch.zeros(()))
 
@@ -52,4 +52,4 @@ class MemoryNCE(Loss):
             self.memory[batch.rows] = normalize(mixed)
 
 
-METHOD = Method("nce", "NCE", instances, MemoryNCE)
+METHOD = Method("nce", "NCE", instance_sampler, MemoryNCE)

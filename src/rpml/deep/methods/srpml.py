@@ -1,4 +1,4 @@
-"""sRPML end to end: triplets of AAS clusters, a few Riemannian steps, then the network's step."""
+"""sRPML end to end: triplets of AAS clusters, Riemannian CG on (theta, L), then the network."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from rpml.deep.methods.base import Batch, Loss, Method, Setup
-from rpml.deep.methods.sources import aas_clusters
+from rpml.deep.methods.base import Batch, Loss, LossSpec, Method
+from rpml.deep.methods.labels import aas_sampler
 from rpml.deep.objective import rpml_loss
 from rpml.method.objective.triplet_loss import TripletObjective
 from rpml.method.objective.weights import WeightRidge, weight_function
@@ -23,43 +23,58 @@ from rpml.runtime.threads import single_blas_thread
 
 @dataclass(frozen=True)
 class Settings:
-    """How a batch is used; the names are those of `rpml.RPML`."""
+    """Settings of sRPML; those of `rpml.RPML` have the same names.
+
+    Parameters
+    ----------
+    weight : {"concat", "bilinear", "constant"}, default="concat"
+    alpha : float, default=25
+        Angle in degrees. An anchor, a positive and a negative at equal distances make 30 degrees:
+        above it, almost no triplet of unit rows is violated.
+    weight_ridge : WeightRidge
+        Normalised weights and a ridge on theta.
+    mining : {"semi-hard", "hard", "all"}, default="semi-hard"
+    margin : float, default=0.5
+    cg_steps : int, default=5
+        Conjugate-gradient steps per batch.
+    update_rate : float, default=0.002
+        Rate of the running mean of (theta, L) over the solutions of the batches.
+    max_triplets : int, default=1000
+        Triplets per batch.
+    scale : float, default=4
+        Factor on the embedding in the network's loss. The larger, the more the loss concentrates
+        on violated triplets, and the more it weighs beside the distillation.
+    """
 
     weight: str = "concat"
     alpha: float = 25.0
-    """In degrees. Three rows equally far apart make 30: above that, the loss of unit rows has
-    hardly a triplet left to learn from."""
     weight_ridge: WeightRidge = field(default_factory=WeightRidge)
     mining: str = "semi-hard"
     margin: float = 0.5
-    steps: int = 5
-    share: float = 0.002
-    """How far (theta, L) go towards what the steps on one batch have found; 1: all the way."""
+    cg_steps: int = 5
+    update_rate: float = 0.002
     max_triplets: int = 1000
     scale: float = 4.0
-    """The network's loss sees the embedding times this: the larger, the more it is about triplets
-    that are violated, and the more it weighs beside the anchor."""
 
 
 class SRPML(Loss):
-    """theta and L are moved by the core's optimiser, the features by the gradient of the loss."""
+    """The triplet loss of RPML: Riemannian CG updates (theta, L), its gradient the network."""
 
     learns_projection = True
     theta: torch.Tensor | None
 
-    def __init__(self, setup: Setup, settings: Settings | None = None) -> None:
+    def __init__(self, spec: LossSpec, settings: Settings | None = None) -> None:
         super().__init__()
         self.settings = settings or Settings()
-        rng = np.random.default_rng(setup.seed)
+        rng = np.random.default_rng(spec.seed)
         weight = weight_function(self.settings.weight)
-        theta = weight.initial(setup.features, setup.dim, rng)
+        theta = weight.initial(spec.n_features, spec.n_components, rng)
         self.register_buffer("theta", None if theta is None else torch.from_numpy(theta))
 
     def forward(self, batch: Batch) -> torch.Tensor:
         x, chosen = batch.features, self.settings
-        # small products: threads of BLAS beside those of torch cost twenty times what they save
-        with single_blas_thread():
-            triplets = self._move(x.detach().cpu().numpy(), batch)
+        with single_blas_thread():  # BLAS threads beside those of torch: 20 times slower
+            triplets = self._update_projection(x.detach().cpu().numpy(), batch)
         if len(triplets) == 0:
             return x.sum() * 0.0
         loss = rpml_loss(
@@ -72,8 +87,8 @@ class SRPML(Loss):
         )
         return loss / (chosen.scale * len(triplets))
 
-    def _move(self, rows: NDArray[np.float32], batch: Batch) -> NDArray[np.intp]:
-        """A few steps of (theta, L) on the triplets of the batch, which are returned."""
+    def _update_projection(self, rows: NDArray[np.float32], batch: Batch) -> NDArray[np.intp]:
+        """Mine the triplets of the batch and take a few CG steps on (theta, L)."""
         state, chosen = self._state(batch.projection), self.settings
         triplets = mine_batch_triplets(
             rows @ state.L.astype(rows.dtype),
@@ -83,12 +98,12 @@ class SRPML(Loss):
             mining=chosen.mining,
             limit=chosen.max_triplets,
         )
-        if len(triplets) and chosen.steps:
+        if len(triplets) and chosen.cg_steps:
             problem = TripletObjective(
                 rows, triplets, chosen.weight, chosen.alpha, chosen.weight_ridge
             )
-            found = conjugate_gradient(problem, state.L, state.theta, Stopping(chosen.steps))
-            self._keep(towards(state, found, chosen.share), batch.projection)
+            solution = conjugate_gradient(problem, state.L, state.theta, Stopping(chosen.cg_steps))
+            self._assign(running_mean(state, solution, chosen.update_rate), batch.projection)
         return triplets
 
     def _state(self, projection: nn.Parameter) -> EpochState:
@@ -96,24 +111,24 @@ class SRPML(Loss):
         L = np.linalg.qr(projection.detach().cpu().numpy().astype(np.float64))[0]
         return EpochState(L, theta)
 
-    def _keep(self, state: EpochState, projection: nn.Parameter) -> None:
+    def _assign(self, state: EpochState, projection: nn.Parameter) -> None:
         with torch.no_grad():
             projection.copy_(torch.from_numpy(state.L))
             if self.theta is not None and state.theta is not None:
                 self.theta.copy_(torch.from_numpy(state.theta))
 
 
-def towards(state: EpochState, found: OptimizeResult, share: float) -> EpochState:
-    """A running mean of the solutions of the batches.
+def running_mean(state: EpochState, solution: OptimizeResult, rate: float) -> EpochState:
+    """Running mean of (theta, L) over the solutions of the batches.
 
-    Each batch pulls L towards its own 120 rows, and many pulls in a row lead away from what holds
-    for all images. The projection of L on the found subspace is mixed in, then made orthonormal.
+    The solution of a batch fits its 120 rows only. L is mixed with its projection on the subspace
+    of the solution, then made orthonormal.
     """
-    mixed = (1 - share) * state.L + share * found.L @ (found.L.T @ state.L)
+    mixed = (1 - rate) * state.L + rate * solution.L @ (solution.L.T @ state.L)
     theta = None
-    if state.theta is not None and found.theta is not None:
-        theta = (1 - share) * state.theta + share * found.theta
+    if state.theta is not None and solution.theta is not None:
+        theta = (1 - rate) * state.theta + rate * solution.theta
     return EpochState(orthonormalize(mixed), theta)
 
 
-METHOD = Method("srpml", "sRPML", aas_clusters, SRPML)
+METHOD = Method("srpml", "sRPML", aas_sampler, SRPML)

@@ -4,56 +4,103 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from torch import nn
+from torch.nn.functional import log_softmax, normalize, softmax
 
-from rpml.deep.batches import ByNeighbours
-from rpml.deep.methods.base import Batch, Knowledge, Loss, Method, Setup, squared_distances
+from rpml.deep.methods.base import (
+    Batch,
+    FeatureBank,
+    Loss,
+    LossSpec,
+    Method,
+    distances,
+    squared_distances,
+)
+from rpml.deep.samplers import NeighborSampler
 from rpml.method.graph.neighbors import nearest_neighbors
 
-PER_QUERY = 4  # neighbours that join each image of a batch
-CONTEXT = 10  # k of the contextual similarity
+PER_QUERY = 5  # images per query in a batch, the query included
+N_NEIGHBORS = 10  # k of the contextual similarity: PER_QUERY images in two views
 SIGMA = 3.0
-MARGIN = 1.0
+DELTA = 1.0  # margin of the relaxed contrastive loss
 
 
-def neighbourhoods(known: Knowledge) -> ByNeighbours:
-    """Batches of images with their nearest neighbours."""
-    k = min(PER_QUERY, len(known.features) - 1)
-    found = nearest_neighbors(known.features, k, metric="cosine").indices
-    return ByNeighbours(found.astype(np.intp))
+def neighbor_sampler(bank: FeatureBank) -> NeighborSampler:
+    """Batches of queries with their nearest neighbours, two views per image."""
+    k = min(PER_QUERY, len(bank.features)) - 1
+    graph = nearest_neighbors(bank.features, k, metric="cosine")
+    return NeighborSampler(graph.indices.astype(np.intp))
 
 
-def contextual_similarity(Z: torch.Tensor) -> torch.Tensor:
-    """Mean of the pairwise similarity exp(-d^2 / sigma) and of the overlap of neighbourhoods."""
+def contextual_similarity(Z: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """Contextualized semantic similarity of the paper, (b, b).
+
+    Parameters
+    ----------
+    Z : tensor of shape (b, d)
+        Unit rows of the teacher's embedding.
+    rows : tensor of shape (b,)
+        Images of the rows; views of the same image are always neighbours.
+    """
     pairwise = torch.exp(-squared_distances(Z) / SIGMA)
-    b = len(Z)
-    k = min(CONTEXT, b)
-    near = torch.zeros_like(pairwise)
-    near.scatter_(1, pairwise.topk(k, dim=1).indices, 1.0)
-    mutual = near * near.T  # k-reciprocal neighbours
-    overlap = mutual @ mutual.T / mutual.sum(1, keepdim=True).clamp(min=1)
-    # query expansion over the nearer half of the neighbourhood
-    half = torch.zeros_like(pairwise)
-    half.scatter_(1, pairwise.topk(max(1, k // 2), dim=1).indices, 1.0)
-    expanded = half @ overlap / half.sum(1, keepdim=True)
-    context = (expanded + expanded.T) / 2
-    return (pairwise + context) / 2
+    k = min(N_NEIGHBORS, len(Z))
+    ranked = torch.where(rows[:, None] == rows[None], 1.0, pairwise)
+    order = ranked.topk(k, dim=1).indices
+    neighbor = torch.zeros_like(pairwise).scatter_(1, order, 1.0)
+    reciprocal = neighbor * neighbor.T  # row i: the k-reciprocal neighbours R(i)
+    overlap = reciprocal @ reciprocal / reciprocal.sum(1, keepdim=True).clamp(min=1)
+    overlap = overlap * reciprocal  # |R(i) & R(j)| / |R(i)| if j is in R(i), else 0
+    expanded = overlap[order[:, : max(1, round(k / 2))]].mean(1)  # query expansion
+    return (pairwise + (expanded + expanded.T) / 2) / 2
+
+
+def relative_distances(Z: torch.Tensor) -> torch.Tensor:
+    """Distances divided by their mean over each row."""
+    d = distances(Z)
+    return d / d.mean(1, keepdim=True).clamp(min=1e-6)
+
+
+def relaxed_contrastive(Z: torch.Tensor, similarity: torch.Tensor) -> torch.Tensor:
+    """w d^2 + (1 - w) max(0, delta - d)^2 of relative distances, mean over the pairs i != j."""
+    d = relative_distances(Z)
+    pairs = similarity * d.square() + (1 - similarity) * (DELTA - d).clamp(min=0).square()
+    others = ~torch.eye(len(d), dtype=torch.bool, device=d.device)
+    return pairs[others].mean()
+
+
+def distillation(small: torch.Tensor, wide: torch.Tensor) -> torch.Tensor:
+    """KL divergence from the softmax of the wide head's negative relative distances."""
+    target = -relative_distances(wide).detach()
+    log_p = log_softmax(-relative_distances(small), dim=1)
+    return (softmax(target, dim=1) * (log_softmax(target, dim=1) - log_p)).sum(1).mean()
 
 
 class STML(Loss):
-    """Relaxed contrastive loss: pairs are pulled and pushed by the teacher's similarity."""
+    """Self-taught metric learning: the averaged network teaches through a second, wider head.
 
-    def __init__(self, setup: Setup) -> None:
+    The student has two heads on the same features, the projection (f) and a wide head (g) of the
+    features' own size, which starts as the identity. The similarities come from the wide head of
+    the teacher, an exponential moving average of the student. The loss is the mean of the relaxed
+    contrastive losses of f and g, and the KL divergence of f from g.
+    """
+
+    teacher_head: torch.Tensor
+
+    def __init__(self, spec: LossSpec) -> None:
         super().__init__()
+        self.head = nn.Parameter(torch.eye(spec.n_features))
+        self.register_buffer("teacher_head", torch.eye(spec.n_features))
+        self._ema_rate = 1 - spec.ema_decay
 
     def forward(self, batch: Batch) -> torch.Tensor:
-        assert batch.teacher is not None
-        similar = contextual_similarity(batch.teacher)
-        d = (squared_distances(batch.embedding) + 1e-12).sqrt()
-        d = d / d.mean(1, keepdim=True).clamp(min=1e-6)
-        pulled = similar * d.square()
-        pushed = (1 - similar) * (MARGIN - d).clamp(min=0).square()
-        others = ~torch.eye(len(d), dtype=torch.bool, device=d.device)
-        return (pulled + pushed)[others].mean()
+        assert batch.teacher_features is not None
+        with torch.no_grad():
+            self.teacher_head.lerp_(self.head, self._ema_rate)
+            teacher = normalize(batch.teacher_features @ self.teacher_head)
+            similarity = contextual_similarity(teacher, batch.rows)
+        small, wide = batch.features @ batch.projection, batch.features @ self.head
+        contrastive = relaxed_contrastive(small, similarity) + relaxed_contrastive(wide, similarity)
+        return contrastive / 2 + distillation(small, wide)
 
 
-METHOD = Method("stml", "STML (relaxed contrastive)", neighbourhoods, STML, teacher=True)
+METHOD = Method("stml", "STML", neighbor_sampler, STML, needs_teacher=True)

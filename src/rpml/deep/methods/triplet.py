@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from rpml.deep.methods.base import Batch, Loss, Method, Setup
-from rpml.deep.methods.sources import true_classes
+from rpml.deep.methods.base import Batch, Loss, LossSpec, Method
+from rpml.deep.methods.labels import class_sampler
 from rpml.runtime.extras import require
 
 MARGIN = 0.2
@@ -23,7 +23,7 @@ class Triplet(Loss):
     """max(0, d(a, p)^2 - d(a, n)^2 + margin), the mean over all triplets of the batch, or over
     those whose negative lies between the positive and the margin (semi-hard)."""
 
-    def __init__(self, setup: Setup, semi_hard: bool = False) -> None:
+    def __init__(self, spec: LossSpec, semi_hard: bool = False) -> None:
         super().__init__()
         losses = require("pytorch_metric_learning.losses", "deep", "the triplet losses")
         reducers = require("pytorch_metric_learning.reducers", "deep", "the triplet losses")
@@ -41,9 +41,9 @@ class Triplet(Loss):
         return torch.as_tensor(self._loss(Z, labels, mined))
 
 
-def semi_hard(setup: Setup) -> Triplet:
-    return Triplet(setup, semi_hard=True)
+def semi_hard(spec: LossSpec) -> Triplet:
+    return Triplet(spec, semi_hard=True)
 
 
-METHOD = Method("triplet", "Triplet", true_classes, Triplet, uses_labels=True)
-SEMI_HARD = Method("triplet-hard", "Triplet + hard", true_classes, semi_hard, uses_labels=True)
+METHOD = Method("triplet", "Triplet", class_sampler, Triplet, uses_labels=True)
+SEMI_HARD = Method("triplet-hard", "Triplet + hard", class_sampler, semi_hard, uses_labels=True)

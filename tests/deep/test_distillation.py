@@ -1,12 +1,12 @@
-"""What every method must not forget: features and neighbourhoods before training."""
+"""Distillation from the features and neighbourhoods before training."""
 
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
-from rpml.deep import keep
-from rpml.deep.keep import TEMPERATURE, Keeper
+from rpml.deep import distillation as module
+from rpml.deep.distillation import TEMPERATURE, FeatureDistillation
 
 N, P, L = 30, 6, 3
 
@@ -30,7 +30,7 @@ def moved(before, rows):
 def test_anchor_is_one_less_the_cosine(before, projection):
     rows = np.array([3, 7, 7, 12])
     now = moved(before, rows)
-    found = Keeper(before, projection, 2.0, 0.0).loss(now, torch.from_numpy(rows))
+    found = FeatureDistillation(before, projection, 2.0, 0.0).loss(now, torch.from_numpy(rows))
     expected = 2 * (1 - np.einsum("ij,ij->i", now.numpy(), before[rows])).mean()
     assert float(found) == pytest.approx(expected, rel=1e-5)
 
@@ -38,7 +38,7 @@ def test_anchor_is_one_less_the_cosine(before, projection):
 def test_neighbourhood_is_a_cross_entropy_over_all_images(before, projection):
     rows = np.array([0, 5, 9])
     now = moved(before, rows)
-    found = Keeper(before, projection, 0.0, 1.5).loss(now, torch.from_numpy(rows))
+    found = FeatureDistillation(before, projection, 0.0, 1.5).loss(now, torch.from_numpy(rows))
 
     def embedded(X):
         Z = X.astype(np.float64) @ projection.numpy()
@@ -54,24 +54,26 @@ def test_neighbourhood_is_a_cross_entropy_over_all_images(before, projection):
 
 @pytest.mark.parametrize("most", [N, 8])
 def test_lowest_where_nothing_has_moved(before, projection, monkeypatch, most):
-    monkeypatch.setattr(keep, "MAX_REFERENCES", most)  # 8: a sample, and the images themselves
+    monkeypatch.setattr(module, "MAX_REFERENCES", most)  # 8: a sample and the batch itself
     rows = torch.arange(10)
-    keeper = Keeper(before, projection, 1.0, 1.0)
+    distilled = FeatureDistillation(before, projection, 1.0, 1.0)
     still = torch.from_numpy(before[:10]).requires_grad_()
-    lowest = keeper.loss(still, rows)
+    lowest = distilled.loss(still, rows)
     lowest.backward()
     across = still.grad - (still.grad * still).sum(1, keepdim=True) * still  # on the sphere
     assert float(across.abs().max()) < 1e-4
-    assert float(keeper.loss(moved(before, np.arange(10)), rows)) > float(lowest)
+    assert float(distilled.loss(moved(before, np.arange(10)), rows)) > float(lowest)
 
 
 def test_gradient(before, projection):
-    keeper = Keeper(before.astype(np.float64), projection.double(), 1.0, 1.0)
+    distilled = FeatureDistillation(before.astype(np.float64), projection.double(), 1.0, 1.0)
     rows = torch.arange(4)
     now = moved(before, np.arange(4)).double().requires_grad_()
-    assert torch.autograd.gradcheck(lambda x: keeper.loss(x, rows), (now,))
+    assert torch.autograd.gradcheck(lambda x: distilled.loss(x, rows), (now,))
 
 
 def test_switched_off(before, projection):
     now = moved(before, np.arange(4)).requires_grad_()
-    assert float(Keeper(before, projection, 0.0, 0.0).loss(now, torch.arange(4))) == 0.0
+    assert (
+        float(FeatureDistillation(before, projection, 0.0, 0.0).loss(now, torch.arange(4))) == 0.0
+    )

@@ -5,8 +5,8 @@ import pytest
 
 pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
-from rpml.deep.methods.base import Knowledge
-from rpml.deep.methods.sources import aas_labels, apart
+from rpml.deep.methods.base import FeatureBank
+from rpml.deep.methods.labels import aas_labels, label_singletons
 from rpml.evaluation.metrics.partitions import pair_scores
 from rpml.method.whitening.groups import group_means
 
@@ -22,7 +22,7 @@ def nested(rng, n_classes=6):
 
 def test_a_second_level_joins_more_of_a_class():
     rows, y = nested(np.random.default_rng(0))
-    known = Knowledge(rows, None, 0)
+    known = FeatureBank(rows, None, 0)
     first, second = (aas_labels(known, levels) for levels in (1, 2))
     # what was together stays together
     assert len(set(zip(first.tolist(), second.tolist(), strict=True))) == len(set(first.tolist()))
@@ -31,7 +31,7 @@ def test_a_second_level_joins_more_of_a_class():
 
 
 def test_rows_without_a_label_get_their_own():
-    found = apart(np.array([4, -1, 4, -1, 7]))
+    found = label_singletons(np.array([4, -1, 4, -1, 7]))
     assert found[0] == found[2]
     assert sorted(set(found.tolist())) == [0, 1, 2, 3]
 

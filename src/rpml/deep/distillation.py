@@ -1,0 +1,69 @@
+"""Distillation of the network before training, shared by every method.
+
+Training on a few classes makes a network forget what it knew of the others. Two terms keep the
+features of an image near those before training, averaged over its views. The mean over the views
+is a better descriptor than any single view, so the terms also teach: the network learns to predict
+from one view what it used to predict from all of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn.functional import log_softmax, normalize
+
+TEMPERATURE = 0.05
+MAX_REFERENCES = 20_000
+
+
+class FeatureDistillation:
+    """Cosine and neighbourhood distillation from the features before training.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n_images, n_features)
+        Features before training, averaged over the views; unit rows.
+    projection : tensor of shape (n_features, n_components)
+        The projection before training.
+    feature_weight : float
+        Weight of 1 - cosine between the features of an image and those before training.
+    neighbor_weight : float
+        Weight of the cross-entropy between the softmax of the similarities to the reference
+        images, before training and now. At most `MAX_REFERENCES` images are references.
+    """
+
+    def __init__(
+        self,
+        features: NDArray[np.floating],
+        projection: torch.Tensor,
+        feature_weight: float,
+        neighbor_weight: float,
+    ) -> None:
+        self.feature_weight, self.neighbor_weight = feature_weight, neighbor_weight
+        self._features = torch.from_numpy(features.copy()).to(projection.device)
+        self._projection = projection.detach().clone()
+        self._embedding = self._embed(self._features)
+        step = -(-len(features) // MAX_REFERENCES)
+        self._references = self._embedding[::step]
+
+    def loss(self, features: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """The distillation loss of a batch of features of the images `rows`."""
+        total = features.new_zeros(())
+        if self.feature_weight:
+            cosine = (features * self._features[rows]).sum(1)
+            total = total + self.feature_weight * (1 - cosine).mean()
+        if self.neighbor_weight:
+            total = total + self.neighbor_weight * self._neighborhood(features, rows)
+        return total
+
+    def _neighborhood(self, features: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        before, now = self._embedding[rows], self._embed(features)
+        references = self._references
+        if len(references) < len(self._embedding):  # a sample: add the images of the batch
+            references = torch.cat([references, before])
+        target = torch.softmax(before @ references.T / TEMPERATURE, 1)
+        return -(target * log_softmax(now @ references.T / TEMPERATURE, 1)).sum(1).mean()
+
+    def _embed(self, features: torch.Tensor) -> torch.Tensor:
+        return normalize(features @ self._projection)

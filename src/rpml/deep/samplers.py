@@ -1,0 +1,147 @@
+"""Batch samplers: m images per label, two views per image, neighbourhoods, triplets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.method.triplets.sampling import batch_sampler
+
+Indices = NDArray[np.intp]
+BATCH_SIZE = 120
+
+
+@dataclass(frozen=True)
+class BatchIndices:
+    """One mini-batch: which view of which image, and its label.
+
+    Parameters
+    ----------
+    rows, views, labels : ndarray of shape (batch_size,)
+        Image, view of the image, and label in this batch.
+    weights : ndarray, default=None
+        Weight of each term of the loss, for losses that use one.
+    """
+
+    rows: Indices
+    views: Indices
+    labels: Indices
+    weights: NDArray[np.floating] | None = None
+
+
+class BatchSampler(Protocol):
+    """The mini-batches of one epoch; `labels` are the pseudo-labels behind them, if any."""
+
+    @property
+    def labels(self) -> Indices | None: ...
+
+    def batches(
+        self, rng: np.random.Generator, n_views: int, batch_size: int
+    ) -> Iterator[BatchIndices]: ...
+
+
+@dataclass(frozen=True)
+class LabelSampler:
+    """`m_per_label` images per label; labels with a single image are left out."""
+
+    labels: Indices
+    m_per_label: int = 4
+
+    def batches(
+        self, rng: np.random.Generator, n_views: int, batch_size: int
+    ) -> Iterator[BatchIndices]:
+        for rows in batch_sampler(self.labels, rng, batch_size, self.m_per_label):
+            yield BatchIndices(rows, rng.integers(0, n_views, len(rows)), self.labels[rows])
+
+
+def two_views(rng: np.random.Generator, n_views: int, n: int) -> Indices:
+    """Two different views of each of n images, (2 n,); the same view twice if there is only one."""
+    first = rng.integers(0, n_views, n)
+    step = rng.integers(1, n_views, n) if n_views > 1 else 0
+    return np.concatenate([first, (first + step) % n_views])
+
+
+@dataclass(frozen=True)
+class InstanceSampler:
+    """Two views per image; each image is its own label."""
+
+    n_images: int
+    labels: None = None
+
+    def batches(
+        self, rng: np.random.Generator, n_views: int, batch_size: int
+    ) -> Iterator[BatchIndices]:
+        order = rng.permutation(self.n_images)
+        for start in range(0, self.n_images, batch_size // 2):
+            images = order[start : start + batch_size // 2]
+            if len(images) < 2:
+                return
+            rows = np.tile(images, 2)
+            yield BatchIndices(rows, two_views(rng, n_views, len(images)), rows)
+
+
+@dataclass(frozen=True)
+class NeighborSampler:
+    """Two views of random query images and of their nearest neighbours.
+
+    Parameters
+    ----------
+    neighbors : ndarray of shape (n_images, k)
+        Nearest neighbours of each image, without the image itself.
+    """
+
+    neighbors: Indices
+    labels: None = None
+
+    def batches(
+        self, rng: np.random.Generator, n_views: int, batch_size: int
+    ) -> Iterator[BatchIndices]:
+        n, k = self.neighbors.shape
+        groups = np.hstack([np.arange(n)[:, None], self.neighbors])
+        per_batch = max(1, batch_size // (2 * (k + 1)))
+        order = rng.permutation(n)
+        for start in range(0, n, per_batch):
+            images = groups[order[start : start + per_batch]].ravel()
+            rows = np.tile(images, 2)
+            yield BatchIndices(rows, two_views(rng, n_views, len(images)), rows)
+
+
+@dataclass(frozen=True)
+class TripletSampler:
+    """Consecutive (anchor, positive, negative) rows, drawn from one pool of each per anchor.
+
+    Parameters
+    ----------
+    anchors : ndarray of shape (n_anchors,)
+    positives, negatives : sequence of ndarray
+        Pools of each anchor.
+    weights : sequence of ndarray
+        Weight of the triplets with each positive.
+    """
+
+    anchors: Indices
+    positives: Sequence[Indices]
+    negatives: Sequence[Indices]
+    weights: Sequence[NDArray[np.floating]]
+    labels: None = None
+
+    def batches(
+        self, rng: np.random.Generator, n_views: int, batch_size: int
+    ) -> Iterator[BatchIndices]:
+        order = rng.permutation(len(self.anchors))
+        per_batch = max(1, batch_size // 3)
+        for start in range(0, len(order), per_batch):
+            chosen = order[start : start + per_batch]
+            positive = [rng.integers(len(self.positives[i])) for i in chosen]
+            rows = np.array(
+                [
+                    (self.anchors[i], self.positives[i][p], rng.choice(self.negatives[i]))
+                    for i, p in zip(chosen, positive, strict=True)
+                ]
+            ).ravel()
+            weights = np.array([self.weights[i][p] for i, p in zip(chosen, positive, strict=True)])
+            yield BatchIndices(rows, rng.integers(0, n_views, len(rows)), rows, weights)

@@ -1,0 +1,74 @@
+"""The training schedule."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from rpml.deep.samplers import BATCH_SIZE
+from rpml.runtime.errors import InputError
+
+_MINIMUM = {"epochs": 1, "batch_size": 2, "relabel_every": 1, "patience": 1, "seed": 0}  # integers
+_MAXIMUM = {"ema_decay": 1, "feature_momentum": 1}
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long and how fast a network is trained; the same for every method.
+
+    Parameters
+    ----------
+    epochs : int, default=6
+        Passes over the images.
+    batch_size : int, default=120
+        Images per step.
+    learning_rate : float, default=1e-3
+        Learning rate of the upper blocks.
+    projection_rate : float, default=1e-4
+        Learning rate of the projection, for losses that do not update it themselves.
+    loss_rate : float, default=1e-3
+        Learning rate of the parameters that belong to a loss.
+    weight_decay : float, default=0
+        Weight decay of AdamW.
+    ema_decay : float, default=0.95
+        Decay of the exponential moving average of the weights (the mean teacher), which training
+        returns; 0 returns the trained weights themselves.
+    feature_distillation, neighbor_distillation : float, default=3 and 1
+        Weights of `rpml.deep.distillation.FeatureDistillation`.
+    relabel_every : int, default=1
+        Epochs between two computations of the pseudo-labels.
+    feature_momentum : float, default=0.9
+        Momentum of the running mean of the features of each image, which are clustered.
+    patience : int, default=None
+        Stop after this many epochs in which the label-free score has not risen; None: never.
+    seed : int, default=0
+        Seed of batches, views and initial parameters.
+    """
+
+    epochs: int = 6
+    batch_size: int = BATCH_SIZE
+    learning_rate: float = 1e-3
+    projection_rate: float = 1e-4
+    loss_rate: float = 1e-3
+    weight_decay: float = 0.0
+    ema_decay: float = 0.95
+    feature_distillation: float = 3.0
+    neighbor_distillation: float = 1.0
+    relabel_every: int = 1
+    feature_momentum: float = 0.9
+    patience: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if name == "patience" and value is None:
+                continue
+            low, high = _MINIMUM.get(name, 0), _MAXIMUM.get(name, math.inf)
+            kinds = (int, np.integer) if name in _MINIMUM else (int, float, np.number)
+            is_number = isinstance(value, kinds) and not isinstance(value, bool)
+            if not (is_number and low <= value <= high):
+                kind = "a whole number" if name in _MINIMUM else "a number"
+                upper = f" and at most {high}" if name in _MAXIMUM else ""
+                raise InputError(f"{name} must be {kind} of at least {low}{upper}, got {value!r}")
