@@ -16,38 +16,39 @@ PAGE = """\
 # CUB-200-2011: the paper's protocol on frozen GoogLeNet features
 
 Fitted without labels on the {rows[train]:,} images of classes 1 to 100, scored on the
-{rows[test]:,} images of classes 101 to 200. Descriptors: R-MAC of an ImageNet GoogLeNet (BVLC),
-three scales (512, 362 and 256 pixels on the longer side), 1024 numbers. NMI and the pairwise F,
-precision (P) and recall (R) are of k-means with 100 clusters; R@K is Recall@K by cosine, except
-where the row says Euclidean, which is what the paper's authors measure. All figures are percent.
+{rows[test]:,} images of classes 101 to 200. The features are 1024-dimensional R-MAC descriptors
+of an ImageNet GoogLeNet (BVLC) at three scales (512, 362 and 256 pixels on the longer side). NMI
+and pairwise F, precision (P) and recall (R) are computed on k-means clusters, k = 100. R@K is
+Recall@K by cosine similarity, or by Euclidean distance, as in the authors' code, where the row
+says so. All scores are percentages.
 
-Rows in italics are **published figures**, copied from Tables 1 and 2 of the paper, not measured by
-us. Most of them train the network too; our rows learn a linear map on frozen descriptors.
+Rows in italics are **published results**, copied from Tables 1 and 2 of the paper, not measured
+by us. Most of them train the network; our rows learn a linear map on frozen descriptors.
 
 {table}
-What it says:
+Reading the table:
 
-- The published starting point is far below ours ("Initial": R@1 31.5 against {random[r1]:.1f} for a
-  random projection to 128 dimensions), so the descriptors, or the size of the embedding, which the
-  paper does not state, differ: published rows and ours compare roughly at most.
-- `RPML(128)` has R@1 {rpml[r1]:.1f} and NMI {rpml[nmi]:.1f}, with an eighth of the numbers of the
-  raw descriptors ({raw[r1]:.1f} and {raw[nmi]:.1f}); half-whitened PCA of that size has
+- The published starting point is far below ours ("Initial": R@1 31.5, against {random[r1]:.1f}
+  for a random projection to 128 dimensions). The descriptors or the embedding dimension, which
+  the paper does not state, must differ, so published rows and ours are only roughly comparable.
+- `RPML(128)` has R@1 {rpml[r1]:.1f} and NMI {rpml[nmi]:.1f} with an eighth of the dimensions of
+  the raw descriptors ({raw[r1]:.1f} and {raw[nmi]:.1f}); half-whitened PCA of the same size has
   {half-whitened[r1]:.1f} and {half-whitened[nmi]:.1f}.
-- sRPML started from a random subspace, as in the paper, goes from {random[r1]:.1f} to
+- sRPML from a random subspace, as in the paper, improves R@1 from {random[r1]:.1f} to
   {srpml-random[r1]:.1f}.
-- The objective as printed stays near where it starts ({paper[r1]:.1f}, stochastic
-  {paper-stochastic[r1]:.1f}): its weights collapse, and the fit says so.
-- Whitening to 512 dimensions alone gives {whitened-512[r1]:.1f} and {whitened-512[nmi]:.1f},
-  with four times as many dimensions as RPML.
+- The objective as printed hardly moves ({paper[r1]:.1f}, stochastic {paper-stochastic[r1]:.1f}):
+  its weights collapse, and the fit warns about it.
+- Whitening to 512 dimensions alone gives {whitened-512[r1]:.1f} and {whitened-512[nmi]:.1f}, with
+  four times as many dimensions as RPML.
 
 One seed ({seed}); rpml {versions[rpml]}, numpy {versions[numpy]}, scikit-learn
-{versions[scikit-learn]}. Made by
+{versions[scikit-learn]}. Reproduce with
 
 ```text
 {command}
 ```
 
-or, from the images, by
+or, from the images, with
 
 ```text
 rpml benchmark cub --root CUB_200_2011 --backbone googlenet.onnx -o cub
