@@ -102,39 +102,6 @@ def test_kill_and_resume_many_times(tmp_path, solver):
         kill_and_resume(slow, f"killed{i}.rpml", rng, 5)
 
 
-def test_kill_at_every_write(fit, rpml, monkeypatch, tmp_path):
-    """Stop right before and right after each rename, where files change hands."""
-    import rpml.runtime.atomic as atomic
-
-    class Killed(BaseException):
-        pass
-
-    np.save(tmp_path / "x.npy", np.load(fit.folder / "x.npy")[:200])
-    line = ["fit", tmp_path / "x.npy", "--dim", 4, "--max-iter", 25, "--set", "tol=0", "-q"]
-    rpml(*line, "-o", tmp_path / "whole.rpml")
-    expected = (tmp_path / "whole.rpml").read_bytes()
-    original = atomic._publish
-    for moment in range(100):
-        count = iter(range(1000))
-
-        def publish(temporary, target, moment=moment, count=count):
-            if next(count) == moment:
-                raise Killed
-            original(temporary, target)
-            if next(count) == moment:
-                raise Killed
-
-        target = tmp_path / f"m{moment}.rpml"
-        monkeypatch.setattr(atomic, "_publish", publish)
-        with contextlib.suppress(Killed):
-            rpml(*line, "-o", target, "--resume")
-            break
-        monkeypatch.setattr(atomic, "_publish", original)
-        rpml(*line, "-o", target, "--resume")
-        assert target.read_bytes() == expected
-    assert moment > 8  # manifest, three stages, optimiser states, model: each twice
-
-
 def wait_for(process, text):
     """Read standard error until the text appears."""
     seen = b""

@@ -3,6 +3,7 @@ import pytest
 
 from rpml.io.checkpoint import Checkpoint, data_digest, remove_checkpoint
 from rpml.runtime.errors import CheckpointError
+from tests.faults.shim import NOT_REACHED, run_forked
 
 ARRAYS = {"labels": np.arange(5)}
 
@@ -55,10 +56,40 @@ def test_damaged_stage_is_computed_again(tmp_path, caplog):
     assert "computed again" in caplog.text
 
 
-def test_damaged_manifest_is_refused(tmp_path):
+def test_a_stage_of_another_run_is_computed_again(tmp_path, caplog):
+    """Two runs that got past the check at the same time cannot mix their stages."""
+    ours, theirs = store(tmp_path), store(tmp_path, data="other")
+    ours.save("whiten", ARRAYS)
+    theirs.save("graph", ARRAYS)
+    assert ours.load("whiten") is not None
+    assert ours.load("graph") is None
+    assert "of another run" in caplog.text
+
+
+def test_a_manifest_that_is_not_ours_is_refused(tmp_path):
     store(tmp_path).save("graph", ARRAYS)
-    (tmp_path / "ckpt" / "manifest.json").write_text("[")
-    with pytest.raises(CheckpointError, match="not a readable checkpoint"):
+    for text in ("[", "{}", '{"name": "my web page"}', "[" * 10**5):
+        (tmp_path / "ckpt" / "manifest.json").write_text(text)
+        with pytest.raises(CheckpointError, match="not a checkpoint"):
+            store(tmp_path)
+        remove_checkpoint(tmp_path / "ckpt")
+        assert (tmp_path / "ckpt" / "graph.safetensors").is_file()
+
+
+def test_a_foreign_folder_is_refused_and_never_emptied(tmp_path):
+    (tmp_path / "ckpt").mkdir()
+    store(tmp_path, resume=False)  # an empty folder is nobody's
+    (tmp_path / "ckpt" / "bert.safetensors").write_text("weights")
+    for resume in (True, False):
+        with pytest.raises(CheckpointError, match="left as it is"):
+            store(tmp_path, resume=resume)
+    remove_checkpoint(tmp_path / "ckpt")
+    assert (tmp_path / "ckpt" / "bert.safetensors").read_text() == "weights"
+
+
+def test_a_file_in_the_way_is_noticed_at_once(tmp_path):
+    (tmp_path / "ckpt").write_text("mine")
+    with pytest.raises(CheckpointError, match="in the way"):
         store(tmp_path)
 
 
@@ -67,6 +98,31 @@ def test_remove(tmp_path):
     remove_checkpoint(tmp_path / "ckpt")
     assert list(tmp_path.iterdir()) == []
     remove_checkpoint(tmp_path / "ckpt")
+
+
+def test_remove_spares_what_is_not_ours(tmp_path):
+    store(tmp_path).save("graph", ARRAYS)
+    (tmp_path / "ckpt" / "bert.safetensors").write_text("weights")
+    remove_checkpoint(tmp_path / "ckpt")
+    assert [p.name for p in (tmp_path / "ckpt").iterdir()] == ["bert.safetensors"]
+
+
+def test_a_kill_at_any_moment_leaves_something_to_resume(tmp_path):
+    """Saving two stages and removing everything, killed at each call that changes the disk."""
+
+    def run():
+        checkpoint = store(tmp_path)
+        checkpoint.save("graph", ARRAYS)
+        checkpoint.save("labels", ARRAYS)
+        remove_checkpoint(tmp_path / "ckpt")
+
+    for moment in range(100):
+        if run_forked(run, tmp_path, moment, "kill") == NOT_REACHED:
+            break
+        found = store(tmp_path).load("graph")
+        assert found is None or found[0]["labels"].tolist() == [0, 1, 2, 3, 4]
+    assert moment > 12
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_stage_names_stay_inside_the_folder(tmp_path):

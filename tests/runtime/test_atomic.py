@@ -1,12 +1,16 @@
 import errno
+import json
 import os
 import resource
-import subprocess
+import signal
+import stat
 
 import pytest
 
-from rpml.runtime.atomic import atomic_output, check_output
+import rpml.runtime.atomic as atomic
+from rpml.runtime.atomic import atomic_output, atomic_outputs, check_output, repair
 from rpml.runtime.errors import InputError, WriteError
+from tests.faults.shim import FAULTS, NOT_REACHED, run_forked
 
 
 def names(folder):
@@ -56,31 +60,167 @@ def test_folders_are_replaced(tmp_path):
     assert names(tmp_path) == ["d"]
 
 
+def dead_home(path):
+    """What a process leaves that is killed while it writes `path`."""
+
+    def write_and_die():
+        with atomic_output(path) as temporary:
+            temporary.write_text("half")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    assert run_forked(write_and_die, path.parent, -1, "kill") == -signal.SIGKILL
+    (home,) = path.parent.glob(f".{path.name}.*")
+    return home
+
+
 def test_leftovers_of_killed_processes_are_removed(tmp_path):
-    process = subprocess.Popen(["true"])
-    process.wait()
+    home = dead_home(tmp_path / "f")
     with atomic_output(tmp_path / "f") as temporary:
-        stale = temporary.with_name(temporary.name.replace(str(os.getpid()), str(process.pid)))
-        own = temporary.name
-        stale.write_text("half")
-        temporary.write_text("x")
-    with atomic_output(tmp_path / "f") as temporary:
-        assert temporary.name == own
-        assert not stale.exists()
+        assert not home.exists()
+        with atomic_output(tmp_path / "f") as second:  # the first is at work, not dead
+            assert temporary.parent.is_dir()
+            second.write_text("x")
         temporary.write_text("y")
+    assert (tmp_path / "f").read_text() == "y"
     assert names(tmp_path) == ["f"]
 
 
-def test_a_folder_swap_that_was_killed_half_way_is_undone(tmp_path):
-    process = subprocess.Popen(["true"])
-    process.wait()
-    with atomic_output(tmp_path / "d") as temporary:
-        temporary.mkdir()
-        pattern = temporary.name.replace(str(os.getpid()), str(process.pid))
-    os.rename(tmp_path / "d", tmp_path / (pattern + ".old"))
-    with pytest.raises(RuntimeError), atomic_output(tmp_path / "d"):
-        raise RuntimeError
-    assert names(tmp_path) == ["d"]
+def write_pair(folder, text, sides=("f.ids", "f.labels"), removed=()):
+    with atomic_outputs(folder / "f") as outputs:
+        for name in ("f", *sides):
+            outputs.new(folder / name).write_text(text)
+        for name in removed:
+            outputs.remove(folder / name)
+
+
+def contents(folder):
+    return {p.name: p.read_text() for p in folder.iterdir() if p.is_file()}
+
+
+PAIR = ("f", "f.ids", "f.labels")
+OLD = dict.fromkeys(PAIR, "old") | {"f.extra": "old", "mine": "mine"}
+NEW = dict.fromkeys(PAIR, "new") | {"mine": "mine"}
+
+
+@pytest.mark.parametrize("links", [True, False])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_several_files_are_old_or_new_whatever_fails(tmp_path, fault, links, monkeypatch):
+    if not links:
+
+        def no_link(*args, **options):
+            raise OSError(errno.EPERM, "no links here")
+
+        monkeypatch.setattr(os, "link", no_link)
+    for moment in range(100):
+        folder = tmp_path / str(moment)
+        folder.mkdir()
+        for name, text in OLD.items():
+            (folder / name).write_text(text)
+        status = run_forked(
+            lambda: write_pair(folder, "new", removed=["f.extra", "absent"]),  # noqa: B023
+            folder,
+            moment,
+            fault,
+        )
+        if fault != "kill":
+            assert contents(folder) in (OLD, NEW)
+        repair(folder / "f")
+        assert contents(folder) in (OLD, NEW)
+        assert set(names(folder)) == set(contents(folder))
+        if status == NOT_REACHED:
+            break
+    assert contents(folder) == NEW
+    assert moment > 12
+
+
+@pytest.mark.parametrize("exchange", [True, False])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_folder_is_old_or_new_whatever_fails(tmp_path, fault, exchange, monkeypatch):
+    if not exchange:
+        monkeypatch.setattr(atomic, "_rename", lambda *args: False)
+
+    def write(folder, name):
+        with atomic_output(folder / "d") as temporary:
+            temporary.mkdir()
+            (temporary / name).touch()
+
+    for moment in range(100):
+        folder = tmp_path / str(moment)
+        folder.mkdir()
+        write(folder, "old")
+        status = run_forked(lambda: write(folder, "new"), folder, moment, fault)  # noqa: B023
+        repair(folder / "d")
+        assert names(folder) == ["d"]
+        assert names(folder / "d") in (["old"], ["new"])
+        if status == NOT_REACHED:
+            break
+    assert names(folder / "d") == ["new"]
+
+
+def test_a_file_put_in_place_of_ours_survives_the_repair(tmp_path):
+    """Killed half way, then the user writes one of the files himself."""
+    write_pair(tmp_path, "old", sides=("f.ids",))
+    for moment in range(100):
+        write_pair(tmp_path, "old", sides=("f.ids",))
+        (tmp_path / "f.labels").unlink(missing_ok=True)
+        status = run_forked(lambda: write_pair(tmp_path, "new"), tmp_path, moment, "kill")
+        (tmp_path / "f.labels").unlink(missing_ok=True)
+        (tmp_path / "f.labels").write_text("the user's")
+        repair(tmp_path / "f")
+        assert (tmp_path / "f.labels").read_text() == "the user's"
+        if status == NOT_REACHED:
+            break
+    assert moment > 8
+
+
+def test_the_repair_is_reported(tmp_path, caplog):
+    write_pair(tmp_path, "old")
+    for moment in range(100):
+        run_forked(lambda: write_pair(tmp_path, "new"), tmp_path, moment, "kill")
+        repair(tmp_path / "f")
+        if caplog.text:
+            break
+    assert "interrupted has been undone" in caplog.text
+    assert set(contents(tmp_path).values()) == {"old"}
+
+
+def test_a_journal_cannot_name_files_elsewhere(tmp_path):
+    (tmp_path / "d").mkdir()
+    (tmp_path / "precious").write_text("mine")
+    home = dead_home(tmp_path / "d" / "f")
+    (home / "old").mkdir()
+    identity = atomic._identity(tmp_path / "precious")
+    (home / "journal").write_text(json.dumps({"../precious": identity}))
+    with pytest.raises(InputError, match="cannot be repaired"):
+        repair(tmp_path / "d" / "f")
+    assert (tmp_path / "precious").read_text() == "mine"
+
+
+def test_a_private_file_stays_private(tmp_path):
+    write_pair(tmp_path, "old")
+    (tmp_path / "f").chmod(0o600)
+    (tmp_path / "f.ids").chmod(0o640)
+    write_pair(tmp_path, "new")
+    modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("f", "f.ids")]
+    assert modes == [0o600, 0o640]
+
+
+def test_a_folder_in_the_way_is_not_replaced_by_a_file(tmp_path):
+    (tmp_path / "f").mkdir()
+    (tmp_path / "f" / "precious").write_text("mine")
+    with pytest.raises(InputError, match="Is a directory"):
+        fail_half_way(tmp_path / "f", OSError(errno.EISDIR, "Is a directory"))
+    with pytest.raises(InputError, match="Is a directory"), atomic_output(tmp_path / "f") as new:
+        new.write_text("ours")
+    assert contents(tmp_path / "f") == {"precious": "mine"}
+
+
+def test_nobody_can_guess_where_new_files_are_written(tmp_path):
+    with atomic_output(tmp_path / "f") as first, atomic_output(tmp_path / "f") as second:
+        assert first.parent != second.parent
+        assert stat.S_IMODE(first.parent.parent.stat().st_mode) == 0o700
+        first.write_text("1")
+        second.write_text("2")
 
 
 def test_file_size_limit_is_a_clear_error(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,13 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 import rpml
-from rpml.io.container import Arrays, canonical_json, read_container, write_container
-from rpml.runtime.atomic import atomic_output
+from rpml.io.container import (
+    Arrays,
+    canonical_json,
+    is_container,
+    read_container,
+    write_container,
+)
+from rpml.runtime.atomic import atomic_output, repair_folder, write_error
 from rpml.runtime.errors import CheckpointError, ModelFormatError
 
 logger = logging.getLogger(__name__)
 
-_VERSION = 1
+_VERSION = 2  # 2: every stage is signed with the fingerprint of its run
+_MANIFEST = "manifest.json"
 _BLOCK_BYTES = 2**26
 
 
@@ -57,12 +65,40 @@ def _manifest(data: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def remove_checkpoint(directory: str | Path) -> None:
-    """Delete the files of a checkpoint, and the directory if it holds nothing else."""
+def _read_manifest(directory: Path) -> dict[str, Any] | None:
+    """The manifest of a checkpoint, or None if there is none of ours."""
+    try:
+        found = json.loads((directory / _MANIFEST).read_text(encoding="utf8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    ours = isinstance(found, dict) and found.keys() == _manifest("", {}).keys()
+    return found if ours and isinstance(found["settings"], dict) else None
+
+
+def check_directory(directory: str | Path) -> None:
+    """Refuse a checkpoint directory that is there and not ours, or cannot be one."""
     directory = Path(directory)
+    if not os.path.lexists(directory):
+        return
+    if not directory.is_dir() or directory.is_symlink():
+        raise CheckpointError(f"{directory} is in the way: finished stages go to a folder there")
+    repair_folder(directory)
+    if any(directory.iterdir()) and _read_manifest(directory) is None:
+        raise CheckpointError(
+            f"{directory} is not a checkpoint that rpml can read, and is left as it is: move it "
+            "away, or choose another output"
+        )
+
+
+def remove_checkpoint(directory: str | Path) -> None:
+    """Delete the files of a checkpoint of ours, and the directory if it holds nothing else."""
+    directory = Path(directory)
+    if _read_manifest(directory) is None:
+        return
+    repair_folder(directory)
+    stages = [path for path in directory.glob("*.safetensors") if is_container(path)]
     # the manifest goes last, so that a kill in between leaves something resume understands
-    stages = [*directory.glob("*.safetensors"), *directory.glob(".*.tmp")]
-    for path in [*stages, directory / "manifest.json"]:
+    for path in [*stages, directory / _MANIFEST]:
         path.unlink(missing_ok=True)
     with suppress(OSError):
         directory.rmdir()
@@ -87,7 +123,8 @@ class Checkpoint:
     -----
     The pipeline only needs `load(name)`, which returns (arrays, metadata) or None, and
     `save(name, arrays, metadata)`. Each save is atomic and replaces the previous one of that
-    name, so that a kill at any moment leaves the last complete state.
+    name, so that a kill at any moment leaves the last complete state. Each stage carries the
+    fingerprint of its data and settings; one of another run is not loaded.
     """
 
     def __init__(
@@ -99,37 +136,27 @@ class Checkpoint:
     ) -> None:
         self.directory = Path(directory)
         self._manifest = _manifest(data, settings)
-        if self._manifest_path.is_file():
-            if not resume:
-                raise CheckpointError(
-                    f"{self.directory} holds an unfinished run: continue it with --resume, "
-                    "or start over with --force"
-                )
-            self._check_manifest()
-
-    @property
-    def _manifest_path(self) -> Path:
-        return self.directory / "manifest.json"
-
-    def _check_manifest(self) -> None:
-        try:
-            found = json.loads(self._manifest_path.read_text(encoding="utf8"))
-            settings = dict(found["settings"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(
-                f"{self.directory} is not a readable checkpoint: remove it and start over"
-            ) from error
-        if found == self._manifest:
+        self._fingerprint = fingerprint(data, settings)
+        check_directory(self.directory)
+        found = _read_manifest(self.directory)
+        if found is None:
             return
-        raise CheckpointError(
-            f"cannot resume from {self.directory}: {self._difference(found, settings)}; "
-            "repeat the first command with --resume, or start over with --force"
-        )
+        if not resume:
+            raise CheckpointError(
+                f"{self.directory} holds an unfinished run: continue it with --resume, "
+                "or start over with --force"
+            )
+        if found != self._manifest:
+            raise CheckpointError(
+                f"cannot resume from {self.directory}: {self._difference(found)}; "
+                "repeat the first command with --resume, or start over with --force"
+            )
 
-    def _difference(self, found: dict[str, Any], settings: dict[str, Any]) -> str:
-        if found.get("data") != self._manifest["data"]:
+    def _difference(self, found: dict[str, Any]) -> str:
+        if found["data"] != self._manifest["data"]:
             return "it was made from other data"
         ours: dict[str, Any] = self._manifest["settings"]
+        settings: dict[str, Any] = found["settings"]
         for name in sorted(ours.keys() | settings.keys()):
             if ours.get(name) != settings.get(name):
                 return f"it was made with {name}={settings.get(name)}, not {ours.get(name)}"
@@ -151,7 +178,10 @@ class Checkpoint:
         except ModelFormatError as error:
             logger.warning("%s: this stage is computed again", error)
             return None
-        return arrays, fields["metadata"]
+        if fields["metadata"].get("fingerprint") != self._fingerprint:
+            logger.warning("%s is of another run: this stage is computed again", path)
+            return None
+        return arrays, fields["metadata"]["metadata"]
 
     def save(
         self,
@@ -161,8 +191,12 @@ class Checkpoint:
     ) -> None:
         """Keep a finished stage, replacing the previous one of that name."""
         path = self.path(name)
-        if not self._manifest_path.is_file():
-            self.directory.mkdir(exist_ok=True)
-            with atomic_output(self._manifest_path) as temporary:
+        if not (self.directory / _MANIFEST).is_file():
+            try:
+                self.directory.mkdir(exist_ok=True)
+            except OSError as error:
+                raise write_error(self.directory, error) from error
+            with atomic_output(self.directory / _MANIFEST) as temporary:
                 temporary.write_text(canonical_json(self._manifest), encoding="utf8")
-        write_container(path, arrays, metadata or {}, "checkpoint", _VERSION)
+        signed = {"fingerprint": self._fingerprint, "metadata": metadata or {}}
+        write_container(path, arrays, signed, "checkpoint", _VERSION)

@@ -30,6 +30,7 @@ _DTYPES = {
     "uint8": "U8", "uint16": "U16", "uint32": "U32", "uint64": "U64",
     "float16": "F16", "float32": "F32", "float64": "F64",
 }  # fmt: skip
+_START = b'{"__metadata__":{"rpml":'
 _DISGUISES = {
     b"PK\x03\x04": "a zip archive (an .npz or a PyTorch file?)",
     b"\x93NUMPY": "a .npy array",
@@ -119,6 +120,15 @@ def write_container(
     )
     with atomic_output(path) as temporary, open(temporary, "wb") as file:
         _write(file, stored, text)
+
+
+def is_container(path: str | Path) -> bool:
+    """Whether a file begins as ours do; the rest may be damaged."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(8 + len(_START))[8:] == _START
+    except OSError:
+        return False
 
 
 def _check_file(path: Path) -> None:

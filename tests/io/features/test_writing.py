@@ -1,12 +1,24 @@
 """What is written is read back, whole or not at all."""
 
+import os
+import sys
+import time
+
 import numpy as np
 import pytest
 
-from rpml.io.features import Layout, open_writer, read_features, read_labels, write_table
+from rpml.io.features import (
+    Layout,
+    check_table_output,
+    open_writer,
+    read_features,
+    read_labels,
+    write_table,
+)
 from rpml.io.features.source import as_ids
 from rpml.io.features.writers import ShardWriter
 from rpml.runtime.errors import InputError
+from tests.faults.shim import FAULTS, NOT_REACHED, run_forked
 
 KINDS = ["npy", "npz", "csv", "tsv", "parquet"]
 LAYOUT = Layout("embedding", ["e0", "e1", "e2", "e3"], "id")
@@ -108,3 +120,96 @@ def test_unknown_suffix(tmp_path, X, name):
 def test_missing_folder(tmp_path, X):
     with pytest.raises(InputError, match="does not exist"):
         write_table(str(tmp_path / "no" / "out.npy"), X, LAYOUT, None)
+
+
+def vectors_and_ids(path):
+    features = read_features(path)
+    return features.values[0, 0], features.ids.tolist()[0]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_vectors_and_their_ids_are_of_one_write_whatever_fails(tmp_path, X, fault):
+    """The next reader finds the old pair or the new one, and nothing beside it."""
+    path = str(tmp_path / "out.npy")
+    old, new = (X, as_ids([f"old{i}" for i in range(23)])), (X + 1, as_ids(list(range(23))))
+    for moment in range(100):
+        write_table(path, old[0], LAYOUT, old[1], overwrite=True)
+        status = run_forked(
+            lambda: write_table(path, new[0], LAYOUT, new[1], overwrite=True),
+            tmp_path,
+            moment,
+            fault,
+        )
+        assert vectors_and_ids(path) in ((X[0, 0], "old0"), (X[0, 0] + 1, "0"))
+        if status == NOT_REACHED:
+            break
+    assert vectors_and_ids(path) == (X[0, 0] + 1, "0")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out.ids.csv", "out.npy"]
+    assert moment > 12
+
+
+def test_ids_replaced_while_they_are_read_are_noticed(tmp_path, X, ids, monkeypatch):
+    import rpml.io.features.text_files as text_files
+
+    path, original = str(tmp_path / "out.npy"), text_files.read_column
+    write_table(path, X, LAYOUT, as_ids(ids))
+
+    def read_slowly(*args):
+        write_table(path, X + 1, LAYOUT, as_ids(list(range(23))), overwrite=True)
+        return original(*args)
+
+    monkeypatch.setattr(text_files, "read_column", read_slowly)
+    with pytest.raises(InputError, match="being replaced"):
+        read_features(path)
+
+
+def test_a_second_writer_of_the_same_output_is_refused(tmp_path, X):
+    path = str(tmp_path / "out.npy")
+    with open_writer(path, LAYOUT) as writer:
+        writer.write(X)
+        with pytest.raises(InputError, match="being written by process"):
+            write_table(path, X, LAYOUT, None, overwrite=True)
+    np.testing.assert_array_equal(read_features(path).values, X)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_folder_with_a_foreign_file_is_never_replaced(tmp_path, X, late):
+    folder = tmp_path / "out"
+    write_table(f"{folder}/", X, LAYOUT, None)
+    if not late:
+        (folder / "thesis.txt").write_text("mine")
+
+    def write():
+        with open_writer(f"{folder}/", LAYOUT, overwrite=True) as writer:
+            writer.write(X + 1)
+            (folder / "thesis.txt").write_text("mine")
+
+    with pytest.raises(InputError, match="thesis.txt"):
+        write()
+    assert (folder / "thesis.txt").read_text() == "mine"
+    np.testing.assert_array_equal(read_features(folder).values, X)
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.ids.csv", "shards/", "shards/new.npy", "./"])
+def test_inputs_are_never_outputs(tmp_path, X, ids, name, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_table("x.npy", X, LAYOUT, as_ids(ids))
+    write_table("shards/", X, LAYOUT, None)
+    with pytest.raises(InputError, match="the input"):
+        check_table_output(name, True, ["x.npy", "shards"])
+
+
+def test_equal_rows_give_equal_archives(tmp_path, X, ids, monkeypatch):
+    for name, now in (("a.npz", 1e9), ("b.npz", 1.5e9)):
+        monkeypatch.setattr(time, "time", lambda now=now: now)
+        write_table(str(tmp_path / name), X, LAYOUT, as_ids(ids))
+        os.utime(tmp_path / name, (now, now))
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+
+
+def test_a_closed_standard_output_is_not_a_file_called_stdout(tmp_path, X, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(InputError, match="standard output is closed"):
+        write_table("-", X, LAYOUT, None)
+    assert list(tmp_path.iterdir()) == []

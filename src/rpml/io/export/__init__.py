@@ -5,15 +5,17 @@ Every target is made from the same list of steps, so that none can drift from `t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from rpml.io.export.steps import Step, embedding_steps
-from rpml.runtime.atomic import atomic_output
+from rpml.runtime.atomic import atomic_output, check_output
 from rpml.runtime.errors import InputError
+from rpml.runtime.locks import locked
+from rpml.runtime.outputs import check_apart, check_folder, mark_folder
 
 TARGETS = {
     "onnx": "rpml.io.export.to_onnx",
@@ -22,7 +24,10 @@ TARGETS = {
     "numpy": "rpml.io.export.to_numpy",
 }
 
-__all__ = ["TARGETS", "Step", "embedding_steps", "export_model"]
+SUFFIXES = {"onnx": ".onnx", "numpy": ".npz"}
+"""What the names of these exports end in, and those of the others do not."""
+
+__all__ = ["TARGETS", "Step", "check_export", "embedding_steps", "export_model"]
 
 
 def export_model(
@@ -53,10 +58,31 @@ def export_model(
     Path
         What was written.
     """
-    if target not in TARGETS:
-        raise InputError(f"target must be one of {', '.join(TARGETS)}, got {target!r}")
+    check_export(target, path, overwrite)
     steps = embedding_steps(model, n_components)
     write: Callable[[Sequence[Step], Path], None] = import_module(TARGETS[target]).write
-    with atomic_output(Path(path), overwrite) as temporary:
+    with locked(path), atomic_output(path, overwrite) as temporary:
         write(steps, temporary)
+        if temporary.is_dir():
+            mark_folder(temporary)
+        check_folder(path)
     return Path(path)
+
+
+def check_export(
+    target: str,
+    path: str | PathLike[str],
+    overwrite: bool = False,
+    inputs: Iterable[str | Path | None] = (),
+) -> None:
+    """Refuse an output of another kind, one that exists, or that is not ours to replace."""
+    if target not in TARGETS:
+        raise InputError(f"target must be one of {', '.join(TARGETS)}, got {target!r}")
+    suffix = Path(path).suffix.lower()
+    if suffix in SUFFIXES.values() and suffix != SUFFIXES.get(target):
+        raise InputError(f"{path} is not the name of a {target} export: it ends in {suffix}")
+    check_apart([Path(path)], inputs)
+    if check_output(Path(path), overwrite).is_dir():
+        if target != "sentence-transformers":
+            raise InputError(f"{path} is a folder: give the {target} export a file name")
+        check_folder(Path(path))

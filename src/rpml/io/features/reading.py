@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rpml.io.features.shards import ShardedSource, shard_paths
 from rpml.io.features.source import Features, FeatureSource, ReadOptions
+from rpml.runtime.atomic import consistent_read
 from rpml.runtime.errors import InputError
 
 Opener = Callable[[Path, ReadOptions], FeatureSource]
@@ -91,7 +92,8 @@ def open_features(path: str | Path, options: ReadOptions | None = None) -> Featu
     if path.is_dir():
         paths = shard_paths(path, SUFFIXES)
         return ShardedSource(path, paths, lambda p: _open_file(p, options))
-    return _open_file(path, options)
+    with consistent_read(path):  # ids may be in a file of their own
+        return _open_file(path, options)
 
 
 def _open_file(path: Path, options: ReadOptions) -> FeatureSource:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from rpml.io.features.numpy_files import sidecar
 from rpml.io.features.source import Ids, as_ids
 from rpml.runtime.extras import require
+from rpml.runtime.outputs import mark_folder
 
 SHARD_ROWS = 1_000_000
 
@@ -46,9 +48,6 @@ class Writer(ABC):
     @abstractmethod
     def close(self) -> None:
         """Complete the file."""
-
-    def discard(self) -> None:  # noqa: B027 (most have nothing besides the file)
-        """Remove what `close` would have used, after a failure."""
 
 
 class NpyWriter(Writer):
@@ -93,7 +92,7 @@ class NpzWriter(Writer):
 
     def __init__(self, path: Path, layout: Layout) -> None:
         super().__init__(path, layout)
-        self._part = path.with_name(path.name + ".npy")
+        self._part = path.with_name(path.name + ".part")  # in the hidden folder, like `path`
         self._array = NpyWriter(self._part, layout)
 
     def write(self, values: NDArray[Any], ids: Ids | None = None) -> None:
@@ -101,21 +100,18 @@ class NpzWriter(Writer):
         self._array.write(values, ids)
 
     def close(self) -> None:
-        """Put the arrays into the archive."""
+        """Put the arrays into the archive, without times: equal rows give equal bytes."""
         self._array.close()
-        try:
-            with zipfile.ZipFile(self.path, "w", allowZip64=True) as archive:
-                archive.write(self._part, self.layout.name + ".npy")
-                ids = self._array.ids()
-                if ids is not None:
-                    with archive.open("ids.npy", "w", force_zip64=True) as file:
-                        np.lib.format.write_array(file, _fixed(ids), allow_pickle=False)
-        finally:
-            self.discard()
-
-    def discard(self) -> None:
-        """Remove the temporary array."""
-        self._part.unlink(missing_ok=True)
+        ids = self._array.ids()
+        with zipfile.ZipFile(self.path, "w") as archive:
+            with (
+                archive.open(self.layout.name + ".npy", "w", force_zip64=True) as file,
+                open(self._part, "rb") as part,
+            ):
+                shutil.copyfileobj(part, file, 2**20)
+            if ids is not None:
+                with archive.open("ids.npy", "w", force_zip64=True) as file:
+                    np.lib.format.write_array(file, _fixed(ids), allow_pickle=False)
 
 
 def _fixed(ids: Ids) -> NDArray[Any]:
@@ -131,7 +127,7 @@ class CsvWriter(Writer):
         super().__init__(path, layout)
         self._own = file is None
         self._file = file or open(path, "w", encoding="utf8", newline="")  # noqa: SIM115
-        separator = "\t" if ".tsv" in path.name else ","
+        separator = "\t" if path.suffix.lower() == ".tsv" else ","
         self._writer = csv.writer(self._file, delimiter=separator, lineterminator="\n")
         self._rows = 0
         self._writer.writerow([layout.id_name or "id", *layout.columns])
@@ -225,8 +221,9 @@ class ShardWriter(Writer):
             self._count += 1
 
     def close(self) -> None:
-        """Complete the last part."""
+        """Complete the last part, and list them all."""
         self._finish_part()
+        mark_folder(self.path)
 
 
 def write_ids(path: Path, ids: Ids | None, layout: Layout) -> None:

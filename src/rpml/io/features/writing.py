@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,11 @@ from rpml.io.features.writers import (
     Writer,
     write_ids,
 )
-from rpml.runtime.atomic import atomic_output, check_output
+from rpml.runtime.atomic import Transaction, atomic_outputs, check_output
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
+from rpml.runtime.locks import locked
+from rpml.runtime.outputs import check_apart, check_folder
 
 WRITERS: dict[str, Callable[[Path, Layout], Writer]] = {
     ".npy": NpyWriter,
@@ -36,8 +38,20 @@ WRITERS: dict[str, Callable[[Path, Layout], Writer]] = {
 }
 
 
-def check_table_output(path: str, overwrite: bool) -> None:
-    """Refuse an output of unknown kind, or one that exists, before any work is done."""
+def check_table_output(
+    path: str, overwrite: bool, inputs: Iterable[str | Path | None] = ()
+) -> None:
+    """Refuse, before any work is done, an output of unknown kind, or one that is not ours to write.
+
+    Parameters
+    ----------
+    path : str
+        The output.
+    overwrite : bool
+        Whether it may exist; a folder must then hold nothing but what rpml has written.
+    inputs : iterable of str, Path or None, default=()
+        What is read, and is never replaced.
+    """
     if path == "-":
         return
     target = Path(path)
@@ -49,9 +63,16 @@ def check_table_output(path: str, overwrite: bool) -> None:
         )
     if target.suffix.lower() in (".parquet", ".pq"):
         require("pyarrow.parquet", "parquet", "writing .parquet")
-    check_output(target, overwrite)
-    if target.suffix.lower() == ".npy" and not overwrite and sidecar(target).exists():
-        check_output(sidecar(target), overwrite)
+    read = [Path(i) for i in inputs if i is not None]
+    outputs = [target, sidecar(target)] if target.suffix.lower() == ".npy" else [target]
+    check_apart(outputs, [*read, *(sidecar(i) for i in read if i.suffix.lower() == ".npy")])
+    for output in outputs:
+        if output == target or output.exists():
+            check_output(output, overwrite)
+    if target.is_dir():
+        if not path.endswith("/"):
+            raise InputError(f"{path} is a folder: give the output a file name, or end it with /")
+        check_folder(target)
 
 
 @contextmanager
@@ -59,30 +80,32 @@ def open_writer(path: str, layout: Layout, overwrite: bool = False) -> Iterator[
     """A writer for the kind of file the suffix names; published only if the body succeeds."""
     check_table_output(path, overwrite)
     if path == "-":
-        writer: Writer = CsvWriter(Path("stdout.csv"), layout, sys.stdout)
+        if sys.stdout is None:
+            raise InputError("standard output is closed: there is nowhere to write to")
+        writer = CsvWriter(Path("-.csv"), layout, sys.stdout)
         yield writer
         writer.close()
         return
-    with atomic_output(path, overwrite) as temporary:
-        kind = ShardWriter if path.endswith("/") else WRITERS[Path(path).suffix.lower()]
-        writer = kind(temporary, layout)
-        try:
-            yield writer
-            writer.close()
-        except BaseException:
-            writer.discard()
-            raise
-        if isinstance(writer, NpyWriter):
-            _publish_ids(Path(path), writer.ids(), layout)
+    with locked(path), atomic_outputs(path, overwrite) as outputs:
+        with table_writer(outputs, path, layout) as table:
+            yield table
+        if path.endswith("/"):
+            check_folder(path)  # what has come meanwhile is not ours to replace
 
 
-def _publish_ids(path: Path, ids: Ids | None, layout: Layout) -> None:
-    """Keep the ids of a .npy file beside it; no ids also removes those of an older file."""
-    if ids is None:
-        sidecar(path).unlink(missing_ok=True)
-        return
-    with atomic_output(sidecar(path)) as temporary:
-        write_ids(temporary, ids, layout)
+@contextmanager
+def table_writer(outputs: Transaction, path: str, layout: Layout) -> Iterator[Writer]:
+    """A writer whose file, with the ids that belong beside it, becomes part of a transaction."""
+    kind = ShardWriter if path.endswith("/") else WRITERS[Path(path).suffix.lower()]
+    writer = kind(outputs.new(path), layout)
+    yield writer
+    writer.close()
+    if isinstance(writer, NpyWriter):
+        ids = writer.ids()
+        if ids is None:
+            outputs.remove(sidecar(Path(path)))
+        else:
+            write_ids(outputs.new(sidecar(Path(path))), ids, layout)
 
 
 def write_table(

@@ -1,0 +1,112 @@
+"""What a job may write: never an input, never a file that somebody else has put there."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rpml.runtime.errors import InputError
+
+FOLDER_MANIFEST = "rpml.json"
+"""Lists the files of an output that is a folder."""
+
+
+def check_apart(outputs: Iterable[str | Path], inputs: Iterable[str | Path | None]) -> None:
+    """Refuse an output that is an input, holds one, or lies in one.
+
+    Parameters
+    ----------
+    outputs : iterable of str or Path
+        What will be written.
+    inputs : iterable of str, Path or None
+        What is read; None, ``-`` and addresses are passed over.
+    """
+    read = [Path(i) for i in inputs if i is not None and str(i) != "-" and "://" not in str(i)]
+    for output in map(Path, outputs):
+        for source in read:
+            relation = _relation(output, source)
+            if relation:
+                raise InputError(f"{output} {relation} the input {source}: choose another output")
+
+
+def _relation(output: Path, source: Path) -> str | None:
+    written, used = Path(os.path.realpath(output)), Path(os.path.realpath(source))
+    if written == used or (written.exists() and used.exists() and written.samefile(used)):
+        return "is"
+    if written in used.parents:
+        return "holds"
+    return "lies in" if used in written.parents and used.is_dir() else None
+
+
+class Manifest:
+    """The files of ours beside it, as we left them; others are not ours to replace or remove.
+
+    Parameters
+    ----------
+    path : Path
+        A JSON file; one that is absent or not ours lists no files.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            found = json.loads(path.read_text(encoding="utf8"))
+            self._files = {name: list(state) for name, state in found["files"].items()}
+            self.facts: dict[str, Any] = dict(found["facts"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            self._files, self.facts = {}, {}
+
+    def owns(self, path: Path) -> bool:
+        """Whether we have written this file, and nobody has changed it since."""
+        name = path.relative_to(self.path.parent).as_posix()
+        return name in self._files and _state(path) == self._files[name]
+
+    def check(self, path: Path) -> None:
+        """Refuse to touch a file that is there and not ours."""
+        if os.path.lexists(path) and path != self.path and not self.owns(path):
+            raise InputError(
+                f"{path} is there, and not as rpml left it: move it away, or write elsewhere"
+            )
+
+    def intact(self) -> bool:
+        """Whether all of the files are there and unchanged."""
+        return bool(self._files) and all(self.owns(self.path.parent / n) for n in self._files)
+
+
+def write_manifest(
+    path: Path, files: Mapping[str, Path], facts: Mapping[str, Any] | None = None
+) -> None:
+    """List files under the names they will have beside the manifest, and facts about them."""
+    states = {name: _state(file) for name, file in files.items()}
+    text = json.dumps({"files": states, "facts": dict(facts or {})}, indent=1, sort_keys=True)
+    path.write_text(text + "\n", encoding="utf8")
+
+
+def _state(path: Path) -> list[int]:
+    """Size and time of change, which a rename keeps."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return []
+    return [status.st_size, status.st_mtime_ns]
+
+
+def mark_folder(folder: Path) -> None:
+    """List the files of a folder of ours in it, so that it may be replaced later."""
+    files = {path.relative_to(folder).as_posix(): path for path in _files_of(folder)}
+    write_manifest(folder / FOLDER_MANIFEST, files)
+
+
+def check_folder(folder: str | Path) -> None:
+    """Refuse to replace a folder that holds anything we have not written."""
+    folder = Path(folder)
+    manifest = Manifest(folder / FOLDER_MANIFEST)
+    for path in _files_of(folder):
+        manifest.check(path)
+
+
+def _files_of(folder: Path) -> list[Path]:
+    return [Path(base, name) for base, _, names in os.walk(folder) for name in sorted(names)]
