@@ -184,7 +184,7 @@ def test_a_folder_with_a_foreign_file_is_never_replaced(tmp_path, X, late):
             writer.write(X + 1)
             (folder / "thesis.txt").write_text("mine")
 
-    with pytest.raises(InputError, match="thesis.txt"):
+    with pytest.raises(InputError, match=r"thesis\.txt"):
         write()
     assert (folder / "thesis.txt").read_text() == "mine"
     np.testing.assert_array_equal(read_features(folder).values, X)

@@ -58,6 +58,7 @@ def export_model(
     Path
         What was written.
     """
+    path = Path(path)
     check_export(target, path, overwrite)
     steps = embedding_steps(model, n_components)
     write: Callable[[Sequence[Step], Path], None] = import_module(TARGETS[target]).write
@@ -66,7 +67,7 @@ def export_model(
         if temporary.is_dir():
             mark_folder(temporary)
         check_folder(path)
-    return Path(path)
+    return path
 
 
 def check_export(
