@@ -1,5 +1,6 @@
-"""Every code block of README and docs runs, page by page, top to bottom."""
+"""README and docs: every code block runs, every name and file they mention exists."""
 
+import importlib
 import importlib.util
 import os
 import re
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import rpml
 from rpml.cli.app import app
 
 ROOT = Path(__file__).parent.parent
@@ -127,6 +129,60 @@ def test_a_failing_block_fails(tmp_path):
         run_shell("rpml inspect absent.npy", tmp_path)
     with pytest.raises(AssertionError):
         run_shell("false | cat", tmp_path)
+
+
+def resolve(dotted):
+    """The module, or the attribute of one, that a dotted name stands for."""
+    parts = dotted.split(".")
+    for end in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:end]))
+        except ModuleNotFoundError:
+            continue
+        for name in parts[end:]:
+            found = getattr(found, name)
+        return found
+    raise ModuleNotFoundError(dotted)
+
+
+def mentioned(page):
+    """Names of the package in backticks; those of method.md are relative to rpml.method."""
+    text = FENCE.sub("", page.read_text(encoding="utf8"))
+    dotted = re.findall(r"`([a-z_]+(?:\.\w+)+)[`(]", text)
+    names = {name for name in dotted if name.startswith("rpml.")}
+    if page.name == "method.md":
+        stages = {path.stem for path in (ROOT / "src/rpml/method").iterdir()}
+        names |= {f"rpml.method.{name}" for name in dotted if name.split(".")[0] in stages}
+    return sorted(names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_names_and_files_exist(page):
+    for name in mentioned(page):
+        resolve(name)
+    text = page.read_text(encoding="utf8")
+    for path in re.findall(r"`((?:src|tests|benchmarks|scripts|docs)/[\w/.-]+\.\w+)`", text):
+        assert (ROOT / path).exists(), path
+
+
+def test_the_api_reference_has_every_public_name():
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf8")
+    listed = re.findall(r"^::: (\S+)$", text, re.MULTILINE)
+    for name in listed:
+        resolve(name)
+    public = {f"rpml.{name}" for name in rpml.__all__ if not name.startswith("_")}
+    assert public <= set(listed)
+
+
+UNIDIOMATIC = re.compile(
+    r"\b(?:numbers|values?|labels?|figures?|pairs?|rows?|points?|files?|lines?) an? "
+    r"(?:vector|row|class|line|partition|pair|cluster|set|image|instance)\b"
+)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_per_row_not_a_row(page):
+    assert not UNIDIOMATIC.findall(page.read_text(encoding="utf8"))
 
 
 def test_the_reference_is_up_to_date():
