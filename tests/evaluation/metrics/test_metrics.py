@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -206,8 +208,9 @@ def test_noise_costs_recall_and_not_precision():
 
 @pytest.mark.parametrize("k", [1, 3, 20, 200], ids=lambda k: f"k={k}")
 def test_kmeans_ends_in_a_fixed_point_of_lloyd(monkeypatch, k):
-    monkeypatch.setattr("rpml.evaluation.metrics.kmeans._GREEDY", 50)
-    monkeypatch.setattr("rpml.evaluation.metrics.kmeans._TILE", 1000)
+    lloyd = sys.modules[kmeans.__module__]
+    monkeypatch.setattr(lloyd, "_GREEDY", 50)
+    monkeypatch.setattr(lloyd, "_TILE", 1000)
     X = np.random.default_rng(0).normal(size=(600, 6)).astype(np.float32)
     result = kmeans(X, k, np.random.default_rng(0), n_init=1)
     assert result.converged

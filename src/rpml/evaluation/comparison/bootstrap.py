@@ -13,7 +13,7 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean over queries and the bounds of its 95 % bootstrap interval."""
+    """A mean over queries and the bounds of its 95% bootstrap interval."""
 
     value: float
     low: float
@@ -26,7 +26,7 @@ class Interval:
 
 
 def interval(values: ArrayLike, rng: np.random.Generator) -> Interval:
-    """Mean of one value a query, with the percentile interval of resampled means.
+    """Mean of one value per query, with the percentile interval of resampled means.
 
     Hits (and their means over seeds, and differences of these) take few distinct values, and how
     often each is drawn is multinomial: so no query has to be drawn one by one.
@@ -39,5 +39,5 @@ def interval(values: ArrayLike, rng: np.random.Generator) -> Interval:
 
 
 def paired(one: ArrayLike, other: ArrayLike, rng: np.random.Generator) -> Interval:
-    """Mean of the differences between two values a query."""
+    """Mean of the differences between two values per query."""
     return interval(np.asarray(one, float) - np.asarray(other, float), rng)

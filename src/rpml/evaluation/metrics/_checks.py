@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from rpml.runtime.rows import row_blocks
+
 METRICS = ("cosine", "euclidean")
-_BLOCK = 1 << 14
 
 
 def checked_metric(metric: str) -> str:
@@ -38,23 +39,25 @@ def checked_embedding(Z: ArrayLike) -> NDArray[Any]:
 
 
 def _require_finite(array: NDArray[Any]) -> None:
-    for start in range(0, array.shape[0], _BLOCK):
-        bad = ~np.isfinite(array[start : start + _BLOCK])
+    for part, block in row_blocks(array):
+        bad = ~np.isfinite(block)
         if bad.any():
             row, column = np.argwhere(bad)[0]
             raise ValueError(
-                f"Z has a NaN or infinite value, first at row {start + row}, column {column}; "
+                f"Z has a NaN or infinite value, first at row {part.start + row}, column {column}; "
                 "remove or impute such rows"
             )
 
 
 def checked_codes(y: ArrayLike, n: int, name: str = "y") -> NDArray[np.intp]:
-    """Turn labels of any sortable kind into codes 0..classes-1, one a row."""
+    """Turn labels of any sortable kind into codes 0..classes-1, one per row."""
     array = np.asanyarray(y)
     if array.ndim != 1:
-        raise ValueError(f"{name} must be 1-D, one label a row, got shape {array.shape}")
+        raise ValueError(f"{name} must be 1-D, one label per row, got shape {array.shape}")
     if len(array) != n:
-        raise ValueError(f"{name} must have one label a row: got {len(array)} labels for {n} rows")
+        raise ValueError(
+            f"{name} must have one label per row, got {len(array)} labels for {n} rows"
+        )
     if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
         raise ValueError(f"{name} has a NaN or infinite label at row {_first_bad(array)}")
     try:

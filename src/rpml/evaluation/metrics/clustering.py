@@ -10,9 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
 from rpml.evaluation.metrics._checks import checked_codes, checked_embedding, checked_metric
-from rpml.evaluation.metrics.geometry import ball_around, blocks, unit_rows
+from rpml.evaluation.metrics.geometry import ball_around
 from rpml.evaluation.metrics.kmeans import kmeans
 from rpml.evaluation.metrics.partitions import normalized_mutual_information, pair_scores
+from rpml.runtime.rows import row_blocks, unit_rows
 
 
 def clustering_scores(
@@ -28,19 +29,19 @@ def clustering_scores(
 
     Parameters
     ----------
-    Z : array of shape (n, dimensions)
+    Z : array-like of shape (n_samples, n_components)
         The embedding.
-    y : array of shape (n,)
+    y : array-like of shape (n_samples,)
         Class labels, numbers or strings.
-    random_state : int, RandomState or None
+    random_state : int, RandomState instance or None, default=0
         Seed of k-means.
-    metric : {"cosine", "euclidean"}
+    metric : {"cosine", "euclidean"}, default="cosine"
         ``"cosine"`` divides the rows by their norm before k-means, ``"euclidean"`` takes them
         as they are.
-    n_init : int, optional
+    n_init : int, default=None
         Restarts of k-means, of which the tightest is scored. By default 5, or 1 where a single
         run is already large.
-    progress : callable, optional
+    progress : callable, default=None
         Called with the finished share of the iterations allowed, in [0, 1].
 
     Returns
@@ -59,9 +60,8 @@ def clustering_scores(
 
 def _points(rows: NDArray[Any], metric: str) -> NDArray[np.float32]:
     """Rows in single precision: unit ones for cosine, centred and scaled ones for Euclidean."""
-    centre, radius = ball_around(rows) if metric == "euclidean" else (np.zeros(1), 1.0)
+    center, radius = ball_around(rows) if metric == "euclidean" else (np.zeros(1), 1.0)
     points = np.empty(rows.shape, dtype=np.float32)
-    for block in blocks(len(rows)):
-        scaled = (rows[block] - centre) / radius
-        points[block] = unit_rows(scaled) if metric == "cosine" else scaled
+    for part, block in row_blocks(rows, np.float64):
+        points[part] = unit_rows(block) if metric == "cosine" else (block - center) / radius
     return points

@@ -1,63 +1,31 @@
-"""Two labellings of the same rows compared through their contingency table."""
+"""Two labelings of the same rows compared: mutual information, and pairs of rows."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.metrics import normalized_mutual_info_score
+from sklearn.metrics.cluster import pair_confusion_matrix
 
 from rpml.evaluation.metrics._checks import checked_codes
 
-
-@dataclass(frozen=True)
-class Contingency:
-    """Rows in each cluster, in each class, and in each non-empty (cluster, class) cell."""
-
-    clusters: NDArray[np.float64]
-    classes: NDArray[np.float64]
-    cells: NDArray[np.float64]
-    cell_cluster: NDArray[np.intp]
-    cell_class: NDArray[np.intp]
-
-
-def contingency(labels: NDArray[np.intp], y: NDArray[np.intp]) -> Contingency:
-    """Count the cells that occur: at most n of them, whatever the number of classes."""
-    classes = int(y.max()) + 1
-    codes, cells = np.unique(labels.astype(np.int64) * classes + y, return_counts=True)
-    return Contingency(
-        clusters=np.bincount(labels).astype(np.float64),
-        classes=np.bincount(y).astype(np.float64),
-        cells=cells.astype(np.float64),
-        cell_cluster=codes // classes,
-        cell_class=codes % classes,
-    )
+Codes = NDArray[np.intp]
 
 
 def normalized_mutual_information(labels: ArrayLike, y: ArrayLike) -> float:
-    """Mutual information over the arithmetic mean of the two entropies, in [0, 1].
-
-    1 when both put all rows together (they agree), as in scikit-learn.
-    """
-    table = _table(labels, y)
-    n = table.cells.sum()
-    entropy = (_entropy(table.clusters / n) + _entropy(table.classes / n)) / 2
-    if entropy == 0:
-        return 1.0
-    expected = table.clusters[table.cell_cluster] * table.classes[table.cell_class]
-    mutual = np.sum(table.cells / n * np.log(table.cells * n / expected))
-    return float(np.clip(mutual / entropy, 0, 1))
+    """Mutual information over the arithmetic mean of the two entropies, in [0, 1]."""
+    return float(normalized_mutual_info_score(*_codes(labels, y)))
 
 
 def pair_scores(labels: ArrayLike, y: ArrayLike) -> dict[str, float]:
-    """Precision, recall and F over the pairs of rows that a labelling puts together.
+    """Precision, recall and F over the pairs of rows that a labeling puts together.
 
     Parameters
     ----------
-    labels : array of shape (n,)
+    labels : array-like of shape (n_samples,)
         Clusters or pseudo-labels. Negative integers mark noise: each such row stands alone,
         so it costs recall and not precision.
-    y : array of shape (n,)
+    y : array-like of shape (n_samples,)
         True classes.
 
     Returns
@@ -67,13 +35,17 @@ def pair_scores(labels: ArrayLike, y: ArrayLike) -> dict[str, float]:
         the pairs of one class that are put together; ``f``: their harmonic mean. A share of no
         pairs at all is 0.
     """
-    table = _table(_noise_apart(labels), y)
-    together, alike, both = (_pairs(c) for c in (table.clusters, table.classes, table.cells))
+    found, classes = _codes(_noise_apart(labels), y)
+    (_, wrong), (missed, right) = pair_confusion_matrix(classes, found).astype(float)
     return {
-        "f": 2 * both / (together + alike) if together + alike else 0.0,
-        "precision": both / together if together else 0.0,
-        "recall": both / alike if alike else 0.0,
+        "f": _share(2 * right, 2 * right + wrong + missed),
+        "precision": _share(right, right + wrong),
+        "recall": _share(right, right + missed),
     }
+
+
+def _share(part: float, whole: float) -> float:
+    return float(part / whole) if whole else 0.0
 
 
 def _noise_apart(labels: ArrayLike) -> NDArray[np.generic]:
@@ -86,16 +58,8 @@ def _noise_apart(labels: ArrayLike) -> NDArray[np.generic]:
     return array
 
 
-def _table(labels: ArrayLike, y: ArrayLike) -> Contingency:
+def _codes(labels: ArrayLike, y: ArrayLike) -> tuple[Codes, Codes]:
     codes = checked_codes(labels, len(np.asanyarray(labels)), "labels")
     if not len(codes):
         raise ValueError("labels is empty: there is nothing to score")
-    return contingency(codes, checked_codes(y, len(codes)))
-
-
-def _pairs(sizes: NDArray[np.float64]) -> float:
-    return float(np.sum(sizes * (sizes - 1)) / 2)
-
-
-def _entropy(shares: NDArray[np.float64]) -> float:
-    return float(-np.sum(shares * np.log(shares)))
+    return codes, checked_codes(y, len(codes))

@@ -16,7 +16,8 @@ from rpml.evaluation.metrics._checks import (
     checked_metric,
 )
 from rpml.evaluation.metrics._kernels import best_in_own_class, count_other_classes
-from rpml.evaluation.metrics.geometry import ball_around, unit_rows
+from rpml.evaluation.metrics.geometry import ball_around
+from rpml.runtime.rows import unit_rows
 from rpml.runtime.threads import run_chunks
 
 QUERY_ROWS, CORPUS_ROWS = 1024, 8192  # one tile of scores: 32 MB in float32
@@ -133,15 +134,15 @@ def _standardiser(Z: NDArray[Any], metric: str) -> Callable[[NDArray[Any]], NDAr
     order of distances), with -|b|^2/2 appended, so that [a, 1].[b, -|b|^2/2] falls with |a - b|.
     """
     if metric == "cosine":
-        return unit_rows
-    centre, radius = ball_around(Z)
+        return lambda rows: unit_rows(rows.astype(np.float64))
+    center, radius = ball_around(Z)
 
-    def centred(rows: NDArray[Any]) -> NDArray[Any]:
-        inside = (rows.astype(np.float64) - centre) / radius
+    def centered(rows: NDArray[Any]) -> NDArray[Any]:
+        inside = (rows.astype(np.float64) - center) / radius
         half = np.einsum("ij,ij->i", inside, inside) / -2
         return np.concatenate([inside, half[:, None]], axis=1)
 
-    return centred
+    return centered
 
 
 def _count_wrong(
@@ -153,7 +154,7 @@ def _count_wrong(
 ) -> NDArray[np.int64]:
     """Count rows of other classes at or above the best right score: possibly, certainly.
 
-    Two counts a query: with the rounding error of the scores read against the embedding (rows
+    Two counts per query: with the rounding error of the scores read against the embedding (rows
     within it are ties) and for it.
     """
     counts = np.zeros((len(queries), 2), dtype=np.int64)
