@@ -8,42 +8,21 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
 from torch import nn
-from torch.nn.functional import normalize
 
 from rpml.deep.methods import (
     METHODS,
-    Batch,
     FeatureBank,
-    LossSpec,
     check_methods,
     contrastive,
     ddml,
-    hdml,
     invariant,
     nce,
     triplet,
 )
-from rpml.deep.methods.daml import generator_loss, hinge
 from rpml.deep.samplers import LabelSampler
 from rpml.evaluation.registry import METHODS as REGISTRY
 from rpml.runtime.errors import InputError
-
-LOSS_SPEC = LossSpec(12, 5, 3, 4, seed=0)
-LABELS = torch.arange(12) // 3
-
-
-def batch_of(x, L, seed=0):
-    teacher = normalize(torch.sin(3 * x.detach()))
-    rng = np.random.default_rng(seed)
-    return Batch(x, normalize(x @ L), LABELS, torch.arange(12), L, rng, teacher)
-
-
-def point(seed=0):
-    rng = np.random.default_rng(seed)
-    x = normalize(torch.tensor(rng.standard_normal((12, 5))))
-    L = nn.Parameter(torch.tensor(np.linalg.qr(rng.standard_normal((5, 3)))[0]))
-    return x, L
-
+from tests.deep.examples import LABELS, LOSS_SPEC, batch_of, point
 
 # losses that detach a part of themselves are checked part by part; NCE writes its memory
 PARTS = ("triplet-daml", "triplet-hdml", "nce", "srpml", "stml")
@@ -120,37 +99,6 @@ def test_srpml_gradient_with_theta_and_L_fixed():
     torch.testing.assert_close(found, expected)
     assert float((before - L).abs().max()) > 0
     torch.testing.assert_close(L.T @ L, torch.eye(3, dtype=L.dtype))
-
-
-def test_daml_parts():
-    x, L = point()
-    L = L.detach()
-    a, p, n = (x[i].clone().requires_grad_(True) for i in ([0, 3], [1, 4], [6, 9]))
-    assert torch.autograd.gradcheck(lambda a, p, n: hinge(a @ L, p @ L, n @ L), (a, p, n))
-    made = normalize(x[[10, 11]]).clone().requires_grad_(True)
-    fixed = [v.detach() for v in (a, p, n)]
-    assert torch.autograd.gradcheck(lambda m: generator_loss(*fixed, m, L), (made,))
-    # J_gen as printed: |n~ - a|^2 + |n~ - n|^2 + [d(n~, a) - d(p, a) - margin]_+
-    a, p, n = fixed
-    za, zp, zm = (normalize(v @ L) for v in (a, p, made))
-    fooled = ((zm - za) ** 2).sum(1) - ((zp - za) ** 2).sum(1) - triplet.MARGIN
-    expected = ((made - a) ** 2).sum(1) + ((made - n) ** 2).sum(1) + fooled.clamp(min=0)
-    torch.testing.assert_close(generator_loss(a, p, n, made, L), expected.mean())
-
-
-def test_hdml_parts():
-    x, L = point()
-    a, p, n = (x[i].clone().requires_grad_(True) for i in ([0, 3], [1, 4], [6, 9]))
-    assert torch.autograd.gradcheck(lambda a, p, n: hdml.harder(a, p, n, 0.3), (a, p, n))
-    moved = hdml.harder(a, p, n, 1.0)  # as hard as can be: at the positive's distance
-    far, near = (n - a).norm(dim=1), (p - a).norm(dim=1)
-    torch.testing.assert_close((moved - a).norm(dim=1), torch.minimum(far, near))
-    torch.testing.assert_close(hdml.harder(a, p, n, 0.0), n)
-    loss = hdml.HDML(LOSS_SPEC).double()
-    parameters = tuple(loss.generator.parameters())
-    assert torch.autograd.gradcheck(
-        lambda *_: loss.generator_loss(batch_of(x, L)), parameters, atol=1e-5
-    )
 
 
 def by_pairs(f):
@@ -236,6 +184,43 @@ def test_invariant_as_printed():
                 shares = np.exp(f @ f[j] / t)
                 total -= np.log(1 - shares[i] / shares.sum())
     assert float(invariant.Invariant(LOSS_SPEC)(batch)) == pytest.approx(total / 6, rel=1e-5)
+
+
+def slow_softmax_loss(scores, labels):
+    return np.mean([np.log(np.exp(s).sum()) - s[c] for s, c in zip(scores, labels, strict=True)])
+
+
+def test_exemplar_as_printed():
+    batch = batch_of(*point())
+    loss = METHODS["exemplar"].loss(LOSS_SPEC).double()
+    scores = batch.embedding.detach().numpy() @ loss.classifier.detach().numpy().T
+    assert scores.shape == (12, 12)  # one surrogate class per image
+    found = float(loss(batch).detach())
+    assert found == pytest.approx(slow_softmax_loss(scores, range(12)))
+
+
+def test_deepcluster_as_printed():
+    batch = batch_of(*point())
+    loss = METHODS["deepcluster"].loss(LOSS_SPEC).double()
+    loss.begin_epoch(LabelSampler(LABELS.numpy()))
+    first = loss.classifier.detach().clone()
+    scores = batch.embedding.detach().numpy() @ first.numpy().T
+    found = float(loss(batch).detach())
+    assert found == pytest.approx(slow_softmax_loss(scores, LABELS.numpy()))
+    with torch.no_grad():
+        loss.classifier.zero_()
+    loss.begin_epoch(LabelSampler(LABELS.numpy()))
+    assert float(loss.classifier.detach().abs().max()) == 0  # the same assignment: it goes on
+    loss.begin_epoch(LabelSampler(LABELS.numpy()[::-1].copy()))
+    assert float(loss.classifier.detach().abs().max()) > 0  # a new one: it starts again
+
+
+def test_the_normaliser_of_nce_is_that_of_the_first_batch():
+    loss = nce.MemoryNCE(LOSS_SPEC).double()
+    loss(batch_of(*point()))
+    first = float(loss.partition)
+    loss(batch_of(*point(seed=1), seed=1))
+    assert float(loss.partition) == first
 
 
 def test_nce_as_printed():

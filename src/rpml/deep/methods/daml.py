@@ -6,39 +6,18 @@ import torch
 from torch import nn
 from torch.nn.functional import normalize
 
-from rpml.deep.methods.base import Batch, Loss, LossSpec, Method, safe_mean
+from rpml.deep.methods.base import Batch, Loss, LossSpec, Method
 from rpml.deep.methods.labels import class_sampler
-from rpml.deep.methods.triplet import MARGIN
-from rpml.method.triplets.sampling import mine_batch_triplets
+from rpml.deep.methods.triplet import MARGIN, random_triplets, triplet_hinge
 
-HARD, NEAR_TRUTH, ADVERSARIAL = 1.0, 1.0, 1.0
-MAX_TRIPLETS = 500
-
-
-def draw_triplets(batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Features of random (anchor, positive, negative) of the batch."""
-    found = mine_batch_triplets(
-        batch.embedding.detach().cpu().numpy(),
-        batch.labels.cpu().numpy(),
-        batch.rng,
-        mining="all",
-        limit=MAX_TRIPLETS,
-    )
-    a, p, n = torch.from_numpy(found).to(batch.features.device).T
-    return batch.features[a], batch.features[p], batch.features[n]
-
-
-def hinge(a: torch.Tensor, p: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
-    """The triplet loss of embedded rows."""
-    gap = (a - p).square().sum(1) - (a - n).square().sum(1)
-    return safe_mean((gap + MARGIN).clamp(min=0))
+REGULARISER, ADVERSARIAL = 1.0, 50.0  # lambda_1 and lambda_2 of the paper
 
 
 class DAML(Loss):
-    """A generator makes negatives hard for the metric, which learns from them.
+    """A generator makes negatives that are hard for the metric, which learns from them.
 
-    J_gen = |n~ - a|^2 + |n~ - n|^2 + [d(n~, a) - d(p, a) - margin]_+ trains the generator, the
-    triplet loss on (a, p, n~) and on (a, p, n) the metric.
+    J_gen = |n~ - a|^2 + l1 |n~ - n|^2 + l2 [d(n~, a) - d(p, a) - margin]_+ trains the generator;
+    the triplet losses of (a, p, n~) and of (a, p, n) train the metric.
     """
 
     def __init__(self, spec: LossSpec) -> None:
@@ -47,34 +26,41 @@ class DAML(Loss):
         with torch.random.fork_rng():
             torch.manual_seed(spec.seed)
             self.generator = nn.Sequential(
-                nn.Linear(3 * width, width), nn.ReLU(), nn.Linear(width, width)
+                nn.Linear(3 * width, width),
+                nn.ReLU(),
+                nn.Linear(width, width),
+                nn.ReLU(),
+                nn.Linear(width, width),
             )
 
     def forward(self, batch: Batch) -> torch.Tensor:
-        a, p, n = draw_triplets(batch)
+        triplets = random_triplets(batch)
+        a, p, n = (batch.features[i] for i in triplets)
+        za, zp, zn = (batch.embedding[i] for i in triplets)
         fixed = (a.detach(), p.detach(), n.detach())
-        made = self.generate(*fixed)
+        synthetic = self.generate(*fixed)
         L = batch.projection
-        truth = hinge(*(normalize(x @ L) for x in (a, p, n)))
-        hard = hinge(*(normalize(x @ L) for x in (a, p, made.detach())))
-        return truth + hard + generator_loss(*fixed, made, L.detach())
+        metric = triplet_hinge(za, zp, zn)
+        metric = metric + triplet_hinge(za, zp, normalize(synthetic.detach() @ L))
+        return metric + generator_loss(*fixed, synthetic, L.detach())
 
     def generate(self, a: torch.Tensor, p: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
-        """A synthetic negative a triplet: the true one and what the generator adds to it."""
+        """One synthetic negative per triplet: the true negative plus the generator's output."""
         return normalize(n + self.generator(torch.cat([a, p, n], dim=1)))
 
 
 def generator_loss(
-    a: torch.Tensor, p: torch.Tensor, n: torch.Tensor, made: torch.Tensor, L: torch.Tensor
+    a: torch.Tensor, p: torch.Tensor, n: torch.Tensor, synthetic: torch.Tensor, L: torch.Tensor
 ) -> torch.Tensor:
     """J_gen: near the anchor, near the true negative, and misplaced by the metric."""
-    za, zp, zm = (normalize(x @ L) for x in (a, p, made))
-    misplaced = (zm - za).square().sum(1) - (zp - za).square().sum(1) - MARGIN
-    return (
-        HARD * safe_mean((made - a).square().sum(1))
-        + NEAR_TRUTH * safe_mean((made - n).square().sum(1))
-        + ADVERSARIAL * safe_mean(misplaced.clamp(min=0))
+    za, zp, zs = (normalize(x @ L) for x in (a, p, synthetic))
+    misplaced = (zs - za).square().sum(1) - (zp - za).square().sum(1) - MARGIN
+    terms = (
+        (synthetic - a).square().sum(1)
+        + REGULARISER * (synthetic - n).square().sum(1)
+        + ADVERSARIAL * misplaced.clamp(min=0)
     )
+    return terms.mean()
 
 
 METHOD = Method("triplet-daml", "Triplet + DAML", class_sampler, DAML, uses_labels=True)

@@ -6,37 +6,42 @@ import math
 
 import torch
 from torch import nn
+from torch.func import functional_call
 from torch.nn.functional import cross_entropy, normalize
 
-from rpml.deep.methods.base import Batch, Loss, LossSpec, Method, safe_mean
-from rpml.deep.methods.daml import draw_triplets, hinge
+from rpml.deep.methods.base import Batch, Loss, LossSpec, Method
 from rpml.deep.methods.labels import class_sampler
+from rpml.deep.methods.triplet import random_triplets, triplet_hinge
+from rpml.deep.samplers import BatchSampler
 
-PULL = 0.1  # alpha of the hardness level; the paper's 7 is for unscaled GoogLeNet features
-BALANCE = 1.0  # beta: how soon synthetic triplets are trusted
-SOFTMAX = 0.5  # lambda of the generator's classification term
+PULL = 0.1  # alpha; the paper's 7 is for the losses of unscaled GoogLeNet features
+BALANCE = 1.0  # beta; the paper's 1e4, likewise
+SOFTMAX = 0.5  # lambda
 
 
-def harder(a: torch.Tensor, p: torch.Tensor, n: torch.Tensor, level: float) -> torch.Tensor:
-    """The negative moved towards the anchor, no nearer than the positive.
+def hard_negatives(a: torch.Tensor, p: torch.Tensor, n: torch.Tensor, level: float) -> torch.Tensor:
+    """Negatives pulled towards the anchor, no nearer than the positive.
 
-    n^ = a + (level d+ + (1 - level) d-) (n - a) / d- where d- > d+, else n itself.
+    a + [level + (1 - level) d+ / d-] (n - a) where d- > d+, else n: level 1 is the negative
+    itself, level 0 is as hard as possible.
     """
     far = (n - a).norm(dim=1, keepdim=True).clamp(min=1e-6)
     near = (p - a).norm(dim=1, keepdim=True)
-    moved = a + (level * near + (1 - level) * far) * (n - a) / far
-    return torch.where(far > near, moved, n)
+    pulled = a + (level + (1 - level) * near / far) * (n - a)
+    return torch.where(far > near, pulled, n)
 
 
 class HDML(Loss):
-    """Negatives are made as hard as the metric can bear, and a generator keeps them plausible.
+    """Triplets that become harder as the metric improves, kept plausible by a generator.
 
-    The level of hardness is exp(-alpha / J_avg), J_avg the last epoch's metric loss. The
-    generator maps an embedding back to a feature of the negative's class; the metric learns from
+    The level of the synthetic negatives is exp(-alpha / J_avg), J_avg the mean metric loss of the
+    last epoch. The generator maps embeddings back to features; it is trained by the reconstruction
+    of the real features and by the classification of the synthetic ones. The metric learns from
     exp(-beta / J_gen) J(real) + (1 - exp(-beta / J_gen)) J(synthetic).
     """
 
     average: torch.Tensor
+    epoch_losses: torch.Tensor
 
     def __init__(self, spec: LossSpec) -> None:
         super().__init__()
@@ -48,26 +53,45 @@ class HDML(Loss):
                 nn.Linear(spec.n_features, spec.n_features),
             )
             self.classifier = nn.Linear(spec.n_features, max(2, spec.n_classes))
-        self.register_buffer("average", torch.tensor(1.0))
+        self.register_buffer("average", torch.tensor(math.inf))
+        self.register_buffer("epoch_losses", torch.zeros(2))  # sum and count
+
+    def begin_epoch(self, sampler: BatchSampler) -> None:
+        if self.epoch_losses[1] > 0:
+            self.average.copy_(self.epoch_losses[0] / self.epoch_losses[1])
+        self.epoch_losses.zero_()
 
     def forward(self, batch: Batch) -> torch.Tensor:
-        (a, p, n), L = draw_triplets(batch), batch.projection
-        za, zp, zn = (normalize(x @ L) for x in (a, p, n))
-        real = hinge(za, zp, zn)
-        level = math.exp(-PULL / max(float(self.average), 1e-6))
-        self.average.mul_(0.95).add_(0.05 * real.detach())
-        made = normalize(self.generator(harder(za, zp, zn, level).detach()))
-        synthetic = hinge(za, zp, normalize(made.detach() @ L))
-        plausible = self.generator_loss(batch)
+        a, p, n = random_triplets(batch)
+        za, zp, zn = (batch.embedding[i] for i in (a, p, n))
+        real = triplet_hinge(za, zp, zn)
+        hard = hard_negatives(za, zp, zn, math.exp(-PULL / max(float(self.average), 1e-6)))
+        synthetic = triplet_hinge(*(self.reconstruct(z, batch) for z in (za, zp, hard)))
+        plausible = self.generator_loss(batch, hard.detach(), n)
         trust = math.exp(-BALANCE / max(float(plausible.detach()), 1e-6))
-        return trust * real + (1 - trust) * synthetic + plausible
+        self.epoch_losses += torch.stack([real.detach(), torch.ones_like(real)])
+        classified = cross_entropy(self.classifier(batch.features.detach()), batch.labels)
+        return trust * real + (1 - trust) * synthetic + plausible + classified
 
-    def generator_loss(self, batch: Batch) -> torch.Tensor:
-        """Features given back from their embedding, and of the right class."""
+    def reconstruct(self, z: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """Embedding -> generated feature -> embedding; the generator itself is fixed."""
+        feature = normalize(functional_call(self.generator, _detached(self.generator), (z,)))
+        return normalize(feature @ batch.projection)
+
+    def generator_loss(
+        self, batch: Batch, hard: torch.Tensor, negatives: torch.Tensor
+    ) -> torch.Tensor:
+        """J_gen = J_recon + lambda J_soft; features, metric and classifier are fixed."""
         x = batch.features.detach()
-        made = normalize(self.generator(normalize(x @ batch.projection.detach())))
-        right = cross_entropy(self.classifier(made), batch.labels)
-        return safe_mean((made - x).square().sum(1)) + SOFTMAX * right
+        made = normalize(self.generator(batch.embedding.detach()))
+        generated = torch.cat([made, normalize(self.generator(hard))])
+        labels = torch.cat([batch.labels, batch.labels[negatives]])
+        scores = functional_call(self.classifier, _detached(self.classifier), (generated,))
+        return (made - x).square().sum(1).mean() + SOFTMAX * cross_entropy(scores, labels)
+
+
+def _detached(module: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: value.detach() for name, value in module.named_parameters()}
 
 
 METHOD = Method("triplet-hdml", "Triplet + HDML", class_sampler, HDML, uses_labels=True)
