@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from rpml.cli.app import app
 from rpml.io.features import read_features
-from rpml.vision.views import CHANGES
+from rpml.vision.views import AUGMENTATIONS
 from tests.vision.conftest import noise_image
 
 
@@ -131,12 +131,14 @@ def test_views_and_groups(tool: Tool) -> None:
     assert [g["group"] for g in groups] == [str(i) for i in range(15) for _ in range(3)]
     assert [g["id"] for g in groups] == [r["id"] for r in tool.rows("ids.csv")]
     first = np.load(tool.out / "features.npy")
-    for change in CHANGES:
-        tool("--views", 2, "--changes", change, "--force")
+    for augmentation in AUGMENTATIONS:
+        tool("--views", 2, "--augmentations", augmentation, "--force")
         assert not np.array_equal(np.load(tool.out / "features.npy"), first)
     tool("--views", 2, "--force")
     assert np.array_equal(np.load(tool.out / "features.npy"), first)
-    assert "no change called 'zoom'" in tool("--views", 1, "--changes", "zoom", code=2)["error"]
+    assert (
+        "no augmentation 'zoom'" in tool("--views", 1, "--augmentations", "zoom", code=2)["error"]
+    )
 
 
 def test_fit_takes_the_groups(tool: Tool) -> None:

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from rpml.runtime.errors import InputError
-from rpml.vision.views import CHANGES, Views
+from rpml.vision.views import AUGMENTATIONS, Views
 from tests.vision.conftest import noise_image
 
 PICTURE = noise_image(0, (60, 40))
@@ -38,12 +38,12 @@ def test_views_depend_on_seed_name_and_number_only() -> None:
     assert not same(pixels(Views(2)), pixels(Views(2), name="b"))
 
 
-@pytest.mark.parametrize("change", sorted(CHANGES))
-def test_each_change_can_be_used_alone(change: str) -> None:
-    results = pixels(Views(8, (change,)))[1:]
+@pytest.mark.parametrize("augmentation", sorted(AUGMENTATIONS))
+def test_each_augmentation_can_be_used_alone(augmentation: str) -> None:
+    results = pixels(Views(8, (augmentation,)))[1:]
     changed = [r for r in results if r.shape != (40, 60, 3) or (r != np.asarray(PICTURE)).any()]
-    assert len(changed) >= (1 if change == "flip" else 8)
-    if change == "crop":
+    assert len(changed) >= (1 if augmentation == "flip" else 8)
+    if augmentation == "crop":
         for r in results:
             height, width = r.shape[:2]
             assert 0.35 <= height * width / 2400 <= 1
@@ -57,12 +57,12 @@ def test_flip_only_flips() -> None:
         assert (view == np.asarray(PICTURE)).all() or (view == flipped).all()
 
 
-def test_one_pixel_survives_every_change() -> None:
+def test_one_pixel_survives_every_augmentation() -> None:
     for view in pixels(Views(20), Image.new("RGB", (1, 1), (9, 9, 9))):
         assert view.shape == (1, 1, 3)
 
 
-def test_wrong_changes_are_named() -> None:
+def test_wrong_augmentations_are_named() -> None:
     with pytest.raises(InputError, match="'zoom'"):
         Views(1, ("zoom",))
     with pytest.raises(InputError, match="repeat the image"):

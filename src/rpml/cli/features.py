@@ -50,7 +50,7 @@ def run(
         typer.Option(metavar="learn|FILE", help="Whiten each R-MAC region before the sum."),
     ] = None,
     views: Annotated[int, typer.Option(min=0, help="Augmented views per image.")] = 0,
-    changes: Annotated[
+    augmentations: Annotated[
         str, typer.Option(metavar="NAME,...", help="Augmentations of the views.")
     ] = "rotate,crop,flip,color",
     seed: opt.Seed = 0,
@@ -96,7 +96,7 @@ def run(
     ending = Finish(whiten, whiten_on, chosen, folder_labels)
     recipe = descriptor.recipe(
         pooling=Pooling(descriptor.pool, levels, whole_map, power),
-        views=Views(views, tuple(filter(None, changes.split(","))), seed),
+        views=Views(views, tuple(filter(None, augmentations.split(","))), seed),
         max_pixels=max_pixels,
     )
     execution = Execution(workers, batch, strict=strict)

@@ -1,4 +1,4 @@
-"""Networks that end in a feature map, cut into a frozen trunk and upper blocks that train."""
+"""Networks that end in a feature map, split into a frozen trunk and trained upper blocks."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ LITE0 = "efficientnet-lite0"
 
 @dataclass(frozen=True)
 class Network:
-    """A network as named blocks, cut in two.
+    """A network of named blocks, split in two.
 
     Parameters
     ----------
     trunk : nn.Sequential
-        Frozen: its output is computed once for each image.
+        Frozen blocks; their output is computed once per image and view.
     upper : nn.Sequential
-        Trained; it ends in a feature map (n, channels, height, width).
+        Trained blocks; they end in a feature map of shape (n, channels, height, width).
     convention : Convention
-        How the trunk wants its images.
+        Input convention of the trunk.
     """
 
     trunk: nn.Sequential
@@ -40,15 +40,15 @@ class Network:
     convention: Convention
 
     def trunk_maps(self, images: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """The trunk's output for (n, height, width, 3) RGB bytes."""
+        """The output of the trunk for RGB bytes of shape (n, height, width, 3)."""
         with torch.inference_mode():
-            # channels last: half the time on a CPU
+            # channels last takes half the time on a CPU
             x = torch.from_numpy(self.convention.prepare(images))
             maps = self.trunk(x.contiguous(memory_format=torch.channels_last))
             return np.asarray(maps.contiguous().numpy(), np.float32)
 
     def fingerprint(self) -> str:
-        """A digest of the trunk's weights and of the convention."""
+        """A digest of the weights of the trunk and of the convention."""
         state = hashlib.sha256(repr(self.convention).encode())
         for name, tensor in self.trunk.state_dict().items():
             state.update(name.encode())
@@ -65,30 +65,34 @@ def open_network(
 
     Parameters
     ----------
-    source : path, "efficientnet-lite0" or nn.Module
-        An ONNX file with GoogLeNet's weights; EfficientNet-Lite0 with the weights that its
-        package ships; or a module of your own. An `nn.Sequential` can be cut between its named
-        blocks, any other module is one single block called "network".
-    train_from : str, optional
-        The first block that is trained; the blocks before it are frozen. By default the last two
-        blocks train.
-    convention : Convention, optional
-        How the network wants its images; by default as its sidecar says (an ONNX file), as it was
-        trained (EfficientNet-Lite0), or RGB in 0..1.
+    source : str, Path or nn.Module
+        An ONNX file with the weights of GoogLeNet; "efficientnet-lite0", with the weights of its
+        package; or a module. An `nn.Sequential` can be split between its named blocks, any other
+        module is a single block named "network".
+    train_from : str, default=None
+        The first block that is trained; the blocks before it are frozen. None: the last two
+        blocks are trained.
+    convention : Convention, default=None
+        Input convention; None: that of the sidecar (ONNX file), of the published weights
+        (EfficientNet-Lite0), or RGB in 0..1 (module).
+
+    Returns
+    -------
+    Network
     """
     if isinstance(source, nn.Module):
-        blocks, usual = _as_blocks(source), Convention()
+        blocks, default = _as_blocks(source), Convention()
     elif str(source) == LITE0:
-        blocks, usual = _lite0()
+        blocks, default = _lite0()
     else:
         sidecar = find_sidecar(Path(source))
         blocks = load_googlenet(source)
-        usual = read_convention(sidecar) if sidecar else Convention()
-    return cut(blocks, train_from, convention or usual)
+        default = read_convention(sidecar) if sidecar else Convention()
+    return split(blocks, train_from, convention or default)
 
 
-def cut(blocks: nn.Sequential, train_from: str | None, convention: Convention) -> Network:
-    """Split a sequence of named blocks before `train_from`, None: before the last two."""
+def split(blocks: nn.Sequential, train_from: str | None, convention: Convention) -> Network:
+    """Split a sequence of named blocks before `train_from`; None: before the last two."""
     names = list(dict(blocks.named_children()))
     train_from = names[-2:][0] if train_from is None else train_from
     if train_from not in names:
@@ -96,10 +100,10 @@ def cut(blocks: nn.Sequential, train_from: str | None, convention: Convention) -
             f"the backbone has no block {train_from!r} to train from: choose from "
             f"{', '.join(names)}"
         )
-    place = names.index(train_from)
+    first = names.index(train_from)
     children = list(blocks.named_children())
-    trunk = nn.Sequential(OrderedDict(children[:place])).eval().requires_grad_(False)
-    return Network(trunk, nn.Sequential(OrderedDict(children[place:])).eval(), convention)
+    trunk = nn.Sequential(OrderedDict(children[:first])).eval().requires_grad_(False)
+    return Network(trunk, nn.Sequential(OrderedDict(children[first:])).eval(), convention)
 
 
 def _as_blocks(module: nn.Module) -> nn.Sequential:

@@ -17,22 +17,28 @@ def rpml_loss(
     alpha: float = 45.0,
     weight_ridge: WeightRidge | None = None,
 ) -> torch.Tensor:
-    """Sum over the triplets of log(1 + exp(w m)), equal to the core's to rounding.
+    """Sum over the triplets of log(1 + exp(w m)); equal to `rpml.method.objective` to rounding.
 
     Parameters
     ----------
-    X : (n, d) tensor
-        Feature rows; the loss can be differentiated by them, by L and by theta.
-    triplets : (T, 3) long tensor
-        Row indices (anchor, positive, negative).
-    L : (d, l) tensor
+    X : tensor of shape (n_samples, n_features)
+        Feature rows.
+    triplets : tensor of shape (n_triplets, 3)
+        Indices of anchor, positive and negative.
+    L : tensor of shape (n_features, n_components)
         The projection.
     theta : tensor or None
-        (2d,) for the weights of RPML, (d, q) for those of RPMLv1, None for weights of 1.
-    alpha : float
+        Shape (2 n_features,) for the weights of RPML, (n_features, q) for those of RPMLv1, None
+        for weights of 1.
+    alpha : float, default=45
         Angle in degrees.
-    weight_ridge : WeightRidge, optional
-        Weights divided by their mean, and a ridge on theta; None is the objective as printed.
+    weight_ridge : WeightRidge, default=None
+        Normalised weights and a ridge on theta; None: the objective as printed.
+
+    Returns
+    -------
+    tensor
+        A scalar, differentiable in X, L and theta.
     """
     Y = X @ L
     a, p, n = triplets.T

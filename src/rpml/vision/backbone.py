@@ -23,22 +23,22 @@ Maps = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Convention:
-    """How a network wants its images; the defaults hold when no sidecar says otherwise.
+    """The input convention of a network; the defaults apply if there is no sidecar.
 
     Parameters
     ----------
-    input, output : str
+    input, output : str, default="image" and "feature_map"
         Names of the graph's input and of its feature-map output.
-    color : {"RGB", "BGR"}
+    color : {"RGB", "BGR"}, default="RGB"
         Order of the channels.
-    white : float
-        The value of a white pixel before mean and std: 1 or 255.
-    mean, std : tuple of 3 float
+    white : float, default=1
+        Value of a white pixel before mean and std are applied: 1 or 255.
+    mean, std : tuple of 3 float, default=0 and 1
         Subtracted and divided by, in the order of `color`.
-    layout : {"NCHW", "NHWC"}
-        Of the input and of the feature map.
-    min_side : int
-        Shortest side the network takes (its stride).
+    layout : {"NCHW", "NHWC"}, default="NCHW"
+        Layout of the input and of the feature map.
+    min_side : int, default=32
+        Smallest side that the network accepts (its stride).
     """
 
     input: str = "image"
@@ -61,22 +61,23 @@ class Convention:
             raise InputError("std, white and min_side must be positive")
 
     def prepare(self, images: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """(n, height, width, 3) RGB bytes as the network's input."""
-        x: Any = images.astype(np.float32) * np.float32(self.white / 255)
+        """The network's input for RGB bytes of shape (n, height, width, 3)."""
+        x: NDArray[np.float32] = images.astype(np.float32) * np.float32(self.white / 255)
         if self.color == "BGR":
             x = x[..., ::-1]
         if any(self.mean) or self.std != (1.0, 1.0, 1.0):
-            x = (x - np.array(self.mean, np.float32)) / np.array(self.std, np.float32)
+            x = np.subtract(x, self.mean, dtype=np.float32)
+            x = np.divide(x, self.std, dtype=np.float32)
         return np.ascontiguousarray(x.transpose(0, 3, 1, 2) if self.layout == "NCHW" else x)
 
 
-def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise InputError(f"{name} must be {' or '.join(allowed)}, got {value!r}")
 
 
 def read_convention(path: Path) -> Convention:
-    """The convention in a .json or .toml sidecar; unknown keys are refused."""
+    """Read a .json or .toml sidecar; unknown keys are refused."""
     try:
         text = path.read_text(encoding="utf8")
         given = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
@@ -93,7 +94,7 @@ def read_convention(path: Path) -> Convention:
 
 
 def find_sidecar(model: Path) -> Path | None:
-    """x.onnx -> x.json, x.toml, x.onnx.json or x.onnx.toml, whichever is there."""
+    """The first of x.json, x.onnx.json, x.toml and x.onnx.toml that exists, for x.onnx."""
     for suffix in (".json", ".toml"):
         for path in (model.with_suffix(suffix), model.with_name(model.name + suffix)):
             if path.is_file():
@@ -102,16 +103,16 @@ def find_sidecar(model: Path) -> Path | None:
 
 
 class Backbone:
-    """An opened network.
+    """An ONNX network that returns feature maps.
 
     Parameters
     ----------
     path : str or Path
         The .onnx file.
-    sidecar : str or Path, optional
-        Its input convention; by default the .json or .toml file of the same name, if any.
-    threads : int
-        Threads of one call. Calls may come from several threads at once.
+    sidecar : str or Path, default=None
+        File with the input convention; None: the .json or .toml file of the same name, if any.
+    threads : int, default=1
+        Threads per call. Calls may come from several threads at once.
     """
 
     def __init__(
@@ -126,7 +127,7 @@ class Backbone:
         self.fixed_size, self.fixed_batch = self._check_graph()
 
     def _check_graph(self) -> tuple[tuple[int, int] | None, int | None]:
-        """(width, height) and batch size if the graph fixes them; refuse other names."""
+        """(width, height) and batch size, where the graph fixes them; checks the names."""
         inputs = {node.name: node for node in self._session.get_inputs()}
         outputs = {node.name: node for node in self._session.get_outputs()}
         for kind, name, there in (
@@ -149,7 +150,7 @@ class Backbone:
         return (width, height) if fixed else None, shape[0] if isinstance(shape[0], int) else None
 
     def __call__(self, images: NDArray[np.uint8]) -> Maps:
-        """Feature maps (n, height, width, channels) of RGB images of one size."""
+        """Feature maps of shape (n, height, width, channels) of RGB images of one size."""
         x = self.convention.prepare(images)
         step = self.fixed_batch or len(x)
         maps = [self._run(x[i : i + step]) for i in range(0, len(x), step)]
@@ -163,8 +164,8 @@ class Backbone:
             maps = np.ascontiguousarray(maps.transpose(0, 2, 3, 1))
         return maps
 
-    def fingerprint(self) -> dict[str, Any]:
-        """What identifies the network: the file's digest and the convention."""
+    def fingerprint(self) -> dict[str, object]:
+        """Digest of the file, and the convention."""
         with open(self.path, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         return {"sha256": digest, **asdict(self.convention)}
@@ -175,7 +176,7 @@ def _open(path: Path, threads: int) -> Any:
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    # idle threads must not spin: the other core is decoding or running the next batch
+    # idle threads must not spin: the other cores decode or run the next batch
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     network = with_fast_normalization(path) or str(path)
     try:

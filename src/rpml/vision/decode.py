@@ -1,10 +1,10 @@
-"""Any picture file as an upright 8-bit RGB image of the wanted size."""
+"""Decode image files to upright 8-bit RGB images, and resize them."""
 
 from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,46 +13,54 @@ from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
 
 if TYPE_CHECKING:
-    from PIL.Image import Image as Picture
-
-_Image: Any = require("PIL.Image", "vision", "reading images")
-_ImageOps: Any = require("PIL.ImageOps", "vision", "reading images")
+    from PIL import Image, ImageOps, UnidentifiedImageError
+else:
+    Image = require("PIL.Image", "vision", "reading images")
+    ImageOps = require("PIL.ImageOps", "vision", "reading images")
+    UnidentifiedImageError = Image.UnidentifiedImageError
 
 MAX_PIXELS = 100_000_000
-_WIDE = ("I", "I;16", "I;16B", "I;16L", "I;16N", "F")
+_HIGH_BIT_DEPTH = ("I", "I;16", "I;16B", "I;16L", "I;16N", "F")
 
 
 class ImageError(InputError):
-    """An image cannot be used; the message is the reason, without the name."""
+    """An image cannot be used; the message is the reason, without the file name."""
 
 
-def load_rgb(path: str | Path, max_pixels: int = MAX_PIXELS, enough: int = 0) -> Picture:
+def load_rgb(path: str | Path, max_pixels: int = MAX_PIXELS, enough: int = 0) -> Image.Image:
     """Decode the first frame of an image file.
 
-    EXIF orientation is applied; grey, palette, CMYK and 16-bit images become 8-bit RGB;
-    transparent pixels are laid on white.
+    The EXIF orientation is applied. Grey, palette, CMYK and 16-bit images become 8-bit RGB;
+    transparent pixels are composed on white.
 
     Parameters
     ----------
     path : str or Path
-        The file.
-    max_pixels : int
+    max_pixels : int, default=100_000_000
         Larger images are refused before they are decoded (decompression bombs).
-    enough : int
-        A JPEG with sides several times longer than this is decoded at a fraction of its size,
-        never below it. 0: always the full size.
+    enough : int, default=0
+        JPEGs may be decoded at a fraction of their size, with no side below this; 0: full size.
+
+    Returns
+    -------
+    PIL.Image.Image
+
+    Raises
+    ------
+    ImageError
+        If the file cannot be read or decoded.
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # our own limit is below; odd metadata is no concern
+            warnings.simplefilter("ignore")  # the size limit is checked below; metadata is not used
             return _decode(path, max_pixels, enough)
     except ImageError:
         raise
     except FileNotFoundError:
         raise ImageError("there is no such file") from None
-    except _Image.DecompressionBombError:
+    except Image.DecompressionBombError:
         raise ImageError(_too_large("it", max_pixels)) from None
-    except _Image.UnidentifiedImageError:
+    except UnidentifiedImageError:
         raise ImageError("not an image that can be read") from None
     except MemoryError:
         raise ImageError("not enough memory to decode it") from None
@@ -65,8 +73,8 @@ def _too_large(what: str, limit: int) -> str:
     return f"{what} has more than the {limit:,} pixels allowed (--max-pixels)"
 
 
-def _decode(path: str | Path, max_pixels: int, enough: int) -> Picture:
-    with _Image.open(path) as image:
+def _decode(path: str | Path, max_pixels: int, enough: int) -> Image.Image:
+    with Image.open(path) as image:
         width, height = image.size
         if width * height > max_pixels:
             raise ImageError(_too_large(f"an image of {width} x {height}", max_pixels))
@@ -76,47 +84,47 @@ def _decode(path: str | Path, max_pixels: int, enough: int) -> Picture:
         return _to_rgb(_upright(image))
 
 
-def _upright(image: Picture) -> Picture:
+def _upright(image: Image.Image) -> Image.Image:
     try:
-        turned: Picture = _ImageOps.exif_transpose(image)
+        turned: Image.Image = ImageOps.exif_transpose(image)
     except Exception:  # damaged EXIF does not spoil the pixels
         return image
     return turned
 
 
-def _to_rgb(image: Picture) -> Picture:
-    if image.mode in _WIDE:
-        image = _Image.fromarray(_to_eight_bits(np.asarray(image)))
+def _to_rgb(image: Image.Image) -> Image.Image:
+    if image.mode in _HIGH_BIT_DEPTH:
+        image = Image.fromarray(_to_eight_bits(np.asarray(image)))
     if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
         rgba = image.convert("RGBA")
-        white = _Image.new("RGBA", rgba.size, (255, 255, 255, 255))
-        return _Image.alpha_composite(white, rgba).convert("RGB")  # type: ignore[no-any-return]
+        white = Image.new("RGBA", rgba.size, (255, 255, 255, 255))
+        return Image.alpha_composite(white, rgba).convert("RGB")
     return image if image.mode == "RGB" else image.convert("RGB")
 
 
-def _to_eight_bits(values: NDArray[Any]) -> NDArray[np.uint8]:
-    """Grey values of more than 8 bits; 32-bit ones have no fixed white, so their range decides."""
+def _to_eight_bits(values: NDArray[np.integer | np.floating]) -> NDArray[np.uint8]:
+    """Grey values of more than 8 bits; for 32-bit values the range decides what is white."""
     if values.dtype.itemsize == 2:
-        return np.rint(values / 257.0).astype(np.uint8)
-    values = np.nan_to_num(values.astype(np.float64))
-    top = float(values.max())
+        return np.asarray(np.rint(values / 257.0), np.uint8)
+    grey = np.nan_to_num(values.astype(np.float64))
+    top = float(grey.max())
     white = next((w for w in (1.0, 255.0, 65535.0) if top <= w), top)
-    return np.clip(np.rint(values * (255 / white)), 0, 255).astype(np.uint8)
+    return np.clip(np.rint(grey * (255 / white)), 0, 255).astype(np.uint8)
 
 
 def fit_long_side(size: tuple[int, int], long_side: int, least: int) -> tuple[int, int]:
-    """(width, height) with the longer one `long_side`, the aspect kept as far as `least` allows.
+    """(width, height) with the longer side `long_side` and the shorter side at least `least`.
 
-    An image so thin that its shorter side would be below `least`, the smallest the network
-    takes, is stretched to it.
+    The aspect ratio is preserved unless the shorter side would be below `least`, the smallest that
+    the network accepts.
     """
     factor = long_side / max(size)
     width, height = (max(least, round(side * factor)) for side in size)
     return width, height
 
 
-def as_array(image: Picture, size: tuple[int, int]) -> NDArray[np.uint8]:
+def as_array(image: Image.Image, size: tuple[int, int]) -> NDArray[np.uint8]:
     """The resized pixels, (height, width, 3), with antialiasing."""
     if image.size != size:
-        image = image.resize(size, _Image.Resampling.BICUBIC)
+        image = image.resize(size, Image.Resampling.BICUBIC)
     return np.asarray(image)

@@ -1,11 +1,10 @@
-"""Descriptors of a benchmark's images, computed once and kept."""
+"""Descriptors of the images of a dataset, computed once and stored."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -18,33 +17,33 @@ from rpml.io.features import read_features
 from rpml.runtime.atomic import atomic_output
 from rpml.runtime.context import Context
 from rpml.vision.backbone import Backbone
-from rpml.vision.extract import Job, files_digest
+from rpml.vision.extract import Execution, Job, Recipe, files_digest
 from rpml.vision.files import ImageFile
 from rpml.vision.outputs import Finish, Places, open_parts, write_features
 
 
 @dataclass(frozen=True)
 class Network:
-    """The backbone of `from_images` and how it is used (see `rpml.vision`)."""
+    """A backbone file, its sidecar, and how its descriptors are computed."""
 
     path: str
     sidecar: str | None
-    recipe: Any
-    execution: Any
+    recipe: Recipe
+    execution: Execution
 
 
 def from_images(
-    dataset: str, images: ImageSet, network: Network, folder: Path, context: Any
+    dataset: str, images: ImageSet, network: Network, folder: Path, context: Context
 ) -> Descriptors:
-    """Descriptors of a dataset's images, computed once and kept in `folder`.
+    """Descriptors of the images of a dataset, stored in `folder`.
 
-    A second call with the same images, network and recipe reads them; a call after a kill
-    continues.
+    A second call with the same images, network and recipe reads them; an interrupted call is
+    continued.
     """
     files = [ImageFile(path, images.root / path) for path in images.paths]
     backbone = Backbone(network.path, network.sidecar, threads=network.execution.threads()[1])
     job = Job(files, backbone, network.recipe, network.execution)
-    origin = {
+    origin: dict[str, object] = {
         "dataset": images.name,
         "images": len(files),
         "files": files_digest(files),
@@ -62,7 +61,7 @@ def from_images(
     return _of_images(dataset, images, places.features, origin)
 
 
-def _is_current(manifest: Path, origin: dict[str, Any]) -> bool:
+def _is_current(manifest: Path, origin: dict[str, object]) -> bool:
     try:
         found = json.loads(manifest.read_text(encoding="utf8"))
     except (OSError, ValueError):
@@ -70,8 +69,8 @@ def _is_current(manifest: Path, origin: dict[str, Any]) -> bool:
     return bool(found == json.loads(canonical_json(origin)))
 
 
-def _of_images(dataset: str, images: ImageSet, path: str, origin: dict[str, Any]) -> Descriptors:
-    """The written features, with the classes of the images that could be read."""
+def _of_images(dataset: str, images: ImageSet, path: str, origin: dict[str, object]) -> Descriptors:
+    """The stored features, with the classes of the images that could be read."""
     features = read_features(path)
     place = {name: i for i, name in enumerate(images.paths)}
     rows = np.array([place[name] for name in (features.ids if features.ids is not None else ())])

@@ -1,4 +1,4 @@
-"""Threads that keep every core busy: decoding overlaps inference, equal shapes share a batch."""
+"""Thread pools for decoding and inference; images of equal shape share a batch."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,8 @@ from rpml.vision.files import ImageFile
 
 Tile = NDArray[np.uint8]
 Prepare = Callable[[ImageFile], Sequence[Tile]]
-Describe = Callable[[NDArray[np.uint8]], NDArray[Any]]
+Features = NDArray[np.floating]
+Describe = Callable[[NDArray[np.uint8]], Features]
 
 
 @dataclass(frozen=True)
@@ -31,34 +31,33 @@ class Failure:
 
 @dataclass
 class _Work:
-    """One pass over some files: what is under way and what has come out."""
+    """The state of one run: batches in progress and results."""
 
     files: Sequence[ImageFile]
     done: Callable[[int], None]
     waiting: dict[tuple[int, ...], list[tuple[int, int, Tile]]] = field(
         default_factory=lambda: defaultdict(list)
     )
-    running: deque[Future[list[tuple[int, int, NDArray[Any] | str]]]] = field(default_factory=deque)
-    missing: dict[int, int] = field(default_factory=dict)  # tiles of a file still to come
-    described: dict[int, dict[int, NDArray[Any]]] = field(default_factory=dict)
+    running: deque[Future[list[tuple[int, int, Features | str]]]] = field(default_factory=deque)
+    missing: dict[int, int] = field(default_factory=dict)  # outstanding tiles per file
+    described: dict[int, dict[int, Features]] = field(default_factory=dict)
     failed: dict[int, str] = field(default_factory=dict)
 
 
 class Engine:
-    """Runs `prepare` on files and `describe` on batches of what it gives.
+    """Runs `prepare` on files and `describe` on batches of the tiles it returns.
 
     Parameters
     ----------
     prepare : callable
-        A file's tiles: arrays (height, width, 3) for its views and scales.
+        Tiles of a file: arrays of shape (height, width, 3), one per view and scale.
     describe : callable
-        Results of a batch (n, height, width, 3), the first axis as long; called from several
-        threads.
+        Features of a batch of shape (n, height, width, 3); called from several threads.
     workers : int
-        Batches described at once, and images decoded at once.
+        Threads that decode images, and threads that call `describe`.
     batch : int
-        Most tiles of one shape in a call of `describe`.
-    strict : bool
+        Maximal number of tiles of equal shape per call of `describe`.
+    strict : bool, default=False
         Raise on the first image that fails instead of leaving it out.
     """
 
@@ -73,45 +72,46 @@ class Engine:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         for pool in (self._decoders, self._runners):
             pool.shutdown(wait=True, cancel_futures=True)
 
     def run(
         self, files: Sequence[ImageFile], done: Callable[[int], None] = lambda count: None
-    ) -> tuple[dict[int, list[NDArray[Any]]], list[Failure]]:
+    ) -> tuple[dict[int, list[Features]], list[Failure]]:
         """Describe every file.
+
+        Parameters
+        ----------
+        files : sequence of ImageFile
+        done : callable
+            Called with the number of finished images.
 
         Returns
         -------
-        dict of int to list of array
-            For each position in `files` that succeeded, the results of its tiles in order.
-        list of Failure
-            The others, in order.
+        described : dict of int to list of ndarray
+            The features of the tiles, by position in `files`.
+        failures : list of Failure
+            The images that were left out, in order.
         """
         work = _Work(files, done)
         decoding: deque[tuple[int, Future[Sequence[Tile]]]] = deque()
         for index, file in enumerate(files):
             decoding.append((index, self._decoders.submit(self._prepare, file)))
             if len(decoding) >= 4 * self._workers:
-                self._take(work, *decoding.popleft())
+                self._queue(work, *decoding.popleft())
         while decoding:
-            self._take(work, *decoding.popleft())
+            self._queue(work, *decoding.popleft())
         for shape in sorted(work.waiting):
-            self._start(work, work.waiting[shape])
+            self._submit(work, work.waiting[shape])
         while work.running:
             self._collect(work)
         results = {i: [tiles[t] for t in sorted(tiles)] for i, tiles in work.described.items()}
         kept = {i: results[i] for i in sorted(results) if i not in work.failed}
         return kept, [Failure(files[i].id, work.failed[i]) for i in sorted(work.failed)]
 
-    def _take(self, work: _Work, index: int, decoded: Future[Sequence[Tile]]) -> None:
-        """Sort a decoded image's tiles by shape; a full batch starts at once."""
+    def _queue(self, work: _Work, index: int, decoded: Future[Sequence[Tile]]) -> None:
+        """Queue the tiles of a decoded image by shape; submit full batches."""
         try:
             tiles = decoded.result()
         except (ImageError, MemoryError) as error:
@@ -122,9 +122,9 @@ class Engine:
             waiting = work.waiting[tile.shape]
             waiting.append((index, number, tile))
             if len(waiting) >= self._batch:
-                self._start(work, waiting)
+                self._submit(work, waiting)
 
-    def _start(self, work: _Work, waiting: list[tuple[int, int, Tile]]) -> None:
+    def _submit(self, work: _Work, waiting: list[tuple[int, int, Tile]]) -> None:
         if not waiting:
             return
         work.running.append(self._runners.submit(self._describe_batch, tuple(waiting)))
@@ -134,10 +134,10 @@ class Engine:
 
     def _describe_batch(
         self, batch: Sequence[tuple[int, int, Tile]]
-    ) -> list[tuple[int, int, NDArray[Any] | str]]:
-        """Results of a batch; if the network fails on it, of each tile alone or the reason."""
+    ) -> list[tuple[int, int, Features | str]]:
+        """Features of a batch; if the network fails on it, of each tile alone, or the reason."""
         try:
-            found = self._describe(np.stack([tile for _, _, tile in batch]))
+            features = self._describe(np.stack([tile for _, _, tile in batch]))
         except Exception as error:  # onnxruntime's exceptions share no public base
             if len(batch) > 1:
                 return [result for one in batch for result in self._describe_batch([one])]
@@ -147,7 +147,7 @@ class Engine:
             return [(index, number, f"the backbone failed on it at {size} pixels: {reason}")]
         return [
             (index, number, value if np.isfinite(value).all() else "the backbone gave NaN for it")
-            for (index, number, _), value in zip(batch, found, strict=True)
+            for (index, number, _), value in zip(batch, features, strict=True)
         ]
 
     def _collect(self, work: _Work) -> None:
@@ -170,6 +170,6 @@ class Engine:
 
 
 def in_parts(files: Sequence[ImageFile], size: int) -> Iterable[tuple[int, Sequence[ImageFile]]]:
-    """(first position, files) of consecutive parts."""
+    """(first position, files) of consecutive parts of the list."""
     for start in range(0, len(files), size):
         yield start, files[start : start + size]

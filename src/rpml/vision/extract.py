@@ -1,16 +1,15 @@
-"""Images -> descriptors, part by part, so that a killed run continues where it was."""
+"""Images -> descriptors, part by part, so that an interrupted run can be continued."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.runtime.context import Context, Progress
+from rpml.runtime.context import Arrays, Context, Progress
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import unit_rows
 from rpml.runtime.threads import thread_count
@@ -18,7 +17,7 @@ from rpml.vision.backbone import Backbone
 from rpml.vision.decode import MAX_PIXELS, as_array, fit_long_side, load_rgb
 from rpml.vision.engine import Describe, Engine, Failure, Tile, in_parts
 from rpml.vision.files import ImageFile
-from rpml.vision.pooling import Pooling
+from rpml.vision.pooling import Pooling, RowMap
 from rpml.vision.views import Views
 
 Array = NDArray[np.floating]
@@ -27,17 +26,17 @@ SCALES = (512, 362, 256)
 
 @dataclass(frozen=True)
 class Recipe:
-    """What decides a descriptor besides the network.
+    """The settings of a descriptor, without the network.
 
     Parameters
     ----------
-    scales : tuple of int
-        Longer side of the image, in pixels; the unit vectors of all scales are summed.
+    scales : tuple of int, default=(512, 362, 256)
+        Longer side of the image in pixels; the unit vectors of all scales are summed.
     pooling : Pooling
-        From feature map to vector.
+        From feature map to vector; R-MAC by default.
     views : Views
-        Augmented views added to each image.
-    max_pixels : int
+        Augmented views added to each image; none by default.
+    max_pixels : int, default=100_000_000
         Larger images are left out.
     """
 
@@ -50,31 +49,33 @@ class Recipe:
         if not self.scales or min(self.scales) < 1:
             raise InputError(f"scales must be positive numbers of pixels, got {self.scales}")
 
-    def settings(self) -> dict[str, Any]:
-        """Everything that changes the result, as JSON values."""
-        plain = asdict(replace(self, pooling=replace(self.pooling, region_whitening=None)))
+    def settings(self) -> dict[str, object]:
+        """All settings as JSON values."""
+        plain: dict[str, object] = asdict(
+            replace(self, pooling=replace(self.pooling, region_whitening=None))
+        )
         whitening = self.pooling.region_whitening
         plain["region_whitening"] = None if whitening is None else _digest_of(whitening)
         return plain
 
 
-def _digest_of(whitening: Any) -> str:
+def _digest_of(whitening: RowMap) -> str:
     return hashlib.sha256(whitening.mean.tobytes() + whitening.matrix.tobytes()).hexdigest()
 
 
 @dataclass(frozen=True)
 class Execution:
-    """How the work is done; the descriptors do not depend on it beyond rounding.
+    """Threads and batches; the descriptors depend on them only by rounding.
 
     Parameters
     ----------
-    workers : int or None
-        Batches run at once; None: one a core.
-    batch : int
-        Most images of one shape in a call of the network.
-    part : int
-        Images in a part, which is what a killed run loses at most.
-    strict : bool
+    workers : int, default=None
+        Batches processed in parallel; None: one per core.
+    batch : int, default=4
+        Maximal number of images of equal shape per call of the network.
+    part : int, default=256
+        Images per part; an interrupted run loses at most one part.
+    strict : bool, default=False
         Stop at the first image that cannot be used.
     """
 
@@ -84,14 +85,14 @@ class Execution:
     strict: bool = False
 
     def threads(self) -> tuple[int, int]:
-        """(workers, threads of one call of the network)."""
+        """(workers, threads per call of the network)."""
         workers = self.workers or thread_count()
         return workers, max(1, thread_count() // workers)
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be described, by which network, how."""
+    """Files, network, recipe and execution of an extraction."""
 
     files: Sequence[ImageFile]
     backbone: Backbone
@@ -99,7 +100,7 @@ class Job:
     execution: Execution = field(default_factory=Execution)
 
     def engine(self, describe: Describe) -> Engine:
-        """Threads that prepare the files and call `describe` on batches of their tiles."""
+        """The engine that calls `describe` on batches of the tiles of the files."""
         workers, _ = self.execution.threads()
         prepare = tile_maker(self.recipe, self.backbone)
         return Engine(prepare, describe, workers, self.execution.batch, self.execution.strict)
@@ -107,7 +108,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Part:
-    """Descriptors of consecutive images; a view has the number 1 or more."""
+    """Descriptors of consecutive images; `view` is 0 for the image itself."""
 
     image: NDArray[np.int64]
     view: NDArray[np.int64]
@@ -117,7 +118,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Extraction:
-    """All descriptors, with what identifies their rows."""
+    """All descriptors, with the ids and groups of their rows."""
 
     values: NDArray[np.float32]
     ids: list[str]
@@ -126,7 +127,7 @@ class Extraction:
 
 
 def files_digest(files: Sequence[ImageFile]) -> str:
-    """One string that changes with the names, sizes and times of the files."""
+    """A digest of the names, sizes and modification times of the files."""
     state = hashlib.sha256()
     for file in files:
         try:
@@ -139,7 +140,7 @@ def files_digest(files: Sequence[ImageFile]) -> str:
 
 
 def row_id(file: ImageFile, view: int) -> str:
-    """The id of a row: the image's own, or with the number of the view."""
+    """The id of a row: that of the image, with the index of the view if it is one."""
     return file.id if view == 0 else f"{file.id}#view{view}"
 
 
@@ -155,21 +156,20 @@ def extract(
     Parameters
     ----------
     files : sequence of ImageFile
-        As `find_images` gives them.
+        See `find_images`.
     backbone : Backbone
         The network.
-    recipe : Recipe, optional
-        Scales, pooling and views; by default R-MAC at three scales, no views.
-    execution : Execution, optional
-        Threads, batches, and what to do with images that fail.
-    context : Context, optional
-        Its store keeps finished parts, its `report` hears of progress.
+    recipe : Recipe, default=None
+        Scales, pooling and views; None: R-MAC at three scales, no views.
+    execution : Execution, default=None
+        Threads and batches.
+    context : Context, default=None
+        Its store keeps finished parts; its `report` receives progress.
 
     Returns
     -------
     Extraction
-        Unit rows, image after image, each followed by its views; images that cannot be used are
-        in `failures` instead.
+        Unit rows, each image followed by its views; images that cannot be used are in `failures`.
     """
     job = Job(files, backbone, recipe or Recipe(), execution or Execution())
     parts = list(iter_parts(job, context or Context()))
@@ -188,7 +188,7 @@ def extract(
 
 
 def nothing_left(failures: Sequence[Failure]) -> InputError:
-    """What to say when every image failed."""
+    """The error for the case that every image failed."""
     first = failures[0]
     return InputError(
         f"none of the {len(failures)} images could be used, the first for this reason: "
@@ -197,22 +197,22 @@ def nothing_left(failures: Sequence[Failure]) -> InputError:
 
 
 def iter_parts(job: Job, context: Context) -> Iterator[Part]:
-    """Parts in order, each taken from the context's store or computed and kept there."""
+    """Parts in order, each read from the context's store, or computed and stored there."""
     count = _Counter(len(job.files), context)
 
     def describe(tiles: NDArray[np.uint8]) -> Array:
         return job.recipe.pooling(job.backbone(tiles))
 
     with job.engine(describe) as engine:
-        for start, some in in_parts(job.files, job.execution.part):
+        for start, files in in_parts(job.files, job.execution.part):
             name = f"part-{start:09d}"
             saved = context.load(name)
             if saved is None:
-                part = _compute(engine, start, some, job.recipe, count)
+                part = _compute(engine, start, files, job.recipe, count)
                 context.save(name, *_as_arrays(part))
             else:
                 part = _from_arrays(*saved)
-                count.found(len(some))
+                count.skip(len(files))
             yield part
 
 
@@ -239,7 +239,7 @@ def _sum_scales(vectors: Sequence[Array]) -> Array:
 
 
 class _Counter:
-    """Tells the context how many images are done."""
+    """Reports the number of finished images."""
 
     def __init__(self, total: int, context: Context) -> None:
         self._done, self._total, self._report = 0, total, context.report
@@ -248,15 +248,15 @@ class _Counter:
         self._done += count
         self._report(Progress("images", self._done, self._total))
 
-    def found(self, count: int) -> None:
-        """Count without a word, unless these are the last: they took no time to describe."""
+    def skip(self, count: int) -> None:
+        """Count images of a stored part; reported only if they are the last."""
         self._done += count
         if self._done == self._total:
             self(0)
 
 
-def _as_arrays(part: Part) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    arrays: dict[str, NDArray[Any]] = {
+def _as_arrays(part: Part) -> tuple[Arrays, dict[str, object]]:
+    arrays: Arrays = {
         "image": part.image,
         "view": part.view,
         "values": part.values,
@@ -264,13 +264,13 @@ def _as_arrays(part: Part) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     return arrays, {"failures": [[f.id, f.reason] for f in part.failures]}
 
 
-def _from_arrays(arrays: dict[str, NDArray[Any]], metadata: dict[str, Any]) -> Part:
+def _from_arrays(arrays: Arrays, metadata: Mapping[str, Iterable[Sequence[str]]]) -> Part:
     failures = tuple(Failure(*pair) for pair in metadata["failures"])
     return Part(arrays["image"], arrays["view"], arrays["values"], failures)
 
 
 def tile_maker(recipe: Recipe, backbone: Backbone) -> Callable[[ImageFile], list[Tile]]:
-    """What a file becomes before the network: its views, each at every scale."""
+    """A function from a file to its tiles: its views, each at every scale."""
     least, fixed = backbone.convention.min_side, backbone.fixed_size
 
     def prepare(file: ImageFile) -> list[Tile]:

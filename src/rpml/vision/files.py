@@ -1,4 +1,4 @@
-"""Which files are images, and what each is called."""
+"""Find image files and name them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def find_images(source: str | Path) -> list[ImageFile]:
     Parameters
     ----------
     source : str or Path
-        A folder; a .txt file with one path a line (relative to the file); or an image.
+        A folder; a .txt file with one path per line, relative to the file; or an image.
 
     Returns
     -------
@@ -88,5 +88,5 @@ def _listed(source: Path) -> list[ImageFile]:
 
 
 def printable(name: str) -> str:
-    """A name that can be written as UTF-8 even if the file system's bytes are not."""
+    """The name as valid UTF-8, whatever the bytes of the file system are."""
     return name.encode("utf8", "backslashreplace").decode("utf8")

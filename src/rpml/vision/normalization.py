@@ -1,32 +1,35 @@
-"""Local response normalisation written as fast operators, for the networks that have it."""
+"""Local response normalisation as fast ONNX operators."""
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-BETA = 0.75  # AlexNet's and GoogLeNet's exponent: two square roots and no power
+if TYPE_CHECKING:
+    from onnx import GraphProto, NodeProto
+
+BETA = 0.75  # exponent of AlexNet and GoogLeNet: two square roots instead of a power
 
 
 def with_fast_normalization(path: Path) -> bytes | None:
-    """The network with its LRN nodes replaced, or None if it is to be opened as it is.
+    """The network with its LRN nodes replaced, or None if there is nothing to replace.
 
-    onnxruntime raises every value to a power on one thread, two fifths of a GoogLeNet's time.
-    The sum of squares over neighbouring channels is a 1 x 1 convolution with a banded kernel, and
+    onnxruntime computes the power of every value on one thread, 40% of the time of GoogLeNet. The
+    sum of squares over neighbouring channels is a 1 x 1 convolution with a banded kernel, and
     ``s ** 0.75 = sqrt(s) * sqrt(sqrt(s))``: the same map up to rounding.
     """
     try:
-        onnx: Any = importlib.import_module("onnx")
+        import onnx
+
         model = onnx.load(path, load_external_data=False)
     except Exception:  # not installed, or not a network: onnxruntime gives the reason
         return None
     graph = model.graph
-    outside = any(w.data_location == onnx.TensorProto.EXTERNAL for w in graph.initializer)
-    if outside or not any(node.op_type == "LRN" for node in graph.node):
+    external = any(w.data_location == onnx.TensorProto.EXTERNAL for w in graph.initializer)
+    if external or not any(node.op_type == "LRN" for node in graph.node):
         return None
     channels = _channels(onnx.shape_inference.infer_shapes(model).graph)
     nodes = []
@@ -38,34 +41,36 @@ def with_fast_normalization(path: Path) -> bytes | None:
             continue
         weights = _kernel(count, settings["size"], settings.get("alpha", 1e-4))
         bias = np.full(count, settings.get("bias", 1.0), np.float32)
-        nodes += _replacement(onnx, graph, node, weights, bias)
+        nodes += _replacement(graph, node, weights, bias)
     del graph.node[:]
     graph.node.extend(nodes)
     return bytes(model.SerializeToString())
 
 
-def _channels(graph: Any) -> dict[str, int]:
-    """The number of channels of every value with four dimensions, 0 if it is not fixed."""
+def _channels(graph: GraphProto) -> dict[str, int]:
+    """The number of channels of every four-dimensional value; 0 if it is dynamic."""
     values = [*graph.value_info, *graph.input]
     shapes = {value.name: value.type.tensor_type.shape.dim for value in values}
     return {name: shape[1].dim_value for name, shape in shapes.items() if len(shape) == 4}
 
 
 def _kernel(channels: int, size: int, alpha: float) -> NDArray[np.float32]:
-    """(channels, channels, 1, 1): alpha / size where the window of a channel reaches."""
+    """(channels, channels, 1, 1): alpha / size within the window of each channel."""
     ahead = np.arange(channels) - np.arange(channels)[:, None]
     window = (ahead >= -((size - 1) // 2)) & (ahead <= size // 2)
     return (window[:, :, None, None] * (alpha / size)).astype(np.float32)
 
 
 def _replacement(
-    onnx: Any, graph: Any, node: Any, weights: NDArray[np.float32], bias: NDArray[np.float32]
-) -> list[Any]:
+    graph: GraphProto, node: NodeProto, weights: NDArray[np.float32], bias: NDArray[np.float32]
+) -> list[NodeProto]:
     """x / (bias + alpha / size * sum of squares) ** 0.75, node by node."""
+    from onnx import helper, numpy_helper
+
     (x,), (y,) = node.input, node.output
     square, kernel, offset, total, root, fourth, power = (f"{y}/lrn{i}" for i in range(7))
-    graph.initializer.append(onnx.numpy_helper.from_array(weights, kernel))
-    graph.initializer.append(onnx.numpy_helper.from_array(bias, offset))
+    graph.initializer.append(numpy_helper.from_array(weights, kernel))
+    graph.initializer.append(numpy_helper.from_array(bias, offset))
     steps = [
         ("Mul", [x, x], square),
         ("Conv", [square, kernel, offset], total),
@@ -74,4 +79,4 @@ def _replacement(
         ("Mul", [root, fourth], power),
         ("Div", [x, power], y),
     ]
-    return [onnx.helper.make_node(kind, given, [made]) for kind, given, made in steps]
+    return [helper.make_node(kind, inputs, [output]) for kind, inputs, output in steps]

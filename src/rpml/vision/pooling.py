@@ -15,8 +15,8 @@ from rpml.runtime.rows import unit_rows
 
 Array = NDArray[np.floating]
 KINDS = ("rmac", "mac", "average", "gem")
-OVERLAP = 0.4  # wanted share of a region that its neighbour along the longer side repeats
-_STEPS = range(2, 8)  # how many regions may lie along the longer side
+OVERLAP = 0.4  # target overlap of neighbouring regions along the longer side
+_STEPS = range(2, 8)  # regions along the longer side
 
 
 class Level(NamedTuple):
@@ -64,27 +64,33 @@ def _starts(length: int, side: int, count: int) -> tuple[int, ...]:
 
 
 class RowMap(Protocol):
-    """A map of row vectors, such as a whitening."""
+    """An affine map of row vectors: a whitening."""
+
+    @property
+    def mean(self) -> Array: ...
+
+    @property
+    def matrix(self) -> Array: ...
 
     def apply(self, X: Array) -> Array: ...
 
 
 @dataclass(frozen=True)
 class Pooling:
-    """How a feature map becomes a vector.
+    """Pooling of a feature map to a vector.
 
     Parameters
     ----------
-    kind : {"rmac", "mac", "average", "gem"}
-        Regional maxima; the maximum, the mean, or the generalised mean over the whole map.
-    levels : int
+    kind : {"rmac", "mac", "average", "gem"}, default="rmac"
+        Regional maxima, or the maximum, mean or generalised mean over the whole map.
+    levels : int, default=3
         Levels of R-MAC regions.
-    whole_map : bool
-        Add the whole map to the R-MAC regions, as the authors' own code does.
-    power : float
+    whole_map : bool, default=False
+        Add the whole map to the R-MAC regions, as the authors' code does.
+    power : float, default=3
         Exponent of the generalised mean.
-    region_whitening : object with ``apply``, optional
-        Applied to each R-MAC region between its normalisation and the sum, and normalised again.
+    region_whitening : Whitening, default=None
+        Applied to each normalised R-MAC region before the sum.
     """
 
     kind: str = "rmac"
@@ -100,7 +106,7 @@ class Pooling:
             raise InputError("levels and power must be positive")
 
     def __call__(self, maps: Array) -> Array:
-        """One unit vector for each map of a batch (n, height, width, channels)."""
+        """Unit rows of shape (n, channels) for maps of shape (n, height, width, channels)."""
         if self.kind == "rmac":
             vectors = self.regions(maps)
             if self.region_whitening is not None:
@@ -114,7 +120,7 @@ class Pooling:
         return unit_rows(_generalised_mean(maps, self.power))
 
     def regions(self, maps: Array) -> Array:
-        """The unit vectors of the R-MAC regions, (n, regions, channels)."""
+        """Unit vectors of the R-MAC regions, of shape (n, n_regions, channels)."""
         n, height, width, _ = maps.shape
         found = [maps.max(axis=(1, 2))] if self.whole_map else []
         for side, rows, columns in rmac_regions(height, width, self.levels):

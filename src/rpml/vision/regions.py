@@ -12,7 +12,7 @@ from rpml.vision.extract import Job
 from rpml.vision.views import Views
 from rpml.vision.whitening import Whitening
 
-SAMPLE = 1000  # images that the whitening is learned from
+SAMPLE = 1000  # images the whitening is learned from
 
 
 def learn_region_whitening(job: Job) -> Whitening:
@@ -21,7 +21,11 @@ def learn_region_whitening(job: Job) -> Whitening:
     Parameters
     ----------
     job : Job
-        Its files must be of the training split only; its views are not used.
+        Its files must belong to the training split; its views are not used.
+
+    Returns
+    -------
+    Whitening
     """
     step = max(1, len(job.files) // SAMPLE)
     job = replace(job, files=job.files[::step], recipe=replace(job.recipe, views=Views()))

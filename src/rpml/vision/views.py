@@ -1,4 +1,8 @@
-"""Augmented views of an image: label-free supervision, because they show the same thing."""
+"""Augmented views of an image: label-free supervision, because they show the same instance.
+
+The pixels are transformed by Pillow; only the random parameters are drawn here (see
+docs/decisions/written-by-hand.md).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import math
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,10 +18,10 @@ from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
 
 if TYPE_CHECKING:
-    from PIL.Image import Image as Picture
-
-_Image: Any = require("PIL.Image", "vision", "augmented views")
-_Enhance: Any = require("PIL.ImageEnhance", "vision", "augmented views")
+    from PIL import Image, ImageEnhance
+else:
+    Image = require("PIL.Image", "vision", "augmented views")
+    ImageEnhance = require("PIL.ImageEnhance", "vision", "augmented views")
 
 CROP_AREA = (0.4, 1.0)
 CROP_RATIO = (3 / 4, 4 / 3)
@@ -25,8 +29,8 @@ ROTATION_DEGREES = 10.0
 JITTER = 0.3
 
 
-def random_crop(image: Picture, rng: np.random.Generator) -> Picture:
-    """A box of 40 to 100% of the area, its aspect changed by at most a third."""
+def random_crop(image: Image.Image, rng: np.random.Generator) -> Image.Image:
+    """A box of 40 to 100% of the area; the aspect ratio changes by at most a third."""
     width, height = image.size
     area = rng.uniform(*CROP_AREA)
     ratio = math.exp(rng.uniform(*np.log(CROP_RATIO)))
@@ -36,69 +40,69 @@ def random_crop(image: Picture, rng: np.random.Generator) -> Picture:
     return image.crop((int(left), int(top), int(left) + w, int(top) + h))
 
 
-def random_flip(image: Picture, rng: np.random.Generator) -> Picture:
-    """Left and right exchanged, every second time."""
+def random_flip(image: Image.Image, rng: np.random.Generator) -> Image.Image:
+    """Horizontal flip with probability 1/2."""
     flip = rng.random() < 0.5
-    return image.transpose(_Image.Transpose.FLIP_LEFT_RIGHT) if flip else image
+    return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if flip else image
 
 
-def random_rotation(image: Picture, rng: np.random.Generator) -> Picture:
-    """Turned by at most ten degrees; the corners take the mean colour."""
+def random_rotation(image: Image.Image, rng: np.random.Generator) -> Image.Image:
+    """Rotation by at most ten degrees; the corners are filled with the mean colour."""
     angle = rng.uniform(-ROTATION_DEGREES, ROTATION_DEGREES)
     mean = tuple(int(v) for v in np.asarray(image).mean(axis=(0, 1)))
-    return image.rotate(angle, _Image.Resampling.BILINEAR, fillcolor=mean)
+    return image.rotate(angle, Image.Resampling.BILINEAR, fillcolor=mean)
 
 
-def random_colors(image: Picture, rng: np.random.Generator) -> Picture:
+def random_colors(image: Image.Image, rng: np.random.Generator) -> Image.Image:
     """Brightness, contrast and saturation changed by up to 30%."""
-    for enhance in (_Enhance.Brightness, _Enhance.Contrast, _Enhance.Color):
+    for enhance in (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color):
         image = enhance(image).enhance(rng.uniform(1 - JITTER, 1 + JITTER))
     return image
 
 
-CHANGES: dict[str, Callable[[Picture, np.random.Generator], Picture]] = {
+AUGMENTATIONS: dict[str, Callable[[Image.Image, np.random.Generator], Image.Image]] = {
     "rotate": random_rotation,
     "crop": random_crop,
     "flip": random_flip,
     "color": random_colors,
 }
+"""In the order of their application."""
 
 
 @dataclass(frozen=True)
 class Views:
-    """How many views of each image besides itself, and what changes between them.
+    """Augmented views of each image.
 
     Parameters
     ----------
-    count : int
-        Views an image; 0 for none.
-    changes : tuple of str
-        Any of "rotate", "crop", "flip", "color".
-    seed : int
-        Of the random changes. A view depends on it, on the image's id and on the view's number,
-        not on the other images.
+    count : int, default=0
+        Views per image, without the image itself.
+    augmentations : tuple of {"rotate", "crop", "flip", "color"}, default=all of them
+        Random transforms of a view.
+    seed : int, default=0
+        A view depends on the seed, the id of the image and the index of the view only.
     """
 
     count: int = 0
-    changes: tuple[str, ...] = tuple(CHANGES)
+    augmentations: tuple[str, ...] = tuple(AUGMENTATIONS)
     seed: int = 0
 
     def __post_init__(self) -> None:
-        unknown = [c for c in self.changes if c not in CHANGES]
+        unknown = [name for name in self.augmentations if name not in AUGMENTATIONS]
         if unknown:
             raise InputError(
-                f"there is no change called {unknown[0]!r}: choose from {', '.join(CHANGES)}"
+                f"there is no augmentation {unknown[0]!r}: choose from {', '.join(AUGMENTATIONS)}"
             )
-        if self.count and not self.changes:
-            raise InputError("views without any change would only repeat the image")
+        if self.count and not self.augmentations:
+            raise InputError("views without any augmentation would only repeat the image")
 
-    def of(self, image: Picture, name: str) -> list[Picture]:
+    def of(self, image: Image.Image, name: str) -> list[Image.Image]:
         """The image itself, then its views."""
         return [image, *(self._view(image, name, k) for k in range(1, self.count + 1))]
 
-    def _view(self, image: Picture, name: str, number: int) -> Picture:
-        rng = np.random.default_rng([self.seed, zlib.crc32(name.encode()), number])
-        for change, apply in CHANGES.items():
-            if change in self.changes:
+    def _view(self, image: Image.Image, name: str, index: int) -> Image.Image:
+        rng = np.random.default_rng([self.seed, zlib.crc32(name.encode()), index])
+        for augmentation, apply in AUGMENTATIONS.items():
+            if augmentation in self.augmentations:
                 image = apply(image, rng)
         return image

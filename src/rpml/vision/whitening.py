@@ -1,4 +1,4 @@
-"""PCA-whitening of descriptors, learned on a training split and kept beside the features."""
+"""PCA whitening of descriptors, learned on a training split and stored next to the features."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Whitening:
 
     @classmethod
     def learn(cls, X: Array, dimension: int | None = None) -> Whitening:
-        """Unit variance along the strongest axes of the rows of X.
+        """Fit to the rows of X: unit variance along their leading principal axes.
 
         Parameters
         ----------
-        X : (n, d) array
-            Descriptors of the training split only.
-        dimension : int, optional
-            How many axes to keep; by default every one in which the rows vary.
+        X : ndarray of shape (n_samples, n_features)
+            Descriptors of the training split.
+        dimension : int, default=None
+            Number of axes; None: all axes with positive variance.
         """
         spectrum = principal_axes(X, unit_input=True, center=True)
         available = len(spectrum.variances)
@@ -42,8 +42,8 @@ class Whitening:
                 f"cannot whiten to {dimension} dimensions: the {len(X)} training vectors vary in "
                 f"{available} directions"
             )
-        found = whitening(spectrum, 1.0, dimension, unit_input=True, unit_output=True)
-        return cls(found.mean.astype(np.float32), found.matrix.astype(np.float32))
+        fitted = whitening(spectrum, 1.0, dimension, unit_input=True, unit_output=True)
+        return cls(fitted.mean.astype(np.float32), fitted.matrix.astype(np.float32))
 
     def apply(self, X: Array) -> Array:
         """The whitened unit rows."""
