@@ -252,7 +252,7 @@ def test_contradictions_name_file_and_line(rpml, shared, tmp_path):
     assert "other.csv: line 2 (0, 2) parts rows linked by must_link" in message
     assert "--conflicts weight" in message
     assert not list(tmp_path.glob("m.rpml*"))
-    assert "use raise or weight" in rpml.refused(*args, "--conflicts", "ignore")
+    assert "use 'raise' or 'weight'" in rpml.refused(*args, "--conflicts", "ignore")
     rpml(*args, "--conflicts", "weight")
     (tmp_path / "same.csv").write_text("0,1\n1,999999\n")
     assert "same.csv: line 2: '999999' is not a row number" in rpml.refused(*args, "--force")

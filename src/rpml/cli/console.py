@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Annotated, Any, Literal, Protocol, Self
 
 import typer
@@ -164,6 +165,31 @@ class BarReporter(Reporter):
     def close(self) -> None:
         """Leave the bars on the screen and give the terminal back."""
         self._bars.stop()
+
+
+class Stopper:
+    """Ctrl-C: while the solver runs ask it to stop and keep its best; elsewhere stop at once."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self.reporter, self.asked = reporter, False
+
+    def __call__(self, event: Event) -> bool:
+        self.reporter(event)
+        return self.asked
+
+    @contextmanager
+    def listening(self) -> Iterator[Self]:
+        """Answer SIGINT until the block ends."""
+        previous = signal.signal(signal.SIGINT, self._answer)
+        try:
+            yield self
+        finally:
+            signal.signal(signal.SIGINT, previous)
+
+    def _answer(self, number: int, frame: FrameType | None) -> None:
+        if self.asked or self.reporter.stage != "optimize":
+            raise KeyboardInterrupt
+        self.asked = True
 
 
 @dataclass(frozen=True)

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
 from rpml.cli.engine import EngineOptions
-from rpml.cli.models import check_features, load_model
 from rpml.runtime.errors import InputError
-
-if TYPE_CHECKING:
-    from rpml.distributed import Cluster
-    from rpml.distributed.source import PartitionedRows
-    from rpml.estimator import RPML
 
 EXAMPLES = """\b
 Examples:
@@ -44,55 +38,50 @@ def run(
     """Embed vectors with a model, batch by batch; ids are carried through."""
     opt.use_threads(threads)
     from rpml.io.features import check_table_output
+    from rpml.model import check_features, embed_file
+    from rpml.runtime.context import Context
 
     opt.check_stdout(output, console.json_output)
-    if not engine.on_dask():
-        check_table_output(output, force)
-        embed(load_model(model, dim), model, reading.open(features), output, force, console)
+    if engine.on_dask():
+        embed_on_dask(model, dim, features, output, force, reading, engine, threads, console)
         return
+    check_table_output(output, force)
+    fitted = opt.load_model(model, dim)
+    source = reading.open(features)
+    check_features(fitted, source, model)
+    with console.reporter() as report:
+        rows = embed_file(fitted, source, output, force, Context(report=report))
+    fields = {"output": output, "rows": rows, "dim": len(fitted.components_)}
+    text = f"{output}: {rows} rows, {len(fitted.components_)} dimensions"
+    console.result(fields, "" if output == "-" else text)
+
+
+def embed_on_dask(
+    model: str,
+    dim: int | None,
+    features: str,
+    output: str,
+    force: bool,
+    reading: opt.ReadingOptions,
+    engine: EngineOptions,
+    threads: int | None,
+    console: Console,
+) -> None:
+    """One file per partition, written by the workers; a second run writes what is missing."""
+    from rpml.distributed import embed
+    from rpml.model import check_features
+    from rpml.runtime.context import Context
+
     if force:
         raise InputError("--force is not for --engine dask: remove the folder instead")
     if not output.endswith("/"):
         raise InputError(f"--engine dask writes a folder of parts: -o {output}/")
-    fitted = load_model(model, dim)
-    with engine.cluster(console, threads) as cluster:
+    fitted = opt.load_model(model, dim)
+    with engine.cluster(console, threads) as cluster, console.reporter() as report:
         rows = engine.open_rows(features, reading.options(), cluster, console, by_size=True)
         check_features(fitted, rows, model)
-        embed_partitions(fitted, rows, output, cluster, console)
-
-
-def embed(
-    fitted: RPML, model: str, source: Any, output: str, force: bool, console: Console
-) -> None:
-    """One batch at a time, in this process."""
-    from rpml.io.features import Layout, open_writer
-    from rpml.runtime.context import Progress
-
-    check_features(fitted, source, model)
-    id_name = source.id_name if source.has_ids else None
-    layout = Layout("embedding", [str(n) for n in fitted.get_feature_names_out()], id_name)
-    rows = 0
-    with open_writer(output, layout, force) as writer, console.reporter() as report:
-        for batch in source.batches():
-            writer.write(fitted.transform(batch.values), batch.ids)
-            rows = batch.start + len(batch.values)
-            report(Progress("embed", rows, source.n_rows or 0))
-    fields = {"output": output, "rows": rows, "dim": len(fitted.components_)}
-    text = f"{output}: {rows} rows, {fields['dim']} dimensions"
-    console.result(fields, "" if output == "-" else text)
-
-
-def embed_partitions(
-    fitted: RPML, rows: PartitionedRows, output: str, cluster: Cluster, console: Console
-) -> None:
-    """One file per partition, written by the workers; a second run writes what is missing."""
-    from rpml.distributed import embed
-    from rpml.runtime.context import Context
-
-    kind = "parquet" if rows.pieces[0][0].path.endswith((".parquet", ".pq")) else "npy"
-    with console.reporter() as report:
+        kind = "parquet" if rows.pieces[0][0].path.endswith((".parquet", ".pq")) else "npy"
         files = embed(fitted, rows, output, cluster, kind=kind, context=Context(report=report))
     size = len(fitted.components_)
     fields = {"output": output, "rows": rows.count, "dim": size, "files": len(files)}
-    text = f"{output}: {rows.count} rows, {size} dimensions, {len(files)} files"
-    console.result(fields, text)
+    console.result(fields, f"{output}: {rows.count} rows, {size} dimensions, {len(files)} files")

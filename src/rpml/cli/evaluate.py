@@ -10,14 +10,12 @@ from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, table
 from rpml.cli.engine import EngineOptions
-from rpml.cli.models import check_features, load_model
 from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rpml.estimator import RPML
-    from rpml.io.features import Features
+    from numpy.typing import NDArray
 
 EXAMPLES = """\b
 Examples:
@@ -55,11 +53,13 @@ def run(
 ) -> None:
     """Score vectors, or their embedding by a model, against labels."""
     opt.use_threads(threads)
+    from rpml.model import check_features, load_embedded
+
     wanted = parse_ks(ks)
     on_dask = engine.on_dask()
     if dim is not None and model is None:
         raise InputError("--dim needs --model: it selects components of the model")
-    fitted = None if model is None else load_model(model, dim)
+    fitted = None if model is None else opt.load_model(model, dim)
     excluded = reading.excluded(features, labels)
     scores: dict[str, float] = {}
     if on_dask:
@@ -78,7 +78,12 @@ def run(
             )
         width = rows.width if fitted is None else len(fitted.components_)
     else:
-        data = read(reading.open(features, excluded), fitted, str(model))
+        source = reading.open(features, excluded)
+        if fitted is None:
+            data = source.load()
+        else:
+            check_features(fitted, source, str(model))
+            data = load_embedded(fitted, source)
         y = reading.read_labels(labels, data)
         width = data.values.shape[1]
         recall, scores = measure(
@@ -96,7 +101,7 @@ def run(
 
 
 def measure(
-    X: Any, y: Any, ks: list[int], metric: str, seed: int | None, console: Console
+    X: NDArray[Any], y: NDArray[Any], ks: list[int], metric: str, seed: int | None, console: Console
 ) -> tuple[dict[int, float], dict[str, float]]:
     """Recall@K and, with a seed, the scores of k-means clusters."""
     from rpml.evaluation.metrics import clustering_scores, recall_at_k
@@ -131,20 +136,3 @@ def parse_ks(text: str) -> list[int]:
     if not ks or min(ks) < 1:
         raise InputError(f"--k must be positive integers such as 1,2,4, got {text!r}")
     return ks
-
-
-def read(source: Any, fitted: RPML | None, model: str) -> Features:
-    """The vectors, embedded batch by batch if there is a model."""
-    from dataclasses import replace
-
-    import numpy as np
-
-    if fitted is None:
-        data: Features = source.load()
-        return data
-    check_features(fitted, source, model)
-    batches = [replace(b, values=fitted.transform(b.values)) for b in source.batches()]
-    values = np.concatenate([b.values for b in batches])
-    ids = [b.ids for b in batches if b.ids is not None]
-    embedded: Features = source._features(values, np.concatenate(ids) if ids else None)
-    return embedded

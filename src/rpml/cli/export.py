@@ -32,12 +32,11 @@ def run(
     console: Console,
 ) -> None:
     """Write a model as ONNX, faiss index, sentence-transformers modules or NumPy arrays."""
-    from rpml.cli.models import load_model
     from rpml.io.export import export_model
     from rpml.runtime.atomic import check_output
 
     check_output(output, force)
-    fitted = load_model(model, dim)
+    fitted = opt.load_model(model, dim)
     written = export_model(fitted, to, output, overwrite=force)
     size = len(fitted.components_)
     fields = {"output": str(written), "to": to, "features": fitted.n_features_in_, "dim": size}

@@ -10,7 +10,6 @@ import typer
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
-from rpml.cli.models import check_features, load_model
 from rpml.runtime.errors import InputError
 
 EXAMPLES = """\b
@@ -48,11 +47,12 @@ def run(
     """Draw retrieval examples and the quad-grid of images by their features."""
     import numpy as np
 
+    from rpml.model import check_features
     from rpml.pages.report.image_figures import draw_quad_grid, draw_retrievals, pictures_of
     from rpml.runtime.atomic import check_output
 
     source = reading.open(features, reading.excluded(features, labels))
-    fitted = load_model(model) if model else None
+    fitted = opt.load_model(model) if model else None
     if fitted is not None:
         check_features(fitted, source, str(model))
     data = source.load()

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rpml.cli import links
 from rpml.cli import options as opt
-from rpml.cli.command import command
-from rpml.cli.console import Console, fields_text
+from rpml.cli.command import SHOWN, Interrupted, command
+from rpml.cli.console import Console, Stopper, fields_text
 from rpml.cli.engine import EngineOptions
-from rpml.cli.job import Job
-from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
     from rpml.estimator import RPML
     from rpml.io.features import Features
+    from rpml.model import FitOutcome, ResumableFit
 
 EXAMPLES = """\b
 Examples:
@@ -107,16 +106,39 @@ class SupervisionOptions:
         str | None,
         typer.Option(metavar="FILE", help="True labels of some rows; empty or -1 elsewhere."),
     ] = None
-    must_link: links.MustLink = None
-    cannot_link: links.CannotLink = None
-    comparisons: links.Comparisons = None
-    conflicts: links.Conflicts = "raise"
+    must_link: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="CSV of row pairs of the same class. One per line: ids or row numbers from 0, "
+            "then an optional weight.",
+        ),
+    ] = None
+    cannot_link: Annotated[
+        str | None, typer.Option(metavar="FILE", help="CSV of row pairs of different classes.")
+    ] = None
+    comparisons: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="CSV of rows a, b, c: a is closer to b than to c."),
+    ] = None
+    conflicts: Annotated[
+        str,
+        typer.Option(
+            metavar="HOW", help="Contradictions: raise an error, or weight (drop the lighter)."
+        ),
+    ] = "raise"
+
+    def files(self, features: str) -> dict[str, str | None]:
+        """The names of the files, which the model remembers."""
+        paths = {"features": features, **vars(self)}
+        return {k: v and os.path.basename(v) for k, v in paths.items() if k != "conflicts"}
 
     def read(
         self, model: RPML, data: Features, reading: opt.LabeledReadingOptions
     ) -> dict[str, Any]:
         """The arguments of `RPML.fit`; pseudo-labels are a setting of the model."""
         from rpml.io.features import read_labels
+        from rpml.model import read_constraints
 
         n, ids = len(data.values), data.ids
         inputs: dict[str, Any] = {}
@@ -132,7 +154,7 @@ class SupervisionOptions:
             "cannot_link": self.cannot_link,
             "closer": self.comparisons,
         }
-        return inputs | links.read_constraints(files, data, inputs.get("y"), self.conflicts)
+        return inputs | read_constraints(files, data, inputs.get("y"), self.conflicts)
 
 
 @command
@@ -154,50 +176,29 @@ def run(
 ) -> None:
     """Learn an embedding from vectors without labels and write it to a model file."""
     opt.use_threads(threads)
-    target = check_model_output(output, force or resume)
+    from rpml.io.features import Features
+    from rpml.io.model_file import check_model_output
+    from rpml.model import ResumableFit
+
+    check_model_output(output, force or resume)
     on_dask = engine.on_dask(method.memory)
     model = method.build(on_dask)
-    files = {"features": features, **vars(supervision)}
-    files = {k: v and os.path.basename(v) for k, v in files.items() if k != "conflicts"}
+    notes = {**supervision.files(features), **vars(reading)}
+    notes = {name: value for name, value in notes.items() if value is not None}
+    job = ResumableFit(output, resume, force, checkpoint, notes)
     with ExitStack() as stack:
+        inputs: dict[str, Any] = {}
         if on_dask:
-            from rpml.io.features import Features
-
-            cluster = stack.enter_context(engine.cluster(console, threads, method.memory))
-            rows = engine.open_rows(features, reading.options(), cluster, console)
-            values: Any = rows
-            data = Features(values, None, "id", rows.feature_names, features)
-            side, digest = {"cluster": cluster}, rows.digest(cluster)
+            inputs["cluster"] = stack.enter_context(engine.cluster(console, threads, method.memory))
+            rows = engine.open_rows(features, reading.options(), inputs["cluster"], console)
+            data = Features(rows, None, "id", rows.feature_names, features)  # type: ignore[arg-type]
         else:
-            data, side, digest = load(features, reading, console), {}, None
-        side |= supervision.read(model, data, reading)
-        job = Job(target, data, model, console, {**files, **vars(reading)}, side, digest)
-        finish(job, resume, force, checkpoint)
-
-
-def finish(job: Job, resume: bool, force: bool, checkpoint: bool) -> None:
-    """Run what is left to do and print the result."""
-    if resume and job.already_done():
-        job.console.result(job.summary(), f"{job.target} is already complete")
-        return
-    if resume and not force:
-        job.check_resumable()
-    job.open_checkpoint(resume, force, checkpoint)
-    job.fit()
-    job.console.result(job.summary(), fields_text(job.summary()))
-
-
-def check_model_output(output: str, may_exist: bool) -> Path:
-    """Refuse an output that exists, that cannot be written, or that looks like data."""
-    from rpml.io.features.reading import SUFFIXES
-    from rpml.runtime.atomic import check_output
-
-    if Path(output).suffix.lower() in SUFFIXES:
-        raise InputError(f"{output} is the name of a data file: call the model something.rpml")
-    target = check_output(output, may_exist)
-    if target.is_dir():
-        raise InputError(f"{output} is a folder: give the model a file name")
-    return target
+            data = load(features, reading, console)
+        inputs |= supervision.read(model, data, reading)
+        outcome = fit(job, model, data, inputs, console)
+    fields = summary(outcome.model, output)
+    done = outcome.state == "complete"
+    console.result(fields, f"{output} is already complete" if done else fields_text(fields))
 
 
 def load(path: str, reading: opt.ReadingOptions, console: Console) -> Features:
@@ -212,3 +213,51 @@ def load(path: str, reading: opt.ReadingOptions, console: Console) -> Features:
     rows, width = data.values.shape
     console.note(f"{data.name}: {rows} rows of {width} features, {data.values.dtype}")
     return data
+
+
+def fit(
+    job: ResumableFit, model: RPML, data: Features, inputs: dict[str, Any], console: Console
+) -> FitOutcome:
+    """Fit; on Ctrl-C keep the best model so far and say how to continue."""
+    try:
+        with console.reporter() as reporter, Stopper(reporter).listening() as stopper:
+            model.set_params(callback=stopper)
+            with console.following("rpml.model.resumable"):
+                outcome = job.fit(model, data, **inputs)
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted before there was a model; {how_to_go_on(job)}") from None
+    if outcome.state == "stopped":
+        raise Interrupted(
+            f"interrupted: {job.path} holds the best model so far "
+            f"({model.n_iter_} iterations); {how_to_go_on(job)}"
+        )
+    return outcome
+
+
+def how_to_go_on(job: ResumableFit) -> str:
+    """The command that continues an interrupted fit."""
+    if not job.directory.exists():
+        return "run the command again to start over"
+    again = [argument for argument in sys.argv[1:] if argument != "--resume"]
+    return f"continue with: rpml {shlex.join([*again, '--resume'])}"
+
+
+def summary(model: RPML, output: str) -> dict[str, Any]:
+    """What the fit gave; the loss is the mean over triplets."""
+    losses, weights = model.history_.get("loss"), model.triplet_weights_
+    # the stochastic solver already reports means
+    count = 1 if model.solver == "stochastic" else max(1, len(model.triplets_))
+    return {
+        "model": output,
+        "rows": len(model.labels_),
+        "features": model.n_features_in_,
+        "dim": len(model.components_),
+        "clusters": len(set(model.labels_[model.labels_ >= 0].tolist())),
+        "triplets": len(model.triplets_),
+        "iterations": model.n_iter_,
+        "converged": model.converged_,
+        "message": model.message_,
+        "loss": float(losses[-1]) / count if losses else None,
+        "mean_weight": float(weights.mean()) if len(weights) else None,
+        "warnings": list(SHOWN),
+    }

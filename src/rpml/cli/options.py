@@ -17,6 +17,7 @@ from rpml.runtime.errors import InputError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from rpml.estimator import RPML
     from rpml.io.features import Features, FeatureSource, ReadOptions
     from rpml.vision.extract import Recipe
 
@@ -140,6 +141,19 @@ class DescriptorOptions:
         except ValueError:
             raise InputError(f"--scales takes integers, got {self.scales!r}") from None
         return Recipe(scales, **{"pooling": Pooling(self.pool), **more})
+
+
+def load_model(path: str, dim: int | None = None) -> RPML:
+    """A model, with only its first `dim` components if asked."""
+    from rpml.estimator import RPML
+
+    model = RPML.load(path)
+    if dim is not None:
+        size = len(model.components_)
+        if dim > size:
+            raise InputError(f"--dim {dim} is more than the {size} components of {path}")
+        model.components_ = model.components_[:dim]
+    return model
 
 
 def use_threads(count: int | None) -> None:

@@ -26,10 +26,10 @@ class ItemOptions:
         self, model: str, features: str, reading: opt.LabeledReadingOptions
     ) -> tuple[RPML, NDArray[Any], Items]:
         """The model, the vectors and their items, checked against each other."""
-        from rpml.cli.models import check_features, load_model
+        from rpml.model import check_features
         from rpml.pages.report.items import make_items, read_ids
 
-        fitted = load_model(model)
+        fitted = opt.load_model(model)
         source = reading.open(features, reading.excluded(features, self.labels))
         check_features(fitted, source, model)
         data = source.load()

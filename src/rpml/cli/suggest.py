@@ -9,7 +9,6 @@ import typer
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
-from rpml.cli.models import check_features, load_model
 from rpml.runtime.errors import InputError
 
 EXAMPLES = """\b
@@ -36,10 +35,11 @@ def run(
 ) -> None:
     """Choose the training rows whose labels would help most; row numbers start at 0."""
     from rpml.io.features import Features, Layout, check_table_output, write_table
+    from rpml.model import check_features
 
     opt.check_stdout(output, console.json_output)
     check_table_output(output, force)
-    fitted = load_model(model)
+    fitted = opt.load_model(model)
     data: Features | None = None
     if features is not None:
         source = reading.open(features)

@@ -9,7 +9,6 @@ import typer
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, fields_text
-from rpml.cli.models import check_features, load_model
 
 EXAMPLES = """\b
 Examples:
@@ -36,11 +35,11 @@ def run(
 ) -> None:
     """Learn from new vectors without a new fit; stored embeddings stay comparable."""
     opt.use_threads(threads)
-    from rpml.cli.fit import check_model_output
-    from rpml.model import save_model
+    from rpml.io.model_file import check_model_output
+    from rpml.model import check_features, save_model
 
     target = check_model_output(output, force)
-    fitted = load_model(model)
+    fitted = opt.load_model(model)
     names = getattr(fitted, "feature_names_in_", None)
     sources = [reading.open(path) for path in (features, old) if path is not None]
     for source in sources:

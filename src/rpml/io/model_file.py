@@ -10,6 +10,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from rpml.io.container import Arrays, read_container, write_container
+from rpml.io.features.reading import SUFFIXES
+from rpml.runtime.atomic import check_output
+from rpml.runtime.errors import InputError
 
 FORMAT_VERSION = 3  # 2: exemplars, then called modes; 3: names of today
 _RENAMED_ARRAYS = {
@@ -18,6 +21,16 @@ _RENAMED_ARRAYS = {
     **{f"mode_{field}": f"exemplar_{field}" for field in ("rows", "labels", "sizes")},
 }
 _RENAMED_SETTINGS = {"guard": "weight_ridge"}
+
+
+def check_model_output(path: str | PathLike[str], overwrite: bool) -> Path:
+    """Refuse a model file that exists, cannot be written, or is named like data."""
+    if Path(path).suffix.lower() in SUFFIXES:
+        raise InputError(f"{path} is the name of a data file: call the model something.rpml")
+    target = check_output(Path(path), overwrite)
+    if target.is_dir():
+        raise InputError(f"{path} is a folder: give the model a file name")
+    return target
 
 
 def write_model(

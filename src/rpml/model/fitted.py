@@ -1,4 +1,4 @@
-"""A fitted model: embeds rows, names their cluster, and goes to and from its file."""
+"""A fitted model: embeds rows, assigns them to clusters, goes to and from its file."""
 
 from __future__ import annotations
 

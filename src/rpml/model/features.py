@@ -1,0 +1,104 @@
+"""A model and files of vectors: whether they fit each other, and embedding batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from os import PathLike
+from typing import Any, Protocol
+
+import numpy as np
+
+from rpml.io.features import Batch, Features, FeatureSource, Layout, open_writer
+from rpml.runtime.context import Context, Progress
+from rpml.runtime.errors import InputError
+
+
+class Described(Protocol):
+    """An opened file of vectors, or rows on a cluster."""
+
+    name: str
+
+    @property
+    def n_features(self) -> int: ...
+
+    @property
+    def feature_names(self) -> Sequence[str] | None: ...
+
+
+def check_features(model: Any, source: Described, path: str | PathLike[str]) -> None:
+    """Refuse vectors of another size, or with other column names, than the model was fitted on.
+
+    Parameters
+    ----------
+    model : RPML
+        Fitted. Its feature names are dropped once they are checked, as arrays have none.
+    source : FeatureSource or PartitionedRows
+    path : str or Path
+        The model's file, for the message.
+    """
+    if source.n_features != model.n_features_in_:
+        raise InputError(
+            f"{path} was fitted on {model.n_features_in_} features, "
+            f"{source.name} has {source.n_features}"
+        )
+    names = getattr(model, "feature_names_in_", None)
+    if names is None:
+        return
+    for i, (fitted, found) in enumerate(zip(names, source.feature_names or names, strict=True)):
+        if fitted != found:
+            raise InputError(
+                f"column {i} of {source.name} is {found!r}, {path} was fitted on {fitted!r} there"
+            )
+    del model.feature_names_in_
+
+
+def embed_batches(model: Any, source: FeatureSource) -> Iterator[Batch]:
+    """The embedding of an opened file, one batch at a time; ids are carried through."""
+    for batch in source.batches():
+        yield replace(batch, values=model.transform(batch.values))
+
+
+def load_embedded(model: Any, source: FeatureSource) -> Features:
+    """The embedding of an opened file, in memory."""
+    batches = list(embed_batches(model, source))
+    ids = [batch.ids for batch in batches if batch.ids is not None]
+    values = np.concatenate([batch.values for batch in batches])
+    return Features(values, np.concatenate(ids) if ids else None, source.id_name, None, source.name)
+
+
+def embed_file(
+    model: Any,
+    source: FeatureSource,
+    output: str,
+    overwrite: bool = False,
+    context: Context | None = None,
+) -> int:
+    """Write the embedding of an opened file in bounded memory.
+
+    Parameters
+    ----------
+    model : RPML
+        Fitted on the features of `source` (see `check_features`).
+    source : FeatureSource
+        What `rpml.io.features.open_features` returns.
+    output : str
+        The suffix names the format; NAME/ is a folder of shards, - standard output.
+    overwrite : bool, default=False
+    context : Context, default=None
+        Told how many rows are done.
+
+    Returns
+    -------
+    int
+        The number of rows.
+    """
+    report, rows = (context or Context()).report, 0
+    names = [str(name) for name in model.get_feature_names_out()]
+    layout = Layout("embedding", names, source.id_name if source.has_ids else None)
+    with open_writer(output, layout, overwrite) as writer:
+        for batch in embed_batches(model, source):
+            writer.write(batch.values, batch.ids)
+            rows = batch.start + len(batch.values)
+            report(Progress("embed", rows, source.n_rows or 0))
+    return rows

@@ -1,0 +1,68 @@
+"""Constraints of a fit from files, checked before anything is computed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rpml.io.features import Features
+from rpml.io.features.links import Links, read_links
+from rpml.method.clustering.pseudo_labels import as_labels
+from rpml.method.supervision.constraints import gather
+from rpml.runtime.errors import InputError
+
+ROWS_PER_LINE = {"must_link": 2, "cannot_link": 2, "closer": 3}
+
+
+def read_constraints(
+    files: Mapping[str, str | Path | None],
+    data: Features,
+    y: Any = None,
+    conflicts: str = "raise",
+) -> dict[str, Any]:
+    """Arguments of `RPML.fit` from files of pairs and relative comparisons.
+
+    Parameters
+    ----------
+    files : mapping of str to path or None
+        Paths by the name of the argument: must_link, cannot_link, closer.
+    data : Features
+        The rows, and the ids by which the files may name them.
+    y : array-like of shape (n_samples,), default=None
+        Labels that the constraints must agree with.
+    conflicts : {"raise", "weight"}, default="raise"
+        As in `RPML.fit`.
+
+    Raises
+    ------
+    InputError
+        If constraints contradict each other; they are named by file and line.
+    """
+    n = len(data.values)
+    read = {
+        name: read_links(path, width, n, data.ids)
+        for name, width in ROWS_PER_LINE.items()
+        if (path := files.get(name)) is not None
+    }
+    if not read:
+        return {}
+    given: dict[str, Any] = {name: links.values for name, links in read.items()}
+    try:
+        gather(None if y is None else as_labels(y, n), n, **given, conflicts=conflicts)
+    except ValueError as error:
+        raise InputError(_by_line(str(error), read)) from None
+    return {**given, "conflicts": conflicts}
+
+
+def _by_line(text: str, read: Mapping[str, Links]) -> str:
+    """The library's must_link[3] as the line of the file it came from."""
+
+    def place(found: re.Match[str]) -> str:
+        links = read[found[1]]
+        lines = ", ".join(str(links.lines[int(i)]) for i in found[2].split(","))
+        return f"{links.path}: line {lines}"
+
+    text = re.sub(rf"({'|'.join(ROWS_PER_LINE)})\[([\d, ]+)\]", place, text)
+    return text.replace("set conflicts='weight'", "pass --conflicts weight").rstrip(".")

@@ -1,0 +1,181 @@
+"""A fit whose model goes to a file and whose finished stages survive an interruption."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from rpml.io.checkpoint import Checkpoint, data_digest, fingerprint, remove_checkpoint
+from rpml.io.container import canonical_json
+from rpml.io.features import Features
+from rpml.io.features.source import as_ids
+from rpml.io.model_file import check_model_output, read_model
+from rpml.model.fitted import describe_settings, load_model, save_model
+from rpml.runtime.context import Progress
+from rpml.runtime.errors import InputError, ModelFormatError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class FitOutcome:
+    """How a resumable fit ended.
+
+    Attributes
+    ----------
+    model : RPML
+        The fitted estimator, as it is in the file.
+    state : {"fitted", "stopped", "complete"}
+        "stopped": the callback stopped the solver; the file holds the best model so far and the
+        fit can be resumed. "complete": an earlier run had written the model.
+    """
+
+    model: Any
+    state: Literal["fitted", "stopped", "complete"]
+
+
+@dataclass(frozen=True)
+class ResumableFit:
+    """Fit an estimator and write its model file; a killed fit continues where it was.
+
+    Finished stages and the state of the solver are kept in the folder ``<path>.ckpt`` until the
+    model is written. The resumed fit gives the same model as an uninterrupted one.
+
+    Parameters
+    ----------
+    path : str or Path
+        The model file to write.
+    resume : bool, default=False
+        Continue an interrupted fit of the same rows, settings and file, from the beginning if
+        there is none. Without it a folder of finished stages is refused, so that nothing is lost
+        by forgetting it.
+    overwrite : bool, default=False
+        Replace an existing file; without `resume` also discard finished stages.
+    checkpoint : bool, default=True
+        Keep finished stages.
+    notes : mapping, default={}
+        JSON values that the model file remembers under "options", such as the name of the data.
+
+    Examples
+    --------
+    >>> from rpml import RPML
+    >>> from rpml.model import ResumableFit
+    >>> run = ResumableFit("birds.rpml", resume=True)
+    >>> model = run.fit(RPML(64, random_state=0), X).model  # doctest: +SKIP
+    """
+
+    path: str | Path
+    resume: bool = False
+    overwrite: bool = False
+    checkpoint: bool = True
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def directory(self) -> Path:
+        """The folder of finished stages, next to the model."""
+        target = Path(self.path)
+        return target.with_name(target.name + ".ckpt")
+
+    def fit(self, model: Any, X: Any, **inputs: Any) -> FitOutcome:
+        """Fit the model and write it.
+
+        Parameters
+        ----------
+        model : RPML or DaskRPML
+        X : array-like of shape (n_samples, n_features), Features or PartitionedRows
+            The rows; `Features` come with the names of their columns. `DaskRPML` takes what
+            `rpml.distributed.open_rows` returns.
+        **inputs
+            The other arguments of the estimator's `fit`: y, groups, constraints, cluster.
+
+        Raises
+        ------
+        InputError
+            If the file exists and may not be replaced.
+        CheckpointError
+            If the finished stages are of other rows or settings, or `resume` was forgotten.
+        """
+        check_model_output(self.path, self.overwrite or self.resume)
+        data = X if isinstance(X, Features) else Features(X)
+        digest, settings = _digest(model, data.values, inputs), describe_settings(model)
+        key = fingerprint(digest, settings)
+        if self.resume and self._is_complete(key):
+            self.discard()
+            return FitOutcome(load_model(type(model), self.path), "complete")
+        if self.overwrite and not self.resume:
+            self.discard()
+        store = None
+        if self.checkpoint:
+            store = Checkpoint(self.directory, digest, settings, self.resume)
+        try:
+            stopped = _fit(model, data, {**inputs, "store": store})
+        except ValueError:
+            self.discard()  # wrong input is nothing to continue with
+            raise
+        run = {"command": "fit", "options": dict(self.notes), "fingerprint": key}
+        save_model(model, self.path, {**run, "interrupted": stopped})
+        if not stopped:
+            self.discard()
+        return FitOutcome(model, "stopped" if stopped else "fitted")
+
+    def discard(self) -> None:
+        """Remove the finished stages."""
+        remove_checkpoint(self.directory)
+
+    def _is_complete(self, key: str) -> bool:
+        """Whether the file is the finished model of this fit; a model of another one is kept."""
+        if not os.path.lexists(self.path):
+            if not self.directory.exists():
+                logger.info("nothing to resume in %s: starting from the beginning", self.directory)
+            return False
+        try:
+            run = read_model(self.path)[1].get("run", {})
+        except ModelFormatError:
+            run = {}
+        if isinstance(run, dict) and run.get("fingerprint") == key:
+            return not run.get("interrupted")
+        if not self.overwrite:
+            raise InputError(
+                f"{self.path} exists and is not from this fit: choose another name or pass "
+                "--force (overwrite=True) to replace it"
+            )
+        return False
+
+
+def _fit(model: Any, data: Features, arguments: Mapping[str, Any]) -> bool:
+    """Fit; whether the callback stopped the solver."""
+    callback, stopped = model.callback, False
+
+    def report(progress: Progress) -> bool:
+        nonlocal stopped
+        asked = bool(callback is not None and callback(progress))
+        stopped = stopped or (asked and progress.stage == "optimize")
+        return asked
+
+    try:
+        model.set_params(callback=report).fit(data.values, **arguments)
+    finally:
+        model.set_params(callback=callback)
+    if data.feature_names is not None:
+        model.feature_names_in_ = as_ids(data.feature_names)
+    return stopped
+
+
+def _digest(model: Any, X: Any, inputs: Mapping[str, Any]) -> str:
+    """Hash of the rows and of everything that is said about them."""
+    given = {name: value for name, value in inputs.items() if name != "cluster"}
+    if hasattr(model.clustering, "dtype"):
+        given["clustering"] = model.clustering
+    names = sorted(name for name, value in given.items() if value is not None)
+    plain = [name if name != "conflicts" else given[name] for name in names]
+    arrays = [np.asarray(given[name]) for name in names if name != "conflicts"]
+    about = data_digest(np.frombuffer(canonical_json(plain).encode(), np.uint8), *arrays)
+    if hasattr(X, "digest"):  # rows on a cluster are hashed there
+        return f"{X.digest(inputs['cluster'])}{about}"
+    return data_digest(np.asanyarray(X)) + about
