@@ -68,7 +68,7 @@ def test_embed_and_evaluate_on_a_scheduler(rpml, cluster, rows, shards, tmp_path
     dask = ("--engine", "dask", "--scheduler", cluster.address)
     command = ("embed", model, shards, "-o", f"{out}/", "--partition-rows", 500, *dask)
     result = rpml(*command)
-    assert "1200 rows of 3 in 3 files" in result.stdout
+    assert "1200 rows, 3 dimensions, 3 files" in result.stdout
     assert "embedding: 3/3" in result.stderr
     first = sorted(out.iterdir())
     written = first[0].stat().st_mtime_ns

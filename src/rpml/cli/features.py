@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,8 +14,7 @@ from rpml.cli.console import Console, fields_text
 from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
-    from rpml.vision.extract import Job
-    from rpml.vision.outputs import Places, Written
+    from rpml.vision.outputs import Written
 
 SKIPPED = 3  # exit code: finished, but images were skipped
 EXAMPLES = """\b
@@ -80,11 +78,13 @@ def run(
     console: Console,
 ) -> None:
     """Turn images into vectors: R-MAC or other pooling of an ONNX network's feature maps."""
+    from rpml.runtime.context import Context
     from rpml.vision.backbone import Backbone
     from rpml.vision.extract import Execution, Job
     from rpml.vision.files import find_images
-    from rpml.vision.outputs import Finish, Places, forget_parts
+    from rpml.vision.outputs import Finish
     from rpml.vision.pooling import Pooling
+    from rpml.vision.resumable import ResumableExtraction
     from rpml.vision.views import Views
     from rpml.vision.whitening import Whitening
 
@@ -92,64 +92,28 @@ def run(
         raise InputError("--whiten learns a whitening and --whitening applies one: give one")
     if region_whitening is not None and descriptor.pool != "rmac":
         raise InputError("--region-whitening needs --pool rmac, the only one with regions")
-    chosen = Whitening.load(whitening) if whitening else None
-    ending = Finish(whiten, whiten_on, chosen, folder_labels)
+    post = Finish(
+        whiten, whiten_on, Whitening.load(whitening) if whitening else None, folder_labels
+    )
     recipe = descriptor.recipe(
         pooling=Pooling(descriptor.pool, levels, whole_map, power),
         views=Views(views, tuple(filter(None, augmentations.split(","))), seed),
         max_pixels=max_pixels,
     )
     execution = Execution(workers, batch, strict=strict)
-    places = Places(output)
-    places.check(overwrite=force or (resume and places.parts.exists()))
+    extraction = ResumableExtraction(output, resume, force)
+    extraction.check()
     files = find_images(images)
-    job = Job(
-        files, Backbone(backbone, descriptor.sidecar, execution.threads()[1]), recipe, execution
-    )
-    if force and not resume:
-        forget_parts(places)
-    job = with_region_whitening(job, places, region_whitening, whiten_on, resume)
-    resumed, start = resume and places.parts.exists(), time.monotonic()
-    written = carry_out(job, places, ending, resume, console)
-    finish(written, output, time.monotonic() - start, resumed, console)
-
-
-def carry_out(job: Job, places: Places, ending: Any, resume: bool, console: Console) -> Written:
-    """Extract into the parts beside the output, then write it."""
-    from rpml.runtime.context import Context
-    from rpml.vision.outputs import forget_parts, open_parts, write_features
-
-    store = open_parts(places, job, resume)
+    network = Backbone(backbone, descriptor.sidecar, execution.threads()[1])
+    job = Job(files, network, recipe, execution)
+    resumed, start = resume and extraction.started, time.monotonic()
     try:
         with console.reporter() as report:
-            context = Context(report=report, store=store)
-            written = write_features(places, job, ending, context)
+            context = Context(report=report)
+            written = extraction.extract(job, post, region_whitening, context)
     except KeyboardInterrupt:
         raise Interrupted("interrupted; repeat the command with --resume to continue") from None
-    except InputError:
-        if job.execution.strict:
-            forget_parts(places)  # the file will be mended or removed: other data
-        raise
-    forget_parts(places)
-    return written
-
-
-def with_region_whitening(
-    job: Job, places: Places, choice: str | None, training: str, resume: bool
-) -> Job:
-    """The job with a region whitening, learned and kept beside the output if asked."""
-    from rpml.vision.outputs import training_files
-    from rpml.vision.regions import learn_region_whitening
-    from rpml.vision.whitening import Whitening
-
-    if choice is None:
-        return job
-    path = places.region_whitening if choice == "learn" else choice
-    if choice == "learn" and not (resume and places.region_whitening.is_file()):
-        some = replace(job, files=training_files(job.files, training))
-        learn_region_whitening(some).save(places.region_whitening)
-    pooling = replace(job.recipe.pooling, region_whitening=Whitening.load(path))
-    return replace(job, recipe=replace(job.recipe, pooling=pooling))
+    finish(written, output, time.monotonic() - start, resumed, console)
 
 
 def finish(written: Written, output: str, seconds: float, resumed: bool, console: Console) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import time
-from contextlib import suppress
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,9 +14,7 @@ from rpml.cli.console import Console, fields_text
 from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
-    from rpml.deep.backbones import Network
     from rpml.deep.finetune import Training
-    from rpml.vision.files import ImageFile
 
 EXAMPLES = """\b
 Examples:
@@ -97,23 +92,35 @@ def run(
     require_torch()
     from rpml.deep.backbones import open_network
     from rpml.deep.methods import METHODS, check_methods
+    from rpml.deep.resumable import ResumableFinetuning
     from rpml.deep.schedule import Schedule
-    from rpml.runtime.atomic import check_output
+    from rpml.runtime.context import Context
     from rpml.vision.files import find_images
 
     check_methods([method])
-    if Path(output).suffix != ".onnx":
-        raise InputError(f"the trained network is an ONNX file: call {output} something.onnx")
     if METHODS[method].uses_labels and not folder_labels:
         raise InputError(f"--method {method} is supervised: it needs --folder-labels")
-    target = check_output(output, force)
+    job = ResumableFinetuning(output, resume, force, cache)
     known = [field.name for field in fields(Schedule)]
     chosen = {"patience": patience, "seed": seed, **opt.parse_settings(settings, known)}
     training = options.training(dim, pool, chosen)
-    files = find_images(images)
-    network = open_network(backbone, options.train_from)
-    job = Finetuning(target, files, network, training, method)
-    result = job.run(console, Path(cache) if cache else None, resume, force)
+    files, network = find_images(images), open_network(backbone, options.train_from)
+    begun = time.monotonic()
+    try:
+        with console.reporter() as report:
+            found = job.train(files, network, training, method, Context(report=report))
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted; repeat the command with --resume to continue") from None
+    result = {
+        "output": output,
+        "method": METHODS[method].title,
+        "images": found.n_images,
+        "left_out": found.n_skipped,
+        "dim": dim,
+        "epochs": len(found.history),
+        "loss": found.history[-1]["loss"],
+        "seconds": round(time.monotonic() - begun, 1),
+    }
     console.result(result, fields_text(result))
 
 
@@ -123,83 +130,3 @@ def require_torch() -> None:
 
     require("torch", "deep", "training a network")
     require("pytorch_metric_learning", "deep", "training a network")
-
-
-class Finetuning:
-    """One run: where it writes, and what it may find there."""
-
-    def __init__(
-        self,
-        target: Path,
-        files: list[ImageFile],
-        network: Network,
-        training: Training,
-        method: str,
-    ) -> None:
-        self.target, self.files, self.network = target, files, network
-        self.training, self.method = training, method
-
-    @property
-    def work(self) -> Path:
-        """Activations and finished epochs, until the network is written."""
-        return self.target.with_name(self.target.name + ".work")
-
-    def run(
-        self, console: Console, cache: Path | None, resume: bool, force: bool
-    ) -> dict[str, Any]:
-        """Train, write the network, clean up; on Ctrl-C say how to go on."""
-        from rpml.io.checkpoint import Checkpoint
-        from rpml.runtime.context import Context
-        from rpml.vision.extract import files_digest
-
-        if force and not resume:
-            shutil.rmtree(self.work, ignore_errors=True)
-        settings = {**self.training.settings(), "method": self.method}
-        settings["trunk"] = self.network.fingerprint()
-        store = Checkpoint(self.work / "run", files_digest(self.files), settings, resume)
-        self.work.mkdir(exist_ok=True)
-        begun = time.monotonic()
-        try:
-            with console.reporter() as report:
-                context = Context(self.training.schedule.seed, report, store)
-                result = self._train(context, cache or self.work / "trunk")
-        except KeyboardInterrupt:
-            raise Interrupted("interrupted; repeat the command with --resume to go on") from None
-        except InputError:
-            with suppress(OSError):  # it holds something that --resume can use
-                self.work.rmdir()
-            raise
-        shutil.rmtree(self.work)
-        return {**result, "seconds": round(time.monotonic() - begun, 1)}
-
-    def _train(self, context: Any, cache: Path) -> dict[str, Any]:
-        from rpml.deep.finetune import finetune, prepare
-        from rpml.deep.methods import METHODS
-        from rpml.deep.onnx_file import write_onnx
-
-        start = prepare(self.files, self.network, self.training, cache, context)
-        method = METHODS[self.method]
-        classes = _classes(start.inputs.ids) if method.uses_labels else None
-        embedder, history = finetune(start, method, self.training.schedule, context, classes)
-        write_onnx(self.network, embedder, self.training.image_spec.size, self.target)
-        return {
-            "output": str(self.target),
-            "method": method.title,
-            "images": len(start.inputs),
-            "left_out": len(start.inputs.failures),
-            "dim": self.training.dim,
-            "epochs": len(history),
-            "loss": history[-1]["loss"],
-        }
-
-
-def _classes(ids: list[str]) -> Any:
-    """The folders of the images, numbered."""
-    from pathlib import PurePosixPath
-
-    import numpy as np
-
-    names = [PurePosixPath(name).parent.name for name in ids]
-    if len(set(names)) < 2:
-        raise InputError("--folder-labels needs images in two folders or more")
-    return np.unique(names, return_inverse=True)[1]

@@ -1,0 +1,156 @@
+"""Training a network on images into one ONNX file; an interrupted run continues."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from rpml.deep.backbones import Network
+from rpml.deep.embedder import Embedder
+from rpml.deep.finetune import Training, finetune, prepare
+from rpml.deep.methods import METHODS, check_methods
+from rpml.deep.methods.base import Indices
+from rpml.deep.onnx_file import write_onnx
+from rpml.io.checkpoint import Checkpoint
+from rpml.runtime.atomic import check_output
+from rpml.runtime.context import Context
+from rpml.runtime.errors import InputError
+from rpml.vision.extract import files_digest
+from rpml.vision.files import ImageFile
+
+
+@dataclass(frozen=True)
+class FinetuningOutcome:
+    """What a run of fine-tuning gave.
+
+    Attributes
+    ----------
+    embedder : Embedder
+        The trained upper blocks and the embedding.
+    history : list of dict
+        The scores of each epoch.
+    n_images, n_skipped : int
+        Images trained on, and images that could not be read.
+    """
+
+    embedder: Embedder
+    history: list[dict[str, float]]
+    n_images: int
+    n_skipped: int
+
+
+@dataclass(frozen=True)
+class ResumableFinetuning:
+    """Train the upper blocks of a network and write it as ONNX; a killed run continues.
+
+    The activations of the frozen layers and the finished epochs are kept in the folder
+    ``<path>.work`` until the network is written.
+
+    Parameters
+    ----------
+    path : str or Path
+        The .onnx file to write.
+    resume : bool, default=False
+        Continue an interrupted run of the same images, network and settings.
+    overwrite : bool, default=False
+        Replace an existing file; without `resume` also discard what an earlier run left.
+    cache : str or Path, default=None
+        Keep the activations of the frozen layers in this folder, for other runs.
+
+    Examples
+    --------
+    >>> from rpml.deep.backbones import open_network
+    >>> from rpml.deep.finetune import Training
+    >>> from rpml.deep.resumable import ResumableFinetuning
+    >>> from rpml.vision.files import find_images
+    >>> network = open_network("googlenet.onnx")  # doctest: +SKIP
+    >>> run = ResumableFinetuning("birds.onnx", resume=True)
+    >>> run.train(find_images("photos/"), network, Training())  # doctest: +SKIP
+    """
+
+    path: str | Path
+    resume: bool = False
+    overwrite: bool = False
+    cache: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        if Path(self.path).suffix != ".onnx":
+            raise InputError(
+                f"the trained network is an ONNX file: call {self.path} something.onnx"
+            )
+        check_output(self.path, self.overwrite)
+
+    @property
+    def directory(self) -> Path:
+        """Activations and finished epochs, until the network is written."""
+        target = Path(self.path)
+        return target.with_name(target.name + ".work")
+
+    def train(
+        self,
+        files: Sequence[ImageFile],
+        network: Network,
+        training: Training,
+        method: str = "srpml",
+        context: Context | None = None,
+    ) -> FinetuningOutcome:
+        """Train by one method and write the network.
+
+        Parameters
+        ----------
+        files : sequence of ImageFile
+            The images; a supervised method takes their folders as classes.
+        network : Network
+            The backbone, split where training begins.
+        training : Training
+            The settings.
+        method : str, default="srpml"
+            A key of `rpml.deep.methods.METHODS`.
+        context : Context, default=None
+            Receives progress.
+        """
+        check_methods([method])
+        if self.overwrite and not self.resume:
+            shutil.rmtree(self.directory, ignore_errors=True)
+        settings = {**training.settings(), "method": method, "trunk": network.fingerprint()}
+        store = Checkpoint(self.directory / "run", files_digest(files), settings, self.resume)
+        self.directory.mkdir(exist_ok=True)
+        context = replace(context or Context(), seed=training.schedule.seed, store=store)
+        try:
+            outcome = self._train(files, network, training, method, context)
+        except InputError:
+            with suppress(OSError):  # unless it holds something to resume from
+                self.directory.rmdir()
+            raise
+        write_onnx(network, outcome.embedder, training.image_spec.size, Path(self.path))
+        shutil.rmtree(self.directory)
+        return outcome
+
+    def _train(
+        self,
+        files: Sequence[ImageFile],
+        network: Network,
+        training: Training,
+        name: str,
+        context: Context,
+    ) -> FinetuningOutcome:
+        cache = Path(self.cache) if self.cache else self.directory / "trunk"
+        initial = prepare(files, network, training, cache, context)
+        method = METHODS[name]
+        classes = folder_classes(initial.inputs.ids) if method.uses_labels else None
+        embedder, history = finetune(initial, method, training.schedule, context, classes)
+        n_images, n_skipped = len(initial.inputs), len(initial.inputs.failures)
+        return FinetuningOutcome(embedder, history, n_images, n_skipped)
+
+
+def folder_classes(ids: Sequence[str]) -> Indices:
+    """The folder of each image as a class number."""
+    names = [PurePosixPath(name).parent.name for name in ids]
+    if len(set(names)) < 2:
+        raise InputError("labels from folders need images in at least two folders")
+    return np.unique(names, return_inverse=True)[1]

@@ -1,0 +1,114 @@
+"""Descriptors of images into a file; an interrupted run continues."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rpml.runtime.context import Context
+from rpml.runtime.errors import InputError
+from rpml.vision.extract import Job
+from rpml.vision.outputs import (
+    Finish,
+    Places,
+    Written,
+    forget_parts,
+    open_parts,
+    training_files,
+    write_features,
+)
+from rpml.vision.regions import learn_region_whitening
+from rpml.vision.whitening import Whitening
+
+LEARN = "learn"
+
+
+@dataclass(frozen=True)
+class ResumableExtraction:
+    """Describe images and write the features; a killed run continues where it was.
+
+    Finished parts are kept in the folder ``<path>.parts`` until the features are written, with
+    ids.csv and, where they apply, groups.csv, labels.csv and failures.csv next to them.
+
+    Parameters
+    ----------
+    path : str
+        The file of features to write, or NAME/ for shards.
+    resume : bool, default=False
+        Continue an interrupted run of the same images, network and recipe.
+    overwrite : bool, default=False
+        Replace existing files; without `resume` also discard finished parts.
+
+    Examples
+    --------
+    >>> from rpml.vision.backbone import Backbone
+    >>> from rpml.vision.extract import Job
+    >>> from rpml.vision.files import find_images
+    >>> from rpml.vision.resumable import ResumableExtraction
+    >>> job = Job(find_images("photos/"), Backbone("googlenet.onnx"))  # doctest: +SKIP
+    >>> ResumableExtraction("features.npy", resume=True).extract(job).rows  # doctest: +SKIP
+    """
+
+    path: str
+    resume: bool = False
+    overwrite: bool = False
+
+    @property
+    def _paths(self) -> Places:
+        return Places(self.path)
+
+    @property
+    def started(self) -> bool:
+        """Whether there are finished parts to continue with."""
+        return self._paths.parts.exists()
+
+    def check(self) -> None:
+        """Refuse, before any work is done, what exists or cannot be written."""
+        self._paths.check(self.overwrite or (self.resume and self.started))
+
+    def extract(
+        self,
+        job: Job,
+        post: Finish | None = None,
+        region_whitening: str | Path | None = None,
+        context: Context | None = None,
+    ) -> Written:
+        """Describe the images and write the features.
+
+        Parameters
+        ----------
+        job : Job
+            Images, network, recipe and execution.
+        post : PostProcess, default=None
+            What happens to the descriptors before they are written.
+        region_whitening : "learn", str or Path, default=None
+            A whitening of R-MAC regions, or "learn": learn it on the training images and write
+            it next to the features.
+        context : Context, default=None
+            Receives progress.
+        """
+        self.check()
+        post, context = post or Finish(), context or Context()
+        if self.overwrite and not self.resume:
+            forget_parts(self._paths)
+        job = self._with_region_whitening(job, region_whitening, post.whiten_on)
+        store = open_parts(self._paths, job, self.resume)
+        try:
+            written = write_features(self._paths, job, post, replace(context, store=store))
+        except InputError:
+            if job.execution.strict:
+                forget_parts(self._paths)  # the image will be mended or removed: other data
+            raise
+        forget_parts(self._paths)
+        return written
+
+    def _with_region_whitening(self, job: Job, choice: str | Path | None, training: str) -> Job:
+        if choice is None:
+            return job
+        own = self._paths.region_whitening
+        if choice == LEARN and not (self.resume and own.is_file()):
+            subset = replace(job, files=training_files(job.files, training))
+            learn_region_whitening(subset).save(own)
+        learned = Whitening.load(own if choice == LEARN else choice)
+        pooling = replace(job.recipe.pooling, region_whitening=learned)
+        return replace(job, recipe=replace(job.recipe, pooling=pooling))
