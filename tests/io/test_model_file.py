@@ -9,7 +9,7 @@ from sklearn.cluster import KMeans
 
 from rpml import RPML, AuthorityAscentShift
 from rpml.io.model_file import FORMAT_VERSION, read_model, write_model
-from rpml.model import model_arrays, model_metadata
+from rpml.model.fitted import model_arrays, model_metadata
 from rpml.runtime.errors import ModelFormatError
 
 GOLDEN = Path(__file__).parent.parent / "golden"
