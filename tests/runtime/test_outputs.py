@@ -48,11 +48,11 @@ def test_a_listed_file_is_ours_until_somebody_changes_it(tmp_path):
     assert manifest.intact()
     for name in ("ids.csv", "m.json", "absent.csv"):
         manifest.check(tmp_path / name)
-    with pytest.raises(InputError, match="not as rpml left it"):
+    with pytest.raises(InputError, match="not as an earlier run"):
         manifest.check(tmp_path / "labels.csv")
     (tmp_path / "ids.csv").write_text("2")
     assert not manifest.intact()
-    with pytest.raises(InputError, match="not as rpml left it"):
+    with pytest.raises(InputError, match="not as an earlier run"):
         manifest.check(tmp_path / "ids.csv")
 
 

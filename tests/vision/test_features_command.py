@@ -56,7 +56,12 @@ def test_features_and_ids(tool: Tool) -> None:
     assert summary["rows"] == summary["images"] == 15
     assert summary["dim"] == 6
     assert summary["images_per_second"] > 0
-    assert tool.files() == ["features.ids.csv", "features.npy", "ids.csv"]
+    assert tool.files() == [
+        "features.ids.csv",
+        "features.npy",
+        "features.npy.manifest.json",
+        "ids.csv",
+    ]
     features = read_features(tool.out / "features.npy")
     assert features.values.shape == (15, 6)
     assert features.ids is not None
@@ -65,9 +70,12 @@ def test_features_and_ids(tool: Tool) -> None:
 
 
 @pytest.mark.parametrize("name", ["f.npz", "f.parquet", "f.csv", "shards/"])
-def test_other_outputs_hold_the_same(tool: Tool, name: str) -> None:
+def test_other_outputs_hold_the_same(tool: Tool, name: str, tmp_path: Path) -> None:
     tool()
     expected = read_features(tool.out / "features.npy")
+    tool.out = tmp_path / "other"
+    tool.out.mkdir()
+    tool(name=name)
     tool("--force", name=name)
     found = read_features(tool.out / name)
     assert np.allclose(found.values, expected.values, atol=1e-6)
@@ -80,6 +88,25 @@ def test_existing_outputs_are_kept(tool: Tool) -> None:
     assert "exists" in tool(code=2)["error"]
     assert "a folder of its own" in tool(name="second.npy", code=2)["error"]
     tool("--force")
+
+
+@pytest.mark.parametrize("force", [[], ["--force"]])
+@pytest.mark.parametrize("name", ["labels.csv", "groups.csv", "failures.csv", "ids.csv"])
+def test_foreign_files_are_never_touched(tool: Tool, name: str, force: list[str]) -> None:
+    (tool.out / name).write_text("mine")
+    for options in ([], ["--folder-labels"], ["--views", 1]):
+        assert name in tool(*options, *force, code=2)["error"]
+    assert tool.files() == [name]
+    assert (tool.out / name).read_text() == "mine"
+
+
+def test_a_table_corrected_by_hand_is_not_overwritten(tool: Tool) -> None:
+    tool("--folder-labels")
+    tool("--folder-labels", "--force")
+    (tool.out / "labels.csv").write_text("id,label\nmine\n")
+    assert "labels.csv" in tool("--folder-labels", "--force", code=2)["error"]
+    assert "labels.csv" in tool("--force", code=2)["error"]
+    assert (tool.out / "labels.csv").read_text() == "id,label\nmine\n"
 
 
 def spoil(photos: Path) -> None:
@@ -115,7 +142,6 @@ def test_strict_stops(tool: Tool) -> None:
     error = tool("--strict", code=2)["error"]
     assert any(name in error for name in ("text.jpg", "cut.jpg", "gone.png"))
     assert "features.npy" not in tool.files()
-    assert "features.npy.parts" not in tool.files()
 
 
 def test_nothing_usable(tool: Tool) -> None:

@@ -58,17 +58,21 @@ class Manifest:
             self.facts: dict[str, Any] = dict(found["facts"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             self._files, self.facts = {}, {}
+        self._ours = bool(self._files)
 
     def owns(self, path: Path) -> bool:
         """Whether we have written this file, and nobody has changed it since."""
+        if path == self.path:
+            return self._ours
         name = path.relative_to(self.path.parent).as_posix()
         return name in self._files and _state(path) == self._files[name]
 
     def check(self, path: Path) -> None:
         """Refuse to touch a file that is there and not ours."""
-        if os.path.lexists(path) and path != self.path and not self.owns(path):
+        if os.path.lexists(path) and not self.owns(path):
             raise InputError(
-                f"{path} is there, and not as rpml left it: move it away, or write elsewhere"
+                f"{path} is there, and not as an earlier run of this output left it: move it away, "
+                "or write to a folder of its own"
             )
 
     def intact(self) -> bool:

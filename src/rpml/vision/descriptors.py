@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,16 +9,21 @@ import numpy as np
 
 from rpml.evaluation.protocol.descriptors import DEFAULT_KS, Descriptors
 from rpml.evaluation.protocol.published import RECALL_AT
-from rpml.io.checkpoint import remove_checkpoint
-from rpml.io.container import canonical_json
 from rpml.io.datasets.image_sets import ImageSet
 from rpml.io.features import read_features
-from rpml.runtime.atomic import atomic_output
 from rpml.runtime.context import Context
+from rpml.runtime.locks import locked
 from rpml.vision.backbone import Backbone
 from rpml.vision.extract import Execution, Job, Recipe, files_digest
 from rpml.vision.files import ImageFile
-from rpml.vision.outputs import Finish, Places, open_parts, write_features
+from rpml.vision.outputs import (
+    Finish,
+    Places,
+    already_written,
+    forget_parts,
+    open_parts,
+    write_features,
+)
 
 
 @dataclass(frozen=True)
@@ -50,23 +54,15 @@ def from_images(
         "backbone": {"name": backbone.path.name, **backbone.fingerprint()},
         "recipe": network.recipe.settings(),
     }
-    places, manifest = Places(str(folder / "features.npy")), folder / "features.json"
-    if not _is_current(manifest, origin):
-        store = open_parts(places, job, resume=True)
-        stage = Context(report=context.report, store=store)
-        write_features(places, job, Finish(), stage)
-        with atomic_output(manifest) as temporary:
-            temporary.write_text(canonical_json(origin), encoding="utf8")
-        remove_checkpoint(places.parts)
+    places = Places(str(folder / "features.npy"))
+    with locked(places.features):
+        if already_written(places, job, Finish()) is None:
+            places.check(overwrite=False, resume=True)
+            store = open_parts(places, job, resume=True)
+            stage = Context(report=context.report, store=store)
+            write_features(places, job, Finish(), stage)
+        forget_parts(places)
     return _of_images(dataset, images, places.features, origin)
-
-
-def _is_current(manifest: Path, origin: dict[str, object]) -> bool:
-    try:
-        found = json.loads(manifest.read_text(encoding="utf8"))
-    except (OSError, ValueError):
-        return False
-    return bool(found == json.loads(canonical_json(origin)))
 
 
 def _of_images(dataset: str, images: ImageSet, path: str, origin: dict[str, object]) -> Descriptors:

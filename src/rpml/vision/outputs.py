@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.io.checkpoint import Checkpoint, remove_checkpoint
-from rpml.io.features import Layout, check_table_output, open_writer
+from rpml.io.checkpoint import (
+    Checkpoint,
+    check_directory,
+    data_digest,
+    fingerprint,
+    remove_checkpoint,
+)
+from rpml.io.features import Layout, check_table_output
 from rpml.io.features.source import as_ids
-from rpml.runtime.atomic import atomic_output, check_output
+from rpml.io.features.writers import Writer
+from rpml.io.features.writing import table_writer
+from rpml.runtime.atomic import Transaction, atomic_outputs
 from rpml.runtime.context import Context
 from rpml.runtime.errors import InputError
+from rpml.runtime.outputs import Manifest, check_apart, write_manifest
 from rpml.vision.engine import Failure
 from rpml.vision.extract import Job, Part, files_digest, iter_parts, nothing_left, row_id
 from rpml.vision.files import ImageFile
@@ -61,17 +72,47 @@ class Places:
     def region_whitening(self) -> Path:
         return self._beside(Path(self.features).stem + ".regions.npz")
 
-    def check(self, overwrite: bool) -> None:
-        """Refuse, before any work is done, what exists or cannot be written."""
+    @property
+    def manifest(self) -> Path:
+        return self._beside(Path(self.features).name + ".manifest.json")
+
+    @property
+    def tables(self) -> tuple[Path, ...]:
+        """Files that say more of the rows."""
+        return (self.ids, self.groups, self.labels, self.failures)
+
+    @property
+    def whitenings(self) -> tuple[Path, ...]:
+        """Files that a later run may take as an input."""
+        return (self.whitening, self.region_whitening)
+
+    def check(
+        self, overwrite: bool, resume: bool = False, inputs: Iterable[str | Path | None] = ()
+    ) -> None:
+        """Refuse, before any work is done, what exists or cannot be written.
+
+        Parameters
+        ----------
+        overwrite : bool
+            Replace features that are there. The files beside them are replaced or removed only
+            if they are listed in the manifest, as an earlier run left them.
+        resume : bool, default=False
+            The same for the features themselves.
+        inputs : iterable of str, Path or None, default=()
+            What is read, and is never replaced.
+        """
         if self.features == "-":
             raise InputError("features of images are written to a file, not to standard output")
-        check_table_output(self.features, overwrite)
-        if self.ids.exists() and not overwrite:
-            raise InputError(
-                f"{self.ids} is there already, from other features: write to a folder of its own, "
-                "or replace it with --force"
-            )
-        check_output(self.ids, overwrite)
+        inputs = list(inputs)
+        manifest, target = Manifest(self.manifest), Path(self.features)
+        ours = resume and manifest.owns(target)
+        check_table_output(self.features, overwrite or ours, inputs)
+        check_apart([*self.tables, self.manifest, self.parts], inputs)
+        learned = self.region_whitening if resume and self.parts.exists() else None
+        for path in (*self.tables, *self.whitenings, self.manifest):
+            if path != learned:  # which an unfinished run has written already
+                manifest.check(path)
+        check_directory(self.parts)
 
 
 @dataclass(frozen=True)
@@ -106,15 +147,36 @@ class Written:
     failures: tuple[Failure, ...]
 
 
-def open_parts(places: Places, job: Job, resume: bool) -> Checkpoint:
-    """The finished parts beside the output, or none yet."""
-    settings = {
+def _settings(job: Job) -> dict[str, Any]:
+    return {
         **job.recipe.settings(),
         "backbone": job.backbone.fingerprint(),
         "part": job.execution.part,
         "batch": job.execution.batch,
     }
-    return Checkpoint(places.parts, files_digest(job.files), settings, resume)
+
+
+def open_parts(places: Places, job: Job, resume: bool) -> Checkpoint:
+    """The finished parts beside the output, or none yet."""
+    return Checkpoint(places.parts, files_digest(job.files), _settings(job), resume)
+
+
+def _fingerprint(job: Job, finish: Finish) -> str:
+    """Equal for runs that write the same files."""
+    whitening = finish.whitening
+    learned = None if whitening is None else data_digest(whitening.mean, whitening.matrix)
+    after = {**asdict(replace(finish, whitening=None)), "whitening": learned}
+    return fingerprint(files_digest(job.files), {**_settings(job), "finish": after})
+
+
+def already_written(places: Places, job: Job, finish: Finish) -> Written | None:
+    """What an earlier run of the same job has written, if it is all still there."""
+    manifest = Manifest(places.manifest)
+    facts = manifest.facts
+    if not manifest.intact() or facts.get("fingerprint") != _fingerprint(job, finish):
+        return None
+    failures = tuple(Failure(**failure) for failure in facts["failures"])
+    return Written(facts["rows"], facts["dimension"], facts["images"], failures)
 
 
 def training_files(files: Sequence[ImageFile], pattern: str) -> list[ImageFile]:
@@ -138,7 +200,7 @@ def check_finish(files: Sequence[ImageFile], finish: Finish) -> None:
 
 
 def write_features(places: Places, job: Job, finish: Finish, context: Context) -> Written:
-    """Describe the images and write everything; the features come last.
+    """Describe the images and write everything at once.
 
     Parts are computed first, into the context's store, and read again for the output, so that
     memory holds one of them (and the training rows of a whitening) at a time.
@@ -151,17 +213,68 @@ def write_features(places: Places, job: Job, finish: Finish, context: Context) -
         images += len(set(part.image.tolist()))
         if finish.whiten is not None and len(part.values):
             training.append(part.values[_is_training(part, job.files, finish.whiten_on)])
-    _write_failures(places.failures, failures)
+    with _publishing(places) as publication:
+        publication.csv(places.failures, ["id", "reason"], [(f.id, f.reason) for f in failures])
+        if images:
+            whitening = finish.whitening
+            if finish.whiten is not None:
+                whitening = Whitening.learn(np.concatenate(training), finish.whiten)
+                whitening.save(publication.new(places.whitening))
+            parts = _whitened(iter_parts(job, Context(store=context.store)), whitening)
+            rows, dimension = _write_all(publication, job, parts, finish)
+            written = Written(rows, dimension, images, tuple(failures))
+            publication.facts = {**asdict(written), "fingerprint": _fingerprint(job, finish)}
     if not images:
         raise nothing_left(failures)
-    whitening = finish.whitening
-    if finish.whiten is not None:
-        whitening = Whitening.learn(np.concatenate(training), finish.whiten)
-        whitening.save(places.whitening)
-    quiet = Context(store=context.store)
-    parts = iter_parts(job, quiet)
-    rows, dimension = _write_all(places, job, _whitened(parts, whitening), finish)
-    return Written(rows, dimension, images, tuple(failures))
+    return written
+
+
+class _Publication:
+    """The files of an extraction that become visible together, and their manifest."""
+
+    def __init__(self, places: Places, outputs: Transaction) -> None:
+        self.places, self.outputs = places, outputs
+        self.facts: dict[str, Any] = {}
+        self._files: dict[str, Path] = {}
+
+    def new(self, path: Path) -> Path:
+        """Where to write a file."""
+        self._files[path.name] = self.outputs.new(path)
+        return self._files[path.name]
+
+    def csv(self, path: Path, header: list[str], rows: Sequence[Iterable[object]]) -> None:
+        """A table, if it has rows."""
+        if rows:
+            with open(self.new(path), "w", encoding="utf8", newline="") as file:
+                writer = csv.writer(file, lineterminator="\n")
+                writer.writerow(header)
+                writer.writerows(rows)
+
+    @contextmanager
+    def table(self, layout: Layout) -> Iterator[Writer]:
+        """The features."""
+        with table_writer(self.outputs, self.places.features, layout) as writer:
+            yield writer
+        self._files[Path(self.places.features).name] = writer.path
+
+    def finish(self) -> None:
+        """Write the manifest; tables that an earlier run left and this one has not go."""
+        places, earlier = self.places, Manifest(self.places.manifest)
+        for path in places.whitenings:
+            if path.name not in self._files and path.is_file():
+                self._files[path.name] = path
+        for path in places.tables:
+            if path.name not in self._files and earlier.owns(path):
+                self.outputs.remove(path)
+        write_manifest(self.outputs.new(places.manifest), self._files, self.facts)
+
+
+@contextmanager
+def _publishing(places: Places) -> Iterator[_Publication]:
+    with atomic_outputs(places.features.rstrip("/")) as outputs:
+        publication = _Publication(places, outputs)
+        yield publication
+        publication.finish()
 
 
 def _is_training(part: Part, files: Sequence[ImageFile], pattern: str) -> NDArray[np.bool_]:
@@ -181,48 +294,33 @@ def _whitened(parts: Iterable[Part], whitening: Whitening | None) -> Iterator[Pa
         yield Part(part.image, part.view, values.astype(np.float32, copy=False))
 
 
-def _write_all(places: Places, job: Job, parts: Iterator[Part], finish: Finish) -> tuple[int, int]:
+def _write_all(
+    publication: _Publication, job: Job, parts: Iterator[Part], finish: Finish
+) -> tuple[int, int]:
     """Features and ids, then groups and labels."""
     ids: list[str] = []
     images: list[int] = []
     first = next(parts)
     layout = Layout("X", [f"f{i}" for i in range(first.values.shape[1])], "id")
-    with open_writer(places.features, layout, overwrite=True) as writer:
+    with publication.table(layout) as writer:
         for part in chain([first], parts):
             names = [row_id(job.files[i], v) for i, v in zip(part.image, part.view, strict=True)]
             writer.write(part.values, as_ids(names))
             ids += names
             images += part.image.tolist()
-        _write_csv(places.ids, ["id"], ([name] for name in ids))
-        groups = zip(ids, images, strict=True)
-        _write_csv(places.groups, ["id", "group"], groups if job.recipe.views.count else None)
-        folders = ((name, folder_of(job.files[i])) for name, i in zip(ids, images, strict=True))
-        _write_csv(places.labels, ["id", "label"], folders if finish.folder_labels else None)
+    places = publication.places
+    publication.csv(places.ids, ["id"], [[name] for name in ids])
+    if job.recipe.views.count:
+        publication.csv(places.groups, ["id", "group"], list(zip(ids, images, strict=True)))
+    if finish.folder_labels:
+        labels = [folder_of(job.files[i]) for i in images]
+        publication.csv(places.labels, ["id", "label"], list(zip(ids, labels, strict=True)))
     return len(ids), len(layout.columns)
 
 
 def folder_of(file: ImageFile) -> str:
     """The name of the folder that holds an image, empty at the top."""
     return PurePosixPath(file.id).parent.name
-
-
-def _write_failures(path: Path, failures: Sequence[Failure]) -> None:
-    rows = ((f.id, f.reason) for f in failures)
-    _write_csv(path, ["id", "reason"], rows if failures else None)
-
-
-def _write_csv(path: Path, header: list[str], rows: Iterable[Iterable[object]] | None) -> None:
-    """Write a table; None removes the one that an earlier run left."""
-    if rows is None:
-        path.unlink(missing_ok=True)
-        return
-    with (
-        atomic_output(path) as temporary,
-        open(temporary, "w", encoding="utf8", newline="") as file,
-    ):
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)
 
 
 def forget_parts(places: Places) -> None:
