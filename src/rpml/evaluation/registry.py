@@ -75,18 +75,49 @@ def imported(path: str, **settings: Any) -> Build:
     )
 
 
-def head(loss: str, title: str) -> Method:
-    """A linear map learned by one of the losses of `rpml.deep.methods`, without labels."""
-    build = imported("rpml.deep.head:DeepHead", method=loss)
-    return Method(f"head-{loss}", f"{title} (head)", build)
+@dataclass(frozen=True)
+class DeepMethod:
+    """A method that trains a network end to end, or a linear head on fixed features.
+
+    Parameters
+    ----------
+    name, title : str
+        On the command line, and in tables.
+    path : str
+        "module:name" of its definition in `rpml.deep.methods`.
+    uses_labels : bool, default=False
+        Whether it sees the classes of the training images.
+    """
+
+    name: str
+    title: str
+    path: str
+    uses_labels: bool = False
+
+    def head(self) -> Method:
+        """The method as a linear map on fixed features."""
+        estimator = "SupervisedDeepHead" if self.uses_labels else "DeepHead"
+        note = "head, uses labels" if self.uses_labels else "head"
+        build = imported(f"rpml.deep.head:{estimator}", method=self.name)
+        return Method(f"head-{self.name}", f"{self.title} ({note})", build, self.uses_labels)
 
 
-def supervised_head(loss: str, title: str) -> Method:
-    """The same for a loss that sees the classes."""
-    build = imported("rpml.deep.head:SupervisedDeepHead", method=loss)
-    return Method(f"head-{loss}", f"{title} (head, uses labels)", build, uses_labels=True)
-
-
+DEEP_METHODS = (
+    DeepMethod("exemplar", "Exemplar", "exemplar:METHOD"),
+    DeepMethod("nce", "NCE", "nce:METHOD"),
+    DeepMethod("deepcluster", "DeepCluster", "deepcluster:METHOD"),
+    DeepMethod("mom", "MOM", "mom:METHOD"),
+    DeepMethod("invariant", "Invariant", "invariant:METHOD"),
+    DeepMethod("stml", "STML", "stml:METHOD"),
+    DeepMethod("srpml", "sRPML", "srpml:METHOD"),
+    DeepMethod("contrastive", "Contrastive", "contrastive:METHOD", uses_labels=True),
+    DeepMethod("ddml", "DDML", "ddml:METHOD", uses_labels=True),
+    DeepMethod("triplet", "Triplet", "triplet:METHOD", uses_labels=True),
+    DeepMethod("triplet-hard", "Triplet + hard", "triplet:SEMI_HARD", uses_labels=True),
+    DeepMethod("triplet-daml", "Triplet + DAML", "daml:METHOD", uses_labels=True),
+    DeepMethod("triplet-hdml", "Triplet + HDML", "hdml:METHOD", uses_labels=True),
+    DeepMethod("lifted", "Lifted", "lifted:METHOD", uses_labels=True),
+)
 _TABLE = (
     Method("raw", "raw features", lambda n_components, seed: Raw()),
     Method("random", "random projection", seeded(RandomProjection)),
@@ -122,20 +153,7 @@ _TABLE = (
     Method("loss-free", "smooth angular loss, unconstrained", seeded(ReferenceLoss, loss="free")),
     Method("lda", "LDA (uses labels)", unseeded(LDA), uses_labels=True),
     Method("nca", "NCA (uses labels)", seeded(NCA), uses_labels=True),
-    head("exemplar", "Exemplar"),
-    head("nce", "NCE"),
-    head("deepcluster", "DeepCluster"),
-    head("mom", "MOM"),
-    head("invariant", "Invariant"),
-    head("stml", "STML"),
-    head("srpml", "sRPML"),
-    supervised_head("contrastive", "Contrastive"),
-    supervised_head("ddml", "DDML"),
-    supervised_head("triplet", "Triplet"),
-    supervised_head("triplet-hard", "Triplet + hard"),
-    supervised_head("triplet-daml", "Triplet + DAML"),
-    supervised_head("triplet-hdml", "Triplet + HDML"),
-    supervised_head("lifted", "Lifted"),
+    *(method.head() for method in DEEP_METHODS),
 )  # fmt: skip
 METHODS: dict[str, Method] = {method.name: method for method in _TABLE}
 PCA_FAMILY = ("pca", "half-whitened", "pca-whitened")

@@ -1,49 +1,38 @@
-"""The methods of the paper's two tables, one a file, behind one interface."""
+"""The methods of the tables of the paper, one per file.
+
+A new method is a file with a `Method` in this folder and a line in
+`rpml.evaluation.registry.DEEP_METHODS`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from importlib import import_module
 
-from rpml.deep.methods import (
-    contrastive,
-    daml,
-    ddml,
-    deepcluster,
-    exemplar,
-    hdml,
-    invariant,
-    lifted,
-    mom,
-    nce,
-    srpml,
-    stml,
-    triplet,
-)
 from rpml.deep.methods.base import Batch, FeatureBank, Loss, LossSpec, Method
+from rpml.evaluation.registry import DEEP_METHODS, DeepMethod
 from rpml.runtime.errors import InputError
 
-_ALL = (
-    exemplar.METHOD,
-    nce.METHOD,
-    deepcluster.METHOD,
-    mom.METHOD,
-    invariant.METHOD,
-    stml.METHOD,
-    srpml.METHOD,
-    contrastive.METHOD,
-    ddml.METHOD,
-    triplet.METHOD,
-    triplet.SEMI_HARD,
-    daml.METHOD,
-    hdml.METHOD,
-    lifted.METHOD,
-)
-METHODS: dict[str, Method] = {method.key: method for method in _ALL}
-"""In the order of the paper's tables; those after sRPML see the classes."""
+
+def _load(entry: DeepMethod) -> Method:
+    module, name = entry.path.split(":")
+    method: Method = getattr(import_module(f"{__name__}.{module}"), name)
+    return replace(method, key=entry.name, title=entry.title, uses_labels=entry.uses_labels)
+
+
+METHODS: dict[str, Method] = {entry.name: _load(entry) for entry in DEEP_METHODS}
+"""In the order of the tables of the paper; supervised methods come last."""
 
 
 def check_methods(names: Sequence[str]) -> tuple[str, ...]:
-    """The names, or a sentence that lists those there are."""
+    """The names, if they are all in `METHODS`.
+
+    Raises
+    ------
+    InputError
+        For an unknown name; the message lists the known ones.
+    """
     for name in names:
         if name not in METHODS:
             raise InputError(f"there is no method {name!r}: choose from {', '.join(METHODS)}")

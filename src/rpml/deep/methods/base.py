@@ -106,31 +106,29 @@ class Loss(nn.Module, ABC):
 
 @dataclass(frozen=True)
 class Method:
-    """A deep method: a row of the tables.
+    """A deep method.
 
     Parameters
     ----------
-    key, title : str
-        Name on the command line, and in a table.
     sampler : callable
         Makes the batch sampler of an epoch from the features.
     loss : callable
         Makes the loss for given sizes.
-    uses_labels : bool, default=False
-        Whether the classes of the training images are used.
     needs_teacher : bool, default=False
         Whether the loss reads the features of the averaged network.
     mines_once : bool, default=False
         Make the sampler once, from the features before training, instead of every few epochs.
+    key, title, uses_labels
+        As in `rpml.evaluation.registry.DEEP_METHODS`.
     """
 
-    key: str
-    title: str
     sampler: Callable[[FeatureBank], BatchSampler]
     loss: Callable[[LossSpec], Loss]
-    uses_labels: bool = False
     needs_teacher: bool = False
     mines_once: bool = False
+    key: str = ""
+    title: str = ""
+    uses_labels: bool = False
 
 
 def squared_distances(Z: torch.Tensor) -> torch.Tensor:

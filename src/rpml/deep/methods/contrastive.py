@@ -31,4 +31,4 @@ class Contrastive(Loss):
         return safe_mean(pulled) + safe_mean(pushed)
 
 
-METHOD = Method("contrastive", "Contrastive", class_sampler, Contrastive, uses_labels=True)
+METHOD = Method(class_sampler, Contrastive)

@@ -63,4 +63,4 @@ def generator_loss(
     return terms.mean()
 
 
-METHOD = Method("triplet-daml", "Triplet + DAML", class_sampler, DAML, uses_labels=True)
+METHOD = Method(class_sampler, DAML)

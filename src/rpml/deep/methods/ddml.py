@@ -37,4 +37,4 @@ class DDML(Loss):
         return (safe_mean(near) + safe_mean(far)) / 2
 
 
-METHOD = Method("ddml", "DDML", class_sampler, DDML, uses_labels=True)
+METHOD = Method(class_sampler, DDML)

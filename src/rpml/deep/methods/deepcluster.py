@@ -43,4 +43,4 @@ class DeepCluster(Loss):
         return cross_entropy(batch.embedding @ self.classifier.T, batch.labels)
 
 
-METHOD = Method("deepcluster", "DeepCluster", kmeans_sampler, DeepCluster)
+METHOD = Method(kmeans_sampler, DeepCluster)

@@ -24,4 +24,4 @@ class Exemplar(Loss):
         return cross_entropy(scores, batch.rows)
 
 
-METHOD = Method("exemplar", "Exemplar", instance_sampler, Exemplar)
+METHOD = Method(instance_sampler, Exemplar)

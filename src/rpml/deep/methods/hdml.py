@@ -94,4 +94,4 @@ def _detached(module: nn.Module) -> dict[str, torch.Tensor]:
     return {name: value.detach() for name, value in module.named_parameters()}
 
 
-METHOD = Method("triplet-hdml", "Triplet + HDML", class_sampler, HDML, uses_labels=True)
+METHOD = Method(class_sampler, HDML)

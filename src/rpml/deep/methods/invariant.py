@@ -30,4 +30,4 @@ class Invariant(Loss):
         return -(own.sum() + spread.sum()) / b
 
 
-METHOD = Method("invariant", "Invariant", instance_sampler, Invariant)
+METHOD = Method(instance_sampler, Invariant)

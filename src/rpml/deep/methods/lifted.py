@@ -23,4 +23,4 @@ class Lifted(Loss):
         return torch.as_tensor(self._loss(batch.embedding, batch.labels))
 
 
-METHOD = Method("lifted", "Lifted", class_sampler, Lifted, uses_labels=True)
+METHOD = Method(class_sampler, Lifted)

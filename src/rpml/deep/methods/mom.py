@@ -91,4 +91,4 @@ class WeightedTriplet(Loss):
         return (loss if batch.weights is None else batch.weights * loss).mean()
 
 
-METHOD = Method("mom", "MOM", mine_pools, WeightedTriplet, mines_once=True)
+METHOD = Method(mine_pools, WeightedTriplet, mines_once=True)

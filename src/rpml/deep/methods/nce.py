@@ -52,4 +52,4 @@ class MemoryNCE(Loss):
             self.memory[batch.rows] = normalize(mixed)
 
 
-METHOD = Method("nce", "NCE", instance_sampler, MemoryNCE)
+METHOD = Method(instance_sampler, MemoryNCE)

@@ -60,5 +60,5 @@ def semi_hard(spec: LossSpec) -> Triplet:
     return Triplet(spec, semi_hard=True)
 
 
-METHOD = Method("triplet", "Triplet", class_sampler, Triplet, uses_labels=True)
-SEMI_HARD = Method("triplet-hard", "Triplet + hard", class_sampler, semi_hard, uses_labels=True)
+METHOD = Method(class_sampler, Triplet)
+SEMI_HARD = Method(class_sampler, semi_hard)
