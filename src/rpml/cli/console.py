@@ -34,6 +34,8 @@ STAGES = {
     "frozen": "descriptors",
     "linear": "linear start",
     "train": "epochs",
+    "methods": "methods",
+    "figures": "drawing figures",
 }
 _SECONDS_BETWEEN_LINES = 2.0
 

@@ -15,6 +15,7 @@ from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
     from rpml.deep.finetune import Training
+    from rpml.pages.benchmark import EndToEnd
 
 EXAMPLES = """\b
 Examples:
@@ -55,6 +56,15 @@ class TrainingOptions:
         given = {"epochs": self.epochs, "learning_rate": self.learning_rate, **settings}
         schedule = Schedule(**{name: value for name, value in given.items() if value is not None})
         return Training(dim, pool, self.bf16, ImageSpec(self.size, Views(self.views)), schedule)
+
+    def end_to_end(self, root: str, backbone: str, names: str, training: Training) -> EndToEnd:
+        """What --deep of a benchmark asks for, checked before anything is computed."""
+        require_torch()
+        from rpml.deep.methods import METHODS, check_methods
+        from rpml.pages.benchmark import EndToEnd
+
+        methods = tuple(METHODS) if names == "all" else check_methods(names.split(","))
+        return EndToEnd(root, backbone, methods, training, self.train_from)
 
 
 @command

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from rpml.estimator import RPML
     from rpml.io.features import Features, FeatureSource, ReadOptions
+    from rpml.vision.descriptors import Network
     from rpml.vision.extract import Recipe
 
 KINDS = ".npy, .npz, .parquet, .csv, .tsv, a folder of these, or - for standard input"
@@ -141,6 +142,13 @@ class DescriptorOptions:
         except ValueError:
             raise InputError(f"--scales takes integers, got {self.scales!r}") from None
         return Recipe(scales, **{"pooling": Pooling(self.pool), **more})
+
+    def network(self, path: str, workers: int | None) -> Network:
+        """A backbone and how it is used, for a whole dataset."""
+        from rpml.vision.descriptors import Network
+        from rpml.vision.extract import Execution
+
+        return Network(path, self.sidecar, self.recipe(), Execution(workers))
 
 
 def load_model(path: str, dim: int | None = None) -> RPML:

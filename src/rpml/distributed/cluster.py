@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeAlias
-from unittest import mock
 
 import dask
 import numpy as np
@@ -220,6 +219,18 @@ class Cluster:
         self.close()
 
 
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Environment variables for the time of the block; Dask's own settings yield to them."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
 def _start(workers: int | None, threads: int | None, memory_limit: str | int) -> LocalCluster:
     single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     settings = {
@@ -227,7 +238,7 @@ def _start(workers: int | None, threads: int | None, memory_limit: str | int) ->
         "distributed.nanny.pre-spawn-environ": {**single, **_MALLOC},
     }
     # a worker runs as many tasks as it has threads, so that each task is to use one only
-    with mock.patch.dict(os.environ, single), dask.config.set(settings):
+    with _environment(single), dask.config.set(settings):
         return LocalCluster(
             n_workers=workers,
             threads_per_worker=threads,

@@ -101,7 +101,7 @@ def test_wrong_usage(tmp_path: Path, network: Path) -> None:
     assert "no dataset 'dogs'" in invoke("benchmark", "dogs", *out, code=2)["error"]
     assert "--root and --backbone" in invoke("benchmark", "cub", *out, code=2)["error"]
     line = ("benchmark", "cub", "--backbone", network, *out)
-    assert "needs --root" in invoke(*line, code=2)["error"]
+    assert "give --root and --backbone" in invoke(*line, code=2)["error"]
     assert "does not hold CUB" in invoke(*line, "--root", tmp_path, code=2)["error"]
     assert "no method 'x'" in invoke(*line, "--methods", "x", code=2)["error"]
 

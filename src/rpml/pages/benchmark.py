@@ -1,0 +1,246 @@
+"""The paper's protocol on one of its datasets, into a folder of results, table and figures."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from rpml.evaluation.protocol import (
+    DEFAULT_METHODS,
+    Descriptors,
+    Row,
+    as_fields,
+    as_lines,
+    as_markdown,
+    run_methods,
+)
+from rpml.evaluation.protocol.descriptors import READERS, read_dataset
+from rpml.evaluation.protocol.published import published_rows
+from rpml.evaluation.protocol.scores import LEARNED
+from rpml.evaluation.registry import chosen_methods
+from rpml.io.checkpoint import Checkpoint, data_digest, fingerprint
+from rpml.pages.report.protocol_figures import draw_figures
+from rpml.pages.report.training import versions
+from rpml.runtime.atomic import atomic_output
+from rpml.runtime.context import Context, Progress
+from rpml.runtime.errors import InputError
+from rpml.runtime.threads import thread_count
+
+if TYPE_CHECKING:
+    from rpml.deep.finetune import Training
+    from rpml.vision.descriptors import Network
+
+Embeddings = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class EndToEnd:
+    """Methods that train the network, measured after the linear ones.
+
+    Parameters
+    ----------
+    root, backbone : str
+        The folder of the dataset and the network.
+    methods : tuple of str
+        Keys of `rpml.deep.methods.METHODS`.
+    training : Training
+        The settings of each run.
+    train_from : str, default=None
+        The first block that trains; None: the last two.
+    incomplete : bool, default=False
+        Accept counts of images that differ from the published ones.
+    """
+
+    root: str
+    backbone: str
+    methods: tuple[str, ...]
+    training: Training
+    train_from: str | None = None
+    incomplete: bool = False
+
+    def settings(self) -> dict[str, Any]:
+        """What changes the results, as JSON values."""
+        return {"train_from": self.train_from, **self.training.settings()}
+
+    def run(
+        self, dataset: str, folder: Path, ks: tuple[int, ...], context: Context
+    ) -> tuple[list[Row], Embeddings]:
+        """The rows of the methods and their embeddings of the test images."""
+        from rpml.deep.backbones import open_network
+        from rpml.deep.protocol import DeepProtocol
+
+        images = read_dataset(dataset, self.root, self.incomplete)
+        network = open_network(self.backbone, self.train_from)
+        return DeepProtocol(images, network, self.training, folder, context).run(self.methods, ks)
+
+
+@dataclass(frozen=True)
+class BenchmarkResult:
+    """What a benchmark measured: everything as JSON values, and the cells of its table."""
+
+    fields: dict[str, Any]
+    lines: list[list[str]]
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Fit on the training classes of a dataset without labels and score the test classes.
+
+    The folder holds results.json, results.md, the descriptors of the images, the figures and the
+    finished methods. A second run, also after an interruption, reuses what is there.
+
+    Parameters
+    ----------
+    dataset : {"cub", "cars", "sop", "folders"}
+    folder : str or Path
+        Created if it does not exist.
+    dim : int, default=128
+        Dimensions of the embeddings.
+    seed : int, default=0
+    whiten : int, default=None
+        PCA-whiten the descriptors to this many dimensions first.
+    methods : tuple of str, default=DEFAULT_METHODS
+        Names of `rpml.evaluation.registry`.
+    end_to_end : EndToEnd, default=None
+        Also train the network.
+    notes : mapping, default={}
+        JSON values to remember in results.json, such as the command.
+
+    Examples
+    --------
+    >>> from rpml.evaluation.protocol import from_file
+    >>> from rpml.io.features import ReadOptions
+    >>> from rpml.pages.benchmark import Benchmark
+    >>> data = from_file("cub", "cub.npz", ReadOptions())  # doctest: +SKIP
+    >>> Benchmark("cub", "results").run(data).lines  # doctest: +SKIP
+    """
+
+    dataset: str
+    folder: str | Path
+    dim: int = 128
+    seed: int = 0
+    whiten: int | None = None
+    methods: tuple[str, ...] = DEFAULT_METHODS
+    end_to_end: EndToEnd | None = None
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.dataset not in READERS:
+            known = ", ".join(READERS)
+            raise InputError(f"there is no dataset {self.dataset!r}: choose from {known}")
+        chosen_methods(self.methods)
+
+    def settings(self) -> dict[str, Any]:
+        """What changes the results, as JSON values."""
+        plain = {"dim": self.dim, "seed": self.seed, "whiten": self.whiten}
+        return plain | ({"deep": self.end_to_end.settings()} if self.end_to_end else {})
+
+    def describe(
+        self, root: str, network: Network, incomplete: bool = False, context: Context | None = None
+    ) -> Descriptors:
+        """Descriptors of the dataset's images, computed once and kept in the folder."""
+        from rpml.vision.descriptors import from_images
+
+        folder = Path(self.folder)
+        images = read_dataset(self.dataset, root, incomplete)
+        folder.mkdir(parents=True, exist_ok=True)
+        data = from_images(self.dataset, images, network, folder, context or Context())
+        if data.origin["left_out"]:
+            warnings.warn(
+                f"{data.origin['left_out']} images were skipped, see {folder / 'failures.csv'}: "
+                "these are not the published counts",
+                stacklevel=2,
+            )
+        return data
+
+    def run(
+        self,
+        data: Descriptors,
+        figures: bool = True,
+        overwrite: bool = False,
+        context: Context | None = None,
+    ) -> BenchmarkResult:
+        """Measure the methods; write results.json, results.md and the figures.
+
+        Parameters
+        ----------
+        data : Descriptors
+            From `describe` or `rpml.evaluation.protocol.from_file`.
+        figures : bool, default=True
+            Draw retrieval examples and the quad-grid, if the images are at hand.
+        overwrite : bool, default=False
+            Replace results of other data or settings.
+        context : Context, default=None
+            Receives progress.
+        """
+        folder, context = Path(self.folder), context or Context()
+        if self.whiten is not None:
+            data = data.whitened(self.whiten)
+        folder.mkdir(parents=True, exist_ok=True)
+        digest = data_digest(data.X, data.train.astype("u1"))
+        key = fingerprint(digest, self.settings())
+        self._check_earlier(key, overwrite)
+        store = Checkpoint(folder / f"cache-{key[:12]}", digest, self.settings(), resume=True)
+        kept = replace(context, store=store)
+        rows, embeddings = run_methods(data, self.methods, self.dim, self.seed, kept)
+        if self.end_to_end is not None:
+            more = self.end_to_end.run(self.dataset, folder / "deep", data.ks, context)
+            rows, embeddings = rows + more[0], embeddings | more[1]
+        published = published_rows(self.dataset)
+        drawn = self._draw(data, embeddings, rows[-1].method, context) if figures else []
+        fields = {**self._origin(data, key), **as_fields(rows, published), "figures": drawn}
+        self._write("results.json", json.dumps(fields, indent=2, default=str) + "\n")
+        self._write("results.md", as_markdown(rows, published, data.ks))
+        return BenchmarkResult(fields, as_lines(rows, published, data.ks))
+
+    def _check_earlier(self, key: str, overwrite: bool) -> None:
+        """Results of other data or settings are not replaced unasked."""
+        path = Path(self.folder) / "results.json"
+        if not path.exists() or overwrite:
+            return
+        try:
+            same = json.loads(path.read_text(encoding="utf8")).get("fingerprint") == key
+        except (OSError, ValueError, AttributeError):
+            same = False
+        if not same:
+            raise InputError(
+                f"{path} is of other data or settings: choose another folder, or pass --force "
+                "(overwrite=True) to replace it"
+            )
+
+    def _draw(
+        self, data: Descriptors, embeddings: Embeddings, last: str, context: Context
+    ) -> list[str]:
+        """The paper's figures of the test images, if they are at hand."""
+        if data.images is None:
+            return []
+        context.report(Progress("figures", 0, 1))
+        Z = embeddings[LEARNED if LEARNED in embeddings else last]
+        drawn = draw_figures(data, Z, Path(self.folder) / "figures", self.seed)
+        context.report(Progress("figures", 1, 1))
+        return drawn
+
+    def _origin(self, data: Descriptors, key: str) -> dict[str, Any]:
+        """Everything needed to repeat the run."""
+        sides = {"train": data.train, "test": ~data.train}
+        return {
+            "dataset": self.dataset,
+            **self.notes,
+            "fingerprint": key,
+            **self.settings(),
+            "origin": data.origin,
+            "rows": {name: int(side.sum()) for name, side in sides.items()},
+            "classes": {n: len(set(data.labels[side].tolist())) for n, side in sides.items()},
+            "threads": thread_count(),
+            "versions": versions(),
+        }
+
+    def _write(self, name: str, text: str) -> None:
+        with atomic_output(Path(self.folder) / name) as temporary:
+            temporary.write_text(text, encoding="utf8")

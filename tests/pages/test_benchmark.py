@@ -1,0 +1,47 @@
+"""The benchmark of the paper's protocol, called from Python."""
+
+import json
+
+import numpy as np
+import pytest
+
+from rpml.evaluation.protocol import from_file
+from rpml.io.features import ReadOptions
+from rpml.pages.benchmark import Benchmark
+from rpml.runtime.errors import InputError
+
+
+@pytest.fixture
+def data(tmp_path):
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(8), 12)
+    X = rng.normal(size=(8, 10))[y] + 0.5 * rng.normal(size=(96, 10))
+    np.savez(tmp_path / "d.npz", X=X.astype(np.float32), y=y, train=y < 4)
+    return from_file("folders", str(tmp_path / "d.npz"), ReadOptions())
+
+
+def test_results_are_written_and_methods_run_once(data, tmp_path, monkeypatch):
+    benchmark = Benchmark("folders", tmp_path / "out", dim=3, methods=("raw", "pca"))
+    result = benchmark.run(data)
+    assert [line[0] for line in result.lines][0] == "method"
+    written = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert [row["method"] for row in written["measured"]] == ["raw", "pca"]
+    assert (tmp_path / "out" / "results.md").read_text().startswith("| method |")
+    monkeypatch.setattr("rpml.evaluation.protocol.scores.measure", None)  # not needed again
+    again = benchmark.run(data)
+    assert again.lines == result.lines
+
+
+def test_other_settings_do_not_replace_results(data, tmp_path):
+    Benchmark("folders", tmp_path / "out", dim=3, methods=("raw",)).run(data)
+    other = Benchmark("folders", tmp_path / "out", dim=2, methods=("raw",))
+    with pytest.raises(InputError, match="other data or settings"):
+        other.run(data)
+    assert other.run(data, overwrite=True).fields["dim"] == 2
+
+
+def test_wrong_names_are_refused_at_once(tmp_path):
+    with pytest.raises(InputError, match="no dataset 'dogs'"):
+        Benchmark("dogs", tmp_path)
+    with pytest.raises(ValueError, match="nonsense"):
+        Benchmark("cub", tmp_path, methods=("nonsense",))
