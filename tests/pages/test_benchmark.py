@@ -23,7 +23,7 @@ def data(tmp_path):
 def test_results_are_written_and_methods_run_once(data, tmp_path, monkeypatch):
     benchmark = Benchmark("folders", tmp_path / "out", dim=3, methods=("raw", "pca"))
     result = benchmark.run(data)
-    assert [line[0] for line in result.lines][0] == "method"
+    assert result.lines[0][0] == "method"
     written = json.loads((tmp_path / "out" / "results.json").read_text())
     assert [row["method"] for row in written["measured"]] == ["raw", "pca"]
     assert (tmp_path / "out" / "results.md").read_text().startswith("| method |")
