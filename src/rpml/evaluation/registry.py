@@ -16,6 +16,7 @@ from sklearn.cluster import HDBSCAN
 
 from rpml.estimator import RPML
 from rpml.evaluation.ablation import ReferenceLoss
+from rpml.evaluation.baselines.all_but_the_top import AllButTheTop
 from rpml.evaluation.baselines.lda import LDA, PseudoLabelLDA
 from rpml.evaluation.baselines.lpp import LPP
 from rpml.evaluation.baselines.nca import NCA
@@ -23,6 +24,8 @@ from rpml.evaluation.baselines.partitions import KMeansPartition, LeidenPartitio
 from rpml.evaluation.baselines.pca import PCA, WhitenedDescriptors
 from rpml.evaluation.baselines.random_projection import RandomProjection
 from rpml.evaluation.baselines.raw import Raw
+from rpml.evaluation.baselines.shrunk_whitening import ShrunkWhitening
+from rpml.evaluation.baselines.truncation import Truncation
 from rpml.runtime.errors import InputError
 
 Build = Callable[[int, int], Any]
@@ -120,11 +123,20 @@ DEEP_METHODS = (
 )
 _TABLE = (
     Method("raw", "raw features", lambda n_components, seed: Raw()),
+    Method("truncation", "first columns", unseeded(Truncation)),
     Method("random", "random projection", seeded(RandomProjection)),
     Method("pca", "PCA", unseeded(PCA)),
     Method("half-whitened", "half-whitened PCA", unseeded(PCA, exponent=0.5)),
     Method("pca-whitened", "whitened PCA", unseeded(PCA, exponent=1.0)),
     Method("whitened-512", "all axes whitened, at most 512", unseeded(WhitenedDescriptors)),
+    Method("all-but-the-top", "all-but-the-top", unseeded(AllButTheTop)),
+    Method("shrunk-whitened", "whitened PCA, shrunk", unseeded(ShrunkWhitening)),
+    Method("adaptor", "Matryoshka-Adaptor", imported("rpml.deep.adaptor:MatryoshkaAdaptor")),
+    Method(
+        "adaptor-linear",
+        "Matryoshka-Adaptor, linear",
+        imported("rpml.deep.adaptor:MatryoshkaAdaptor", hidden=0),
+    ),
     Method("lpp", "LPP", unseeded(LPP)),
     Method("aas-lda", "AAS + LDA", seeded(PseudoLabelLDA)),
     Method("rpml", "RPML", seeded(RPML)),

@@ -5,17 +5,29 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.covariance import ledoit_wolf
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA as SklearnPCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from rpml.evaluation.baselines import LDA, LPP, NCA, PCA, RandomProjection, Raw
+from rpml.evaluation.baselines import (
+    LDA,
+    LPP,
+    NCA,
+    PCA,
+    AllButTheTop,
+    RandomProjection,
+    Raw,
+    ShrunkWhitening,
+    Truncation,
+)
 from rpml.evaluation.metrics import recall_at_k
 from rpml.evaluation.registry import METHODS
 
 SUPERVISED = {"lda", "nca"}
-LABEL_FREE = ("raw", "random", "pca", "pca-whitened", "half-whitened", "lpp", "aas-lda")
+PCA_KIN = ("pca", "pca-whitened", "half-whitened", "all-but-the-top", "shrunk-whitened")
+LABEL_FREE = ("raw", "random", *PCA_KIN, "lpp", "aas-lda")
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +45,13 @@ def same_up_to_sign(A, B):
     return np.allclose(np.abs(A), np.abs(B), atol=1e-6)
 
 
-@parametrize_with_checks(
-    [Raw(), RandomProjection(1), PCA(1), PCA(1, exponent=1.0), LPP(1), LDA(1), NCA(1, max_iter=2)]
+BASELINES = (
+    *(Raw(), Truncation(1), RandomProjection(1), PCA(1), AllButTheTop(1, n_removed=0)),
+    *(ShrunkWhitening(1), LPP(1), LDA(1), NCA(1, max_iter=2)),
 )
+
+
+@parametrize_with_checks(list(BASELINES))
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 
@@ -87,6 +103,37 @@ def test_half_whitening_leaves_the_square_root_of_each_deviation(digits):
     relative = deviation / deviation[0]
     assert np.allclose(half.matrix * np.sqrt(relative), plain.matrix, atol=1e-8)
     assert np.allclose(full.matrix * relative, plain.matrix, atol=1e-8)
+
+
+def test_truncation_takes_the_first_columns(digits):
+    X, _, new, _ = digits
+    assert np.allclose(Truncation(20).fit(X).transform(new), unit(new[:, :20]))
+
+
+def test_all_but_the_top_removes_the_mean_and_the_leading_axes(digits):
+    """Mu and Viswanath, Algorithm 1, then PCA of what is left."""
+    X, _, new, _ = digits
+    mean = unit(X).mean(axis=0)
+    centered = unit(X) - mean
+    leading = np.linalg.svd(centered, full_matrices=False)[2][:3]
+    processed, new_processed = (
+        rows - mean - (rows - mean) @ leading.T @ leading for rows in (unit(X), unit(new))
+    )
+    pca = SklearnPCA(6, svd_solver="full").fit(processed)
+    ours = AllButTheTop(6, n_removed=3).fit(X).transform(new)
+    assert same_up_to_sign(ours, unit(pca.transform(new_processed)))
+    wide = np.random.default_rng(0).normal(size=(300, 200))  # d / 100 axes go by default
+    default, two = (AllButTheTop(4, n_removed=m).fit(wide).map_.matrix for m in (None, 2))
+    assert np.array_equal(default, two)
+
+
+def test_shrunk_whitening_makes_the_shrunk_covariance_white(digits):
+    X = digits[0]
+    method = ShrunkWhitening(6).fit(X)
+    shrunk, amount = ledoit_wolf(unit(X))
+    assert method.shrinkage_ == pytest.approx(amount)
+    white = method.map_.matrix.T @ shrunk @ method.map_.matrix
+    assert np.allclose(white, white[0, 0] * np.eye(6), atol=1e-9)
 
 
 def test_lda_without_shrinkage_equals_scikit_learn():

@@ -4,6 +4,7 @@ All take rows of any length, scale them to unit norm, apply one learned affine m
 result to unit norm again, so that the methods differ in the map alone.
 """
 
+from rpml.evaluation.baselines.all_but_the_top import AllButTheTop
 from rpml.evaluation.baselines.lda import LDA, PseudoLabelLDA
 from rpml.evaluation.baselines.linear import LinearBaseline
 from rpml.evaluation.baselines.lpp import LPP
@@ -11,15 +12,20 @@ from rpml.evaluation.baselines.nca import NCA
 from rpml.evaluation.baselines.pca import PCA, WhitenedDescriptors
 from rpml.evaluation.baselines.random_projection import RandomProjection
 from rpml.evaluation.baselines.raw import Raw
+from rpml.evaluation.baselines.shrunk_whitening import ShrunkWhitening
+from rpml.evaluation.baselines.truncation import Truncation
 
 __all__ = [
     "LDA",
     "LPP",
     "NCA",
     "PCA",
+    "AllButTheTop",
     "LinearBaseline",
     "PseudoLabelLDA",
     "RandomProjection",
     "Raw",
+    "ShrunkWhitening",
+    "Truncation",
     "WhitenedDescriptors",
 ]

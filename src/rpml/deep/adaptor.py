@@ -1,0 +1,166 @@
+"""The unsupervised Matryoshka-Adaptor: a skip network whose prefixes keep the similarities.
+
+torch is imported when an adaptor is fitted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from rpml.evaluation.baselines.linear import checked_size
+from rpml.runtime.extras import require
+from rpml.runtime.rows import unit_rows
+from rpml.runtime.validation import check_rows
+
+if TYPE_CHECKING:
+    import torch
+
+SMALLEST_PREFIX = 8
+
+
+class MatryoshkaAdaptor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """x + f(x), cut to its first columns; f is trained without labels.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Columns retained.
+    hidden : int or None, default=None
+        Width of f's hidden layer; None for the number of features, 0 for a linear f.
+    n_neighbors : int, default=10
+        Nearest rows of the batch whose similarity counts in the top-k loss.
+    pairwise, reconstruction : float, default=1.0
+        Weights of the loss over all pairs and of the distance to the input.
+    n_epochs : int, default=30
+        Passes over the rows.
+    batch_size : int, default=256
+        Rows per step.
+    learning_rate : float, default=1e-3
+        Of Adam.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the batches and of f.
+
+    References
+    ----------
+    J. Yoon, R. Sinha, S. O. Arik, T. Pfister, "Matryoshka-Adaptor: unsupervised and supervised
+    tuning for smaller embedding dimensions" (EMNLP 2024).
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        hidden: int | None = None,
+        n_neighbors: int = 10,
+        pairwise: float = 1.0,
+        reconstruction: float = 1.0,
+        n_epochs: int = 30,
+        batch_size: int = 256,
+        learning_rate: float = 1e-3,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.hidden = hidden
+        self.n_neighbors = n_neighbors
+        self.pairwise = pairwise
+        self.reconstruction = reconstruction
+        self.n_epochs = n_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Train f on the rows of X scaled to unit norm; y is ignored."""
+        require("torch", "deep", "the Matryoshka-Adaptor")
+        import torch
+
+        X = check_rows(self, X, reset=True)
+        checked_size(self.n_components, X.shape[1], "the adaptor", "the number of features")
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        rows = torch.from_numpy(unit_rows(np.asarray(X, np.float32)))
+        generator = torch.Generator().manual_seed(seed)
+        self.network_ = _skip_layers(rows.shape[1], self.hidden, generator)
+        optimizer = torch.optim.Adam(self.network_.parameters(), self.learning_rate)
+        for _ in range(self.n_epochs):
+            shuffled = rows[torch.randperm(len(rows), generator=generator)]
+            for first in range(0, len(rows) - 1, self.batch_size):
+                optimizer.zero_grad()
+                loss = self._loss(shuffled[first : first + self.batch_size])
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+        return self
+
+    def _loss(self, rows: torch.Tensor) -> torch.Tensor:
+        adapted: torch.Tensor = rows + self.network_(rows)
+        local, everywhere = similarity_losses(
+            rows, adapted, prefix_sizes(self.n_components), self.n_neighbors
+        )
+        moved = (rows - adapted).abs().mean()
+        return local + self.pairwise * everywhere + self.reconstruction * moved
+
+    def transform(self, X: Any) -> NDArray[np.floating]:
+        """Embed rows; each has unit norm."""
+        check_is_fitted(self)
+        import torch
+
+        rows = torch.from_numpy(unit_rows(np.asarray(check_rows(self, X, reset=False), np.float32)))
+        with torch.no_grad():
+            adapted = rows + self.network_(rows)
+        return unit_rows(adapted[:, : self.n_components].numpy())
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.n_components)
+
+
+def prefix_sizes(n_components: int) -> list[int]:
+    """Prefixes the losses look at: the whole, and its halves down to 8 columns."""
+    sizes = [n_components]
+    while sizes[-1] >= 2 * SMALLEST_PREFIX:
+        sizes.append(sizes[-1] // 2)
+    return sizes
+
+
+def similarity_losses(
+    rows: torch.Tensor, adapted: torch.Tensor, sizes: list[int], n_neighbors: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Mean change of the cosine similarity: (to the nearest rows, between all pairs).
+
+    Summed over the prefixes of the adapted rows; a row's pair with itself does not count.
+    """
+    import torch
+    from torch.nn.functional import normalize
+
+    others = ~torch.eye(len(rows), dtype=torch.bool)
+    similarity = normalize(rows) @ normalize(rows).T
+    k = min(n_neighbors, len(rows) - 1)
+    nearest = similarity.masked_fill(~others, -torch.inf).topk(k).indices
+    local, everywhere = torch.zeros(()), torch.zeros(())
+    for size in sizes:
+        prefix = normalize(adapted[:, :size])
+        change = (similarity - prefix @ prefix.T).abs()
+        local = local + change.gather(1, nearest).mean()
+        everywhere = everywhere + change[others].mean()
+    return local, everywhere
+
+
+def _skip_layers(d: int, hidden: int | None, generator: torch.Generator) -> torch.nn.Module:
+    """f: one linear map, or two with a ReLU between; the last starts at zero, f as nothing."""
+    from torch import nn
+
+    width = d if hidden is None else hidden
+    last = nn.Linear(width or d, d)
+    nn.init.zeros_(last.weight)
+    nn.init.zeros_(last.bias)
+    if width == 0:
+        return last
+    first = nn.Linear(d, width)
+    nn.init.normal_(first.weight, std=d**-0.5, generator=generator)
+    nn.init.zeros_(first.bias)
+    return nn.Sequential(first, nn.ReLU(), last)

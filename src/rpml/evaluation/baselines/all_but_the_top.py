@@ -1,0 +1,43 @@
+"""All-but-the-top: the strongest directions, which every row shares, are removed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.evaluation.baselines.linear import LinearBaseline, checked_rank
+from rpml.method.whitening.linear_map import Preprocessing, principal_axes
+
+
+class AllButTheTop(LinearBaseline):
+    """Subtract the mean, remove the leading principal axes, retain the next ones.
+
+    The post-processing of Mu and Viswanath followed by PCA to the size asked for: what PCA finds
+    in rows without their leading axes are the axes that come next.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Size of the embedding; with the removed axes at most the rank of the centered rows.
+    n_removed : int, default=None
+        Leading axes removed; None for a hundredth of the features, the authors' rule.
+
+    References
+    ----------
+    J. Mu, P. Viswanath, "All-but-the-top: simple and effective postprocessing for word
+    representations" (ICLR 2018).
+    """
+
+    def __init__(self, n_components: int = 2, *, n_removed: int | None = None) -> None:
+        self.n_components = n_components
+        self.n_removed = n_removed
+
+    def _learn(self, X: Any, y: NDArray[np.intp] | None) -> Preprocessing:
+        spectrum = principal_axes(X, unit_input=True, center=True)
+        removed = round(X.shape[1] / 100) if self.n_removed is None else self.n_removed
+        room = len(spectrum.variances) - removed
+        size = checked_rank(self.n_components, room, "all-but-the-top", X.shape[1])
+        axes = spectrum.axes[:, removed : removed + size]
+        return Preprocessing(True, spectrum.mean, axes, True)

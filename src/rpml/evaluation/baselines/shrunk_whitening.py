@@ -1,0 +1,47 @@
+"""Whitening by a shrunk covariance: weak directions are not blown up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.covariance import ledoit_wolf_shrinkage
+
+from rpml.evaluation.baselines.linear import LinearBaseline, checked_rank
+from rpml.method.whitening.linear_map import Preprocessing, principal_axes
+from rpml.runtime.rows import unit_rows
+
+
+class ShrunkWhitening(LinearBaseline):
+    """PCA-whitening by the Ledoit-Wolf estimate (1 - s) S + s tr(S)/d I of the covariance.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Size of the embedding, at most the rank of the centered rows.
+
+    Attributes
+    ----------
+    shrinkage_ : float
+        s, estimated from the rows.
+
+    References
+    ----------
+    O. Ledoit, M. Wolf, "A well-conditioned estimator for large-dimensional covariance matrices"
+    (Journal of Multivariate Analysis, 2004).
+    """
+
+    def __init__(self, n_components: int = 2) -> None:
+        self.n_components = n_components
+
+    def _learn(self, X: Any, y: NDArray[np.intp] | None) -> Preprocessing:
+        spectrum = principal_axes(X, unit_input=True, center=True)
+        size = checked_rank(
+            self.n_components, len(spectrum.variances), "shrunk whitening", X.shape[1]
+        )
+        self.shrinkage_ = float(ledoit_wolf_shrinkage(unit_rows(np.asarray(X, np.float64))))
+        floor = self.shrinkage_ * spectrum.variances.sum() / X.shape[1]
+        variances = (1 - self.shrinkage_) * spectrum.variances[:size] + floor
+        axes = spectrum.axes[:, :size] * np.sqrt(variances[0] / variances)
+        return Preprocessing(True, spectrum.mean, axes, True)

@@ -1,0 +1,29 @@
+"""The first columns: what vectors trained in Matryoshka order are cut to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.evaluation.baselines.linear import LinearBaseline, checked_size
+from rpml.method.whitening.linear_map import Preprocessing
+
+
+class Truncation(LinearBaseline):
+    """The leading columns of the rows, scaled to unit norm; nothing is learned.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Columns retained, at most the number of features.
+    """
+
+    def __init__(self, n_components: int = 2) -> None:
+        self.n_components = n_components
+
+    def _learn(self, X: Any, y: NDArray[np.intp] | None) -> Preprocessing:
+        d = X.shape[1]
+        size = checked_size(self.n_components, d, "truncation", "the number of features")
+        return Preprocessing(True, np.zeros(d), np.eye(d, size), True)
