@@ -179,7 +179,7 @@ def test_piped_text_is_plain_and_a_terminal_gets_lines(result):
     assert "\x1b" not in plain
     assert "─" not in plain
     assert "─" in rich
-    for word in ("R@1", "NMI", "half-whitened", "neighbours.png", result.verdict):
+    for word in ("R@1", "NMI", "half-whitened", "neighbors.png", result.verdict):
         assert word in plain
 
 
@@ -190,7 +190,7 @@ def test_without_the_extra_the_run_goes_on_and_says_why(tmp_path, monkeypatch, d
     Z = rng.normal(size=(len(drawings[1]), 4))
     rows = [demo.Row(name, 4, {1: 0.5}, 0.5, 0.0) for name in ("raw features", demo.LEARNED)]
     embeddings = {row.method: Z for row in rows}
-    path = tmp_path / "neighbours.png"
+    path = tmp_path / "neighbors.png"
     assert demo._draw(path, drawings[1], embeddings, rows, 0, said.append) is None
     assert not path.exists()
     assert said == ["No picture: the picture needs the extra 'report': pip install 'rpml[report]'."]

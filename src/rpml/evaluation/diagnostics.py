@@ -15,10 +15,10 @@ from sklearn.utils import check_random_state
 
 from rpml.estimator import RPML
 from rpml.evaluation.metrics.label_free import (
+    antihub_rate,
     effective_rank,
     hubness,
     neighbour_overlap,
-    never_found,
     spectrum,
 )
 from rpml.method.clustering.pseudo_labels import pseudo_labels
@@ -232,7 +232,7 @@ def of_neighbours(X: Any, Z: NDArray[Any]) -> tuple[Diagnostic, ...]:
     kept = float(neighbour_overlap(before, after, k).mean())
     ranks = [effective_rank(spectrum(rows)) for rows in (X, Z)]
     hubs = [hubness(found, k) for found in (before, after)]
-    lost = [never_found(found, k) for found in (before, after)]
+    lost = [antihub_rate(found, k) for found in (before, after)]
     return (
         Diagnostic(
             "neighbours_kept",
@@ -258,8 +258,8 @@ def of_neighbours(X: Any, Z: NDArray[Any]) -> tuple[Diagnostic, ...]:
             hubs[1] > max(2.0, 1.5 * hubs[0]),
         ),
         Diagnostic(
-            "never_found",
-            "Never found",
+            "antihub_rate",
+            "Antihubs",
             lost[1],
             f"{lost[0]:.0%} -> {lost[1]:.0%}",
             f"rows that are among nobody's {k} nearest, before and after; lower is better",

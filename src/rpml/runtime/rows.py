@@ -1,4 +1,4 @@
-"""Operations on rows that every layer shares: blocks of rows, unit norm, dtype."""
+"""Operations on rows that every layer shares: blocks, unit norm, dtype, samples, top-k."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.floating]
 BLOCK_BYTES = 64 * 2**20
+TOP_K_SAMPLE = 4096
 SAFE_NORMS = (1e-12, 1e15)  # between, no square is lost in float32
 
 
@@ -39,3 +40,34 @@ def unit_rows(X: Array) -> Array:
         norm = np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
         out[unsafe] = rows / np.where(norm > 0, norm, 1)
     return np.asarray(out)
+
+
+def sorted_sample(n: int, size: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Up to `size` of the rows 0 .. n - 1, drawn without replacement, in ascending order."""
+    if n <= size:
+        return np.arange(n)
+    return np.sort(rng.choice(n, size, replace=False))
+
+
+def top_k(scores: Array, k: int) -> NDArray[np.intp]:
+    """Positions of the k largest scores, largest first; ties in the order of their positions.
+
+    Long arrays are thinned first: a threshold that enough of an evenly spaced sample exceeds
+    leaves far fewer candidates than a partition of all scores would touch.
+    """
+    if k <= 0:
+        return np.empty(0, np.intp)
+    candidates = np.arange(len(scores))
+    step = len(scores) // TOP_K_SAMPLE
+    if step > 1:
+        sample = scores[::step]
+        above = min(len(sample), max(8, 4 * k * len(sample) // len(scores)))
+        threshold = np.partition(sample, len(sample) - above)[len(sample) - above]
+        few = np.flatnonzero(scores >= threshold)
+        candidates = few if len(few) >= k else candidates
+    values = scores[candidates]
+    if len(values) > k:
+        least = np.partition(values, len(values) - k)[len(values) - k]
+        candidates = candidates[values >= least]
+        values = scores[candidates]
+    return np.asarray(candidates[np.argsort(-values, kind="stable")][:k], np.intp)

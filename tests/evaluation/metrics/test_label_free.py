@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rpml.evaluation.metrics.label_free import (
+    antihub_rate,
     effective_rank,
     hubness,
     neighbour_overlap,
-    never_found,
     spectrum,
 )
 
@@ -46,7 +46,7 @@ def test_constant_rows_have_a_spectrum() -> None:
 def test_hubness_is_the_skewness_of_occurrences() -> None:
     ring = np.stack([(np.arange(10) + 1) % 10, (np.arange(10) - 1) % 10], axis=1)
     assert hubness(ring, 2) == 0
-    assert never_found(ring, 2) == 0
+    assert antihub_rate(ring, 2) == 0
     star = np.zeros((10, 1), int)
     star[0] = 1
     counts = np.bincount(star.ravel(), minlength=10).astype(float)
@@ -54,4 +54,4 @@ def test_hubness_is_the_skewness_of_occurrences() -> None:
     literal = (centred**3).mean() / (centred**2).mean() ** 1.5
     assert hubness(star, 1) == pytest.approx(literal)
     assert hubness(star, 1) > 2
-    assert never_found(star, 1) == pytest.approx(0.8)
+    assert antihub_rate(star, 1) == pytest.approx(0.8)

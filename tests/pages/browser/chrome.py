@@ -67,7 +67,7 @@ class Chrome:
         self.driver = driver
 
     def reset(self) -> None:
-        """A desktop window in light colours on an empty page."""
+        """A desktop window in light colors on an empty page."""
         self.driver.get("about:blank")
         self.size(1280, 900)
         self.media()

@@ -54,7 +54,7 @@ def test_search_an_id_and_share_the_address(chrome: Chrome, explorer: str, sampl
     assert chrome.text("#lists") == first
 
 
-def test_click_a_point_then_a_neighbour_then_back(
+def test_click_a_point_then_a_neighbor_then_back(
     chrome: Chrome, explorer: str, sample: Sample
 ) -> None:
     look(chrome, explorer)
@@ -103,8 +103,8 @@ def test_the_map_can_be_switched_and_moved(chrome: Chrome, explorer: str) -> Non
     chrome.open(look_again)
     chrome.until(READY)
     assert chrome.js("return rpmlMap.view.zoom") == pytest.approx(view["zoom"], abs=1e-3)
-    chrome.choose("#colour", "nothing")
-    chrome.until("new Set(rpmlMap.colours).size === 1")
+    chrome.choose("#color", "nothing")
+    chrome.until("new Set(rpmlMap.colors).size === 1")
 
 
 def test_clusters_are_listed_sorted_and_opened(
@@ -123,8 +123,8 @@ def test_clusters_are_listed_sorted_and_opened(
         "rpmlMap.mask && rpmlMap.mask.reduce((a, b) => a + b) === arguments[0]", len(members)
     )
     assert len(chrome.all("#cluster .tree button")) == len(members)
-    chrome.choose("#sort", "suspicion")
-    chrome.until("location.search.includes('sort=suspicion')")
+    chrome.choose("#sort", "impurity")
+    chrome.until("location.search.includes('sort=impurity')")
     chrome.until("document.querySelector('.cluster-list td:nth-child(3)').textContent !== '–'")
     chrome.find("#cluster .members:last-of-type button").click()
     chrome.until(f"{HITS} === 40")
@@ -181,7 +181,7 @@ def test_keyboard_alone(chrome: Chrome, explorer: str, sample: Sample) -> None:
     chrome.until("!document.getElementById('panel-clusters').hidden")
     chrome.until("document.activeElement.id === 'tab-clusters'")
     chrome.press(Keys.ARROW_LEFT)
-    chrome.until("!document.getElementById('panel-neighbours').hidden")
+    chrome.until("!document.getElementById('panel-neighbors').hidden")
     chrome.press(Keys.TAB, Keys.TAB)
     assert chrome.js("return document.activeElement.closest('#asked') !== null")
 
@@ -208,7 +208,7 @@ def test_dark_mode(chrome: Chrome, explorer: str) -> None:
 def test_search_works_while_the_map_is_drawn(chrome: Chrome, sample: Sample) -> None:
     catalog = make_catalog(sample.model, sample.X, make_items(len(sample.X)))
     with running(make_app(catalog)) as port:
-        chrome.open(f"http://127.0.0.1:{port}/?id=3&tab=neighbours")
+        chrome.open(f"http://127.0.0.1:{port}/?id=3&tab=neighbors")
         chrome.until(f"{HITS} === 40")
         chrome.until(
             "document.getElementById('map-state').innerText.includes('Drawing the map of 300')"
@@ -231,7 +231,7 @@ def test_rows_the_model_has_not_seen_have_no_clusters(chrome: Chrome, sample: Sa
 def test_a_server_that_is_gone_is_said(chrome: Chrome, catalog: Catalog) -> None:
     with running(make_app(catalog)) as port:
         look(chrome, f"http://127.0.0.1:{port}")
-    chrome.find("#chance").click()
+    chrome.find("#random").click()
     chrome.until("!document.getElementById('alert').hidden")
     assert "does not answer" in chrome.text("#alert")
     assert chrome.all("#alert button")

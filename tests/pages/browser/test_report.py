@@ -59,7 +59,7 @@ def test_pointing_shows_the_item_in_both_maps(chrome: Chrome, report: str, sampl
     chrome.until("rpmlMaps.every((map) => map.hover === -1)")
 
 
-def test_find_an_id_and_follow_a_neighbour(chrome: Chrome, report: str, sample: Sample) -> None:
+def test_find_an_id_and_follow_a_neighbor(chrome: Chrome, report: str, sample: Sample) -> None:
     chrome.open(report)
     chrome.find("#find").send_keys(sample.ids[33])
     chrome.until("rpmlMaps[0].selected === 33")
@@ -113,13 +113,17 @@ def test_zoom_by_button_and_wheel(chrome: Chrome, report: str) -> None:
     assert chrome.js("return rpmlMaps[0].view.zoom") == 1
 
 
-def test_colours_can_be_changed(chrome: Chrome, report: str) -> None:
+def test_colors_can_be_changed(chrome: Chrome, report: str) -> None:
     chrome.open(report)
-    kinds = "return new Set(rpmlMaps[0].colours).size"
-    by_label = chrome.js(kinds)
-    assert by_label == 15
-    chrome.choose("#colour-by", "nothing")
-    assert chrome.js(kinds) == 1
+    kinds = (
+        "new Set([...rpmlMaps[0].colors].map((c, i) => [c, rpmlMaps[0].shapes?.[i]].join())).size"
+    )
+    assert chrome.js(f"return {kinds}") == 15
+    assert chrome.js("return new Set(rpmlMaps[0].shapes).size") == 4
+    chrome.choose("#color-by", "nothing")
+    assert chrome.js(f"return {kinds}") == 1
+    shown = "getComputedStyle(document.getElementById('legend')).display"
+    assert chrome.js(f"return {shown}") == "none"
 
 
 def test_a_tap_on_a_phone(chrome: Chrome, report: str, sample: Sample) -> None:
@@ -133,7 +137,7 @@ def test_a_tap_on_a_phone(chrome: Chrome, report: str, sample: Sample) -> None:
 
 def test_dark_mode_changes_page_and_points(chrome: Chrome, report: str) -> None:
     chrome.open(report)
-    look = "return [getComputedStyle(document.body).backgroundColor, rpmlMaps[0].colours[0]]"
+    look = "return [getComputedStyle(document.body).backgroundColor, rpmlMaps[0].colors[0]]"
     light = chrome.js(look)
     chrome.media(dark=True)
     chrome.until("getComputedStyle(document.body).backgroundColor !== arguments[0]", light[0])

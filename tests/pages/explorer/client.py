@@ -14,15 +14,15 @@ from typing import Any
 from urllib.parse import urlencode
 
 import uvicorn
+from starlette.types import ASGIApp
 
-from rpml.pages.explorer.guard import Guard
 from rpml.pages.explorer.server import configuration, open_socket
 
 SERVER_THREAD = "explorer under test"
 
 
 @contextmanager
-def running(app: Guard) -> Iterator[int]:
+def running(app: ASGIApp) -> Iterator[int]:
     """Serve on a free port while the block runs."""
     listener = open_socket("127.0.0.1", 0)
     server = uvicorn.Server(configuration(app))

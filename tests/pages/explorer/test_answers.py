@@ -39,14 +39,14 @@ def test_the_page_and_its_parts_are_served(client: Client) -> None:
 def test_about_and_status(client: Client, sample: Sample) -> None:
     about = client.json("/api/about")
     assert about["rows"] == len(sample.X)
-    assert about["spaces"]["rpml"]["size"] == 16
+    assert about["spaces"]["rpml"]["n_dims"] == 16
     assert about["categories"] == ["label", "cluster"]
     status = client.json("/api/status")
     assert {part["state"] for part in status.values()} == {"ready"}
 
 
 @pytest.mark.parametrize("space", ["raw", "rpml"])
-def test_neighbours_are_those_of_the_space(client: Client, sample: Sample, space: str) -> None:
+def test_neighbors_are_those_of_the_space(client: Client, sample: Sample, space: str) -> None:
     vectors = sample.X if space == "raw" else sample.model.transform(sample.X)
     rows = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     scores = rows @ rows[42]
@@ -73,7 +73,7 @@ def test_ids_are_found_by_a_part(client: Client, sample: Sample) -> None:
 
 
 def test_a_random_item_and_one_item(client: Client, sample: Sample) -> None:
-    assert client.json("/api/chance")["id"] in sample.ids
+    assert client.json("/api/random")["id"] in sample.ids
     assert client.json("/api/item", row=3)["id"] == sample.ids[3]
 
 
@@ -83,10 +83,10 @@ def test_clusters_can_be_listed_and_opened(client: Client, sample: Sample) -> No
     sizes = [c["size"] for c in listed["clusters"]]
     assert sizes == sorted(sizes, reverse=True)
     assert listed["total"] == len(np.unique(labels[labels >= 0]))
-    suspicion = [
-        c["suspicion"] or -1 for c in client.json("/api/clusters", sort="suspicion")["clusters"]
+    impurity = [
+        c["impurity"] or -1 for c in client.json("/api/clusters", sort="impurity")["clusters"]
     ]
-    assert suspicion == sorted(suspicion, reverse=True)
+    assert impurity == sorted(impurity, reverse=True)
     large = client.json("/api/clusters", least=3)
     assert all(c["size"] >= 3 for c in large["clusters"])
     name = listed["clusters"][0]["cluster"]
@@ -117,14 +117,14 @@ def test_pictures_are_encoded_anew(client: Client) -> None:
 
 
 def test_the_result_can_be_exported(client: Client, sample: Sample) -> None:
-    got = client.get("/api/export.csv", {"id": sample.ids[0], "k": 4})
+    got = client.get("/api/neighbors.csv", {"id": sample.ids[0], "k": 4})
     assert "attachment" in got.headers["content-disposition"]
     rows = list(csv.DictReader(io.StringIO(got.body.decode())))
     assert [r["space"] for r in rows] == ["raw"] * 4 + ["rpml"] * 4
     assert rows[0]["query"] == sample.ids[0]
     assert rows[0]["id"] == sample.ids[int(rows[0]["row"])]
     name = sample.model.labels_[0]
-    members = client.get("/api/export.csv", {"cluster": name}).body.decode()
+    members = client.get("/api/cluster.csv", {"cluster": name}).body.decode()
     assert sample.ids[0] in members
 
 

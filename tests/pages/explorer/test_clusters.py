@@ -1,4 +1,4 @@
-"""Clusters: sizes, modes, suspicion, the tree."""
+"""Clusters: sizes, modes, impurity, the tree."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def groups() -> tuple[np.ndarray, np.ndarray]:
     return np.eye(3)[y] * 4 + 0.2 * rng.normal(size=(60, 3)), y
 
 
-def test_pure_clusters_are_not_suspicious(groups: tuple[np.ndarray, np.ndarray]) -> None:
+def test_pure_clusters_are_not_impure(groups: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = groups
     labels = y.copy()
     labels[[0, 20, 40]] = 7  # one cluster of three that belong elsewhere
@@ -27,24 +27,24 @@ def test_pure_clusters_are_not_suspicious(groups: tuple[np.ndarray, np.ndarray])
     found = find_clusters(labels, Index(X), None, np.random.default_rng(0))
     assert found.names.tolist() == [0, 1, 2, 7, 9]
     assert found.sizes.tolist() == [19, 19, 17, 3, 1]
-    assert (found.suspicion[:3] < 0.2).all()
-    assert found.suspicion[3] == 1
-    assert np.isnan(found.suspicion[4])
-    assert found.ordered("suspicion")[0] == 3
-    assert found.ordered("suspicion")[-1] == 4
+    assert (found.impurity[:3] < 0.2).all()
+    assert found.impurity[3] == 1
+    assert np.isnan(found.impurity[4])
+    assert found.ordered("impurity")[0] == 3
+    assert found.ordered("impurity")[-1] == 4
     assert found.ordered("size").tolist()[-2:] == [3, 4]
     assert found.ordered("name").tolist() == [0, 1, 2, 3, 4]
     assert all(labels[m] == name for m, name in zip(found.modes, found.names, strict=True))
     assert found.members(7).tolist() == [0, 20, 40]
-    assert found.place(7) == 3
-    assert found.place(8) is None
-    assert found.place(100) is None
+    assert found.position(7) == 3
+    assert found.position(8) is None
+    assert found.position(100) is None
 
 
 def test_no_cluster_at_all(groups: tuple[np.ndarray, np.ndarray]) -> None:
     X, _ = groups
     found = find_clusters(np.full(60, -1), Index(X), None, np.random.default_rng(0))
-    assert len(found.names) == len(found.modes) == len(found.suspicion) == 0
+    assert len(found.names) == len(found.modes) == len(found.impurity) == 0
 
 
 def test_the_ascent_is_found_again(sample: Sample) -> None:

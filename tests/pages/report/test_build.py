@@ -15,7 +15,7 @@ import pytest
 from rpml import RPML
 from rpml.pages.report.build import Source, build_report
 from rpml.pages.report.items import make_items
-from rpml.pages.report.mapdata import as_script, coded, quantized
+from rpml.pages.report.mapdata import as_script, encode_category, quantized
 from rpml.pages.report.training import call, fitted_on, settings, versions
 from rpml.runtime.errors import InputError
 from tests.drawings import HOSTILE, Sample
@@ -116,7 +116,7 @@ def test_without_labels_images_and_ids(sample: Sample) -> None:
     parsed = Page(text)
     assert not parsed.every("img")
     assert 'id="retrieval"' not in text
-    assert "Judged without labels" in text
+    assert "Without labels: the features were split" in text
     assert json.loads(parsed.scripts[0])["thumbs"] is None
 
 
@@ -124,7 +124,7 @@ def test_other_rows_than_the_training_rows(sample: Sample) -> None:
     rows = np.arange(0, len(sample.X), 2)
     items = make_items(len(rows), labels=np.array(sample.labels)[rows])
     text = build_report(sample.model, sample.X[rows], items, SOURCE)
-    assert "not the rows the model learned from" in text
+    assert "not the training rows" in text
     assert "cluster" not in json.loads(Page(text).scripts[0])["categories"]
 
 
@@ -167,7 +167,8 @@ def test_data_cannot_end_its_script() -> None:
 def test_points_and_categories_are_packed() -> None:
     packed = quantized(np.array([[0.0, 1.0], [0.5, 2.0]]))
     assert packed.tolist() == [[0, 65535], [32768, 65535]]
-    assert coded(["b", "a", "b"]) == {"names": ["b", "a"], "codes": [0, 1, 0]}
+    expected = {"names": ["b", "a"], "counts": [2, 1], "codes": [0, 1, 0, -1]}
+    assert encode_category(["b", "a", "b", None]) == expected
 
 
 @pytest.mark.parametrize("weight", ["concat", "bilinear", "constant"])

@@ -35,7 +35,7 @@ def test_log_ticks_lie_inside(low: float, factor: float) -> None:
     assert all(low * (1 - 1e-6) <= t <= high * (1 + 1e-6) for t in found)
 
 
-def test_neighbouring_ticks_have_different_texts() -> None:
+def test_neighboring_ticks_have_different_texts() -> None:
     assert len(set(charts.tick_texts([9078.1, 9078.2, 9078.3]))) == 3
     assert charts.tick_texts([0, 0.5, 1]) == ["0", "0.5", "1"]
 

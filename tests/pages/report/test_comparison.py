@@ -7,9 +7,9 @@ import pytest
 
 from rpml.evaluation.comparison.bootstrap import Interval
 from rpml.evaluation.metrics import clustering_scores, recall_at_k
-from rpml.evaluation.recommendation import Recommendation
-from rpml.pages.report.comparison import KS, Comparison, Space, compare, make_spaces
-from rpml.pages.report.verdict import judge, points, spaced
+from rpml.evaluation.recommendation import Agreement, Recommendation
+from rpml.pages.report.comparison import KS, Labels, Space, compare, make_spaces
+from rpml.pages.report.verdict import points, spaced, with_labels, without_labels
 from tests.drawings import Sample
 
 
@@ -20,7 +20,7 @@ def spaces(sample: Sample) -> list[Space]:
 
 def test_spaces_are_raw_pca_and_embedding(sample: Sample, spaces: list[Space]) -> None:
     assert [s.key for s in spaces] == ["raw", "pca", "rpml"]
-    assert [s.size for s in spaces] == [sample.X.shape[1], 16, 16]
+    assert [s.n_dims for s in spaces] == [sample.X.shape[1], 16, 16]
     assert np.array_equal(spaces[2].vectors, sample.model.transform(sample.X))
     own = np.arange(len(sample.X))[:, None]
     assert all((s.neighbors != own).all() for s in spaces)
@@ -28,7 +28,7 @@ def test_spaces_are_raw_pca_and_embedding(sample: Sample, spaces: list[Space]) -
 
 def test_table_agrees_with_the_metrics(sample: Sample, spaces: list[Space]) -> None:
     labels = np.array(sample.labels)
-    found = compare(spaces, labels, np.random.default_rng(0))
+    found = compare(spaces, Labels(np.arange(len(labels)), labels), np.random.default_rng(0))
     by_name = {score.name: score for score in found.scores}
     for space in spaces:
         recall = recall_at_k(space.vectors, labels, ks=KS)
@@ -42,13 +42,13 @@ def test_table_agrees_with_the_metrics(sample: Sample, spaces: list[Space]) -> N
     assert gain.value == pytest.approx(recalls["rpml"] - recalls["raw"])
     nmi = by_name["NMI"].values["raw"]
     assert nmi == pytest.approx(clustering_scores(spaces[0].vectors, labels, 1)["nmi"], abs=0.1)
-    assert by_name["Neighbours kept"].values["raw"] == 1
+    assert by_name["Neighbors retained"].values["raw"] == 1
 
 
 def test_without_labels_nothing_needs_them(spaces: list[Space]) -> None:
     found = compare(spaces, None, np.random.default_rng(0))
     assert found.differences == {}
-    assert not any(score.by_labels for score in found.scores)
+    assert not any(score.uses_labels for score in found.scores)
 
 
 def test_a_small_rank_leaves_pca_out(sample: Sample) -> None:
@@ -69,51 +69,88 @@ UP, NONE, DOWN = (
         (UP, NONE, "good", "Yes"),
         (UP, DOWN, "mixed", "Partly"),
         (NONE, UP, "good", "Yes"),
-        (NONE, NONE, "open", "No clear difference"),
+        (NONE, NONE, "open", "Not clear"),
         (NONE, DOWN, "bad", "No"),
         (DOWN, UP, "mixed", "Partly"),
         (DOWN, NONE, "bad", "No"),
         (DOWN, DOWN, "bad", "No"),
         (DOWN, None, "bad", "No"),
+        (NONE, None, "open", "Not clear"),
     ],
 )
 def test_the_verdict_follows_the_intervals(
-    spaces: list[Space], raw: Interval, pca: Interval | None, tone: str, answer: str
+    raw: Interval, pca: Interval | None, tone: str, answer: str
 ) -> None:
-    scores = compare(spaces, np.arange(len(spaces[0].vectors)) % 7, np.random.default_rng(0)).scores
-    gains = {"raw": {1: raw}} | ({"pca": {1: pca}} if pca else {})
-    verdict = judge(Comparison(scores, gains, {}), spaces, "300 rows")
+    gains = {"raw": raw} | ({"pca": pca} if pca else {})
+    recall = {"raw": 0.5, "pca": 0.4, "rpml": 0.6}
+    verdict = with_labels(gains, recall, "16 dimensions instead of 64", "300 rows")
     assert (verdict.tone, verdict.answer) == (tone, answer)
-    assert "300 rows" in verdict.certainty
-    assert "Recall@1" in verdict.compared
+    assert "300 rows" in verdict.facts["How certain"]
+    said = {1: "more often", 0: "neither clearly more nor clearly less", -1: "less often"}
+    assert f"{said[raw.clear]}" in verdict.sentence
+    assert any("Recall@1" in title for title in verdict.facts)
+
+
+def test_a_loss_within_chance_is_not_called_as_good() -> None:
+    gains = {"raw": Interval(-0.024, -0.054, 0.003)}
+    verdict = with_labels(gains, {"raw": 0.5, "rpml": 0.476}, "16 dimensions", "300 rows")
+    text = " ".join([verdict.sentence, *verdict.facts.values()])
+    assert "as well" not in text
+    assert "as good" not in text
+    assert "−2.4 points, 95\u00a0% interval −5.4 to +0.3" in text
 
 
 def advice(choice: str, certainty: str) -> Recommendation:
-    reasons = ("Use it with 16 dimensions.", "Halves agree for 40.0 % of the rows.")
-    return Recommendation(choice, "pca", 16, reasons, certainty, {}, 1.0)
+    agreement = {"rpml": Agreement(0.4, 0.38, 0.42), "pca": Agreement(0.35, 0.33, 0.37)}
+    return Recommendation(
+        choice,
+        "pca",
+        16,
+        ("Use it with 16 dimensions.", "Halves agree for 40.0 % of the rows."),
+        certainty,
+        {} if certainty == "unknown" else agreement,
+        1.0,
+    )
 
 
 @pytest.mark.parametrize(
     ("choice", "certainty", "tone", "answer"),
     [
-        ("rpml", "clear", "good", "Probably yes"),
-        ("rpml", "close", "open", "It may have"),
-        ("pca", "clear", "mixed", "Perhaps not"),
-        ("raw", "close", "mixed", "Perhaps not"),
+        ("rpml", "clear", "good", "Probably"),
+        ("rpml", "close", "open", "Perhaps"),
+        ("pca", "clear", "mixed", "Probably not"),
+        ("raw", "close", "mixed", "Probably not"),
         ("pca", "unknown", "open", "Cannot be told"),
     ],
 )
 def test_without_labels_the_verdict_is_the_advice(
-    spaces: list[Space], choice: str, certainty: str, tone: str, answer: str
+    choice: str, certainty: str, tone: str, answer: str
 ) -> None:
-    found = compare(spaces, None, np.random.default_rng(0))
-    verdict = judge(found, spaces, "300 rows", advice(choice, certainty))
+    verdict = without_labels(advice(choice, certainty), "16 dimensions instead of 64", "300 rows")
     assert (verdict.tone, verdict.answer) == (tone, answer)
     assert "Use it with 16 dimensions." in verdict.sentence
-    assert "without labels" in verdict.certainty
-    assert "It keeps" in verdict.compared
+    if certainty != "unknown":
+        shares = verdict.facts["Same nearest neighbor in both halves"]
+        assert "40.0\u00a0% (38.0 to 42.0)" in shares
+        assert "5\u00a0% more often" in verdict.facts["How certain"]
 
 
 def test_points_are_printed_with_their_interval() -> None:
-    assert points(DOWN) == "−5.0 points (95% interval −8.0 to −2.0)"
+    assert points(DOWN) == "−5.0 points, 95% interval −8.0 to −2.0"
     assert spaced("5% of 10 % ") == "5\u00a0% of 10\u00a0% "
+
+
+def test_only_labeled_rows_are_judged(sample: Sample, spaces: list[Space]) -> None:
+    positions = np.arange(0, len(sample.X), 3)
+    labels = Labels(positions, np.array(sample.labels)[positions])
+    comparison = compare(spaces, labels, np.random.default_rng(0))
+    recall = recall_at_k(spaces[2].vectors[positions], labels.values, ks=(1,))[1]
+    assert comparison.scores[0].values["rpml"] == pytest.approx(recall)
+    assert comparison.n_labeled == len(positions)
+
+
+def test_bold_only_beyond_chance(spaces: list[Space]) -> None:
+    rows = np.arange(len(spaces[0].vectors))
+    random = np.random.default_rng(0).integers(5, size=len(rows)).astype(str)
+    for score in compare(spaces, Labels(rows, random), np.random.default_rng(0)).scores:
+        assert score.best == ""

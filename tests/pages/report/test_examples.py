@@ -38,7 +38,7 @@ def test_trust_goes_by_probability_where_weights_are_alike() -> None:
     assert trust.least[0].rows == (0, 1, 2)
 
 
-def test_most_changed_keeps_the_fewest_neighbours() -> None:
+def test_most_changed_keeps_the_fewest_neighbors() -> None:
     n, rng = 60, np.random.default_rng(0)
     before = np.array([(np.arange(1, 7) + i) % n for i in range(n)])
     after = before.copy()
@@ -58,7 +58,7 @@ def test_retrieval_shows_one_query_a_label() -> None:
         ]
         + [[0] * 12]
     )[:, :6]
-    nearest[8:16] = 20  # everything labelled b fails
+    nearest[8:16] = 20  # everything labeled b fails
     found = retrieval_queries(nearest, labels, 5, rng)
     assert sorted(labels[found.successes]) == ["a", "c"]
     assert labels[found.failures].tolist() == ["b"]

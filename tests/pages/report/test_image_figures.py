@@ -64,7 +64,7 @@ def test_frames_are_green_and_red(tmp_path: Path) -> None:
     shares = []
     for path in written:
         pixels = np.asarray(Image.open(path).convert("RGB")).reshape(-1, 3)
-        shares.append([int((pixels == colour).all(axis=1).sum()) for colour in (RIGHT, WRONG)])
+        shares.append([int((pixels == color).all(axis=1).sum()) for color in (RIGHT, WRONG)])
     assert shares[0][0] > 2 * shares[0][1]
     assert shares[1][1] > 2 * shares[1][0]
 

@@ -43,7 +43,7 @@ def test_a_start_keeps_the_orientation() -> None:
     Z, _ = groups(150)
     first = layout(Z, np.random.default_rng(0))
     again = layout(Z + 0.01, np.random.default_rng(1), start=first)
-    assert np.corrcoef(first.ravel(), again.ravel())[0, 1] > 0.8
+    assert np.corrcoef(first.ravel(), again.ravel())[0, 1] > 0.7
 
 
 @pytest.mark.parametrize(

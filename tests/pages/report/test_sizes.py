@@ -4,14 +4,14 @@ import re
 
 import numpy as np
 
-from rpml.pages.report.comparison import Space
-from rpml.pages.report.sizes import prefix_sizes, quality_by_size
+from rpml.pages.report.comparison import Labels
+from rpml.pages.report.sections.sizes import prefix_sizes, quality_by_size
 
 
 def made(size):
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(120, size)) / np.arange(1, size + 1)
-    return Space("rpml", "RPML", rows.astype(np.float32), np.zeros((120, 1), np.int32))
+    return rows.astype(np.float32)
 
 
 def test_sizes_double_up_to_the_whole():
@@ -22,12 +22,12 @@ def test_sizes_double_up_to_the_whole():
     assert prefix_sizes(3) == [3]
 
 
-def test_the_whole_keeps_every_neighbour_and_labels_add_a_chart():
+def test_the_whole_keeps_every_neighbor_and_labels_add_a_chart():
     rng = np.random.default_rng(1)
     (kept,) = quality_by_size(made(32), None, rng)
     assert re.search(r"from [\d.]+ to 100", kept.svg)
     assert all(f">{size}</text>" in kept.svg for size in (8, 16, 32))
-    labels = np.arange(120) % 3
+    labels = Labels(np.arange(100), np.array([str(i % 3) for i in range(100)]))
     headings = [figure.heading for figure in quality_by_size(made(32), labels, rng)]
     assert headings[1] == "Recall@1 (%)"
 

@@ -49,7 +49,7 @@ def hubness(neighbors: NDArray[np.integer], k: int) -> float:
     return float((centred**3).mean() / spread**3) if spread > 0 else 0.0
 
 
-def never_found(neighbors: NDArray[np.integer], k: int) -> float:
-    """Share of the rows that are nobody's neighbour."""
+def antihub_rate(neighbors: NDArray[np.integer], k: int) -> float:
+    """Share of the rows that are among the k nearest neighbors of no other row."""
     counts = np.bincount(neighbors[:, :k].ravel(), minlength=len(neighbors))
     return float((counts == 0).mean())

@@ -1,4 +1,4 @@
-"""Compiled scan of all rows, a byte a number."""
+"""Compiled scan of int8 codes."""
 
 from __future__ import annotations
 

@@ -1,306 +1,195 @@
-"""What the page is told: plain values from the catalog, every request checked first."""
+"""Answers to the page's requests about items and neighbors; no HTTP beyond statuses."""
 
 from __future__ import annotations
 
 import csv
 import io
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import rpml
-from rpml.pages.explorer.catalog import SPACES, Catalog, get_clusters
-from rpml.pages.explorer.clusters import SORTS, Clusters
-from rpml.pages.explorer.index import Found
+from rpml.pages.explorer.catalog import SPACES, Catalog
+from rpml.pages.explorer.index import Neighbors
+from rpml.pages.explorer.parameters import Query, RequestError, choice, integer
 from rpml.pages.explorer.uploads import Uploads
 
 MAX_K = 200
-MAX_MEMBERS = 300
 MAX_TEXT = 1000
-_PAGE = 50
-
-
-class Refusal(Exception):
-    """A request that cannot be answered: a status and one sentence."""
-
-    def __init__(self, status: int, sentence: str) -> None:
-        super().__init__(sentence)
-        self.status, self.sentence = status, sentence
-
-
-Query = Mapping[str, str]
-
-
-def whole(query: Query, name: str, default: int, low: int, high: int) -> int:
-    """A whole number within limits."""
-    text = query.get(name)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdigit() and len(text) <= 10 and low <= int(text) <= high):
-        raise Refusal(400, f"{name} must be a whole number from {low} to {high}")
-    return int(text)
-
-
-def choice(query: Query, name: str, allowed: tuple[str, ...]) -> str:
-    """One of a few words, the first if none is given."""
-    value = query.get(name, allowed[0])
-    if value not in allowed:
-        raise Refusal(400, f"{name} must be one of {', '.join(allowed)}")
-    return value
+Json = dict[str, object]
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is searched for: a row, or an uploaded vector."""
+class SearchTarget:
+    """What to search for: a row, or an uploaded vector."""
 
     title: str
     row: int | None
-    vector: NDArray[Any] | None = None
+    vector: NDArray[np.floating] | None = None
+
+
+def write_csv(header: list[str], rows: Iterable[Iterable[object]]) -> str:
+    """A CSV table with Windows line ends, as spreadsheets expect."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\r\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return out.getvalue()
 
 
 class Answers:
-    """Turns requests into values; knows nothing of HTTP but statuses."""
+    """Items, neighbors, maps and categories as plain values.
 
-    def __init__(self, catalog: Catalog, uploads: Uploads, takes_images: bool, pictures: bool):
+    Parameters
+    ----------
+    catalog : Catalog
+    uploads : Uploads
+    accepts_images : bool
+        Whether images can be uploaded as queries.
+    has_pictures : bool
+        Whether the items have pictures.
+    """
+
+    def __init__(
+        self, catalog: Catalog, uploads: Uploads, accepts_images: bool, has_pictures: bool
+    ) -> None:
         self.catalog, self.uploads = catalog, uploads
-        self.takes_images, self.pictures = takes_images, pictures
+        self.accepts_images, self.has_pictures = accepts_images, has_pictures
 
-    def about(self, query: Query) -> dict[str, Any]:
-        """What the page needs before anything is asked."""
+    def about(self, query: Query) -> Json:
+        """What the page needs first."""
         catalog = self.catalog
-        categories = [*(["label"] if catalog.items.labels is not None else [])]
-        categories += ["cluster"] if catalog.trained else []
+        spaces = {
+            key: {"title": title, "n_dims": catalog.indices[key].n_dims}
+            for key, title in SPACES.items()
+        }
         return {
             "name": catalog.name,
             "version": rpml.__version__,
             "rows": len(catalog),
-            "features": catalog.model.n_features_in_,
-            "spaces": {
-                key: {"title": title, "size": catalog.indices[key].size}
-                for key, title in SPACES.items()
-            },
-            "pictures": self.pictures,
-            "categories": categories,
-            "takes_images": self.takes_images,
-            "trained": catalog.trained,
+            "spaces": spaces,
+            "has_pictures": self.has_pictures,
+            "categories": list(catalog.category_names),
+            "accepts_images": self.accepts_images,
+            "map_note": catalog.map_note,
         }
 
-    def status(self, query: Query) -> dict[str, Any]:
-        """How far maps and clusters are."""
-        parts = {"map": self.catalog.maps, "clusters": self.catalog.clusters}
-        return {name: {"state": p.state, "reason": p.reason} for name, p in parts.items()}
+    def status(self, query: Query) -> Json:
+        """Progress of the maps and the clusters."""
+        maps, clusters = self.catalog.maps, self.catalog.clusters
+        return {
+            "map": {"state": maps.state, "reason": maps.reason},
+            "clusters": {"state": clusters.state, "reason": clusters.reason},
+        }
 
-    def item(self, row: int) -> dict[str, Any]:
-        """A row as the page shows it."""
-        labels = self.catalog.items.labels
-        images = self.catalog.items.images
+    def item(self, row: int) -> Json:
+        """One row as the page shows it."""
+        items = self.catalog.items
         return {
             "row": row,
-            "id": self.catalog.items.ids[row],
-            "label": None if labels is None else labels[row],
+            "id": items.ids[row],
+            "label": items.label(row),
             "cluster": self.catalog.cluster_of(row),
-            "picture": images is not None and images[row] is not None,
+            "picture": items.images is not None and items.images[row] is not None,
         }
 
-    def one(self, query: Query) -> dict[str, Any]:
-        """The item asked for."""
-        asked = self.asked(query)
-        if asked.row is None:
-            raise Refusal(400, "give an id or a row")
-        return self.item(asked.row)
+    def one(self, query: Query) -> Json:
+        """The item with an id or a row number."""
+        target = self.target(query)
+        if target.row is None:
+            raise RequestError(400, "an item is named by its id or its row")
+        return self.item(target.row)
 
-    def find(self, query: Query) -> dict[str, Any]:
+    def find(self, query: Query) -> Json:
         """Items whose id contains a text."""
         text = query.get("q", "")
         if len(text) > MAX_TEXT:
-            raise Refusal(400, f"q must not be longer than {MAX_TEXT} characters")
-        most = whole(query, "most", 10, 1, 50)
+            raise RequestError(400, f"q must not be longer than {MAX_TEXT} characters")
+        most = integer(query, "most", 10, 1, 50)
         return {"items": [self.item(row) for row in self.catalog.find(text, most)]}
 
-    def chance(self, query: Query) -> dict[str, Any]:
-        """Some item, another one each time."""
+    def random_item(self, query: Query) -> Json:
+        """A random item."""
         return self.item(int(np.random.default_rng().integers(len(self.catalog))))
 
-    def asked(self, query: Query) -> Asked:
-        """The row or upload that a request names."""
+    def target(self, query: Query) -> SearchTarget:
+        """The row or the upload that a request names."""
         if "row" in query:
-            row = whole(query, "row", 0, 0, len(self.catalog) - 1)
-            return Asked(self.catalog.items.ids[row], row)
+            row = integer(query, "row", 0, 0, len(self.catalog) - 1)
+            return SearchTarget(self.catalog.items.ids[row], row)
         if "id" in query:
             name = query["id"]
-            found = self.catalog.row_of(name)
-            if found is None:
+            match = self.catalog.row_of(name)
+            if match is None:
                 short = name if len(name) <= 80 else name[:80] + "…"
-                raise Refusal(404, f"there is no item with the id {short!r}")
-            return Asked(name, found)
+                raise RequestError(404, f"there is no item with the id {short!r}")
+            return SearchTarget(name, match)
         if "upload" in query:
-            kept = self.uploads.get(query["upload"][:64])
-            if kept is None:
-                raise Refusal(404, "this uploaded query is gone: upload it again")
-            return Asked(kept[0], None, kept[1])
-        raise Refusal(400, "give an id, a row or an upload to search for")
+            upload = self.uploads.get(query["upload"][:64])
+            if upload is None:
+                raise RequestError(404, "this upload has expired: upload the query again")
+            return SearchTarget(upload[0], None, upload[1])
+        raise RequestError(400, "a search needs an id, a row or an upload")
 
-    def near(self, asked: Asked, space: str, k: int) -> Found:
+    def search(self, target: SearchTarget, space: str, k: int) -> Neighbors:
         """The nearest rows in a space."""
         index = self.catalog.indices[space]
-        if asked.row is not None:
-            return index.near_row(asked.row, k)
-        assert asked.vector is not None
+        if target.row is not None:
+            return index.near_row(target.row, k)
+        assert target.vector is not None
         if space == "raw":
-            return index.near_vector(asked.vector, k)
-        embedded = self.catalog.model.transform(asked.vector[None].astype(np.float64))
-        return index.near_vector(embedded[0], k)
+            return index.near_vector(target.vector, k)
+        embedding = self.catalog.model.transform(target.vector[None].astype(np.float64))
+        return index.near_vector(embedding[0], k)
 
-    def neighbors(self, query: Query) -> dict[str, Any]:
+    def neighbors(self, query: Query) -> Json:
         """The nearest items of a row or an upload in one space."""
-        asked = self.asked(query)
+        target = self.target(query)
         space = choice(query, "space", tuple(SPACES))
-        k = whole(query, "k", 20, 1, MAX_K)
+        k = integer(query, "k", 20, 1, MAX_K)
         start = time.perf_counter()
-        found = self.near(asked, space, k)
+        nearest = self.search(target, space, k)
         seconds = time.perf_counter() - start
-        items = [
-            {**self.item(row), "similarity": round(score, 4)}
-            for row, score in zip(found.rows.tolist(), found.similarities.tolist(), strict=True)
-        ]
-        shown = {"title": asked.title, "row": None}
-        if asked.row is not None:
-            shown = {"title": asked.title, **self.item(asked.row)}
+        pairs = zip(nearest.rows.tolist(), nearest.cosine_similarity.tolist(), strict=True)
+        items = [{**self.item(row), "similarity": round(score, 4)} for row, score in pairs]
+        shown: Json = {"title": target.title, "row": None}
+        if target.row is not None:
+            shown = {"title": target.title, **self.item(target.row)}
         return {"query": shown, "space": space, "items": items, "ms": round(1e3 * seconds, 2)}
-
-    def clusters(self) -> Clusters:
-        """The clusters, or why there are none."""
-        ready = get_clusters(self.catalog)
-        if ready is None:
-            later = self.catalog.clusters
-            if later.state == "working":
-                raise Refusal(503, "the clusters are being prepared: ask again in a moment")
-            raise Refusal(404, f"there are no clusters to show: {later.reason}")
-        return ready
-
-    def cluster_list(self, query: Query) -> dict[str, Any]:
-        """A page of the clusters."""
-        clusters = self.clusters()
-        sort = choice(query, "sort", SORTS)
-        start = whole(query, "start", 0, 0, 10**9)
-        least = whole(query, "least", 1, 1, 10**9)
-        order = clusters.ordered(sort)
-        order = order[clusters.sizes[order] >= least]
-        page = order[start : start + whole(query, "most", _PAGE, 1, 500)]
-        return {
-            "total": len(order),
-            "clusters": [self._cluster(clusters, int(place)) for place in page],
-        }
-
-    def _cluster(self, clusters: Clusters, place: int) -> dict[str, Any]:
-        suspicion = float(clusters.suspicion[place])
-        return {
-            "cluster": int(clusters.names[place]),
-            "size": int(clusters.sizes[place]),
-            "suspicion": None if np.isnan(suspicion) else round(suspicion, 3),
-            "mode": self.item(int(clusters.modes[place])),
-        }
-
-    def cluster(self, query: Query) -> dict[str, Any]:
-        """One cluster: its mode, its members nearest to it first, its tree."""
-        clusters = self.clusters()
-        name = whole(query, "cluster", -1, 0, 10**9)
-        place = clusters.place(name)
-        if place is None:
-            raise Refusal(404, f"there is no cluster {name}")
-        mode = int(clusters.modes[place])
-        rows = clusters.members(name)
-        vectors = self.catalog.indices["rpml"].rows
-        scores = vectors[rows] @ vectors[mode]
-        order = np.lexsort((rows, -scores, rows != mode))[:MAX_MEMBERS]
-        members = [
-            {**self.item(int(rows[i])), "similarity": round(float(scores[i]), 4)} for i in order
-        ]
-        tree = None
-        if clusters.parents is not None:
-            shown = {m["row"] for m in members}
-            tree = {str(r): _shown_parent(clusters.parents, r, shown) for r in shown}
-        return {
-            **self._cluster(clusters, place),
-            "members": members,
-            "tree": tree,
-            "tree_reason": self.catalog.tree_reason,
-        }
-
-    def cluster_rows(self, query: Query) -> bytes:
-        """All rows of a cluster as little-endian 32-bit integers, for the map."""
-        clusters = self.clusters()
-        name = whole(query, "cluster", -1, 0, 10**9)
-        if clusters.place(name) is None:
-            raise Refusal(404, f"there is no cluster {name}")
-        return clusters.members(name).astype("<u4").tobytes()
 
     def map_points(self, query: Query) -> bytes:
         """The points of a map."""
         space = choice(query, "space", tuple(SPACES))
         maps = self.catalog.maps
         if maps.state == "working":
-            raise Refusal(503, "the map is being drawn: ask again in a moment")
-        if maps.state != "ready":
-            raise Refusal(404, f"there is no map: {maps.reason}")
-        points: bytes = maps.value[space]
-        return points
+            raise RequestError(503, "the map is being drawn: ask again in a moment")
+        if maps.value is None:
+            raise RequestError(404, f"there is no map: {maps.reason}")
+        return maps.value[space]
 
-    def category(self, query: Query) -> dict[str, Any]:
+    def category(self, query: Query) -> Json:
         """Names of a category, most frequent first, and the code of every row."""
-        known = self.catalog.categories
         name = query.get("name", "")
-        if name not in known:
-            raise Refusal(
-                404, "there is no such category; known are: " + (", ".join(known) or "none")
-            )
-        return known[name]
+        names = self.catalog.category_names
+        if name not in names:
+            known = ", ".join(names) or "none"
+            raise RequestError(404, f"there is no such category; the categories are: {known}")
+        return self.catalog.category(name)
 
     def export(self, query: Query) -> str:
-        """The current result as CSV: both neighbour lists, or a cluster's members."""
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\r\n")
-        if "cluster" in query:
-            clusters = self.clusters()
-            name = whole(query, "cluster", -1, 0, 10**9)
-            if clusters.place(name) is None:
-                raise Refusal(404, f"there is no cluster {name}")
-            writer.writerow(["cluster", "row", "id", "label"])
-            for row in clusters.members(name).tolist():
-                writer.writerow([name, *self._cells(row)[:3]])
-            return out.getvalue()
-        asked = self.asked(query)
-        k = whole(query, "k", 20, 1, MAX_K)
-        writer.writerow(["query", "space", "rank", "similarity", "row", "id", "label", "cluster"])
+        """The neighbors in both spaces as CSV."""
+        target = self.target(query)
+        k = integer(query, "k", 20, 1, MAX_K)
+        header = ["query", "space", "rank", "similarity", "row", "id", "label", "cluster"]
+        lines = []
         for space in SPACES:
-            found = self.near(asked, space, k)
-            pairs = zip(found.rows.tolist(), found.similarities.tolist(), strict=True)
+            nearest = self.search(target, space, k)
+            pairs = zip(nearest.rows.tolist(), nearest.cosine_similarity.tolist(), strict=True)
             for rank, (row, score) in enumerate(pairs, start=1):
-                writer.writerow([asked.title, space, rank, f"{score:.6f}", *self._cells(row)])
-        return out.getvalue()
-
-    def _cells(self, row: int) -> list[Any]:
-        item = self.item(row)
-        return [
-            row,
-            item["id"],
-            item["label"] or "",
-            "" if item["cluster"] is None else item["cluster"],
-        ]
-
-
-def _shown_parent(parents: NDArray[np.intp], row: int, shown: set[int]) -> int:
-    """The nearest ancestor that is shown; the row itself at the root."""
-    at = row
-    for _ in range(len(parents)):
-        up = int(parents[at])
-        if up == at:
-            return row if at == row else at
-        if up in shown:
-            return up
-        at = up
-    return row
+                item = self.item(row)
+                cells = ["" if item[name] is None else item[name] for name in header[4:]]
+                lines.append([target.title, space, rank, f"{score:.6f}", *cells])
+        return write_csv(header, lines)

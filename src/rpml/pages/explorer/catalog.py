@@ -1,43 +1,45 @@
-"""Everything the explorer knows: items, two indices, clusters, maps; what is slow comes later."""
+"""Everything the explorer shows: items, two indices, clusters, maps; slow parts come later."""
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from typing import Generic, Literal, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rpml.estimator import RPML
 from rpml.pages.explorer.clusters import Clusters, ascent_tree, find_clusters
 from rpml.pages.explorer.index import Index
 from rpml.pages.report.items import Items
-from rpml.pages.report.layout import layout
-from rpml.pages.report.mapdata import coded, quantized
+from rpml.pages.report.layout import layout, layout_note
+from rpml.pages.report.mapdata import Category, encode_category, quantized
 from rpml.pages.report.training import fitted_on
+from rpml.runtime.rows import Array
 
 logger = logging.getLogger(__name__)
 
 SPACES = {"raw": "Raw features", "rpml": "RPML embedding"}
-TREE_ROWS = 30_000  # beyond this many rows the ascent is not run again unless asked for
+TREE_ROWS = 30_000  # beyond, the ascent is not run again unless asked for
+T = TypeVar("T")
 
 
 @dataclass
-class Later:
-    """A result that a thread works on."""
+class Pending(Generic[T]):
+    """A result that a thread computes."""
 
-    state: str = "working"
+    state: Literal["working", "ready", "missing"] = "working"
     reason: str = ""
-    value: Any = None
+    value: T | None = None
 
-    def finish(self, value: Any) -> None:
-        """The result is there."""
+    def finish(self, value: T) -> None:
+        """Set the result."""
         self.value, self.state = value, "ready"
 
     def fail(self, reason: str) -> None:
-        """There will be none, for this reason."""
+        """Say why there will be none."""
         self.reason, self.state = reason, "missing"
 
 
@@ -53,17 +55,18 @@ class Catalog:
         By space: "raw" and "rpml".
     trained : bool
         Whether the rows are those the model was fitted on.
-    clusters, maps : Later
-        A `Clusters`; the packed points of each space.
+    clusters : Pending of Clusters
+    maps : Pending of dict of str to bytes
+        The packed points of each space.
     """
 
-    model: Any
+    model: RPML
     items: Items
     indices: dict[str, Index]
     trained: bool
     name: str = ""
-    clusters: Later = field(default_factory=Later)
-    maps: Later = field(default_factory=Later)
+    clusters: Pending[Clusters] = field(default_factory=Pending)
+    maps: Pending[dict[str, bytes]] = field(default_factory=Pending)
     tree_reason: str = ""
 
     def __post_init__(self) -> None:
@@ -75,97 +78,103 @@ class Catalog:
     def __len__(self) -> int:
         return len(self.items)
 
+    @property
+    def n_features(self) -> int:
+        """Dimensions of a raw vector."""
+        return self.indices["raw"].n_dims
+
+    @property
+    def map_note(self) -> str:
+        """How the points were placed; empty where all were laid out alike."""
+        return layout_note(len(self))
+
     def row_of(self, name: str) -> int | None:
         """The row with an id."""
         return self._rows.get(name)
 
     def find(self, text: str, most: int) -> list[int]:
-        """Rows whose id contains the text, in row order, the exact one first."""
+        """Rows whose id contains the text, in row order, an exact match first."""
         wanted = text.lower().replace("\n", " ")
-        found: list[int] = []
+        matches: list[int] = []
         exact = self.row_of(text)
         if exact is not None:
-            found.append(exact)
+            matches.append(exact)
         at = self._text.find(wanted) if wanted else -1
-        while at >= 0 and len(found) < most:
+        while at >= 0 and len(matches) < most:
             row = int(np.searchsorted(self._ends, at, side="right"))
             if row != exact:
-                found.append(row)
+                matches.append(row)
             if row + 1 >= len(self):
                 break
             at = self._text.find(wanted, int(self._ends[row]))
-        return found[:most]
+        return matches[:most]
 
-    @cached_property
-    def categories(self) -> dict[str, dict[str, Any]]:
-        """Labels and pseudo-clusters as names and codes, by what they are called."""
-        found = {}
-        if self.items.labels is not None:
-            found["label"] = coded(self.items.labels)
-        if self.trained:
-            names = ["none" if c < 0 else str(c) for c in self.model.labels_.tolist()]
-            found["cluster"] = coded(names)
-        return found
+    @property
+    def category_names(self) -> tuple[str, ...]:
+        """What the map can be colored by."""
+        labels = () if self.items.labels is None else ("label",)
+        return (*labels, *(("cluster",) if self.trained else ()))
+
+    def category(self, name: str) -> Category:
+        """Labels or pseudo-clusters as names and codes."""
+        if name == "label":
+            return encode_category(self.items.labels or [])
+        return encode_category([None if c < 0 else str(c) for c in self.model.labels_.tolist()])
 
     def cluster_of(self, row: int) -> int | None:
-        """The pseudo-cluster of a row, if the rows are the training rows and it is in one."""
+        """The pseudo-cluster of a training row; None for noise and for other rows."""
         if not self.trained or self.model.labels_[row] < 0:
             return None
         return int(self.model.labels_[row])
 
 
-def make_catalog(model: Any, X: Any, items: Items, name: str = "") -> Catalog:
-    """Normalise and embed the rows; maps and clusters are left to `start_work`."""
+def make_catalog(model: RPML, X: Array, items: Items, name: str = "") -> Catalog:
+    """Index the raw and the embedded rows; maps and clusters are left to `start_work`."""
     indices = {"raw": Index(X), "rpml": Index(model.transform(X))}
     return Catalog(model, items, indices, fitted_on(model, X), name)
 
 
 def start_work(
-    catalog: Catalog, X: Any, seed: int = 0, tree: bool | None = None
+    catalog: Catalog, X: Array, seed: int = 0, tree: bool | None = None
 ) -> threading.Thread:
     """Find clusters and draw the maps in a thread, so that searching does not wait for them."""
-    thread = threading.Thread(target=_work, args=(catalog, X, seed, tree), daemon=True)
+
+    def work() -> None:
+        _attempt(catalog.clusters, lambda: _prepare_clusters(catalog, X, seed, tree))
+        _attempt(catalog.maps, lambda: catalog.maps.finish(_draw_maps(catalog, seed)))
+
+    thread = threading.Thread(target=work, daemon=True)
     thread.start()
     return thread
 
 
-def _work(catalog: Catalog, X: Any, seed: int, tree: bool | None) -> None:
-    for job, later in ((_find_clusters, catalog.clusters), (_draw_maps, catalog.maps)):
-        try:
-            job(catalog, X, np.random.default_rng(seed), tree)
-        except Exception as error:  # the page says so; searching goes on
-            logger.exception("the explorer could not prepare a part of the page")
-            later.fail(f"this could not be computed: {type(error).__name__}")
+def _attempt(pending: Pending[T], work: Callable[[], None]) -> None:
+    try:
+        work()
+    except Exception as error:  # the page says so; searching goes on
+        logger.exception("the explorer could not prepare a part of the page")
+        pending.fail(f"this could not be computed: {type(error).__name__}")
 
 
-def _find_clusters(catalog: Catalog, X: Any, rng: np.random.Generator, tree: bool | None) -> None:
+def _prepare_clusters(catalog: Catalog, X: Array, seed: int, tree: bool | None) -> None:
     if not catalog.trained:
         catalog.clusters.fail("these features are not the rows the model was fitted on")
         return
     parents = None
     if tree is False or (tree is None and len(catalog) > TREE_ROWS):
-        catalog.tree_reason = "not computed for so many rows; start with --tree to have it"
+        catalog.tree_reason = "it is not computed for so many rows unless started with --tree"
     else:
         parents = ascent_tree(catalog.model, X)
         if parents is None:
-            catalog.tree_reason = "the clusters of this model do not come from one ascent"
+            catalog.tree_reason = "the clusters of this model do not come from a single ascent"
     labels = np.asarray(catalog.model.labels_)
+    rng = np.random.default_rng(seed)
     catalog.clusters.finish(find_clusters(labels, catalog.indices["rpml"], parents, rng))
 
 
-def _draw_maps(catalog: Catalog, X: Any, rng: np.random.Generator, tree: bool | None) -> None:
-    """Packed points; the second map starts from the first, so that the two compare."""
+def _draw_maps(catalog: Catalog, seed: int) -> dict[str, bytes]:
+    """Packed points; the second map starts from the first, so that the two are comparable."""
+    rng = np.random.default_rng(seed)
     before = layout(catalog.indices["raw"].rows, rng)
     after = layout(catalog.indices["rpml"].rows, rng, start=before)
-    catalog.maps.finish({key: pack(v) for key, v in (("raw", before), ("rpml", after))})
-
-
-def pack(points: NDArray[np.floating]) -> bytes:
-    """Points of the unit square as little-endian 16-bit pairs."""
-    return quantized(points).tobytes()
-
-
-def get_clusters(catalog: Catalog) -> Clusters | None:
-    """The clusters if they are ready."""
-    value: Clusters | None = catalog.clusters.value
-    return value
+    return {"raw": quantized(before).tobytes(), "rpml": quantized(after).tobytes()}

@@ -1,4 +1,4 @@
-"""The pseudo-clusters of a fit: sizes, modes, trees, and which of them look wrong."""
+"""The pseudo-clusters of a fit: sizes, modes, impurity, and the ascent tree."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from rpml.pages.explorer.index import Index
 
 _NEAREST = 10
-_ASKED = 12  # members of a cluster whose neighbours are looked at
-_MOST = 10_000  # members looked at in all
-SORTS = ("size", "suspicion", "name")
+_MEMBERS = 12  # members per cluster whose neighbors are searched
+_MAX_QUERIES = 10_000  # members over all clusters
+SORTS = ("size", "impurity", "name")
 
 
 @dataclass(frozen=True)
@@ -23,36 +23,36 @@ class Clusters:
     Attributes
     ----------
     labels : (n,) int array
-        -1: in none.
+        -1 for noise.
     names : (c,) int array
         The labels that occur.
     sizes : (c,) int array
     modes : (c,) int array
-        The member each cluster ascends to; its most central one where the ascent is not known.
-    suspicion : (c,) float array
-        Share of its members' nearest neighbours in the embedding that belong to other clusters;
-        NaN for a cluster of one.
+        The member each cluster ascends to; the most central one if the ascent is unknown.
+    impurity : (c,) float array
+        Share of its members' nearest neighbors in the embedding that belong to other clusters;
+        NaN for a singleton.
     parents : (n,) int array or None
-        The ascent tree of Authority Ascent Shift, where it could be found again.
+        The ascent tree of Authority Ascent Shift, if it could be reproduced.
     """
 
     labels: NDArray[np.intp]
     names: NDArray[np.intp]
     sizes: NDArray[np.intp]
     modes: NDArray[np.intp]
-    suspicion: NDArray[np.float64]
+    impurity: NDArray[np.float64]
     parents: NDArray[np.intp] | None
 
     def ordered(self, sort: str) -> NDArray[np.intp]:
-        """Places of the clusters: largest first, most suspicious first, or by number."""
-        if sort == "suspicion":
-            return np.lexsort((-self.sizes, -np.nan_to_num(self.suspicion, nan=-1.0)))
+        """Positions of the clusters: largest first, least pure first, or by number."""
+        if sort == "impurity":
+            return np.lexsort((-self.sizes, -np.nan_to_num(self.impurity, nan=-1.0)))
         if sort == "size":
             return np.argsort(-self.sizes, kind="stable")
         return np.arange(len(self.names))
 
-    def place(self, name: int) -> int | None:
-        """Where a cluster is in `names`."""
+    def position(self, name: int) -> int | None:
+        """Index of a cluster in `names`."""
         at = int(np.searchsorted(self.names, name))
         return at if at < len(self.names) and self.names[at] == name else None
 
@@ -63,47 +63,43 @@ class Clusters:
 
 def find_clusters(
     labels: NDArray[np.intp],
-    embedded: Index,
+    embedding: Index,
     parents: NDArray[np.intp] | None,
     rng: np.random.Generator,
 ) -> Clusters:
-    """Count, find modes and judge the clusters of `labels`."""
+    """Sizes, modes and impurity of the clusters in `labels`."""
     names, codes = np.unique(labels[labels >= 0], return_inverse=True)
     sizes = np.bincount(codes, minlength=len(names))
     order = np.flatnonzero(labels >= 0)[np.argsort(codes, kind="stable")]
     groups = np.split(order, np.cumsum(sizes)[:-1]) if len(names) else []
-    modes = np.array([_mode(rows, embedded, parents) for rows in groups], np.intp)
-    suspicion = _suspicion(labels, groups, embedded, rng)
-    return Clusters(labels, names, sizes, modes, suspicion, parents)
+    modes = np.array([_mode(rows, embedding, parents) for rows in groups], np.intp)
+    impurity = _impurity(labels, groups, embedding, rng)
+    return Clusters(labels, names, sizes, modes, impurity, parents)
 
 
-def _mode(rows: NDArray[np.intp], embedded: Index, parents: NDArray[np.intp] | None) -> int:
+def _mode(rows: NDArray[np.intp], embedding: Index, parents: NDArray[np.intp] | None) -> int:
     if parents is not None:
         ends = rows[parents[rows] == rows]
         if len(ends):
             return int(ends[0])
-    vectors = embedded.rows[rows]
+    vectors = embedding.rows[rows]
     return int(rows[int((vectors @ vectors.mean(axis=0)).argmax())])
 
 
-def _suspicion(
+def _impurity(
     labels: NDArray[np.intp],
     groups: list[NDArray[np.intp]],
-    embedded: Index,
+    embedding: Index,
     rng: np.random.Generator,
 ) -> NDArray[np.float64]:
-    """A member of a cluster of s is asked for min(10, s - 1) nearest, so all could be inside."""
+    """Over min(10, size - 1) neighbors per member, so that a pure cluster can reach 0."""
     out = np.full(len(groups), np.nan)
     several = [g for g in range(len(groups)) if len(groups[g]) > 1]
-    each = max(1, min(_ASKED, _MOST // max(1, len(several))))
+    each = max(1, min(_MEMBERS, _MAX_QUERIES // max(1, len(several))))
     asked = [rng.permutation(groups[g])[:each] for g in several]
     if not asked:
         return out
-    near = embedded.near_rows(np.concatenate(asked), _NEAREST)
-    # near_rows gives no order; a small cluster needs its nearest first
-    queries = np.concatenate(asked)
-    scores = np.einsum("ijk,ik->ij", embedded.rows[near], embedded.rows[queries])
-    near = np.take_along_axis(near, np.argsort(-scores, axis=1, kind="stable"), axis=1)
+    near = embedding.nearest_rows(np.concatenate(asked), _NEAREST)
     start = 0
     for g, rows in zip(several, asked, strict=True):
         k = min(near.shape[1], len(groups[g]) - 1)
@@ -116,8 +112,8 @@ def _suspicion(
 def ascent_tree(model: Any, X: Any) -> NDArray[np.intp] | None:
     """Parents of the rows in the model's Authority Ascent Shift, run again.
 
-    The model keeps the labels alone. None if the clusters came from elsewhere, or if running
-    again does not give the same clusters.
+    The model stores only the labels. None if the clusters came from elsewhere, or if the second
+    run does not reproduce them.
     """
     from rpml.method.clustering.aas import AuthorityAscentShift
 

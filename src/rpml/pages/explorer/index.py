@@ -1,42 +1,32 @@
-"""Exact nearest neighbours of one vector at a time.
+"""Exact nearest neighbors of one vector at a time.
 
-All rows are scanned in one byte a number, which reads a quarter of the memory; the rounding
-error of every row is known, so the few rows that could be among the nearest are compared again in
-single precision, and the answer is that of a full scan.
+All rows are scanned as int8 codes, which reads a quarter of the memory. The rounding error of
+every row is known, so the few rows that could be among the nearest are compared again in single
+precision, and the answer is that of a full scan.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rpml.pages.explorer import _kernels as kernels
+from rpml.runtime.rows import Array, row_blocks, top_k, unit_rows
 from rpml.runtime.threads import run_chunks
 
-_SAMPLE = 4096  # scores a threshold is taken from before the whole is searched
-_BLOCK = 256
-_BYTES_A_THREAD = 2**25  # a scan of fewer is over before a second thread has started
+_BLOCK = 256  # queries per block of `nearest_rows`
+_BYTES_PER_THREAD = 2**25  # a shorter scan ends before a second thread has started
 _ROUNDING = 1e-5  # of the sums in single precision, generously
 
 
 @dataclass(frozen=True)
-class Found:
-    """Rows, nearest first, and their cosine."""
+class Neighbors:
+    """Rows, nearest first, and their cosine similarity."""
 
     rows: NDArray[np.intp]
-    similarities: NDArray[np.float32]
-
-
-def unit(rows: Any) -> NDArray[np.float32]:
-    """Rows in single precision with unit norm; zero rows stay zero."""
-    wide = np.asarray(rows, np.float64 if np.asarray(rows).dtype == np.float64 else np.float32)
-    largest = np.abs(wide).max(axis=1, keepdims=True, initial=0)
-    wide = wide / np.where(largest > 0, largest, 1)  # so that squares neither overflow nor vanish
-    norms = np.linalg.norm(wide, axis=1, keepdims=True)
-    return np.asarray(wide / np.where(norms > 0, norms, 1), np.float32)
+    cosine_similarity: NDArray[np.float32]
 
 
 class Index:
@@ -44,24 +34,22 @@ class Index:
 
     Parameters
     ----------
-    vectors : (n, d) array
-        Copied block by block, so a memory map is never held twice.
+    X : ndarray of shape (n_samples, n_features)
+        Copied in blocks, so that a memory map is never loaded twice.
     """
 
-    def __init__(self, vectors: Any) -> None:
-        n, d = vectors.shape
+    def __init__(self, X: Array) -> None:
+        n, d = X.shape
         self.rows: NDArray[np.float32] = np.empty((n, d), np.float32)
         self._codes: NDArray[np.int8] = np.empty((n, d), np.int8)
         self._scales: NDArray[np.float32] = np.empty(n, np.float32)
         self._errors: NDArray[np.float32] = np.empty(n, np.float32)
-        step = max(1, 2**24 // max(1, d))
-        for start in range(0, n, step):
-            part = slice(start, start + step)
-            self.rows[part] = unit(vectors[part])
+        for part, block in row_blocks(X):
+            self.rows[part] = unit_rows(block)
             self._quantize(part)
 
     def _quantize(self, part: slice) -> None:
-        """One byte a number, and how far each row is from what its bytes stand for."""
+        """int8 codes, and the distance of each row from what its codes stand for."""
         rows = self.rows[part]
         largest = np.abs(rows).max(axis=1, initial=0)
         scales = np.where(largest > 0, largest, 1) / 127
@@ -73,66 +61,47 @@ class Index:
         return len(self.rows)
 
     @property
-    def size(self) -> int:
-        """Numbers a vector has."""
+    def n_dims(self) -> int:
+        """Dimensions per vector."""
         return int(self.rows.shape[1])
 
-    def near_row(self, row: int, k: int) -> Found:
+    def near_row(self, row: int, k: int) -> Neighbors:
         """The k nearest other rows of a row."""
-        return self._near(self.rows[row], k, row)
+        return self._search(self.rows[row], k, row)
 
-    def near_vector(self, vector: NDArray[Any], k: int) -> Found:
+    def near_vector(self, vector: Array, k: int) -> Neighbors:
         """The k nearest rows of a vector from elsewhere."""
-        return self._near(unit(np.asarray(vector)[None])[0], k, None)
+        return self._search(unit_rows(np.asarray(vector)[None])[0].astype(np.float32), k, None)
 
-    def _near(self, query: NDArray[np.float32], k: int, leave_out: int | None) -> Found:
+    def _search(self, query: NDArray[np.float32], k: int, excluded: int | None) -> Neighbors:
         n = len(self)
-        k = min(k, n - (leave_out is not None))
+        k = min(k, n - (excluded is not None))
         if k <= 0:
-            return Found(np.empty(0, np.intp), np.empty(0, np.float32))
-        about = np.empty(n, np.float32)
+            return Neighbors(np.empty(0, np.intp), np.empty(0, np.float32))
+        approximate = np.empty(n, np.float32)
         run_chunks(
-            lambda _, a, b: kernels.scan(self._codes, self._scales, query, about, a, b),
+            lambda _, a, b: kernels.scan(self._codes, self._scales, query, approximate, a, b),
             n,
-            max(1, _BYTES_A_THREAD // self.size),
+            max(1, _BYTES_PER_THREAD // self.n_dims),
         )
-        if leave_out is not None:
-            about[leave_out] = -np.inf
-        least = about - self._errors  # |x . q - about| is at most the error, as |q| = 1
-        sure = float(least[top(least, k)[-1]])
-        candidates = np.flatnonzero(about + self._errors >= sure)
+        if excluded is not None:
+            approximate[excluded] = -np.inf
+        lower = approximate - self._errors  # |x . q - approximate| <= error, since |q| = 1
+        threshold = float(lower[top_k(lower, k)[-1]])
+        candidates = np.flatnonzero(approximate + self._errors >= threshold)
         scores = self.rows[candidates] @ query
-        best = top(scores, k)
-        return Found(candidates[best], scores[best])
+        best = top_k(scores, k)
+        return Neighbors(candidates[best], scores[best])
 
-    def near_rows(self, queries: NDArray[np.intp], k: int) -> NDArray[np.intp]:
-        """(q, k) nearest other rows of many rows, in no particular order."""
+    def nearest_rows(self, queries: NDArray[np.intp], k: int) -> NDArray[np.intp]:
+        """(q, k) nearest other rows of many rows, nearest first."""
         k = min(k, len(self) - 1)
         out = np.empty((len(queries), k), np.intp)
         for start in range(0, len(queries), _BLOCK):
             some = queries[start : start + _BLOCK]
             scores = self.rows[some] @ self.rows.T
             scores[np.arange(len(some)), some] = -np.inf
-            out[start : start + _BLOCK] = np.argpartition(-scores, k - 1, axis=1)[:, :k]
+            near = np.argpartition(-scores, k - 1, axis=1)[:, :k]
+            order = np.argsort(-np.take_along_axis(scores, near, axis=1), axis=1, kind="stable")
+            out[start : start + _BLOCK] = np.take_along_axis(near, order, axis=1)
         return out
-
-
-def top(scores: NDArray[np.float32], k: int) -> NDArray[np.intp]:
-    """Places of the k largest scores, largest first, equal ones in the order of their places."""
-    if k <= 0:
-        return np.empty(0, np.intp)
-    candidates = np.arange(len(scores))
-    step = len(scores) // _SAMPLE
-    if step > 1:
-        # a value that some of a sample exceed: far fewer candidates than scores, rarely too few
-        sample = scores[::step]
-        above = min(len(sample), max(8, 4 * k * len(sample) // len(scores)))
-        threshold = np.partition(sample, len(sample) - above)[len(sample) - above]
-        few = np.flatnonzero(scores >= threshold)
-        candidates = few if len(few) >= k else candidates
-    values = scores[candidates]
-    if len(values) > k:
-        least = np.partition(values, len(values) - k)[len(values) - k]
-        candidates = candidates[values >= least]
-        values = scores[candidates]
-    return np.asarray(candidates[np.argsort(-values, kind="stable")][:k], np.intp)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import socket
 
 import uvicorn
+from starlette.types import ASGIApp
 
-from rpml.pages.explorer.guard import LOOPBACK, Guard
+from rpml.pages.explorer.security import LOOPBACK
 from rpml.runtime.errors import InputError
 
 _BACKLOG = 256
@@ -46,7 +47,7 @@ def warning(host: str) -> str | None:
     )
 
 
-def configuration(app: Guard) -> uvicorn.Config:
+def configuration(app: ASGIApp) -> uvicorn.Config:
     """Quiet, plain HTTP, nothing but our application."""
     return uvicorn.Config(
         app,
@@ -61,6 +62,6 @@ def configuration(app: Guard) -> uvicorn.Config:
     )
 
 
-def serve(app: Guard, listener: socket.socket) -> None:
+def serve(app: ASGIApp, listener: socket.socket) -> None:
     """Answer requests until interrupted."""
     uvicorn.Server(configuration(app)).run(sockets=[listener])

@@ -1,4 +1,4 @@
-"""Compiled loop of the map: edges pull, random pairs push."""
+"""Compiled loop of the map: edges attract, random pairs repel."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-NEGATIVES = 5  # pushes a pull
+N_NEGATIVES = 5  # repulsions per attraction
 _A, _B = 1.577, 0.895  # the curve of UMAP for min_dist = 0.1
 _LIMIT = 4.0  # longest move of a coordinate before the step size is applied
 
 
 @njit(cache=True, nogil=True)
 def _next(state: np.uint64) -> np.uint64:
-    """Xorshift: a random stream that costs nothing and depends on the seed alone."""
+    """Xorshift random numbers."""
     state = state ^ (state << np.uint64(13))
     state = state ^ (state >> np.uint64(7))
     return state ^ (state << np.uint64(17))
 
 
 @njit(cache=True, nogil=True)
-def _cut(value: float) -> float:
+def _clip(value: float) -> float:
     return max(-_LIMIT, min(_LIMIT, value))
 
 
 @njit(cache=True, nogil=True)
-def _pull(P: NDArray[np.float64], i: int, j: int, rate: float) -> None:
+def _attract(P: NDArray[np.float64], i: int, j: int, rate: float) -> None:
     dx, dy = P[i, 0] - P[j, 0], P[i, 1] - P[j, 1]
     square = dx * dx + dy * dy
     if square <= 0.0:
         return
     force = -2.0 * _A * _B * square ** (_B - 1.0) / (1.0 + _A * square**_B)
-    mx, my = rate * _cut(force * dx), rate * _cut(force * dy)
+    mx, my = rate * _clip(force * dx), rate * _clip(force * dy)
     P[i, 0] += mx
     P[i, 1] += my
     P[j, 0] -= mx
@@ -39,14 +39,14 @@ def _pull(P: NDArray[np.float64], i: int, j: int, rate: float) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _push(P: NDArray[np.float64], i: int, j: int, rate: float) -> None:
+def _repel(P: NDArray[np.float64], i: int, j: int, rate: float) -> None:
     dx, dy = P[i, 0] - P[j, 0], P[i, 1] - P[j, 1]
     square = dx * dx + dy * dy
     if i == j or square <= 0.0:
         return
     force = 2.0 * _B / ((0.001 + square) * (1.0 + _A * square**_B))
-    P[i, 0] += rate * _cut(force * dx)
-    P[i, 1] += rate * _cut(force * dy)
+    P[i, 0] += rate * _clip(force * dx)
+    P[i, 1] += rate * _clip(force * dy)
 
 
 @njit(cache=True, nogil=True)
@@ -70,7 +70,7 @@ def epoch(
             continue
         due[e] += period[e]
         i = heads[e]
-        _pull(P, i, tails[e], rate)
-        for _ in range(NEGATIVES):
+        _attract(P, i, tails[e], rate)
+        for _ in range(N_NEGATIVES):
             state = _next(state)
-            _push(P, i, int((state >> np.uint64(11)) % n), rate)
+            _repel(P, i, int((state >> np.uint64(11)) % n), rate)

@@ -1,28 +1,32 @@
-"""Charts as inline SVG: no script, sharp at any size, colours from the page's style sheet."""
+"""Charts as inline SVG: no script, sharp at any size, colors from the page's style sheet."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 WIDTH, HEIGHT = 360, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 12, 40
+_CHARACTER = 7  # pixels per character of a tick label
+
+
+Values = Sequence[float] | NDArray[np.floating] | NDArray[np.integer]
 
 
 @dataclass(frozen=True)
 class Series:
-    """A line: its name, its place in the palette (a class of the style sheet), its values."""
+    """A line: its name, its color (a class of the style sheet), its values and their intervals."""
 
     name: str
     tone: str
-    values: Sequence[float] | NDArray[Any]
+    values: Values
+    intervals: Sequence[tuple[float, float]] = ()
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,7 @@ def log_ticks(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def tick_texts(values: Sequence[float]) -> list[str]:
-    """Short texts that tell neighbouring ticks apart."""
+    """Short texts that tell neighboring ticks apart."""
     texts = [number(v) for v in values]
     if len(set(texts)) == len(texts):
         return texts
@@ -99,7 +103,9 @@ def line_chart(
 ) -> str:
     """Lines over 0, 1, 2, ... or `names`; values that a logarithm cannot show are left out."""
     lines = [np.asarray(s.values, np.float64) for s in series]
-    finite = np.concatenate([v[np.isfinite(v) & ((v > 0) | (not log))] for v in lines])
+    ends = [np.ravel(s.intervals) for s in series]
+    shown = [v[np.isfinite(v) & ((v > 0) | (not log))] for v in (*lines, *ends)]
+    finite = np.concatenate(shown)
     if not len(finite):
         return empty_chart(title, "nothing was recorded")
     low, high = float(finite.min()), float(finite.max())
@@ -107,17 +113,18 @@ def line_chart(
         margin = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
         low, high = low - margin, high + margin
     y = Axis(low, high, HEIGHT - _BOTTOM, _TOP, log)
-    x = Axis(0, max(1, max(len(v) for v in lines) - 1), _LEFT, WIDTH - _RIGHT)
-    marks = [_polyline(s, v, x, y) for s, v in zip(series, lines, strict=True)]
-    y_ticks = log_ticks(low, high) if log else ticks(low, high)
-    places: Mapping[float, str] = dict(enumerate(names)) or _named(ticks(0, x.high))
-    frame = _y_axis(y, y_ticks) + _x_axis(x, places, x_label)
-    ends = "; ".join(
+    y_ticks = _named(log_ticks(low, high) if log else ticks(low, high))
+    left = _left_margin(y_ticks.values())
+    x = Axis(0, max(1, max(len(v) for v in lines) - 1), left, WIDTH - _RIGHT)
+    marks = [_polyline(s, v, x, y) + _bars(s, x, y) for s, v in zip(series, lines, strict=True)]
+    x_ticks: Mapping[float, str] = dict(enumerate(names)) or _named(ticks(0, x.high))
+    frame = _y_axis(y, y_ticks, left) + _x_axis(x, x_ticks, x_label)
+    changes = "; ".join(
         f"{s.name} from {number(v[0])} to {number(v[-1])}"
         for s, v in zip(series, lines, strict=True)
         if len(v)
     )
-    return _svg(f"{title} over {x_label}: {ends}", frame + "".join(marks))
+    return _svg(f"{title} over {x_label}: {changes}", frame + "".join(marks))
 
 
 def _polyline(series: Series, values: NDArray[np.float64], x: Axis, y: Axis) -> str:
@@ -132,9 +139,16 @@ def _polyline(series: Series, values: NDArray[np.float64], x: Axis, y: Axis) -> 
     return f'<polyline class="line {series.tone}" points="{" ".join(shown)}"/>'
 
 
-def histogram(
-    title: str, values: Sequence[float] | NDArray[Any], x_label: str, log_bins: bool = False
-) -> str:
+def _bars(series: Series, x: Axis, y: Axis) -> str:
+    """The intervals of a line as vertical bars."""
+    return "".join(
+        f'<line class="bar-line {series.tone}" x1="{x.at(i):.1f}" x2="{x.at(i):.1f}" '
+        f'y1="{y.at(low):.1f}" y2="{y.at(high):.1f}"/>'
+        for i, (low, high) in enumerate(series.intervals)
+    )
+
+
+def histogram(title: str, values: Values, x_label: str, log_bins: bool = False) -> str:
     """Counts in bins of equal width, or of widths that double (for sizes)."""
     data = np.asarray(values, np.float64)
     if not len(data):
@@ -142,10 +156,12 @@ def histogram(
     edges = _doubling(data) if log_bins else _equal(data)
     counts, _ = np.histogram(data, edges)
     y = Axis(0, float(counts.max()), HEIGHT - _BOTTOM, _TOP)
-    x = Axis(float(edges[0]), float(edges[-1]), _LEFT, WIDTH - _RIGHT, log=log_bins)
+    y_ticks = _named([t for t in ticks(0, y.high) if t == int(t)])
+    left = _left_margin(y_ticks.values())
+    x = Axis(float(edges[0]), float(edges[-1]), left, WIDTH - _RIGHT, log=log_bins)
     bars = []
-    for count, left, right in zip(counts.tolist(), edges, edges[1:], strict=False):
-        start, stop, top = x.at(float(left)), x.at(float(right)), y.at(count)
+    for count, low, high in zip(counts.tolist(), edges, edges[1:], strict=False):
+        start, stop, top = x.at(float(low)), x.at(float(high)), y.at(count)
         gap = 1.0 if stop - start > 4 else 0.0
         bars.append(
             f'<rect class="bar" x="{start + gap / 2:.1f}" y="{top:.1f}" '
@@ -154,9 +170,7 @@ def histogram(
     x_ticks = edges[:-1].tolist() if log_bins else ticks(x.low, x.high)
     if log_bins:
         x_ticks = x_ticks[:: max(1, math.ceil(len(x_ticks) / 7))]
-    frame = _y_axis(y, [t for t in ticks(0, y.high) if t == int(t)]) + _x_axis(
-        x, _named(x_ticks), x_label
-    )
+    frame = _y_axis(y, y_ticks, left) + _x_axis(x, _named(x_ticks), x_label)
     fullest = int(counts.argmax())
     text = (
         f"{title}: {len(data):,} values from {number(float(data.min()))} to "
@@ -218,13 +232,18 @@ def empty_chart(title: str, reason: str) -> str:
     return _svg(f"{title}: {reason}", text)
 
 
-def _y_axis(axis: Axis, values: Sequence[float]) -> str:
+def _left_margin(texts: Collection[str]) -> float:
+    """Room for the longest label of the y axis."""
+    return max(_LEFT, 14 + _CHARACTER * max((len(text) for text in texts), default=0))
+
+
+def _y_axis(axis: Axis, values: Mapping[float, str], left: float) -> str:
     parts = []
-    for value, text in zip(values, tick_texts(values), strict=True):
+    for value, text in values.items():
         y = axis.at(value)
         parts.append(
-            f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-            f'<text class="tick y" x="{_LEFT - 6}" y="{y + 4:.1f}">{text}</text>'
+            f'<line class="grid" x1="{left:.1f}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+            f'<text class="tick y" x="{left - 6:.1f}" y="{y + 4:.1f}">{text}</text>'
         )
     return "".join(parts)
 

@@ -2,164 +2,230 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.estimator import RPML
 from rpml.evaluation.comparison.bootstrap import Interval, interval, paired
+from rpml.evaluation.metrics import first_hit_rank
 from rpml.evaluation.metrics.label_free import (
+    antihub_rate,
     effective_rank,
     hubness,
     neighbour_overlap,
-    never_found,
     spectrum,
 )
 from rpml.method.graph.neighbors import nearest_neighbors
+from rpml.pages.report.intervals import hubness_interval, nmi_interval
+from rpml.runtime.rows import Array
 
 KS = (1, 2, 4, 8)
-NEAREST = 10  # neighbours the label-free figures look at
+N_NEIGHBORS = 10  # of the label-free measures
 
 
 @dataclass(frozen=True)
 class Space:
-    """Vectors of the rows and their nearest neighbours by cosine."""
+    """Vectors of the rows and their nearest neighbors by cosine similarity."""
 
     key: str
     title: str
-    vectors: NDArray[Any]
+    vectors: Array
     neighbors: NDArray[np.int32]
 
     @property
-    def size(self) -> int:
-        """Numbers a vector has."""
+    def n_dims(self) -> int:
+        """Dimensions per vector."""
         return int(self.vectors.shape[1])
 
 
 @dataclass(frozen=True)
+class Labels:
+    """The labeled rows of a sample.
+
+    Attributes
+    ----------
+    positions : (l,) int array
+        Which of the sampled rows have a label.
+    values : (l,) array of str
+    """
+
+    positions: NDArray[np.intp]
+    values: NDArray[np.str_]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+@dataclass(frozen=True)
 class Score:
-    """One line of the table: a figure in every space, and how to read it."""
+    """One line of the table: a measure in every space, and how to read it.
+
+    Attributes
+    ----------
+    name, reading : str
+    values : dict of str to float
+        By key of the space.
+    style : {"percent", "number", "whole"}
+        How a value is printed.
+    uses_labels : bool
+    intervals : dict of str to Interval
+        95% intervals by key of the space, where they are known.
+    best : str
+        The key of the space that is better than each other one beyond chance; empty if none is.
+    """
 
     name: str
     values: dict[str, float]
     reading: str
     style: str
-    """How a value is printed: "percent", "number" or "whole"."""
-    by_labels: bool = False
+    uses_labels: bool = False
     intervals: dict[str, Interval] = field(default_factory=dict)
+    best: str = ""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """All lines; and, with labels, the paired differences of Recall@K to the other spaces."""
+    """All lines of the table.
+
+    Attributes
+    ----------
+    scores : list of Score
+    differences : dict of str to dict of int to Interval
+        Alternative -> K -> Recall@K of the embedding minus that of the alternative, over the same
+        queries; empty without labels.
+    spectra : dict of str to ndarray
+        Share of variance per principal axis.
+    n_labeled : int
+        Rows that the scores with labels were measured on.
+    """
 
     scores: list[Score]
     differences: dict[str, dict[int, Interval]]
-    """Space compared with -> K -> Recall@K of the embedding less that of the space."""
-    spectra: dict[str, NDArray[np.floating]]
+    spectra: dict[str, Array]
+    n_labeled: int = 0
 
 
-def make_spaces(model: Any, X: Any) -> list[Space]:
-    """Raw features, PCA of the embedding's size (where the rows have the rank), embedding."""
+def make_spaces(model: RPML, X: Array) -> list[Space]:
+    """Raw features, PCA with the dimensions of the embedding (if the rows allow it), embedding."""
     from rpml.evaluation.baselines.pca import PCA
 
-    k = min(max(NEAREST, max(KS)), len(X) - 1)
-    embedded = model.transform(X)
+    k = min(max(N_NEIGHBORS, *KS), len(X) - 1)
+    embedding = model.transform(X)
+    n_dims = embedding.shape[1]
     vectors = {"raw": ("raw features", np.asarray(X, np.float32))}
-    try:
-        pca = PCA(embedded.shape[1]).fit(X)
-        vectors["pca"] = ("PCA, same size", pca.transform(X))
-    except ValueError:  # the rows do not have the rank: the table goes without it
-        pass
-    vectors["rpml"] = ("RPML", embedded)
+    with suppress(ValueError):  # rows that span fewer dimensions: the table goes without PCA
+        vectors["pca"] = (f"PCA, {n_dims} dimensions", PCA(n_dims).fit(X).transform(X))
+    vectors["rpml"] = (f"RPML, {n_dims} dimensions", embedding)
     return [
         Space(key, title, rows, nearest_neighbors(rows, k, metric="cosine").indices)
         for key, (title, rows) in vectors.items()
     ]
 
 
-def compare(
-    spaces: Sequence[Space], labels: NDArray[Any] | None, rng: np.random.Generator
-) -> Comparison:
-    """Every score in every space; labels add Recall@K and NMI."""
+def compare(spaces: Sequence[Space], labels: Labels | None, rng: np.random.Generator) -> Comparison:
+    """Every score in every space; labels add Recall@K and NMI, measured on the labeled rows."""
     spectra = {space.key: spectrum(space.vectors) for space in spaces}
-    scores: list[Score] = []
-    differences: dict[str, dict[int, Interval]] = {}
-    if labels is not None:
-        hits = {space.key: _hits(space, labels) for space in spaces}
-        scores += [_recall_score(k, hits, rng) for k in KS]
-        scores.append(_nmi_score(spaces, labels, rng))
-        differences = {
-            key: {k: paired(hits["rpml"][k], hits[key][k], rng) for k in KS}
-            for key in hits
-            if key != "rpml"
-        }
-    scores += _label_free(spaces, spectra)
-    return Comparison(scores, differences, spectra)
+    label_free = _label_free(spaces, spectra, rng)
+    if labels is None:
+        return Comparison(label_free, {}, spectra)
+    hits = {space.key: _hits(space, labels) for space in spaces}
+    scores = [_recall_score(k, hits, rng) for k in KS]
+    scores.append(_nmi_score(spaces, labels, rng))
+    differences = {
+        key: {k: paired(hits["rpml"][k], hits[key][k], rng) for k in KS}
+        for key in hits
+        if key != "rpml"
+    }
+    return Comparison([*scores, *label_free], differences, spectra, len(labels))
 
 
-def _hits(space: Space, labels: NDArray[Any]) -> dict[int, NDArray[np.bool_]]:
-    from rpml.evaluation.metrics import first_hit_rank
+Hits = dict[int, NDArray[np.bool_]]
 
-    ranks = first_hit_rank(space.vectors, labels)
+
+def _hits(space: Space, labels: Labels) -> Hits:
+    """By K: whether a labeled row has its label among its K nearest labeled rows."""
+    ranks = first_hit_rank(space.vectors[labels.positions], labels.values)
     return {k: ranks < min(k, len(ranks)) for k in KS}
 
 
-def _recall_score(
-    k: int, hits: dict[str, dict[int, NDArray[np.bool_]]], rng: np.random.Generator
-) -> Score:
+def _recall_score(k: int, hits: dict[str, Hits], rng: np.random.Generator) -> Score:
     reading = (
-        "share of items whose nearest neighbour has the same label"
+        "share of items whose nearest neighbor has the same label"
         if k == 1
-        else f"share of items with the same label among their {k} nearest"
+        else f"share of items with their own label among the {k} nearest neighbors"
     )
-    found = {key: interval(by_k[k], rng) for key, by_k in hits.items()}
-    values = {key: share.value for key, share in found.items()}
-    return Score(f"Recall@{k}", values, reading, "percent", by_labels=True, intervals=found)
+    intervals = {key: interval(by_k[k], rng) for key, by_k in hits.items()}
+    values = {key: share.value for key, share in intervals.items()}
+    first = max(values, key=lambda key: values[key])
+    clear = all(paired(hits[first][k], hits[key][k], rng).clear > 0 for key in hits if key != first)
+    return Score(
+        f"Recall@{k}", values, reading, "percent", True, intervals, best=first if clear else ""
+    )
 
 
-def _nmi_score(spaces: Sequence[Space], labels: NDArray[Any], rng: np.random.Generator) -> Score:
-    from rpml.evaluation.metrics import clustering_scores
-
+def _nmi_score(spaces: Sequence[Space], labels: Labels, rng: np.random.Generator) -> Score:
     seed = int(rng.integers(2**31 - 1))
-    values = {s.key: clustering_scores(s.vectors, labels, seed)["nmi"] for s in spaces}
-    reading = "how well k-means clusters agree with the labels"
-    return Score("NMI", values, reading, "percent", by_labels=True)
+    intervals = {
+        s.key: nmi_interval(s.vectors[labels.positions], labels.values, seed) for s in spaces
+    }
+    values = {key: found.value for key, found in intervals.items()}
+    reading = "normalized mutual information of the labels and a k-means partition of the vectors"
+    return Score("NMI", values, reading, "percent", True, intervals)
 
 
-def _label_free(spaces: Sequence[Space], spectra: dict[str, NDArray[np.floating]]) -> list[Score]:
+def _label_free(
+    spaces: Sequence[Space], spectra: dict[str, Array], rng: np.random.Generator
+) -> list[Score]:
     raw = spaces[0].neighbors
-    k = min(NEAREST, raw.shape[1])
+    k = min(N_NEIGHBORS, raw.shape[1])
 
-    def measured(function: Any) -> dict[str, float]:
+    def each(function: Callable[[Space], float]) -> dict[str, float]:
         return {s.key: float(function(s)) for s in spaces}
 
+    overlap = {
+        s.key: interval(neighbour_overlap(raw, s.neighbors, k), rng)
+        for s in spaces
+        if s.key != "raw"
+    }
+    hubs = {s.key: hubness_interval(s.neighbors, k, rng) for s in spaces}
     return [
-        Score("Size", measured(lambda s: s.size), "numbers a vector has", "whole"),
+        Score("Dimensions", each(lambda s: s.n_dims), "per vector", "whole"),
         Score(
-            "Neighbours kept",
-            measured(lambda s: neighbour_overlap(raw, s.neighbors, k).mean()),
-            f"share of an item's {k} nearest by raw features that stay among its {k} nearest",
+            "Neighbors retained",
+            each(lambda s: overlap[s.key].value if s.key in overlap else 1.0),
+            f"share of the {k} nearest neighbors by the raw features that remain among the {k} "
+            "nearest",
             "percent",
+            intervals=overlap,
         ),
         Score(
             "Effective rank",
-            measured(lambda s: effective_rank(spectra[s.key])),
-            "how many directions the vectors really use; far below the size means waste",
+            each(lambda s: effective_rank(spectra[s.key])),
+            "how many directions the vectors use; far below the dimensions means waste",
             "number",
         ),
         Score(
             "Hubness",
-            measured(lambda s: hubness(s.neighbors, k)),
-            "above about 1, a few items crowd everybody's results; nearer 0 is better",
+            each(lambda s: hubness(s.neighbors, k)),
+            f"skewness of how often items appear among the {k} nearest of others; above about 1 a "
+            "few items crowd the results",
             "number",
+            intervals=hubs,
         ),
         Score(
-            "Never found",
-            measured(lambda s: never_found(s.neighbors, k)),
-            f"share of items that are among nobody's {k} nearest; lower is better",
+            "Antihubs",
+            each(lambda s: antihub_rate(s.neighbors, k)),
+            f"share of items that are among the {k} nearest of no other item; lower is better",
             "percent",
+            intervals={s.key: interval(_antihub(s, k), rng) for s in spaces},
         ),
     ]
+
+
+def _antihub(space: Space, k: int) -> NDArray[np.bool_]:
+    counts = np.bincount(space.neighbors[:, :k].ravel(), minlength=len(space.vectors))
+    return np.asarray(counts == 0)

@@ -1,16 +1,16 @@
-"""Which items are shown: chosen by rule, never by hand."""
+"""Which items the report shows: chosen by rule, never by hand."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.estimator import RPML
 from rpml.evaluation.metrics.label_free import neighbour_overlap
 
-SHOWN = 6  # neighbours in a row
+SHOWN = 6  # neighbors per query
 _SAME = 0.02  # weights that differ by less say nothing about trust
 Rows = NDArray[np.intp]
 
@@ -33,7 +33,7 @@ class Trust:
     least: list[Triplet]
 
 
-def trusted_triplets(model: Any, count: int = 4) -> Trust:
+def trusted_triplets(model: RPML, count: int = 4) -> Trust:
     """The most and the least trusted triplets, no anchor twice."""
     weights, probabilities = model.triplet_weights_, model.triplet_probabilities_
     vary = float(np.ptp(weights)) > _SAME * float(weights.max())
@@ -58,10 +58,10 @@ def trusted_triplets(model: Any, count: int = 4) -> Trust:
 def most_changed(
     before: NDArray[np.integer], after: NDArray[np.integer], count: int, rng: np.random.Generator
 ) -> Rows:
-    """Rows that keep the fewest neighbours; ties in random order, no two sharing a neighbour.
+    """Rows that retain the fewest neighbors; ties in random order, no two sharing a neighbor.
 
-    Rows of one region change together, so a row that is shown among the neighbours of an earlier
-    one is passed over.
+    Rows of one region change together, so a row that already appears among the neighbors of an
+    earlier one is skipped.
     """
     k = min(before.shape[1], after.shape[1])
     overlap = neighbour_overlap(before, after, k)
@@ -87,11 +87,11 @@ class Retrieval:
 
 
 def retrieval_queries(
-    nearest: NDArray[np.integer], labels: NDArray[Any], count: int, rng: np.random.Generator
+    nearest: NDArray[np.integer], labels: NDArray[np.str_], count: int, rng: np.random.Generator
 ) -> Retrieval:
     """Queries at random among those with the most and with the fewest right results.
 
-    One a label, and only labels with another item, since the others can only fail.
+    One per label, and only labels with another item, since the others can only fail.
     """
     right = (labels[nearest[:, :SHOWN]] == labels[:, None]).mean(axis=1)
     _, codes, sizes = np.unique(labels, return_inverse=True, return_counts=True)

@@ -26,7 +26,7 @@ def retrieval_rows(
 ) -> None:
     """Draw queries and what each embedding finds nearest, right ones green and wrong ones red.
 
-    Wrong ones also have a cut corner, for readers who do not see the colours.
+    Wrong ones also have a cut corner, for readers who do not see the colors.
 
     Parameters
     ----------
@@ -60,31 +60,31 @@ def _panel(
     columns = []
     for place in range(found.shape[1]):
         rows = found[:, place]
-        colours = [RIGHT if same else WRONG for same in classes[rows] == classes[queries]]
-        framed = [_framed(images[r], c) for r, c in zip(rows, colours, strict=True)]
+        colors = [RIGHT if same else WRONG for same in classes[rows] == classes[queries]]
+        framed = [_framed(images[r], c) for r, c in zip(rows, colors, strict=True)]
         columns.append(_column(framed))
     return np.concatenate(columns, axis=1)
 
 
-def _framed(image: NDArray[Any], colour: tuple[int, int, int]) -> NDArray[np.uint8]:
-    """A picture in a coloured frame, with a cut corner if the colour says wrong."""
+def _framed(image: NDArray[Any], color: tuple[int, int, int]) -> NDArray[np.uint8]:
+    """A picture in a colored frame, with a cut corner if the color says wrong."""
     pixels = image if image.ndim == 3 else as_pixels(image, _SCALE)
     side = len(pixels) + 2 * _FRAME
     framed = np.empty((side, side, 3), dtype=np.uint8)
-    framed[:] = colour
+    framed[:] = color
     inside = slice(_FRAME, side - _FRAME)
     framed[inside, inside] = pixels
-    if colour == WRONG:
+    if color == WRONG:
         down, right = np.indices((side, side))
-        framed[right - down > side - 4 * _FRAME] = colour
+        framed[right - down > side - 4 * _FRAME] = color
     return framed
 
 
 def as_pixels(ink: NDArray[Any], scale: int = 1) -> NDArray[np.uint8]:
     """Dark ink on white, enlarged, as RGB bytes."""
     large = np.kron(np.asarray(ink, dtype=np.float64), np.ones((scale, scale)))
-    grey = (255 - 225 * np.clip(large, 0, 1)).astype(np.uint8)
-    return np.repeat(grey[..., None], 3, axis=2)
+    gray = (255 - 225 * np.clip(large, 0, 1)).astype(np.uint8)
+    return np.repeat(gray[..., None], 3, axis=2)
 
 
 def _column(framed: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:

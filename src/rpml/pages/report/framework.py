@@ -14,15 +14,15 @@ from rpml.runtime.extras import require
 
 CHARACTERS, DRAWINGS = 6, 14
 TITLES = (
-    "vectors that\nnobody labelled",
-    "nearest\nneighbours",
+    "vectors that\nnobody labeled",
+    "nearest\nneighbors",
     "authority ascent\n= pseudo-labels",
     "triplets",
     "loss over (θ, L) by\nRiemannian CG",
     "embedding",
 )
 _INK, _GREY, _PALE = "#222222", "#8a8a8a", "#d5d5d5"
-_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b0a000")
+_COLORS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b0a000")
 
 
 @dataclass(frozen=True)
@@ -126,12 +126,10 @@ def _square(panel: Any) -> None:
 
 
 def _tones(labels: NDArray[np.intp]) -> list[str]:
-    """A colour a row: the larger clusters have their own, the others are grey."""
+    """A color a row: the larger clusters have their own, the others are gray."""
     sizes = np.bincount(labels)
     rank = np.argsort(np.argsort(-sizes, kind="stable"))
-    return [
-        _COLOURS[rank[c]] if rank[c] < len(_COLOURS) and sizes[c] > 1 else _GREY for c in labels
-    ]
+    return [_COLORS[rank[c]] if rank[c] < len(_COLORS) and sizes[c] > 1 else _GREY for c in labels]
 
 
 def _draw_drawings(

@@ -29,7 +29,7 @@ def pictures_of(paths: Sequence[Path]) -> Pictures:
 
 
 def load_tiles(paths: Sequence[Path], side: int) -> Tiles:
-    """The middle squares of images, (n, side, side, 3); one that cannot be read is grey."""
+    """The middle squares of images, (n, side, side, 3); one that cannot be read is gray."""
     decode = require("rpml.vision.decode", "vision", "pictures of images")
     tiles = np.full((len(paths), side, side, 3), 128, np.uint8)
     for tile, path in zip(tiles, paths, strict=True):
@@ -136,9 +136,9 @@ def grid_order(
 
 def _principal(rows: NDArray[np.float32], size: int) -> NDArray[np.float32]:
     """The rows on their strongest axes: what t-SNE is given, as is usual."""
-    centred = rows - rows.mean(axis=0)
-    _, _, axes = np.linalg.svd(centred, full_matrices=False)
-    return np.asarray(centred @ axes[:size].T, np.float32)
+    centered = rows - rows.mean(axis=0)
+    _, _, axes = np.linalg.svd(centered, full_matrices=False)
+    return np.asarray(centered @ axes[:size].T, np.float32)
 
 
 def quad_grid(tiles: Tiles, side: int, gap: int = 1) -> Tiles:

@@ -1,65 +1,91 @@
-"""What a row of the features is to a person: an id, a label, a picture."""
+"""What a row of the features stands for: an id, a label, a picture."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from rpml.io.features.reading import check_readable
 from rpml.runtime.errors import InputError
 
-VIEW_MARK = "#view"  # ids of augmented views: the image's own id, this, and a number
+VIEW_MARK = "#view"  # ids of augmented views: the id of the image, this mark, and a number
+UNLABELED = ("", "-1")
 
 
 @dataclass(frozen=True)
 class Items:
-    """Names, labels and pictures of rows, each in row order.
+    """Ids, labels and pictures of the rows, each in row order.
 
     Attributes
     ----------
     ids : list of str
-    labels : list of str or None
-        What each row is, if known.
-    images : list of Path or None
-        The picture of each row; None for a row without one.
+    labels : list of (str or None), or None
+        The class of each row, None for a row without a label; None without any labels.
+    images : list of (Path or None), or None
+        The picture of each row, None for a row without one; None without any pictures.
     """
 
     ids: list[str]
-    labels: list[str] | None = None
+    labels: list[str | None] | None = None
     images: list[Path | None] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
 
+    def label(self, row: int) -> str | None:
+        """The label of a row, if it has one."""
+        return None if self.labels is None else self.labels[row]
+
+    @property
+    def labeled_mask(self) -> NDArray[np.bool_]:
+        """Which rows have a label."""
+        if self.labels is None:
+            return np.zeros(len(self), np.bool_)
+        return np.array([label is not None for label in self.labels], np.bool_)
+
 
 def make_items(
-    n_rows: int, ids: Any = None, labels: Any = None, images: str | Path | None = None
+    n_rows: int,
+    ids: Iterable[object] | None = None,
+    labels: Iterable[object] | None = None,
+    images: str | Path | None = None,
 ) -> Items:
-    """Items of `n_rows` rows; without ids a row is called by its number, counted from 0.
+    """Items of `n_rows` rows.
 
     Parameters
     ----------
     n_rows : int
-    ids, labels : sequence, optional
-        One a row.
-    images : path, optional
-        A folder whose files are found by the ids, or by their order where there are no ids.
+    ids : sequence, default=None
+        One per row; by default rows are numbered from 0.
+    labels : sequence, default=None
+        One per row; None, -1 and empty text mean that a row has no label.
+    images : path, default=None
+        A folder whose files are matched to the ids, or to the row order without ids.
     """
     names = [str(i) for i in (range(n_rows) if ids is None else ids)]
     if len(names) != n_rows:
         raise InputError(f"there are {len(names)} ids, the features have {n_rows} rows")
-    classes = None if labels is None else [str(label) for label in labels]
+    classes = None if labels is None else [_label(label) for label in labels]
+    if classes is not None and not any(label is not None for label in classes):
+        raise InputError("no row has a label: every label is empty or -1")
     pictures = None
     if images is not None:
         pictures = match_images(Path(images), None if ids is None else names, n_rows)
     return Items(names, classes, pictures)
 
 
+def _label(value: object) -> str | None:
+    text = "" if value is None else str(value).strip()
+    return None if text in UNLABELED else text
+
+
 def read_ids(path: str | Path, n_rows: int) -> list[str]:
-    """One id a line, in row order."""
+    """The ids of a text file, one per line, in row order."""
     path = Path(path)
     check_readable(path)
     try:
@@ -75,9 +101,9 @@ def read_ids(path: str | Path, n_rows: int) -> list[str]:
 
 
 def match_images(folder: Path, ids: Sequence[str] | None, n_rows: int) -> list[Path | None]:
-    """The picture of every row: by id (path below the folder, with or without its suffix).
+    """The picture of every row, by id (path below the folder, with or without its suffix).
 
-    Files that a link leads out of the folder to are not used.
+    Symbolic links that lead out of the folder are ignored.
     """
     from rpml.vision.files import find_images
 
@@ -89,7 +115,7 @@ def match_images(folder: Path, ids: Sequence[str] | None, n_rows: int) -> list[P
         if len(files) != n_rows:
             raise InputError(
                 f"{folder} holds {len(files)} images and the features have {n_rows} rows without "
-                "ids: give --ids, one file name a line"
+                "ids: give --ids, one file name per line"
             )
         return [f.path for f in files]
     by_name: dict[str, Path] = {}

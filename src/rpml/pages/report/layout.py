@@ -1,8 +1,9 @@
-"""Rows -> points of a map: near rows are drawn near each other."""
+"""A two-dimensional map of the rows, laid out as UMAP does (McInnes et al., 2018).
+
+Why not umap-learn: docs/decisions/written-by-hand.md.
+"""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,67 +11,78 @@ from scipy import sparse
 
 from rpml.method.graph.neighbors import Neighbors, nearest_neighbors
 from rpml.pages.report import _kernels_layout as kernels
+from rpml.runtime.rows import Array, sorted_sample, unit_rows
 
 Points = NDArray[np.float32]
-ALL = 12_000  # up to so many rows, all are laid out by forces
-LANDMARKS = 6_000  # of more rows, so many are; the others are put among them
+MAX_ROWS = 12_000  # rows that are all laid out by forces
+LANDMARKS = 6_000  # rows laid out by forces if there are more; the others are interpolated
 _NEIGHBORS, _EPOCHS = 15, 200
-_CARRIERS = 4  # landmarks that carry a further row
+_ANCHORS = 4  # landmarks that an interpolated row is placed between
 _BLOCK = 2048
-_STRETCH = 1.4  # most that one axis of a map is stretched to fill the square
+_STRETCH = 1.4  # largest stretch of one axis to fill the square
 
 
 def layout(
-    Z: Any,
+    Z: Array,
     rng: np.random.Generator,
     start: Points | None = None,
     landmarks: int | None = None,
 ) -> Points:
-    """Draw rows on a plane, as UMAP does (McInnes et al., 2018): edges pull, random pairs push.
+    """Place the rows on a plane: edges of the neighbor graph attract, random pairs repel.
 
     Parameters
     ----------
-    Z : (n, d) array
-        Rows; nearness is cosine.
+    Z : ndarray of shape (n_samples, n_features)
+        Compared by cosine similarity.
     rng : Generator
-        Decides the pushes and, beyond `landmarks` rows, which are laid out first.
-    start : (n, 2) array, optional
-        Where the points start, for a map that can be compared with another; by default on the two
+        Of the repelling pairs and, beyond `landmarks` rows, of the landmarks.
+    start : ndarray of shape (n_samples, 2), default=None
+        Initial positions, for a map that can be compared with another; by default the two
         principal axes.
-    landmarks : int, optional
-        Most rows to lay out by forces; by default all of 12,000, and 6,000 of more.
+    landmarks : int, default=None
+        Rows laid out by forces; by default all of up to 12,000, and 6,000 of more.
 
     Returns
     -------
-    (n, 2) float32 array, in the unit square.
+    ndarray of shape (n_samples, 2)
+        float32, in the unit square.
     """
     n = len(Z)
     if n < 4:
         return _in_square(np.stack([np.arange(n), np.zeros(n)], axis=1))
-    most = landmarks or (ALL if n <= ALL else LANDMARKS)
-    chosen = np.arange(n) if n <= most else np.sort(rng.choice(n, most, replace=False))
-    rows = _unit(np.asarray(Z[chosen], np.float32))
+    chosen = sorted_sample(n, landmarks or n_landmarks(n), rng)
+    rows = unit_rows(np.asarray(Z[chosen], np.float32))
     first = principal_plane(rows) if start is None else np.asarray(start[chosen], np.float64)
     placed = _forces(rows, _spread(first), rng)
     if n > len(chosen):
-        placed = _carried(Z, chosen, rows, placed, rng)
+        placed = _interpolate(Z, chosen, rows, placed, rng)
     return _in_square(placed)
 
 
+def n_landmarks(n: int) -> int:
+    """How many of n rows are laid out by forces."""
+    return n if n <= MAX_ROWS else LANDMARKS
+
+
+def layout_note(n: int) -> str:
+    """One sentence on rows that are interpolated; empty if there are none."""
+    if n <= MAX_ROWS:
+        return ""
+    return (
+        f"{LANDMARKS:,} items, chosen at random, were laid out; the other {n - LANDMARKS:,} were "
+        f"placed between their {_ANCHORS} nearest of these, so small groups may be blurred."
+    )
+
+
 def principal_plane(rows: NDArray[np.float32]) -> NDArray[np.float64]:
-    """The rows on their two strongest axes."""
-    centred = rows - rows.mean(axis=0)
-    _, axes = np.linalg.eigh(np.asarray(centred.T @ centred, np.float64))
+    """The rows on their two principal axes."""
+    centered = rows - rows.mean(axis=0)
+    _, axes = np.linalg.eigh(np.asarray(centered.T @ centered, np.float64))
     plane = axes[:, ::-1][:, :2]
     if plane.shape[1] < 2:
         plane = np.hstack([plane, np.zeros_like(plane)])
     plane = plane * np.where(plane[np.abs(plane).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)
-    return np.asarray(centred @ plane)
-
-
-def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(rows / np.where(norms > 0, norms, 1), np.float32)
+    return np.asarray(centered @ plane)
 
 
 def _spread(points: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -115,19 +127,19 @@ def _memberships(neighbors: Neighbors) -> sparse.csr_matrix:
     return joined
 
 
-def _carried(
-    Z: Any,
+def _interpolate(
+    Z: Array,
     chosen: NDArray[np.intp],
     rows: NDArray[np.float32],
     placed: NDArray[np.float64],
     rng: np.random.Generator,
 ) -> NDArray[np.float64]:
-    """Every row among its nearest landmarks, nearer ones counting more, with a little noise."""
+    """Every row between its nearest landmarks, weighted by similarity, with a little noise."""
     out = np.empty((len(Z), 2))
     for start in range(0, len(Z), _BLOCK):
         part = slice(start, min(start + _BLOCK, len(Z)))
-        scores = _unit(np.asarray(Z[part], np.float32)) @ rows.T
-        near = np.argpartition(-scores, _CARRIERS, axis=1)[:, :_CARRIERS]
+        scores = unit_rows(np.asarray(Z[part], np.float32)) @ rows.T
+        near = np.argpartition(-scores, _ANCHORS, axis=1)[:, :_ANCHORS]
         weights = np.take_along_axis(scores, near, axis=1).astype(np.float64)
         weights = np.exp(20.0 * (weights - weights.max(axis=1, keepdims=True)))
         weights /= weights.sum(axis=1, keepdims=True)
@@ -138,7 +150,7 @@ def _carried(
 
 
 def _in_square(points: NDArray[np.float64]) -> Points:
-    """Into the unit square; strays far outside the bulk are drawn in towards it."""
+    """Into the unit square; outliers are pulled in towards the bulk."""
     low, high = np.quantile(points, [0.005, 0.995], axis=0)
     half = np.maximum((high - low) / 2, 1e-12)
     half = np.maximum(half, half.max() / _STRETCH)

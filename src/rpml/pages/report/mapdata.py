@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Any
+from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.pages.report.items import Items
-from rpml.pages.report.thumbnails import Thumbnails
+from rpml.pages.report.measurements import Measurements
+from rpml.pages.report.thumbnails import Thumbnail
 
 _KINDS = {"image/png": "p", "image/webp": "w"}
+_MAP_NEIGHBORS = 6
+Category = dict[str, object]
 
 
 def quantized(points: NDArray[np.floating]) -> NDArray[np.uint16]:
@@ -20,39 +23,60 @@ def quantized(points: NDArray[np.floating]) -> NDArray[np.uint16]:
     return np.asarray(np.rint(np.clip(points, 0, 1) * 65535), "<u2")
 
 
-def coded(values: list[str]) -> dict[str, Any]:
-    """Categories as names and a number a row, the most frequent first."""
-    names, codes, counts = np.unique(values, return_inverse=True, return_counts=True)
-    order = np.argsort(-counts, kind="stable")
-    place = np.empty(len(order), np.intp)
-    place[order] = np.arange(len(order))
-    return {"names": names[order].tolist(), "codes": place[codes].tolist()}
-
-
-def map_data(
-    maps: dict[str, NDArray[np.floating]],
-    items: Items,
-    rows: NDArray[np.intp],
-    categories: dict[str, list[str]],
-    thumbnails: Thumbnails,
-) -> dict[str, Any]:
-    """What the script needs of the drawn rows."""
+def encode_category(values: Sequence[str | None]) -> Category:
+    """Names, counts and one code per row, the most frequent first; -1 for no value."""
+    counts = Counter(value for value in values if value is not None)
+    ranked = sorted(counts, key=lambda name: (-counts[name], name))
+    code = {name: i for i, name in enumerate(ranked)}
     return {
-        "maps": {k: base64.b64encode(quantized(v).tobytes()).decode() for k, v in maps.items()},
-        "ids": [items.ids[row] for row in rows],
-        "categories": {name: coded(values) for name, values in categories.items()},
-        "thumbs": None if items.images is None else [_short(thumbnails, row) for row in rows],
+        "names": ranked,
+        "counts": [counts[name] for name in ranked],
+        "codes": [-1 if value is None else code[value] for value in values],
     }
 
 
-def _short(thumbnails: Thumbnails, row: int) -> str:
-    picture = thumbnails[int(row)]
+def map_data(measurements: Measurements) -> dict[str, object]:
+    """What the script needs to know about the drawn rows."""
+    items, thumbnails = measurements.items, measurements.gallery.thumbnails
+    rows = measurements.rows[measurements.drawn].tolist()
+    maps = {
+        key: base64.b64encode(quantized(points).tobytes()).decode()
+        for key, points in measurements.maps.items()
+    }
+    return {
+        "maps": maps,
+        "ids": [items.ids[row] for row in rows],
+        "categories": _categories(measurements, rows),
+        "thumbs": None if items.images is None else [_short(thumbnails[row]) for row in rows],
+        "neighbors": _neighbors(measurements),
+    }
+
+
+def _categories(measurements: Measurements, rows: list[int]) -> dict[str, Category]:
+    categories = {}
+    if measurements.items.labels is not None:
+        categories["label"] = encode_category([measurements.items.label(row) for row in rows])
+    if measurements.trained:
+        clusters = measurements.model.labels_[rows].tolist()
+        categories["cluster"] = encode_category([None if c < 0 else str(c) for c in clusters])
+    return categories
+
+
+def _neighbors(measurements: Measurements) -> dict[str, list[list[int]]] | None:
+    """Neighbors by position on the map; None if not every measured row is drawn."""
+    if len(measurements.drawn) < len(measurements.rows):
+        return None
+    spaces = {"raw": measurements.spaces[0], "rpml": measurements.embedding}
+    return {key: space.neighbors[:, :_MAP_NEIGHBORS].tolist() for key, space in spaces.items()}
+
+
+def _short(picture: Thumbnail | None) -> str:
     if picture is None:
         return ""
     return _KINDS[picture.kind] + base64.b64encode(picture.data).decode("ascii")
 
 
-def as_script(data: dict[str, Any]) -> str:
+def as_script(data: dict[str, object]) -> str:
     """JSON that may stand inside a script element: nothing in it can end the element."""
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
     for character in "<>&\u2028\u2029":

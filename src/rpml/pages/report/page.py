@@ -1,4 +1,4 @@
-"""One HTML file out of the parts: everything inline, nothing executable but our own script."""
+"""One HTML file out of the sections: everything inline, nothing executable but our own script."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from importlib.resources import files
 from typing import Any
 
 from rpml.pages.report.mapdata import as_script
+from rpml.pages.report.measurements import Measurements
+from rpml.pages.report.sections import SECTIONS
+from rpml.pages.report.verdict import Verdict
 from rpml.runtime.extras import require
 
 STYLES = ("base.css", "report.css")
-SCRIPTS = ("scatter.js", "report.js")
+SCRIPTS = ("scatter.js", "legend.js", "report.js")
+_MACROS = '{% import "macros.html" as ui %}'
 
 
 def static(name: str) -> str:
@@ -23,8 +27,16 @@ def _template(name: str) -> str:
     return (files("rpml.pages.report") / "templates" / name).read_text(encoding="utf8")
 
 
-def render(parts: dict[str, Any], data: dict[str, Any]) -> str:
-    """Fill the template; every value is escaped, and a policy forbids foreign code and requests."""
+def render(measurements: Measurements, verdict: Verdict, data: dict[str, object]) -> str:
+    """Fill the templates; all values are escaped, and a policy forbids foreign code and requests.
+
+    Parameters
+    ----------
+    measurements : Measurements
+    verdict : Verdict
+    data : dict
+        What the script of the maps reads, as JSON.
+    """
     jinja: Any = require("jinja2", "report", "the report")
     environment = jinja.Environment(
         loader=jinja.FunctionLoader(_template),
@@ -33,16 +45,28 @@ def render(parts: dict[str, Any], data: dict[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    sections = []
+    for section in SECTIONS:
+        content = section.content(measurements)
+        if content is not None:
+            body = environment.from_string(_MACROS + section.template).render(content)
+            sections.append({"anchor": section.anchor, "title": section.title, "body": body})
+            sections[-1]["how"] = content["how"]
     style = "\n".join(static(name) for name in STYLES)
-    side = int(parts["grid"]["side"])  # in the sheet, since the policy forbids style attributes
-    style += f".mosaic {{ --side: {side}; }}\n"
     script = "\n".join(static(name) for name in SCRIPTS)
     policy = (
         f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; "
         f"script-src '{_digest(script)}'; base-uri 'none'; form-action 'none'"
     )
     page: str = environment.get_template("report.html").render(
-        **parts, style=style, script=script, policy=policy, data=as_script(data)
+        verdict=verdict,
+        source=measurements.source,
+        n_rows=measurements.n_rows,
+        sections=sections,
+        style=style,
+        script=script,
+        policy=policy,
+        data=as_script(data),
     )
     return page
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 SIDES = (96, 80, 64, 48, 40, 32)
 MAX_PIXELS = 50_000_000
-_FEW_COLOURS = 64  # line drawings: PNG is smaller than WebP and stays sharp
+_FEW_COLORS = 64  # line drawings: PNG is smaller than WebP and stays sharp
 _TRIED = 32
 _TINY = 40  # pictures below this are drawn with hard pixels instead of a blur
 
@@ -54,10 +54,10 @@ def thumbnail(path: Path, side: int) -> Thumbnail | None:
 
 
 def encode(image: Picture) -> Thumbnail:
-    """PNG for drawings of few colours, WebP otherwise."""
+    """PNG for drawings of few colors, WebP otherwise."""
     buffer = BytesIO()
-    if image.getcolors(_FEW_COLOURS) is not None:
-        image.quantize(_FEW_COLOURS).save(buffer, "PNG", optimize=True)
+    if image.getcolors(_FEW_COLORS) is not None:
+        image.quantize(_FEW_COLORS).save(buffer, "PNG", optimize=True)
         return Thumbnail(buffer.getvalue(), "image/png", *image.size)
     image.save(buffer, "WEBP", quality=68, method=2)
     return Thumbnail(buffer.getvalue(), "image/webp", *image.size)

@@ -1,21 +1,22 @@
-"""What the model remembers of its fit, and whether given rows are those it was fitted on."""
+"""Settings of a fitted model, and whether rows are those it was fitted on."""
 
 from __future__ import annotations
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
 import numpy as np
 
+from rpml.estimator import RPML
 from rpml.method.objective.triplet_loss import angular_factor, softplus_and_sigmoid
+from rpml.runtime.rows import Array
 
 _PACKAGES = ("rpml", "numpy", "scipy", "scikit-learn", "numba", "faiss-cpu")
 _CHECKED = 200
 
 
-def fitted_on(model: Any, X: Any) -> bool:
-    """Whether X are the training rows: the probabilities of some triplets must come out again."""
+def fitted_on(model: RPML, X: Array) -> bool:
+    """Whether X are the training rows: they must reproduce the probabilities of some triplets."""
     if len(X) != len(model.labels_) or X.shape[1] != model.n_features_in_:
         return False
     if len(model.triplets_) == 0:
@@ -33,21 +34,21 @@ def fitted_on(model: Any, X: Any) -> bool:
 
 
 def versions() -> dict[str, str]:
-    """Of Python and the packages the numbers depend on."""
-    found = {"python": platform.python_version()}
+    """Versions of Python and of the packages that the results depend on."""
+    installed = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
-            found[package] = version(package)
+            installed[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
-def settings(model: Any) -> dict[str, str]:
+def settings(model: RPML) -> dict[str, str]:
     """Every setting of the fit, as text."""
     from rpml.model import describe_settings
 
-    described: dict[str, Any] = describe_settings(model)
+    described = describe_settings(model)
     flat: dict[str, str] = {}
     for name, value in described.items():
         if isinstance(value, dict):
@@ -59,13 +60,13 @@ def settings(model: Any) -> dict[str, str]:
     return flat
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def call(model: Any) -> str:
-    """The Python call that builds this estimator, settings at their default left out."""
+def call(model: RPML) -> str:
+    """The Python call that builds this estimator, without settings at their default."""
     defaults = type(model)().get_params(deep=False)
-    given = {k: v for k, v in model.get_params(deep=False).items() if k != "callback"}
-    parts = [f"{k}={v!r}" for k, v in given.items() if repr(v) != repr(defaults[k])]
+    params = {k: v for k, v in model.get_params(deep=False).items() if k != "callback"}
+    parts = [f"{k}={v!r}" for k, v in params.items() if repr(v) != repr(defaults[k])]
     return f"RPML({', '.join(' '.join(part.split()) for part in parts)})"

@@ -1,4 +1,4 @@
-"""Did it help, compared with what, how sure: the first thing a reader sees."""
+"""Did it help, compared with what, how certain: the first thing a reader sees."""
 
 from __future__ import annotations
 
@@ -6,143 +6,137 @@ import re
 from dataclasses import dataclass
 
 from rpml.evaluation.comparison.bootstrap import RESAMPLES, Interval
-from rpml.evaluation.recommendation import Recommendation
-from rpml.pages.report.comparison import Comparison, Space
+from rpml.evaluation.recommendation import CLEARLY, TITLES, Agreement, Recommendation
+from rpml.pages.report.measurements import Measurements
 
-TITLES = {"raw": "the raw features", "pca": "PCA of the same size"}
+_ALTERNATIVES = {"raw": "the raw features", "pca": "PCA with as many dimensions"}
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """An answer in a word, the sentence that says it, and the reasons.
+    """An answer in a word, the sentence that explains it, and the facts behind it.
 
-    `tone` is "good", "mixed", "bad" or "open".
+    `tone` is "good", "mixed", "bad" or "open"; `facts` are titles and sentences.
     """
 
     tone: str
     answer: str
     sentence: str
-    compared: str
-    certainty: str
+    facts: dict[str, str]
 
 
-def judge(
-    comparison: Comparison,
-    spaces: list[Space],
-    rows: str,
-    advice: Recommendation | None = None,
+def judge(measurements: Measurements) -> Verdict:
+    """From the differences in Recall@1 if there are labels, else from the recommendation."""
+    small, large = measurements.embedding.n_dims, measurements.spaces[0].n_dims
+    sizes = f"{small} dimensions instead of {large:,}"
+    if measurements.advice is not None:
+        return without_labels(measurements.advice, sizes, rows_phrase(measurements))
+    comparison = measurements.comparison
+    gains = {key: by_k[1] for key, by_k in comparison.differences.items()}
+    values = comparison.scores[0].values
+    return with_labels(gains, values, sizes, rows_phrase(measurements))
+
+
+def rows_phrase(measurements: Measurements) -> str:
+    """Which rows were measured."""
+    measured, total = len(measurements.rows), measurements.n_rows
+    rows = f"{measured:,} of {total:,} rows" if measured < total else f"{total:,} rows"
+    if measurements.labels is not None and len(measurements.labels) < measured:
+        rows = f"the {len(measurements.labels):,} labeled rows among {rows}"
+    kind = "the training rows" if measurements.trained else "not the training rows"
+    return f"{rows}, {kind}"
+
+
+def with_labels(
+    gains: dict[str, Interval], recall: dict[str, float], sizes: str, rows: str
 ) -> Verdict:
-    """From the differences if there are labels, else from the advice that needs none.
-
-    `rows` says, as a clause, which rows were looked at.
-    """
-    if comparison.differences:
-        return _by_labels(comparison, spaces, rows)
-    assert advice is not None
-    return _by_advice(comparison, spaces, rows, advice)
-
-
-def _by_labels(comparison: Comparison, spaces: list[Space], rows: str) -> Verdict:
-    gains = {key: byk[1] for key, byk in comparison.differences.items()}
-    tone, answer, sentence = _outcome(gains, spaces)
-    recall = comparison.scores[0].values
-    compared = " ".join(
-        f"Recall@1 is {recall['rpml']:.1%} against {recall[key]:.1%} with "
-        f"{TITLES[key]}: {points(gain)}."
-        for key, gain in gains.items()
+    """The verdict from Recall@1 of the embedding and its paired differences."""
+    tone, answer = _outcome(gains["raw"].clear, gains["pca"].clear if "pca" in gains else None)
+    parts = [f"{_change(gain)} {_ALTERNATIVES[key]}" for key, gain in gains.items()]
+    return Verdict(
+        tone,
+        answer,
+        spaced(f"With {sizes}, the nearest neighbor has the right label {' and '.join(parts)}."),
+        {
+            "Share of items whose nearest neighbor has the right label (Recall@1)": spaced(
+                f"RPML {recall['rpml']:.1%}, "
+                + ", ".join(
+                    f"{_ALTERNATIVES[key]} {recall[key]:.1%} (difference {points(gain)})"
+                    for key, gain in gains.items()
+                )
+                + "."
+            ),
+            "How certain": spaced(
+                f"Measured on {rows}. Each 95% interval comes from {RESAMPLES:,} resamples of the "
+                "items; a difference whose interval includes 0 may be chance."
+            ),
+        },
     )
-    certainty = (
-        f"Intervals hold 95% of {RESAMPLES:,} resamples of the queries ({rows}); one that "
-        "contains 0 means the difference may be chance."
-    )
-    return Verdict(tone, answer, sentence, spaced(compared), spaced(certainty))
+
+
+def _outcome(raw: int, pca: int | None) -> tuple[str, str]:
+    """From the signs of the differences that are beyond chance to (tone, answer)."""
+    if raw > 0:
+        return ("mixed", "Partly") if pca == -1 else ("good", "Yes")
+    if raw == 0:
+        return {1: ("good", "Yes"), -1: ("bad", "No")}.get(pca or 0, ("open", "Not clear"))
+    return ("mixed", "Partly") if pca == 1 else ("bad", "No")
+
+
+def _change(gain: Interval) -> str:
+    if gain.clear:
+        return f"{'more' if gain.clear > 0 else 'less'} often than with"
+    return "neither clearly more nor clearly less often than with"
 
 
 def spaced(text: str) -> str:
-    """Percent signs with a space that does not break, however they were written."""
+    """Percent signs after a no-break space, however they were written."""
     return re.sub(r"\s*%", "\u00a0%", text)
 
 
 def points(gain: Interval) -> str:
     """A difference of shares in percentage points, with its interval."""
     bounds = f"{_signed(100 * gain.low)} to {_signed(100 * gain.high)}"
-    return f"{_signed(100 * gain.value)} points (95% interval {bounds})"
+    return f"{_signed(100 * gain.value)} points, 95% interval {bounds}"
 
 
 def _signed(value: float) -> str:
     return f"{value:+.1f}".replace("-", "−")
 
 
-def _outcome(gains: dict[str, Interval], spaces: list[Space]) -> tuple[str, str, str]:
-    raw, pca = gains["raw"].clear, gains["pca"].clear if "pca" in gains else 0
-    small, large = spaces[-1].size, spaces[0].size
-    size = f"with {small} numbers a vector instead of {large:,}"
-    if raw > 0 and pca < 0:
-        return (
-            "mixed",
-            "Partly",
-            "It finds more of the right neighbours than the raw features "
-            + (f"{size}, but PCA of the same size does better still."),
-        )
-    if raw > 0:
-        more = " and than PCA of the same size" if pca > 0 else ""
-        return (
-            "good",
-            "Yes",
-            f"It finds more of the right neighbours than the raw features{more}, " + (f"{size}."),
-        )
-    if raw == 0 and pca > 0:
-        return (
-            "good",
-            "Yes",
-            "It is as good as the raw features, within chance, "
-            + (f"{size}, and better than PCA of the same size."),
-        )
-    if raw == 0 and pca == 0:
-        return "open", "No clear difference", f"It does as well as the alternatives, {size}."
-    if raw == 0:
-        return (
-            "bad",
-            "No",
-            "It is as good as the raw features, within chance, but PCA of the "
-            + (f"same size ({small} numbers) does better."),
-        )
-    if pca > 0:
-        return (
-            "mixed",
-            "Partly",
-            f"Going from {large:,} to {small} numbers costs right neighbours, "
-            + ("but fewer than with PCA of the same size."),
-        )
-    return "bad", "No", f"It finds fewer of the right neighbours than the raw features, {size}."
-
-
 _ANSWERS = {
-    ("rpml", "clear"): ("good", "Probably yes"),
-    ("rpml", "close"): ("open", "It may have"),
+    ("rpml", "clear"): ("good", "Probably"),
+    ("rpml", "close"): ("open", "Perhaps"),
 }
 
 
-def _by_advice(
-    comparison: Comparison, spaces: list[Space], rows: str, advice: Recommendation
-) -> Verdict:
-    """Without labels: what two halves of the features agree on."""
-    by_name = {score.name: score.values for score in comparison.scores}
-    kept, hubs = by_name["Neighbours kept"], by_name["Hubness"]
-    also = f", PCA of the same size {kept['pca']:.0%}" if "pca" in kept else ""
-    seen = (
-        f" It keeps {kept['rpml']:.0%} of the nearest neighbours of the raw features{also}; "
-        f"hubness goes from {hubs['raw']:.1f} to {hubs['rpml']:.1f} (nearer 0 is better)."
+def without_labels(advice: Recommendation, sizes: str, rows: str) -> Verdict:
+    """Three lines from the split-half agreement of the candidates."""
+    if not advice.agreement:
+        tone, answer, sentence = "open", "Cannot be told", " ".join(advice.reasons)
+        return Verdict(tone, answer, spaced(sentence), {})
+    tone, answer = _ANSWERS.get((advice.choice, advice.certainty), ("mixed", "Probably not"))
+    ranked = sorted(advice.agreement.items(), key=lambda pair: -pair[1].share)
+    shares = ", ".join(f"{TITLES[name]} {_share(found)}" for name, found in ranked)
+    return Verdict(
+        tone,
+        answer,
+        spaced(f"{advice.reasons[0]} It has {sizes}."),
+        {
+            "How this was judged": (
+                "Without labels: the features were split into two halves, and each method was "
+                "fitted to both. A method that captures what the items share finds the same "
+                "nearest neighbor in both halves."
+            ),
+            "Same nearest neighbor in both halves": spaced(f"{shares}."),
+            "How certain": spaced(
+                f"Measured on {rows}. RPML is preferred unless another method has the same "
+                f"neighbor at least {CLEARLY - 1:.0%} more often, beyond chance. Labels for a few "
+                "hundred items would settle it."
+            ),
+        },
     )
-    sure = (
-        f"Judged without labels, from whether two halves of the features agree ({rows}); labels "
-        "for a few hundred items would settle it."
-    )
-    reasons = " ".join(advice.reasons[1:])
-    if advice.certainty == "unknown":
-        tone, answer, sentence, reasons = "open", "Cannot be told", advice.reasons[0], ""
-    else:
-        tone, answer = _ANSWERS.get((advice.choice, advice.certainty), ("mixed", "Perhaps not"))
-        small, large = spaces[-1].size, spaces[0].size
-        sentence = f"From {large:,} to {small} numbers a vector. {advice.reasons[0]}"
-    return Verdict(tone, answer, spaced(sentence), spaced((reasons + seen).strip()), spaced(sure))
+
+
+def _share(found: Agreement) -> str:
+    return f"{found.share:.1%} ({100 * found.low:.1f} to {100 * found.high:.1f})"

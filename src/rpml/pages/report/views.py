@@ -13,7 +13,7 @@ from rpml.pages.report.thumbnails import Thumbnails
 class ItemView:
     """An item with its picture, and how it is framed.
 
-    `tone` is "" (no statement), "query", "right" or "wrong".
+    `tone` is "" (unknown), "query", "right" or "wrong".
     """
 
     id: str
@@ -25,8 +25,8 @@ class ItemView:
 
     @property
     def alt(self) -> str:
-        """What the picture shows, for those who do not see it."""
-        words = {"right": "same label", "wrong": "other label"}
+        """The text alternative of the picture."""
+        words = {"right": "same label", "wrong": "another label"}
         parts = [self.role, self.id, self.label and f"label {self.label}", words.get(self.tone)]
         return ", ".join(part for part in parts if part)
 
@@ -49,21 +49,21 @@ class Gallery:
     def view(self, row: int, tone: str = "", role: str = "") -> ItemView:
         """One item."""
         picture = self.thumbnails[row]
-        labels = self.items.labels
         return ItemView(
             self.items.ids[row],
-            None if labels is None else labels[row],
+            self.items.label(row),
             None if picture is None else picture.uri,
             picture is not None and picture.tiny,
             tone,
             role,
         )
 
-    def found(self, query: int, rows: Iterable[int]) -> list[ItemView]:
-        """Results of a query, framed by their label if labels are known."""
-        labels = self.items.labels
-        if labels is None:
-            return [self.view(row) for row in rows]
-        return [
-            self.view(row, "right" if labels[row] == labels[query] else "wrong") for row in rows
-        ]
+    def results(self, query: int, rows: Iterable[int]) -> list[ItemView]:
+        """Results of a query, framed as right or wrong where both labels are known."""
+        return [self.view(row, self._tone(query, row)) for row in rows]
+
+    def _tone(self, query: int, row: int) -> str:
+        wanted, label = self.items.label(query), self.items.label(row)
+        if wanted is None or label is None:
+            return ""
+        return "right" if label == wanted else "wrong"

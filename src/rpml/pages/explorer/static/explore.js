@@ -1,12 +1,13 @@
 "use strict";
 /* The explorer: what is looked at lives in the address, everything else follows from it. */
 (() => {
-  const { Scatter, palette, pixel, css, unpack } = window.rpml;
+  const { Scatter, Legend, unpack } = window.rpml;
   const views = window.rpmlViews;
   const $ = (id) => document.getElementById(id);
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  const DEFAULTS = { id: "", upload: "", k: "20", tab: "neighbours", cluster: "", sort: "size", least: "1", map: "rpml", colour: "", view: "" };
-  const LEGEND = 10;
+  const DEFAULTS = { id: "", upload: "", k: "20", tab: "neighbors", cluster: "", sort: "size", least: "1", map: "rpml", color: "", view: "" };
+  const ALLOWED = { tab: ["neighbors", "clusters"], map: ["raw", "rpml"], sort: ["size", "impurity", "name"], k: ["10", "20", "50", "100"] };
+  const narrow = matchMedia("(max-width: 61.99rem)");
   let state = { ...DEFAULTS };
   let about = null;
   let map = null;
@@ -14,6 +15,7 @@
   const categories = {};
   const results = { raw: null, rpml: null };
   const running = {};
+  let focusResults = false;
 
   /* ---- asking the server ---- */
 
@@ -69,9 +71,12 @@
 
   function readAddress() {
     const given = new URLSearchParams(location.search);
-    const found = { ...DEFAULTS };
-    for (const key of Object.keys(DEFAULTS)) if (given.has(key)) found[key] = given.get(key);
-    return found;
+    const read = { ...DEFAULTS };
+    for (const key of Object.keys(DEFAULTS)) {
+      const value = given.get(key);
+      if (value !== null && (!ALLOWED[key] || ALLOWED[key].includes(value))) read[key] = value;
+    }
+    return read;
   }
 
   function address() {
@@ -87,21 +92,21 @@
     state = { ...state, ...change };
     if (kept && address() !== location.pathname + location.search) history.pushState(null, "", address());
     else history.replaceState(null, "", address());
-    follow(before);
+    update(before);
   }
 
-  function follow(before) {
+  function update(before) {
     const changed = (...keys) => keys.some((key) => before[key] !== state[key]);
     if (changed("tab")) showTab();
     if (changed("id", "upload", "k")) search();
     if (changed("cluster")) showCluster();
     if (changed("sort", "least")) listClusters();
     if (changed("map")) showMap();
-    if (changed("colour")) paintMap();
+    if (changed("color")) paintMap();
     if (changed("cluster", "tab")) markMap();
   }
 
-  /* ---- neighbours ---- */
+  /* ---- neighbors ---- */
 
   function chosen() {
     if (state.upload) return { upload: state.upload };
@@ -120,18 +125,19 @@
       return;
     }
     $("query").value = state.id;
-    const slow = setTimeout(() => $("panel-neighbours").setAttribute("aria-busy", "true"), 150);
+    const slow = setTimeout(() => $("panel-neighbors").setAttribute("aria-busy", "true"), 150);
     try {
       await Promise.all(["rpml", "raw"].map((space) => searchIn(space, query)));
-      say(`Neighbours of ${results.rpml.query.title}`);
+      say(`Neighbors of ${results.rpml.query.title}`);
+      focusResults = false;
     } catch (problem) {
       if (problem.name === "AbortError") return;
       $("lists").hidden = true;
-      $("asked").replaceChildren(views.empty("Nothing found", [problem.message, "Check the id, or choose an item on the map."], chanceButton()));
+      $("asked").replaceChildren(views.empty("Nothing found", [problem.message, "Check the id, or select an item on the map."], randomButton()));
       if (problem.status === undefined) complain(problem, search);
     } finally {
       clearTimeout(slow);
-      $("panel-neighbours").removeAttribute("aria-busy");
+      $("panel-neighbors").removeAttribute("aria-busy");
     }
     markMap();
   }
@@ -145,6 +151,7 @@
     const first = results.rpml || results.raw;
     $("lists").hidden = false;
     $("asked").replaceChildren(views.asked(first.query, tools(), (cluster) => go({ tab: "clusters", cluster: String(cluster) })));
+    if (focusResults) $("asked").querySelector("h2").focus({ preventScroll: true });
     const shared = new Set();
     if (results.raw && results.rpml) {
       const rows = new Set(results.raw.items.map((item) => item.row));
@@ -155,14 +162,14 @@
       if (!found) continue;
       const heading = list.querySelector("h2");
       const space = about.spaces[list.dataset.space];
-      heading.replaceChildren(space.title, " ", views.element("span", { className: "muted", textContent: `${space.size} numbers, ${shared.size} in both` }));
+      heading.replaceChildren(space.title, " ", views.element("span", { className: "muted", textContent: `${space.n_dims.toLocaleString("en")} dimensions, ${shared.size} in both` }));
       list.querySelector("ol").replaceChildren(...found.items.map((item, i) =>
-        views.hit(found.query, item, i + 1, shared.has(item.row), pick)));
+        views.hit(found.query, item, i + 1, shared.has(item.row), follow)));
     }
   }
 
   function tools() {
-    const size = views.element("select", { ariaLabel: "How many neighbours" });
+    const size = views.element("select", { ariaLabel: "How many neighbors" });
     for (const k of ["10", "20", "50", "100"]) size.append(views.element("option", { value: k, textContent: `${k} nearest`, selected: k === state.k }));
     size.addEventListener("change", () => go({ k: size.value }));
     const copy = views.element("button", { type: "button", textContent: "Copy link" });
@@ -176,35 +183,42 @@
       say(copy.textContent);
       setTimeout(() => { copy.textContent = "Copy link"; }, 1800);
     });
-    return views.element("div", { className: "tools" }, size, download({ ...chosen(), k: state.k }), copy);
+    return views.element("div", { className: "tools" }, size, download("/api/neighbors.csv", { ...chosen(), k: state.k }), copy);
   }
 
-  function download(parameters) {
-    const href = `/api/export.csv?${new URLSearchParams(parameters)}`;
+  function download(path, parameters) {
+    const href = `${path}?${new URLSearchParams(parameters)}`;
     return views.element("a", { href, download: "rpml-result.csv", textContent: "Export CSV" });
   }
 
   function welcome() {
-    const upload = about && about.takes_images ? "a .npy vector or an image" : "a .npy vector";
+    const upload = about && about.accepts_images ? "a .npy vector or an image" : "a .npy vector";
     return views.empty("What is near what?", [
       "Type or paste an id, click a point on the map, or upload " + upload + ".",
       "You will see its nearest items by the raw features and in the learned embedding, side by side.",
-    ], chanceButton());
+    ], randomButton());
   }
 
-  function chanceButton() {
+  function randomButton() {
     const button = views.element("button", { type: "button", textContent: "Show a random item" });
-    button.addEventListener("click", chance);
+    button.addEventListener("click", showRandom);
     return button;
   }
 
-  async function chance() {
-    try { pick(await ask("/api/chance", {}, "chance")); } catch (problem) { complain(problem, chance); }
+  async function showRandom() {
+    try { pick(await ask("/api/random", {}, "random")); } catch (problem) { complain(problem, showRandom); }
   }
 
   function pick(item) {
-    go({ id: item.id, upload: "", tab: "neighbours" });
+    go({ id: item.id, upload: "", tab: "neighbors" });
     $("results").scrollTop = 0;
+    if (narrow.matches) $("results").scrollIntoView({ block: "start" });
+  }
+
+  /* From a list: the results are replaced, so the focus goes to their heading. */
+  function follow(item) {
+    focusResults = true;
+    pick(item);
   }
 
   /* ---- finding an id ---- */
@@ -256,7 +270,7 @@
       running.find?.abort();
       closeFinder();
       if (item) pick(item);
-      else if ($("query").value.trim()) go({ id: $("query").value.trim(), upload: "", tab: "neighbours" });
+      else if ($("query").value.trim()) go({ id: $("query").value.trim(), upload: "", tab: "neighbors" });
     } else return;
     event.preventDefault();
   }
@@ -271,7 +285,7 @@
     try {
       const response = await fetch(path, { method: "POST", body: file, headers: { "content-type": "application/octet-stream", "x-file-name": encodeURIComponent(file.name) } });
       const kept = await (await checked(response)).json();
-      go({ upload: kept.upload, id: "", tab: "neighbours" });
+      go({ upload: kept.upload, id: "", tab: "neighbors" });
     } catch (problem) {
       complain(problem instanceof Problem ? problem : new Problem("The upload failed: is rpml explore still running?"));
     }
@@ -321,7 +335,7 @@
     const rows = listed.map((cluster) => views.clusterRow(cluster, String(cluster.cluster) === state.cluster, (name) => go({ cluster: String(name) })));
     const box = $("cluster-list");
     const focused = document.activeElement?.closest?.("tr")?.rowIndex;
-    if (!listed.length) box.replaceChildren(views.element("p", { className: "empty", textContent: "No cluster has so many items." }));
+    if (!listed.length) box.replaceChildren(views.element("p", { className: "empty", textContent: "No cluster has that many items." }));
     else box.replaceChildren(views.clusterTable(rows));
     if (focused > 0) box.querySelector("table")?.rows[focused]?.querySelector("button")?.focus({ preventScroll: true });
     if (listed.length < total) {
@@ -339,11 +353,11 @@
       if (!await clustersReady()) return;
       if (listed.length) drawClusters();
       if (!state.cluster) {
-        box.replaceChildren(views.element("p", { className: "empty", textContent: "Choose a cluster to see its members, its mode and its tree." }));
+        box.replaceChildren(views.element("p", { className: "empty", textContent: "Select a cluster to see its members, its mode and its tree." }));
         return;
       }
       const found = await ask("/api/cluster", { cluster: state.cluster }, "cluster");
-      box.replaceChildren(views.cluster(found, pick, download({ cluster: state.cluster })));
+      box.replaceChildren(views.cluster(found, follow, download("/api/cluster.csv", { cluster: state.cluster })));
     } catch (problem) {
       if (problem.name === "AbortError") return;
       if (problem.status) box.replaceChildren(views.element("p", { className: "empty", textContent: problem.message }));
@@ -352,7 +366,7 @@
   }
 
   function showTab() {
-    for (const name of ["neighbours", "clusters"]) {
+    for (const name of ["neighbors", "clusters"]) {
       const on = state.tab === name;
       $(`tab-${name}`).setAttribute("aria-selected", String(on));
       $(`tab-${name}`).tabIndex = on ? 0 : -1;
@@ -409,7 +423,7 @@
       onHover: hover,
       onPick: (row) => { if (row >= 0) pickRow(row); },
       onView: (view) => { clearTimeout(map.saving); map.saving = setTimeout(() => saveView(view), 250); },
-      thumb: about.pictures ? thumb : null,
+      thumb: about.has_pictures ? thumb : null,
     });
     const [vx, vy, zoom] = state.view.split(",").map(Number);
     if (zoom >= 1) map.setView({ x: vx, y: vy, zoom }, true);
@@ -461,44 +475,29 @@
     return image.complete && image.naturalWidth ? image : null;
   }
 
+  const legend = new Legend($("legend"), () => (map ? [map] : []));
   async function paintMap() {
     if (!map) return;
-    const name = $("colour").value = state.colour || $("colour").options[0].value;
-    const colours = new Uint32Array(map.n).fill(pixel("--point"));
-    $("legend").hidden = true;
-    if (name !== "nothing") {
-      try {
-        categories[name] = categories[name] || await ask("/api/category", { name });
-      } catch (problem) {
-        return complain(problem, paintMap);
-      }
-      const { names, codes } = categories[name];
-      const shades = palette(names.length, dark.matches);
-      for (let i = 0; i < map.n; i++) colours[i] = shades[codes[i]];
-      if (names.length <= LEGEND) legend(names, shades);
+    const name = $("color").value = state.color || $("color").options[0].value;
+    try {
+      if (name !== "nothing") categories[name] = categories[name] || await ask("/api/category", { name });
+    } catch (problem) {
+      return complain(problem, paintMap);
     }
-    map.setColours(colours, pixel("--line"));
-  }
-
-  function legend(names, shades) {
-    $("legend").hidden = false;
-    $("legend").replaceChildren(...names.map((text, i) => {
-      const dot = views.element("i");
-      dot.style.background = css(shades[i]);
-      return views.element("span", {}, dot, text);
-    }));
+    legend.show(categories[name] || null, dark.matches);
   }
 
   async function markMap() {
     if (!map) return;
     const style = getComputedStyle(document.documentElement);
-    const ring = (space, name) => ({ rows: results[space] ? results[space].items.map((item) => item.row) : [], colour: style.getPropertyValue(name).trim() });
+    const ring = (space, name) => ({ rows: results[space] ? results[space].items.map((item) => item.row) : [], color: style.getPropertyValue(name).trim() });
     const query = results.rpml?.query || results.raw?.query;
     const selected = query && query.row !== null ? query.row : -1;
     const clusters = state.tab === "clusters" && state.cluster;
     $("ring-key").hidden = clusters || !query;
     if (!clusters) {
-      map.mark({ mask: null, selected, rings: query ? [ring("raw", "--pca"), ring("rpml", "--rpml")] : [] });
+      map.filter("cluster", null);
+      map.mark({ selected, rings: query ? [ring("raw", "--pca"), ring("rpml", "--rpml")] : [] });
       if (selected >= 0) map.reveal(selected);
       return;
     }
@@ -507,9 +506,11 @@
       const rows = new Uint32Array(await (await request("/api/cluster/rows", { cluster: state.cluster }, "rows")).arrayBuffer());
       const mask = new Uint8Array(map.n);
       for (const row of rows) mask[row] = 1;
-      map.mark({ mask, selected: -1, rings: [] });
+      map.filter("cluster", mask);
+      map.mark({ selected: -1, rings: [] });
     } catch (problem) {
-      map.mark({ mask: null, selected: -1, rings: [] });
+      map.filter("cluster", null);
+      map.mark({ selected: -1, rings: [] });
       if (!problem.status) complain(problem);
     }
   }
@@ -517,14 +518,14 @@
   /* ---- listening ---- */
 
   function shortcuts(event) {
-    const typing = event.target.closest("input, select, textarea, dialog");
+    const typing = event.target.closest("input:not([type=radio]), select, textarea, dialog");
     if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
     const acts = {
       "/": () => { $("query").focus(); $("query").select(); },
       m: () => $("map").focus(),
-      n: () => { go({ tab: "neighbours" }); $("tab-neighbours").focus(); },
+      n: () => { go({ tab: "neighbors" }); $("tab-neighbors").focus(); },
       c: () => { go({ tab: "clusters" }); $("tab-clusters").focus(); },
-      r: chance,
+      r: showRandom,
       u: () => $("upload").click(),
       b: () => go({ map: state.map === "raw" ? "rpml" : "raw" }, false),
       "?": () => $("help").showModal(),
@@ -536,7 +537,7 @@
 
   function tabKeys(event) {
     if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
-    const tab = state.tab === "neighbours" ? "clusters" : "neighbours";
+    const tab = state.tab === "neighbors" ? "clusters" : "neighbors";
     go({ tab });
     $(`tab-${tab}`).focus();
   }
@@ -545,20 +546,20 @@
     $("query").addEventListener("input", () => { clearTimeout(finder.timer); finder.timer = setTimeout(suggest, 90); });
     $("query").addEventListener("keydown", finderKeys);
     $("query").addEventListener("blur", () => setTimeout(closeFinder, 100));
-    $("chance").addEventListener("click", chance);
+    $("random").addEventListener("click", showRandom);
     $("upload-button").addEventListener("click", () => $("upload").click());
     $("upload").addEventListener("change", () => { if ($("upload").files[0]) upload($("upload").files[0]); $("upload").value = ""; });
     $("help-button").addEventListener("click", () => $("help").showModal());
-    for (const name of ["neighbours", "clusters"]) {
+    for (const name of ["neighbors", "clusters"]) {
       $(`tab-${name}`).addEventListener("click", () => go({ tab: name }));
       $(`tab-${name}`).addEventListener("keydown", tabKeys);
     }
     $("sort").addEventListener("change", () => go({ sort: $("sort").value }));
     $("least").addEventListener("change", () => go({ least: String(Math.max(1, Math.round(Number($("least").value)) || 1)) }));
     for (const input of document.querySelectorAll("input[name=map]")) input.addEventListener("change", () => go({ map: input.value }, false));
-    $("colour").addEventListener("change", () => go({ colour: $("colour").value }, false));
-    $("zoom-in").addEventListener("click", () => map?.zoomBy(1.6));
-    $("zoom-out").addEventListener("click", () => map?.zoomBy(1 / 1.6));
+    $("color").addEventListener("change", () => go({ color: $("color").value }, false));
+    $("zoom-in").addEventListener("click", () => map?.zoomIn(1.6));
+    $("zoom-out").addEventListener("click", () => map?.zoomIn(1 / 1.6));
     $("zoom-all").addEventListener("click", () => map?.reset());
     dark.addEventListener("change", () => { paintMap(); markMap(); });
     document.addEventListener("keydown", shortcuts);
@@ -569,14 +570,16 @@
       state = readAddress();
       $("sort").value = state.sort;
       $("least").value = state.least;
-      follow(before);
+      update(before);
     });
   }
 
   function describe() {
     $("about").textContent = `${about.name ? about.name + " · " : ""}${about.rows.toLocaleString("en")} items`;
-    for (const name of [...about.categories, "nothing"]) $("colour").append(views.element("option", { value: name, textContent: name }));
-    if (about.takes_images) $("upload").accept = ".npy,image/*";
+    for (const name of [...about.categories, "nothing"]) $("color").append(views.element("option", { value: name, textContent: name }));
+    $("map-note").textContent = about.map_note;
+    $("map-note").hidden = !about.map_note;
+    if (about.accepts_images) $("upload").accept = ".npy,image/*";
     else $("upload-button").textContent = "Upload a .npy query";
     $("sort").value = state.sort;
     $("least").value = state.least;

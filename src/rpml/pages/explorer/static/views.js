@@ -29,11 +29,11 @@
     return query.label === item.label ? "right" : "wrong";
   }
 
-  /* A neighbour: a button that makes it the query. */
+  /* A neighbor: a button that makes it the query. */
   function hit(query, item, rank, both, onPick) {
     const picture = image(item, "");
     const same = tone(query, item);
-    const words = { right: ", same label", wrong: ", other label" };
+    const words = { right: ", same label", wrong: ", another label" };
     const button = element("button", { type: "button", className: `hit ${same} ${picture ? "" : "plain"}` },
       picture && element("span", { className: "item" }, picture),
       element("span", {},
@@ -58,14 +58,14 @@
   function asked(query, tools, onCluster) {
     const picture = query.picture ? image(query, query.id, true) : null;
     const about = element("p", { className: "muted" });
-    if (query.row === null) about.textContent = "an uploaded query";
+    if (query.row === null) about.textContent = "uploaded query";
     else if (query.label !== null) about.append(`label ${query.label}`);
     if (query.cluster !== null && query.cluster !== undefined) {
       const link = element("button", { type: "button", textContent: `Cluster ${query.cluster}` });
       link.addEventListener("click", () => onCluster(query.cluster));
       tools.prepend(link);
     }
-    const body = element("div", {}, element("h2", { textContent: query.title }), about, tools);
+    const body = element("div", {}, element("h2", { tabIndex: -1, textContent: query.title }), about, tools);
     return element("div", { className: "asked" },
       picture && element("div", { className: "item query" }, picture), body);
   }
@@ -74,10 +74,10 @@
     const button = element("button", { type: "button", className: "pick", title: `mode: ${cluster.mode.id}` },
       image(cluster.mode, ""), element("span", { textContent: `Cluster ${cluster.cluster}` }));
     button.addEventListener("click", () => onPick(cluster.cluster));
-    const suspicion = cluster.suspicion === null ? "–" : `${Math.round(100 * cluster.suspicion)} %`;
+    const impurity = cluster.impurity === null ? "–" : `${Math.round(100 * cluster.impurity)} %`;
     const row = element("tr", {}, element("td", {}, button),
       element("td", { className: "number", textContent: cluster.size.toLocaleString("en") }),
-      element("td", { className: "number", textContent: suspicion }));
+      element("td", { className: "number", textContent: impurity }));
     if (current) row.setAttribute("aria-current", "true");
     return row;
   }
@@ -86,14 +86,14 @@
     const head = element("tr", {},
       element("th", { scope: "col", textContent: "Cluster, by its mode" }),
       element("th", { scope: "col", className: "number", textContent: "Items" }),
-      element("th", { scope: "col", className: "number", textContent: "Suspicion" }));
+      element("th", { scope: "col", className: "number", textContent: "Impurity" }));
     return element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows));
   }
 
   function chip(item, onPick) {
     const picture = image(item, item.id);
     const button = element("button", { type: "button", title: [item.id, facts(item)].filter(Boolean).join(" · ") },
-      element("span", { className: "item" }, picture || element("span", { className: "text", textContent: item.id })));
+      element("span", { className: "item" }, picture || element("span", { className: "text" }, element("span", { textContent: item.id }))));
     button.addEventListener("click", () => onPick(item));
     return button;
   }
@@ -127,18 +127,18 @@
   }
 
   function cluster(found, onPick, exportLink) {
-    const suspicion = found.suspicion === null ? "" : `, suspicion ${Math.round(100 * found.suspicion)} %`;
+    const impurity = found.impurity === null ? "" : `, impurity ${Math.round(100 * found.impurity)} %`;
     const plain = found.members.some((item) => item.picture) ? "" : " plain";
     const box = element("div", {},
       element("h2", { textContent: `Cluster ${found.cluster}` }),
-      element("p", { className: "muted", textContent: `${found.size.toLocaleString("en")} items${suspicion}` }),
+      element("p", { className: "muted", textContent: `${found.size.toLocaleString("en")} items${impurity}` }),
       element("div", { className: "tools" }, exportLink),
       element("h3", { textContent: "Mode" }),
       element("div", { className: `members${plain}` }, chip(found.mode, onPick)));
     const more = found.size > found.members.length ? `, the ${found.members.length} nearest to the mode` : "";
     box.append(element("h3", { textContent: `Members${more}` }),
       element("div", { className: `members${plain}` }, ...found.members.map((item) => chip(item, onPick))));
-    box.append(element("h3", { textContent: "Tree: what each member ascends to" }));
+    box.append(element("h3", { textContent: "Ascent tree: the parent of each member" }));
     if (found.tree) box.append(tree(found.members, found.tree, onPick));
     else box.append(element("p", { className: "muted", textContent: `There is no tree: ${found.tree_reason}.` }));
     return box;

@@ -1,16 +1,14 @@
 "use strict";
 /* The linked maps of the report. */
 (() => {
-  const { Scatter, palette, pixel, css, unpack } = window.rpml;
+  const { Scatter, Legend, unpack } = window.rpml;
   const data = JSON.parse(document.getElementById("map-data").textContent);
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const card = document.getElementById("card");
-  const colourBy = document.getElementById("colour-by");
-  const LEGEND = 10; // categories that a legend can name
-  const n = data.ids.length;
+  const colorBy = document.getElementById("color-by");
   const maps = [];
   const titles = { raw: "Before", rpml: "After" };
-  let pinned = -1;
+  let selected = -1;
 
   function decode(text) {
     return unpack(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer);
@@ -40,12 +38,12 @@
 
   function category(name, i) {
     const { names, codes } = data.categories[name];
-    return names[codes[i]];
+    return codes[i] < 0 ? null : names[codes[i]];
   }
 
   function picture(i) {
     const src = source(i);
-    if (!src) return element("span", { className: "text", textContent: data.ids[i] });
+    if (!src) return element("span", { className: "text" }, element("span", { textContent: data.ids[i] }));
     const image = element("img", { src, alt: data.ids[i], title: data.ids[i] });
     image.onload = () => image.classList.toggle("tiny", Math.max(image.naturalWidth, image.naturalHeight) < 40);
     return image;
@@ -53,7 +51,9 @@
 
   function frame(query, i) {
     if (!data.categories.label) return "";
-    return category("label", query) === category("label", i) ? "right" : "wrong";
+    const wanted = category("label", query), label = category("label", i);
+    if (wanted === null || label === null) return "";
+    return wanted === label ? "right" : "wrong";
   }
 
   function list(key, query) {
@@ -63,9 +63,9 @@
       const button = element("button", { type: "button", className: `item ${tone}` }, picture(i));
       if (tone) {
         button.append(element("span", { className: "mark", ariaHidden: "true", textContent: tone === "right" ? "✓" : "✗" }));
-        button.append(element("span", { className: "unseen", textContent: tone === "right" ? "same label" : "other label" }));
+        button.append(element("span", { className: "unseen", textContent: tone === "right" ? "same label" : "another label" }));
       }
-      button.addEventListener("click", () => pin(i));
+      button.addEventListener("click", () => { select(i); card.querySelector(".name").focus(); });
       row.append(button);
     }
     return element("div", {}, element("h3", { textContent: titles[key] }), row);
@@ -73,13 +73,13 @@
 
   function show(i) {
     if (i < 0) {
-      card.replaceChildren(element("p", { className: "muted", textContent: "No item chosen yet: point at one, or find one by its id." }));
+      card.replaceChildren(element("p", { className: "muted", textContent: "No item selected: point at one, or find one by its id." }));
       return;
     }
-    const facts = Object.keys(data.categories).map((name) => `${name} ${category(name, i)}`);
+    const facts = Object.keys(data.categories).map((name) => (category(name, i) === null ? `no ${name}` : `${name} ${category(name, i)}`));
     const side = element("div", { className: "item" }, picture(i));
     const body = element("div", {},
-      element("p", { className: "name", textContent: data.ids[i] }),
+      element("p", { className: "name", tabIndex: -1, textContent: data.ids[i] }),
       element("p", { className: "muted", textContent: facts.join(", ") }));
     if (data.neighbors) {
       body.append(element("div", { className: "lists" }, list("raw", i), list("rpml", i)));
@@ -89,11 +89,11 @@
 
   function hover(i) {
     for (const map of maps) map.mark({ hover: i });
-    show(i >= 0 ? i : pinned);
+    show(i >= 0 ? i : selected);
   }
 
-  function pin(i) {
-    pinned = i;
+  function select(i) {
+    selected = i;
     for (const map of maps) {
       map.mark({ selected: i, hover: -1 });
       if (i >= 0) map.reveal(i);
@@ -101,45 +101,52 @@
     show(i);
   }
 
-  function colour() {
-    const name = colourBy.value;
-    const colours = new Uint32Array(n).fill(pixel("--point"));
-    const legend = document.getElementById("legend");
-    legend.hidden = true;
-    if (data.categories[name]) {
-      const { names, codes } = data.categories[name];
-      const shades = palette(names.length, dark.matches);
-      for (let i = 0; i < n; i++) colours[i] = shades[codes[i]];
-      if (names.length <= LEGEND) {
-        legend.hidden = false;
-        legend.replaceChildren(...names.map((text, c) => {
-          const dot = element("i");
-          dot.style.background = css(shades[c]);
-          return element("span", {}, dot, text);
-        }));
-      }
-    }
-    for (const map of maps) map.setColours(colours, pixel("--line"));
-  }
+  const legend = new Legend(document.getElementById("legend"), () => maps);
+  function color() { legend.show(data.categories[colorBy.value] || null, dark.matches); }
+
+  /* Every id that contains the text is ringed; one at a time is selected. */
+  const matches = { rows: [], at: 0 };
+  const nextButton = document.getElementById("find-next");
 
   function find(text) {
-    const status = document.getElementById("find-status");
     const wanted = text.trim().toLowerCase();
-    status.textContent = "";
-    if (!wanted) return pin(-1);
-    let i = data.ids.findIndex((id) => id.toLowerCase() === wanted);
-    if (i < 0) i = data.ids.findIndex((id) => id.toLowerCase().includes(wanted));
-    if (i < 0) status.textContent = "No item on the maps has this in its id.";
-    else pin(i);
+    const ids = data.ids.map((id) => id.toLowerCase());
+    matches.rows = wanted ? ids.flatMap((id, i) => (id.includes(wanted) ? [i] : [])) : [];
+    matches.at = Math.max(0, matches.rows.findIndex((i) => ids[i] === wanted));
+    const color = getComputedStyle(document.documentElement).getPropertyValue("--accent").trim();
+    for (const map of maps) map.mark({ rings: [{ rows: matches.rows, color }] });
+    showMatch(wanted);
+  }
+
+  function showMatch(wanted) {
+    const count = matches.rows.length, status = document.getElementById("find-status");
+    nextButton.hidden = count < 2;
+    if (!wanted) status.textContent = "";
+    else if (!count) status.textContent = "No item on the maps has this in its id.";
+    else status.textContent = count === 1 ? "1 match" : `${(matches.at + 1).toLocaleString("en")} of ${count.toLocaleString("en")} matches`;
+    select(count ? matches.rows[matches.at] : -1);
+  }
+
+  function nextMatch() {
+    if (!matches.rows.length) return;
+    matches.at = (matches.at + 1) % matches.rows.length;
+    showMatch(true);
+  }
+
+  /* Folded settings are printed too. */
+  function unfold(printing) {
+    for (const details of document.querySelectorAll("main details")) {
+      if (printing) { details.dataset.open = details.open; details.open = true; } else if (details.dataset.open === "false") details.open = false;
+    }
   }
 
   function start() {
     for (const figure of document.querySelectorAll(".map")) {
       const { x, y } = decode(data.maps[figure.dataset.map]);
       const map = new Scatter(figure.querySelector("canvas"), x, y, {
-        onHover: hover, onPick: pin, wheel: "focused", thumb: data.thumbs ? thumb : null,
+        onHover: hover, onPick: select, wheel: "focused", thumb: data.thumbs ? thumb : null,
       });
-      const acts = { in: () => map.zoomBy(1.6), out: () => map.zoomBy(1 / 1.6), reset: () => map.reset() };
+      const acts = { in: () => map.zoomIn(1.6), out: () => map.zoomIn(1 / 1.6), reset: () => map.reset() };
       for (const button of figure.querySelectorAll("[data-act]")) {
         button.addEventListener("click", acts[button.dataset.act]);
       }
@@ -148,15 +155,19 @@
     for (const name of [...Object.keys(data.categories), "nothing"]) {
       const few = data.categories[name];
       const text = few ? `${name} (${few.names.length.toLocaleString("en")})` : name;
-      colourBy.append(element("option", { value: name, textContent: text }));
+      colorBy.append(element("option", { value: name, textContent: text }));
     }
-    colourBy.addEventListener("change", colour);
-    dark.addEventListener("change", colour);
-    document.getElementById("find").addEventListener("input", (event) => find(event.target.value));
+    colorBy.addEventListener("change", color);
+    dark.addEventListener("change", color);
+    const box = document.getElementById("find");
+    box.addEventListener("input", () => find(box.value));
+    box.addEventListener("keydown", (event) => { if (event.key === "Enter") nextMatch(); });
+    nextButton.addEventListener("click", nextMatch);
+    matchMedia("print").addEventListener("change", (event) => unfold(event.matches));
     if (matchMedia("(max-width: 43.99rem)").matches) {
       document.querySelector(".contents-fold").open = false;
     }
-    colour();
+    color();
     window.rpmlMaps = maps;
   }
 

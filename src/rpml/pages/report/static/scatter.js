@@ -1,9 +1,11 @@
 "use strict";
 /* A map of points on a canvas: pan, zoom, hover, pick, by mouse, touch or keyboard.
-   Few points in view are drawn as discs; a crowd is stamped pixel by pixel, which keeps
-   200,000 points smooth; thumbnails appear where there is room for them. */
+   Few points in view are drawn as shapes; a crowd is blended pixel by pixel, which keeps
+   200,000 points smooth and shows their density; thumbnails appear where there is room. */
 (() => {
-  const CROWD = 5000; // points in view beyond which they are stamped
+  const CROWD = 5000; // points in view beyond which they are blended
+  const OPAQUE = 15000; // points in view beyond which they become translucent
+  const SHAPES = ["circle", "square", "triangle", "diamond"];
   const REACH = 14; // pixels within which a point counts as pointed at
   const ROOM = 90; // points in view below which thumbnails are drawn
   const MAX_ZOOM = 400;
@@ -51,9 +53,11 @@
       Object.assign(this, { canvas, x, y, options, n: x.length });
       this.context = canvas.getContext("2d");
       this.view = { x: 0.5, y: 0.5, zoom: 1 };
-      this.colours = new Uint32Array(this.n).fill(0xff94887d);
+      this.colors = new Uint32Array(this.n).fill(0xff94887d);
+      this.shapes = null;
       this.faint = 0xffd5d0cc;
-      this.mask = null;
+      this.filters = new Map();
+      this.mask = null; // what passes every filter
       this.hover = -1;
       this.selected = -1;
       this.rings = [];
@@ -72,16 +76,25 @@
       this.draw();
     }
 
-    /* colours: Uint32Array of opaque little-endian RGBA; faint: the colour of masked points. */
-    setColours(colours, faint) {
-      this.colours = colours;
-      this.faint = faint;
+    /* colors: Uint32Array of opaque little-endian RGBA; faint: the color of masked points;
+       shapes: Uint8Array of indices into SHAPES, or null for circles. */
+    setColors(colors, faint, shapes = null) {
+      Object.assign(this, { colors, faint, shapes });
       this.draw();
     }
 
-    /* mask: Uint8Array of what stands out, or null. rings: [{rows, colour}]. */
-    mark({ hover = this.hover, selected = this.selected, mask = this.mask, rings = this.rings }) {
-      Object.assign(this, { hover, selected, mask, rings });
+    /* rings: [{rows, color}]. */
+    mark({ hover = this.hover, selected = this.selected, rings = this.rings }) {
+      Object.assign(this, { hover, selected, rings });
+      this.draw();
+    }
+
+    /* Points outside a filter stand back; mask: Uint8Array, or null to remove the filter. */
+    filter(name, mask) {
+      if (mask) this.filters.set(name, mask);
+      else this.filters.delete(name);
+      const masks = [...this.filters.values()];
+      this.mask = masks.length ? Uint8Array.from({ length: this.n }, (_, i) => masks.every((m) => m[i])) : null;
       this.draw();
     }
 
@@ -98,6 +111,15 @@
     }
 
     reset() { this.setView({ x: 0.5, y: 0.5, zoom: 1 }); }
+
+    /* Zoom around the chosen item if it is in view, else around the middle. */
+    zoomIn(factor) {
+      const chosen = this.hover >= 0 ? this.hover : this.selected;
+      if (chosen < 0) return this.zoomBy(factor);
+      const [px, py] = this.toScreen(this.x[chosen], this.y[chosen]);
+      const inside = px >= 0 && py >= 0 && px <= this.width && py <= this.height;
+      return inside ? this.zoomBy(factor, px, py) : this.zoomBy(factor);
+    }
 
     zoomBy(factor, px = this.width / 2, py = this.height / 2) {
       const [dx, dy] = this.toData(px, py);
@@ -180,10 +202,10 @@
       const { runs, count } = this.visible();
       this.context.setTransform(1, 0, 0, 1, 0, 0);
       this.context.clearRect(0, 0, this.canvas.width, this.canvas.height);
-      if (count > CROWD) this.stamp(runs);
+      if (count > CROWD) this.blend(runs, count);
       this.context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
       this.framed = 0; // side of the thumbnails, if they are drawn
-      if (count <= CROWD) this.discs(runs);
+      if (count <= CROWD) this.outlines(runs);
       if (count <= ROOM && this.options.thumb) this.thumbs(runs);
       this.overlay();
     }
@@ -194,7 +216,7 @@
       each(this.mask ? (i) => this.mask[i] : null, false);
     }
 
-    discs(runs) {
+    outlines(runs) {
       const context = this.context, radius = this.radius(), order = this.cells.order;
       this.passes((wanted, faint) => {
         for (const [start, stop] of runs) {
@@ -202,26 +224,29 @@
             const i = order[k];
             if (wanted && !wanted(i)) continue;
             const [px, py] = this.toScreen(this.x[i], this.y[i]);
-            context.fillStyle = css(faint ? this.faint : this.colours[i]);
+            context.fillStyle = css(faint ? this.faint : this.colors[i]);
             context.beginPath();
-            context.arc(px, py, radius, 0, 2 * Math.PI);
+            trace(context, px, py, radius, this.shapes ? this.shapes[i] : 0);
             context.fill();
           }
         }
       });
     }
 
-    stamp(runs) {
+    blend(runs, count) {
       const W = this.canvas.width, H = this.canvas.height;
       if (!this.image) {
         this.image = this.context.createImageData(W, H);
         this.pixels = new Uint32Array(this.image.data.buffer);
       }
-      this.pixels.fill(0);
-      const offsets = disc(this.radius() * this.ratio);
-      const scale = this.scale * this.ratio, order = this.cells.order, pixels = this.pixels;
+      const pixels = this.pixels, bytes = this.image.data;
+      pixels.fill(pixel("--canvas"));
+      const radius = this.radius() * this.ratio;
+      const stamps = SHAPES.map((_, shape) => stamp(radius, shape));
+      const scale = this.scale * this.ratio, order = this.cells.order;
       const left = W / 2 - this.view.x * scale, top = H / 2 + this.view.y * scale;
       const stride = this.moving ? this.stride : 1;
+      const alpha = Math.max(0.3, Math.min(1, Math.sqrt((OPAQUE * stride) / count)));
       this.passes((wanted, faint) => {
         for (const [start, stop] of runs) {
           for (let k = start; k < stop; k += stride) {
@@ -229,10 +254,17 @@
             if (wanted && !wanted(i)) continue;
             const px = Math.round(left + this.x[i] * scale);
             const py = Math.round(top - this.y[i] * scale);
-            const colour = faint ? this.faint : this.colours[i];
+            const color = faint ? this.faint : this.colors[i];
+            const offsets = stamps[this.shapes ? this.shapes[i] : 0];
+            const red = color & 255, green = (color >> 8) & 255, blue = (color >> 16) & 255;
             for (let o = 0; o < offsets.length; o += 2) {
               const cx = px + offsets[o], cy = py + offsets[o + 1];
-              if (cx >= 0 && cx < W && cy >= 0 && cy < H) pixels[cy * W + cx] = colour;
+              if (cx < 0 || cx >= W || cy < 0 || cy >= H) continue;
+              const at = cy * W + cx;
+              if (alpha === 1) { pixels[at] = color; continue; }
+              bytes[4 * at] += (red - bytes[4 * at]) * alpha;
+              bytes[4 * at + 1] += (green - bytes[4 * at + 1]) * alpha;
+              bytes[4 * at + 2] += (blue - bytes[4 * at + 2]) * alpha;
             }
           }
         }
@@ -250,7 +282,7 @@
           const [px, py] = this.toScreen(this.x[i], this.y[i]);
           const fit = side / Math.max(image.naturalWidth, image.naturalHeight);
           const w = image.naturalWidth * fit, h = image.naturalHeight * fit;
-          this.context.fillStyle = css(this.mask && !this.mask[i] ? this.faint : this.colours[i]);
+          this.context.fillStyle = css(this.mask && !this.mask[i] ? this.faint : this.colors[i]);
           this.context.fillRect(px - w / 2 - 2, py - h / 2 - 2, w + 4, h + 4);
           this.context.drawImage(image, px - w / 2, py - h / 2, w, h);
         }
@@ -258,8 +290,8 @@
     }
 
     overlay() {
-      this.rings.forEach(({ rows, colour }, level) => {
-        for (const i of rows) this.ring(i, colour, 3 + 3 * level, 2);
+      this.rings.forEach(({ rows, color }, level) => {
+        for (const i of rows) this.ring(i, color, 3 + 3 * level, 2);
       });
       const text = getComputedStyle(this.canvas).color;
       if (this.selected >= 0) this.ring(this.selected, text, 6, 3);
@@ -267,9 +299,9 @@
     }
 
     /* A line around a point or its thumbnail, `gap` pixels away from it. */
-    ring(i, colour, gap, width) {
+    ring(i, color, gap, width) {
       const [px, py] = this.toScreen(this.x[i], this.y[i]);
-      this.context.strokeStyle = colour;
+      this.context.strokeStyle = color;
       this.context.lineWidth = width;
       this.context.beginPath();
       if (this.framed) {
@@ -386,8 +418,8 @@
         const [ax, ay] = arrows[event.key];
         if (event.shiftKey) this.pan(-ax * this.width / 6, ay * this.height / 6);
         else this.go(ax, ay);
-      } else if (event.key === "+" || event.key === "=") this.zoomBy(1.4);
-      else if (event.key === "-" || event.key === "_") this.zoomBy(1 / 1.4);
+      } else if (event.key === "+" || event.key === "=") this.zoomIn(1.4);
+      else if (event.key === "-" || event.key === "_") this.zoomIn(1 / 1.4);
       else if (event.key === "0" || event.key === "Home") this.reset();
       else if (event.key === "Enter" || event.key === " ") {
         if (this.hover < 0) return;
@@ -417,15 +449,34 @@
     }
   }
 
-  /* Offsets of the pixels of a disc. */
-  function disc(radius) {
-    const found = [], reach = Math.ceil(radius);
+  /* Whether a point of the plane is inside a shape of a radius. */
+  function covers(shape, dx, dy, radius) {
+    if (shape === 1) return Math.max(Math.abs(dx), Math.abs(dy)) <= 0.85 * radius;
+    if (shape === 2) return dy <= 0.7 * radius && dy >= -1.1 * radius + 2 * Math.abs(dx) * 0.9;
+    if (shape === 3) return Math.abs(dx) + Math.abs(dy) <= 1.25 * radius;
+    return dx * dx + dy * dy <= radius * radius + 0.3;
+  }
+
+  /* Offsets of the pixels of a shape. */
+  function stamp(radius, shape) {
+    const offsets = [], reach = Math.ceil(1.3 * radius);
     for (let dy = -reach; dy <= reach; dy++) {
       for (let dx = -reach; dx <= reach; dx++) {
-        if (dx * dx + dy * dy <= radius * radius + 0.3) found.push(dx, dy);
+        if (covers(shape, dx, dy, radius)) offsets.push(dx, dy);
       }
     }
-    return found.length ? found : [0, 0];
+    return offsets.length ? offsets : [0, 0];
+  }
+
+  /* The outline of a shape on a canvas. */
+  function trace(context, x, y, r, shape) {
+    if (shape === 0) return context.arc(x, y, r, 0, 2 * Math.PI);
+    if (shape === 1) return context.rect(x - 0.88 * r, y - 0.88 * r, 1.76 * r, 1.76 * r);
+    const corners = shape === 2
+      ? [[0, -1.2], [1.1, 0.8], [-1.1, 0.8]]
+      : [[0, -1.3], [1.3, 0], [0, 1.3], [-1.3, 0]];
+    corners.forEach(([dx, dy], i) => (i ? context.lineTo(x + dx * r, y + dy * r) : context.moveTo(x + dx * r, y + dy * r)));
+    context.closePath();
   }
 
   const styles = new Map();
@@ -438,39 +489,17 @@
     return style;
   }
 
-  /* Lightness, chroma, hue (OKLCH) -> opaque pixel. Equal lightness looks equal in every hue. */
-  function oklch(L, C, hue) {
-    const a = C * Math.cos(hue), b = C * Math.sin(hue);
-    const l = (L + 0.3963377774 * a + 0.2158037573 * b) ** 3;
-    const m = (L - 0.1055613458 * a - 0.0638541728 * b) ** 3;
-    const s = (L - 0.0894841775 * a - 1.291485548 * b) ** 3;
-    const linear = [
-      4.0767416621 * l - 3.3077115913 * m + 0.2309699292 * s,
-      -1.2684380046 * l + 2.6097574011 * m - 0.3413193965 * s,
-      -0.0041960863 * l - 0.7034186147 * m + 1.707614701 * s,
-    ];
-    const [red, green, blue] = linear.map((v) => {
-      const c = Math.max(0, Math.min(1, v));
-      return Math.round(255 * (c <= 0.0031308 ? 12.92 * c : 1.055 * c ** (1 / 2.4) - 0.055));
-    });
-    return (0xff000000 | (blue << 16) | (green << 8) | red) >>> 0;
-  }
-
-  /* Colours of k categories: apart in hue, and alternating in lightness where there are many. */
-  function palette(k, dark) {
-    const golden = 2.399963229728653;
-    return Uint32Array.from({ length: k }, (_, i) => {
-      const few = k <= 10;
-      const hue = few ? 0.45 + (2 * Math.PI * i) / Math.max(k, 3) : 0.45 + golden * i;
-      const shade = few ? (i % 2) * 0.07 : ((i % 3) - 1) * 0.08;
-      return oklch((dark ? 0.74 : 0.6) + shade, 0.15, hue);
-    });
-  }
-
-  /* A colour of the style sheet as a pixel. */
+  /* A color of the style sheet as a pixel. */
+  const probed = new Map();
   function pixel(name) {
+    const value = getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+    if (!probed.has(value)) probed.set(value, parse(value));
+    return probed.get(value);
+  }
+
+  function parse(color) {
     const probe = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-    probe.fillStyle = getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+    probe.fillStyle = color;
     probe.fillRect(0, 0, 1, 1);
     return new Uint32Array(probe.getImageData(0, 0, 1, 1).data.buffer)[0];
   }
@@ -486,5 +515,5 @@
     return { x, y };
   }
 
-  window.rpml = { Scatter, palette, pixel, css, unpack };
+  window.rpml = { Scatter, SHAPES, parse, pixel, css, unpack };
 })();

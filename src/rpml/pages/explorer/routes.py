@@ -1,0 +1,188 @@
+"""The explorer's endpoints: HTTP in and out; computing runs in threads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from importlib.resources import files
+from typing import ParamSpec, TypeVar
+from urllib.parse import unquote
+
+import anyio
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from rpml.pages.explorer.answers import Answers, Json
+from rpml.pages.explorer.cluster_answers import ClusterAnswers
+from rpml.pages.explorer.parameters import Query, RequestError, is_digits
+from rpml.pages.explorer.pictures import Pictures
+from rpml.pages.explorer.uploads import (
+    MAX_IMAGE_BYTES,
+    MAX_VECTOR_BYTES,
+    Describe,
+    parse_vector,
+)
+from rpml.runtime.rows import Array
+from rpml.runtime.threads import thread_count
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+_STATIC = {
+    "base.css": "rpml.pages.report",
+    "scatter.js": "rpml.pages.report",
+    "legend.js": "rpml.pages.report",
+    "explore.css": "rpml.pages.explorer",
+    "explore.js": "rpml.pages.explorer",
+    "views.js": "rpml.pages.explorer",
+}
+_TYPES = {"css": "text/css", "js": "text/javascript", "html": "text/html"}
+_UPLOAD_SECONDS = 30
+_NO_STORE = {"cache-control": "no-store"}
+_CACHED = {"cache-control": "private, max-age=600"}
+
+
+class Routes:
+    """All endpoints; at most as many requests are computed at once as there are cores.
+
+    Parameters
+    ----------
+    answers : Answers
+    clusters : ClusterAnswers
+    pictures : Pictures or None
+    describe : callable or None
+        From the bytes of an uploaded image to a vector.
+    """
+
+    def __init__(
+        self,
+        answers: Answers,
+        clusters: ClusterAnswers,
+        pictures: Pictures | None,
+        describe: Describe | None,
+    ) -> None:
+        self.answers, self.clusters = answers, clusters
+        self.pictures, self.describe = pictures, describe
+        self._slots = asyncio.Semaphore(thread_count())
+        self._page = _read("rpml.pages.explorer", "index.html")
+        self._static = {name: _read(package, name) for name, package in _STATIC.items()}
+
+    def table(self) -> list[Route]:
+        """Every address."""
+        answers, clusters = self.answers, self.clusters
+        json = {
+            "about": answers.about,
+            "status": answers.status,
+            "item": answers.one,
+            "find": answers.find,
+            "random": answers.random_item,
+            "neighbors": answers.neighbors,
+            "category": answers.category,
+            "clusters": clusters.page,
+            "cluster": clusters.one,
+        }
+        return [
+            *(Route(f"/api/{name}", self._json(answer)) for name, answer in json.items()),
+            Route("/", self._index),
+            Route("/static/{name}", self._static_file),
+            Route("/api/map", self._binary(answers.map_points)),
+            Route("/api/cluster/rows", self._binary(clusters.rows)),
+            Route("/api/neighbors.csv", self._csv(answers.export)),
+            Route("/api/cluster.csv", self._csv(clusters.export)),
+            Route("/api/upload/vector", self._upload_vector, methods=["POST"]),
+            Route("/api/upload/image", self._upload_image, methods=["POST"]),
+            Route("/picture/{row}", self._picture),
+        ]
+
+    async def _run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        async with self._slots:
+            return await run_in_threadpool(function, *args, **kwargs)
+
+    def _json(self, answer: Callable[[Query], Json]) -> Endpoint:
+        async def endpoint(request: Request) -> Response:
+            value = await self._run(answer, request.query_params)
+            return JSONResponse(value, headers=_NO_STORE)
+
+        return endpoint
+
+    def _binary(self, answer: Callable[[Query], bytes]) -> Endpoint:
+        async def endpoint(request: Request) -> Response:
+            value = await self._run(answer, request.query_params)
+            return Response(value, media_type="application/octet-stream", headers=_NO_STORE)
+
+        return endpoint
+
+    def _csv(self, answer: Callable[[Query], str]) -> Endpoint:
+        async def endpoint(request: Request) -> Response:
+            text = await self._run(answer, request.query_params)
+            headers = {"content-disposition": 'attachment; filename="rpml-result.csv"', **_NO_STORE}
+            return Response(text, media_type="text/csv; charset=utf-8", headers=headers)
+
+        return endpoint
+
+    async def _index(self, request: Request) -> Response:
+        return Response(self._page, media_type="text/html", headers=_NO_STORE)
+
+    async def _static_file(self, request: Request) -> Response:
+        """Scripts and style sheets, by name, from memory."""
+        name = request.path_params["name"]
+        if name not in self._static:
+            raise RequestError(404, "there is nothing at this address")
+        kind = _TYPES[name.rpartition(".")[2]]
+        return Response(self._static[name], media_type=kind, headers=_NO_STORE)
+
+    async def _picture(self, request: Request) -> Response:
+        """The picture of a row."""
+        if self.pictures is None:
+            raise RequestError(404, "the explorer was started without --images")
+        text = request.path_params["row"]
+        large = request.query_params.get("large") == "1"
+        picture = await self._run(self.pictures.get, int(text), large) if is_digits(text) else None
+        if picture is None:
+            raise RequestError(404, "this row has no picture that can be shown")
+        return Response(picture.data, media_type=picture.kind, headers=_CACHED)
+
+    async def _upload_vector(self, request: Request) -> Response:
+        data = await _body(request, MAX_VECTOR_BYTES)
+        return self._uploaded(request, parse_vector(data, self.answers.catalog.n_features))
+
+    async def _upload_image(self, request: Request) -> Response:
+        if self.describe is None:
+            raise RequestError(404, "the explorer needs --backbone to search with images")
+        data = await _body(request, MAX_IMAGE_BYTES)
+        return self._uploaded(request, await self._run(self.describe, data))
+
+    def _uploaded(self, request: Request, vector: Array) -> Response:
+        name = unquote(request.headers.get("x-file-name", ""))[:200] or "upload"
+        token = self.answers.uploads.add(name, vector)
+        return JSONResponse({"upload": token, "name": name})
+
+
+def _read(package: str, name: str) -> bytes:
+    return (files(package) / "static" / name).read_bytes()
+
+
+async def _body(request: Request, most: int) -> bytes:
+    """The body of a request, within limits of size and time."""
+    declared = request.headers.get("content-length", "0")
+    too_large = RequestError(413, f"an upload may have at most {most // 2**20} MB")
+    if declared.isascii() and declared.isdigit() and int(declared[:15]) > most:
+        raise too_large
+    parts, size = [], 0
+    try:
+        with anyio.fail_after(_UPLOAD_SECONDS):
+            async for part in request.stream():
+                parts.append(part)
+                size += len(part)
+                if size > most:
+                    raise too_large
+    except TimeoutError:
+        raise RequestError(408, "the upload took too long") from None
+    except ClientDisconnect:
+        raise RequestError(400, "the upload was interrupted") from None
+    if not size:
+        raise RequestError(400, "the upload is empty")
+    return b"".join(parts)

@@ -1,0 +1,64 @@
+"""95% bootstrap intervals of measures that are not means over rows."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import normalized_mutual_info_score
+
+from rpml.evaluation.comparison.bootstrap import LEVEL, Interval
+from rpml.evaluation.metrics import kmeans
+from rpml.evaluation.metrics.label_free import hubness
+from rpml.runtime.rows import Array, unit_rows
+
+N_RESAMPLES = 200
+
+
+def nmi_interval(vectors: Array, labels: NDArray[np.str_], seed: int) -> Interval:
+    """NMI of the labels and a k-means partition with as many clusters as labels.
+
+    The partition is fixed and the rows are resampled. Repeated rows raise the NMI of a resample,
+    so the interval is centered on the measured value: 1.96 bootstrap standard errors to each side.
+    """
+    rng = np.random.default_rng(seed)
+    _, codes = np.unique(labels, return_inverse=True)
+    n_labels = int(codes.max()) + 1
+    partition = kmeans(unit_rows(vectors).astype(np.float32), n_labels, rng).labels
+    value = float(normalized_mutual_info_score(codes, partition))
+    pairs, counts = np.unique(codes * n_labels + partition, return_counts=True)
+    draws = rng.multinomial(len(codes), counts / len(codes), size=N_RESAMPLES)
+    entropy = {
+        name: _entropies(draws, groups)
+        for name, groups in (
+            ("labels", pairs // n_labels),
+            ("partition", pairs % n_labels),
+            ("joint", np.arange(len(pairs))),
+        )
+    }
+    total = entropy["labels"] + entropy["partition"]
+    mutual = total - entropy["joint"]
+    scores = np.divide(2 * mutual, total, out=np.ones_like(total), where=total > 0)
+    margin = 1.96 * float(scores.std())
+    return Interval(value, max(0.0, value - margin), min(1.0, value + margin))
+
+
+def _entropies(draws: NDArray[np.integer], groups: NDArray[np.integer]) -> Array:
+    """Entropy of each draw after its cells were summed by group."""
+    sums = np.zeros((int(groups.max()) + 1, len(draws)))
+    np.add.at(sums, groups, draws.T)
+    shares = sums / sums.sum(axis=0)
+    logs = np.log(shares, out=np.zeros_like(shares), where=shares > 0)
+    return np.asarray(-(shares * logs).sum(axis=0))
+
+
+def hubness_interval(neighbors: NDArray[np.integer], k: int, rng: np.random.Generator) -> Interval:
+    """Hubness, with the percentile interval over resampled rows."""
+    counts = np.bincount(neighbors[:, :k].ravel(), minlength=len(neighbors))
+    values, times = np.unique(counts, return_counts=True)
+    draws = rng.multinomial(len(counts), times / len(counts), size=N_RESAMPLES) / len(counts)
+    centered = values - (draws @ values)[:, None]
+    spread = np.sqrt((draws * centered**2).sum(axis=1))
+    third = (draws * centered**3).sum(axis=1)
+    skewness = np.divide(third, spread**3, out=np.zeros_like(third), where=spread > 0)
+    low, high = np.quantile(skewness, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Interval(hubness(neighbors, k), float(low), float(high))

@@ -1,0 +1,179 @@
+"""Everything the sections of a report are made from."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.estimator import RPML
+from rpml.evaluation.recommendation import Recommendation, recommend
+from rpml.pages.report.comparison import Comparison, Labels, Space, compare, make_spaces
+from rpml.pages.report.items import Items
+from rpml.pages.report.layout import layout
+from rpml.pages.report.thumbnails import Thumbnails
+from rpml.pages.report.training import fitted_on
+from rpml.pages.report.views import Gallery
+from rpml.runtime.context import Progress
+from rpml.runtime.errors import InputError
+from rpml.runtime.rows import Array, sorted_sample
+
+MAX_MEASURED = 20_000  # rows; a larger set is sampled
+MAX_DRAWN = 5_000  # points per map
+THUMBNAIL_BYTES = 6_500_000
+N_STAGES = 4
+Listener = Callable[[Progress], object]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Names of the model and the features, for the reader."""
+
+    model: str
+    features: str
+    command: str = ""
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """What was measured, in the order of the sampled rows.
+
+    Attributes
+    ----------
+    model : RPML
+    source : Source
+    n_rows : int
+        Rows of the features.
+    trained : bool
+        Whether these are the rows the model was fitted on.
+    rows : (m,) int array
+        The rows that were measured.
+    X : (m, d) array
+        Their vectors.
+    spaces : list of Space
+        Raw features, PCA where it applies, embedding.
+    comparison : Comparison
+    advice : Recommendation or None
+        The label-free recommendation; None if there are labels.
+    drawn : (p,) int array
+        Positions in `rows` of the points on the maps.
+    maps : dict of str to (p, 2) array
+        By space: "raw" and "rpml".
+    gallery : Gallery
+    seed : int
+    """
+
+    model: RPML
+    source: Source
+    n_rows: int
+    trained: bool
+    rows: NDArray[np.intp]
+    X: Array
+    spaces: list[Space]
+    comparison: Comparison
+    advice: Recommendation | None
+    drawn: NDArray[np.intp]
+    maps: dict[str, NDArray[np.float32]]
+    gallery: Gallery
+    seed: int
+
+    @property
+    def items(self) -> Items:
+        """Ids, labels and pictures of all rows."""
+        return self.gallery.items
+
+    @property
+    def embedding(self) -> Space:
+        """The space of the model."""
+        return self.spaces[-1]
+
+    @cached_property
+    def labels(self) -> Labels | None:
+        """Labels of the measured rows that have one."""
+        return sampled_labels(self.items, self.rows)
+
+    def rng(self, name: str) -> np.random.Generator:
+        """A generator per section, so that a new section changes no other."""
+        return np.random.default_rng([self.seed, zlib.crc32(name.encode())])
+
+
+def sampled_labels(items: Items, rows: NDArray[np.intp]) -> Labels | None:
+    """The labels of the rows that have one; None if fewer than three do."""
+    if items.labels is None:
+        return None
+    positions = np.flatnonzero(items.labeled_mask[rows])
+    if len(positions) < 3:
+        return None
+    return Labels(positions, np.array([items.labels[rows[i]] for i in positions]))
+
+
+def measure(
+    model: RPML,
+    X: Array,
+    items: Items,
+    source: Source,
+    seed: int = 0,
+    listen: Listener = lambda progress: None,
+) -> Measurements:
+    """Sample the rows, compare the spaces and lay out the maps.
+
+    Parameters
+    ----------
+    model : RPML
+        Fitted.
+    X : ndarray of shape (n_samples, n_features)
+        Training rows or others.
+    items : Items
+        Their ids and, where known, labels and pictures.
+    source : Source
+    seed : int, default=0
+        Of samples, maps and intervals.
+    listen : callable, optional
+        Receives the progress.
+    """
+    if len(X) < 3:
+        raise InputError(f"a report needs at least 3 rows, the features have {len(X)}")
+    rng = np.random.default_rng(seed)
+    listen(Progress("report", 0, N_STAGES))
+    rows = _sample_rows(items, len(X), rng)
+    sampled = X[rows]
+    labels = sampled_labels(items, rows)
+    spaces = make_spaces(model, sampled)
+    listen(Progress("report", 1, N_STAGES))
+    comparison = compare(spaces, labels, rng)
+    advice = None if labels else recommend(sampled, spaces[-1].n_dims, random_state=seed)
+    listen(Progress("report", 2, N_STAGES))
+    drawn = sorted_sample(len(rows), MAX_DRAWN, rng)
+    before = layout(spaces[0].vectors[drawn], rng)  # the second map starts from the first
+    maps = {"raw": before, "rpml": layout(spaces[-1].vectors[drawn], rng, start=before)}
+    listen(Progress("report", 3, N_STAGES))
+    return Measurements(
+        model=model,
+        source=source,
+        n_rows=len(X),
+        trained=fitted_on(model, X),
+        rows=rows,
+        X=sampled,
+        spaces=spaces,
+        comparison=comparison,
+        advice=advice,
+        drawn=drawn,
+        maps=maps,
+        gallery=Gallery(items, Thumbnails(items, rows[drawn], THUMBNAIL_BYTES)),
+        seed=seed,
+    )
+
+
+def _sample_rows(items: Items, n: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Up to MAX_MEASURED rows; labeled ones first, since only they can be judged."""
+    labeled = np.flatnonzero(items.labeled_mask)
+    if n <= MAX_MEASURED or len(labeled) in (0, n):
+        return sorted_sample(n, MAX_MEASURED, rng)
+    chosen = labeled[sorted_sample(len(labeled), MAX_MEASURED // 2, rng)]
+    rest = np.setdiff1d(np.arange(n), labeled)
+    more = rest[sorted_sample(len(rest), MAX_MEASURED - len(chosen), rng)]
+    return np.sort(np.concatenate([chosen, more]))

@@ -1,0 +1,52 @@
+"""Diagnostics of the fit that need no labels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rpml.evaluation.diagnostics import of_clusters, of_stability, of_triplets, of_whitening
+from rpml.pages.report.measurements import Measurements
+from rpml.pages.report.section import Content, Section
+from rpml.pages.report.verdict import spaced
+from rpml.runtime.rows import sorted_sample
+
+_MIN_ROWS, _STABILITY_ROWS = 60, 3000  # the stability of the clusters is measured between these
+
+
+def content(measurements: Measurements) -> Content:
+    """Diagnostics of clusters, triplets and whitening; those of neighbors are in the table."""
+    model, X = measurements.model, measurements.X
+    checks = [*of_clusters(model.labels_), *of_triplets(model), *of_whitening(model)]
+    if len(X) >= _MIN_ROWS:
+        rng = measurements.rng("checks")
+        rows = sorted_sample(len(X), _STABILITY_ROWS, rng)
+        checks.insert(4, of_stability(model, X[rows], rng))
+    shown = [
+        replace(d, shown=spaced(d.shown.replace("->", "→")), meaning=spaced(d.meaning))
+        for d in checks
+    ]
+    how = "Properties of the fit that need no labels; a line marked ▲ needs attention."
+    return {"how": how, "checks": shown}
+
+
+TEMPLATE = """
+<div class="scroller" role="region" aria-label="Table of checks" tabindex="0">
+<table class="scores">
+  <thead><tr><th scope="col">Check</th><th scope="col" class="number">Value</th></tr></thead>
+  <tbody>
+  {% for check in checks %}
+    <tr{% if check.concern %} class="concern"{% endif %}>
+      <th scope="row">{{ check.title }}<span class="reading">{{ check.meaning }}</span></th>
+      <td class="number">
+        {% if check.concern %}
+        <span aria-hidden="true">▲</span><span class="unseen">needs attention: </span>
+        {% endif %}
+        {{ check.shown }}
+      </td>
+    </tr>
+  {% endfor %}
+  </tbody>
+</table>
+</div>
+"""
+SECTION = Section("checks", "Checks", content, TEMPLATE)

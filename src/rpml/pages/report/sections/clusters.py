@@ -1,0 +1,67 @@
+"""The pseudo-clusters of the fit."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rpml.pages.report import charts
+from rpml.pages.report.examples import cluster_samples
+from rpml.pages.report.measurements import Measurements
+from rpml.pages.report.section import Content, Figure, Section
+from rpml.pages.report.views import Strip
+
+_HEADING = "Sizes of the pseudo-clusters"
+
+
+def content(measurements: Measurements) -> Content:
+    """Sizes, and examples where the rows are the training rows."""
+    labels, gallery = measurements.model.labels_, measurements.gallery
+    sizes = np.bincount(labels[labels >= 0])
+    sizes = sizes[sizes > 0]
+    chart = charts.histogram(_HEADING, sizes, "items per pseudo-cluster", log_bins=True)
+    samples = []
+    if measurements.trained:
+        samples = [
+            Strip(f"Pseudo-cluster {name}", [gallery.view(r) for r in rows], f"{size} items")
+            for name, size, rows in cluster_samples(labels, 5, 10)
+        ]
+    facts = {
+        "pseudo-clusters": f"{len(sizes):,}",
+        "singletons": f"{int((sizes == 1).sum()):,}",
+        "largest": f"{int(sizes.max(initial=0)):,}",
+        "median size": f"{float(np.median(sizes)) if len(sizes) else 0:g}",
+    }
+    noise = int((labels < 0).sum())
+    if noise:
+        facts["items in none"] = f"{noise:,}"
+    return {
+        "how": (
+            "The pseudo-clusters take the place of labels in the fit. Many small and pure ones are "
+            "good; a single giant or mostly singletons are a warning."
+        ),
+        "figure": Figure(_HEADING, chart),
+        "facts": facts,
+        "samples": samples,
+        "trained": measurements.trained,
+    }
+
+
+TEMPLATE = """
+<div class="halves">
+  <div class="charts one">{{ ui.chart(figure) }}</div>
+  <dl class="numbers">
+    {% for name, value in facts.items() %}
+    <div><dt>{{ name }}</dt><dd>{{ value }}</dd></div>
+    {% endfor %}
+  </dl>
+</div>
+{% if samples %}
+<h3>Examples, from the largest to the smallest</h3>
+{% for s in samples %}{{ ui.strip(s) }}{% endfor %}
+{% elif not trained %}
+<p class="note">
+  These features are not the training rows, so the pseudo-clusters cannot be shown as items.
+</p>
+{% endif %}
+"""
+SECTION = Section("clusters", "Pseudo-clusters", content, TEMPLATE)

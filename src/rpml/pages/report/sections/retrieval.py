@@ -1,0 +1,57 @@
+"""Queries that succeed and queries that fail."""
+
+from __future__ import annotations
+
+from rpml.method.graph.neighbors import nearest_neighbors
+from rpml.pages.report.examples import SHOWN, retrieval_queries
+from rpml.pages.report.measurements import Measurements
+from rpml.pages.report.section import Content, Section
+from rpml.pages.report.views import Strip
+
+
+def content(measurements: Measurements) -> Content | None:
+    """Examples among the labeled rows; None without labels."""
+    labels, gallery = measurements.labels, measurements.gallery
+    if labels is None:
+        return None
+    rows = measurements.rows[labels.positions]
+    vectors = measurements.embedding.vectors[labels.positions]
+    k = min(SHOWN, len(rows) - 1)
+    nearest = nearest_neighbors(vectors, k, metric="cosine").indices
+    chosen = retrieval_queries(nearest, labels.values, 5, measurements.rng("retrieval"))
+
+    def strip(i: int) -> Strip:
+        query = int(rows[i])
+        views = gallery.results(query, rows[nearest[i]].tolist())
+        right = sum(v.tone == "right" for v in views)
+        items = [gallery.view(query, "query", "query"), *views]
+        return Strip("", items, f"{right} of {len(views)} right")
+
+    return {
+        "how": (
+            "Each row is a query (gray frame) and its nearest labeled items in the embedding. "
+            "Green with a tick: same label; red and dashed: another label. Queries are chosen at "
+            "random among the best and the worst, one per label."
+        ),
+        "columns": [
+            ("Successes", "right", [strip(i) for i in chosen.successes.tolist()]),
+            ("Failures", "wrong", [strip(i) for i in chosen.failures.tolist()]),
+        ],
+    }
+
+
+TEMPLATE = """
+<div class="halves">
+  {% for title, kind, strips in columns %}
+  <div>
+    <h3>{{ title }}</h3>
+    {% for s in strips %}
+    {{ ui.strip(s) }}
+    {% else %}
+    <p class="muted">No query has mostly {{ kind }} results.</p>
+    {% endfor %}
+  </div>
+  {% endfor %}
+</div>
+"""
+SECTION = Section("retrieval", "Hits and misses", content, TEMPLATE)

@@ -1,0 +1,114 @@
+"""The table of scores before and after, and the differences in Recall@K."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rpml.evaluation.comparison.bootstrap import Interval
+from rpml.pages.report import charts
+from rpml.pages.report.comparison import Comparison, Score
+from rpml.pages.report.measurements import Measurements
+from rpml.pages.report.section import Content, Figure, Section
+
+_NAMES = {"raw": "raw", "pca": "PCA"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A value of the table as text, with its interval."""
+
+    text: str
+    interval: str
+    best: bool
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the table."""
+
+    name: str
+    reading: str
+    cells: list[Cell]
+
+
+def content(measurements: Measurements) -> Content:
+    """Scores with and without labels; a clearly best value is marked."""
+    comparison, spaces = measurements.comparison, measurements.spaces
+    keys = [space.key for space in spaces]
+    labels = measurements.labels
+    n_measured = len(measurements.rows)
+    how = (
+        "Each line compares the raw features, PCA and the embedding. Small figures are 95 % "
+        "intervals; bold marks a value that is better than both others beyond chance."
+    )
+    if labels is not None and len(labels) < n_measured:
+        how += (
+            f" {len(labels):,} of {n_measured:,} items have a label: the scores with labels are "
+            "measured on these alone, searching among these alone."
+        )
+    return {
+        "how": how,
+        "spaces": spaces,
+        "with_labels": [_line(s, keys) for s in comparison.scores if s.uses_labels],
+        "without_labels": [_line(s, keys) for s in comparison.scores if not s.uses_labels],
+        "differences": differences(comparison),
+    }
+
+
+def _line(score: Score, keys: list[str]) -> Line:
+    cells = [
+        Cell(
+            format_value(score.values[key], score.style),
+            format_interval(score.intervals.get(key), score.style),
+            key == score.best,
+        )
+        for key in keys
+    ]
+    return Line(score.name, score.reading, cells)
+
+
+def format_value(value: float, style: str) -> str:
+    """A score as text."""
+    if style == "percent":
+        return f"{100 * value:.1f}\u00a0%"
+    return f"{value:,.0f}" if style == "whole" else f"{value:.2f}".replace("-", "−")
+
+
+def format_interval(bounds: Interval | None, style: str) -> str:
+    """The bounds of an interval as text; empty without one."""
+    if bounds is None:
+        return ""
+    scale, places = (100, 1) if style == "percent" else (1, 2)
+    low, high = (f"{scale * v:.{places}f}".replace("-", "−") for v in (bounds.low, bounds.high))
+    return f"{low} – {high}"
+
+
+def differences(comparison: Comparison) -> Figure | None:
+    """Differences in Recall@K to each alternative, with intervals; None without labels."""
+    ranges = [
+        charts.Range(f"R@{k}, vs {_NAMES[key]}", key, 100 * g.value, 100 * g.low, 100 * g.high)
+        for key, gains in comparison.differences.items()
+        for k, g in gains.items()
+        if k in (1, 4)
+    ]
+    if not ranges:
+        return None
+    heading = "Recall@K of RPML minus that of the alternative"
+    return Figure(heading, charts.interval_chart(heading, ranges, "percentage points"))
+
+
+TEMPLATE = """
+{% if with_labels %}
+<div class="side-by-side">
+{{ ui.scores("With labels", with_labels, spaces) }}
+<div class="charts one">{{ ui.chart(differences) }}
+<p class="note">
+  To the right of 0 the embedding is better. A difference whose interval includes 0 may be chance.
+</p></div>
+</div>
+<div class="spaced">{{ ui.scores("Without labels", without_labels, spaces) }}</div>
+{% else %}
+{{ ui.scores("Without labels", without_labels, spaces) }}
+{% endif %}
+"""
+SECTION = Section("table", "Before and after", content, TEMPLATE)

@@ -1,0 +1,54 @@
+"""How the solver went."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rpml.pages.report import charts
+from rpml.pages.report.measurements import Measurements
+from rpml.pages.report.section import Content, Figure, Section
+
+_HEADINGS = {
+    "loss": "Loss",
+    "gradient_norm": "Gradient norm",
+    "mean_weight": "Mean triplet weight",
+}
+_CONSTANT = 1e-6  # relative range below which a curve is rounding noise
+
+
+def content(measurements: Measurements) -> Content:
+    """Curves of the history; one that never changes is said in words."""
+    model = measurements.model
+    step = "epoch" if model.solver == "stochastic" else "iteration"
+    figures, constants = [], []
+    for name, heading in _HEADINGS.items():
+        values = np.asarray(model.history_.get(name, []), float)
+        if is_constant(values):
+            constants.append(f"{heading}: {charts.number(float(values[0]))} throughout.")
+            continue
+        log = name == "gradient_norm" and len(values) > 0 and bool(values.min() > 0)
+        line = charts.Series(heading, "rpml", values)
+        figures.append(Figure(heading, charts.line_chart(heading, [line], step, log)))
+    outcome = "Converged" if model.converged_ else "Stopped before convergence"
+    constants.append(f"{outcome} after {model.n_iter_} {step}s ({model.message_}).")
+    return {
+        "how": (
+            "The loss should fall and level off, and the gradient norm should fall by orders of "
+            "magnitude. A mean triplet weight near 0 means that the fit ignores its triplets."
+        ),
+        "figures": figures,
+        "summary": " ".join(constants),
+    }
+
+
+def is_constant(values: np.ndarray) -> bool:
+    """Whether a curve changes by no more than rounding."""
+    finite = values[np.isfinite(values)]
+    return len(finite) > 1 and bool(np.ptp(finite) <= _CONSTANT * np.abs(finite).max())
+
+
+TEMPLATE = """
+<div class="charts">{% for figure in figures %}{{ ui.chart(figure) }}{% endfor %}</div>
+<p>{{ summary }}</p>
+"""
+SECTION = Section("training", "Training", content, TEMPLATE)
