@@ -23,7 +23,7 @@ SEED = 0
 
 
 def cost(
-    subjects: Mapping[str, Callable[[], Any]], repeats: int = 3
+    subjects: Mapping[str, Callable[[], Any]], repeats: int = 3, warm: bool = True
 ) -> dict[str, dict[str, float]]:
     """Median wall and CPU seconds of each subject, in turns, after one run to compile if warm."""
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in subjects}
