@@ -3,7 +3,7 @@
     python benchmarks/deep.py --data cub130 --backbone googlenet.onnx --work /tmp/deep
 
 Trains on the training classes, scores on the others. A row that is in the results already is not
-measured again; the results are written after every row.
+measured again; remove it to measure it again. The results are written after every row.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import fcntl
 import json
+import subprocess
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -43,10 +44,10 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", required=True, help="folder with train/ and test/ classes")
     parser.add_argument("--backbone", required=True, help="GoogLeNet as ONNX")
-    parser.add_argument("--work", required=True, help="caches and finished epochs")
+    parser.add_argument("--work", required=True, help="folder of caches and finished epochs")
     parser.add_argument("--name", default="cub130_deep")
     parser.add_argument("--methods", default=",".join(METHODS))
-    parser.add_argument("--seeds", default="0", help="numbers, by comma")
+    parser.add_argument("--seeds", default="0", help="comma-separated")
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--dim", type=int, default=128)
     parser.add_argument("--size", type=int, default=192)
@@ -55,11 +56,17 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def scored(Z: np.ndarray, y: np.ndarray, resamples: int = RESAMPLES) -> dict:
-    """R@1 with a digit a query (1: answered rightly), NMI with its value for resampled images.
+def revision() -> str:
+    """The commit that is measured."""
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
-    One k-means scatters by half a point, so NMI is the mean over ten. The resamples are the same
-    for every row: differences between rows are paired.
+
+def scored(Z: np.ndarray, y: np.ndarray, resamples: int = RESAMPLES) -> dict:
+    """R@1 with one digit per query (1: correct), NMI with its values on resampled images.
+
+    NMI is the mean over ten k-means: a single one varies by half a point. The resamples are the
+    same for every row, so that differences between rows are paired.
     """
     Z, codes = unit_rows(Z), np.unique(y, return_inverse=True)[1]
     ranks = first_hit_rank(Z, y)
@@ -77,23 +84,23 @@ def scored(Z: np.ndarray, y: np.ndarray, resamples: int = RESAMPLES) -> dict:
 
 
 class Rows:
-    """The results so far, on disk."""
+    """The results on disk."""
 
     def __init__(self, path: Path, settings: dict) -> None:
         self.path, self.settings = path, settings
         self.rows = json.loads(path.read_text())["rows"] if path.exists() else []
 
     def has(self, method: str, seed: int | None) -> bool:
-        """Whether the row is there; None: of any seed."""
+        """Whether there is a row of this seed; None: of any seed."""
         return any(r["method"] == method and seed in (None, r["seed"]) for r in self.rows)
 
     def add(self, row: dict) -> None:
-        """Several processes may share the work: each adds to what the others have written."""
+        """Append a row; several processes may write to the same file."""
         with open(self.path.with_suffix(".lock"), "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if self.path.exists():
                 self.rows = json.loads(self.path.read_text())["rows"]
-            self.rows.append({"source": "measured", **row})
+            self.rows.append({"source": "measured", "revision": revision(), **row})
             content = {"machine": machine(), "settings": self.settings, "rows": self.rows}
             self.path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf8")
         figures = f"{100 * row['r1']:.1f} {100 * row['nmi']:.1f}"
@@ -101,7 +108,7 @@ class Rows:
 
 
 def frozen_rows(protocol: DeepProtocol, rows: Rows, dim: int, seed: int) -> None:
-    """What the descriptors give without training the network."""
+    """Rows of the descriptors before training."""
     train, test = protocol.initial.frozen[:, 0], protocol.test_descriptors()
     for name in FROZEN:
         # only RPML depends on the seed
@@ -117,7 +124,7 @@ def frozen_rows(protocol: DeepProtocol, rows: Rows, dim: int, seed: int) -> None
 
 
 def purity(labels: np.ndarray | None, classes: np.ndarray) -> float | None:
-    """Share of the rows that are of their pseudo-label's commonest class; of two rows or more."""
+    """Share of the rows in the majority class of their pseudo-label; singletons are ignored."""
     if labels is None:
         return None
     sizes = np.bincount(labels[labels >= 0])

@@ -1,9 +1,9 @@
-"""Which recipe of sRPML? Chosen on the training classes alone, from the cache of deep.py.
+"""Choose the recipe of sRPML on the training classes alone, from the cache of deep.py.
 
     python benchmarks/deep_choice.py --backbone googlenet.onnx --work /tmp/deep
 
-The training classes are cut in two halves; the network is trained on either half and scored on
-the other, so every training image is a query once. The test classes are not looked at.
+The training classes are split into two halves; the network is trained on either half and evaluated
+on the other, so every training image is a query once. The test classes are not used.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CLASSES_SEED = 7
 
 
 class Nothing(Loss):
-    """No loss of its own: what staying near the mean of the views does alone."""
+    """No loss of its own: the effect of distillation alone."""
 
     learns_projection = True
 

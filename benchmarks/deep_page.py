@@ -15,6 +15,8 @@ DOCS = Path(__file__).parent.parent / "docs"
 BEGIN, END = "<!-- table: python benchmarks/deep_page.py -->", "<!-- end of the table -->"
 START = "frozen rpml"
 Row = dict[str, Any]
+CORRECTED = ("mom", "stml", "triplet-daml", "triplet-hdml")
+"""Methods corrected since their rows without a revision were measured."""
 
 
 def by_method(rows: list[Row]) -> dict[str, list[Row]]:
@@ -34,7 +36,7 @@ def mean(rows: list[Row], name: str) -> float:
 
 
 def centred(values: np.ndarray, resampled: np.ndarray) -> Interval:
-    """The spread of the resampled values around their own mean, which duplicates raise."""
+    """The value with the spread of the resampled values around their mean."""
     low, high = np.quantile(resampled - resampled.mean(), [0.025, 0.975])
     value = float(values.mean())
     return Interval(value, value + float(low), value + float(high))
@@ -59,11 +61,17 @@ def gain(found: Interval) -> str:
     return f"**{text}**" if found.clear else text
 
 
+def title(rows: list[Row]) -> str:
+    """The title, with a dagger if a row is older than the code of its method."""
+    old = any(row["method"] in CORRECTED and "revision" not in row for row in rows)
+    return f"{rows[0]['title']} †" if old else str(rows[0]["title"])
+
+
 def line(rows: list[Row], start: list[Row]) -> str:
     own, rng = hits(rows), np.random.default_rng(0)
     same = rows is start
     cells = [
-        str(rows[0]["title"]),
+        title(rows),
         "yes" if rows[0]["uses_labels"] else "no",
         str(rows[0]["dim"]),
         str(len(rows)),
