@@ -78,6 +78,17 @@ def test_evaluate_is_what_the_metrics_say(rpml, shared, vectors):
     assert fields["classes"] == 8
 
 
+def test_evaluate_counts_labeled_rows_only(rpml, shared, vectors, tmp_path):
+    X, y = vectors
+    part = np.where(np.arange(len(y)) % 3 == 0, -1, y)
+    np.save(tmp_path / "part.npy", part)
+    fields = rpml.json("evaluate", shared / "x.npy", "--labels", tmp_path / "part.npy", "--k", "1")
+    rows = np.flatnonzero(part >= 0)
+    assert fields["rows"] == len(rows)
+    assert fields["unlabeled"] == len(y) - len(rows)
+    assert fields["recall_at_k"]["1"] == pytest.approx(recall_at_k(X[rows], y[rows], ks=(1,))[1])
+
+
 def test_evaluate_a_model(rpml, shared, vectors):
     X, y = vectors
     args = ["evaluate", shared / "x.npy", "--labels", shared / "y.npy"]

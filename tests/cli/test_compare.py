@@ -53,3 +53,13 @@ def test_refusals(files, words, sentence):
     result = run(files / "x.npy", *words)
     assert result.exit_code == 2
     assert sentence in result.stderr
+
+
+def test_only_labeled_rows_are_compared(files):
+    y = np.load(files / "y.npy")
+    y[::4] = -1
+    np.save(files / "part.npy", y)
+    words = (files / "x.npy", "--labels", files / "part.npy", "--dim", 4, "--methods", "pca")
+    result = run(*words, "--seeds", 1)
+    assert result.exit_code == 0, result.stderr
+    assert "72 of 96 rows have a label" in result.stderr

@@ -57,10 +57,14 @@ def run(
         if not output.endswith((".csv", ".json", ".md")):
             raise InputError(f"--output {output}: the name must end in .csv, .json or .md")
     data = reading.open(features, reading.excluded(features, labels)).load()
-    y = None if labels is None else reading.read_labels(labels, data)
+    path = reading.labels_path(features, labels)
+    values, y = (data.values, None) if path is None else reading.labeled_rows(path, data)
+    if len(values) < len(data.values):
+        rows = f"{len(values):,} of {len(data.values):,} rows"
+        console.note(f"{rows} have a label: only these are compared")
     runs = range(seed, seed + seeds)
     with console.following("rpml.evaluation.comparison"):
-        found = compare(data.values, y, dim, methods=opt.parse_names(methods), seeds=runs)
+        found = compare(values, y, dim, methods=opt.parse_names(methods), seeds=runs)
     advice = recommend(data.values, found.order[0][1], random_state=seed)
     if output is not None:
         with atomic_output(output, force) as temporary:

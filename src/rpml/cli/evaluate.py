@@ -62,6 +62,7 @@ def run(
     fitted = None if model is None else opt.load_model(model, dim)
     excluded = reading.excluded(features, labels)
     scores: dict[str, float] = {}
+    unlabeled = 0
     if on_dask:
         from rpml.distributed import evaluate
         from rpml.io.features import read_labels
@@ -84,19 +85,21 @@ def run(
         else:
             check_features(fitted, source, str(model))
             data = load_embedded(fitted, source)
-        y = reading.read_labels(labels, data)
         width = data.values.shape[1]
-        recall, scores = measure(
-            data.values, y, wanted, metric, seed if clustering else None, console
-        )
+        values, y = reading.labeled_rows(labels, data)
+        unlabeled = len(data.values) - len(y)
+        recall, scores = measure(values, y, wanted, metric, seed if clustering else None, console)
     fields = {
         "rows": len(y),
+        "unlabeled": unlabeled,
         "classes": len(set(y.tolist())),
         "dim": width,
         "metric": metric,
         "recall_at_k": {str(k): v for k, v in recall.items()},
         **scores,
     }
+    if unlabeled:
+        console.note(f"{unlabeled:,} rows have no label: only the {len(y):,} labeled ones count")
     console.result(fields, as_table(fields, scores))
 
 

@@ -106,9 +106,14 @@ class LabeledReadingOptions(ReadingOptions):
         str | None, typer.Option(metavar="NAME", help="Column or array that holds the labels.")
     ] = None
 
+    def labels_path(self, features: str, labels: str | None) -> str | None:
+        """The file of the labels: that of the vectors if only --label-column is given."""
+        return features if labels is None and self.label_column else labels
+
     def excluded(self, path: str, labels: str | None) -> tuple[str, ...]:
         """The label column, if it is in the file of the vectors."""
-        return (self.label_column,) if self.label_column and labels == path else ()
+        inside = self.labels_path(path, labels) == path
+        return (self.label_column,) if self.label_column and inside else ()
 
     def read_labels(self, path: str, data: Features, partial: bool = False) -> NDArray[Any]:
         """One label per row, matched by id or by order."""
@@ -116,6 +121,16 @@ class LabeledReadingOptions(ReadingOptions):
 
         n = len(data.values)
         return read_labels(path, n, data.ids, self.label_column, self.id_column, partial)
+
+    def labeled_rows(self, path: str, data: Features) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Vectors and labels of the rows that have a label."""
+        from rpml.io.features.labels import labeled_mask
+
+        y = self.read_labels(path, data, partial=True)
+        mask = labeled_mask(y)
+        if not mask.any():
+            raise InputError(f"{path}: no row has a label, every one is empty or -1")
+        return (data.values, y) if mask.all() else (data.values[mask], y[mask])
 
 
 @dataclass(frozen=True)

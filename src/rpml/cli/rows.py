@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rpml.cli import options as opt
@@ -26,14 +26,18 @@ class ItemOptions:
         self, model: str, features: str, reading: opt.LabeledReadingOptions
     ) -> tuple[RPML, NDArray[Any], Items]:
         """The model, the vectors and their items, checked against each other."""
+        import numpy as np
+
         from rpml.model import check_features
         from rpml.pages.report.items import make_items, read_ids
 
         fitted = opt.load_model(model)
-        source = reading.open(features, reading.excluded(features, self.labels))
+        labels = reading.labels_path(features, self.labels)
+        source = reading.open(features, reading.excluded(features, labels))
         check_features(fitted, source, model)
         data = source.load()
         n = len(data.values)
         names = data.ids if self.ids is None else read_ids(self.ids, n)
-        y = None if self.labels is None else reading.read_labels(self.labels, data)
+        named = data if names is None else replace(data, ids=np.asarray(names))
+        y = None if labels is None else reading.read_labels(labels, named, partial=True)
         return fitted, data.values, make_items(n, names, y, self.images)

@@ -4,6 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rpml.io.features import read_labels
+from rpml.io.features.labels import labeled_mask
 from rpml.io.features.source import as_ids
 from rpml.runtime.errors import InputError
 
@@ -90,3 +91,17 @@ def test_partial_labels(tmp_path):
     assert read_labels(tmp_path / "y.csv", 3, ids, partial=True).tolist() == [None, "wren", None]
     (tmp_path / "y.csv").write_text("id,label\na,3\n")
     assert read_labels(tmp_path / "y.csv", 3, ids, partial=True).tolist() == [-1, 3, -1]
+
+
+def test_rows_without_ids_are_named_by_number(tmp_path):
+    (tmp_path / "y.csv").write_text("id,label\n2,cat\n0,dog\n")
+    labels = read_labels(tmp_path / "y.csv", 4, partial=True)
+    assert labels.tolist() == ["dog", None, "cat", None]
+    assert labeled_mask(labels).tolist() == [True, False, True, False]
+    assert labeled_mask(np.array([1, -1, 0])).tolist() == [True, False, True]
+
+
+def test_ids_that_match_nothing_are_refused(tmp_path):
+    (tmp_path / "y.csv").write_text("id,label\nx,1\ny,2\n")
+    with pytest.raises(InputError, match=r"no id in .* is an id of the features"):
+        read_labels(tmp_path / "y.csv", 2, as_ids(["a", "b"]), partial=True)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from rpml.evaluation.metrics import recall_at_k
 from tests.cli.conftest import Run
 from tests.drawings import Sample
 
@@ -48,3 +50,54 @@ def test_a_missing_extra_is_named(
     model, features = sample.folder / "model.rpml", sample.folder / "features.npy"
     said = rpml.refused("report", model, features, "-o", tmp_path / "r.html")
     assert "rpml[report]" in said
+
+
+PARTIAL = ["empty cells", "minus one", "only the labeled rows"]
+
+
+@pytest.mark.parametrize("kind", PARTIAL)
+def test_partial_labels_are_judged_on_the_labeled_rows(
+    sample: Sample, tmp_path: Path, kind: str
+) -> None:
+    missing = {"empty cells": "", "minus one": "-1"}.get(kind)
+    chosen = range(0, 300, 3)
+    lines = ["id,label"]
+    for i, name in enumerate(sample.ids):
+        if i in chosen or missing is not None:
+            lines.append(f"{name},{sample.labels[i] if i in chosen else missing}")
+    labels, out = tmp_path / "labels.csv", tmp_path / "report.html"
+    labels.write_text("\n".join(lines) + "\n", encoding="utf8")
+    folder = sample.folder
+    arguments = ["report", folder / "model.rpml", folder / "features.npy", "-o", out]
+    rpml(*arguments, "--ids", folder / "ids.txt", "--labels", labels, "-q")
+    page = out.read_text(encoding="utf8")
+    assert "the 100 labeled rows among 300 rows" in page
+    assert "100 of 300 items have a label" in page
+    rows = np.array(chosen)
+    expected = recall_at_k(
+        sample.model.transform(sample.X)[rows], np.array(sample.labels)[rows], ks=(1,)
+    )
+    assert f"RPML {100 * expected[1]:.1f}\u00a0%" in page
+
+
+def test_a_label_column_of_the_features_is_enough(sample: Sample, tmp_path: Path) -> None:
+    table, out = tmp_path / "table.csv", tmp_path / "report.html"
+    columns = [f"x{i}" for i in range(sample.X.shape[1])]
+    lines = [",".join([*columns, "kind"])]
+    lines += [
+        ",".join([*map(str, row.tolist()), label])
+        for row, label in zip(sample.X, sample.labels, strict=True)
+    ]
+    table.write_text("\n".join(lines) + "\n", encoding="utf8")
+    model = sample.folder / "model.rpml"
+    rpml("report", model, table, "--label-column", "kind", "-o", out, "-q")
+    assert "Recall@1" in out.read_text(encoding="utf8")
+
+
+def test_labels_that_are_all_missing_are_refused(sample: Sample, tmp_path: Path) -> None:
+    np.save(tmp_path / "y.npy", np.full(300, -1))
+    model, features = sample.folder / "model.rpml", sample.folder / "features.npy"
+    out = tmp_path / "r.html"
+    said = rpml.refused("report", model, features, "--labels", tmp_path / "y.npy", "-o", out)
+    assert "no row has a label" in said
+    assert not out.exists()

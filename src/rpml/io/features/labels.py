@@ -15,6 +15,7 @@ from rpml.io.features.reading import check_readable
 from rpml.io.features.source import Ids
 from rpml.runtime.errors import InputError
 
+UNLABELED = ("", "-1")
 _USUAL = ("label", "labels", "y", "class", "target", "category")
 
 
@@ -41,8 +42,9 @@ def read_labels(
         The column or array with the labels.
     id_column : str, optional
         The column with the ids.
-    partial : bool
-        Labels may be missing: an empty field, a null, or an id that is not in the file.
+    partial : bool, default=False
+        Labels may be missing: an empty field, a null, or an id that is not in the file. Rows
+        without ids are then named by their number, counted from 0.
 
     Returns
     -------
@@ -59,12 +61,19 @@ def read_labels(
         raise InputError(f"{path}: the label of row {row} (counted from 0) is missing")
     if ids is not None and keys is not None:
         return _as_array(_match(values, keys, ids, path, partial))
+    if partial and keys is not None and len(values) < n_rows:  # rows are named by their number
+        return _as_array(_match(values, keys, np.arange(n_rows).astype(object), path, partial))
     if len(values) != n_rows:
         raise InputError(
             f"{path} has {len(values)} labels, the features have {n_rows} rows: give one "
             "(it may be empty) for every row in order, or ids on both sides"
         )
     return _as_array(values)
+
+
+def labeled_mask(y: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which rows have a label: not None, -1 or empty text."""
+    return np.array([label is not None and str(label).strip() not in UNLABELED for label in y])
 
 
 def _read(path: Path, column: str | None, id_column: str | None) -> tuple[list[Any], Any]:
@@ -131,6 +140,11 @@ def _match(values: list[Any], keys: list[Any], ids: Ids, path: Path, partial: bo
     missing = next((i for i in ids if str(i) not in by_id), None)
     if missing is not None and not partial:
         raise InputError(f"{path} has no label for the id {missing!r}")
+    if not any(str(i) in by_id for i in ids):
+        raise InputError(
+            f"no id in {path} is an id of the features: the first ones are {names[0]!r} and "
+            f"{str(ids[0])!r}"
+        )
     return [by_id.get(str(i)) for i in ids]
 
 

@@ -10,11 +10,11 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.io.features.labels import UNLABELED
 from rpml.io.features.reading import check_readable
 from rpml.runtime.errors import InputError
 
 VIEW_MARK = "#view"  # ids of augmented views: the id of the image, this mark, and a number
-UNLABELED = ("", "-1")
 
 
 @dataclass(frozen=True)
