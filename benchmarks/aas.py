@@ -17,7 +17,7 @@ from typing import Any
 from common import peak_memory_mb, publish
 from generators import mixture
 
-from rpml.method.clustering.aas import cluster_graph
+from rpml.method.clustering.ascent import GraphAscent
 from rpml.method.graph.affinity import affinity_graph, nearest_neighbors
 from rpml.runtime.threads import thread_count
 
@@ -34,9 +34,9 @@ def one_size(n: int, repeats: int) -> dict[str, Any]:
     X = mixture(n)
     search, near = timed(lambda: nearest_neighbors(X, K, metric="euclidean"))
     weigh, graph = timed(lambda: affinity_graph(near, affinity="gaussian"))
-    runs = [timed(lambda: cluster_graph(graph)) for _ in range(repeats)]
+    runs = [timed(lambda: GraphAscent(graph).run()) for _ in range(repeats)]
     cluster = statistics.median(seconds for seconds, _ in runs)
-    merge, merged = timed(lambda: cluster_graph(graph, merge="saddle"))
+    merge, merged = timed(lambda: GraphAscent(graph, merge="saddle").run())
     return {
         "rows": n,
         "edges": graph.nnz,

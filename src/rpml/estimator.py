@@ -18,16 +18,18 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from rpml.method.clustering.aas import AuthorityAscentShift
-from rpml.method.clustering.pseudo_labels import as_labels
 from rpml.method.graph.affinity import given_neighbors
+from rpml.method.graph.neighbors import Neighbors
+from rpml.method.local import LocalStages
 from rpml.method.pipeline import learn
-from rpml.method.settings import FitResult, FitSettings, fit_shape
+from rpml.method.settings import FitInputs, FitResult, FitSettings, fit_shape
 from rpml.method.supervision.constraints import gather
+from rpml.method.supervision.labels import as_labels
 from rpml.method.supervision.suggest import rank_candidates
 from rpml.method.update import update
 from rpml.method.whitening.groups import drop_singles
 from rpml.model import Embedding, load_model, save_model
-from rpml.runtime.context import Arrays, Context, Store
+from rpml.runtime.context import Context, Store
 from rpml.runtime.errors import WeightCollapseWarning
 from rpml.runtime.memory import WORKING_MEMORY, working_memory
 from rpml.runtime.rows import float_dtype
@@ -280,7 +282,7 @@ class RPML(
         neighbors: Any = None,
         must_link: Any = None,
         cannot_link: Any = None,
-        closer: Any = None,
+        comparisons: Any = None,
         conflicts: str = "raise",
         store: Store | None = None,
     ) -> Self:
@@ -303,8 +305,9 @@ class RPML(
         must_link, cannot_link : (m, 2) array-like, optional
             Indices of rows that are, or are not, of one class; a third column holds weights.
             Used whatever `use_labels` says.
-        closer : (k, 3) array-like, optional
-            Indices a, b, c of rows: a is closer to b than to c; a fourth column holds weights.
+        comparisons : (k, 3) array-like, optional
+            Relative comparisons: indices a, b, c of rows, a being closer to b than to c; a fourth
+            column holds weights.
         conflicts : {"raise", "weight"}
             What to do with constraints that contradict labels or each other: name them in an
             error, or leave out the lighter ones.
@@ -318,11 +321,15 @@ class RPML(
         self._check_size(X.shape[1])
         blocks = working_memory(fit_shape(self, len(X), X, mapped), self.memory_limit)
         context = self._context(store, blocks)
-        if neighbors is not None:
-            context.memory["neighbors"] = self._given(neighbors, len(X), groups)
         labels = as_labels(y, len(X)) if self.use_labels and y is not None else None
-        known = gather(labels, len(X), must_link, cannot_link, closer, conflicts)
-        result = learn(X, self._config(), context, self._groups(groups, len(X)), known)
+        supervision = gather(labels, len(X), must_link, cannot_link, comparisons, conflicts)
+        inputs = FitInputs(
+            self._groups(groups, len(X)),
+            supervision,
+            self._user_neighbors(neighbors, len(X), groups),
+        )
+        settings = self._settings()
+        result = learn(LocalStages(settings, context), X, inputs, settings, context)
         self._set_fitted(result, np.asarray(X[result.exemplars.rows], float_dtype(X)))
         self._warn()
         return self
@@ -352,8 +359,8 @@ class RPML(
         self._check_exemplars()
         X_new = check_rows(self, X_new, reset=False)
         X_old = None if X_old is None else check_rows(self, X_old, reset=False)
-        config = replace(self._config(), n_components=len(self.components_), max_iter=max_iter)
-        result, vectors, self.drift_ = update(self, X_new, X_old, config, self._context())
+        settings = replace(self._settings(), n_components=len(self.components_), max_iter=max_iter)
+        result, vectors, self.drift_ = update(self, X_new, X_old, settings, self._context())
         self._set_fitted(replace(result, n_classes=self.n_classes_), vectors)
         return self
 
@@ -393,7 +400,7 @@ class RPML(
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         return Context(seed, self.callback or (lambda progress: None), store, blocks)
 
-    def _config(self) -> FitSettings:
+    def _settings(self) -> FitSettings:
         return FitSettings(**{f.name: getattr(self, f.name) for f in fields(FitSettings)})
 
     def _groups(self, groups: Any, n: int) -> NDArray[np.intp]:
@@ -401,14 +408,15 @@ class RPML(
             return np.full(n, -1, np.intp)
         return drop_singles(as_labels(groups, n, "groups"))
 
-    def _given(self, neighbors: Any, n: int, groups: Any) -> Arrays:
-        """Neighbours found elsewhere, as the stage that would have searched them."""
+    def _user_neighbors(self, neighbors: Any, n: int, groups: Any) -> Neighbors | None:
+        if neighbors is None:
+            return None
         if groups is not None:
             raise ValueError("neighbors cannot be given with groups, which are clustered as one.")
-        found = given_neighbors(*neighbors, metric="cosine")
-        if len(found.indices) != n:
-            raise ValueError(f"neighbors are of {len(found.indices)} rows, X has {n}.")
-        return {"indices": found.indices, "distances": found.distances}
+        checked = given_neighbors(*neighbors, metric="cosine")
+        if len(checked.indices) != n:
+            raise ValueError(f"neighbors are of {len(checked.indices)} rows, X has {n}.")
+        return checked
 
     def _check_size(self, d: int) -> None:
         if self.n_components is not None and self.n_components > d:
@@ -417,13 +425,13 @@ class RPML(
             )
 
     def _set_fitted(self, result: FitResult, mode_vectors: Array | None = None) -> None:
-        self.preprocessing_ = result.preprocessing
-        self.whitening_ = result.choice
+        self.preprocessing_ = result.whitening.preprocessing
+        self.whitening_ = result.whitening.choice
         self.components_ = np.ascontiguousarray(result.L.T)
         self.labels_ = result.labels
         self.exemplars_ = result.exemplars  # Exemplars, or None for an older model
         self.exemplar_vectors_ = mode_vectors
-        self.labeled_mask_ = result.known
+        self.labeled_mask_ = result.labeled_mask
         self.n_classes_ = result.n_classes
         self.triplets_ = result.triplets
         self.triplet_weights_ = result.weights

@@ -4,11 +4,19 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.graph.neighbors import Neighbors, nearest_neighbors
 from rpml.runtime.context import Context
 from tests.problems import blobs
+
+
+def labels_of(cluster, graph, aas):
+    from rpml.distributed.aas import DaskAscent
+    from rpml.method.clustering.ascent import usable_labels
+
+    return usable_labels(DaskAscent.prepare(cluster, graph, aas, Context()), aas.epsilon)
 
 
 def graph_of(cluster, found, parts=3):
@@ -34,20 +42,16 @@ def graph_of(cluster, found, parts=3):
     ],
 )
 def test_equal_labels(cluster, rows, settings):
-    from rpml.distributed.aas import cluster_rows
 
     aas = AuthorityAscentShift(n_neighbors=12, **settings)
     found = nearest_neighbors(rows, 12, metric=aas.metric)
-    labels = cluster_rows(cluster, graph_of(cluster, found), aas, Context())
+    labels = labels_of(cluster, graph_of(cluster, found), aas)
     np.testing.assert_array_equal(labels, aas.fit(found).labels_)
     assert 1 < len(np.unique(labels)) < len(rows)
 
 
 @pytest.mark.parametrize("affinity", ["gaussian", "cosine"])
 def test_equal_labels_over_saddles(cluster, affinity):
-    from rpml.distributed.aas import cluster_rows
-    from rpml.method.clustering.aas import cluster_graph
-    from rpml.method.graph.affinity import affinity_graph
 
     rng = np.random.default_rng(0)
     angle = np.pi * rng.random(800)
@@ -56,31 +60,28 @@ def test_equal_labels_over_saddles(cluster, affinity):
     X[:, :2] += 0.05 * rng.standard_normal((800, 2))
     aas = AuthorityAscentShift(12, metric="cosine", affinity=affinity, merge="saddle")
     found = nearest_neighbors(X, 12, metric="cosine")
-    labels = cluster_rows(cluster, graph_of(cluster, found), aas, Context())
-    whole = cluster_graph(affinity_graph(found, affinity=affinity), merge="saddle")
-    np.testing.assert_array_equal(labels, whole.labels)
-    alone = cluster_graph(affinity_graph(found, affinity=affinity)).labels
+    labels = labels_of(cluster, graph_of(cluster, found), aas)
+    np.testing.assert_array_equal(labels, clone(aas).fit(found).labels_)
+    alone = clone(aas).set_params(merge=None).fit(found).labels_
     assert 1 < labels.max() + 1 < alone.max() + 1
 
 
 def test_duplicates_and_zero_rows(cluster):
-    from rpml.distributed.aas import cluster_rows
 
     X = blobs(classes=3, per_class=20, d=5)[0]
     X[:15], X[30:33] = X[40], 0
     aas = AuthorityAscentShift(n_neighbors=6, metric="cosine")
     found = nearest_neighbors(X, 6, metric="cosine")
-    labels = cluster_rows(cluster, graph_of(cluster, found), aas, Context())
+    labels = labels_of(cluster, graph_of(cluster, found), aas)
     np.testing.assert_array_equal(labels, aas.fit(found).labels_)
 
 
 def test_useless_epsilon_is_retuned(cluster, rows):
-    from rpml.distributed.aas import cluster_rows
 
     aas = AuthorityAscentShift(n_neighbors=12, metric="cosine", epsilon=1e6)
     graph = graph_of(cluster, nearest_neighbors(rows, 12))
     with pytest.warns(UserWarning, match="epsilon was lowered"):
-        labels = cluster_rows(cluster, graph, aas, Context())
+        labels = labels_of(cluster, graph, aas)
     assert 1 < len(np.unique(labels)) < len(rows)
 
 

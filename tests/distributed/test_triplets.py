@@ -6,19 +6,20 @@ import numpy as np
 import pytest
 
 from rpml import RPML
-from rpml.method.pipeline import draw_triplets as local_draw
+from rpml.method.local import LocalStages
+from rpml.method.settings import FitInputs
 from rpml.runtime.context import Context
 
-CONFIG = RPML(max_triplets=5000, triplets_per_anchor=2)._config()
-EMPTY_SLOT = np.full(3000, -1)
+CONFIG = RPML(max_triplets=5000, triplets_per_anchor=2)._settings()
+UNGROUPED = np.full(3000, -1)
 
 
-def drawn(cluster, labels, parts, config=CONFIG, groups=None, **more):
-    from rpml.distributed.triplets import Named, draw_triplets
+def drawn(cluster, labels, parts, config=CONFIG, groups=None):
+    from rpml.distributed.triplets import draw_triplets
 
     edges = np.array([len(labels) * i // parts for i in range(parts + 1)])
-    named = Named(labels, EMPTY_SLOT[: len(labels)] if groups is None else groups)
-    tasks = draw_triplets(cluster, edges, named, config, Context(7), **more)
+    inputs = FitInputs(UNGROUPED[: len(labels)] if groups is None else groups)
+    tasks = draw_triplets(cluster, edges, labels, inputs, config, Context(7))
     found = [triplets for triplets, _ in cluster.values(tasks)]
     for part, low, high in zip(found, edges, edges[1:], strict=False):
         assert ((part[:, 0] >= low) & (part[:, 0] < high)).all()
@@ -30,16 +31,22 @@ def labels():
     return np.random.default_rng(0).integers(-1, 60, 3000)
 
 
+@pytest.fixture
+def small_blocks(monkeypatch):
+    monkeypatch.setattr("rpml.distributed.triplets.BLOCK", 400)
+
+
 @pytest.mark.parametrize("limit", [5000, 50_000])
 def test_one_block_draws_the_local_triplets(cluster, labels, limit):
     config = replace(CONFIG, max_triplets=limit)
     Z = np.zeros((len(labels), 1))
-    expected, _ = local_draw(Z, labels, EMPTY_SLOT, config, Context(7))
+    stages = LocalStages(config, Context(7))
+    expected = stages.objective(Z, None, labels, FitInputs(UNGROUPED)).triplets
     np.testing.assert_array_equal(drawn(cluster, labels, 4, config), expected)
 
 
-def test_the_cut_does_not_matter_and_clusters_span_the_shards(cluster, labels):
-    one, two = (drawn(cluster, labels, parts, block=400) for parts in (3, 7))
+def test_the_cut_does_not_matter_and_clusters_span_the_shards(cluster, labels, small_blocks):
+    one, two = (drawn(cluster, labels, parts) for parts in (3, 7))
     np.testing.assert_array_equal(one, two)
     a, p, n = labels[one].T
     assert (a == p).all()
@@ -55,7 +62,7 @@ def test_the_cut_does_not_matter_and_clusters_span_the_shards(cluster, labels):
     assert 0.6 < (shard[:, 0] != shard[:, 2]).mean() < 0.72
 
 
-def test_a_pool_of_whole_clusters(cluster, labels):
+def test_a_pool_of_whole_clusters(cluster, labels, small_blocks):
     from rpml.distributed.triplets import pool_rows
 
     rng = np.random.default_rng(0)
@@ -64,14 +71,14 @@ def test_a_pool_of_whole_clusters(cluster, labels):
     inside = np.isin(labels, labels[rows]) & (labels >= 0)
     np.testing.assert_array_equal(np.flatnonzero(inside), rows)
     np.testing.assert_array_equal(pool_rows(labels, 3000, rng), np.flatnonzero(labels >= 0))
-    found = drawn(cluster, labels, 3, replace(CONFIG, max_triplets=250), block=400)
+    found = drawn(cluster, labels, 3, replace(CONFIG, max_triplets=250))
     assert len(found) == 250
     assert len(np.unique(labels[found])) < 25  # four rows a triplet, 50 rows a cluster
 
 
-def test_rows_of_a_group_are_no_negatives(cluster, labels):
+def test_rows_of_a_group_are_no_negatives(cluster, labels, small_blocks):
     groups = np.arange(3000) % 40
-    found = drawn(cluster, labels, 3, groups=groups, block=400)
+    found = drawn(cluster, labels, 3, groups=groups)
     assert (groups[found[:, 0]] != groups[found[:, 2]]).all()
     same_label = labels[found[:, 0]] == labels[found[:, 1]]
     same_group = groups[found[:, 0]] == groups[found[:, 1]]

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from rpml.io.checkpoint import Checkpoint, data_digest, remove_checkpoint
+from rpml.io.checkpoint import Checkpoint, remove_checkpoint
+from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import CheckpointError
 from tests.faults.shim import NOT_REACHED, run_forked
 

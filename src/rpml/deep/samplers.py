@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.method.triplets.sampling import batch_sampler
+from rpml.method.triplets.batches import batch_sampler
 
 Indices = NDArray[np.intp]
 BATCH_SIZE = 120

@@ -6,8 +6,6 @@ that both ends weigh them alike) and vectors of one number a row: bandwidths, au
 
 from __future__ import annotations
 
-import logging
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,8 +16,8 @@ from scipy import sparse
 
 from rpml.distributed.cluster import Cluster, Task
 from rpml.distributed.knn import Graph
-from rpml.method.clustering.aas import (
-    AuthorityAscentShift,
+from rpml.method.clustering.aas import AuthorityAscentShift
+from rpml.method.clustering.ascent import (
     ascend_scaled,
     follow,
     joined_ends,
@@ -33,37 +31,89 @@ from rpml.method.graph.affinity import bandwidths, cosine_weights, gaussian_weig
 from rpml.method.graph.neighbors import Neighbors
 from rpml.runtime.context import Context
 
-logger = logging.getLogger(__name__)
 Labels = NDArray[np.intp]
 _SAMPLE = 200_000  # affinities of which quantiles are taken when epsilon has to be found anew
 
 
 @dataclass(frozen=True)
-class Ascent:
-    """What the ascent needs of the graph, on the workers, and the threshold."""
+class DaskAscent:
+    """`rpml.method.clustering.ascent.Ascent` on a partitioned graph."""
 
+    cluster: Cluster
     weights: list[Task]
     omega: Task
     scaled: Task
+    strongest: Task
     edges: NDArray[np.int64]
     gamma: float
-    epsilon: float
     joined: Task | None = None
     """The basin of each node once shallow saddles are passed, for merge="saddle"."""
 
+    @classmethod
+    def prepare(
+        cls, cluster: Cluster, graph: Graph, aas: AuthorityAscentShift, context: Context
+    ) -> DaskAscent:
+        """Weigh the edges where they are, and find the authority of every node."""
+        check_supported(aas)
+        bandwidth = aas.bandwidth if aas.affinity == "gaussian" else None
+        ascent = cls._of(cluster, _weights(cluster, graph, bandwidth), graph.edges, aas.gamma)
+        cluster.wait(ascent.weights, context, "graph")
+        if aas.merge is None:
+            return ascent
+        relief = ascent
+        if bandwidth == "local":  # hardly shows the density: see `GraphAscent.relief`
+            weights = _weights(cluster, graph, "balanced")
+            relief = cls._of(cluster, weights, graph.edges, aas.gamma)
+        return replace(ascent, joined=relief._saddles())
 
-def cluster_rows(
-    cluster: Cluster, graph: Graph, aas: AuthorityAscentShift, context: Context
-) -> Labels:
-    """Labels of all rows; the only thing that reaches the client."""
-    check_supported(aas)
-    ascent = _prepare(cluster, graph, aas, context)
-    labels = _climb(cluster, ascent, ascent.epsilon)
-    return labels if _usable(labels) else _retune(cluster, ascent, labels)
+    @classmethod
+    def _of(
+        cls, cluster: Cluster, weights: list[Task], edges: NDArray[np.int64], gamma: float
+    ) -> DaskAscent:
+        omega = cluster.submit(_authority, [cluster.submit(_degrees, part) for part in weights])
+        best = cluster.submit(_joined, [cluster.submit(strongest, part) for part in weights])
+        scaled = cluster.submit(scaled_authority, omega)
+        return cls(cluster, weights, omega, scaled, best, edges, float(gamma))
+
+    def auto_epsilon(self) -> float:
+        return float(self.cluster.value(self.cluster.submit(threshold, self.strongest)))
+
+    def affinity_quantiles(self, q: tuple[float, ...]) -> NDArray[np.float64]:
+        """Of a sample of the affinities."""
+        each = max(1, _SAMPLE // len(self.weights))
+        sampled = [self.cluster.submit(_some_weights, part, each) for part in self.weights]
+        affinities = self.cluster.value(self.cluster.submit(_joined, sampled))
+        return np.asarray(np.quantile(affinities, q)) if affinities.size else np.empty(0)
+
+    def climb(self, epsilon: float) -> Labels:
+        ends = self._ends(epsilon)
+        if self.joined is not None:
+            ends = self.cluster.submit(joined_ends, ends, self.omega, self.joined)
+        numbered = self.cluster.submit(_narrow, self.cluster.submit(_numbered, ends))
+        return np.asarray(self.cluster.value(numbered), np.intp)
+
+    def _ends(self, epsilon: float) -> Task:
+        """Parents where the edges are, modes by pointer jumping on the vector of all parents."""
+        parents = [
+            self.cluster.submit(ascend_scaled, part, self.scaled, self.gamma, epsilon, int(start))
+            for part, start in zip(self.weights, self.edges, strict=False)
+        ]
+        return self.cluster.submit(_followed, parents)
+
+    def _saddles(self) -> Task:
+        """Join basins over shallow saddles: sums where the edges are, the rest in one task."""
+        low = float(self.cluster.value(self.cluster.submit(low_threshold, self.strongest)))
+        basins = self.cluster.submit(_numbered, self._ends(low))
+        passes = [
+            self.cluster.submit(basins_of, part, self.omega, basins, low, int(start))
+            for part, start in zip(self.weights, self.edges, strict=False)
+        ]
+        return self.cluster.submit(join_passes, self.cluster.total(passes, add_basins), basins)
 
 
 def check_supported(aas: AuthorityAscentShift) -> None:
     """Refuse the settings that need the whole graph at once."""
+    aas.check_parameters()
     if not aas.symmetric:
         raise ValueError(
             "AuthorityAscentShift(symmetric=False) is not available on Dask, where the authority "
@@ -73,12 +123,13 @@ def check_supported(aas: AuthorityAscentShift) -> None:
         raise ValueError("a precomputed graph is not available on Dask: give features.")
 
 
-def _prepare(cluster: Cluster, graph: Graph, aas: AuthorityAscentShift, context: Context) -> Ascent:
+def _weights(cluster: Cluster, graph: Graph, bandwidth: str | float | None) -> list[Task]:
+    """The symmetric affinities of every partition; bandwidth=None: cosine affinities."""
     submit, edges = cluster.submit, graph.edges
     scale = None
-    if aas.affinity == "gaussian":
+    if bandwidth is not None:
         near = submit(_joined, [submit(own_scale, part) for part in graph.parts])
-        scale = submit(bandwidths, near, aas.bandwidth)
+        scale = submit(bandwidths, near, bandwidth)
     n, starts = int(edges[-1]), edges[:-1].tolist()
     found = [submit(_found, part, scale, a, n) for part, a in zip(graph.parts, starts, strict=True)]
     weights = []
@@ -88,80 +139,7 @@ def _prepare(cluster: Cluster, graph: Graph, aas: AuthorityAscentShift, context:
             submit(_returned, other, (a, low, high)) for other, a in zip(found, starts, strict=True)
         ]
         weights.append(submit(_both_ends, own, others))
-    cluster.wait(weights, context, "graph")
-    omega = submit(_authority, [submit(_degrees, part) for part in weights])
-    best = submit(_joined, [submit(strongest, part) for part in weights])
-    epsilon = aas.epsilon
-    if isinstance(epsilon, str):
-        epsilon = cluster.value(submit(threshold, best))
-    scaled = submit(scaled_authority, omega)
-    ascent = Ascent(weights, omega, scaled, edges, float(aas.gamma), float(epsilon))
-    return ascent if aas.merge is None else replace(ascent, joined=_saddles(cluster, ascent, best))
-
-
-def _saddles(cluster: Cluster, ascent: Ascent, best: Task) -> Task:
-    """Join basins over shallow saddles: sums over the edges where they are, the rest in one task.
-
-    Compare `rpml.method.clustering.aas._join_modes`.
-    """
-    low = float(cluster.value(cluster.submit(low_threshold, best)))
-    basins = cluster.submit(_numbered, _ends(cluster, ascent, low))
-    passes = [
-        cluster.submit(basins_of, part, ascent.omega, basins, low, int(start))
-        for part, start in zip(ascent.weights, ascent.edges, strict=False)
-    ]
-    return cluster.submit(join_passes, cluster.total(passes, add_basins), basins)
-
-
-def _ends(cluster: Cluster, ascent: Ascent, epsilon: float) -> Task:
-    """Parents where the edges are, modes by pointer jumping on the vector of all parents."""
-    parents = [
-        cluster.submit(ascend_scaled, part, ascent.scaled, ascent.gamma, epsilon, int(start))
-        for part, start in zip(ascent.weights, ascent.edges, strict=False)
-    ]
-    return cluster.submit(_followed, parents)
-
-
-def _climb(cluster: Cluster, ascent: Ascent, epsilon: float) -> Labels:
-    """Labels for a threshold."""
-    ends = _ends(cluster, ascent, epsilon)
-    if ascent.joined is not None:
-        ends = cluster.submit(joined_ends, ends, ascent.omega, ascent.joined)
-    labels: Labels = cluster.value(cluster.submit(_narrow, cluster.submit(_numbered, ends)))
-    return labels.astype(np.intp)
-
-
-def _retune(cluster: Cluster, ascent: Ascent, labels: Labels) -> Labels:
-    """Raise epsilon when all rows fell into one cluster, lower it when every row is its own."""
-    one = labels.max() == 0
-    what = "one single cluster" if one else "every row in a cluster of its own"
-    each = max(1, _SAMPLE // len(ascent.weights))
-    some = [cluster.submit(_some_weights, part, each) for part in ascent.weights]
-    quantiles = (0.5, 0.75, 0.9, 0.95, 0.98) if one else (0.75, 0.5, 0.25, 0.1, 0.02)
-    known = cluster.value(cluster.submit(_joined, some))
-    for epsilon in np.quantile(known, quantiles) if known.size else ():
-        retuned = _climb(cluster, ascent, float(epsilon))
-        if _usable(retuned):
-            warnings.warn(
-                f"AAS with epsilon={ascent.epsilon:.4g} put {what}; epsilon was "
-                f"{'raised' if one else 'lowered'} to {epsilon:.4g}, which gives "
-                f"{retuned.max() + 1} clusters.",
-                UserWarning,
-                stacklevel=2,
-            )
-            return retuned
-    warnings.warn(
-        f"AAS put {what} and no other epsilon changes that; the rows have no cluster structure "
-        "to learn from.",
-        UserWarning,
-        stacklevel=2,
-    )
-    return labels
-
-
-def _usable(labels: Labels) -> bool:
-    sizes = np.bincount(labels)
-    return bool(len(sizes) > 1 and sizes.max() > 1)
+    return weights
 
 
 def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:

@@ -24,10 +24,10 @@ Partitions = tuple[Sequence[Task], NDArray[np.int64]]
 """(partitions, the first row of each and the number of all)."""
 
 
-def mean_things(
+def mean_instances(
     cluster: Cluster, rows: Partitions, of_row: Labels
 ) -> tuple[list[Task], NDArray[Any]]:
-    """The mean row of each thing, as partitions of their own."""
+    """The mean row of each instance, as partitions of their own."""
     count = len(rows[0])
     edges = (int(of_row.max()) + 1) * np.arange(count + 1, dtype=np.int64) // count
     order = np.argsort(of_row, kind="stable")

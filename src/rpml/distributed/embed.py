@@ -12,12 +12,12 @@ from rpml.distributed.cluster import Cluster
 from rpml.distributed.knn import nearest_neighbors
 from rpml.distributed.source import PartitionedRows, Piece, open_rows, read_piece
 from rpml.estimator import RPML
-from rpml.io.checkpoint import data_digest
 from rpml.io.features.source import ReadOptions
 from rpml.io.features.writers import Layout
 from rpml.io.features.writing import write_table
 from rpml.method.graph.neighbors import Neighbors
 from rpml.runtime.context import Context
+from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError
 
 KINDS = ("parquet", "npy")

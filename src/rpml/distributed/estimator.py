@@ -11,12 +11,14 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from rpml.distributed.cluster import Cluster
-from rpml.distributed.pipeline import learn
 from rpml.distributed.source import PartitionedRows, open_rows
+from rpml.distributed.stages import DaskStages
 from rpml.distributed.take import take
 from rpml.estimator import RPML
-from rpml.method.clustering.pseudo_labels import as_labels
+from rpml.method.pipeline import learn
+from rpml.method.settings import FitInputs
 from rpml.method.supervision.constraints import gather
+from rpml.method.supervision.labels import as_labels
 from rpml.model import Embedding
 from rpml.runtime.context import Store
 from rpml.runtime.rows import float_dtype
@@ -108,11 +110,11 @@ class DaskRPML(LazyEmbedding, RPML):
         rows = open_rows(X, cluster)
         self._check_rows(rows)
         y, groups = notes
-        known = as_labels(y, rows.count) if self.use_labels and y is not None else None
-        settings = (self._config(), self._context(store))
-        sides = (self._groups(groups, rows.count), gather(known, rows.count))
+        labels = as_labels(y, rows.count) if self.use_labels and y is not None else None
+        inputs = FitInputs(self._groups(groups, rows.count), gather(labels, rows.count))
+        settings, context = self._settings(), self._context(store)
         with cluster.failures():
-            result = learn(cluster, rows, *settings, *sides)
+            result = learn(DaskStages(cluster, settings, context), rows, inputs, settings, context)
             vectors = cluster.value(take(cluster, rows.parts, rows.edges, result.exemplars.rows))
         self._set_fitted(result, np.asarray(vectors, float_dtype(vectors)))
         self._warn()

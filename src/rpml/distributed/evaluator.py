@@ -113,6 +113,7 @@ class DaskObjective:
         values = deal(self.cluster, *rows, [self.cluster.item(part, 0) for part in own])
         return [submit(_make, X, part, self.settings) for X, part in zip(values, own, strict=True)]
 
+    @property
     def triplets(self) -> NDArray[np.intp]:
         """All triplets, in the order of `terms`."""
         found = [self.cluster.item(shard, 0) for shard in self.shards]

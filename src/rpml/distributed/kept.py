@@ -21,9 +21,10 @@ from rpml.runtime.context import Context
 
 logger = logging.getLogger(__name__)
 _NAME, _KIND, _VERSION = "graph", "neighbors", 1
+_FIGURES = ("n_neighbors", "recall", "metric", "method")
 
 
-def keep_graph(cluster: Cluster, graph: Graph, context: Context) -> None:
+def keep_graph(cluster: Cluster, graph: Graph, context: Context, key: str) -> None:
     """Write the neighbours of every partition, and then that they are there."""
     if context.store is None:
         return
@@ -37,15 +38,18 @@ def keep_graph(cluster: Cluster, graph: Graph, context: Context) -> None:
         return
     figures = {"n_neighbors": graph.n_neighbors, "recall": graph.recall}
     names = {"metric": graph.metric, "method": graph.method}
-    context.save(_NAME, {"edges": graph.edges}, {**figures, **names})
+    context.save(_NAME, {"edges": graph.edges}, {**figures, **names}, key)
 
 
-def kept_graph(cluster: Cluster, edges: NDArray[np.int64], context: Context) -> Graph | None:
+def kept_graph(
+    cluster: Cluster, edges: NDArray[np.int64], context: Context, key: str
+) -> Graph | None:
     """The neighbours found before, whatever partitions they were written by; None: search."""
-    saved = context.load(_NAME)
+    saved = context.load(_NAME, key)
     if saved is None:
         return None
-    (arrays, figures), sizes = saved, np.diff(saved[0]["edges"])
+    arrays, sizes = saved[0], np.diff(saved[0]["edges"])
+    figures = {name: saved[1][name] for name in _FIGURES}
     paths = _paths(context, len(sizes))
     if arrays["edges"][-1] != edges[-1] or not all(Path(path).is_file() for path in paths):
         return None

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.distributed.cluster import Cluster, Task
-from rpml.io.checkpoint import data_digest
 from rpml.io.features.reading import SUFFIXES, open_features
 from rpml.io.features.shards import natural_key
 from rpml.io.features.source import FeatureSource, ReadOptions, first_not_finite
+from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError
 
 PARTITION_BYTES = 64 * 2**20

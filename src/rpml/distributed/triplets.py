@@ -5,7 +5,7 @@ clusters which span shards are learned like any other. The pool is every row wit
 very many rows, whole clusters chosen at random: a few hundred thousand triplets read no more rows
 than that anyway. What a shard draws depends on the seed and on its rows alone, not on how the rows
 are cut: the random stream belongs to a block of consecutive rows, and up to one block the triplets
-are those of `rpml.method.pipeline.draw_triplets`.
+are those of the local fit.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from dask.sizeof import sizeof
 from numpy.typing import NDArray
 
 from rpml.distributed.cluster import Cluster, Task
-from rpml.method.pipeline import triplet_sources
-from rpml.method.settings import FitSettings
+from rpml.method.local import given_labels
+from rpml.method.settings import FitInputs, FitSettings
 from rpml.method.supervision.constraints import Supervision
-from rpml.method.triplets.sampling import Members, members_of, repeat_anchors, uniform_partners
+from rpml.method.triplets.members import Members, members_of, repeat_anchors, uniform_partners
 from rpml.method.whitening.groups import Groups
 from rpml.runtime.context import Context
 
@@ -32,15 +32,6 @@ Drawn = tuple[NDArray[np.intp], NDArray[np.bool_]]
 """(triplets of row numbers, which of them are known to be right)."""
 BLOCK = 65_536  # rows that share a random stream
 POOL = 4  # rows in the pool for every triplet asked for
-
-
-@dataclass(frozen=True)
-class Named:
-    """A number a row: its label, its group, what is known of its class."""
-
-    labels: Labels
-    groups: Groups
-    known: Supervision | None = None
 
 
 @dataclass(frozen=True)
@@ -77,30 +68,30 @@ def _bytes(pool: Pool) -> int:
 def draw_triplets(
     cluster: Cluster,
     edges: NDArray[np.int64],
-    named: Named,
-    config: FitSettings,
+    labels: Labels,
+    inputs: FitInputs,
+    settings: FitSettings,
     context: Context,
-    block: int = BLOCK,
 ) -> list[Task]:
     """T of Algorithm 1, a task for every partition: the `Drawn` of the anchors it holds."""
-    if config.sampler != "uniform":
+    if settings.sampler != "uniform":
         raise ValueError(
-            f"sampler={config.sampler!r} is not available on Dask: use sampler='uniform'."
+            f"sampler={settings.sampler!r} is not available on Dask: use sampler='uniform'."
         )
-    labels, groups, known = named.labels, named.groups, named.known
-    sources = triplet_sources(labels, groups, config, known)
-    limit = config.max_triplets // len(sources)
+    groups, known = inputs.groups, inputs.supervision
+    sources = [labels, *given_labels(inputs)]
+    limit = settings.max_triplets // len(sources)
     n, rng = len(labels), context.rng("pool")
-    total = limit if n * config.triplets_per_anchor > limit else None
+    total = limit if n * settings.triplets_per_anchor > limit else None
     pools = []
-    for names, _ in sources:
-        rows = pool_rows(names, POOL * config.max_triplets, rng)
+    for names in sources:
+        rows = pool_rows(names, POOL * settings.max_triplets, rng)
         together = groups[rows] if groups.max() >= 0 else None
         some = (rows, names[rows], together, None if known is None else known.labels[rows])
-        counts = (config.triplets_per_anchor, total, 0 if known is None else known.n_classes)
-        pools.append(cluster.submit(_make_pool, some, counts, (n, block)))
+        counts = (settings.triplets_per_anchor, total, 0 if known is None else known.n_classes)
+        pools.append(cluster.submit(_make_pool, some, counts, (n, BLOCK)))
     spans = pairwise(edges.tolist())
-    return [cluster.submit(_draw, pools, span, block, context.seed) for span in spans]
+    return [cluster.submit(_draw, pools, span, context.seed) for span in spans]
 
 
 def pool_rows(labels: Labels, limit: int, rng: np.random.Generator) -> NDArray[np.intp]:
@@ -132,9 +123,9 @@ def _make_pool(
     return Pool(rows, members, groups, known, block, quota, per_anchor)
 
 
-def _draw(pools: Sequence[Pool], span: tuple[int, int], block: int, seed: int) -> Drawn:
+def _draw(pools: Sequence[Pool], span: tuple[int, int], seed: int) -> Drawn:
     """What the anchors of a partition draw from every pool; a block may reach beyond it."""
-    low, high = span
+    (low, high), block = span, pools[0].block
     found = []
     for b in range(low // block, -(-high // block)):
         rng = Context(seed).rng("triplets" if b == 0 else f"triplets-{b}")

@@ -1,10 +1,10 @@
-"""Moments by reduction, and the whitening they give, as in `rpml.method.pipeline.prepare`."""
+"""Moments by reduction, and the whitening they give."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from distributed import get_worker
@@ -13,25 +13,23 @@ from numpy.typing import NDArray
 from rpml.distributed.cluster import Cluster, Task
 from rpml.distributed.source import PartitionedRows
 from rpml.distributed.take import take
-from rpml.method.pipeline import (
+from rpml.method.settings import FitInputs
+from rpml.method.whitening.choice import (
     Sample,
+    Whitening,
+    WhiteningSettings,
     scatter_rows,
     size_within,
     whiten_by_exponent,
     whiten_by_scatter,
 )
-from rpml.method.settings import FitSettings
-from rpml.method.supervision.constraints import Supervision
-from rpml.method.whitening.groups import Groups
 from rpml.method.whitening.linear_map import (
-    Preprocessing,
     Spectrum,
     identity,
     row_sum,
     second_moments,
     spectrum_of,
 )
-from rpml.method.whitening.neighborhoods import ScatterChoice
 from rpml.runtime.context import Context
 from rpml.runtime.threads import using_threads
 
@@ -50,42 +48,41 @@ def mean_and_covariance(
     return mean, cluster.value(cluster.total(moments)) / count
 
 
-def prepare(
+def choose_whitening(
     cluster: Cluster,
     rows: PartitionedRows,
-    groups: Groups,
-    config: FitSettings,
+    inputs: FitInputs,
+    settings: WhiteningSettings,
     context: Context,
-    known: Supervision | None = None,
-) -> tuple[Preprocessing, ScatterChoice | None]:
+) -> Whitening:
     """Centre and whiten, decided from moments of all rows and a sample of them."""
-    unit = config.normalize_input
-    if config.whiten is None:
-        return identity(rows.width, unit), None
+    unit = settings.normalize_input
+    if settings.whiten is None:
+        return Whitening(identity(rows.width, unit), None)
     spectrum = spectrum_of(*mean_and_covariance(cluster, rows.parts, rows.count, unit, context))
-    wanted = size_within(spectrum, rows.shape, config)
-    if not isinstance(config.whiten, str):
-        return whiten_by_exponent(spectrum, wanted, config), None
-    rng = context.rng("whiten")
-    sampled = scatter_rows(groups, known, rng)
+    size = size_within(spectrum, rows.shape, settings)
+    if not isinstance(settings.whiten, str):
+        return Whitening(whiten_by_exponent(spectrum, size, settings), None)
+    rng, classes = context.rng("whiten"), inputs.classes
+    sampled = scatter_rows(inputs.groups, classes, rng)
     X = take(cluster, rows.parts, rows.edges, sampled)
-    notes = groups[sampled], None if known is None else known.labels[sampled]
+    known = None if classes is None else classes[sampled]
+    sample = Sample(None, np.arange(len(sampled)), inputs.groups[sampled], known)
     # the generator goes on from where the sample was drawn, as it does in one process
-    task = cluster.submit(_scatter, X, notes, spectrum, unit, wanted, rng)
-    found: tuple[Preprocessing, ScatterChoice] = cluster.value(task)
+    task = cluster.submit(_by_scatter, X, sample, spectrum, unit, size, rng)
+    found: Whitening = cluster.value(task)
     return found
 
 
-def _scatter(
+def _by_scatter(
     X: Array,
-    notes: tuple[Groups, Any],
+    sample: Sample,
     spectrum: Spectrum,
     unit: bool,
-    wanted: int,
+    size: int,
     rng: np.random.Generator,
-) -> tuple[Preprocessing, ScatterChoice]:
+) -> Whitening:
     """The only task of its moment: it takes all threads of its worker."""
-    sample = Sample(X, np.arange(len(X)), *notes)
     rng = copy.deepcopy(rng)  # run again, it is to draw the same
     with using_threads(get_worker().state.nthreads):
-        return whiten_by_scatter(sample, spectrum, unit, wanted, rng)
+        return whiten_by_scatter(replace(sample, X=X), spectrum, unit, size, rng)

@@ -21,9 +21,8 @@ from rpml.evaluation.metrics.label_free import (
     neighbour_overlap,
     spectrum,
 )
-from rpml.method.clustering.pseudo_labels import pseudo_labels
+from rpml.method.clustering.pseudo_labels import as_clusterer, pseudo_labels
 from rpml.method.graph.neighbors import nearest_neighbors
-from rpml.runtime.context import Context
 from rpml.runtime.rows import unit_rows
 
 NEAREST = 10
@@ -160,7 +159,7 @@ def _labels(model: RPML, Z: NDArray[Any]) -> NDArray[np.intp]:
     n_neighbors = min(model.n_neighbors, len(Z) - 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit itself has warned of odd clusters
-        return pseudo_labels(Z, "aas" if given else clustering, n_neighbors, Context())
+        return pseudo_labels(Z, as_clusterer("aas" if given else clustering, n_neighbors))
 
 
 def of_triplets(model: RPML) -> tuple[Diagnostic, ...]:

@@ -12,7 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 import rpml
@@ -30,25 +29,6 @@ logger = logging.getLogger(__name__)
 
 _VERSION = 2  # 2: every stage is signed with the fingerprint of its run
 _MANIFEST = "manifest.json"
-_BLOCK_BYTES = 2**26
-
-
-def data_digest(*arrays: NDArray[Any] | None) -> str:
-    """sha256 of the arrays' dtypes, shapes and values, in blocks of rows (memory maps too)."""
-    state = hashlib.sha256()
-    for array in arrays:
-        if array is None:
-            state.update(b"none")
-            continue
-        if array.dtype.hasobject or array.dtype.kind == "U":
-            array = np.frombuffer(canonical_json(array.tolist()).encode(), np.uint8)
-        state.update(f"{array.dtype.str}{array.shape}".encode())
-        row_bytes = max(1, array.nbytes // max(1, len(array)))
-        step = max(1, _BLOCK_BYTES // row_bytes)
-        for start in range(0, len(array), step):
-            block = np.ascontiguousarray(array[start : start + step])
-            state.update(block.reshape(-1).view(np.uint8).data)
-    return state.hexdigest()
 
 
 def fingerprint(data: str, settings: Mapping[str, Any]) -> str:

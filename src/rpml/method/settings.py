@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rpml.method.clustering.exemplars import Exemplars
+from rpml.method.graph.neighbors import Neighbors
+from rpml.method.objective.weights import WeightRidge
 from rpml.method.solver.conjugate_gradient import OptimizeResult
-from rpml.method.whitening.linear_map import Preprocessing
-from rpml.method.whitening.neighborhoods import (
-    MAX_ROWS,
-    QUERIES,
-    ScatterChoice,
-    leading_axes_kept,
-)
+from rpml.method.solver.stochastic import BatchSettings
+from rpml.method.solver.training import SolverSettings
+from rpml.method.supervision.constraints import Supervision
+from rpml.method.whitening.choice import DEFAULT_COMPONENTS, Whitening, WhiteningSettings
+from rpml.method.whitening.groups import Groups, no_groups
+from rpml.method.whitening.neighborhoods import MAX_ROWS, QUERIES, leading_axes_kept
 from rpml.runtime.memory import Shape
 
 Array = NDArray[np.floating]
 Labels = NDArray[np.intp]
-DEFAULT_COMPONENTS = 128
 
 
 @dataclass(frozen=True)
@@ -51,18 +51,81 @@ class FitSettings:
     average: bool
     mining: str
 
+    @property
+    def ridge(self) -> WeightRidge | None:
+        """None is the printed objective."""
+        return None if self.weight_ridge is None else WeightRidge(self.weight_ridge)
+
+    @property
+    def for_whitening(self) -> WhiteningSettings:
+        """The part that decides the whitening."""
+        return WhiteningSettings(self.n_components, self.whiten, self.n_axes, self.normalize_input)
+
+    @property
+    def for_batches(self) -> BatchSettings:
+        """The part that the stochastic solver reads."""
+        return BatchSettings(
+            weight=self.weight,
+            alpha=self.alpha,
+            weight_ridge=self.ridge,
+            batch_size=self.batch_size,
+            n_epochs=self.n_epochs,
+            steps=self.batch_steps,
+            average=self.average,
+            mining=self.mining,
+        )
+
+    @property
+    def for_solver(self) -> SolverSettings:
+        """The part that `solve` reads."""
+        return SolverSettings(
+            self.solver, self.max_iter, self.tol, self.learning_rate, self.n_epochs
+        )
+
+    def size(self, n_axes: int) -> int:
+        """Components of the embedding of rows that have `n_axes` dimensions."""
+        return self.n_components or min(DEFAULT_COMPONENTS, n_axes)
+
+
+@dataclass(frozen=True)
+class FitInputs:
+    """What comes with the rows of a fit."""
+
+    groups: Groups
+    """(n,) rows with the same number >= 0 show the same instance."""
+    supervision: Supervision | None = None
+    """Classes and constraints."""
+    neighbors: Neighbors | None = None
+    """The k-NN graph to cluster, by cosine; searched if None."""
+    whitening: Whitening | None = None
+    """The whitening to use; chosen if None."""
+
+    @property
+    def classes(self) -> Labels | None:
+        """Known classes and links of the rows, -1 where nothing is known."""
+        return None if self.supervision is None else self.supervision.labels
+
+    @property
+    def labeled_mask(self) -> NDArray[np.bool_]:
+        """Rows of known class."""
+        if self.supervision is None:
+            return np.zeros(len(self.groups), bool)
+        return self.supervision.is_classed()
+
+    def without_groups(self) -> FitInputs:
+        return replace(self, groups=no_groups(len(self.groups)))
+
 
 @dataclass(frozen=True)
 class FitResult:
     """A fitted embedding and how it came about."""
 
-    preprocessing: Preprocessing
-    choice: ScatterChoice | None
+    whitening: Whitening
     L: Array
     theta: Array | None
     labels: Labels
     exemplars: Exemplars
-    known: NDArray[np.bool_]
+    labeled_mask: NDArray[np.bool_]
     """(n,) rows whose class was given."""
     n_classes: int
     """Labels below it are given classes."""

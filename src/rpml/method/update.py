@@ -16,9 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.method.clustering.exemplars import Exemplars
-from rpml.method.pipeline import learn, no_groups, pack, prepare
-from rpml.method.settings import FitResult, FitSettings
+from rpml.method.local import LocalStages
+from rpml.method.pipeline import learn
+from rpml.method.settings import FitInputs, FitResult, FitSettings
 from rpml.method.supervision.constraints import Supervision
+from rpml.method.whitening.choice import Whitening
+from rpml.method.whitening.groups import no_groups
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.method.whitening.neighborhoods import ScatterChoice
 from rpml.runtime.context import Context
@@ -41,7 +44,7 @@ class Fitted(Protocol):
 
 
 def update(
-    before: Fitted, X_new: Any, X_old: Any, config: FitSettings, context: Context
+    before: Fitted, X_new: Any, X_old: Any, settings: FitSettings, context: Context
 ) -> tuple[FitResult, Array, float]:
     """Learn from new rows, the exemplars and, if given, a sample of old rows.
 
@@ -60,25 +63,22 @@ def update(
     exemplars = before.exemplar_vectors_
     X = np.vstack([np.asarray(part, exemplars.dtype) for part in (X_new, old, exemplars)])
     first_exemplar = len(X) - len(exemplars)
-    if X_old is None or follows_labels(before.whitening_):
-        context.memory["whiten"] = pack(before.preprocessing_, before.whitening_)
-        config = replace(config, init=before.components_.T)
+    stages = LocalStages(settings, context)
+    whitening = Whitening(before.preprocessing_, before.whitening_)
+    if X_old is None or whitening.ranks_by_labels:  # an update does not have the labels
+        stages = replace(stages, settings=replace(settings, init=before.components_.T))
     else:  # without the exemplars, which may be many, and whose labels are guesses
         rows = X[:first_exemplar] if first_exemplar >= ENOUGH * len(before.components_) else X
-        context.memory["whiten"] = pack(*prepare(rows, no_groups(len(rows)), config, context))
-    known = _continued(before.exemplars_.labels, first_exemplar)
-    result = learn(X, config, context, no_groups(len(X)), known)
+        whitening = stages.whiten(rows, FitInputs(no_groups(len(rows))))
+    supervision = _continued(before.exemplars_.labels, first_exemplar)
+    inputs = FitInputs(no_groups(len(X)), supervision, whitening=whitening)
+    result = learn(stages, X, inputs, stages.settings, context)
     rotation, drift = align(
-        result.preprocessing.embed(X, result.L.T, unit=True),
+        result.whitening.preprocessing.embed(X, result.L.T, unit=True),
         before.preprocessing_.embed(X, before.components_, unit=True),
     )
     merged = _merged(before.exemplars_, result, first_exemplar)
     return replace(result, L=result.L @ rotation, exemplars=merged), X[merged.rows], drift
-
-
-def follows_labels(choice: ScatterChoice | None) -> bool:
-    """Whether labels, which an update does not have, made the whitening."""
-    return choice is not None and "labels" in choice.source
 
 
 def sample_old(n_old: int, n_new: int, rng: np.random.Generator) -> NDArray[np.intp]:

@@ -9,8 +9,8 @@ from typing import Any
 
 from rpml.io.features import Features
 from rpml.io.features.links import Links, read_links
-from rpml.method.clustering.pseudo_labels import as_labels
 from rpml.method.supervision.constraints import gather
+from rpml.method.supervision.labels import as_labels
 from rpml.runtime.errors import InputError
 
 ROWS_PER_LINE = {"must_link": 2, "cannot_link": 2, "closer": 3}

@@ -11,13 +11,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rpml.io.checkpoint import Checkpoint, data_digest, fingerprint, remove_checkpoint
+from rpml.io.checkpoint import Checkpoint, fingerprint, remove_checkpoint
 from rpml.io.container import canonical_json
 from rpml.io.features import Features
 from rpml.io.features.source import as_ids
 from rpml.io.model_file import check_model_output, read_model
 from rpml.model.fitted import describe_settings, load_model, save_model
 from rpml.runtime.context import Progress
+from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError, ModelFormatError
 
 logger = logging.getLogger(__name__)

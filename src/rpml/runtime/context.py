@@ -10,9 +10,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.runtime.digest import data_digest
 from rpml.runtime.memory import WORKING_MEMORY
 
 Arrays = dict[str, NDArray[Any]]
+_KEY = "inputs"  # metadata of a stage: the digest of what it was computed from
 
 
 @dataclass(frozen=True)
@@ -50,27 +52,42 @@ class Context:
     store: Store | None = None
     blocks: int = WORKING_MEMORY
     """Bytes for the working blocks of the neighbour search."""
-    memory: dict[str, Arrays] = field(default_factory=dict)
-    """Stages of this fit that were asked for, so that a second request costs nothing."""
 
     def rng(self, stage: str) -> np.random.Generator:
         """A random stream of the stage's own: resuming after one does not disturb the next."""
         return np.random.default_rng([self.seed, *stage.encode()])
 
-    def load(self, name: str) -> tuple[Arrays, dict[str, Any]] | None:
-        return self.store.load(name) if self.store else None
+    def stage(self, name: str, compute: Callable[[], Arrays], *inputs: Any) -> Arrays:
+        """The arrays of a stage: what the store holds for the same inputs, or computed.
 
-    def save(self, name: str, arrays: Arrays, metadata: Mapping[str, Any] | None = None) -> None:
+        `inputs` are all that the stage depends on: arrays, and settings as plain values.
+        """
+        self.report(Progress(name, 0, 1))
+        key = self.key(*inputs)
+        saved = self.load(name, key)
+        arrays = saved[0] if saved else compute()
+        if not saved:
+            self.save(name, arrays, key=key)
+        self.report(Progress(name, 1, 1))
+        return arrays
+
+    def key(self, *inputs: Any) -> str:
+        """Digest of the inputs of a stage; nothing is read where there is no store."""
+        return data_digest(*inputs) if self.store else ""
+
+    def load(self, name: str, key: str = "") -> tuple[Arrays, dict[str, Any]] | None:
+        """What the store holds of a stage that had the same key."""
+        saved = self.store.load(name) if self.store else None
+        if saved is None or saved[1].get(_KEY, "") != key:
+            return None
+        return saved
+
+    def save(
+        self,
+        name: str,
+        arrays: Arrays,
+        metadata: Mapping[str, Any] | None = None,
+        key: str = "",
+    ) -> None:
         if self.store:
-            self.store.save(name, arrays, metadata)
-
-    def stage(self, name: str, compute: Callable[[], Arrays]) -> Arrays:
-        """The arrays of a stage, computed unless they are in memory or in the store."""
-        if name not in self.memory:
-            self.report(Progress(name, 0, 1))
-            saved = self.load(name)
-            self.memory[name] = saved[0] if saved else compute()
-            if not saved:
-                self.save(name, self.memory[name])
-            self.report(Progress(name, 1, 1))
-        return self.memory[name]
+            self.store.save(name, arrays, {**(metadata or {}), _KEY: key} if key else metadata)

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from rpml.io.checkpoint import (
     Checkpoint,
     check_directory,
-    data_digest,
     fingerprint,
     remove_checkpoint,
 )
@@ -27,6 +26,7 @@ from rpml.io.features.writers import Writer
 from rpml.io.features.writing import table_writer
 from rpml.runtime.atomic import Transaction, atomic_outputs
 from rpml.runtime.context import Context
+from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError
 from rpml.runtime.outputs import Manifest, check_apart, write_manifest
 from rpml.vision.engine import Failure

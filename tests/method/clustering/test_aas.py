@@ -14,15 +14,16 @@ from sklearn.datasets import make_blobs, make_circles, make_moons
 from sklearn.metrics import adjusted_rand_score, homogeneity_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from rpml.method.clustering.aas import (
-    AuthorityAscentShift,
+from rpml.method.clustering.aas import AuthorityAscentShift
+from rpml.method.clustering.ascent import (
+    GraphAscent,
     ascend,
-    authority,
     choose_epsilon,
-    cluster_graph,
     follow,
 )
-from rpml.method.graph.affinity import affinity_graph, nearest_neighbors
+from rpml.method.clustering.authority import authority
+from rpml.method.graph.affinity import affinity_graph
+from rpml.method.graph.neighbors import nearest_neighbors
 
 
 @parametrize_with_checks(
@@ -72,7 +73,7 @@ def test_ascent_is_the_papers(seed, symmetric):
     W = random_graph(seed, symmetric=symmetric)
     graph = sparse.csr_matrix(W)
     for gamma, epsilon in ((0.0, 1e-9), (100.0, 0.3), (1e4, 0.65)):
-        result = cluster_graph(graph, gamma, epsilon)
+        result = GraphAscent(graph, gamma).run(epsilon)
         parents, ends = literal_aas(W, result.authority, gamma, epsilon)
         if seed % 2 == 0:  # without ties the gains compare alike in any arithmetic
             np.testing.assert_array_equal(result.parents, parents)
@@ -86,7 +87,7 @@ def test_ascent_is_the_papers(seed, symmetric):
 @example(91, 0.75, 0.0)
 def test_every_step_gains_and_every_walk_ends(seed, epsilon, gamma):
     W = random_graph(seed)
-    result = cluster_graph(sparse.csr_matrix(W), gamma, epsilon)
+    result = GraphAscent(sparse.csr_matrix(W), gamma).run(epsilon)
     height = result.authority / (10 * result.authority.max())  # as compared: rounding makes ties
     up = height[result.parents] - height
     me = np.arange(len(W))
@@ -238,14 +239,14 @@ def test_duplicated_points_share_a_cluster():
 
 def test_equal_affinities_everywhere():
     ring = sparse.csr_matrix(np.roll(np.eye(12), 1, axis=1) + np.roll(np.eye(12), -1, axis=1))
-    result = cluster_graph(ring)
+    result = GraphAscent(ring).run()
     assert len(result.modes) < 12
 
 
 def test_isolated_nodes_are_their_own_cluster():
     W = np.zeros((6, 6))
     W[0, 1] = W[1, 0] = W[1, 2] = W[2, 1] = 1.0
-    result = cluster_graph(sparse.csr_matrix(W), 100.0, 0.1)
+    result = GraphAscent(sparse.csr_matrix(W), 100.0).run(0.1)
     assert result.modes.tolist() == [1, 3, 4, 5]
     assert result.labels.tolist() == [0, 0, 0, 1, 2, 3]
 
@@ -258,7 +259,7 @@ def test_zero_rows_under_cosine_are_alone():
 
 @pytest.mark.parametrize("merge", [None, "saddle"])
 def test_no_edges_at_all(merge):
-    result = cluster_graph(sparse.csr_matrix((5, 5)), merge=merge)
+    result = GraphAscent(sparse.csr_matrix((5, 5)), merge=merge).run()
     assert result.labels.tolist() == [0, 1, 2, 3, 4]
 
 

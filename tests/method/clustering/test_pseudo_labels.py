@@ -8,28 +8,28 @@ from sklearn.cluster import KMeans
 
 from rpml.evaluation.metrics import pair_scores
 from rpml.method.clustering.aas import AuthorityAscentShift
-from rpml.method.clustering.pseudo_labels import apply_supervision, as_labels, pseudo_labels
+from rpml.method.clustering.pseudo_labels import apply_supervision, as_clusterer, pseudo_labels
 from rpml.method.supervision.constraints import gather
-from rpml.runtime.context import Context
+from rpml.method.supervision.labels import as_labels
 from tests.problems import blobs
 
 
 def test_aas_finds_clear_clusters():
     X, y = blobs(spread=0.1)
-    labels = pseudo_labels(X, "aas", 10, Context())
+    labels = pseudo_labels(X, as_clusterer("aas", 10))
     assert pair_scores(labels, y)["precision"] > 0.95
 
 
 def test_any_clustering_object_is_used_as_it_is():
     X, _ = blobs()
     kmeans = KMeans(5, n_init=1, random_state=0)
-    labels = pseudo_labels(X, kmeans, 10, Context())
+    labels = pseudo_labels(X, kmeans)
     np.testing.assert_array_equal(labels, as_labels(kmeans.fit_predict(X), len(X)))
 
 
 def test_given_labels_are_taken_and_numbered_from_zero():
     X = np.zeros((5, 2))
-    labels = pseudo_labels(X, np.array([7, 7, -1, 3, 3]), 10, Context())
+    labels = pseudo_labels(X, np.array([7, 7, -1, 3, 3]))
     np.testing.assert_array_equal(labels, [1, 1, -1, 0, 0])
 
 
@@ -100,7 +100,7 @@ def test_every_row_its_own_cluster_lowers_epsilon_and_says_so():
     X, _ = blobs()
     aas = AuthorityAscentShift(10, epsilon=1e6, metric="cosine")
     with pytest.warns(UserWarning, match="every row in a cluster of its own; epsilon was lowered"):
-        labels = pseudo_labels(X, aas, 10, Context())
+        labels = pseudo_labels(X, aas)
     assert 1 < labels.max() + 1 < len(X)
 
 
@@ -109,5 +109,5 @@ def test_one_single_cluster_raises_epsilon_and_says_so():
     X = np.abs(rng.standard_normal((60, 3))) + 5
     aas = AuthorityAscentShift(59, epsilon=0.0, gamma=1e-9, metric="cosine", affinity="cosine")
     with pytest.warns(UserWarning, match="one single cluster; epsilon was raised"):
-        labels = pseudo_labels(X, aas, 10, Context())
+        labels = pseudo_labels(X, aas)
     assert labels.max() > 0

@@ -7,13 +7,11 @@ import pytest
 from scipy import sparse
 
 from rpml.method.graph.affinity import (
-    Neighbors,
     affinity_graph,
-    as_graph,
     check_graph,
     given_neighbors,
-    nearest_neighbors,
 )
+from rpml.method.graph.neighbors import Neighbors, nearest_neighbors
 
 
 def data(n=80, d=5, seed=0):
@@ -92,17 +90,6 @@ def test_all_rows_identical():
     near = nearest_neighbors(np.ones((12, 3)), 5, metric="euclidean")
     graph = affinity_graph(near, affinity="gaussian")
     assert (graph.data == 1.0).all()
-
-
-def test_what_is_given_is_taken():
-    X = data()
-    near = nearest_neighbors(X, 8, metric="euclidean")
-    options = {"metric": "euclidean", "affinity": "gaussian"}
-    wanted = affinity_graph(near, affinity="gaussian")
-    for form in (X, near, (near.indices, near.distances), (near.indices.tolist(), near.distances)):
-        graph = as_graph(form, 8, **options)
-        assert abs(graph - wanted).max() < 1e-6
-    assert abs(as_graph(wanted.tocoo()) - wanted).max() == 0
 
 
 def test_a_given_graph_loses_its_diagonal_and_its_zeros():

@@ -5,7 +5,7 @@ import pytest
 
 from rpml import RPML
 from rpml.evaluation.metrics import recall_at_k
-from rpml.method.solver.prefix import MAX_TRIPLETS, nested_rotation, sizes_below, some_triplets
+from rpml.method.solver.prefix import MAX_TRIPLETS, prefix_rotation, sizes_below, triplet_subset
 from rpml.method.triplets.sampling import sample_triplets
 from rpml.method.whitening.neighborhoods import shrinkage_share
 from rpml.runtime.rows import unit_rows
@@ -32,14 +32,14 @@ def test_powers_of_two_below():
 
 def test_it_is_a_rotation(misleading):
     Y, _, triplets = misleading
-    rotation = nested_rotation(Y, triplets, 45.0, NO_FLOOR)
+    rotation = prefix_rotation(Y, triplets, 45.0, NO_FLOOR)
     np.testing.assert_allclose(rotation.T @ rotation, np.eye(32), atol=1e-6)
 
 
 @pytest.mark.parametrize("size", [8, 16])
 def test_a_prefix_finds_more_than_the_axes_of_largest_variance(misleading, size):
     Y, y, triplets = misleading
-    turned = Y @ nested_rotation(Y, triplets, 45.0, NO_FLOOR)
+    turned = Y @ prefix_rotation(Y, triplets, 45.0, NO_FLOOR)
     before, after = (recall_at_k(rows[:, :size], y, (1,))[1] for rows in (Y, turned))
     assert after > before + 0.3
 
@@ -47,21 +47,21 @@ def test_a_prefix_finds_more_than_the_axes_of_largest_variance(misleading, size)
 def test_axes_whose_scatter_is_all_floor_come_later_in_a_smaller_prefix(misleading):
     Y, _, triplets = misleading
     shrinkage = np.diag(np.repeat([0.0, 0.9], [28, 4]))
-    turned = (nested_rotation(Y, triplets, 45.0, one) for one in (NO_FLOOR, shrinkage))
+    turned = (prefix_rotation(Y, triplets, 45.0, one) for one in (NO_FLOOR, shrinkage))
     drowned = [np.linalg.norm(rotation[28:, :8]) for rotation in turned]
     assert drowned[1] < drowned[0] - 0.1
 
 
 def test_without_triplets_nothing_turns(misleading):
     none = np.empty((0, 3), np.intp)
-    np.testing.assert_array_equal(nested_rotation(misleading[0], none, 45.0, NO_FLOOR), np.eye(32))
-    rows, places = some_triplets(none)
+    np.testing.assert_array_equal(prefix_rotation(misleading[0], none, 45.0, NO_FLOOR), np.eye(32))
+    rows, places = triplet_subset(none)
     assert len(rows) == len(places) == 0
 
 
 def test_triplets_taken_evenly():
     triplets = np.arange(6 * MAX_TRIPLETS + 3).reshape(-1, 3)
-    rows, places = some_triplets(triplets)
+    rows, places = triplet_subset(triplets)
     assert 0.6 * MAX_TRIPLETS < len(places) <= MAX_TRIPLETS
     np.testing.assert_array_equal(rows[places], triplets[::3])
 
@@ -79,5 +79,5 @@ def test_a_fit_is_nested_and_stays_the_embedding_it_was():
 
 def nested_gain(Y, triplets, shrinkage):
     """How far another round would still turn the first sixteen axes, as a share of all it could."""
-    again = nested_rotation(Y, triplets, 45.0, shrinkage)[:, :16]
+    again = prefix_rotation(Y, triplets, 45.0, shrinkage)[:, :16]
     return 1 - np.linalg.norm(again[:16]) ** 2 / 16

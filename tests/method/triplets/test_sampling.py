@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rpml.method.graph.neighbors import nearest_neighbors
-from rpml.method.triplets.sampling import batch_sampler, mine_batch_triplets, sample_triplets
+from rpml.method.triplets.batches import batch_sampler, mine_batch_triplets
+from rpml.method.triplets.samplers import Hard, SemiHard
+from rpml.method.triplets.sampling import sample_triplets
 
 label_lists = st.lists(st.integers(-1, 4), min_size=1, max_size=30).map(np.array)
 
@@ -80,7 +82,7 @@ def clustered(seed=0, n=120, classes=6):
 
 def test_hard_negatives_are_the_nearest_of_another_label():
     _, labels, near = clustered()
-    triplets = sample_triplets(labels, rng(), per_anchor=3, sampler="hard", neighbors=near)
+    triplets = sample_triplets(labels, rng(), per_anchor=3, sampler=Hard(near))
     check(triplets, labels)
     for i in possible(labels):
         mine = triplets[triplets[:, 0] == i]
@@ -96,9 +98,7 @@ def test_semi_hard_negatives_lie_behind_the_positive(margin, metric):
     X, labels, _ = clustered()
     near = nearest_neighbors(X, 20, metric=metric)
     unit = X / np.linalg.norm(X, axis=1, keepdims=True) if metric == "cosine" else X
-    triplets = sample_triplets(
-        labels, rng(), per_anchor=6, sampler="semi-hard", neighbors=near, X=X, margin=margin
-    )
+    triplets = sample_triplets(labels, rng(), per_anchor=6, sampler=SemiHard(near, X, margin))
     check(triplets, labels)
     drawn = 0
     for a, p, n in triplets:
@@ -121,7 +121,7 @@ def test_chunks_do_not_show(monkeypatch):
     options = {"per_anchor": 5, "neighbors": near, "X": X}
     for sampler in ("hard", "semi-hard"):
         whole = sample_triplets(labels, rng(), sampler=sampler, **options)
-        monkeypatch.setattr("rpml.method.triplets.sampling._CHUNK", 7)
+        monkeypatch.setattr("rpml.method.triplets.samplers._CHUNK", 7)
         np.testing.assert_array_equal(
             whole, sample_triplets(labels, rng(), sampler=sampler, **options)
         )

@@ -9,9 +9,8 @@ import numpy as np
 from rpml.deep.methods.base import FeatureBank, Indices
 from rpml.deep.samplers import InstanceSampler, LabelSampler
 from rpml.evaluation.metrics import kmeans
-from rpml.method.clustering.pseudo_labels import pseudo_labels
+from rpml.method.clustering.pseudo_labels import as_clusterer, pseudo_labels
 from rpml.method.whitening.groups import group_means
-from rpml.runtime.context import Context
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import unit_rows
 
@@ -45,7 +44,7 @@ def aas_labels(bank: FeatureBank, n_levels: int = 1) -> Indices:
     for _ in range(n_levels):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # a retuned threshold, every few epochs
-            clusters = pseudo_labels(rows, "aas", N_NEIGHBORS, Context(bank.seed))
+            clusters = pseudo_labels(rows, as_clusterer("aas", N_NEIGHBORS))
         labels = label_singletons(clusters)[labels]
         rows = unit_rows(group_means(bank.features, labels))
     return labels

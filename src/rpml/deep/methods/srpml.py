@@ -17,7 +17,7 @@ from rpml.method.objective.weights import WeightRidge, weight_function
 from rpml.method.solver.conjugate_gradient import OptimizeResult, Stopping, conjugate_gradient
 from rpml.method.solver.manifolds import orthonormalize
 from rpml.method.solver.stochastic import EpochState
-from rpml.method.triplets.sampling import mine_batch_triplets
+from rpml.method.triplets.batches import mine_batch_triplets
 from rpml.runtime.threads import single_blas_thread
 
 

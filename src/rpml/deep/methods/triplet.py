@@ -6,7 +6,7 @@ import torch
 
 from rpml.deep.methods.base import Batch, Loss, LossSpec, Method, safe_mean
 from rpml.deep.methods.labels import class_sampler
-from rpml.method.triplets.sampling import mine_batch_triplets
+from rpml.method.triplets.batches import mine_batch_triplets
 from rpml.runtime.extras import require
 
 MARGIN = 0.2

@@ -16,7 +16,8 @@ from sklearn.utils import check_random_state
 
 from rpml.evaluation.metrics.kmeans import kmeans
 from rpml.method.clustering.aas import AuthorityAscentShift
-from rpml.method.graph.affinity import as_graph
+from rpml.method.graph.affinity import affinity_graph
+from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.extras import require
 
 Labels = NDArray[np.intp]
@@ -71,7 +72,8 @@ class LeidenPartition(_SizedPartition):
 
     def _partition(self, X: NDArray[np.float32], n_clusters: int, seed: int) -> Labels:
         igraph = require("igraph", "compare", "Leiden clustering")
-        graph = sparse.triu(as_graph(X, min(N_NEIGHBORS, len(X) - 1)), format="coo")
+        near = nearest_neighbors(X, min(N_NEIGHBORS, len(X) - 1))
+        graph = sparse.triu(affinity_graph(near), format="coo")
         edges = np.stack([graph.row, graph.col], axis=1).tolist()
         network = igraph.Graph(n=len(X), edges=edges, edge_attrs={"weight": graph.data.tolist()})
         return _leiden_of_size(network, n_clusters, seed)

@@ -1,223 +1,26 @@
-"""Graph -> authority modes and labels: Authority Ascent Shift (AAS)."""
+"""Authority Ascent Shift (AAS) as a scikit-learn clusterer."""
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import validate_data
 
-from rpml.method.clustering.authority import authority
-from rpml.method.clustering.saddle import join_basins
-from rpml.method.graph import kernels as kernels
-from rpml.method.graph.affinity import (
-    Neighbors,
-    affinity_graph,
-    as_graph,
-    check_graph,
-    given_neighbors,
-    nearest_neighbors,
-)
-from rpml.runtime.threads import run_chunks
+from rpml.method.clustering.ascent import GraphAscent
+from rpml.method.graph.affinity import affinity_graph, bandwidths, check_graph, given_neighbors
+from rpml.method.graph.neighbors import Neighbors, nearest_neighbors
 
-__all__ = [
-    "AASResult",
-    "AuthorityAscentShift",
-    "ascend",
-    "authority",
-    "choose_epsilon",
-    "cluster_graph",
-    "follow",
-]
-
-_RANK = 7  # the neighbour whose affinity stands for a node's own neighbourhood
-_ABOVE = 1.2  # epsilon="auto": this much above the typical affinity of that neighbour,
-_CUT_OFF = 0.3  # but cutting off no more than this share of the nodes from all others
-
-
-@dataclass(frozen=True)
-class AASResult:
-    """What the ascent found.
-
-    Attributes
-    ----------
-    labels : (n,) int array
-        Cluster of each node, numbered in the order of their modes.
-    modes : (n_clusters,) int array
-        Node each cluster's ascent ends in.
-    parents : (n,) int array
-        The ascent tree: the node each node steps to; a mode is its own parent.
-    authority : (n,) float array
-        Stationary distribution of the random walk; sums to 1.
-    epsilon : float
-        The threshold used.
-    """
-
-    labels: NDArray[np.intp]
-    modes: NDArray[np.intp]
-    parents: NDArray[np.intp]
-    authority: NDArray[np.float64]
-    epsilon: float
-
-
-def ascend(
-    graph: sparse.csr_matrix, omega: NDArray[np.float64], gamma: float, epsilon: float
-) -> NDArray[np.intp]:
-    """Parent of every node: one step of authority ascent.
-
-    psi(i, j) = d_i P_ij exp(-gamma (omega_j - omega_i)^2) with d_i P_ij = W_ij; the relevant
-    neighbours are those with psi > epsilon and i itself; the parent is the one of largest
-    P_ij (omega_j - omega_i). Here omega is scaled to a maximum of 1/10, so that the printed
-    gamma = 100 damps a step across the whole range of authorities by 1/e: as probabilities they
-    would differ by about 1/n, and gamma would do nothing at all.
-
-    Equal gains go to the lowest index. On a plateau (equal authority, gain 0) this moves to a
-    relevant neighbour of lower index, so that duplicated points share one mode.
-    """
-    return ascend_scaled(graph, scaled_authority(omega), gamma, epsilon)
-
-
-def scaled_authority(omega: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The authority with a maximum of 1/10; see `ascend`."""
-    top = float(omega.max(initial=0.0))
-    return omega / (10.0 * top) if top > 0 else np.zeros(len(omega))
-
-
-def ascend_scaled(
-    graph: sparse.csr_matrix,
-    scaled: NDArray[np.float64],
-    gamma: float,
-    epsilon: float,
-    first: int = 0,
-) -> NDArray[np.intp]:
-    """`ascend` for the nodes from `first` on, whose rows the graph holds; `scaled` is of all."""
-    n = graph.shape[0]
-    parents = np.empty(n, dtype=np.intp)
-
-    def work(_: int, start: int, stop: int) -> None:
-        kernels.ascend_rows(
-            *(graph.indptr, graph.indices, graph.data),
-            *(scaled, first, gamma, epsilon, parents, start, stop),
-        )
-
-    run_chunks(work, n, 4096)
-    return parents
-
-
-def follow(parents: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Mode every node ends in, by pointer jumping: the height of a tree halves each round."""
-    while True:
-        further = parents[parents]
-        if np.array_equal(further, parents):
-            return further
-        parents = further
-
-
-def choose_epsilon(graph: sparse.csr_matrix) -> float:
-    """Choose epsilon from the affinities alone.
-
-    20% above the median affinity of a node to its 7th strongest neighbour, but never so high
-    that more than 30% of the nodes lose even their strongest edge (in high dimension all
-    affinities of a node are alike). Where affinities hardly differ at all they say nothing, and
-    every edge is relevant. Multiplying the graph by a constant multiplies epsilon by it.
-    """
-    return threshold(strongest(graph))
-
-
-def threshold(best: NDArray[np.float64]) -> float:
-    """The epsilon of `choose_epsilon`, from the `strongest` affinities of all nodes."""
-    best = best[best[:, 0] > 0]
-    if not best.size:
-        return 1.0  # no edges: any threshold does
-    middle, largest = float(np.median(best[:, -1])), float(best[:, 0].max())
-    if middle > 0.95 * largest:
-        return 0.3 * largest  # below exp(-1), the most gamma = 100 takes off
-    return min(_ABOVE * middle, float(np.quantile(best[:, 0], _CUT_OFF)), 0.95 * largest)
-
-
-def strongest(graph: sparse.csr_matrix) -> NDArray[np.float64]:
-    """(n, 2): the largest affinity of each node and its 7th largest."""
-    best = np.zeros((graph.shape[0], _RANK))
-
-    def work(_: int, start: int, stop: int) -> None:
-        kernels.strongest(graph.indptr, graph.data, best, start, stop)
-
-    run_chunks(work, graph.shape[0], 4096)
-    return best[:, [0, _RANK - 1]]
-
-
-def cluster_graph(
-    graph: sparse.csr_matrix,
-    gamma: float = 1e2,
-    epsilon: float | str = "auto",
-    merge: str | None = None,
-    *,
-    symmetric: bool | None = None,
-    relief: sparse.csr_matrix | None = None,
-) -> AASResult:
-    """Authority Ascent Shift on an affinity graph.
-
-    Parameters
-    ----------
-    graph : (n, n) csr_matrix
-    gamma, epsilon, merge
-        As in `AuthorityAscentShift`.
-    symmetric : bool, optional
-        Whether the graph is symmetric; looked up if not given.
-    relief : (n, n) csr_matrix, optional
-        For merge="saddle": the graph whose authority the saddles are measured on; `graph` itself
-        if not given. Locally scaled affinities hardly show the density, so features use the
-        same neighbours with bandwidth="balanced".
-    """
-    if merge not in (None, "saddle"):
-        raise ValueError(f"merge={merge!r}: use None or 'saddle'")
-    omega = authority(graph, symmetric)
-    relevant = choose_epsilon(graph) if isinstance(epsilon, str) else float(epsilon)
-    parents = ascend(graph, omega, gamma, relevant)
-    ends = follow(parents)
-    if merge == "saddle":
-        ends = _join_modes(ends, omega, graph if relief is None else relief, gamma)
-        parents = np.where(parents == np.arange(parents.size), ends, parents)
-    modes, labels = np.unique(ends, return_inverse=True)
-    return AASResult(labels, modes, parents, omega, relevant)
-
-
-def _join_modes(
-    ends: NDArray[np.intp], omega: NDArray[np.float64], relief: sparse.csr_matrix, gamma: float
-) -> NDArray[np.intp]:
-    """Mode every node ends in once modes in the same joined basin of the relief are one.
-
-    The basins come from an ascent with a low threshold, half the affinity of the typical 7th
-    neighbour: wide basins have wide passes, whose heights are known well.
-    """
-    height = authority(relief)
-    low = low_threshold(strongest(relief))
-    basins = np.unique(follow(ascend(relief, height, gamma, low)), return_inverse=True)[1]
-    return joined_ends(ends, omega, join_basins(relief, height, basins.astype(np.intp), low))
-
-
-def low_threshold(best: NDArray[np.float64]) -> float:
-    """Half the affinity of the typical 7th neighbour, from the `strongest` of all nodes."""
-    seventh = best[:, 1]
-    return 0.5 * float(np.median(seventh[seventh > 0])) if (seventh > 0).any() else 1.0
-
-
-def joined_ends(
-    ends: NDArray[np.intp], omega: NDArray[np.float64], joined: NDArray[np.intp]
-) -> NDArray[np.intp]:
-    """Mode every node ends in once the modes within a joined basin are its highest one."""
-    modes = np.unique(ends)
-    order = modes[np.lexsort((modes, -omega[modes], joined[modes]))]  # highest of each first
-    first = np.diff(joined[order], prepend=-1) != 0
-    highest = np.zeros(int(joined.max()) + 1, dtype=np.intp)
-    highest[joined[order[first]]] = order[first]
-    return highest[joined[ends]]
+_CHOICES: dict[str, tuple[Any, ...]] = {
+    "metric": ("euclidean", "cosine", "precomputed"),
+    "affinity": ("gaussian", "cosine"),
+    "merge": (None, "saddle"),
+    "method": ("auto", "exact", "ann", "hnsw"),
+}
 
 
 class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
@@ -231,7 +34,8 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     n_neighbors : int
         Neighbours in the graph; reduced with a warning when there are fewer other rows.
     gamma : float
-        How much a large step of authority counts against a neighbour; see `ascend` for the scale.
+        How much a large step of authority counts against a neighbour.
+        Authorities are scaled to a maximum of 1/10.
     epsilon : float or "auto"
         Relevance a neighbour must exceed: a threshold on affinities, as printed in the paper.
         "auto" follows the affinities; see `choose_epsilon`.
@@ -302,24 +106,26 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             Features; neighbours found before; or, with metric="precomputed", affinities.
         y : ignored
         """
-        self._check_parameters()
-        graph, relief = self._graphs(X)
-        result = cluster_graph(
-            graph,
-            float(self.gamma),
-            self.epsilon,
-            self.merge,
-            symmetric=None if self.metric == "precomputed" else self.symmetric,
-            relief=relief,
-        )
+        ascent = self.ascent(X)
+        result = ascent.run(self.epsilon)
         self.labels_ = result.labels
         self.modes_ = result.modes
         self.parents_ = result.parents
         self.authority_ = result.authority
         self.epsilon_ = result.epsilon
         self.n_clusters_ = len(result.modes)
-        self._warn(graph)
+        self._warn(ascent.graph)
         return self
+
+    def ascent(self, X: Any) -> GraphAscent:
+        """The graph of X, ready to ascend; takes what `fit` takes.
+
+        The one way in which this package runs Authority Ascent Shift in memory.
+        """
+        self.check_parameters()
+        graph, relief = self._graphs(X)
+        symmetric = None if self.metric == "precomputed" else self.symmetric
+        return GraphAscent(graph, float(self.gamma), self.merge, symmetric, relief)
 
     def _graphs(self, X: Any) -> tuple[sparse.csr_matrix, sparse.csr_matrix | None]:
         """The affinity graph, and the one the saddles are measured on if that is another."""
@@ -333,14 +139,15 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         else:
             X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
             X = nearest_neighbors(X, self.n_neighbors, metric=self.metric, method=self.method)
-        graph = as_graph(
+        graph = affinity_graph(
             X, affinity=self.affinity, bandwidth=self.bandwidth, symmetric=self.symmetric
         )
         if self.merge is None or self.affinity != "gaussian" or self.bandwidth != "local":
             return graph, None
         return graph, affinity_graph(X, affinity="gaussian", bandwidth="balanced")
 
-    def _check_parameters(self) -> None:
+    def check_parameters(self) -> None:
+        """Raise a ValueError for a setting that no fit could use."""
         for name, least in (("n_neighbors", 1), ("gamma", 0)):
             value = getattr(self, name)
             kind = Integral if name == "n_neighbors" else Real
@@ -352,10 +159,16 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             epsilon == "auto" or (isinstance(epsilon, Real) and 0 < float(epsilon) < np.inf)
         ):
             raise ValueError(f"epsilon={epsilon!r}: must be 'auto' or a positive number")
-        if self.metric not in ("euclidean", "cosine", "precomputed"):
-            raise ValueError(f"metric={self.metric!r}: use 'euclidean', 'cosine' or 'precomputed'")
-        if self.merge not in (None, "saddle"):
-            raise ValueError(f"merge={self.merge!r}: use None or 'saddle'")
+        for name, choices in _CHOICES.items():
+            value = getattr(self, name)
+            if not any(value is choice or value == choice for choice in choices):
+                *others, last = (repr(choice) for choice in choices)
+                raise ValueError(f"{name}={value!r}: use {', '.join(others)} or {last}")
+        if self.affinity == "cosine" and self.metric == "euclidean":
+            raise ValueError(
+                "affinity='cosine' needs neighbours of metric='cosine', got 'euclidean'"
+            )
+        bandwidths(np.ones(1), self.bandwidth)
 
     def _warn(self, graph: sparse.csr_matrix) -> None:
         """A threshold given by hand may suit other affinities; "auto" follows them."""

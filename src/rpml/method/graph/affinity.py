@@ -9,9 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rpml.method.graph.exact import slices
-from rpml.method.graph.neighbors import Neighbors, nearest_neighbors, pair_distances
-
-__all__ = ["Neighbors", "affinity_graph", "as_graph", "nearest_neighbors", "pair_distances"]
+from rpml.method.graph.neighbors import Neighbors
 
 _LOCAL_NEIGHBOR = 7  # whose distance is a point's own bandwidth (Zelnik-Manor and Perona, 2004)
 
@@ -103,33 +101,6 @@ def bandwidths(near: NDArray[np.float64], bandwidth: str | float) -> NDArray[np.
     local = np.where(near > 0, near, typical)
     share = {"local": 1.0, "balanced": 0.5, "global": 0.0}[bandwidth]
     return np.asarray(typical * (local / typical) ** share)
-
-
-def as_graph(
-    X: Any,
-    n_neighbors: int = 50,
-    *,
-    metric: str = "cosine",
-    affinity: str = "cosine",
-    bandwidth: str | float = "local",
-    symmetric: bool = True,
-) -> sparse.csr_matrix:
-    """Make an affinity graph of features, of found neighbours, or check a given one.
-
-    Parameters
-    ----------
-    X : (n, d) array, Neighbors, pair (indices, distances), or (n, n) sparse matrix
-        A sparse matrix is the affinity graph itself; its diagonal is dropped.
-    n_neighbors, metric, affinity, bandwidth, symmetric
-        As in `nearest_neighbors` and `affinity_graph`; a given graph is taken as it is.
-    """
-    if sparse.issparse(X):
-        return check_graph(X)
-    if isinstance(X, tuple):
-        X = given_neighbors(*X, metric=metric)
-    if not isinstance(X, Neighbors):
-        X = nearest_neighbors(X, n_neighbors, metric=metric)
-    return affinity_graph(X, affinity=affinity, bandwidth=bandwidth, symmetric=symmetric)
 
 
 def given_neighbors(indices: Any, distances: Any, *, metric: str = "euclidean") -> Neighbors:

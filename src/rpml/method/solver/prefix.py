@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from rpml.method.objective.triplet_loss import TripletObjective
 from rpml.method.solver.conjugate_gradient import Stopping, conjugate_gradient
-from rpml.method.solver.training import order_by_variance
+from rpml.method.solver.training import order_by_variance, settle_signs
 
 Array = NDArray[np.floating]
 Triplets = NDArray[np.integer]
@@ -30,14 +30,21 @@ def sizes_below(l: int) -> list[int]:
     return powers[::-1]
 
 
-def some_triplets(triplets: Triplets) -> tuple[NDArray[np.intp], Triplets]:
+def triplet_subset(triplets: Triplets) -> tuple[NDArray[np.intp], Triplets]:
     """(rows, triplets of places among these): at most `MAX_TRIPLETS`, evenly from all."""
     chosen = triplets[:: -(-len(triplets) // MAX_TRIPLETS) or 1]
     rows, places = np.unique(chosen, return_inverse=True)
     return rows.astype(np.intp), places.reshape(chosen.shape)
 
 
-def nested_rotation(Y: Array, triplets: Triplets, alpha: float, shrinkage: Array) -> Array:
+def prefix_order(Z: Array, L: Array, triplets: Triplets, alpha: float, shrinkage: Array) -> Array:
+    """L turned so that every prefix of a power of two is chosen by the triplets."""
+    rows, places = triplet_subset(triplets)
+    Y = Z[rows] @ L.astype(Z.dtype)
+    return settle_signs(L @ prefix_rotation(Y, places, alpha, shrinkage))
+
+
+def prefix_rotation(Y: Array, triplets: Triplets, alpha: float, shrinkage: Array) -> Array:
     """(l, l) rotation after which every prefix of a power of two is chosen by the triplets.
 
     Parameters

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rpml.method.objective.triplet_loss import TripletObjective
 from rpml.method.objective.weights import PinnedWeights, WeightRidge, weight_function
 from rpml.method.solver.conjugate_gradient import OptimizeResult, Stopping, conjugate_gradient
-from rpml.method.triplets.sampling import batch_sampler, mine_batch_triplets
+from rpml.method.triplets.batches import batch_sampler, mine_batch_triplets
 
 Array = NDArray[np.floating]
 

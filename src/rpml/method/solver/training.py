@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,8 @@ from rpml.method.whitening.linear_map import principal_axes
 from rpml.runtime.context import Arrays, Context, Progress
 
 Array = NDArray[np.floating]
+Start = tuple[Array, Array | None]
+"""L and theta."""
 
 
 def initial_subspace(Z: Array, l: int, init: Any, rng: np.random.Generator) -> Array:
@@ -75,27 +79,53 @@ def settle_signs(L: Array) -> Array:
     return np.asarray(L * signs)
 
 
-def train(
+@dataclass(frozen=True)
+class SolverSettings:
+    """Which solver, and when it stops."""
+
+    solver: str = "cg"
+    max_iter: int = 100
+    tol: float = 1e-5
+    learning_rate: float = 1.0
+    n_epochs: int = 10
+
+
+def solve(
     problem: Evaluator,
-    start: tuple[Array, Array | None],
-    stopping: Stopping,
+    epoch: Epoch,
+    start: Start,
+    settings: SolverSettings,
     context: Context,
-    learning_rate: float | None = None,
+    key: str = "",
 ) -> OptimizeResult:
-    """Conjugate gradient with checkpoints; with a `learning_rate` the paper's fixed steps."""
+    """Run the chosen solver on the objective, or on epochs, wherever the rows of either are.
+
+    Resumes from the checkpoint if it holds a state with the same key. Without triplets the start
+    is returned, with a warning.
+    """
+    if problem.n_triplets == 0:
+        warnings.warn(
+            "No triplet can be formed: the rows form one single cluster or every row its own. "
+            "The initial subspace is kept.",
+            UserWarning,
+            stacklevel=2,
+        )
+        return OptimizeResult(*start, 0.0, {"loss": []}, 0, True, "no triplets: nothing learned")
+    if settings.solver == "stochastic":
+        return _run_epochs(epoch, start, settings.n_epochs, context, key)
+    stopping = Stopping(settings.max_iter, gradient=1e-7, decrease=settings.tol)
 
     def listen(state: CGState) -> Any:
         if state.iteration % REFRESH == 0:
-            context.save("optimizer", *_pack(state))
+            context.save("optimizer", *_pack(state), key)
         info = {"loss": state.loss / problem.n_triplets}
         return context.report(Progress("optimize", state.iteration, stopping.max_iter, info))
 
-    L, theta = start
-    if learning_rate is not None:
-        return fixed_steps(problem, L, theta, stopping, learning_rate, listen)
-    saved = context.load("optimizer")
+    if settings.solver == "gd":
+        return fixed_steps(problem, *start, stopping, settings.learning_rate, listen)
+    saved = context.load("optimizer", key)
     state = _unpack(*saved) if saved else None
-    return conjugate_gradient(problem, L, theta, stopping, listen, state)
+    return conjugate_gradient(problem, *start, stopping, listen, state)
 
 
 def _pack(state: CGState) -> tuple[Arrays, dict[str, Any]]:
@@ -124,11 +154,8 @@ def _unpack(arrays: Arrays, metadata: dict[str, Any]) -> CGState:
     return state
 
 
-def train_in_batches(
-    epoch: Epoch,
-    start: tuple[Array, Array | None],
-    n_epochs: int,
-    context: Context,
+def _run_epochs(
+    epoch: Epoch, start: Start, n_epochs: int, context: Context, key: str
 ) -> OptimizeResult:
     """The stochastic solver with a checkpoint after every epoch."""
 
@@ -137,12 +164,12 @@ def train_in_batches(
         arrays["L"] = state.L
         if state.theta is not None:
             arrays["theta"] = state.theta
-        context.save("epoch", arrays, {"epoch": state.epoch})
+        context.save("epoch", arrays, {"epoch": state.epoch}, key)
         info = {"loss": state.history["loss"][-1]}
         return context.report(Progress("optimize", state.epoch, n_epochs, info))
 
     state = EpochState(*start)
-    if saved := context.load("epoch"):
+    if saved := context.load("epoch", key):
         arrays, metadata = saved
         state = EpochState(arrays["L"], arrays.get("theta"), metadata["epoch"])
         state.history = {name: arrays[f"history_{name}"].tolist() for name in state.history}

@@ -32,7 +32,7 @@ class Supervision:
     """Labels below it are classes and so differ for certain; the others are linked rows."""
     apart: Rows
     """(m, 2) rows that are not of one class."""
-    closer: Rows
+    comparisons: Rows
     """(k, 3) rows a, b, c: a is closer to b than to c."""
 
     def is_classed(self, rows: Any = slice(None)) -> NDArray[np.bool_]:
@@ -61,7 +61,7 @@ def gather(
     n: int,
     must_link: Any = None,
     cannot_link: Any = None,
-    closer: Any = None,
+    comparisons: Any = None,
     conflicts: str = "raise",
 ) -> Supervision | None:
     """Everything known of n rows; None if that is nothing.
@@ -73,7 +73,7 @@ def gather(
     n : int
     must_link, cannot_link : (m, 2) array-like of row indices, optional
         A third column holds weights.
-    closer : (k, 3) array-like of row indices, optional
+    comparisons : (k, 3) array-like of row indices, optional
         Row 0 of each is closer to row 1 than to row 2. A fourth column holds weights.
     conflicts : {"raise", "weight"}
         Raise a ValueError that names the constraints which contradict others, or leave out the
@@ -83,7 +83,7 @@ def gather(
         raise ValueError(f"conflicts={conflicts!r}: use 'raise' or 'weight'")
     labels = np.full(n, -1, np.intp) if labels is None else labels
     pairs = [_links("must_link", must_link, n, 2), _links("cannot_link", cannot_link, n, 2)]
-    order = _links("closer", closer, n, 3)
+    order = _links("comparisons", comparisons, n, 3)
     if not any(len(one.rows) for one in (*pairs, order)):
         n_classes = int(labels.max(initial=-1)) + 1
         return Supervision(labels, n_classes, pairs[1].rows, order.rows) if n_classes else None
@@ -206,7 +206,7 @@ class _Book:
 
 
 def _consistent(known: Supervision, order: _Links) -> tuple[NDArray[np.bool_], list[str]]:
-    """Which `closer` triplets can all hold, and a sentence for each that cannot.
+    """Which `comparisons` can all hold, and a sentence for each that cannot.
 
     a closer to b than to c contradicts a and c being of one class that b is not of. Otherwise
     each says that one distance is below another: a cycle of these cannot hold; its lightest
@@ -217,15 +217,15 @@ def _consistent(known: Supervision, order: _Links) -> tuple[NDArray[np.bool_], l
     other = (known.labels[b] >= 0) & (known.labels[b] != known.labels[a])
     other &= np.maximum(known.labels[a], known.labels[b]) < known.n_classes
     wrong = same & other | (b == c) | (a == c)
-    report = [f"closer[{i}] {order.rows[i].tolist()} contradicts the classes of its rows"
+    report = [f"comparisons[{i}] {order.rows[i].tolist()} contradicts the classes of its rows"
               for i in np.flatnonzero(wrong)]  # fmt: skip
     kept = ~wrong
     while (cyclic := _in_cycles(order.rows, kept)).any():
         lightest = np.flatnonzero(cyclic & (order.weights == order.weights[cyclic].min()))
         i = int(lightest[-1])
         others = [int(j) for j in np.flatnonzero(cyclic) if j != i][:3]
-        what = f"closer[{i}] {order.rows[i].tolist()}"
-        report.append(f"{what} closes a circle of distances with closer{others}")
+        what = f"comparisons[{i}] {order.rows[i].tolist()}"
+        report.append(f"{what} closes a circle of distances with comparisons{others}")
         kept[i] = False
     return kept, report
 

@@ -124,6 +124,11 @@ def better_choice(
     return by_groups if best[0] >= MARGIN * best[1] else by_neighbors
 
 
+def no_groups(n: int) -> Groups:
+    """n rows that are in no group."""
+    return np.full(n, -1, np.intp)
+
+
 def representatives(groups: Groups) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """One row a thing: (the first row of each group and every ungrouped row, each row's thing)."""
     things = np.where(groups >= 0, groups, groups.max() + 1 + np.arange(len(groups)))

@@ -1,0 +1,194 @@
+"""The stages of a fit on a Dask cluster; the story is `rpml.method.pipeline.learn`."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.distributed.aas import DaskAscent, check_supported
+from rpml.distributed.classes import apply_classes, mean_instances
+from rpml.distributed.cluster import Cluster, Task
+from rpml.distributed.evaluator import DaskObjective, Settings
+from rpml.distributed.exemplars import find_exemplars
+from rpml.distributed.kept import keep_graph, kept_graph
+from rpml.distributed.knn import Graph, nearest_neighbors
+from rpml.distributed.source import PartitionedRows
+from rpml.distributed.stochastic import deal_rows, distributed_epoch
+from rpml.distributed.take import take
+from rpml.distributed.triplets import draw_triplets
+from rpml.distributed.whiten import choose_whitening, mean_and_covariance
+from rpml.method.clustering.aas import AuthorityAscentShift
+from rpml.method.clustering.ascent import usable_labels
+from rpml.method.clustering.exemplars import Exemplars
+from rpml.method.clustering.pseudo_labels import as_clusterer
+from rpml.method.objective.weights import weight_function
+from rpml.method.pipeline import Problem
+from rpml.method.settings import FitInputs, FitSettings
+from rpml.method.solver.prefix import prefix_order, triplet_subset
+from rpml.method.solver.stochastic import Epoch, EpochState
+from rpml.method.solver.training import Start, complete_axes, initial_subspace, order_by_spread
+from rpml.method.supervision.labels import as_labels
+from rpml.method.whitening.choice import Whitening
+from rpml.method.whitening.groups import representatives
+from rpml.method.whitening.linear_map import Preprocessing, spectrum_of
+from rpml.method.whitening.neighborhoods import shrinkage_share
+from rpml.runtime.context import Arrays, Context
+
+logger = logging.getLogger(__name__)
+Array = NDArray[np.floating]
+Labels = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The preprocessed rows on the workers, and their moments."""
+
+    parts: list[Task]
+    edges: NDArray[np.int64]
+    mean: Array
+    covariance: Array
+    key: str
+    """Digest of the whitening that made them, for the checkpoint."""
+
+    @property
+    def rows(self) -> tuple[list[Task], NDArray[np.int64]]:
+        """As the stages take them."""
+        return self.parts, self.edges
+
+    @property
+    def width(self) -> int:
+        return len(self.mean)
+
+
+@dataclass(frozen=True)
+class DaskStages:
+    """Stages whose rows are on the workers; the client sees one number per row at most."""
+
+    workers: Cluster
+    settings: FitSettings
+    context: Context
+
+    def whiten(self, X: PartitionedRows, inputs: FitInputs) -> Whitening:
+        """Chosen from moments of all rows and a sample of them."""
+        self.workers.wait(X.parts, self.context, "read")
+        chosen = self.settings.for_whitening
+
+        def compute() -> Arrays:
+            found = choose_whitening(self.workers, X, inputs, chosen, self.context)
+            return found.to_arrays()
+
+        dependencies = (X.shape, inputs.groups, inputs.classes, chosen, self.context.seed)
+        return Whitening.from_arrays(self.context.stage("whiten", compute, *dependencies))
+
+    def apply(self, whitening: Whitening, X: PartitionedRows) -> Prepared:
+        """Preprocess every partition where it is."""
+        held = self.workers.hold(whitening.preprocessing)
+        parts = [self.workers.submit(_apply, part, held) for part in X.parts]
+        moments = mean_and_covariance(self.workers, parts, X.count, False, self.context)
+        X.release()
+        return Prepared(parts, X.edges, *moments, self.context.key(*whitening.to_arrays().values()))
+
+    def neighbors(self, Z: Prepared, inputs: FitInputs) -> Graph | None:
+        """The graph of the rows, or of one mean per group, found or from the checkpoint."""
+        aas = as_clusterer(self.settings.clustering, self.settings.n_neighbors)
+        if not hasattr(aas, "fit_predict"):
+            return None
+        if not isinstance(aas, AuthorityAscentShift):
+            raise ValueError(
+                f"clustering={type(aas).__name__}() needs all rows in one place: on Dask use "
+                "'aas', an AuthorityAscentShift, or an array of labels."
+            )
+        check_supported(aas)
+        points = Z.rows
+        if inputs.groups.max() >= 0:
+            points = mean_instances(self.workers, Z.rows, representatives(inputs.groups)[1])
+        key = self.context.key(Z.key, inputs.groups, aas.n_neighbors, aas.metric, aas.method)
+        graph = kept_graph(self.workers, points[1], self.context, key)
+        if graph is None:
+            graph = nearest_neighbors(
+                self.workers,
+                *points,
+                aas.n_neighbors,
+                self.context,
+                metric=aas.metric,
+                method=aas.method,
+            )
+            keep_graph(self.workers, graph, self.context, key)
+        figures = (graph.n_neighbors, graph.method, graph.recall)
+        logger.info("%d neighbours by %s, recall %.3f", *figures)
+        return graph
+
+    def cluster(self, Z: Prepared, graph: Graph | None, inputs: FitInputs) -> Labels:
+        """c(.) of the paper on the workers' graph, or the labels that were given."""
+        aas = as_clusterer(self.settings.clustering, self.settings.n_neighbors)
+        if graph is None:
+            return as_labels(aas, int(Z.edges[-1]))
+
+        def compute() -> Arrays:
+            ascent = DaskAscent.prepare(self.workers, graph, aas, self.context)
+            return {"labels": usable_labels(ascent, aas.epsilon)}
+
+        arrays = self.context.stage("labels", compute, Z.key, inputs.groups, aas)
+        return arrays["labels"].astype(np.intp)[representatives(inputs.groups)[1]]
+
+    def supervise(self, Z: Prepared, clusters: Labels, inputs: FitInputs) -> Labels:
+        if inputs.supervision is None:
+            return clusters
+        return apply_classes(self.workers, Z.rows, clusters, inputs.supervision)
+
+    def objective(
+        self, Z: Prepared, graph: Graph | None, labels: Labels, inputs: FitInputs
+    ) -> DaskObjective:
+        """Triplets drawn by the shards, and the objective over them."""
+        settings = self.settings
+        shards = draw_triplets(self.workers, Z.edges, labels, inputs, settings, self.context)
+        self.workers.stage = "optimize"
+        chosen = Settings(settings.weight, settings.alpha, settings.ridge)
+        return DaskObjective(self.workers, Z.rows, shards, chosen)
+
+    def epochs(self, Z: Prepared, labels: Labels, inputs: FitInputs) -> Epoch:
+        """Epochs of the stochastic solver; rows are dealt to the workers for the first one."""
+        dealt: list[Task] = []
+
+        def epoch(state: EpochState, rng: np.random.Generator) -> None:
+            if not dealt:
+                seeds = self.context.rng("deal")
+                dealt.extend(deal_rows(self.workers, Z.rows, labels, inputs.labeled_mask, seeds))
+            distributed_epoch(self.workers, dealt, state, self.settings.for_batches, rng)
+
+        return epoch
+
+    def start(self, Z: Prepared, whitening: Whitening) -> Start:
+        """L and theta to start from; the principal axes come from the moments."""
+        settings, context = self.settings, self.context
+        l, init = settings.size(Z.width), settings.init
+        if isinstance(init, str) and init == "pca":
+            L = complete_axes(spectrum_of(Z.mean, Z.covariance).axes, l)
+            if whitening.ranks_by_labels:
+                L = np.eye(Z.width, l)
+        else:
+            L = initial_subspace(np.empty((0, Z.width)), l, init, context.rng("init"))
+        theta = weight_function(settings.weight).initial(Z.width, l, context.rng("theta"))
+        return L, theta
+
+    def order(self, Z: Prepared, L: Array, problem: Problem, whitening: Whitening) -> Array:
+        """In prefix order, by a worker that is sent the rows a part of the triplets read."""
+        L = order_by_spread(L, L.T @ Z.covariance @ L)
+        if self.settings.max_iter == 0:
+            return L
+        share = shrinkage_share(whitening.preprocessing, whitening.choice, L)
+        rows, places = triplet_subset(problem.triplets)
+        subset = take(self.workers, *Z.rows, rows)
+        task = self.workers.submit(prefix_order, subset, L, places, self.settings.alpha, share)
+        return np.asarray(self.workers.value(task))
+
+    def exemplars(self, Z: Prepared, L: Array, clusters: Labels, labels: Labels) -> Exemplars:
+        return find_exemplars(self.workers, Z.rows, L, clusters, labels)
+
+
+def _apply(part: Any, preprocessing: Preprocessing) -> Array:
+    return preprocessing.apply(part)

@@ -1,0 +1,226 @@
+"""The stages of a fit in memory."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.method.clustering.exemplars import Exemplars, find_exemplars
+from rpml.method.clustering.pseudo_labels import (
+    apply_supervision,
+    as_clusterer,
+    pseudo_labels,
+    uses_graph,
+)
+from rpml.method.graph.neighbors import Neighbors, nearest_neighbors
+from rpml.method.objective.triplet_loss import TripletObjective
+from rpml.method.objective.weights import PinnedWeights, weight_function
+from rpml.method.pipeline import Problem
+from rpml.method.settings import FitInputs, FitSettings
+from rpml.method.solver.prefix import prefix_order
+from rpml.method.solver.stochastic import Epoch, EpochState, run_epoch
+from rpml.method.solver.training import Start, initial_subspace, order_by_variance
+from rpml.method.triplets.samplers import SAMPLERS, Uniform
+from rpml.method.triplets.sampling import LabelSource, draw_from_sources, parted_triplets
+from rpml.method.whitening.choice import Whitening, choose_whitening
+from rpml.method.whitening.groups import Groups, group_means, representatives
+from rpml.method.whitening.neighborhoods import shrinkage_share
+from rpml.runtime.context import Arrays, Context, Progress
+
+logger = logging.getLogger(__name__)
+Array = NDArray[np.floating]
+Labels = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class LocalStages:
+    """Stages on arrays; `context` holds the random streams, the listener and the checkpoint."""
+
+    settings: FitSettings
+    context: Context
+
+    def whiten(self, X: Any, inputs: FitInputs) -> Whitening:
+        """Chosen from the rows, and kept in the checkpoint."""
+        chosen, groups, classes = self.settings.for_whitening, inputs.groups, inputs.classes
+
+        def compute() -> Arrays:
+            rng = self.context.rng("whiten")
+            return choose_whitening(X, groups, classes, chosen, rng).to_arrays()
+
+        dependencies = (X, groups, classes, chosen, self.context.seed)
+        return Whitening.from_arrays(self.context.stage("whiten", compute, *dependencies))
+
+    def apply(self, whitening: Whitening, X: Any) -> Array:
+        return whitening.preprocessing.apply(X)
+
+    def neighbors(self, Z: Array, inputs: FitInputs) -> Neighbors | None:
+        """The k-NN graph of what is clustered: the rows, or one mean per group.
+
+        None where no graph is clustered.
+        """
+        clusterer = as_clusterer(self.settings.clustering, self.settings.n_neighbors)
+        if not uses_graph(clusterer):
+            if inputs.neighbors is not None and self.settings.sampler == "uniform":
+                warnings.warn(
+                    "neighbors are not used: neither the clustering nor the sampler needs them.",
+                    UserWarning,
+                    stacklevel=2,
+                )
+            return None
+        clusterer.check_parameters()
+        if inputs.neighbors is not None:
+            return _as_metric(inputs.neighbors, clusterer.metric, Z)
+        points = _instances(Z, inputs.groups)[0]
+        return self._search("neighbors", points, clusterer)
+
+    def _search(self, stage: str, points: Array, graph: Any) -> Neighbors:
+        """Neighbours by the `n_neighbors`, `metric` and `method` of an AAS."""
+        context, n, how = self.context, len(points), (graph.n_neighbors, graph.metric, graph.method)
+
+        def compute() -> Arrays:
+            found = nearest_neighbors(
+                points,
+                graph.n_neighbors,
+                metric=graph.metric,
+                method=graph.method,
+                memory_limit=context.blocks,
+                progress=lambda share: context.report(Progress(stage, round(share * n), n)),
+            )
+            logger.info("%d neighbours by %s, recall %.3f", how[0], found.method, found.recall)
+            return {"indices": found.indices, "distances": found.distances}
+
+        arrays = context.stage(stage, compute, points, *how)
+        return Neighbors(arrays["indices"], arrays["distances"], metric=graph.metric)
+
+    def cluster(self, Z: Array, graph: Neighbors | None, inputs: FitInputs) -> Labels:
+        """c(.) of the paper; a group is one point, its mean, so that its rows share a label."""
+        clusterer = as_clusterer(self.settings.clustering, self.settings.n_neighbors)
+        if not hasattr(clusterer, "fit_predict"):
+            return pseudo_labels(Z, clusterer)
+        points, instance_of_row = _instances(Z, inputs.groups)
+        searched = (points,) if graph is None else (graph.indices, graph.distances)
+        arrays = self.context.stage(
+            "labels",
+            lambda: {"labels": pseudo_labels(points, clusterer, graph)},
+            *searched,
+            clusterer,
+        )
+        return np.asarray(arrays["labels"][instance_of_row], np.intp)
+
+    def supervise(self, Z: Array, clusters: Labels, inputs: FitInputs) -> Labels:
+        """The clusters made to agree with classes and constraints."""
+        if inputs.supervision is None:
+            return clusters
+        return apply_supervision(clusters, inputs.supervision, Z)
+
+    def objective(
+        self, Z: Array, graph: Neighbors | None, labels: Labels, inputs: FitInputs
+    ) -> TripletObjective:
+        """The triplets T of Algorithm 1 and the objective over them."""
+        settings = self.settings
+        triplets, pinned = self._triplets(Z, graph, labels, inputs)
+        weight = weight_function(settings.weight)
+        if pinned is not None and weight.learnable:
+            weight = PinnedWeights(weight, pinned)
+        return TripletObjective(Z, triplets, weight, settings.alpha, settings.ridge)
+
+    def _triplets(
+        self, Z: Array, graph: Neighbors | None, labels: Labels, inputs: FitInputs
+    ) -> tuple[NDArray[np.integer], NDArray[np.bool_] | None]:
+        """Triplets, and which of them are known to be right (None: nothing is known)."""
+        settings, rng = self.settings, self.context.rng("triplets")
+        near = self._row_neighbors(Z, graph, inputs)
+        sampler = Uniform() if near is None else SAMPLERS[settings.sampler](near, Z)
+        sources = [LabelSource(labels, sampler)]
+        sources += [LabelSource(more, Uniform()) for more in given_labels(inputs)]
+        drawn = draw_from_sources(
+            sources, inputs.groups, rng, settings.triplets_per_anchor, settings.max_triplets
+        )
+        known = inputs.supervision
+        if known is None:
+            return drawn, None
+        apart = parted_triplets(labels, known.apart, settings.triplets_per_anchor, rng)
+        triplets = np.vstack([drawn, apart, known.comparisons])
+        pinned = known.certain(triplets)
+        pinned[len(triplets) - len(known.comparisons) :] = True
+        return triplets, pinned
+
+    def _row_neighbors(
+        self, Z: Array, graph: Neighbors | None, inputs: FitInputs
+    ) -> Neighbors | None:
+        """Cosine neighbours of the rows, for samplers of near negatives."""
+        settings = self.settings
+        if settings.sampler == "uniform":
+            return None
+        graph = inputs.neighbors or graph
+        if graph is not None and graph.metric == "cosine" and len(graph.indices) == len(Z):
+            return graph
+        return self._search("row-neighbors", Z, as_clusterer("aas", settings.n_neighbors))
+
+    def epochs(self, Z: Array, labels: Labels, inputs: FitInputs) -> Epoch:
+        """Epochs of the stochastic solver over the rows."""
+        sure = None if inputs.supervision is None else inputs.labeled_mask
+        batches = replace(self.settings.for_batches, sure=sure)
+
+        def epoch(state: EpochState, rng: np.random.Generator) -> None:
+            run_epoch(Z, labels, state, batches, rng)
+
+        return epoch
+
+    def start(self, Z: Array, whitening: Whitening) -> Start:
+        """L and theta to start from; where labels whitened, their leading axes."""
+        settings, context = self.settings, self.context
+        l, init = settings.size(Z.shape[1]), settings.init
+        if whitening.ranks_by_labels and isinstance(init, str) and init == "pca":
+            init = np.eye(Z.shape[1], l)
+        L = initial_subspace(Z, l, init, context.rng("init"))
+        theta = weight_function(settings.weight).initial(Z.shape[1], l, context.rng("theta"))
+        return L, theta
+
+    def order(self, Z: Array, L: Array, problem: Problem, whitening: Whitening) -> Array:
+        """The same subspace, its axes turned so that every prefix is a smaller embedding."""
+        L = order_by_variance(Z, L)
+        if self.settings.max_iter == 0:  # nothing is to be learned: the principal axes, in order
+            return L
+        share = shrinkage_share(whitening.preprocessing, whitening.choice, L)
+        return prefix_order(Z, L, problem.triplets, self.settings.alpha, share)
+
+    def exemplars(self, Z: Array, L: Array, clusters: Labels, labels: Labels) -> Exemplars:
+        return find_exemplars(Z @ L.astype(Z.dtype), clusters, labels)
+
+
+def given_labels(inputs: FitInputs) -> list[Labels]:
+    """Labels to draw triplets from besides the pseudo-labels: groups, known classes."""
+    sources = []
+    if inputs.groups.max() >= 0:
+        sources.append(inputs.groups)
+    labeled = inputs.labeled_mask
+    if inputs.classes is not None and 0 < labeled.sum() < len(labeled):
+        sources.append(np.where(labeled, inputs.classes, -1))
+    return sources
+
+
+def _instances(Z: Array, groups: Groups) -> tuple[Array, NDArray[np.intp]]:
+    """(one row per instance, the instance of each row): the mean of a group, or the row itself."""
+    first, instance_of_row = representatives(groups)
+    if len(first) == len(Z):
+        return Z, np.arange(len(Z))
+    return group_means(Z, instance_of_row), instance_of_row
+
+
+def _as_metric(neighbors: Neighbors, metric: str, Z: Array) -> Neighbors:
+    """Given cosine neighbours as those of the metric; for unit rows the two are the same."""
+    if metric == neighbors.metric:
+        return neighbors
+    norms = np.einsum("ij,ij->i", Z, Z)
+    if not np.allclose(norms, 1.0, atol=1e-4):
+        raise ValueError(
+            f"neighbors hold cosine distances, but the clustering uses metric={metric!r} on rows "
+            "that do not have unit norm: use metric='cosine' or leave neighbors out."
+        )
+    return replace(neighbors, metric=metric)

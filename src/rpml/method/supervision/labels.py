@@ -1,0 +1,29 @@
+"""Labels as people write them -> integers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Labels = NDArray[np.intp]
+
+
+def as_labels(values: Any, n: int, name: str = "labels") -> Labels:
+    """Any labels as integers from 0; negative numbers, None and NaN as -1 (no label)."""
+    values = np.asarray(values)
+    if values.shape != (n,):
+        raise ValueError(f"{name} must be one for each of the {n} rows, got shape {values.shape}.")
+    if values.dtype.kind in "iu":
+        missing = values < 0
+    elif values.dtype.kind == "f":
+        missing = ~np.isfinite(values) | (values < 0)
+    else:
+        missing = np.array([v is None or v != v or v in (-1, "-1") for v in values.tolist()], bool)
+    labels = np.full(n, -1, np.intp)
+    if not missing.all():
+        present = values[~missing]
+        present = present if values.dtype.kind in "iuf" else present.astype(str)
+        labels[~missing] = np.unique(present, return_inverse=True)[1]
+    return labels

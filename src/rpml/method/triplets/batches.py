@@ -1,0 +1,93 @@
+"""Mini-batches with several rows per label, and the triplets within one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.method.triplets import kernels
+from rpml.method.triplets.members import check_labels, members_of
+
+Triplets = NDArray[np.intp]
+_MINING = {"all": kernels.ALL, "semi-hard": kernels.SEMI_HARD, "hard": kernels.HARD}
+
+
+def mine_batch_triplets(
+    Z: Any,
+    labels: Any,
+    rng: np.random.Generator,
+    *,
+    margin: float = 0.5,
+    mining: str = "semi-hard",
+    limit: int | None = None,
+) -> Triplets:
+    """Triplets of one embedded mini-batch, as indices into it.
+
+    Parameters
+    ----------
+    Z : (b, l) array
+        The embedded rows; Euclidean distances are taken on them as they are.
+    labels : (b,) int array
+        -1: no cluster, takes no part.
+    rng : numpy Generator
+        Chooses which triplets are retained when there are more than `limit`.
+    margin : float
+    mining : "semi-hard", "hard" or "all"
+        Of all (anchor, positive, negative) in the batch: those whose negative is farther than
+        the positive by less than `margin`; the nearest negative of every (anchor, positive); or
+        every one.
+    limit : int, optional
+
+    Returns
+    -------
+    (T, 3) array, T possibly 0.
+    """
+    if mining not in _MINING:
+        raise ValueError(f"mining={mining!r}: use 'semi-hard', 'hard' or 'all'")
+    Z = np.ascontiguousarray(Z, dtype=np.float32 if np.asarray(Z).itemsize <= 4 else np.float64)
+    names = check_labels(labels)
+    if len(Z) != names.size:
+        raise ValueError(f"Z has {len(Z)} rows but there are {names.size} labels")
+    kind = _MINING[mining]
+    distance = kernels.distances(Z)
+    nothing = np.empty(0, dtype=np.intp)
+    count = kernels.mine(distance, names, margin, kind, nothing, np.empty((0, 3), dtype=np.intp))
+    retained = np.arange(count)
+    if limit is not None and count > limit:
+        retained = np.sort(rng.choice(count, limit, replace=False, shuffle=False))
+    out = np.empty((retained.size, 3), dtype=np.intp)
+    kernels.mine(distance, names, margin, kind, retained, out)
+    return out
+
+
+def batch_sampler(
+    labels: Any, rng: np.random.Generator, batch_size: int = 120, per_class: int = 4
+) -> Iterator[NDArray[np.intp]]:
+    """One epoch of mini-batches, each with several rows of every label in it.
+
+    Rows of a label are shuffled and cut into handfuls of `per_class` (a single row left over
+    joins the handful before it), the handfuls are shuffled and dealt into batches of about
+    `batch_size` rows. Every row whose label has two members appears exactly once.
+    """
+    labels = check_labels(labels)
+    if batch_size < 2 or per_class < 2:
+        raise ValueError(
+            f"batch_size={batch_size} and per_class={per_class}: both must be at least 2"
+        )
+    members = members_of(labels)
+    rows = members.rows[members.count[members.rows] >= 2]
+    rows = rows[np.lexsort((rng.random(rows.size), labels[rows]))]
+    count = members.count[rows]
+    place = np.arange(rows.size) - np.searchsorted(labels[rows], labels[rows])
+    alone = (place == count - 1) & (place % per_class == 0)
+    first = (place % per_class == 0) & ~alone
+    handful = np.cumsum(first) - 1
+    key = rng.permutation(int(first.sum()))[handful] if rows.size else handful
+    order = np.argsort(key, kind="stable")
+    rows, key = rows[order], key[order]
+    begins = np.flatnonzero(np.diff(key, prepend=-1))
+    batch = (begins // batch_size)[key]
+    yield from np.split(rows, np.flatnonzero(np.diff(batch)) + 1) if rows.size else ()

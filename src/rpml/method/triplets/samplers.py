@@ -1,0 +1,139 @@
+"""How negatives are drawn: one class per sampler, and the table of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.method.graph.exact import slices
+from rpml.method.graph.neighbors import Neighbors, pair_distances
+from rpml.method.triplets.members import same_group
+
+_CHUNK = 65536  # triplets whose neighbours are looked at together
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Anchors with uniformly drawn partners, and the labels and groups of all rows."""
+
+    anchors: NDArray[np.intp]
+    positives: NDArray[np.intp]
+    negatives: NDArray[np.intp]
+    """-1 where there is none."""
+    labels: NDArray[np.intp]
+    groups: NDArray[Any] | None
+
+
+class Sampler(Protocol):
+    """Chooses the negatives of a draw; where it has none to offer, the uniform one stays."""
+
+    def negatives(self, draw: Draw, rng: np.random.Generator) -> NDArray[np.intp]: ...
+
+
+class Uniform:
+    """Any row of another label."""
+
+    def negatives(self, draw: Draw, rng: np.random.Generator) -> NDArray[np.intp]:
+        return draw.negatives
+
+
+@dataclass(frozen=True)
+class Hard:
+    """The anchor's nearest neighbours of another label, one after the other.
+
+    Parameters
+    ----------
+    neighbors : Neighbors
+        Of the rows the labels belong to.
+    """
+
+    neighbors: Neighbors
+
+    def negatives(self, draw: Draw, rng: np.random.Generator) -> NDArray[np.intp]:
+        turn = np.arange(draw.anchors.size) - np.searchsorted(draw.anchors, draw.anchors)
+        out = draw.negatives.copy()
+        for part in slices(draw.anchors.size, _CHUNK):
+            allowed = _near_negatives(draw.anchors[part], draw.labels, self.neighbors, draw.groups)
+            count = allowed.sum(axis=1)
+            nth = turn[part] % np.maximum(count, 1)
+            picked = self.neighbors.indices[draw.anchors[part], _nth_true(allowed, nth)]
+            out[part] = np.where(count > 0, picked, out[part])
+        return out
+
+
+@dataclass(frozen=True)
+class SemiHard:
+    """A neighbour of another label that is farther than the positive by less than the margin.
+
+    Parameters
+    ----------
+    neighbors : Neighbors
+        Of the rows the labels belong to.
+    X : array of shape (n_samples, n_features)
+        The rows the neighbours were found in.
+    margin : float, default=0.5
+        In units of the neighbours' distances.
+    """
+
+    neighbors: Neighbors
+    X: Any
+    margin: float = 0.5
+
+    def negatives(self, draw: Draw, rng: np.random.Generator) -> NDArray[np.intp]:
+        luck = rng.random(draw.anchors.size)
+        out = draw.negatives.copy()
+        for part in slices(draw.anchors.size, _CHUNK):
+            anchors = draw.anchors[part]
+            allowed = _near_negatives(anchors, draw.labels, self.neighbors, draw.groups)
+            allowed &= _within_margin(
+                anchors, draw.positives[part], self.neighbors, self.X, self.margin
+            )
+            count = allowed.sum(axis=1)
+            nth = (luck[part] * count).astype(np.intp)
+            picked = self.neighbors.indices[anchors, _nth_true(allowed, nth)]
+            out[part] = np.where(count > 0, picked, out[part])
+        return out
+
+
+# name -> sampler from the k-NN of the rows and the rows; only "uniform" needs no neighbours
+SAMPLERS: dict[str, Callable[[Neighbors, Any], Sampler]] = {
+    "uniform": lambda neighbors, X: Uniform(),
+    "semi-hard": SemiHard,
+    "hard": lambda neighbors, X: Hard(neighbors),
+}
+
+
+def _near_negatives(
+    anchors: NDArray[np.intp],
+    labels: NDArray[np.intp],
+    neighbors: Neighbors,
+    groups: NDArray[Any] | None,
+) -> NDArray[np.bool_]:
+    """(T, k): which neighbours of the anchor may be its negative."""
+    near = neighbors.indices[anchors]
+    allowed = (labels[near] >= 0) & (labels[near] != labels[anchors, None])
+    if groups is not None:
+        allowed &= ~same_group(groups, anchors[:, None], near)
+    return np.asarray(allowed)
+
+
+def _within_margin(
+    anchors: NDArray[np.intp],
+    positives: NDArray[np.intp],
+    neighbors: Neighbors,
+    X: Any,
+    margin: float,
+) -> NDArray[np.bool_]:
+    to_positive = pair_distances(X, anchors, positives, metric=neighbors.metric)[:, None]
+    to_negative = neighbors.distances[anchors]
+    return np.asarray((to_negative > to_positive) & (to_negative < to_positive + margin))
+
+
+def _nth_true(allowed: NDArray[np.bool_], nth: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Column of the nth True of each row (counted from 0)."""
+    position = np.cumsum(allowed, axis=1, dtype=np.int32)
+    return np.asarray(np.argmax(position > nth[:, None], axis=1))

@@ -1,0 +1,193 @@
+"""Which whitening a fit uses: none, a power of the principal axes, or a scatter with shrinkage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.method.whitening.classes import count_pairs, label_scatter, label_spread, with_labelled
+from rpml.method.whitening.groups import (
+    MIN_GROUPS,
+    Groups,
+    better_choice,
+    drop_singles,
+    group_scatter,
+    representatives,
+    sample_rows,
+)
+from rpml.method.whitening.linear_map import (
+    Preprocessing,
+    Spectrum,
+    identity,
+    principal_axes,
+    whitening,
+)
+from rpml.method.whitening.neighborhoods import (
+    MAX_ROWS,
+    ScatterChoice,
+    coordinates,
+    neighbor_scatter,
+    whiten_by,
+)
+
+Labels = NDArray[np.intp]
+Arrays = dict[str, NDArray[Any]]
+DEFAULT_COMPONENTS = 128
+SOURCES = ("neighbors", "groups", "none", "labels", "groups and labels")
+
+
+@dataclass(frozen=True)
+class WhiteningSettings:
+    """The settings of `RPML` that decide the whitening."""
+
+    n_components: int | None
+    whiten: float | str | None
+    n_axes: int | None
+    normalize_input: bool
+
+
+@dataclass(frozen=True)
+class Whitening:
+    """What is applied to the rows before the projection, and how it was chosen."""
+
+    preprocessing: Preprocessing
+    choice: ScatterChoice | None
+    """The evidence of whiten="auto"."""
+
+    @property
+    def uses_groups(self) -> bool:
+        """False if groups were judged to say less than the neighbours."""
+        return self.choice is None or "groups" in self.choice.source
+
+    @property
+    def ranks_by_labels(self) -> bool:
+        """Labels chose the order of the axes."""
+        return self.choice is not None and "labels" in self.choice.source
+
+    def to_arrays(self) -> Arrays:
+        """As a checkpoint keeps it."""
+        arrays = {
+            "mean": self.preprocessing.mean,
+            "matrix": self.preprocessing.matrix,
+            "unit": np.array([self.preprocessing.unit_input, self.preprocessing.unit_output]),
+        }
+        if self.choice is not None:
+            arrays["source"] = np.array([SOURCES.index(self.choice.source)])
+            arrays["shrinkage"] = np.array([self.choice.shrinkage])
+            arrays["agreement"] = np.array(list(self.choice.agreement.items())).reshape(-1, 2)
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays) -> Whitening:
+        """The inverse of `to_arrays`."""
+        unit_input, unit_output = arrays["unit"].tolist()
+        applied = Preprocessing(unit_input, arrays["mean"], arrays["matrix"], unit_output)
+        if "source" not in arrays:
+            return cls(applied, None)
+        agreement = {float(shrinkage): float(share) for shrinkage, share in arrays["agreement"]}
+        source = SOURCES[int(arrays["source"][0])]
+        return cls(applied, ScatterChoice(source, float(arrays["shrinkage"][0]), agreement))
+
+
+def choose_whitening(
+    X: Any,
+    groups: Groups,
+    classes: Labels | None,
+    settings: WhiteningSettings,
+    rng: np.random.Generator,
+) -> Whitening:
+    """Centre and whiten on the leading axes; with whiten=None leave the rows as they are.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features)
+    groups : ndarray of shape (n_samples,)
+        Rows with the same number >= 0 show the same instance.
+    classes : ndarray of shape (n_samples,) or None
+        Known classes, -1 where unknown.
+    settings : WhiteningSettings
+    rng : numpy Generator
+    """
+    if settings.whiten is None:
+        return Whitening(identity(X.shape[1], settings.normalize_input), None)
+    spectrum = principal_axes(X, settings.normalize_input, center=True)
+    size = size_within(spectrum, X.shape, settings)
+    if not isinstance(settings.whiten, str):
+        return Whitening(whiten_by_exponent(spectrum, size, settings), None)
+    rows = scatter_rows(groups, classes, rng)
+    sample = Sample(X, rows, groups[rows], None if classes is None else classes[rows])
+    return whiten_by_scatter(sample, spectrum, settings.normalize_input, size, rng)
+
+
+def size_within(spectrum: Spectrum, shape: tuple[int, int], settings: WhiteningSettings) -> int:
+    """The size of the embedding, if the rows vary in so many directions."""
+    available = len(spectrum.variances)
+    if available == 0:
+        raise ValueError(
+            f"The rows of X (n_features={shape[1]}) are all the same after scaling to unit norm: "
+            "set normalize_input=False."
+        )
+    wanted = settings.n_components or min(DEFAULT_COMPONENTS, available)
+    if available < wanted:
+        raise ValueError(
+            f"n_components={wanted} is more than the {available} directions in which "
+            f"the {shape[0]} rows of X vary: ask for {available} or fewer."
+        )
+    return wanted
+
+
+def whiten_by_exponent(
+    spectrum: Spectrum, wanted: int, settings: WhiteningSettings
+) -> Preprocessing:
+    """The preprocessing of a numeric `whiten`."""
+    n_axes = min(settings.n_axes or max(256, 2 * wanted), len(spectrum.variances))
+    unit = settings.normalize_input
+    return whitening(spectrum, float(settings.whiten or 0.0), max(n_axes, wanted), unit, unit)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows of X that a whitening is chosen on, and what is known of them."""
+
+    X: Any
+    rows: NDArray[np.intp]
+    groups: Groups
+    """Of each of the rows."""
+    classes: Labels | None
+    """Of each of the rows, if there are any."""
+
+
+def scatter_rows(groups: Groups, classes: Labels | None, rng: np.random.Generator) -> Labels:
+    """Which rows to choose a whitening on; the known ones first."""
+    rows = sample_rows(groups, MAX_ROWS, rng)
+    return rows if classes is None else with_labelled(rows, classes, rng)
+
+
+def whiten_by_scatter(
+    sample: Sample, spectrum: Spectrum, unit: bool, n_components: int, rng: np.random.Generator
+) -> Whitening:
+    """Whiten by the scatter within groups where they help, within neighbourhoods otherwise.
+
+    What is known of the rows refines either. Many labels tell something of more axes, and which
+    of them to keep.
+    """
+    subset = (sample.X, sample.rows, spectrum, unit, n_components)
+    sampled = drop_singles(sample.groups)
+    data = coordinates(*subset)
+    seed = int(rng.integers(2**31))  # the same splits for both, so that they compare
+    instances = data.some(representatives(sampled)[0])
+    found = neighbor_scatter(instances, np.random.default_rng(seed))
+    if sampled.max() >= MIN_GROUPS:
+        found = better_choice(group_scatter(data, sampled, np.random.default_rng(seed)), found)
+    retained, spread = data.W.shape[1], None
+    if sample.classes is not None:
+        leading = coordinates(*subset, least=2 * count_pairs(sample.classes))
+        found = label_scatter(leading, sample.classes, found, np.random.default_rng(seed))
+        if "labels" in found[1].source:
+            spread = label_spread(leading, sample.classes, found[0])
+    scatter, choice = found
+    whole = whiten_by(spectrum, scatter, choice.shrinkage, n_components, unit, spread)
+    return Whitening(replace(whole, matrix=whole.matrix[:, :retained]), choice)

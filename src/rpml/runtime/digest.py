@@ -1,0 +1,41 @@
+"""Digests of arrays and plain values: what a stage of a fit was computed from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_BLOCK_BYTES = 2**26
+
+
+def data_digest(*values: Any) -> str:
+    """sha256 of the values; arrays by dtype, shape and content.
+
+    Arrays, memory maps too, are read in blocks of rows. Everything else counts by its `repr`, so
+    only plain values (numbers, strings, tuples of them, frozen dataclasses) belong here.
+    """
+    state = hashlib.sha256()
+    for value in values:
+        if isinstance(value, np.ndarray):
+            for piece in _pieces(value):
+                state.update(piece)
+        else:
+            state.update(b"none" if value is None else repr(value).encode())
+    return state.hexdigest()
+
+
+def _pieces(array: NDArray[Any]) -> Iterator[Any]:
+    if array.dtype.hasobject or array.dtype.kind == "U":
+        text = json.dumps(array.tolist(), sort_keys=True, separators=(",", ":"))
+        array = np.frombuffer(text.encode(), np.uint8)
+    yield f"{array.dtype.str}{array.shape}".encode()
+    row_bytes = max(1, array.nbytes // max(1, len(array)))
+    step = max(1, _BLOCK_BYTES // row_bytes)
+    for start in range(0, len(array), step):
+        block = np.ascontiguousarray(array[start : start + step])
+        yield block.reshape(-1).view(np.uint8).data

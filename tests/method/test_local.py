@@ -1,0 +1,175 @@
+"""The stages of a fit through the public estimator: nothing is remembered between them."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+
+from rpml import RPML, AuthorityAscentShift
+from rpml.method.graph.neighbors import nearest_neighbors
+from rpml.method.local import LocalStages
+from rpml.method.settings import FitInputs
+from rpml.method.whitening.groups import no_groups
+from rpml.runtime.context import Context
+
+
+def blobs(n=240, d=10, classes=8, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % classes
+    return rng.normal(size=(classes, d))[y] + 0.4 * rng.normal(size=(n, d)), y
+
+
+class MemoryStore:
+    """A checkpoint in a dictionary that counts what was found in it."""
+
+    def __init__(self):
+        self.stages, self.loaded = {}, []
+
+    def load(self, name):
+        if name in self.stages:
+            self.loaded.append(name)
+        return self.stages.get(name)
+
+    def save(self, name, arrays, metadata):
+        self.stages[name] = (arrays, dict(metadata or {}))
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("sampler", ["uniform", "semi-hard", "hard"])
+def test_every_sampler_weight_and_solver_with_and_without_groups(sampler, grouped):
+    X, y = blobs()
+    groups = np.where(np.arange(len(X)) % 5 == 0, -1, np.arange(len(X)) // 16 * 8 + y)
+    for weight, solver in itertools.product(
+        ["concat", "bilinear", "constant"], ["cg", "stochastic", "gd"]
+    ):
+        model = RPML(
+            4,
+            sampler=sampler,
+            weight=weight,
+            solver=solver,
+            n_neighbors=12,
+            max_iter=3,
+            tol=0.5,
+            n_epochs=1,
+            random_state=0,
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.fit(X, groups=groups if grouped else None)
+        a, p, n = model.labels_[model.triplets_].T
+        assert len(model.triplets_) > 0
+        assert np.isfinite(model.transform(X)).all()
+        if not grouped:
+            assert (a == p).all()
+            assert (a != n).all()
+
+
+@pytest.mark.parametrize("settings", [{"n_neighbors": 20}, {"n_neighbors": 50}])
+def test_neighbours_are_those_asked_for(settings):
+    X, _ = blobs()
+    context = Context(store=MemoryStore())
+    for k, rows in ((settings["n_neighbors"], X), (30, X), (30, X[:100])):
+        stages = LocalStages(RPML(n_neighbors=k)._settings(), context)
+        found = stages.neighbors(rows, FitInputs(no_groups(len(rows))))
+        expected = nearest_neighbors(rows, k, metric="cosine")
+        np.testing.assert_array_equal(found.indices, expected.indices)
+
+
+def test_a_stage_is_found_again_for_the_same_inputs_only():
+    X, _ = blobs()
+    store = MemoryStore()
+    settings = {"n_neighbors": 12, "max_iter": 5, "random_state": 0}
+    first = RPML(4, **settings).fit(X, store=store)
+    assert store.loaded == []
+    again = RPML(4, **settings).fit(X, store=store)
+    np.testing.assert_array_equal(first.transform(X), again.transform(X))
+    assert {"whiten", "neighbors", "labels"} <= set(store.loaded)
+    for other, rows in (({**settings, "n_neighbors": 20}, X), (settings, X[::-1].copy())):
+        mixed = RPML(4, **other).fit(rows, store=store)
+        alone = RPML(4, **other).fit(rows)
+        np.testing.assert_array_equal(mixed.labels_, alone.labels_)
+        np.testing.assert_array_equal(mixed.transform(X), alone.transform(X))
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+def test_given_neighbours_are_used_whatever_the_metric(metric):
+    X, _ = blobs()
+    aas = AuthorityAscentShift(12, metric=metric)
+    plain = RPML(4, clustering=aas, random_state=0).fit(X)
+    Z = plain.preprocessing_.apply(X)
+    near = nearest_neighbors(Z, 12, metric="cosine")
+    same = RPML(4, clustering=aas, random_state=0).fit(X, neighbors=(near.indices, near.distances))
+    np.testing.assert_array_equal(same.labels_, plain.labels_)
+    ring = (np.arange(len(X))[:, None] + np.array([1, 2, 3])) % len(X)
+    other = RPML(4, clustering=aas, random_state=0).fit(
+        X, neighbors=(ring, np.full(ring.shape, 0.1, np.float32))
+    )
+    assert (other.labels_ != plain.labels_).any()
+
+
+def test_given_neighbours_that_cannot_be_used_are_refused_or_named():
+    X, _ = blobs()
+    near = nearest_neighbors(X, 12, metric="cosine")
+    pair = (near.indices, near.distances)
+    aas = AuthorityAscentShift(12)
+    with pytest.raises(ValueError, match=r"neighbors hold cosine distances.*metric='euclidean'"):
+        RPML(4, clustering=aas, normalize_input=False, whiten=None).fit(X, neighbors=pair)
+    with pytest.warns(UserWarning, match="neighbors are not used"):
+        RPML(4, clustering=KMeans(8, n_init=1, random_state=0)).fit(X, neighbors=pair)
+
+
+SETTINGS = [
+    dict(
+        zip(
+            ("epsilon", "merge", "affinity", "bandwidth", "method", "symmetric"),
+            values,
+            strict=True,
+        )
+    )
+    for values in [
+        ("auto", None, "gaussian", "local", "auto", True),
+        ("auto", "saddle", "gaussian", "local", "exact", True),
+        ("auto", "saddle", "gaussian", "global", "auto", True),
+        ("auto", "saddle", "cosine", "local", "auto", True),
+        (0.2, None, "gaussian", "balanced", "exact", True),
+        ("auto", None, "gaussian", 0.3, "auto", False),
+        ("auto", "saddle", "gaussian", "local", "ann", False),
+    ]
+]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_one_authority_ascent_shift(settings, seed):
+    """RPML clusters as the estimator alone does, for every setting."""
+    X, _ = blobs(n=160, classes=5 + seed, seed=seed)
+    aas = AuthorityAscentShift(10, metric="cosine", **settings)
+    model = RPML(4, clustering=aas, max_iter=1, tol=1.0, random_state=0).fit(X)
+    alone = clone(aas).fit(model.preprocessing_.apply(X))
+    assert alone.n_clusters_ < len(X)
+    np.testing.assert_array_equal(model.labels_, alone.labels_)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"epsilon": "typo"},
+        {"method": "nonsense"},
+        {"affinity": "linear"},
+        {"bandwidth": "wide"},
+        {"merge": "all"},
+        {"gamma": -1},
+    ],
+    ids=str,
+)
+def test_the_settings_of_the_clustering_are_checked(setting):
+    X, _ = blobs()
+    (name, value), *_ = setting.items()
+    with pytest.raises(ValueError, match=f"{name}={value!r}"):
+        RPML(4, clustering=AuthorityAscentShift(10, metric="cosine", **setting)).fit(X)
