@@ -231,7 +231,7 @@ def test_constraints_are_the_librarys(rpml, shared, vectors, tmp_path):
     files = ("--cannot-link", tmp_path / "other.csv", "--comparisons", tmp_path / "order.csv")
     rpml(*args, "--must-link", tmp_path / "same.csv", *files)
     library = RPML(4, random_state=0).fit(
-        vectors[0], must_link=[(0, 4), (4, 8)], cannot_link=[(0, 1)], closer=[(0, 4, 1)]
+        vectors[0], must_link=[(0, 4), (4, 8)], cannot_link=[(0, 1)], comparisons=[(0, 4, 1)]
     )
     np.testing.assert_array_equal(RPML.load(tmp_path / "m.rpml").components_, library.components_)
 

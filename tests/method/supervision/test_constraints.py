@@ -12,7 +12,7 @@ def classes(*values):
 
 def test_nothing_known_is_none():
     assert gather(None, 4) is None
-    assert gather(classes(-1, -1, -1), 3, must_link=[], closer=np.empty((0, 3))) is None
+    assert gather(classes(-1, -1, -1), 3, must_link=[], comparisons=np.empty((0, 3))) is None
 
 
 def test_links_carry_classes_and_make_sets():
@@ -41,10 +41,18 @@ def test_certain_triplets_are_those_of_three_known_classes():
         (None, {"must_link": [(0, 1)], "cannot_link": [(1, 2), (0, 1)]}, r"cannot_link\[1\]"),
         ((0, 0, -1), {"cannot_link": [(0, 1)]}, r"cannot_link\[0\] \(0, 1\) parts rows of one"),
         (None, {"cannot_link": [(1, 1)]}, "from itself"),
-        ((0, 1, 0), {"closer": [(0, 1, 2)]}, r"closer\[0\] \[0, 1, 2\] contradicts the classes"),
-        (None, {"closer": [(0, 1, 2), (0, 2, 1)]}, r"closer\[1\].*circle.*closer\[0\]"),
+        (
+            (0, 1, 0),
+            {"comparisons": [(0, 1, 2)]},
+            r"comparisons\[0\] \[0, 1, 2\] contradicts the classes",
+        ),
+        (
+            None,
+            {"comparisons": [(0, 1, 2), (0, 2, 1)]},
+            r"comparisons\[1\].*circle.*comparisons\[0\]",
+        ),
         # |01| < |02| < |12| < |01|
-        (None, {"closer": [(0, 1, 2), (2, 0, 1), (1, 2, 0)]}, r"closer\[2\].*circle"),
+        (None, {"comparisons": [(0, 1, 2), (2, 0, 1), (1, 2, 0)]}, r"comparisons\[2\].*circle"),
     ],
 )
 def test_contradictions_are_named_by_index(labels, given, message):
@@ -65,8 +73,8 @@ def test_sets_that_were_apart_stay_apart_after_joining():
 
 
 def test_the_lighter_of_two_is_left_out():
-    light = gather(None, 3, closer=[(0, 1, 2, 1.0), (0, 2, 1, 3.0)], conflicts="weight")
-    np.testing.assert_array_equal(light.closer, [[0, 2, 1]])
+    light = gather(None, 3, comparisons=[(0, 1, 2, 1.0), (0, 2, 1, 3.0)], conflicts="weight")
+    np.testing.assert_array_equal(light.comparisons, [[0, 2, 1]])
     link = gather(None, 2, must_link=[(0, 1, 0.5)], cannot_link=[(0, 1, 0.7)], conflicts="weight")
     np.testing.assert_array_equal(link.apart, [[0, 1]])
     np.testing.assert_array_equal(link.labels, [-1, -1])
@@ -76,7 +84,7 @@ def test_the_lighter_of_two_is_left_out():
     ("given", "message"),
     [
         ({"must_link": [(0, 5)]}, r"must_link\[0\] = \[0, 5\] names no row of the 3"),
-        ({"closer": [(0, 1)]}, "closer must be an array of 3 row indices"),
+        ({"comparisons": [(0, 1)]}, "closer must be an array of 3 row indices"),
         ({"must_link": [("a", "b")]}, "must_link must be an array of 2"),
         ({"cannot_link": [(0, 1, -2.0)]}, r"weight of cannot_link\[0\]"),
         ({"cannot_link": [(0.5, 1)]}, "names no row"),

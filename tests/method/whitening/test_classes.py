@@ -220,7 +220,7 @@ def test_constraints_reach_the_fit(problem):
     apart = np.stack([first[:-3], first[3:]], axis=1)
     closer = np.stack([first[:-3], first[:-3] + 2, first[3:]], axis=1)
     model = RPML(6, n_neighbors=15, random_state=0)
-    model.fit(X, must_link=same, cannot_link=apart, closer=closer)
+    model.fit(X, must_link=same, cannot_link=apart, comparisons=closer)
     labels = model.labels_
     assert (labels[same[:, 0]] == labels[same[:, 1]]).all()
     assert (labels[apart[:, 0]] != labels[apart[:, 1]]).all()
