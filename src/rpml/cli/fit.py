@@ -152,7 +152,7 @@ class SupervisionOptions:
         files = {
             "must_link": self.must_link,
             "cannot_link": self.cannot_link,
-            "closer": self.comparisons,
+            "comparisons": self.comparisons,
         }
         return inputs | read_constraints(files, data, inputs.get("y"), self.conflicts)
 

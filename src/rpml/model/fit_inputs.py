@@ -13,7 +13,7 @@ from rpml.method.supervision.constraints import gather
 from rpml.method.supervision.labels import as_labels
 from rpml.runtime.errors import InputError
 
-ROWS_PER_LINE = {"must_link": 2, "cannot_link": 2, "closer": 3}
+ROWS_PER_LINE = {"must_link": 2, "cannot_link": 2, "comparisons": 3}
 
 
 def read_constraints(
@@ -27,7 +27,7 @@ def read_constraints(
     Parameters
     ----------
     files : mapping of str to path or None
-        Paths by the name of the argument: must_link, cannot_link, closer.
+        Paths by the name of the argument: must_link, cannot_link, comparisons.
     data : Features
         The rows, and the ids by which the files may name them.
     y : array-like of shape (n_samples,), default=None

@@ -107,7 +107,7 @@ def test_every_row_its_own_cluster_lowers_epsilon_and_says_so():
 def test_one_single_cluster_raises_epsilon_and_says_so():
     rng = np.random.default_rng(0)
     X = np.abs(rng.standard_normal((60, 3))) + 5
-    aas = AuthorityAscentShift(59, epsilon=0.0, gamma=1e-9, metric="cosine", affinity="cosine")
+    aas = AuthorityAscentShift(59, epsilon=1e-12, gamma=1e-9, metric="cosine", affinity="cosine")
     with pytest.warns(UserWarning, match="one single cluster; epsilon was raised"):
         labels = pseudo_labels(X, aas)
     assert labels.max() > 0

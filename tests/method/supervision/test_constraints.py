@@ -84,7 +84,7 @@ def test_the_lighter_of_two_is_left_out():
     ("given", "message"),
     [
         ({"must_link": [(0, 5)]}, r"must_link\[0\] = \[0, 5\] names no row of the 3"),
-        ({"comparisons": [(0, 1)]}, "closer must be an array of 3 row indices"),
+        ({"comparisons": [(0, 1)]}, "comparisons must be an array of 3 row indices"),
         ({"must_link": [("a", "b")]}, "must_link must be an array of 2"),
         ({"cannot_link": [(0, 1, -2.0)]}, r"weight of cannot_link\[0\]"),
         ({"cannot_link": [(0.5, 1)]}, "names no row"),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.triplets.batches import batch_sampler, mine_batch_triplets
-from rpml.method.triplets.samplers import Hard, SemiHard
+from rpml.method.triplets.samplers import SAMPLERS, Hard, SemiHard
 from rpml.method.triplets.sampling import sample_triplets
 
 label_lists = st.lists(st.integers(-1, 4), min_size=1, max_size=30).map(np.array)
@@ -118,12 +118,11 @@ def test_semi_hard_negatives_lie_behind_the_positive(margin, metric):
 
 def test_chunks_do_not_show(monkeypatch):
     X, labels, near = clustered()
-    options = {"per_anchor": 5, "neighbors": near, "X": X}
-    for sampler in ("hard", "semi-hard"):
-        whole = sample_triplets(labels, rng(), sampler=sampler, **options)
+    for sampler in (Hard(near), SemiHard(near, X)):
+        whole = sample_triplets(labels, rng(), per_anchor=5, sampler=sampler)
         monkeypatch.setattr("rpml.method.triplets.samplers._CHUNK", 7)
         np.testing.assert_array_equal(
-            whole, sample_triplets(labels, rng(), sampler=sampler, **options)
+            whole, sample_triplets(labels, rng(), per_anchor=5, sampler=sampler)
         )
         monkeypatch.undo()
 
@@ -133,7 +132,7 @@ def test_rows_of_one_group_are_never_negatives_of_each_other(sampler):
     X, labels, near = clustered()
     groups = rng(3).integers(-1, 10, len(labels))
     triplets = sample_triplets(
-        labels, rng(), sampler=sampler, neighbors=near, X=X, groups=groups, per_anchor=8
+        labels, rng(), sampler=SAMPLERS[sampler](near, X), groups=groups, per_anchor=8
     )
     check(triplets, labels, groups)
     assert len(triplets) == 8 * len(possible(labels))
@@ -160,19 +159,11 @@ def test_nothing_to_learn_from_is_an_empty_array(labels, options):
         ([[0, 1]], {}, "one-dimensional"),
         ([0, 0, 1], {"per_anchor": 0}, "per_anchor=0"),
         ([0, 0, 1], {"total": -3}, "total=-3"),
-        ([0, 0, 1], {"sampler": "soft"}, "sampler='soft'"),
-        ([0, 0, 1], {"sampler": "hard"}, "needs neighbors="),
     ],
 )
 def test_bad_input_gets_one_sentence(labels, options, sentence):
     with pytest.raises(ValueError, match=sentence):
         sample_triplets(np.array(labels), rng(), **options)
-
-
-def test_semi_hard_needs_the_rows():
-    _, labels, near = clustered()
-    with pytest.raises(ValueError, match="needs X="):
-        sample_triplets(labels, rng(), sampler="semi-hard", neighbors=near)
 
 
 def literal_mining(Z, labels, margin, mining):

@@ -113,7 +113,7 @@ def _links(kind: str, given: Any, n: int, width: int) -> _Links:
         or values.dtype.kind not in "iuf"
     ):
         raise ValueError(
-            f"{kind} must be an array of {width} row indices (and perhaps a weight) a line, got "
+            f"{kind} must be an array of {width} row indices (and perhaps a weight) per line, got "
             f"{values.dtype} of shape {values.shape}."
         )
     rows = values[:, :width]
