@@ -24,11 +24,12 @@ from rpml.evaluation.protocol.descriptors import READERS, read_dataset
 from rpml.evaluation.protocol.published import published_rows
 from rpml.evaluation.protocol.scores import LEARNED
 from rpml.evaluation.registry import chosen_methods
-from rpml.io.checkpoint import Checkpoint, data_digest, fingerprint
+from rpml.io.checkpoint import Checkpoint, fingerprint
 from rpml.pages.report.protocol_figures import draw_figures
 from rpml.pages.report.training import versions
 from rpml.runtime.atomic import atomic_output
 from rpml.runtime.context import Context, Progress
+from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError
 from rpml.runtime.threads import thread_count
 
