@@ -58,8 +58,7 @@ def _version(value: bool) -> None:
 )
 def _root(
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Learn a better, smaller embedding from vectors that nobody labelled."""

@@ -31,54 +31,43 @@ what is there.
 @command
 def run(
     dataset: Annotated[str, typer.Argument(metavar="DATASET", help="cub, cars, sop or folders.")],
-    root: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Folder of the dataset's images.")
-    ] = None,
+    root: Annotated[str | None, opt.text("DIR", "Folder of the dataset's images.")] = None,
     backbone: Annotated[
-        str | None, typer.Option(metavar="X.onnx", help="Network that describes the images.")
+        str | None, opt.text("X.onnx", "Network that describes the images.")
     ] = None,
     features: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Descriptors to use; .npz may hold y and train too."),
+        str | None, opt.text("FILE", "Descriptors to use; .npz may hold y and train too.")
     ] = None,
     output: Annotated[
         str | None, opt.output("FOLDER", "Output folder; default: benchmark-DATASET.")
     ] = None,
-    dim: Annotated[int, typer.Option(min=1, help="Dimensions of the embeddings.")] = 128,
+    dim: Annotated[int, opt.number("Dimensions of the embeddings.")] = 128,
     methods: Annotated[
-        str | None, typer.Option(metavar="NAME,...", help="Methods to measure; default: all.")
+        str | None, opt.text("NAME,...", "Methods to measure; default: all.")
     ] = None,
     whiten: Annotated[
-        int | None,
-        typer.Option(min=1, help="PCA-whiten the descriptors to this many dimensions first."),
+        int | None, opt.number("PCA-whiten the descriptors to this many dimensions first.")
     ] = None,
-    labels: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Labels of --features, if not inside.")
-    ] = None,
+    labels: Annotated[str | None, opt.text("FILE", "Labels of --features, if not inside.")] = None,
     array: Annotated[
-        str | None, typer.Option("--array", metavar="NAME", help="Array of an .npz file to read.")
+        str | None, opt.text("NAME", "Array of an .npz file to read.", "--array")
     ] = None,
     deep: Annotated[
-        str | None,
-        typer.Option(metavar="NAME,...|all", help="Also train the network, by these methods."),
+        str | None, opt.text("NAME,...|all", "Also train the network, by these methods.")
     ] = None,
     workers: opt.Parallel = None,
     incomplete: Annotated[
-        bool, typer.Option("--incomplete", help="Accept counts that differ from the published.")
+        bool, opt.flag("Accept counts that differ from the published.", "--incomplete")
     ] = False,
-    figures: Annotated[
-        bool, typer.Option(help="Draw retrieval examples and the quad-grid.")
-    ] = True,
+    figures: Annotated[bool, opt.flag("Draw retrieval examples and the quad-grid.")] = True,
     seed: opt.Seed = 0,
     force: opt.Force = False,
-    threads: opt.Threads = None,
     *,
     descriptor: opt.DescriptorOptions,
     training: TrainingOptions,
     console: Console,
 ) -> None:
     """Run the paper's protocol: fit on the training classes without labels, score the others."""
-    opt.use_threads(threads)
     from rpml.evaluation.protocol import DEFAULT_METHODS, from_file
     from rpml.io.features import ReadOptions
     from rpml.pages.benchmark import Benchmark

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Annotated
 
-import typer
-
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, fields_text
@@ -24,32 +22,26 @@ Examples:
 def run(
     features: opt.FeaturesPath,
     output: Annotated[str, opt.output("LABELS", "Where to write one label per row; - for CSV.")],
-    neighbors: Annotated[int, typer.Option(min=1, help="Neighbors per row in the graph.")] = 50,
-    gamma: Annotated[float, typer.Option(help="Sharpness of the ascent.")] = 100.0,
-    epsilon: Annotated[
-        str, typer.Option(metavar="NUMBER|auto", help="Threshold on the affinities.")
-    ] = "auto",
-    metric: Annotated[str, typer.Option(metavar="NAME", help="euclidean or cosine.")] = "euclidean",
+    neighbors: Annotated[int, opt.number("Neighbors per row in the graph.")] = 50,
+    gamma: Annotated[float, opt.flag("Sharpness of the ascent.")] = 100.0,
+    epsilon: Annotated[str, opt.text("NUMBER|auto", "Threshold on the affinities.")] = "auto",
+    metric: Annotated[str, opt.text("NAME", "euclidean or cosine.")] = "euclidean",
     merge: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="saddle: merge modes separated by shallow saddles."),
+        str | None, opt.text("NAME", "saddle: merge modes separated by shallow saddles.")
     ] = None,
     settings: opt.Settings = None,
     force: opt.Force = False,
-    threads: opt.Threads = None,
     *,
     reading: opt.ReadingOptions,
     console: Console,
 ) -> None:
     """Cluster vectors by ascending the authority in their neighborhood graph."""
-    opt.use_threads(threads)
-    from rpml.io.features import Layout, check_table_output, write_table
+    from rpml.io.features import Layout, write_table
     from rpml.method.clustering.aas import AuthorityAscentShift
     from rpml.method.graph.neighbors import nearest_neighbors
     from rpml.runtime.context import Progress
 
-    opt.check_stdout(output, console.json_output)
-    check_table_output(output, force)
+    opt.check_table(output, force, console.json_output)
     chosen = opt.parse_settings(settings, AuthorityAscentShift().get_params())
     named = {"gamma": gamma, "epsilon": parse_epsilon(epsilon), "metric": metric, "merge": merge}
     aas = AuthorityAscentShift(neighbors, **{**named, **chosen})

@@ -29,6 +29,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(function)
     def run(**options: Any) -> None:
         SHOWN.clear()
+        use_threads(options.get("threads"))
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = _show_warning(bool(options.get("quiet")))
@@ -44,6 +45,13 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             fail(sentence(error), code, bool(options.get("json_output")))
 
     return run
+
+
+def use_threads(count: int | None) -> None:
+    """Bound the threads of BLAS and of our kernels, before numpy is imported."""
+    if count is not None:
+        for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+            os.environ[name] = str(count)
 
 
 def exit_code(error: BaseException) -> int | None:
@@ -92,7 +100,7 @@ def fail(message: str, code: int, as_json: bool = False) -> NoReturn:
 
 
 def _show_warning(quiet: bool) -> Callable[..., None]:
-    def show(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:
+    def show(message: object, category: type[Warning], *rest: object, **more: object) -> None:
         text = " ".join(str(message).split())
         SHOWN.append(text)
         if not quiet and issubclass(category, UserWarning):

@@ -6,8 +6,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, table
@@ -29,25 +27,21 @@ COLUMNS = ("method", "dim", "r@1", "r@8", "nmi", "neighbours_kept", "hubness", "
 def run(
     features: opt.FeaturesPath,
     labels: opt.Labels = None,
-    dim: Annotated[
-        int | None, typer.Option(min=1, help="Dimensions of the embeddings; default: 128.")
-    ] = None,
+    dim: Annotated[int | None, opt.number("Dimensions of the embeddings; default: 128.")] = None,
     methods: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Methods to compare, comma-separated.")
+        str | None, opt.text("NAMES", "Methods to compare, comma-separated.")
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs per stochastic method.")] = 3,
+    seeds: Annotated[int, opt.number("Runs per stochastic method.")] = 3,
     output: Annotated[
         str | None, opt.output("TABLE", "Also write the table: .csv, .json or .md.")
     ] = None,
     force: opt.Force = False,
     seed: opt.Seed = 0,
-    threads: opt.Threads = None,
     *,
     reading: opt.LabeledReadingOptions,
     console: Console,
 ) -> None:
     """Compare RPML with raw vectors, PCA, whitening and more at equal size; recommend one."""
-    opt.use_threads(threads)
     from rpml.evaluation.comparison import compare
     from rpml.evaluation.recommendation import recommend
     from rpml.runtime.atomic import atomic_output, check_output

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tomllib
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -26,7 +25,7 @@ def load_config(context: typer.Context, value: str | None) -> str | None:
     return value
 
 
-def options_of(document: dict[str, Any], context: typer.Context, path: str) -> dict[str, Any]:
+def options_of(document: dict[str, object], context: typer.Context, path: str) -> dict[str, object]:
     """Values for this command: those at the top, and those of the table with its name."""
     command = str(context.info_name)
     names = _names(context)
@@ -58,12 +57,12 @@ def _names(context: typer.Context) -> dict[str, str]:
     return names
 
 
-def _as_option(value: Any) -> Any:
+def _as_option(value: object) -> object:
     """A table is name=value pairs, as --set takes them; a list stays one for such options."""
     if isinstance(value, dict):
         return [f"{k}={_toml(v)}" for k, v in value.items()]
     return value
 
 
-def _toml(value: Any) -> str:
+def _toml(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

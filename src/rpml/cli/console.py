@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import FrameType, TracebackType
-from typing import Annotated, Any, Literal, Protocol, Self
+from types import FrameType
+from typing import Annotated, Literal, Protocol, Self
 
 import typer
 
@@ -61,12 +61,7 @@ class Reporter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __call__(self, event: Event) -> None:
@@ -129,6 +124,7 @@ class BarReporter(Reporter):
             BarColumn,
             MofNCompleteColumn,
             Progress,
+            TaskID,
             TextColumn,
             TimeElapsedColumn,
             TimeRemainingColumn,
@@ -145,7 +141,7 @@ class BarReporter(Reporter):
             console=RichConsole(stderr=True),
         )
         self._bars.start()
-        self._tasks: dict[str, Any] = {}
+        self._tasks: dict[str, TaskID] = {}
 
     def show(self, event: Event) -> None:
         """Move the stage's bar."""
@@ -198,6 +194,9 @@ class Stopper:
 class Console:
     """The options of every command, and where it prints: for people, or JSON for machines."""
 
+    threads: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Number of threads; default: all cores.")
+    ] = None
     config: Annotated[
         str | None,
         typer.Option(
@@ -243,7 +242,7 @@ class Console:
             source.removeHandler(handler)
             source.setLevel(level)
 
-    def result(self, fields: Mapping[str, Any], text: str) -> None:
+    def result(self, fields: Mapping[str, object], text: str) -> None:
         """Print the result: the fields as JSON, or the text."""
         if self.json_output:
             typer.echo(json.dumps(_finite(fields), default=_plain, allow_nan=False))
@@ -251,11 +250,11 @@ class Console:
             typer.echo(text)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     return _finite(value.tolist()) if hasattr(value, "tolist") else str(value)
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
     """The same with null for NaN and infinity, which JSON does not have."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
@@ -282,6 +281,6 @@ def table(rows: Iterable[Sequence[str]], justify: Literal["left", "right"] = "ri
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
-def fields_text(fields: Mapping[str, Any]) -> str:
+def fields_text(fields: Mapping[str, object]) -> str:
     """One "name: value" line per field, aligned."""
     return table(((f"{name}:", str(value)) for name, value in fields.items()), "left")

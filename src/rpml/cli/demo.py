@@ -20,12 +20,10 @@ Examples:
 def run(
     output: Annotated[str, opt.output("FOLDER", "Folder for the figure.")] = "demo-output",
     seed: opt.Seed = 0,
-    threads: opt.Threads = None,
     *,
     console: Console,
 ) -> None:
     """Learn from unlabelled handwritten characters; score on alphabets never seen."""
-    opt.use_threads(threads)
     from rpml.pages import demo
 
     result = demo.run(Path(output), seed, console.note)

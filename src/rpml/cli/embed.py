@@ -29,23 +29,19 @@ def run(
     ],
     dim: opt.Dim = None,
     force: opt.Force = False,
-    threads: opt.Threads = None,
     *,
     reading: opt.ReadingOptions,
     engine: EngineOptions,
     console: Console,
 ) -> None:
     """Embed vectors with a model, batch by batch; ids are carried through."""
-    opt.use_threads(threads)
-    from rpml.io.features import check_table_output
     from rpml.model import check_features, embed_file
     from rpml.runtime.context import Context
 
-    opt.check_stdout(output, console.json_output)
     if engine.on_dask():
-        embed_on_dask(model, dim, features, output, force, reading, engine, threads, console)
+        embed_on_dask(model, dim, features, output, force, reading, engine, console)
         return
-    check_table_output(output, force)
+    opt.check_table(output, force, console.json_output)
     fitted = opt.load_model(model, dim)
     source = reading.open(features)
     check_features(fitted, source, model)
@@ -64,7 +60,6 @@ def embed_on_dask(
     force: bool,
     reading: opt.ReadingOptions,
     engine: EngineOptions,
-    threads: int | None,
     console: Console,
 ) -> None:
     """One file per partition, written by the workers; a second run writes what is missing."""
@@ -77,7 +72,7 @@ def embed_on_dask(
     if not output.endswith("/"):
         raise InputError(f"--engine dask writes a folder of parts: -o {output}/")
     fitted = opt.load_model(model, dim)
-    with engine.cluster(console, threads) as cluster, console.reporter() as report:
+    with engine.cluster(console) as cluster, console.reporter() as report:
         rows = engine.open_rows(features, reading.options(), cluster, console, by_size=True)
         check_features(fitted, rows, model)
         kind = "parquet" if rows.pieces[0][0].path.endswith((".parquet", ".pq")) else "npy"

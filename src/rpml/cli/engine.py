@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from rpml.cli import options as opt
 from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,26 +23,20 @@ if TYPE_CHECKING:
 class EngineOptions:
     """Run in this process, or on a Dask cluster."""
 
-    engine: Annotated[
-        str, typer.Option(metavar="NAME", help="local, or dask for rows beyond one machine.")
-    ] = "local"
+    engine: Annotated[str, opt.text("NAME", "local, or dask for rows beyond one machine.")] = (
+        "local"
+    )
     scheduler: Annotated[
         str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Dask scheduler, such as tcp://host:8786; default: start workers here.",
-        ),
+        opt.text("ADDRESS", "Dask scheduler such as tcp://host:8786; default: workers here."),
     ] = None
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Worker processes that Dask starts here.")
-    ] = None
+    workers: Annotated[int | None, opt.number("Worker processes that Dask starts here.")] = None
     partition_rows: Annotated[
-        int | None,
-        typer.Option(min=1, help="Rows per Dask partition; default: 64 MB of rows."),
+        int | None, opt.number("Rows per Dask partition; default: 64 MB of rows.")
     ] = None
     tls: Annotated[
         tuple[str, str, str] | None,
-        typer.Option(metavar="CA CERT KEY", help="TLS files for --scheduler tls://host:8786."),
+        opt.text("CA CERT KEY", "TLS files for --scheduler tls://host:8786."),
     ] = None
 
     def on_dask(self, memory_limit: int | None = None) -> bool:
@@ -61,9 +54,7 @@ class EngineOptions:
         return False
 
     @contextmanager
-    def cluster(
-        self, console: Console, threads: int | None, memory_limit: int | None = None
-    ) -> Iterator[Cluster]:
+    def cluster(self, console: Console, memory_limit: int | None = None) -> Iterator[Cluster]:
         """The user's cluster, or one on this machine until the block ends."""
         from rpml.distributed import Cluster
 
@@ -71,7 +62,7 @@ class EngineOptions:
         with Cluster(
             self.scheduler,
             workers=self.workers,
-            threads=threads,
+            threads=console.threads,
             memory_limit=memory_limit or "auto",
             security=dict(zip(names, self.tls, strict=True)) if self.tls else None,
         ) as cluster:

@@ -26,21 +26,17 @@ def run(
     features: Annotated[
         str | None, typer.Argument(metavar="[FEATURES]", help=f"Vectors: {opt.KINDS}.")
     ] = None,
-    shape: Annotated[
-        str | None, typer.Option(metavar="ROWSxFEATURES", help="Shape, instead of a file.")
-    ] = None,
-    dim: Annotated[int | None, typer.Option(min=1, help="Dimensions of the embedding.")] = None,
+    shape: Annotated[str | None, opt.text("ROWSxFEATURES", "Shape, instead of a file.")] = None,
+    dim: Annotated[int | None, opt.number("Dimensions of the embedding.")] = None,
     settings: opt.Settings = None,
-    threads: opt.Threads = None,
     *,
     reading: opt.ReadingOptions,
     console: Console,
 ) -> None:
     """Estimate memory and time of a fit from a short pilot run on a few thousand rows."""
-    opt.use_threads(threads)
-    from rpml.cli.doctor import memory_gb
     from rpml.estimator import RPML
     from rpml.evaluation.resources import estimate_resources
+    from rpml.runtime.environment import memory_gb
 
     known = RPML().get_params(deep=False).keys() - {"callback"}
     chosen = {"n_components": dim, "random_state": 0, **opt.parse_settings(settings, known)}

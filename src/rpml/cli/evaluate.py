@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, table
@@ -30,29 +28,24 @@ Examples:
 def run(
     features: opt.FeaturesPath,
     labels: Annotated[
-        str,
-        typer.Option(
-            metavar="FILE", help="One label per row: .npy, .npz, .csv, .tsv, .txt or .parquet."
-        ),
+        str, opt.text("FILE", "One label per row: .npy, .npz, .csv, .tsv, .txt or .parquet.")
     ],
     model: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="Embed the vectors with this model first.")
+        str | None, opt.text("MODEL", "Embed the vectors with this model first.")
     ] = None,
     dim: opt.Dim = None,
     ks: Annotated[
-        str, typer.Option("--k", metavar="NUMBERS", help="The K of Recall@K, comma-separated.")
+        str, opt.text("NUMBERS", "The K of Recall@K, comma-separated.", "--k")
     ] = "1,2,4,8",
-    metric: Annotated[str, typer.Option(metavar="NAME", help="cosine or euclidean.")] = "cosine",
-    clustering: Annotated[bool, typer.Option(help="Also score k-means clusters.")] = True,
+    metric: Annotated[str, opt.text("NAME", "cosine or euclidean.")] = "cosine",
+    clustering: Annotated[bool, opt.flag("Also score k-means clusters.")] = True,
     seed: opt.Seed = 0,
-    threads: opt.Threads = None,
     *,
     reading: opt.LabeledReadingOptions,
     engine: EngineOptions,
     console: Console,
 ) -> None:
     """Score vectors, or their embedding by a model, against labels."""
-    opt.use_threads(threads)
     from rpml.model import check_features, load_embedded
 
     wanted = parse_ks(ks)
@@ -68,7 +61,7 @@ def run(
         from rpml.io.features import read_labels
         from rpml.runtime.context import Context
 
-        with engine.cluster(console, threads) as cluster, console.reporter() as report:
+        with engine.cluster(console) as cluster, console.reporter() as report:
             rows = engine.open_rows(features, reading.options(excluded), cluster, console)
             if fitted is not None:
                 check_features(fitted, rows, str(model))
@@ -100,7 +93,7 @@ def run(
     }
     if unlabeled:
         console.note(f"{unlabeled:,} rows have no label: only the {len(y):,} labeled ones count")
-    console.result(fields, as_table(fields, scores))
+    console.result(fields, as_table(len(y), width, recall, scores))
 
 
 def measure(
@@ -121,12 +114,11 @@ def measure(
         return recall, clustering_scores(X, y, seed, metric, progress=advance("kmeans"))
 
 
-def as_table(fields: dict[str, Any], scores: dict[str, float]) -> str:
+def as_table(rows: int, dim: int, recall: dict[int, float], scores: dict[str, float]) -> str:
     """Percentages, one column per score."""
-    recall = fields["recall_at_k"]
     head = ["rows", "dim", *(f"R@{k}" for k in recall), *(name.upper() for name in scores)]
     values = [*recall.values(), *scores.values()]
-    row = [str(fields["rows"]), str(fields["dim"]), *(f"{100 * v:.2f}" for v in values)]
+    row = [str(rows), str(dim), *(f"{100 * v:.2f}" for v in values)]
     return table([head, row])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,7 @@ from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
     from rpml.estimator import RPML
+    from rpml.pages.explorer.uploads import Describe
 
 EXAMPLES = """\b
 Examples:
@@ -33,35 +34,32 @@ def run(
     model: opt.ModelPath,
     features: opt.FeaturesPath,
     rows: ItemOptions,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")] = 8765,
+    port: Annotated[
+        int, typer.Option(metavar="N", min=0, max=65535, help="0: any free port.")
+    ] = 8765,
     host: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="Address to listen on; others than 127.0.0.1 are open."),
+        str, opt.text("NAME", "Address to listen on; others than 127.0.0.1 are open.")
     ] = "127.0.0.1",
     allow_host: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Another host name to accept in requests."),
+        list[str] | None, opt.text("NAME", "Another host name to accept in requests.")
     ] = None,
     backbone: Annotated[
-        str | None,
-        typer.Option(metavar="X.onnx", help="Network of the features, to search by image."),
+        str | None, opt.text("X.onnx", "Network of the features, to search by image.")
     ] = None,
     whitening: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Whitening written by rpml features.")
+        str | None, opt.text("FILE", "Whitening written by rpml features.")
     ] = None,
     tree: Annotated[
         bool | None,
-        typer.Option("--tree/--no-tree", help="Compute cluster trees; default: up to 30,000 rows."),
+        opt.flag("Compute cluster trees; default: up to 30,000 rows.", "--tree/--no-tree"),
     ] = None,
     seed: opt.Seed = 0,
-    threads: opt.Threads = None,
     *,
     descriptor: opt.DescriptorOptions,
     reading: opt.LabeledReadingOptions,
     console: Console,
 ) -> None:
     """Serve a page that shows neighbors by raw features and by the embedding, side by side."""
-    opt.use_threads(threads)
     from rpml.runtime.extras import require
 
     require("starlette", "explore", "rpml explore")
@@ -91,7 +89,7 @@ def run(
 
 def describer(
     model: RPML, path: str, descriptor: opt.DescriptorOptions, whitening: str | None
-) -> Any:
+) -> Describe:
     """From image to vector by the network, tried once so that a wrong one is refused now."""
     from rpml.pages.explorer.uploads import image_describer, sample_image
     from rpml.vision.backbone import Backbone

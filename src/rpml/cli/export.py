@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
@@ -22,9 +20,7 @@ Examples:
 @command
 def run(
     model: opt.ModelPath,
-    to: Annotated[
-        str, typer.Option(metavar="FORMAT", help="onnx, faiss, sentence-transformers or numpy.")
-    ],
+    to: Annotated[str, opt.text("FORMAT", "onnx, faiss, sentence-transformers or numpy.")],
     output: Annotated[str, opt.output("OUT", "File or folder to write.")],
     dim: opt.Dim = None,
     force: opt.Force = False,

@@ -33,44 +33,37 @@ skipped). Exit code 3: finished, but some images were skipped.
 @command
 def run(
     images: opt.ImagesPath,
-    backbone: Annotated[
-        str, typer.Option(metavar="X.onnx", help="Network with a feature-map output.")
-    ],
+    backbone: Annotated[str, opt.text("X.onnx", "Network with a feature-map output.")],
     output: Annotated[str, opt.output("OUT", ".npy, .npz, .parquet, .csv or NAME/ for shards.")],
     descriptor: opt.DescriptorOptions,
-    levels: Annotated[int, typer.Option(min=1, help="Levels of R-MAC regions.")] = 3,
+    levels: Annotated[int, opt.number("Levels of R-MAC regions.")] = 3,
     whole_map: Annotated[
-        bool, typer.Option("--whole-map", help="Add the whole map to the R-MAC regions.")
+        bool, opt.flag("Add the whole map to the R-MAC regions.", "--whole-map")
     ] = False,
-    power: Annotated[float, typer.Option(help="Exponent of gem.")] = 3.0,
+    power: Annotated[float, opt.flag("Exponent of gem.")] = 3.0,
     region_whitening: Annotated[
-        str | None,
-        typer.Option(metavar="learn|FILE", help="Whiten each R-MAC region before the sum."),
+        str | None, opt.text("learn|FILE", "Whiten each R-MAC region before the sum.")
     ] = None,
-    views: Annotated[int, typer.Option(min=0, help="Augmented views per image.")] = 0,
+    views: Annotated[int, opt.number("Augmented views per image.", minimum=0)] = 0,
     augmentations: Annotated[
-        str, typer.Option(metavar="NAME,...", help="Augmentations of the views.")
+        str, opt.text("NAME,...", "Augmentations of the views.")
     ] = "rotate,crop,flip,color",
     seed: opt.Seed = 0,
     whiten: Annotated[
-        int | None, typer.Option(min=1, help="Learn a PCA whitening to this many dimensions.")
+        int | None, opt.number("Learn a PCA whitening to this many dimensions.")
     ] = None,
-    whiten_on: Annotated[
-        str, typer.Option(metavar="PATTERN", help="Ids that the whitening is learned on.")
-    ] = "*",
+    whiten_on: Annotated[str, opt.text("PATTERN", "Ids that the whitening is learned on.")] = "*",
     whitening: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Apply a whitening from an earlier run.")
+        str | None, opt.text("FILE", "Apply a whitening from an earlier run.")
     ] = None,
     folder_labels: Annotated[
-        bool, typer.Option("--folder-labels", help="Write labels.csv: each image's folder.")
+        bool, opt.flag("Write labels.csv: each image's folder.", "--folder-labels")
     ] = False,
     workers: opt.Parallel = None,
-    batch: Annotated[int, typer.Option(min=1, help="Images of equal shape per batch.")] = 4,
-    max_pixels: Annotated[
-        int, typer.Option(min=1, help="Skip images with more pixels.")
-    ] = 100_000_000,
+    batch: Annotated[int, opt.number("Images of equal shape per batch.")] = 4,
+    max_pixels: Annotated[int, opt.number("Skip images with more pixels.")] = 100_000_000,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Stop at the first image that cannot be used.")
+        bool, opt.flag("Stop at the first image that cannot be used.", "--strict")
     ] = False,
     resume: opt.Resume = False,
     force: opt.Force = False,

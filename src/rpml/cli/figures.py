@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
@@ -27,17 +25,14 @@ four right, a failure at most one; there is one query per class, spread evenly o
 @command
 def run(
     features: opt.FeaturesPath,
-    images: Annotated[
-        str,
-        typer.Option(metavar="DIR", help="Folder that the ids are relative to."),
-    ],
+    images: Annotated[str, opt.text("DIR", "Folder that the ids are relative to.")],
     output: Annotated[str, opt.output("FOLDER", "Folder for the figures.")],
     model: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="Embed the features with this model first.")
+        str | None, opt.text("MODEL", "Embed the features with this model first.")
     ] = None,
     labels: opt.Labels = None,
-    queries: Annotated[int, typer.Option(min=1, help="Queries per retrieval figure.")] = 8,
-    most: Annotated[int, typer.Option(min=1, help="Maximum number of images on the grid.")] = 2500,
+    queries: Annotated[int, opt.number("Queries per retrieval figure.")] = 8,
+    most: Annotated[int, opt.number("Maximum number of images on the grid.")] = 2500,
     seed: opt.Seed = 0,
     force: opt.Force = False,
     *,

@@ -6,8 +6,6 @@ import time
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from rpml.cli import options as opt
 from rpml.cli.command import Interrupted, command
 from rpml.cli.console import Console, fields_text
@@ -35,16 +33,15 @@ class TrainingOptions:
     """How the upper blocks of a network are trained."""
 
     train_from: Annotated[
-        str | None,
-        typer.Option(metavar="BLOCK", help="First block that trains; default: the last two."),
+        str | None, opt.text("BLOCK", "First block that trains; default: the last two.")
     ] = None
-    size: Annotated[int, typer.Option(min=32, help="Height and width of the images.")] = 224
-    views: Annotated[int, typer.Option(min=0, help="Augmented views per image.")] = 8
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the images.")] = 6
+    size: Annotated[int, opt.number("Height and width of the images.", minimum=32)] = 224
+    views: Annotated[int, opt.number("Augmented views per image.", minimum=0)] = 8
+    epochs: Annotated[int, opt.number("Passes over the images.")] = 6
     learning_rate: Annotated[
-        float | None, typer.Option(metavar="RATE", help="Learning rate of the upper blocks.")
+        float | None, opt.text("RATE", "Learning rate of the upper blocks.")
     ] = None
-    bf16: Annotated[bool, typer.Option("--bf16", help="Run convolutions in bfloat16.")] = False
+    bf16: Annotated[bool, opt.flag("Run convolutions in bfloat16.", "--bf16")] = False
 
     def training(self, dim: int, pool: str, settings: dict[str, Any]) -> Training:
         """The settings of a run; `settings` are other fields of the schedule."""
@@ -70,35 +67,27 @@ class TrainingOptions:
 @command
 def run(
     images: opt.ImagesPath,
-    backbone: Annotated[
-        str,
-        typer.Option(metavar="X.onnx", help="GoogLeNet's ONNX file, or efficientnet-lite0."),
-    ],
+    backbone: Annotated[str, opt.text("X.onnx", "GoogLeNet's ONNX file, or efficientnet-lite0.")],
     output: Annotated[str, opt.output("OUT.onnx", "The trained network.")],
-    method: Annotated[str, typer.Option(metavar="NAME", help="Training method.")] = "srpml",
-    dim: Annotated[int, typer.Option(min=1, help="Dimensions of the embedding.")] = 128,
-    pool: Annotated[str, typer.Option(metavar="NAME", help="mac, average or gem.")] = "mac",
+    method: Annotated[str, opt.text("NAME", "Training method.")] = "srpml",
+    dim: Annotated[int, opt.number("Dimensions of the embedding.")] = 128,
+    pool: Annotated[str, opt.text("NAME", "mac, average or gem.")] = "mac",
     patience: Annotated[
-        int | None,
-        typer.Option(min=1, help="Stop after this many epochs without a better label-free score."),
+        int | None, opt.number("Stop after this many epochs without a better label-free score.")
     ] = None,
     settings: opt.Settings = None,
     folder_labels: Annotated[
-        bool, typer.Option("--folder-labels", help="Folders are classes (supervised methods).")
+        bool, opt.flag("Folders are classes (supervised methods).", "--folder-labels")
     ] = False,
-    cache: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Keep the frozen activations here.")
-    ] = None,
+    cache: Annotated[str | None, opt.text("DIR", "Keep the frozen activations here.")] = None,
     seed: opt.Seed = 0,
     resume: opt.Resume = False,
     force: opt.Force = False,
-    threads: opt.Threads = None,
     *,
     options: TrainingOptions,
     console: Console,
 ) -> None:
     """Train the upper blocks of a network and an embedding on unlabelled images."""
-    opt.use_threads(threads)
     require_torch()
     from rpml.deep.backbones import open_network
     from rpml.deep.methods import METHODS, check_methods

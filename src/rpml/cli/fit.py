@@ -9,8 +9,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from rpml.cli import options as opt
 from rpml.cli.command import SHOWN, Interrupted, command
 from rpml.cli.console import Console, Stopper, fields_text
@@ -30,6 +28,8 @@ Examples:
   rpml fit vectors.npy -o model.rpml --set whiten=1 --set sampler=hard
   rpml fit --config run.toml
   rpml fit shards/ -o model.rpml --engine dask --scheduler tcp://host:8786
+\b
+Files of constraints hold one constraint per line, with an optional weight at the end.
 """
 
 
@@ -38,25 +38,17 @@ class MethodOptions:
     """Settings of the estimator that have an option of their own."""
 
     dim: Annotated[
-        int | None,
-        typer.Option(min=1, help="Dimensions of the embedding; default: 128, or fewer."),
+        int | None, opt.number("Dimensions of the embedding; default: 128, or fewer.")
     ] = None
     seed: opt.Seed = 0
-    weight: Annotated[
-        str | None, typer.Option(metavar="NAME", help="concat, bilinear or constant.")
-    ] = None
-    solver: Annotated[str | None, typer.Option(metavar="NAME", help="cg, stochastic or gd.")] = None
-    neighbors: Annotated[
-        int | None, typer.Option(min=1, help="Neighbors per row in the graph.")
-    ] = None
+    weight: Annotated[str | None, opt.text("NAME", "concat, bilinear or constant.")] = None
+    solver: Annotated[str | None, opt.text("NAME", "cg, stochastic or gd.")] = None
+    neighbors: Annotated[int | None, opt.number("Neighbors per row in the graph.")] = None
     max_iter: opt.MaxIter = None
-    paper: Annotated[
-        bool, typer.Option("--paper", help="Use the settings printed in the paper.")
-    ] = False
+    paper: Annotated[bool, opt.flag("Use the settings printed in the paper.", "--paper")] = False
     settings: opt.Settings = None
     memory_limit: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Memory limit, on Dask per worker: 800MB, 4GB."),
+        str | None, opt.text("SIZE", "Memory limit, on Dask per worker: 800MB, 4GB.")
     ] = None
 
     @property
@@ -95,37 +87,30 @@ class SupervisionOptions:
     """What is known of the rows beside the vectors."""
 
     pseudo_labels: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Clusters to learn from instead of our own."),
+        str | None, opt.text("FILE", "Clusters to learn from instead of our own.")
     ] = None
     groups: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="One group per row: rows that show the same instance."),
+        str | None, opt.text("FILE", "One group per row: rows that show the same instance.")
     ] = None
     labels: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="True labels of some rows; empty or -1 elsewhere."),
+        str | None, opt.text("FILE", "True labels of some rows; empty or -1 elsewhere.")
     ] = None
     must_link: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE",
-            help="CSV of row pairs of the same class. One per line: ids or row numbers from 0, "
+        opt.text(
+            "FILE",
+            "CSV of row pairs of the same class. One per line: ids or row numbers from 0, "
             "then an optional weight.",
         ),
     ] = None
     cannot_link: Annotated[
-        str | None, typer.Option(metavar="FILE", help="CSV of row pairs of different classes.")
+        str | None, opt.text("FILE", "CSV of row pairs of different classes.")
     ] = None
     comparisons: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="CSV of rows a, b, c: a is closer to b than to c."),
+        str | None, opt.text("FILE", "CSV of rows a, b, c: a is closer to b than to c.")
     ] = None
     conflicts: Annotated[
-        str,
-        typer.Option(
-            metavar="HOW", help="Contradictions: raise an error, or weight (drop the lighter)."
-        ),
+        str, opt.text("HOW", "Contradictions: raise an error, or weight (drop the lighter).")
     ] = "raise"
 
     def files(self, features: str) -> dict[str, str | None]:
@@ -135,13 +120,13 @@ class SupervisionOptions:
 
     def read(
         self, model: RPML, data: Features, reading: opt.LabeledReadingOptions
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """The arguments of `RPML.fit`; pseudo-labels are a setting of the model."""
         from rpml.io.features import read_labels
         from rpml.model import read_constraints
 
         n, ids = len(data.values), data.ids
-        inputs: dict[str, Any] = {}
+        inputs: dict[str, object] = {}
         if self.pseudo_labels is not None:
             model.set_params(clustering=read_labels(self.pseudo_labels, n, ids, partial=True))
         if self.groups is not None:
@@ -166,16 +151,14 @@ def run(
     resume: opt.Resume = False,
     force: opt.Force = False,
     checkpoint: Annotated[
-        bool, typer.Option(help="Keep finished stages next to the output until the fit ends.")
+        bool, opt.flag("Keep finished stages next to the output until the fit ends.")
     ] = True,
-    threads: opt.Threads = None,
     *,
     reading: opt.LabeledReadingOptions,
     engine: EngineOptions,
     console: Console,
 ) -> None:
     """Learn an embedding from vectors without labels and write it to a model file."""
-    opt.use_threads(threads)
     from rpml.io.features import Features
     from rpml.io.model_file import check_model_output
     from rpml.model import ResumableFit
@@ -189,7 +172,7 @@ def run(
     with ExitStack() as stack:
         inputs: dict[str, Any] = {}
         if on_dask:
-            inputs["cluster"] = stack.enter_context(engine.cluster(console, threads, method.memory))
+            inputs["cluster"] = stack.enter_context(engine.cluster(console, method.memory))
             rows = engine.open_rows(features, reading.options(), inputs["cluster"], console)
             data = Features(rows, None, "id", rows.feature_names, features)  # type: ignore[arg-type]
         else:
@@ -216,7 +199,7 @@ def load(path: str, reading: opt.ReadingOptions, console: Console) -> Features:
 
 
 def fit(
-    job: ResumableFit, model: RPML, data: Features, inputs: dict[str, Any], console: Console
+    job: ResumableFit, model: RPML, data: Features, inputs: dict[str, object], console: Console
 ) -> FitOutcome:
     """Fit; on Ctrl-C keep the best model so far and say how to continue."""
     try:
@@ -242,7 +225,7 @@ def how_to_go_on(job: ResumableFit) -> str:
     return f"continue with: rpml {shlex.join([*again, '--resume'])}"
 
 
-def summary(model: RPML, output: str) -> dict[str, Any]:
+def summary(model: RPML, output: str) -> dict[str, object]:
     """What the fit gave; the loss is the mean over triplets."""
     losses, weights = model.history_.get("loss"), model.triplet_weights_
     # the stochastic solver already reports means

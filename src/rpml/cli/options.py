@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import tomllib
 from collections.abc import Iterable
@@ -22,51 +21,51 @@ if TYPE_CHECKING:
     from rpml.vision.descriptors import Network
     from rpml.vision.extract import Recipe
 
+
+def text(metavar: str, help: str, *names: str) -> object:
+    """An option with a value."""
+    return typer.Option(*names, metavar=metavar, help=help)
+
+
+def number(help: str, *names: str, minimum: int = 1) -> object:
+    """An option with an integer of at least `minimum`."""
+    return typer.Option(*names, metavar="N", min=minimum, help=help)
+
+
+def flag(help: str, *names: str) -> object:
+    """An option without a value; without names also its negation."""
+    return typer.Option(*names, help=help)
+
+
+def output(metavar: str, help: str) -> object:
+    """The option -o of a command."""
+    return text(metavar, help, "--output", "-o")
+
+
 KINDS = ".npy, .npz, .parquet, .csv, .tsv, a folder of these, or - for standard input"
 
 FeaturesPath = Annotated[str, typer.Argument(metavar="FEATURES", help=f"Vectors: {KINDS}.")]
 ModelPath = Annotated[str, typer.Argument(metavar="MODEL", help="Model written by rpml fit.")]
 ImagesPath = Annotated[
-    str,
-    typer.Argument(metavar="IMAGES", help="A folder, a .txt list of paths, or one image."),
+    str, typer.Argument(metavar="IMAGES", help="A folder, a .txt list of paths, or one image.")
 ]
 Labels = Annotated[
     str | None,
-    typer.Option(
-        "--labels",
-        metavar="FILE",
-        help="One label per row: .npy, .npz, .csv, .tsv, .txt or .parquet.",
-    ),
+    text("FILE", "One label per row: .npy, .npz, .csv, .tsv, .txt or .parquet.", "--labels"),
 ]
-Images = Annotated[
-    str | None, typer.Option("--images", metavar="DIR", help="Images of the rows, matched by id.")
-]
-Ids = Annotated[
-    str | None, typer.Option("--ids", metavar="FILE", help="One id per line, in row order.")
-]
-Dim = Annotated[
-    int | None, typer.Option("--dim", min=1, help="Use only the first components of the model.")
-]
+Images = Annotated[str | None, text("DIR", "Images of the rows, matched by id.", "--images")]
+Ids = Annotated[str | None, text("FILE", "One id per line, in row order.", "--ids")]
+Dim = Annotated[int | None, number("Use only the first components of the model.", "--dim")]
 Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="Any other setting; may be repeated."),
+    list[str] | None, text("NAME=VALUE", "Any other setting; may be repeated.", "--set")
 ]
-MaxIter = Annotated[int | None, typer.Option(min=0, help="Maximum number of iterations.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")]
-Resume = Annotated[
-    bool, typer.Option("--resume", help="Continue an interrupted run of the same output.")
-]
-Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
-Threads = Annotated[int | None, typer.Option(min=1, help="Number of threads; default: all cores.")]
+MaxIter = Annotated[int | None, number("Maximum number of iterations.", minimum=0)]
+Force = Annotated[bool, flag("Replace the output if it exists.", "--force")]
+Resume = Annotated[bool, flag("Continue an interrupted run of the same output.", "--resume")]
+Seed = Annotated[int, number("Random seed.", minimum=0)]
 Parallel = Annotated[
-    int | None,
-    typer.Option("--workers", min=1, help="Images processed in parallel; default: all cores."),
+    int | None, number("Images processed in parallel; default: all cores.", "--workers")
 ]
-
-
-def output(metavar: str, help: str) -> Any:
-    """The option -o of a command."""
-    return typer.Option("--output", "-o", metavar=metavar, help=help)
 
 
 @dataclass(frozen=True)
@@ -74,15 +73,10 @@ class ReadingOptions:
     """Which columns or which array of a file are the vectors."""
 
     columns: Annotated[
-        str | None,
-        typer.Option(metavar="NAMES", help="Feature columns, comma-separated; * matches any text."),
+        str | None, text("NAMES", "Feature columns, comma-separated; * matches any text.")
     ] = None
-    id_column: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Column or array that holds the ids.")
-    ] = None
-    array: Annotated[
-        str | None, typer.Option("--array", metavar="NAME", help="Array of an .npz file to read.")
-    ] = None
+    id_column: Annotated[str | None, text("NAME", "Column or array that holds the ids.")] = None
+    array: Annotated[str | None, text("NAME", "Array of an .npz file to read.", "--array")] = None
 
     def options(self, exclude: tuple[str, ...] = ()) -> ReadOptions:
         """As the readers take them; `exclude` names columns that are not features."""
@@ -102,9 +96,9 @@ class ReadingOptions:
 class LabeledReadingOptions(ReadingOptions):
     """Which columns are the vectors, and which one the labels."""
 
-    label_column: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Column or array that holds the labels.")
-    ] = None
+    label_column: Annotated[str | None, text("NAME", "Column or array that holds the labels.")] = (
+        None
+    )
 
     def labels_path(self, features: str, labels: str | None) -> str | None:
         """The file of the labels: that of the vectors if only --label-column is given."""
@@ -138,14 +132,12 @@ class DescriptorOptions:
     """How an ONNX network describes an image."""
 
     sidecar: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Input convention of the backbone; X.json or X.toml."),
+        str | None, text("FILE", "Input convention of the backbone; X.json or X.toml.")
     ] = None
-    scales: Annotated[
-        str,
-        typer.Option(metavar="PIXELS,...", help="Longer side of the image; scales are summed."),
-    ] = "512,362,256"
-    pool: Annotated[str, typer.Option(metavar="NAME", help="rmac, mac, average or gem.")] = "rmac"
+    scales: Annotated[str, text("PIXELS,...", "Longer side of the image; scales are summed.")] = (
+        "512,362,256"
+    )
+    pool: Annotated[str, text("NAME", "rmac, mac, average or gem.")] = "rmac"
 
     def recipe(self, **more: Any) -> Recipe:
         """The recipe of a descriptor; `more` are other fields of `Recipe`."""
@@ -177,13 +169,6 @@ def load_model(path: str, dim: int | None = None) -> RPML:
             raise InputError(f"--dim {dim} is more than the {size} components of {path}")
         model.components_ = model.components_[:dim]
     return model
-
-
-def use_threads(count: int | None) -> None:
-    """Bound the threads of BLAS and of our kernels; must run before numpy is imported."""
-    if count is not None:
-        for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-            os.environ[name] = str(count)
 
 
 def parse_names(text: str | None) -> list[str] | None:
@@ -226,7 +211,10 @@ def _value(text: str) -> Any:
         return text
 
 
-def check_stdout(output: str, json_output: bool) -> None:
-    """Standard output cannot hold both the table and the JSON object."""
+def check_table(output: str, force: bool, json_output: bool) -> None:
+    """Refuse, before any work is done, a table that cannot be written."""
+    from rpml.io.features import check_table_output
+
     if output == "-" and json_output:
         raise InputError("-o - and --json cannot both write to standard output")
+    check_table_output(output, force)

@@ -30,13 +30,11 @@ def run(
     rows: ItemOptions,
     seed: opt.Seed = 0,
     force: opt.Force = False,
-    threads: opt.Threads = None,
     *,
     reading: opt.LabeledReadingOptions,
     console: Console,
 ) -> None:
     """Write a self-contained page: verdict, before and after, maps, neighbors, training."""
-    opt.use_threads(threads)
     from rpml.runtime.atomic import atomic_output, check_output
     from rpml.runtime.extras import require
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
@@ -23,10 +21,9 @@ Examples:
 def run(
     model: opt.ModelPath,
     output: Annotated[str, opt.output("OUT", "Where to write the row numbers; - for CSV.")],
-    count: Annotated[int, typer.Option("--count", "-n", min=1, help="Number of rows.")] = 20,
+    count: Annotated[int, opt.number("Number of rows.", "--count", "-n")] = 20,
     features: Annotated[
-        str | None,
-        typer.Option(metavar="FEATURES", help="The training vectors: a better choice, with ids."),
+        str | None, opt.text("FEATURES", "The training vectors: a better choice, with ids.")
     ] = None,
     force: opt.Force = False,
     *,
@@ -34,11 +31,10 @@ def run(
     console: Console,
 ) -> None:
     """Choose the training rows whose labels would help most; row numbers start at 0."""
-    from rpml.io.features import Features, Layout, check_table_output, write_table
+    from rpml.io.features import Features, Layout, write_table
     from rpml.model import check_features
 
-    opt.check_stdout(output, console.json_output)
-    check_table_output(output, force)
+    opt.check_table(output, force, console.json_output)
     fitted = opt.load_model(model)
     data: Features | None = None
     if features is not None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, fields_text
@@ -23,18 +21,15 @@ def run(
     features: opt.FeaturesPath,
     output: Annotated[str, opt.output("MODEL", "Model file to write.")],
     old: Annotated[
-        str | None,
-        typer.Option(metavar="FEATURES", help="Vectors seen before, to update the whitening too."),
+        str | None, opt.text("FEATURES", "Vectors seen before, to update the whitening too.")
     ] = None,
-    max_iter: Annotated[int, typer.Option(min=0, help="Maximum number of iterations.")] = 10,
+    max_iter: Annotated[int, opt.number("Maximum number of iterations.", minimum=0)] = 10,
     force: opt.Force = False,
-    threads: opt.Threads = None,
     *,
     reading: opt.ReadingOptions,
     console: Console,
 ) -> None:
     """Learn from new vectors without a new fit; stored embeddings stay comparable."""
-    opt.use_threads(threads)
     from rpml.io.model_file import check_model_output
     from rpml.model import check_features, save_model
 

@@ -84,6 +84,23 @@ def remove_checkpoint(directory: str | Path) -> None:
         directory.rmdir()
 
 
+def describe_checkpoint(directory: str | Path) -> dict[str, object]:
+    """Which stages of an unfinished run are finished, as JSON values."""
+    directory = Path(directory)
+    manifest = _read_manifest(directory)
+    if manifest is None:
+        raise CheckpointError(f"{directory} is not a readable checkpoint")
+    stages = sorted(directory.glob("*.safetensors"))
+    return {
+        "kind": "checkpoint",
+        "path": str(directory),
+        "rpml_version": manifest["rpml_version"],
+        "stages": [path.stem for path in stages],
+        "bytes": sum(path.stat().st_size for path in stages),
+        "settings": manifest["settings"],
+    }
+
+
 class Checkpoint:
     """A directory of finished stages which belong to one set of data and settings.
 

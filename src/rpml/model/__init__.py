@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rpml.model.description import describe_model
 from rpml.model.features import check_features, embed_batches, embed_file, load_embedded
 from rpml.model.fit_inputs import read_constraints
 from rpml.model.fitted import Embedding, describe_settings, load_model, save_model
@@ -12,6 +13,7 @@ __all__ = [
     "FitOutcome",
     "ResumableFit",
     "check_features",
+    "describe_model",
     "describe_settings",
     "embed_batches",
     "embed_file",

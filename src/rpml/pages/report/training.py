@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import platform
-from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
 from rpml.estimator import RPML
 from rpml.method.objective.triplet_loss import angular_factor, softplus_and_sigmoid
+from rpml.runtime.environment import installed_version
 from rpml.runtime.rows import Array
 
 _PACKAGES = ("rpml", "numpy", "scipy", "scikit-learn", "numba", "faiss-cpu")
@@ -35,13 +35,8 @@ def fitted_on(model: RPML, X: Array) -> bool:
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that the results depend on."""
-    installed = {"python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            installed[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return installed
+    found = {package: installed_version(package) for package in _PACKAGES}
+    return {"python": platform.python_version()} | {k: v for k, v in found.items() if v}
 
 
 def settings(model: RPML) -> dict[str, str]:

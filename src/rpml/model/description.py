@@ -1,0 +1,64 @@
+"""What is in a model file, for people and programs."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.io.model_file import read_model
+
+
+def describe_model(model: Any, path: str | PathLike[str]) -> dict[str, object]:
+    """Shape, settings, training and diagnostics of a model as JSON values.
+
+    Parameters
+    ----------
+    model : RPML
+        Loaded from the file, and so checked.
+    path : str or Path
+        The file.
+    """
+    arrays, metadata = read_model(path)
+    training = dict(metadata["training"])
+    loss = training.pop("history").get("loss", [])
+    run = metadata.get("run", {})
+    return {
+        "kind": "model",
+        "path": str(path),
+        "format_version": metadata["format_version"],
+        "rpml_version": metadata["rpml_version"],
+        "features": model.n_features_in_,
+        "dim": len(model.components_),
+        "arrays": {name: f"{a.shape} {a.dtype}" for name, a in sorted(arrays.items())},
+        "preprocessing": metadata["preprocessing"],
+        "normalize": model.normalize,
+        "feature_names": metadata["feature_names"] or [],
+        "settings": metadata["settings"],
+        "training": training,
+        "clusters": cluster_sizes(model.labels_),
+        "loss": {"first": loss[0], "last": loss[-1]} if loss else {},
+        "triplet_weights": quantiles(model.triplet_weights_),
+        "interrupted": bool(run.get("interrupted", False)),
+        "trained_on": run.get("options", {}).get("features", "unknown"),
+    }
+
+
+def cluster_sizes(labels: NDArray[np.integer]) -> dict[str, int]:
+    """Number of clusters, size of the largest and number of singletons; -1 is no cluster."""
+    sizes = np.bincount(labels[labels >= 0])
+    sizes = sizes[sizes > 0]
+    if len(sizes) == 0:
+        return {"count": 0}
+    largest, singletons = int(sizes.max()), int((sizes == 1).sum())
+    return {"count": len(sizes), "largest": largest, "singletons": singletons}
+
+
+def quantiles(values: NDArray[np.floating]) -> dict[str, float]:
+    """Mean and the 5%, 50% and 95% quantiles."""
+    if len(values) == 0:
+        return {}
+    low, middle, high = np.quantile(values, [0.05, 0.5, 0.95]).tolist()
+    return {"mean": float(values.mean()), "5%": low, "50%": middle, "95%": high}

@@ -1,0 +1,116 @@
+"""What a result depends on beside the data: versions, threads, memory and optional extras."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
+
+from rpml.runtime.threads import thread_count
+
+CORE = ("numpy", "scipy", "scikit-learn", "numba", "threadpoolctl", "safetensors", "typer", "rich")
+EXTRAS = {
+    "ann": "approximate neighbors beyond 100,000 rows, faiss export",
+    "parquet": "reading and writing .parquet",
+    "compare": "more methods in rpml compare",
+    "vision": "features from images, ONNX export",
+    "deep": "end-to-end training",
+    "report": "figures and reports",
+    "explore": "the explorer page",
+    "distributed": "fits on a cluster",
+}
+
+
+def installed_version(package: str) -> str | None:
+    """The installed version, without importing the package; None if it is missing."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def extra_packages() -> dict[str, list[str]]:
+    """The packages of each extra, as this installation declares them."""
+    try:
+        declared = requires("rpml") or []
+    except PackageNotFoundError:
+        return {}
+    found: dict[str, list[str]] = {name: [] for name in EXTRAS}
+    for line in declared:
+        match = re.match(r"""([A-Za-z0-9_.-]+).*extra\s*==\s*['"]([\w-]+)['"]""", line)
+        if match and match.group(2) in found:
+            found[match.group(2)].append(match.group(1))
+    return found
+
+
+@dataclass(frozen=True)
+class Extra:
+    """An optional extra: its packages with their versions, and how to install it if missing."""
+
+    packages: dict[str, str | None]
+    install: str | None
+    purpose: str
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Versions, threads, memory, BLAS libraries and extras of this installation."""
+
+    rpml: str | None
+    python: str
+    platform: str
+    packages: dict[str, str | None]
+    cores: int | None
+    threads: int
+    memory_gb: float | None
+    blas: list[str]
+    extras: dict[str, Extra]
+
+
+def describe_environment() -> Environment:
+    """Everything a bug report needs.
+
+    Examples
+    --------
+    >>> from rpml.runtime.environment import describe_environment
+    >>> describe_environment().threads  # doctest: +SKIP
+    8
+    """
+    extras = {}
+    for name, packages in extra_packages().items():
+        versions = {package: installed_version(package) for package in packages}
+        install = f"pip install 'rpml[{name}]'" if None in versions.values() else None
+        extras[name] = Extra(versions, install, EXTRAS[name])
+    return Environment(
+        rpml=installed_version("rpml"),
+        python=platform.python_version(),
+        platform=platform.platform(),
+        packages={package: installed_version(package) for package in CORE},
+        cores=os.cpu_count(),
+        threads=thread_count(),
+        memory_gb=memory_gb(),
+        blas=blas_libraries(),
+        extras=extras,
+    )
+
+
+def memory_gb() -> float | None:
+    """The memory of this machine; None where the system does not tell."""
+    try:
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    except (ValueError, OSError, AttributeError):
+        return None
+
+
+def blas_libraries() -> list[str]:
+    """Name, version and threads of each BLAS that is loaded."""
+    import numpy as np  # noqa: F401 (loads the library that is asked)
+    from threadpoolctl import threadpool_info
+
+    return [
+        f"{info['internal_api']} {info.get('version')}, {info['num_threads']} threads"
+        for info in threadpool_info()
+        if info["user_api"] == "blas"
+    ]
