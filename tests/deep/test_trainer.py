@@ -7,15 +7,14 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
-from rpml.deep.descriptors import descriptors, mean_features, view_agreement
-from rpml.deep.embedder import Embedder, Pool
+from rpml.deep.descriptors import descriptors, mean_features
 from rpml.deep.methods import METHODS
 from rpml.deep.schedule import Schedule
 from rpml.deep.trainer import Trainer
 from rpml.evaluation.metrics import recall_at_k
 from rpml.io.checkpoint import Checkpoint
 from rpml.runtime.context import Context
-from rpml.runtime.errors import InputError, TrainingError
+from rpml.runtime.errors import TrainingError
 
 FAST = Schedule(epochs=2, batch_size=40, learning_rate=1e-3, projection_rate=1e-3)
 
@@ -80,17 +79,6 @@ def test_pseudo_labels_are_kept_between_refreshes(start, inputs, tmp_path):
     np.testing.assert_array_equal(resumed[1], seen[2])
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("neighbor_distillation", "abc"), ("feature_distillation", -1.0), ("epochs", 0),
-     ("epochs", 1.5), ("feature_momentum", 1.1), ("learning_rate", float("nan")),
-     ("patience", 0), ("seed", True)],
-)  # fmt: skip
-def test_a_wrong_setting_is_named(name, value):
-    with pytest.raises(InputError, match=f"^{name} must be a .*got {value!r}"):
-        Schedule(**{name: value})
-
-
 def test_divergence_is_explained(start, inputs):
     for rate, what in ((1e30, "have become the same"), (3e37, "loss is nan")):
         with pytest.raises(TrainingError, match=f"{what}.*lower the learning_rate"):
@@ -134,44 +122,7 @@ def test_stops_when_the_label_free_score_stalls(start, inputs):
     assert 0 <= history.history[0]["agreement"] <= 1
 
 
-def test_view_agreement_of_equal_views_is_one(start, inputs):
-    embedder, _ = start
-
-    class Same:
-        n_views = 2
-
-        def __len__(self):
-            return len(inputs)
-
-        def load(self, rows, views):
-            return inputs.load(rows, np.zeros_like(views))
-
-    assert view_agreement(embedder, Same()) == 1.0
-
-
 def test_classes_never_reach_a_label_free_method(start, inputs):
     embedder, frozen = start
     trainer = Trainer(embedder, inputs, METHODS["srpml"], FAST, frozen, inputs.classes)
     assert trainer.classes is None
-
-
-def test_pooling():
-    maps = torch.rand(2, 3, 4, 4, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(Pool("mac")(maps), maps.amax((2, 3)))
-    torch.testing.assert_close(Pool("average")(maps), maps.mean((2, 3)))
-    torch.testing.assert_close(Pool("gem")(maps), maps.pow(3).mean((2, 3)).pow(1 / 3))
-    with pytest.raises(InputError, match="mac, average, gem"):
-        Pool("rmac")
-
-
-def test_half_precision_is_close(start, inputs):
-    embedder, _ = start
-    half = Embedder(embedder.upper, "mac", _whitening(embedder), embedder.projection.detach(), True)
-    one, other = (descriptors(e, inputs, 0) for e in (embedder, half))
-    assert (one * other).sum(1).min() > 0.98
-
-
-def _whitening(embedder):
-    from rpml.method.whitening.linear_map import Preprocessing
-
-    return Preprocessing(True, embedder.mean.numpy(), embedder.matrix.numpy(), True)

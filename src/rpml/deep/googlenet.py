@@ -1,4 +1,4 @@
-"""GoogLeNet in plain torch, block by block, with the weights of an ONNX file."""
+"""GoogLeNet in torch, as named blocks, with the weights of an ONNX file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _POOL_BEFORE = ("4a", "5a")
 
 
 class Convolution(nn.Conv2d):
-    """A convolution that keeps the size (at stride 1) and the ReLU behind it."""
+    """A convolution that preserves the size (at stride 1), followed by ReLU."""
 
     def __init__(self, given: int, out: int, size: int, stride: int = 1) -> None:
         super().__init__(given, out, size, stride, padding=size // 2)
@@ -66,7 +66,7 @@ class Inception(nn.Module):
 
 
 class CaffeInput(nn.Module):
-    """RGB in 0..1 -> BGR in 0..255 less the mean of the training images."""
+    """RGB in 0..1 -> BGR in 0..255, minus the mean of the training images."""
 
     mean: torch.Tensor
 
@@ -144,12 +144,12 @@ def read_weights(path: str | Path) -> dict[str, NDArray[np.floating]]:
 
 
 def fill(network: nn.Sequential, weights: Weights, path: str | Path) -> nn.Sequential:
-    """Copy every weight into the network; one that is missing or of another shape is refused."""
+    """Copy the weights into the network; missing weights and other shapes are refused."""
     for key, tensor in network.state_dict().items():
         name = _onnx_name(key)
         found = weights.get(name)
         if found is None and name == "mean":
-            continue  # the images come with the mean subtracted
+            continue  # the mean is subtracted beforehand
         if found is None or found.shape != tuple(tensor.shape):
             shape = "missing" if found is None else f"of shape {found.shape}"
             raise InputError(

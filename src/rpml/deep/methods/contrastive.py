@@ -19,7 +19,7 @@ MARGIN = 1.0
 
 
 class Contrastive(Loss):
-    """d^2 of equal pairs, max(0, margin - d)^2 of the others, each averaged."""
+    """d^2 of positive pairs and max(0, margin - d)^2 of negative pairs, averaged separately."""
 
     def __init__(self, spec: LossSpec) -> None:
         super().__init__()

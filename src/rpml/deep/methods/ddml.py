@@ -21,9 +21,9 @@ SHARPNESS = 10.0  # beta of the generalised logistic loss
 
 
 class DDML(Loss):
-    """g(1 - l (tau - d^2)), g(z) = log(1 + exp(beta z)) / beta, l = 1 for equal pairs, else -1.
+    """g(1 - l (tau - d^2)), g(z) = log(1 + exp(beta z)) / beta, l = 1 for positive pairs, else -1.
 
-    Equal and different pairs weigh the same: there are thirty times more different ones.
+    Positive and negative pairs are averaged separately: there are 30 times more negative ones.
     """
 
     def __init__(self, spec: LossSpec) -> None:

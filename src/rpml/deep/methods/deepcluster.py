@@ -11,16 +11,16 @@ from rpml.deep.methods.base import Batch, FeatureBank, Loss, LossSpec, Method
 from rpml.deep.methods.labels import kmeans_labels
 from rpml.deep.samplers import BatchSampler, LabelSampler
 
-CLUSTERS = 300  # several times the number of classes, as the paper advises
+CLUSTERS = 300  # a multiple of the number of classes, as the paper advises
 
 
 def kmeans_sampler(bank: FeatureBank) -> LabelSampler:
-    """k-means assignments as pseudo-labels."""
+    """Batches by k-means cluster."""
     return LabelSampler(kmeans_labels(bank, CLUSTERS))
 
 
 class DeepCluster(Loss):
-    """Softmax over the clusters; the classifier starts anew with every assignment."""
+    """Softmax over the clusters; the classifier is reset with every new assignment."""
 
     assigned: torch.Tensor
 

@@ -11,7 +11,7 @@ from rpml.deep.methods.labels import instance_sampler
 
 
 class Exemplar(Loss):
-    """Softmax over one surrogate class an image, its views being the examples."""
+    """Softmax over one surrogate class per image; its views are the examples."""
 
     def __init__(self, spec: LossSpec) -> None:
         super().__init__()

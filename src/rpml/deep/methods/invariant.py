@@ -11,7 +11,7 @@ TEMPERATURE = 0.1
 
 
 class Invariant(Loss):
-    """Each view is classified as its own image among those of the batch, and no image as another.
+    """Softmax over the images of the batch: each view is its own image, no image is another.
 
     P(i | z) = exp(f_i.z / t) / sum_k exp(f_k.z / t); the loss is the mean over the images of
     -log P(i | view of i) - sum over j != i of log(1 - P(i | f_j)).

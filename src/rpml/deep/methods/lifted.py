@@ -12,7 +12,7 @@ MARGIN = 1.0
 
 
 class Lifted(Loss):
-    """Each positive pair against all the negatives of its two ends, smooth."""
+    """Squared hinge of each positive pair against all negatives of both of its ends."""
 
     def __init__(self, spec: LossSpec) -> None:
         super().__init__()

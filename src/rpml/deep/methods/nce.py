@@ -16,10 +16,10 @@ MOMENTUM = 0.5
 
 
 class MemoryNCE(Loss):
-    """Noise-contrastive estimate of the softmax over a memory of all images' embeddings.
+    """Noise-contrastive estimation of the softmax over a memory bank of all images.
 
-    With Z estimated by the first batch as in the paper, h = p / (p + m / n):
-    -log h(own entry) - sum over m noise entries of log(1 - h).
+    With the normaliser Z estimated from the first batch, p = exp(v.z / t) / Z and
+    h = p / (p + m / n), the loss is -log h(own entry) - sum over m noise entries of log(1 - h).
     """
 
     memory: torch.Tensor

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
 from rpml.deep.methods import hdml
 from rpml.deep.methods.triplet import random_triplets
-from tests.deep.examples import LABELS, LOSS_SPEC, batch_of, hinge, layers, point, unit
+from tests.deep.methods.examples import LABELS, LOSS_SPEC, batch_of, hinge, layers, point, unit
 
 
 @pytest.fixture

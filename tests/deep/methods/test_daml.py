@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
 from rpml.deep.methods.daml import ADVERSARIAL, DAML, REGULARISER, generator_loss
 from rpml.deep.methods.triplet import MARGIN, random_triplets
-from tests.deep.examples import LOSS_SPEC, batch_of, hinge, layers, point, unit
+from tests.deep.methods.examples import LOSS_SPEC, batch_of, hinge, layers, point, unit
 
 
 @pytest.fixture

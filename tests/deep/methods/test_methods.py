@@ -22,7 +22,7 @@ from rpml.deep.methods import (
 from rpml.deep.samplers import LabelSampler
 from rpml.evaluation.registry import METHODS as REGISTRY
 from rpml.runtime.errors import InputError
-from tests.deep.examples import LABELS, LOSS_SPEC, batch_of, point
+from tests.deep.methods.examples import LABELS, LOSS_SPEC, batch_of, point
 
 # losses that detach a part of themselves are checked part by part; NCE writes its memory
 PARTS = ("triplet-daml", "triplet-hdml", "nce", "srpml", "stml")
