@@ -90,33 +90,33 @@ def of_clusters(labels: NDArray[np.integer]) -> tuple[Diagnostic, ...]:
     return (
         Diagnostic(
             "clusters",
-            "Clusters",
+            "Pseudo-clusters of two or more rows",
             float(len(together)),
             f"{len(together):,}",
-            "groups of two or more rows that the method took for the same thing",
+            "groups that the fit treats as one class; singletons are counted below",
             len(together) < 2,
         ),
         Diagnostic(
             "cluster_size",
-            "Typical cluster",
+            "Median size",
             typical,
             f"{typical:g} rows",
-            "half of the clusters have at least this many rows",
+            "of the pseudo-clusters of two or more rows",
         ),
         Diagnostic(
             "largest_cluster",
-            "Largest cluster",
+            "Largest pseudo-cluster",
             largest,
             f"{largest:.0%} of the rows",
-            "near 100 % means that nothing was told apart",
+            "near 100 % means that nothing was separated",
             largest > 0.5,
         ),
         Diagnostic(
             "singletons",
-            "Rows alone",
+            "Singletons",
             alone,
             f"{alone:.0%}",
-            "rows without a partner teach nothing; above half, few rows speak for all",
+            "rows in no pair contribute no triplets; above half, few rows decide the fit",
             alone > 0.5,
         ),
     )
@@ -139,10 +139,10 @@ def of_stability(model: RPML, X: Any, rng: np.random.Generator) -> Diagnostic:
     value = float(np.mean(scores))
     return Diagnostic(
         "stability",
-        "Stability of the clusters",
+        "Stability of the pseudo-clusters",
         value,
         f"{value:.2f}",
-        "do two halves of the rows give the same clusters? 1: yes; 0: no better than chance",
+        "do two halves of the rows give the same partition? 1: yes; 0: no better than chance",
         value < 0.1,
     )
 
@@ -215,10 +215,11 @@ def of_whitening(model: RPML) -> tuple[Diagnostic, ...]:
     return (
         Diagnostic(
             "split_half",
-            "Agreement of two halves",
+            "Evidence for the whitening",
             best,
             f"{best:.0%}{against}",
-            "how often two halves of the features give a row the same nearest neighbour",
+            "rows with the same nearest neighbor in two halves of the features, by the "
+            "whitening alone",
             best < 0.02,
         ),
     )

@@ -126,7 +126,7 @@ def advice(choice: str, certainty: str) -> Recommendation:
 def test_without_labels_the_verdict_is_the_advice(
     choice: str, certainty: str, tone: str, answer: str
 ) -> None:
-    verdict = without_labels(advice(choice, certainty), "16 dimensions instead of 64", "300 rows")
+    verdict = without_labels(advice(choice, certainty), "300 rows")
     assert (verdict.tone, verdict.answer) == (tone, answer)
     assert "Use it with 16 dimensions." in verdict.sentence
     if certainty != "unknown":

@@ -30,7 +30,7 @@ def judge(measurements: Measurements) -> Verdict:
     small, large = measurements.embedding.n_dims, measurements.spaces[0].n_dims
     sizes = f"{small} dimensions instead of {large:,}"
     if measurements.advice is not None:
-        return without_labels(measurements.advice, sizes, rows_phrase(measurements))
+        return without_labels(measurements.advice, rows_phrase(measurements))
     comparison = measurements.comparison
     gains = {key: by_k[1] for key, by_k in comparison.differences.items()}
     values = comparison.scores[0].values
@@ -110,7 +110,7 @@ _ANSWERS = {
 }
 
 
-def without_labels(advice: Recommendation, sizes: str, rows: str) -> Verdict:
+def without_labels(advice: Recommendation, rows: str) -> Verdict:
     """Three lines from the split-half agreement of the candidates."""
     if not advice.agreement:
         tone, answer, sentence = "open", "Cannot be told", " ".join(advice.reasons)
@@ -121,7 +121,7 @@ def without_labels(advice: Recommendation, sizes: str, rows: str) -> Verdict:
     return Verdict(
         tone,
         answer,
-        spaced(f"{advice.reasons[0]} It has {sizes}."),
+        spaced(advice.reasons[0]),
         {
             "How this was judged": (
                 "Without labels: the features were split into two halves, and each method was "

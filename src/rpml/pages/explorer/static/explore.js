@@ -15,7 +15,8 @@
   const categories = {};
   const results = { raw: null, rpml: null };
   const running = {};
-  let focusResults = false;
+  let focusResults = false; // after an item of a list was chosen by keyboard
+  let revealResults = false; // where they are below the map
 
   /* ---- asking the server ---- */
 
@@ -130,6 +131,8 @@
       await Promise.all(["rpml", "raw"].map((space) => searchIn(space, query)));
       say(`Neighbors of ${results.rpml.query.title}`);
       focusResults = false;
+      if (revealResults) $("results").scrollIntoView({ block: "start" });
+      revealResults = false;
     } catch (problem) {
       if (problem.name === "AbortError") return;
       $("lists").hidden = true;
@@ -212,7 +215,7 @@
   function pick(item) {
     go({ id: item.id, upload: "", tab: "neighbors" });
     $("results").scrollTop = 0;
-    if (narrow.matches) $("results").scrollIntoView({ block: "start" });
+    revealResults = narrow.matches;
   }
 
   /* From a list: the results are replaced, so the focus goes to their heading. */
