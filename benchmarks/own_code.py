@@ -1,9 +1,9 @@
 """Is what we wrote ourselves worth it beside the library that does the same?
 
-python benchmarks/own_code.py [part ...]    parts: search csv model map; umap-learn for the map
+python benchmarks/own_code.py [part ...]    parts: search csv model
 
 CPU seconds are those of this process and all its threads. k-means is in evaluation.py, exact search
-in knn.py. docs/decisions/own-code.md has the conclusions.
+in knn.py. docs/decisions/written-by-hand.md has the conclusions.
 """
 
 from __future__ import annotations
@@ -132,27 +132,10 @@ def model(n: int = 2_000_000) -> dict[str, Any]:
     return {"MB": sum(a.nbytes for a in arrays.values()) / 1e6, **times}
 
 
-def map_layout(n: int = 5_000, d: int = 64) -> dict[str, Any]:
-    """A map of the rows: our layout against umap-learn (import not counted)."""
-    import umap
-
-    from rpml.pages.report.layout import layout
-
-    X = rows_of(n, d)
-    subjects = {
-        "rpml": lambda: layout(X, np.random.default_rng(SEED)),
-        "umap-learn, seeded": lambda: umap.UMAP(
-            metric="cosine", n_neighbors=15, random_state=SEED
-        ).fit_transform(X),
-    }
-    return {"rows": n, "columns": d, **cost(subjects, repeats=1)}
-
-
 PARTS: dict[str, Callable[[], dict[str, Any]]] = {
     "search": search,
     "csv": text,
     "model": model,
-    "map": map_layout,
 }
 
 
