@@ -36,13 +36,16 @@ def reciprocal_graph(features: NDArray[np.floating], k: int) -> sparse.csr_matri
     return (sparse.diags(scale) @ W @ sparse.diags(scale)).tocsr()
 
 
+def diffusion_system(graph: sparse.csr_matrix) -> sparse.csr_matrix:
+    """I - alpha S."""
+    return (sparse.identity(graph.shape[0]) - DIFFUSION * graph).tocsr()
+
+
 def manifold_similarity(
-    graph: sparse.csr_matrix, query: int, max_iter: int = CG_STEPS
+    system: sparse.csr_matrix, query: int, max_iter: int = CG_STEPS
 ) -> NDArray[np.float64]:
     """f with (I - alpha S) f = e_query: the diffusion of Iscen et al. (CVPR 2017)."""
-    n = graph.shape[0]
-    system = sparse.identity(n, format="csr") - DIFFUSION * graph
-    start = np.zeros(n)
+    start = np.zeros(system.shape[0])
     start[query] = 1.0
     return np.asarray(cg(system, start, rtol=1e-10, atol=0.0, maxiter=max_iter)[0])
 
@@ -57,11 +60,11 @@ def mine_pools(bank: FeatureBank) -> TripletSampler:
     X = bank.features
     n = len(X)
     k_positive, k_negative = (min(k, -(-n // 2)) for k in (POSITIVE_RANKS, NEGATIVE_RANKS))
-    graph = reciprocal_graph(X, min(GRAPH_NEIGHBORS, n - 2))
+    system = diffusion_system(reciprocal_graph(X, min(GRAPH_NEIGHBORS, n - 2)))
     near = nearest_neighbors(X, max(k_positive, k_negative) - 1, metric="cosine").indices
     anchors, positives, negatives, weights = [], [], [], []
     for anchor in range(n):
-        similarity = manifold_similarity(graph, anchor)
+        similarity = manifold_similarity(system, anchor)
         similarity[anchor] = np.inf  # the anchor is its own first neighbour in both rankings
         ranking = np.argsort(-similarity, kind="stable")
         positive = np.setdiff1d(
