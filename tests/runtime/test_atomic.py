@@ -8,8 +8,9 @@ import stat
 import pytest
 
 import rpml.runtime.atomic as atomic
-from rpml.runtime.atomic import atomic_output, atomic_outputs, check_output, repair
+from rpml.runtime.atomic import atomic_output, atomic_outputs, repair
 from rpml.runtime.errors import InputError, WriteError
+from rpml.runtime.outputs import check_output
 from tests.faults.shim import FAULTS, NOT_REACHED, run_forked
 
 

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from rpml import RPML
+from rpml.method.settings import fit_shape
 from rpml.runtime.memory import MIN_BLOCKS, WORKING_MEMORY, Shape, held, peak, working_memory
 
 MILLION = Shape(n=1_000_000, d=128, n_components=64, n_neighbors=50, n_triplets=400_000)
@@ -37,7 +38,7 @@ def test_smaller_blocks_give_the_same_model():
     X = np.random.default_rng(0).normal(size=(600, 12)).astype(np.float32)
     X[:300] += 2
     free = RPML(4, random_state=0).fit(X)
-    shape = Shape(600, 12, 4, 50, 2400)
+    shape = fit_shape(RPML(4), 600, X, mapped=False)
     tight = RPML(4, random_state=0, memory_limit=held(shape) + MIN_BLOCKS).fit(X)
     np.testing.assert_array_equal(free.labels_, tight.labels_)
     np.testing.assert_allclose(free.components_, tight.components_)

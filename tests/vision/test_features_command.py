@@ -244,7 +244,7 @@ def test_a_killed_run_continues_with_the_same_result(tool: Tool, tmp_path: Path)
         time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert tool.files() == ["features.npy.parts"]
+    assert tool.files() == [".features.npy.rpml-lock", "features.npy.parts"]
     assert "--resume" in tool(code=2)["error"]
     assert "scales" in tool("--resume", "--scales", 80, code=2)["error"]
     assert "images_per_second" not in tool("--resume")

@@ -41,7 +41,7 @@ def run(
     from rpml.method.graph.neighbors import nearest_neighbors
     from rpml.runtime.context import Progress
 
-    opt.check_table(output, force, console.json_output)
+    opt.check_table(output, force, console.json_output, [features])
     chosen = opt.parse_settings(settings, AuthorityAscentShift().get_params())
     named = {"gamma": gamma, "epsilon": parse_epsilon(epsilon), "metric": metric, "merge": merge}
     aas = AuthorityAscentShift(neighbors, **{**named, **chosen})

@@ -44,10 +44,11 @@ def run(
     """Compare RPML with raw vectors, PCA, whitening and more at equal size; recommend one."""
     from rpml.evaluation.comparison import compare
     from rpml.evaluation.recommendation import recommend
-    from rpml.runtime.atomic import atomic_output, check_output
+    from rpml.runtime.atomic import atomic_output
+    from rpml.runtime.outputs import check_output
 
     if output is not None:
-        check_output(output, force)
+        check_output(output, force, [features, labels])
         if not output.endswith((".csv", ".json", ".md")):
             raise InputError(f"--output {output}: the name must end in .csv, .json or .md")
     data = reading.open(features, reading.excluded(features, labels)).load()

@@ -41,7 +41,7 @@ def run(
     if engine.on_dask():
         embed_on_dask(model, dim, features, output, force, reading, engine, console)
         return
-    opt.check_table(output, force, console.json_output)
+    opt.check_table(output, force, console.json_output, [model, features])
     fitted = opt.load_model(model, dim)
     source = reading.open(features)
     check_features(fitted, source, model)
@@ -66,11 +66,13 @@ def embed_on_dask(
     from rpml.distributed import embed
     from rpml.model import check_features
     from rpml.runtime.context import Context
+    from rpml.runtime.outputs import check_apart
 
     if force:
         raise InputError("--force is not for --engine dask: remove the folder instead")
     if not output.endswith("/"):
         raise InputError(f"--engine dask writes a folder of parts: -o {output}/")
+    check_apart([output], [model, features])
     fitted = opt.load_model(model, dim)
     with engine.cluster(console) as cluster, console.reporter() as report:
         rows = engine.open_rows(features, reading.options(), cluster, console, by_size=True)

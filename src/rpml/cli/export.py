@@ -28,10 +28,9 @@ def run(
     console: Console,
 ) -> None:
     """Write a model as ONNX, faiss index, sentence-transformers modules or NumPy arrays."""
-    from rpml.io.export import export_model
-    from rpml.runtime.atomic import check_output
+    from rpml.io.export import check_export, export_model
 
-    check_output(output, force)
+    check_export(to, output, force, [model])
     fitted = opt.load_model(model, dim)
     written = export_model(fitted, to, output, overwrite=force)
     size = len(fitted.components_)

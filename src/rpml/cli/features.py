@@ -95,7 +95,7 @@ def run(
     )
     execution = Execution(workers, batch, strict=strict)
     extraction = ResumableExtraction(output, resume, force)
-    extraction.check()
+    extraction.check([images, backbone, descriptor.sidecar])
     files = find_images(images)
     network = Backbone(backbone, descriptor.sidecar, execution.threads()[1])
     job = Job(files, network, recipe, execution)

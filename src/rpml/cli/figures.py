@@ -44,8 +44,13 @@ def run(
 
     from rpml.model import check_features
     from rpml.pages.report.image_figures import draw_quad_grid, draw_retrievals, pictures_of
-    from rpml.runtime.atomic import check_output
+    from rpml.runtime.outputs import check_output
 
+    folder = Path(output)
+    names = ("quad-grid", *(("retrieval-successes", "retrieval-failures") if labels else ()))
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        check_output(folder / f"{name}.png", force, [features, model, labels, images])
     source = reading.open(features, reading.excluded(features, labels))
     fitted = opt.load_model(model) if model else None
     if fitted is not None:
@@ -53,19 +58,22 @@ def run(
     data = source.load()
     if data.ids is None:
         raise InputError(f"{features} has no ids, which name the images: use rpml features")
-    paths = [Path(images, str(name).partition("#view")[0]) for name in data.ids]
-    missing = next((path for path in paths if not path.is_file()), None)
-    if missing is not None:
-        raise InputError(f"{missing} does not exist: --images is the folder the ids start from")
-    folder = Path(output)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in ("quad-grid", *(("retrieval-successes", "retrieval-failures") if labels else ())):
-        check_output(folder / f"{name}.png", force)
+    paths = [image_path(images, str(name)) for name in data.ids]
     Z = np.asarray(data.values if fitted is None else fitted.transform(data.values))
     written = [folder / "quad-grid.png"]
     if labels is not None:
         y = reading.read_labels(labels, data)
         written += draw_retrievals(Z, y, pictures_of(paths), folder, queries)
     draw_quad_grid(Z, pictures_of(paths), written[0], np.random.default_rng(seed), most)
-    names = [str(path) for path in written]
-    console.result({"figures": names}, "\n".join(names))
+    drawn = [str(path) for path in written]
+    console.result({"figures": drawn}, "\n".join(drawn))
+
+
+def image_path(folder: str, name: str) -> Path:
+    """The image of an id, which must lie in the folder; ids come from a file of anybody's."""
+    path = Path(folder, name.partition("#view")[0])
+    if not path.resolve().is_relative_to(Path(folder).resolve()):
+        raise InputError(f"the id {name!r} leads out of {folder}, the folder of --images")
+    if not path.is_file():
+        raise InputError(f"{path} does not exist: --images is the folder the ids start from")
+    return path

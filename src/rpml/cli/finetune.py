@@ -104,6 +104,11 @@ def run(
     chosen = {"patience": patience, "seed": seed, **opt.parse_settings(settings, known)}
     training = options.training(dim, pool, chosen)
     files, network = find_images(images), open_network(backbone, options.train_from)
+    if resume and job.is_complete(files, network, training, method):
+        job.discard()
+        console.result({"output": output}, f"{output} is already complete")
+        return
+    job.check(network, [images, backbone, cache])
     begun = time.monotonic()
     try:
         with console.reporter() as report:

@@ -113,6 +113,10 @@ class SupervisionOptions:
         str, opt.text("HOW", "Contradictions: raise an error, or weight (drop the lighter).")
     ] = "raise"
 
+    def paths(self) -> list[str | None]:
+        """The files that are read."""
+        return [path for name, path in vars(self).items() if name != "conflicts"]
+
     def files(self, features: str) -> dict[str, str | None]:
         """The names of the files, which the model remembers."""
         paths = {"features": features, **vars(self)}
@@ -160,15 +164,14 @@ def run(
 ) -> None:
     """Learn an embedding from vectors without labels and write it to a model file."""
     from rpml.io.features import Features
-    from rpml.io.model_file import check_model_output
     from rpml.model import ResumableFit
 
-    check_model_output(output, force or resume)
     on_dask = engine.on_dask(method.memory)
     model = method.build(on_dask)
     notes = {**supervision.files(features), **vars(reading)}
     notes = {name: value for name, value in notes.items() if value is not None}
     job = ResumableFit(output, resume, force, checkpoint, notes)
+    job.check([features, *supervision.paths()])
     with ExitStack() as stack:
         inputs: dict[str, Any] = {}
         if on_dask:

@@ -211,10 +211,10 @@ def _value(text: str) -> Any:
         return text
 
 
-def check_table(output: str, force: bool, json_output: bool) -> None:
+def check_table(output: str, force: bool, json_output: bool, inputs: Iterable[str | None]) -> None:
     """Refuse, before any work is done, a table that cannot be written."""
     from rpml.io.features import check_table_output
 
     if output == "-" and json_output:
         raise InputError("-o - and --json cannot both write to standard output")
-    check_table_output(output, force)
+    check_table_output(output, force, inputs)

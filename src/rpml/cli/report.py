@@ -11,6 +11,7 @@ from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, fields_text
 from rpml.cli.rows import ItemOptions
+from rpml.runtime.errors import InputError
 
 EXAMPLES = """\b
 Examples:
@@ -35,13 +36,16 @@ def run(
     console: Console,
 ) -> None:
     """Write a self-contained page: verdict, before and after, maps, neighbors, training."""
-    from rpml.runtime.atomic import atomic_output, check_output
+    from rpml.runtime.atomic import atomic_output
     from rpml.runtime.extras import require
+    from rpml.runtime.outputs import check_output
 
     require("jinja2", "report", "rpml report")
     from rpml.pages.report.build import Source, build_report
 
-    check_output(output, force)
+    if not output.endswith((".html", ".htm")):
+        raise InputError(f"--output {output}: the page is HTML, call it something.html")
+    check_output(output, force, [model, features, rows.labels, rows.images, rows.ids])
     fitted, values, items = rows.load(model, features, reading)
     source = Source(Path(model).name, Path(features).name, shlex.join(["rpml", *sys.argv[1:]]))
     with console.reporter() as report:

@@ -34,7 +34,7 @@ def run(
     from rpml.io.features import Features, Layout, write_table
     from rpml.model import check_features
 
-    opt.check_table(output, force, console.json_output)
+    opt.check_table(output, force, console.json_output, [model, features])
     fitted = opt.load_model(model)
     data: Features | None = None
     if features is not None:

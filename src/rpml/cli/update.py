@@ -32,21 +32,24 @@ def run(
     """Learn from new vectors without a new fit; stored embeddings stay comparable."""
     from rpml.io.model_file import check_model_output
     from rpml.model import check_features, save_model
+    from rpml.runtime.locks import locked
 
-    target = check_model_output(output, force)
+    target = check_model_output(output, force, [model, features, old])
     fitted = opt.load_model(model)
     names = getattr(fitted, "feature_names_in_", None)
     sources = [reading.open(path) for path in (features, old) if path is not None]
     for source in sources:
         check_features(fitted, source, model)
     before = len(fitted.exemplars_.rows) if fitted.exemplars_ is not None else 0
-    rows = [source.load().values for source in sources]
-    with console.reporter() as report:
-        fitted.set_params(callback=report)
-        fitted.update(*rows, max_iter=max_iter)
-    if names is not None:
-        fitted.feature_names_in_ = names
-    save_model(fitted, target, {"command": "update"})
+    with locked(target):
+        rows = [source.load().values for source in sources]
+        with console.reporter() as report:
+            fitted.set_params(callback=report)
+            fitted.update(*rows, max_iter=max_iter)
+        if names is not None:
+            fitted.feature_names_in_ = names
+        check_model_output(output, force)
+        save_model(fitted, target, {"command": "update"})
     fields = {
         "model": str(target),
         "new_rows": len(rows[0]),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 
 from rpml.deep.backbones import Network
 from rpml.io.container import canonical_json
-from rpml.runtime.atomic import atomic_output
+from rpml.runtime.atomic import atomic_output, repair_folder
 from rpml.runtime.context import Context, Progress
 from rpml.runtime.errors import InputError
 from rpml.runtime.threads import thread_count
@@ -28,6 +30,7 @@ from rpml.vision.views import Views
 
 _CHUNK = 64  # images between two writes of the manifest
 _BATCH = 8
+_MANIFEST, _ACTIVATIONS = "cache.json", "activations.npy"
 _FLOAT16_MAX = float(np.finfo(np.float16).max)
 
 Indices = NDArray[np.intp]
@@ -67,8 +70,8 @@ class TrunkCache:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         try:
-            manifest = json.loads((self.folder / "cache.json").read_text(encoding="utf8"))
-            self._maps = np.load(self.folder / "activations.npy", mmap_mode="r")
+            manifest = json.loads((self.folder / _MANIFEST).read_text(encoding="utf8"))
+            self._maps = np.load(self.folder / _ACTIVATIONS, mmap_mode="r")
         except (OSError, ValueError) as error:
             raise InputError(f"{folder} is not a finished cache of a trunk") from error
         self.failures = tuple(Failure(*pair) for pair in manifest["failures"])
@@ -113,6 +116,7 @@ def build_cache(
     TrunkCache
     """
     folder = Path(folder)
+    check_cache(folder)
     folder.mkdir(parents=True, exist_ok=True)
     key: dict[str, object] = {
         "trunk": network.fingerprint(),
@@ -130,9 +134,33 @@ def build_cache(
     return cache
 
 
+def check_cache(folder: str | Path) -> None:
+    """Refuse a folder that is there and not a cache."""
+    folder = Path(folder)
+    if not os.path.lexists(folder):
+        return
+    if not folder.is_dir():
+        raise InputError(f"{folder} is in the way: activations are kept in a folder there")
+    repair_folder(folder)
+    if any(folder.iterdir()) and not (folder / _MANIFEST).is_file():
+        raise InputError(f"{folder} holds other files than a cache: choose another folder")
+
+
+def remove_cache(folder: str | Path) -> None:
+    """Delete the files of a cache, and the folder if it holds nothing else."""
+    folder = Path(folder)
+    if not (folder / _MANIFEST).is_file():
+        return
+    repair_folder(folder)
+    for name in (_ACTIVATIONS, _MANIFEST):  # what tells that it is ours goes last
+        (folder / name).unlink(missing_ok=True)
+    with suppress(OSError):
+        folder.rmdir()
+
+
 def _read_manifest(folder: Path, key: Mapping[str, object]) -> dict[str, Any] | None:
     """The manifest of the folder, if there is one; the cache of something else is refused."""
-    path = folder / "cache.json"
+    path = folder / _MANIFEST
     if not path.exists():
         return None
     try:
@@ -165,20 +193,27 @@ class _Manifest:
         """Record that the next images are on disk."""
         self.images += n_images
         self.failures += [[failure.id, failure.reason] for failure in failures]
-        state = {**self._key, "images": self.images, "failures": self.failures}
-        with atomic_output(self.folder / "cache.json") as temporary:
-            temporary.write_text(canonical_json(state), encoding="utf8")
+        self.write()
         self._report(Progress("trunk", self.images, total))
+
+    def write(self) -> None:
+        """Put it on disk."""
+        state = {**self._key, "images": self.images, "failures": self.failures}
+        with atomic_output(self.folder / _MANIFEST) as temporary:
+            temporary.write_text(canonical_json(state), encoding="utf8")
 
 
 def _compute(
     files: Sequence[ImageFile], network: Network, image_spec: ImageSpec, manifest: _Manifest
 ) -> None:
-    path = manifest.folder / "activations.npy"
+    path = manifest.folder / _ACTIVATIONS
     shape = (len(files), image_spec.views.count + 1, *_map_shape(network, image_spec.size))
     if manifest.images == 0:
         _check_space(manifest.folder, shape)
+        manifest.write()  # first, so that what follows is known to be ours
         np.lib.format.open_memmap(path, "w+", np.float16, shape).flush()
+        with open(path, "r+b") as file:  # a memory map that meets a full disk kills the process
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
     workers = thread_count()
     torch.set_num_threads(1)  # one batch per core is faster than one batch on all cores
     with Engine(image_spec.tiles, network.trunk_maps, workers, _BATCH) as engine:

@@ -12,11 +12,15 @@ from torch import nn
 
 from rpml.deep.backbones import Network
 from rpml.deep.embedder import Embedder
-from rpml.runtime.atomic import atomic_output
+from rpml.runtime.atomic import atomic_outputs
+from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
+from rpml.runtime.outputs import check_output
 from rpml.vision.backbone import Convention
 
 OPSET = 17
+_NAMES = {"input": "image", "output": "feature_map"}
+_SIGNATURE = "rpml.fingerprint"
 
 
 class _Whole(nn.Module):
@@ -31,7 +35,13 @@ class _Whole(nn.Module):
         return embedding[:, :, None, None]
 
 
-def write_onnx(network: Network, embedder: Embedder, size: int, path: str | Path) -> None:
+def write_onnx(
+    network: Network,
+    embedder: Embedder,
+    size: int,
+    path: str | Path,
+    fingerprint: str | None = None,
+) -> None:
     """Write the ONNX file, and a sidecar with the input convention if it is not the default.
 
     Parameters
@@ -44,12 +54,15 @@ def write_onnx(network: Network, embedder: Embedder, size: int, path: str | Path
         Height and width of the images in training.
     path : str or Path
         The .onnx file.
+    fingerprint : str, default=None
+        What the file remembers of the run that wrote it.
     """
     require("onnx", "vision", "ONNX export")
     whole = _Whole(network.trunk, embedder.cpu()).eval()
     bf16, embedder.bf16 = embedder.bf16, False
     try:
-        with atomic_output(path) as temporary, warnings.catch_warnings():
+        with atomic_outputs(path) as outputs, warnings.catch_warnings():
+            temporary = outputs.new(path)
             warnings.simplefilter("ignore")  # of the exporter about itself
             torch.onnx.export(
                 whole,
@@ -61,10 +74,48 @@ def write_onnx(network: Network, embedder: Embedder, size: int, path: str | Path
                 opset_version=OPSET,
                 dynamo=False,  # the other exporter needs one more package
             )
+            _sign(temporary, fingerprint)
+            if network.convention != Convention():
+                written = {**asdict(network.convention), **_NAMES}
+                text = json.dumps(written, indent=2) + "\n"
+                outputs.new(sidecar_of(path)).write_text(text, encoding="utf8")
     finally:
         embedder.bf16 = bf16
-    sidecar = Path(path).with_suffix(".json")
-    if network.convention != Convention():
-        written = {**asdict(network.convention), "input": "image", "output": "feature_map"}
-        with atomic_output(sidecar) as temporary:
-            temporary.write_text(json.dumps(written, indent=2) + "\n", encoding="utf8")
+
+
+def sidecar_of(path: str | Path) -> Path:
+    """Where the input convention of an ONNX file goes."""
+    return Path(path).with_suffix(".json")
+
+
+def check_onnx_output(path: str | Path, network: Network, overwrite: bool) -> None:
+    """Refuse a file that exists, or a sidecar in the way that is none."""
+    check_output(path, overwrite)
+    sidecar = sidecar_of(path)
+    if network.convention == Convention() or not sidecar.exists():
+        return
+    try:
+        found = json.loads(sidecar.read_text(encoding="utf8"))
+        ours = all(found[name] == value for name, value in _NAMES.items())
+    except (OSError, ValueError, TypeError, LookupError, RecursionError):
+        ours = False
+    if not (ours and overwrite):
+        raise InputError(f"{sidecar} is in the way: choose another name for the network")
+
+
+def fingerprint_of(path: str | Path) -> str | None:
+    """The fingerprint of the run that wrote an ONNX file; None if there is none."""
+    onnx = require("onnx", "vision", "reading ONNX files")
+    try:
+        properties = onnx.load(str(path), load_external_data=False).metadata_props
+    except Exception:  # a file of anybody's
+        return None
+    return next((p.value for p in properties if p.key == _SIGNATURE), None)
+
+
+def _sign(path: Path, fingerprint: str | None) -> None:
+    if fingerprint is not None:
+        onnx = require("onnx", "vision", "ONNX export")
+        model = onnx.load(str(path))
+        model.metadata_props.add(key=_SIGNATURE, value=fingerprint)
+        onnx.save(model, str(path))

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import numpy as np
 
 from rpml.deep.backbones import Network
+from rpml.deep.cache import check_cache, remove_cache
 from rpml.deep.embedder import Embedder
 from rpml.deep.finetune import Training, finetune, prepare
 from rpml.deep.methods import METHODS, check_methods
 from rpml.deep.methods.base import Indices
-from rpml.deep.onnx_file import write_onnx
-from rpml.io.checkpoint import Checkpoint
-from rpml.runtime.atomic import check_output
+from rpml.deep.onnx_file import check_onnx_output, fingerprint_of, sidecar_of, write_onnx
+from rpml.io.checkpoint import Checkpoint, check_directory, fingerprint, remove_checkpoint
 from rpml.runtime.context import Context
 from rpml.runtime.errors import InputError
+from rpml.runtime.locks import locked
+from rpml.runtime.outputs import check_apart, check_output
 from rpml.vision.extract import files_digest
 from rpml.vision.files import ImageFile
 
@@ -83,7 +86,31 @@ class ResumableFinetuning:
             raise InputError(
                 f"the trained network is an ONNX file: call {self.path} something.onnx"
             )
-        check_output(self.path, self.overwrite)
+        check_output(self.path, self.overwrite or self.resume)
+
+    def check(self, network: Network, inputs: Iterable[str | Path | None] = ()) -> None:
+        """Refuse, before any work is done, what exists, is an input or is not ours to replace.
+
+        Parameters
+        ----------
+        network : Network
+            Some networks need a second file beside the output.
+        inputs : iterable of str, Path or None, default=()
+            The files and folders that are read.
+        """
+        check_apart([self.path, sidecar_of(self.path), self.directory], inputs)
+        check_onnx_output(self.path, network, self.overwrite)
+        if self.directory.is_dir():
+            others = {entry.name for entry in self.directory.iterdir()} - {"run", "trunk"}
+            if others:
+                raise InputError(
+                    f"{self.directory} holds {min(others)}, which is not ours: move it away, or "
+                    "choose another output"
+                )
+        elif os.path.lexists(self.directory):
+            raise InputError(f"{self.directory} is in the way: unfinished work goes there")
+        check_directory(self.directory / "run")
+        check_cache(self.directory / "trunk")
 
     @property
     def directory(self) -> Path:
@@ -115,21 +142,39 @@ class ResumableFinetuning:
             Receives progress.
         """
         check_methods([method])
-        if self.overwrite and not self.resume:
-            shutil.rmtree(self.directory, ignore_errors=True)
-        settings = {**training.settings(), "method": method, "trunk": network.fingerprint()}
-        store = Checkpoint(self.directory / "run", files_digest(files), settings, self.resume)
-        self.directory.mkdir(exist_ok=True)
-        context = replace(context or Context(), seed=training.schedule.seed, store=store)
-        try:
-            outcome = self._train(files, network, training, method, context)
-        except InputError:
-            with suppress(OSError):  # unless it holds something to resume from
-                self.directory.rmdir()
-            raise
-        write_onnx(network, outcome.embedder, training.image_spec.size, Path(self.path))
-        shutil.rmtree(self.directory)
+        with locked(self.path):
+            self.check(network)
+            if self.overwrite and not self.resume:
+                self.discard()
+            settings = _settings(network, training, method)
+            digest, run = files_digest(files), self.directory / "run"
+            store = Checkpoint(run, digest, settings, self.resume)
+            self.directory.mkdir(exist_ok=True)
+            context = replace(context or Context(), seed=training.schedule.seed, store=store)
+            try:
+                outcome = self._train(files, network, training, method, context)
+            except InputError:
+                with suppress(OSError):  # unless it holds something to resume from
+                    self.directory.rmdir()
+                raise
+            size, key = training.image_spec.size, fingerprint(digest, settings)
+            write_onnx(network, outcome.embedder, size, self.path, key)
+            self.discard()
         return outcome
+
+    def is_complete(
+        self, files: Sequence[ImageFile], network: Network, training: Training, method: str
+    ) -> bool:
+        """Whether the file is there, from a run of the same images, network and settings."""
+        key = fingerprint(files_digest(files), _settings(network, training, method))
+        return Path(self.path).is_file() and fingerprint_of(self.path) == key
+
+    def discard(self) -> None:
+        """Remove the activations and the finished epochs."""
+        remove_checkpoint(self.directory / "run")
+        remove_cache(self.directory / "trunk")
+        with suppress(OSError):
+            self.directory.rmdir()
 
     def _train(
         self,
@@ -146,6 +191,10 @@ class ResumableFinetuning:
         embedder, history = finetune(initial, method, training.schedule, context, classes)
         n_images, n_skipped = len(initial.inputs), len(initial.inputs.failures)
         return FinetuningOutcome(embedder, history, n_images, n_skipped)
+
+
+def _settings(network: Network, training: Training, method: str) -> dict[str, Any]:
+    return {**training.settings(), "method": method, "trunk": network.fingerprint()}
 
 
 def folder_classes(ids: Sequence[str]) -> Indices:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from rpml.io.container import Arrays, read_container, write_container
 from rpml.io.features.reading import SUFFIXES
-from rpml.runtime.atomic import check_output
 from rpml.runtime.errors import InputError
+from rpml.runtime.outputs import check_output
 
 FORMAT_VERSION = 3  # 2: exemplars, then called modes; 3: names of today
 _RENAMED_ARRAYS = {
@@ -23,11 +23,13 @@ _RENAMED_ARRAYS = {
 _RENAMED_SETTINGS = {"guard": "weight_ridge"}
 
 
-def check_model_output(path: str | PathLike[str], overwrite: bool) -> Path:
-    """Refuse a model file that exists, cannot be written, or is named like data."""
+def check_model_output(
+    path: str | PathLike[str], overwrite: bool, inputs: Iterable[str | Path | None] = ()
+) -> Path:
+    """Refuse a model file that exists, cannot be written, is an input, or is named like data."""
     if Path(path).suffix.lower() in SUFFIXES:
         raise InputError(f"{path} is the name of a data file: call the model something.rpml")
-    target = check_output(Path(path), overwrite)
+    target = check_output(Path(path), overwrite, inputs)
     if target.is_dir():
         raise InputError(f"{path} is a folder: give the model a file name")
     return target

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from rpml.io.checkpoint import Checkpoint, fingerprint, remove_checkpoint
+from rpml.io.checkpoint import Checkpoint, check_directory, fingerprint, remove_checkpoint
 from rpml.io.container import canonical_json
 from rpml.io.features import Features
 from rpml.io.features.source import as_ids
@@ -20,6 +20,8 @@ from rpml.model.fitted import describe_settings, load_model, save_model
 from rpml.runtime.context import Progress
 from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError, ModelFormatError
+from rpml.runtime.locks import locked
+from rpml.runtime.outputs import check_apart
 
 logger = logging.getLogger(__name__)
 
@@ -102,8 +104,25 @@ class ResumableFit:
         CheckpointError
             If the finished stages are of other rows or settings, or `resume` was forgotten.
         """
-        check_model_output(self.path, self.overwrite or self.resume)
-        data = X if isinstance(X, Features) else Features(X)
+        with locked(self.path):
+            return self._fit(model, X if isinstance(X, Features) else Features(X), inputs)
+
+    def check(self, inputs: Iterable[str | Path | None] = ()) -> None:
+        """Refuse, before any work is done, what exists, is an input or is not ours to replace.
+
+        Parameters
+        ----------
+        inputs : iterable of str, Path or None, default=()
+            The files that are read.
+        """
+        inputs = list(inputs)
+        check_model_output(self.path, self.overwrite or self.resume, inputs)
+        if self.checkpoint:
+            check_apart([self.directory], inputs)
+            check_directory(self.directory)
+
+    def _fit(self, model: Any, data: Features, inputs: dict[str, Any]) -> FitOutcome:
+        self.check()
         digest, settings = _digest(model, data.values, inputs), describe_settings(model)
         key = fingerprint(digest, settings)
         if self.resume and self._is_complete(key):
@@ -114,11 +133,7 @@ class ResumableFit:
         store = None
         if self.checkpoint:
             store = Checkpoint(self.directory, digest, settings, self.resume)
-        try:
-            stopped = _fit(model, data, {**inputs, "store": store})
-        except ValueError:
-            self.discard()  # wrong input is nothing to continue with
-            raise
+        stopped = _fit(model, data, {**inputs, "store": store})
         run = {"command": "fit", "options": dict(self.notes), "fingerprint": key}
         save_model(model, self.path, {**run, "interrupted": stopped})
         if not stopped:

@@ -15,7 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.runtime.atomic import atomic_output
 from rpml.runtime.extras import MissingExtraError
+from rpml.runtime.locks import locked
+from rpml.runtime.outputs import check_folder, mark_folder
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +60,9 @@ class DemoResult:
 
 
 def run(out_dir: Path | str, seed: int = 0, note: Note = logger.info) -> DemoResult:
-    """Learn, score and draw; the files go to `out_dir`, which is made if need be.
+    """Learn, score and draw; `out_dir` appears whole, or stays as it was.
+
+    A folder that holds anything but the files of an earlier demonstration is refused.
 
     Parameters
     ----------
@@ -68,12 +73,23 @@ def run(out_dir: Path | str, seed: int = 0, note: Note = logger.info) -> DemoRes
     note : callable
         Told what is going on, one sentence at a time.
     """
+    folder = Path(out_dir)
+    check_folder(folder)
+    folder.absolute().parent.mkdir(parents=True, exist_ok=True)
+    with locked(folder), atomic_output(folder) as temporary:
+        temporary.mkdir()
+        result = _run(temporary, folder, seed, note)
+        mark_folder(temporary)
+        check_folder(folder)
+    return result
+
+
+def _run(folder: Path, final: Path, seed: int, note: Note) -> DemoResult:
+    """The demonstration in one folder, with the names its files will have in another."""
     from rpml.io.datasets.descriptors import gradient_histograms
     from rpml.io.datasets.omniglot import load_drawings
 
     started = time.perf_counter()
-    folder = Path(out_dir)
-    folder.mkdir(parents=True, exist_ok=True)
     train, test = load_drawings()
     X, X_new = (gradient_histograms(part.images) for part in (train, test))
     note(
@@ -94,12 +110,14 @@ def run(out_dir: Path | str, seed: int = 0, note: Note = logger.info) -> DemoRes
     result = DemoResult(
         rows=tuple(rows),
         verdict=verdict,
-        table=folder / "table.json",
-        model=folder / "model.rpml",
-        picture=picture,
+        table=final / "table.json",
+        model=final / "model.rpml",
+        picture=picture and final / picture.name,
         seconds=time.perf_counter() - started,
     )
-    result.table.write_text(json.dumps(result.fields(), indent=2) + "\n", encoding="utf8")
+    (folder / "table.json").write_text(
+        json.dumps(result.fields(), indent=2) + "\n", encoding="utf8"
+    )
     return result
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from rpml.runtime.errors import InputError, WriteError
 from rpml.runtime.locks import hidden_prefix, is_open_at, try_lock
+from rpml.runtime.outputs import check_output
 
 logger = logging.getLogger(__name__)
 
@@ -39,23 +40,6 @@ def write_error(path: Path, error: OSError, state: str | None = None) -> Excepti
     if error.errno in _FULL or "No space left" in str(error) or "File too large" in str(error):
         return WriteError(error.errno, message)
     return InputError(message)
-
-
-def check_output(path: str | Path, overwrite: bool) -> Path:
-    """Refuse, before any work is done, an output that exists or whose folder is missing."""
-    target = Path(path)
-    if os.path.lexists(target) and not overwrite:
-        raise InputError(
-            f"{target} exists: choose another name or replace it with --force (overwrite=True)"
-        )
-    if target.exists() and not (target.is_file() or target.is_dir()):
-        raise InputError(f"cannot write {target}: it is not a regular file")
-    folder = target.parent
-    if not folder.is_dir():
-        raise InputError(f"cannot write {target}: the folder {folder} does not exist")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise InputError(f"cannot write {target}: no permission to write in {folder}")
-    return target
 
 
 @contextmanager

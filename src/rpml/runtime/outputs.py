@@ -14,6 +14,36 @@ FOLDER_MANIFEST = "rpml.json"
 """Lists the files of an output that is a folder."""
 
 
+def check_output(
+    path: str | Path, overwrite: bool, inputs: Iterable[str | Path | None] = ()
+) -> Path:
+    """Refuse, before any work is done, an output that cannot or may not be written.
+
+    Parameters
+    ----------
+    path : str or Path
+        What will be written.
+    overwrite : bool
+        Whether it may exist.
+    inputs : iterable of str, Path or None, default=()
+        What is read, and is never replaced (see `check_apart`).
+    """
+    target = Path(path)
+    check_apart([target], inputs)
+    if os.path.lexists(target) and not overwrite:
+        raise InputError(
+            f"{target} exists: choose another name or replace it with --force (overwrite=True)"
+        )
+    if target.exists() and not (target.is_file() or target.is_dir()):
+        raise InputError(f"cannot write {target}: it is not a regular file")
+    folder = target.parent
+    if not folder.is_dir():
+        raise InputError(f"cannot write {target}: the folder {folder} does not exist")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(f"cannot write {target}: no permission to write in {folder}")
+    return target
+
+
 def check_apart(outputs: Iterable[str | Path], inputs: Iterable[str | Path | None]) -> None:
     """Refuse an output that is an input, holds one, or lies in one.
 
@@ -25,20 +55,25 @@ def check_apart(outputs: Iterable[str | Path], inputs: Iterable[str | Path | Non
         What is read; None, ``-`` and addresses are passed over.
     """
     read = [Path(i) for i in inputs if i is not None and str(i) != "-" and "://" not in str(i)]
+    used = {os.path.realpath(source): source for source in read}
     for output in map(Path, outputs):
-        for source in read:
-            relation = _relation(output, source)
-            if relation:
-                raise InputError(f"{output} {relation} the input {source}: choose another output")
+        written = Path(os.path.realpath(output))
+        holds = [path for path in used if path.startswith(f"{written}{os.sep}")]
+        lies_in = [str(path) for path in written.parents if str(path) in used]
+        for word, paths in (("is", _same(written, used)), ("holds", holds), ("lies in", lies_in)):
+            if paths:
+                source = used[paths[0]]
+                raise InputError(f"{output} {word} the input {source}: choose another output")
 
 
-def _relation(output: Path, source: Path) -> str | None:
-    written, used = Path(os.path.realpath(output)), Path(os.path.realpath(source))
-    if written == used or (written.exists() and used.exists() and written.samefile(used)):
-        return "is"
-    if written in used.parents:
-        return "holds"
-    return "lies in" if used in written.parents and used.is_dir() else None
+def _same(path: Path, others: Iterable[str]) -> list[str]:
+    """Those of the paths that are the same file, by another link perhaps."""
+    linked = path.is_file() and path.stat().st_nlink > 1
+    return [
+        other
+        for other in others
+        if str(path) == other or (linked and os.path.exists(other) and path.samefile(other))
+    ]
 
 
 class Manifest:

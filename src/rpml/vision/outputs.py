@@ -86,6 +86,11 @@ class Places:
         """Files that a later run may take as an input."""
         return (self.whitening, self.region_whitening)
 
+    def check_name(self) -> None:
+        """Refuse standard output."""
+        if self.features == "-":
+            raise InputError("features of images are written to a file, not to standard output")
+
     def check(
         self, overwrite: bool, resume: bool = False, inputs: Iterable[str | Path | None] = ()
     ) -> None:
@@ -101,8 +106,7 @@ class Places:
         inputs : iterable of str, Path or None, default=()
             What is read, and is never replaced.
         """
-        if self.features == "-":
-            raise InputError("features of images are written to a file, not to standard output")
+        self.check_name()
         inputs = list(inputs)
         manifest, target = Manifest(self.manifest), Path(self.features)
         ours = resume and manifest.owns(target)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rpml.runtime.context import Context
-from rpml.runtime.errors import InputError
+from rpml.runtime.locks import locked
 from rpml.vision.extract import Job
 from rpml.vision.outputs import (
     Finish,
     Places,
     Written,
+    already_written,
     forget_parts,
     open_parts,
     training_files,
@@ -62,9 +64,15 @@ class ResumableExtraction:
         """Whether there are finished parts to continue with."""
         return self._paths.parts.exists()
 
-    def check(self) -> None:
-        """Refuse, before any work is done, what exists or cannot be written."""
-        self._paths.check(self.overwrite or (self.resume and self.started))
+    def check(self, inputs: Iterable[str | Path | None] = ()) -> None:
+        """Refuse, before any work is done, what exists, is an input or cannot be written.
+
+        Parameters
+        ----------
+        inputs : iterable of str, Path or None, default=()
+            The files and folders that are read.
+        """
+        self._paths.check(self.overwrite, self.resume, inputs)
 
     def extract(
         self,
@@ -87,20 +95,19 @@ class ResumableExtraction:
         context : Context, default=None
             Receives progress.
         """
-        self.check()
-        post, context = post or Finish(), context or Context()
-        if self.overwrite and not self.resume:
+        self._paths.check_name()
+        with locked(self.path.rstrip("/")):
+            self.check(file.path for file in job.files)
+            post, context = post or Finish(), context or Context()
+            if self.overwrite and not self.resume:
+                forget_parts(self._paths)
+            job = self._with_region_whitening(job, region_whitening, post.whiten_on)
+            written = already_written(self._paths, job, post) if self.resume else None
+            if written is None:
+                store = open_parts(self._paths, job, self.resume)
+                written = write_features(self._paths, job, post, replace(context, store=store))
             forget_parts(self._paths)
-        job = self._with_region_whitening(job, region_whitening, post.whiten_on)
-        store = open_parts(self._paths, job, self.resume)
-        try:
-            written = write_features(self._paths, job, post, replace(context, store=store))
-        except InputError:
-            if job.execution.strict:
-                forget_parts(self._paths)  # the image will be mended or removed: other data
-            raise
-        forget_parts(self._paths)
-        return written
+            return written
 
     def _with_region_whitening(self, job: Job, choice: str | Path | None, training: str) -> Job:
         if choice is None:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from rpml.io.export.steps import Step, embedding_steps
-from rpml.runtime.atomic import atomic_output, check_output
+from rpml.runtime.atomic import atomic_output
 from rpml.runtime.errors import InputError
 from rpml.runtime.locks import locked
-from rpml.runtime.outputs import check_apart, check_folder, mark_folder
+from rpml.runtime.outputs import check_folder, check_output, mark_folder
 
 TARGETS = {
     "onnx": "rpml.io.export.to_onnx",
@@ -82,8 +82,7 @@ def check_export(
     suffix = Path(path).suffix.lower()
     if suffix in SUFFIXES.values() and suffix != SUFFIXES.get(target):
         raise InputError(f"{path} is not the name of a {target} export: it ends in {suffix}")
-    check_apart([Path(path)], inputs)
-    if check_output(Path(path), overwrite).is_dir():
+    if check_output(Path(path), overwrite, inputs).is_dir():
         if target != "sentence-transformers":
             raise InputError(f"{path} is a folder: give the {target} export a file name")
         check_folder(Path(path))

@@ -1,0 +1,154 @@
+"""Files of the user's that stand where a command would write: refused, and never touched."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests.cli.conftest import make_vectors, rpml, shared, vectors  # noqa: F401
+
+PROGRAM = [sys.executable, "-c", "from rpml.cli.app import main; main()"]
+
+
+def snapshot(folder):
+    """Every file below the folder and what is in it; our hidden files too."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.fixture
+def place(shared, tmp_path, monkeypatch):  # noqa: F811
+    """A folder to work in, with a model, vectors with ids, shards and photographs."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("model.rpml", "x.npy", "y.npy"):
+        (tmp_path / name).write_bytes((shared / name).read_bytes())
+    ids = "".join(f"{i}.jpg\n" for i in range(len(np.load("x.npy"))))
+    (tmp_path / "x.ids.csv").write_text(f"id\n{ids}")
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "shards" / "part-0.npy").write_bytes((tmp_path / "x.npy").read_bytes())
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "a.jpg").write_text("a photograph")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    return tmp_path
+
+
+TO_ITSELF = [
+    ["embed", "model.rpml", "x.npy", "-o", "x.npy"],
+    ["embed", "model.rpml", "x.npy", "-o", "x.ids.csv"],
+    ["embed", "model.rpml", "x.npy", "-o", "./"],
+    ["embed", "model.rpml", "shards/", "-o", "shards/"],
+    ["embed", "model.rpml", "shards/", "-o", "shards/more.npy"],
+    ["cluster", "x.npy", "-o", "x.npy"],
+    ["suggest", "model.rpml", "--features", "x.npy", "-o", "x.npy"],
+    ["update", "model.rpml", "x.npy", "-o", "model.rpml"],
+    ["fit", "x.npy", "--labels", "labels.txt", "-o", "labels.txt"],
+    ["fit", "shards/", "-o", "shards/model.rpml"],
+    ["export", "model.rpml", "--to", "faiss", "-o", "model.rpml"],
+    ["export", "model.rpml", "--to", "sentence-transformers", "-o", "."],
+    ["features", "photos/", "--backbone", "net.onnx", "-o", "photos/"],
+    ["features", "photos/", "--backbone", "net.onnx", "-o", "photos/features.npy"],
+    ["features", "photos/a.jpg", "--backbone", "net.onnx", "-o", "photos/"],
+    ["compare", "x.npy", "--labels", "y.csv", "-o", "y.csv"],
+    ["report", "model.rpml", "x.npy", "--labels", "y.html", "-o", "y.html"],
+    ["figures", "x.npy", "--images", "photos", "-o", "photos"],
+]
+
+
+@pytest.mark.parametrize("line", TO_ITSELF, ids=" ".join)
+def test_an_input_is_never_replaced(place, rpml, line):  # noqa: F811
+    before = snapshot(place)
+    assert "the input" in rpml.refused(*line, "--force")
+    assert snapshot(place) == before
+
+
+FOLDERS = [
+    ["embed", "model.rpml", "x.npy", "-o", "mine/"],
+    ["export", "model.rpml", "--to", "sentence-transformers", "-o", "mine"],
+    ["features", "photos/", "--backbone", "net.onnx", "-o", "mine/"],
+]
+
+
+@pytest.mark.parametrize("line", FOLDERS, ids=" ".join)
+def test_force_does_not_empty_a_folder(place, rpml, line):  # noqa: F811
+    before = snapshot(place)
+    assert "thesis.txt" in rpml.refused(*line, "--force")
+    assert snapshot(place) == before
+
+
+def test_demo_does_not_write_into_a_folder_of_the_users(place, rpml):  # noqa: F811
+    (place / "mine" / "model.rpml").write_text("not yours")
+    before = snapshot(place)
+    assert "not as an earlier run" in rpml.refused("demo", "-o", "mine")
+    assert snapshot(place) == before
+
+
+def test_a_folder_of_weights_is_no_checkpoint(place, rpml):  # noqa: F811
+    (place / "bert.ckpt").mkdir()
+    (place / "bert.ckpt" / "model.safetensors").write_text("weights")
+    before = snapshot(place)
+    for more in ([], ["--force"], ["--resume"]):
+        assert "left as it is" in rpml.refused("fit", "x.npy", "-o", "bert", *more)
+    assert snapshot(place) == before
+    rpml("fit", "x.npy", "-o", "bert", "--no-checkpoint", "--max-iter", 1, "-q")
+    (place / "bert").unlink()
+    assert snapshot(place) == before
+
+
+def test_a_file_where_the_checkpoint_goes_is_noticed_at_once(place, rpml):  # noqa: F811
+    (place / "m.rpml.ckpt").write_text("mine")
+    assert "in the way" in rpml.refused("fit", "x.npy", "-o", "m.rpml")
+
+
+def test_ids_lead_nowhere_but_into_the_folder_of_images(place, rpml):  # noqa: F811
+    (place / "secret.jpg").write_text("secret")
+    n = len(np.load("x.npy"))
+    for name in ("../secret.jpg", str(place / "secret.jpg")):
+        (place / "x.ids.csv").write_text("id\n" + "".join(f"{i}\n" for i in range(n - 1)) + name)
+        rows = [f"{i}" for i in range(n - 1)]
+        for row in rows:
+            (place / "photos" / row).touch()
+        line = ["figures", "x.npy", "--images", "photos", "-o", "figures"]
+        assert "leads out of photos" in rpml.refused(*line)
+
+
+def test_wrong_kinds(place, rpml):  # noqa: F811
+    assert "HTML" in rpml.refused("report", "model.rpml", "x.npy", "-o", "r.pdf")
+    assert "not the name" in rpml.refused("export", "model.rpml", "--to", "faiss", "-o", "x.onnx")
+
+
+def test_two_fits_of_one_output(place):
+    """Other data and another seed, started at once: one of them is told, the other is right."""
+    X, _ = make_vectors(seed=1)
+    np.save("z.npy", X)
+    lines = [["x.npy", "--seed", "0"], ["z.npy", "--seed", "1"]]
+    expected = []
+    for i, line in enumerate(lines):
+        end(start("fit", *line, "-o", f"alone{i}.rpml"), 0)
+        expected.append((place / f"alone{i}.rpml").read_bytes())
+    for attempt in range(3):
+        output = f"both{attempt}.rpml"
+        running = [start("fit", *line, "-o", output) for line in lines]
+        said = [process.communicate()[1] for process in running]
+        codes = [process.returncode for process in running]
+        assert sorted(codes) == [0, 2], said
+        assert (place / output).read_bytes() == expected[codes.index(0)]
+        assert json.dumps(said).count("rpml: ") == 1
+        assert not (place / f"{output}.ckpt").exists()
+
+
+def start(*line):
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([*PROGRAM, *line, "-q", "--neighbors", "10"], env=env, **pipes)
+
+
+def end(process, code):
+    said = process.communicate()[1]
+    assert process.returncode == code, said
