@@ -256,3 +256,14 @@ def test_contradictions_name_file_and_line(rpml, shared, tmp_path):
     rpml(*args, "--conflicts", "weight")
     (tmp_path / "same.csv").write_text("0,1\n1,999999\n")
     assert "same.csv: line 2: '999999' is not a row number" in rpml.refused(*args, "--force")
+
+
+def test_labels_in_the_file_of_the_vectors_are_no_feature(rpml, vectors, tmp_path):
+    X, y = vectors
+    np.savetxt(tmp_path / "x.csv", np.c_[X, y], delimiter=",", comments="",
+               header=",".join([*(f"f{i}" for i in range(12)), "species"]))  # fmt: skip
+    labels = ("--labels", tmp_path / "x.csv", "--label-column", "species")
+    rpml("fit", tmp_path / "x.csv", "-o", tmp_path / "m.rpml", "--dim", 3, *labels)
+    model = RPML.load(tmp_path / "m.rpml")
+    assert model.n_features_in_ == 12
+    assert model.n_classes_ == 8

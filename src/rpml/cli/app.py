@@ -54,7 +54,7 @@ def _version(value: bool) -> None:
     epilog="\b\nA first run:\n  rpml fit vectors.npy -o model.rpml\n"
     "  rpml embed model.rpml vectors.npy -o small.npy\n\n"
     "Exit codes: 0 done, 1 the method failed, 2 wrong usage or bad input, "
-    "3 finished but images were left out (rpml features), 130 interrupted."
+    "3 finished but images were skipped (rpml features), 130 interrupted."
 )
 def _root(
     version: Annotated[

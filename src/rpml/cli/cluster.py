@@ -22,7 +22,7 @@ Examples:
 def run(
     features: opt.FeaturesPath,
     output: Annotated[str, opt.output("LABELS", "Where to write one label per row; - for CSV.")],
-    neighbors: Annotated[int, opt.number("Neighbors per row in the graph.")] = 50,
+    neighbors: Annotated[int, opt.number("Neighbours per row in the graph.")] = 50,
     gamma: Annotated[float, opt.flag("Sharpness of the ascent.")] = 100.0,
     epsilon: Annotated[str, opt.text("NUMBER|auto", "Threshold on the affinities.")] = "auto",
     metric: Annotated[str, opt.text("NAME", "euclidean or cosine.")] = "euclidean",
@@ -35,7 +35,7 @@ def run(
     reading: opt.ReadingOptions,
     console: Console,
 ) -> None:
-    """Cluster vectors by ascending the authority in their neighborhood graph."""
+    """Cluster vectors by ascending the authority in their neighbourhood graph."""
     from rpml.io.features import Layout, write_table
     from rpml.method.clustering.aas import AuthorityAscentShift
     from rpml.method.graph.neighbors import nearest_neighbors

@@ -59,7 +59,7 @@ def run(
     reading: opt.LabeledReadingOptions,
     console: Console,
 ) -> None:
-    """Serve a page that shows neighbors by raw features and by the embedding, side by side."""
+    """Serve a page that shows neighbours by raw features and by the embedding, side by side."""
     from rpml.runtime.extras import require
 
     require("starlette", "explore", "rpml explore")

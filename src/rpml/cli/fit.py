@@ -16,7 +16,7 @@ from rpml.cli.engine import EngineOptions
 
 if TYPE_CHECKING:
     from rpml.estimator import RPML
-    from rpml.io.features import Features
+    from rpml.io.features import Features, FeatureSource
     from rpml.model import FitOutcome, ResumableFit
 
 EXAMPLES = """\b
@@ -29,7 +29,7 @@ Examples:
   rpml fit --config run.toml
   rpml fit shards/ -o model.rpml --engine dask --scheduler tcp://host:8786
 \b
-Files of constraints hold one constraint per line, with an optional weight at the end.
+Constraint files hold one constraint per line: ids or row numbers from 0, then an optional weight.
 """
 
 
@@ -43,7 +43,7 @@ class MethodOptions:
     seed: opt.Seed = 0
     weight: Annotated[str | None, opt.text("NAME", "concat, bilinear or constant.")] = None
     solver: Annotated[str | None, opt.text("NAME", "cg, stochastic or gd.")] = None
-    neighbors: Annotated[int | None, opt.number("Neighbors per row in the graph.")] = None
+    neighbors: Annotated[int | None, opt.number("Neighbours per row in the graph.")] = None
     max_iter: opt.MaxIter = None
     paper: Annotated[bool, opt.flag("Use the settings printed in the paper.", "--paper")] = False
     settings: opt.Settings = None
@@ -95,14 +95,7 @@ class SupervisionOptions:
     labels: Annotated[
         str | None, opt.text("FILE", "True labels of some rows; empty or -1 elsewhere.")
     ] = None
-    must_link: Annotated[
-        str | None,
-        opt.text(
-            "FILE",
-            "CSV of row pairs of the same class. One per line: ids or row numbers from 0, "
-            "then an optional weight.",
-        ),
-    ] = None
+    must_link: Annotated[str | None, opt.text("FILE", "CSV of row pairs of the same class.")] = None
     cannot_link: Annotated[
         str | None, opt.text("FILE", "CSV of row pairs of different classes.")
     ] = None
@@ -168,6 +161,7 @@ def run(
 
     on_dask = engine.on_dask(method.memory)
     model = method.build(on_dask)
+    excluded = reading.excluded(features, supervision.labels)
     notes = {**supervision.files(features), **vars(reading)}
     notes = {name: value for name, value in notes.items() if value is not None}
     job = ResumableFit(output, resume, force, checkpoint, notes)
@@ -176,10 +170,10 @@ def run(
         inputs: dict[str, Any] = {}
         if on_dask:
             inputs["cluster"] = stack.enter_context(engine.cluster(console, method.memory))
-            rows = engine.open_rows(features, reading.options(), inputs["cluster"], console)
+            rows = engine.open_rows(features, reading.options(excluded), inputs["cluster"], console)
             data = Features(rows, None, "id", rows.feature_names, features)  # type: ignore[arg-type]
         else:
-            data = load(features, reading, console)
+            data = load(reading.open(features, excluded), console)
         inputs |= supervision.read(model, data, reading)
         outcome = fit(job, model, data, inputs, console)
     fields = summary(outcome.model, output)
@@ -187,11 +181,10 @@ def run(
     console.result(fields, f"{output} is already complete" if done else fields_text(fields))
 
 
-def load(path: str, reading: opt.ReadingOptions, console: Console) -> Features:
+def load(source: FeatureSource, console: Console) -> Features:
     """All rows, reported as they are read."""
     from rpml.runtime.context import Progress
 
-    source = reading.open(path)
     with console.reporter() as reporter:
         reporter(Progress("read", 0, 1))
         data = source.load()

@@ -35,7 +35,7 @@ def run(
     reading: opt.LabeledReadingOptions,
     console: Console,
 ) -> None:
-    """Write a self-contained page: verdict, before and after, maps, neighbors, training."""
+    """Write a self-contained page: verdict, before and after, maps, neighbours, training."""
     from rpml.runtime.atomic import atomic_output
     from rpml.runtime.extras import require
     from rpml.runtime.outputs import check_output

@@ -12,7 +12,7 @@ from rpml.runtime.threads import thread_count
 
 CORE = ("numpy", "scipy", "scikit-learn", "numba", "threadpoolctl", "safetensors", "typer", "rich")
 EXTRAS = {
-    "ann": "approximate neighbors beyond 100,000 rows, faiss export",
+    "ann": "approximate neighbours beyond 100,000 rows, faiss export",
     "parquet": "reading and writing .parquet",
     "compare": "more methods in rpml compare",
     "vision": "features from images, ONNX export",
