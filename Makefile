@@ -46,7 +46,8 @@ bench: $(DEV)           ## the quick benchmarks, results in benchmarks/results
 results: $(DEV)         ## docs/results.md from DATA=folder of .npz files; continues where it stopped
 	@test -n "$(DATA)" || { echo "say where the feature sets are: make results DATA=folder"; exit 2; }
 	$(BIN)/python benchmarks/results_compare.py --data $(DATA)
-	$(BIN)/python benchmarks/results_verdict.py --data $(DATA)
+	$(BIN)/python benchmarks/results_zoo.py --data $(DATA)
+	$(BIN)/python benchmarks/results_zoo_page.py
 	$(BIN)/python benchmarks/results_ablation.py --data $(DATA)
 	$(BIN)/python benchmarks/results_limits.py --data $(DATA)
 	$(PIP) metric-learn

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import results_zoo_page
 from common import RESULTS
 
-from rpml.evaluation.recommendation import SMALLER, TITLES
 from rpml.evaluation.registry import METHODS, PCA_FAMILY
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -138,40 +138,6 @@ def claims_section(sets: list[dict[str, Any]], dim: int) -> str:
     return "\n".join(parts)
 
 
-def verdict_section(content: dict[str, Any]) -> str:
-    lines, worst = [], []
-    for row in content["rows"]:
-        regret = 100 * row["regret_at_size"]
-        worst.append(regret)
-        recall = row["recall"]
-        lines.append([
-            row["set"], str(row["dim"]), TITLES[row["smaller"]], row["certainty"],
-            f"{regret:.1f}" if regret <= 0.5 else f"**{regret:.1f}**",
-            *(percent(recall[name]) for name in SMALLER), percent(recall["raw"]),
-            "raw" if row["choice"] == "raw" else "", f"{100 * row['regret_with_raw']:.1f}",
-        ])  # fmt: skip
-    kept = sum(regret <= 0.5 for regret in worst)
-    header = ["training set", "dim", "recommended", "certainty", "R@1 lost", "PCA", "half",
-              "whitened", "RPML", "raw", "raw recommended", "R@1 lost incl. raw"]  # fmt: skip
-    with_raw = sum(100 * row["regret_with_raw"] <= 0.5 for row in content["rows"])
-    always = [
-        100 * (max(row["recall"][name] for name in SMALLER) - row["recall"]["rpml"])
-        for row in content["rows"]
-    ]
-    intro = (
-        f"The recommended method is within half a point of R@1 of the best method of the same "
-        f"dimension in {kept} of {len(worst)} cases (largest loss {max(worst):.1f} points). If the "
-        f"raw features count as a candidate, although they are several times larger: {with_raw} of "
-        f"{len(worst)}. RPML is the best in most rows: always recommending it would succeed in "
-        f"{sum(loss <= 0.5 for loss in always)} of {len(worst)} (largest loss {max(always):.1f}), "
-        "so only the other rows test the rule. One seed per row. The criterion (one of eight "
-        "tried) and both thresholds of the rule (5% and 20%) were tuned on cub_googlenet, "
-        "omniglot_lite0, pixels-1 and, at 32 dimensions, banking77_minilm; the other rows are "
-        "held out.\n"
-    )
-    return intro + "\n" + table(header, lines)
-
-
 def ablation_figure(content: dict[str, Any], path: Path) -> None:
     """Small multiples: one panel per setting, one line per set, R@1 gain over the default."""
     import matplotlib as mpl
@@ -279,17 +245,13 @@ def page() -> str:
         "upper bounds. LDA has at most one dimension fewer than there are training classes. "
         "Intervals are 95% paired bootstrap intervals over queries (2,000 resamples); bold gains "
         "exclude 0. The machine was shared and busy: read fit times as orders of magnitude.\n",
+        *(results_zoo_page.section() if (RESULTS / "zoo.json").exists() else ()),
         "## RPML against the best of PCA, half-whitening and whitening\n",
         "The baseline of each row is chosen with hindsight, by its score on the test labels.\n",
         against_best(sets),
     ]
     for content in sets:
         parts += [f"## {content['set']}\n", main_table(content)]
-    if (RESULTS / "verdict.json").exists():
-        parts += [
-            "## Recommending a method without labels\n",
-            verdict_section(load("verdict.json")[0]),
-        ]
     if (RESULTS / "groups.json").exists():
         parts += [
             "## Groups: rows known to show the same instance\n",

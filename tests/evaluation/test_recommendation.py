@@ -4,106 +4,180 @@ import numpy as np
 import pytest
 
 import rpml
-from rpml.evaluation import recommendation as verdict
-from rpml.evaluation.recommendation import SMALLER, choose_smaller, decide, recommend
-from tests.problems import blobs
+from rpml.evaluation import recommendation
+from rpml.evaluation.comparison import compare
+from rpml.evaluation.metrics.label_free import log_ranks
+from rpml.evaluation.rank_gain import CALIBRATION, expected_gain, mates_log_ranks
+from rpml.evaluation.recommendation import (
+    CANDIDATES,
+    PRICES,
+    RAW_PRICE,
+    decide,
+    neighbors_kept,
+    recommend,
+    recommend_from,
+)
+
+N_QUERIES = 400
 
 
-def rows_in_noise(seed=0, n=400, signal=6, noise=40, scale=1.0):
-    """Few directions with classes, many with noise of the same size."""
+def ranks(seed=0, **gains):
+    """Log ranks of the mates with the given rank gains over PCA, the same noise in all."""
+    noise = np.random.default_rng(seed).normal(3, 1, N_QUERIES)
+    return {name.replace("_", "-"): noise - gain for name, gain in {"pca": 0.0, **gains}.items()}
+
+
+def nuisance(seed=0, classes=40, per_class=12, signal=60, strong=4):
+    """Classes in many weak directions under a few strong ones that say nothing of them."""
     rng = np.random.default_rng(seed)
-    centres = rng.standard_normal((20, signal))
-    y = rng.integers(0, 20, n)
+    y = np.repeat(np.arange(classes), per_class)
+    centers = rng.standard_normal((classes, signal))
     X = np.hstack(
         [
-            centres[y] + 0.2 * rng.standard_normal((n, signal)),
-            scale * rng.standard_normal((n, noise)),
+            0.5 * centers[y] + 0.2 * rng.standard_normal((len(y), signal)),
+            2.0 * rng.standard_normal((len(y), strong)),
         ]
     )
-    return X @ np.linalg.qr(rng.standard_normal((signal + noise, signal + noise)))[0], y
+    return X @ np.linalg.qr(rng.standard_normal((signal + strong, signal + strong)))[0], y
 
 
-def hits(**shares):
-    """Row-wise agreements with the given shares, as `decide` takes them."""
-    return {name: np.arange(1000) < 1000 * share for name, share in shares.items()}
+# --- the rule ------------------------------------------------------------------------------
 
 
-def test_rpml_is_kept_unless_another_one_is_clearly_better():
-    base = {"pca": 0.2, "half-whitened": 0.2, "pca-whitened": 0.2}
-    assert choose_smaller(hits(**base, rpml=0.3)) == "rpml"
-    assert choose_smaller(hits(**{**base, "pca": 0.305}, rpml=0.3)) == "rpml"  # within 5 %
-    assert choose_smaller(hits(**{**base, "pca": 0.4}, rpml=0.3)) == "pca"
-    assert choose_smaller(hits(**{**base, "pca-whitened": 0.4}, rpml=0.3)) == "pca-whitened"
+@pytest.mark.parametrize("name", sorted(PRICES))
+def test_a_method_displaces_pca_by_more_than_its_price(name):
+    key = name.replace("-", "_")
+    below, above = (ranks(**{key: PRICES[name] + more}) for more in (-0.005, 0.005))
+    assert decide(below, 16, ("pca", name), False).choice == "pca"
+    assert decide(above, 16, ("pca", name), False).choice == name
 
 
-def test_a_gain_within_chance_does_not_displace_rpml():
-    rng = np.random.default_rng(0)
-    found = {name: rng.random(100) < 0.2 for name in SMALLER}
-    found["pca"] = found["rpml"] ^ (rng.random(100) < 0.1)  # differs in a few rows
-    found["pca"][np.flatnonzero(~found["pca"])[:3]] = True
-    gain = found["pca"].mean() - found["rpml"].mean()
-    assert abs(gain) < 0.15
-    if gain < 2 * np.std(found["pca"] * 1.0 - found["rpml"]) / 10:
-        assert choose_smaller(found) == "rpml"
+def test_no_gain_at_all_is_pca():
+    found = decide(ranks(rpml=0.0, half_whitened=-0.2), 16, (*CANDIDATES[:2], "rpml"), False)
+    assert found.choice == "pca"
+    assert found.gain is None
+    assert str(found).startswith("Use PCA with 16 dimensions.")
 
 
-def test_raw_is_recommended_only_when_it_agrees_much_more():
-    small = hits(**{"pca": 0.1, "half-whitened": 0.1, "pca-whitened": 0.1, "rpml": 0.2})
-    near = decide(small, hits(rpml=0.3, raw=0.33), 32, 1024)
-    far = decide(small, hits(rpml=0.3, raw=0.45), 32, 1024)
-    assert (near.choice, near.smaller) == ("rpml", "rpml")
-    assert (far.choice, far.smaller) == ("raw", "rpml")
-    assert "32 times the space" in str(far)
-    assert far.raw_ratio == pytest.approx(1.5)
+def test_what_was_not_asked_for_is_not_recommended():
+    gains = ranks(rpml=0.5, half_whitened=0.2)
+    assert decide(gains, 16, ("pca", "half-whitened"), False).choice == "half-whitened"
+    assert decide(gains, 16, ("half-whitened",), False).choice == "half-whitened"
+    rich = ranks(rpml=0.1, raw=0.1 + 2 * RAW_PRICE)
+    asked = decide(rich, 16, ("raw", "pca", "rpml"), any_size=False)
+    assert asked.choice == "rpml"
+    assert "raw vectors" in str(asked)
+    free = decide(rich, 16, ("raw", "pca", "rpml"), any_size=True)
+    assert free.choice == "raw"
+    assert "Otherwise: Use RPML" in str(free)
+    near = ranks(rpml=0.1, raw=0.1 + RAW_PRICE / 2)
+    assert decide(near, 16, ("raw", "pca", "rpml"), any_size=True).choice == "rpml"
 
 
-def test_certainty_and_reasons_name_the_runner_up():
-    clear = decide(
-        hits(**{"pca": 0.1, "half-whitened": 0.3, "pca-whitened": 0.1, "rpml": 0.5}),
-        hits(rpml=0.5, raw=0.4),
-        8,
-        64,
-    )
+def test_certainty_is_that_of_the_difference_to_the_runner_up():
+    clear = decide(ranks(rpml=0.2), 16, ("pca", "rpml"), False)
     assert clear.certainty == "clear"
-    assert "half-whitened PCA" in clear.reasons[1]
-    close = decide(
-        hits(**{"pca": 0.1, "half-whitened": 0.3, "pca-whitened": 0.1, "rpml": 0.3}),
-        hits(rpml=0.5, raw=0.4),
-        8,
-        64,
-    )
-    assert close.certainty == "close"
-    assert "close" in close.reasons[-1]
+    noisy = ranks(rpml=0.06)
+    spread = np.random.default_rng(1).normal(0, 3, N_QUERIES)
+    noisy["rpml"] += spread - spread.mean()
+    close = decide(noisy, 16, ("pca", "rpml"), False)
+    assert (close.choice, close.certainty) == ("rpml", "close")
+    assert "It is close: PCA may do as well." in close.reasons
 
 
-def test_end_to_end_on_clusters():
-    X, _ = blobs(classes=10, per_class=15, d=24)
-    found = recommend(X, 8, random_state=0)
-    assert found.choice in (*SMALLER, "raw")
-    assert set(found.agreement) == set(SMALLER)
-    for share in found.agreement.values():
-        assert 0 <= share.low <= share.share <= share.high <= 1
-    assert recommend(X, 8, random_state=0) == found
-    Z = found.estimator(0).fit_transform(X)
-    assert Z.shape == (len(X), 8 if found.choice != "raw" else 24)
+def test_the_expected_gain_follows_the_calibration():
+    for rank_gain, (low, middle, high) in CALIBRATION.items():
+        found = expected_gain(rank_gain)
+        assert (found.low, found.value, found.high) == pytest.approx((low, middle, high))
+    values = [expected_gain(g).value for g in np.linspace(0, 0.4, 30)]
+    assert np.all(np.diff(values) >= 0)
+    said = decide(ranks(rpml=0.15), 16, ("pca", "rpml"), False)
+    assert said.gain == expected_gain(said.evidence["rpml"])
+    assert f"{100 * said.gain.value:+.1f} points of Recall@1" in str(said)
 
 
-def test_agreement_is_higher_with_structure_than_without():
-    clustered, _ = rows_in_noise(scale=0.1)
-    noise = np.random.default_rng(0).standard_normal(clustered.shape)
-    shares = [recommend(X, 6).agreement["pca"].share for X in (clustered, noise)]
-    assert shares[0] > shares[1]
+# --- the evidence --------------------------------------------------------------------------
 
 
-def test_labels_are_never_seen():
-    assert "y" not in recommend.__code__.co_varnames
+def test_log_ranks_equal_the_literal_sort():
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(30, 4))
+    queries, mates = np.array([3, 17]), np.array([[5, 9], [0, 29]])
+    unit = Z / np.linalg.norm(Z, axis=1, keepdims=True)
+    for i, query in enumerate(queries):
+        others = sorted((j for j in range(30) if j != query), key=lambda j: -unit[query] @ unit[j])
+        literal = [np.log(1 + others.index(mate)) for mate in mates[i]]
+        assert log_ranks(Z, queries, mates)[i] == pytest.approx(literal)
+
+
+def test_rank_gain_is_large_where_nuisance_hides_the_classes():
+    X, _ = nuisance()
+    W = X - X.mean(axis=0)
+    W = (W @ np.linalg.svd(W, full_matrices=False)[2].T).astype(np.float32)
+    found = mates_log_ranks(W, ("pca-whitened",), 8, np.random.default_rng(0))
+    assert np.mean(found["pca"] - found["pca-whitened"]) > 0.1
+
+
+def test_whitening_is_recommended_against_nuisance_and_not_for_plain_noise():
+    X, _ = nuisance()
+    found = recommend(X, 12, methods=("pca", "half-whitened", "pca-whitened"))
+    assert found.choice == "pca-whitened"
+    assert found.gain.low > 0
+    assert recommend(X, 12, methods=("pca", "half-whitened", "pca-whitened")) == found
+    assert found.estimator(0).fit_transform(X).shape == (len(X), 12)
+    noise = np.random.default_rng(0).standard_normal((400, 40)) * np.linspace(3, 0.1, 40)
+    for plain in (nuisance(strong=0)[0], noise):
+        assert recommend(plain, 12, methods=("pca", "pca-whitened")).choice == "pca"
+
+
+def test_every_candidate_is_measured():
+    X, _ = nuisance(classes=20)
+    assert set(recommend(X, 8).evidence) == {"raw", *CANDIDATES}
+
+
+def test_neighbors_kept_grow_with_the_size():
+    X, _ = nuisance(strong=0)
+    W = X - X.mean(axis=0)
+    W = W @ np.linalg.svd(W, full_matrices=False)[2].T
+    kept = neighbors_kept(W, W, 8)
+    assert list(kept) == [8, 16, 32]
+    assert 0 < kept[8] < kept[16] < kept[32] < 1
+    assert neighbors_kept(W, W, W.shape[1])[W.shape[1]] == 1
+
+
+# --- labels --------------------------------------------------------------------------------
+
+
+def test_labels_decide_where_they_are_given():
+    X, y = nuisance()
+    found = recommend(X, 12, y=y, methods=("pca", "half-whitened", "pca-whitened"))
+    assert found.uses_labels
+    assert found.choice == max(found.evidence, key=lambda n: (n != "raw", found.evidence[n]))
+    assert found.gain.value == pytest.approx(found.evidence[found.choice] - found.evidence["pca"])
+    assert f"{found.evidence[found.choice]:.1%}" in str(found)
+
+
+def test_the_verdict_of_a_table_is_its_best_label_free_row():
+    X, y = nuisance()
+    table = compare(X, y, 12, methods=("raw", "pca", "pca-whitened", "lda"), seeds=(0,))
+    recall = {row["method"]: row["r@1"] for row in table.rows}
+    assert recall["pca"] < recall["pca-whitened"] < min(recall["raw"], recall["lda"])
+    assert recommend_from(table).choice == "pca-whitened"
+    assert "keep them if you can afford" in str(recommend_from(table))
+    assert recommend_from(table, any_size=True).choice == "raw"
+    only = compare(X, y, 12, methods=("pca", "lda"), seeds=(0,))
+    assert recommend_from(only).choice == "pca"
+
+
+# --- little data, wrong arguments ----------------------------------------------------------
 
 
 def test_too_little_data_is_said():
-    found = recommend(np.random.default_rng(0).standard_normal((20, 8)), 4)
+    rng = np.random.default_rng(0)
+    found = recommend(rng.standard_normal((20, 8)), 4)
     assert (found.choice, found.certainty) == ("pca", "unknown")
     assert "20 rows" in str(found)
-    assert recommend(np.random.default_rng(0).standard_normal((6, 8)), 7).choice == "raw"
+    assert recommend(rng.standard_normal((6, 8)), 7).choice == "raw"
 
 
 def test_wrong_arguments():
@@ -114,4 +188,4 @@ def test_wrong_arguments():
 
 
 def test_public_names():
-    assert rpml.recommend is verdict.recommend
+    assert rpml.recommend is recommendation.recommend

@@ -43,7 +43,7 @@ def run(
 ) -> None:
     """Compare RPML with raw vectors, PCA, whitening and more at equal size; recommend one."""
     from rpml.evaluation.comparison import compare
-    from rpml.evaluation.recommendation import recommend
+    from rpml.evaluation.recommendation import CANDIDATES, recommend, recommend_from
     from rpml.runtime.atomic import atomic_output
     from rpml.runtime.outputs import check_output
 
@@ -57,10 +57,13 @@ def run(
     if len(values) < len(data.values):
         rows = f"{len(values):,} of {len(data.values):,} rows"
         console.note(f"{rows} have a label: only these are compared")
-    runs = range(seed, seed + seeds)
+    names, runs = opt.parse_names(methods), range(seed, seed + seeds)
     with console.following("rpml.evaluation.comparison"):
-        found = compare(values, y, dim, methods=opt.parse_names(methods), seeds=runs)
-    advice = recommend(data.values, found.order[0][1], random_state=seed)
+        found = compare(values, y, dim, methods=names, seeds=runs)
+        if y is None:
+            advice = recommend(values, dim, methods=names or CANDIDATES, random_state=seed)
+        else:
+            advice = recommend_from(found, any_size=dim is None)
     if output is not None:
         with atomic_output(output, force) as temporary:
             temporary.write_text(found.text(Path(output).suffix), encoding="utf8")

@@ -1,18 +1,14 @@
-"""Raw, PCA, whitening or RPML? An answer from the vectors alone.
+"""Raw vectors, PCA, whitening or RPML? One answer, from labels where there are any.
 
-Without labels one thing can still be measured: whether two halves of the features tell the same
-story. The principal axes are cut in two halves with no axis in common; every candidate learns half
-of the asked dimension from each, on half of the rows; and on the other rows we count how often
-both name the same nearest neighbour. Noise in one half knows nothing of the noise in the other, so
-what they agree on is what the rows really share. Labels were used only to check the rule
-(docs/results.md).
+With labels, Recall@1 on rows of classes that nobody learned from decides. Without them the rank
+gain does (see `rpml.evaluation.rank_gain`); labels were used only to check that rule
+(docs/decisions/verdict.md).
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,84 +16,100 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-from rpml.estimator import RPML
+from rpml.evaluation.comparison.bootstrap import Interval, paired
+from rpml.evaluation.comparison.run import compare, default_size
+from rpml.evaluation.comparison.table import Comparison
+from rpml.evaluation.metrics.label_free import neighbour_overlap
+from rpml.evaluation.rank_gain import REFERENCE, expected_gain, mates_log_ranks
 from rpml.evaluation.registry import METHODS
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.whitening.linear_map import principal_axes
-from rpml.method.whitening.neighborhoods import random_halves
-from rpml.runtime.rows import unit_rows
+from rpml.runtime.rows import sorted_sample, unit_rows
 
 Array = NDArray[np.floating]
-Hits = NDArray[np.bool_]
 
-TITLES = {
-    "raw": "the raw features",
-    "pca": "PCA",
-    "half-whitened": "half-whitened PCA",
-    "pca-whitened": "whitened PCA",
-    "rpml": "RPML",
-}
-SMALLER = ("pca", "half-whitened", "pca-whitened", "rpml")
+CANDIDATES = ("pca", "half-whitened", "pca-whitened", "rpml")
+PRICES = {"rpml": 0.02, "half-whitened": 0.1, "pca-whitened": 0.15}
+"""Rank gain that a method has to bring before it displaces PCA."""
+RAW_PRICE = 0.05  # rank gain over the best smaller one that makes raw vectors worth their size
 MAX_ROWS = 5000
-MIN_ROWS, MIN_AXES = 60, 4
-REPEATS = 2
-MAX_ITER = 30  # of RPML on a half: enough to see what it does
-CLEARLY = 1.05  # an alternative has to agree this much more often to displace RPML,
-RAW_CLEARLY = 1.2  # and the raw features this much, as they cost more space
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """How often two halves of the features name the same nearest neighbour."""
-
-    share: float
-    low: float
-    high: float
-    """95 % interval over the rows."""
+MIN_ROWS, MIN_AXES = 100, 8
+NEAREST = 10
+SIZES = (16, 32, 64, 128, 256, 512)
 
 
 @dataclass(frozen=True)
 class Recommendation:
-    """Which embedding to use, why, and how sure that is."""
+    """Which method to use, what it gains over PCA, and why.
+
+    Parameters
+    ----------
+    choice : str
+        Name of a method of `rpml.evaluation.registry`.
+    n_components : int
+        Size it was chosen for.
+    certainty : {"clear", "close", "unknown"}
+        Whether the runner-up may be as good; unknown where too little could be measured.
+    gain : Interval or None
+        Recall@1 less PCA's, as a share: measured with a 95% interval where there are labels, else
+        expected from the rank gain with an 80% interval. None where it is not known.
+    uses_labels : bool
+        Whether labels decided.
+    evidence : dict of str to float
+        Per method, Recall@1 with labels and the rank gain over PCA without.
+    neighbors_kept : dict of int to float
+        Per number of dimensions, the share of the raw vectors' 10 nearest neighbors that stay
+        among the 10 nearest after PCA.
+    reasons : tuple of str
+        Sentences; the first one is the advice.
+    """
 
     choice: str
-    """"raw", "pca", "half-whitened", "pca-whitened" or "rpml"."""
-    smaller: str
-    """The best one of the asked size: the choice itself unless that is "raw"."""
     n_components: int
-    reasons: tuple[str, ...]
     certainty: str
-    """"clear", "close" (the runner-up may be as good) or "unknown" (too little to measure)."""
-    agreement: dict[str, Agreement]
-    """Of each candidate of the asked size, half of the dimensions a half."""
-    raw_ratio: float
-    """Agreement of the raw halves over that of the best smaller one; NaN if not measured."""
+    gain: Interval | None = None
+    uses_labels: bool = False
+    evidence: dict[str, float] = field(default_factory=dict)
+    neighbors_kept: dict[int, float] = field(default_factory=dict)
+    reasons: tuple[str, ...] = ()
 
     def estimator(self, random_state: Any = None) -> BaseEstimator:
         """The recommended method, ready to fit."""
-        return candidate(self.choice, self.n_components, random_state)
+        return METHODS[self.choice].build(self.n_components, random_state)
+
+    def with_sizes(self, kept: dict[int, float]) -> Recommendation:
+        """Add what each number of dimensions keeps."""
+        shares = "; ".join(f"{size} keep {share:.1%}" for size, share in kept.items())
+        sentence = f"Of the 10 nearest neighbors, with PCA, {shares}."
+        return replace(self, neighbors_kept=kept, reasons=(*self.reasons, sentence))
 
     def __str__(self) -> str:
         return " ".join(self.reasons)
 
 
-def candidate(name: str, n_components: int, random_state: Any = None, **settings: Any) -> Any:
-    """The estimator behind a candidate's name; settings are RPML's."""
-    if name == "rpml":
-        return RPML(n_components, random_state=random_state, **settings)
-    return METHODS[name].build(n_components, random_state)
-
-
-def recommend(X: Any, n_components: int | None = None, random_state: Any = 0) -> Recommendation:
-    """Say which of raw, PCA, whitening and RPML to use, without labels.
+def recommend(
+    X: Any,
+    n_components: int | None = None,
+    *,
+    y: Any = None,
+    methods: Sequence[str] = CANDIDATES,
+    random_state: Any = 0,
+) -> Recommendation:
+    """Recommend a method for vectors, without labels or with them.
 
     Parameters
     ----------
-    X : (n, d) array
+    X : array-like of shape (n_samples, n_features)
         Vectors; at most 5,000 of them, drawn at random, are looked at.
-    n_components : int or None
-        Dimension asked for; None: 128, or fewer if X has fewer directions.
-    random_state : int, RandomState or None
+    n_components : int, default=None
+        Size of the embedding; None for 128, or half the features if there are fewer. The raw
+        vectors are recommended only if no size is asked for.
+    y : array-like of shape (n_samples,), default=None
+        Classes. With them, the methods are compared on classes held out.
+    methods : sequence of str, default=("pca", "half-whitened", "pca-whitened", "rpml")
+        Methods to choose from.
+    random_state : int, RandomState instance or None, default=0
+        Seed of the sample, the halves and the fits.
 
     Returns
     -------
@@ -107,129 +119,158 @@ def recommend(X: Any, n_components: int | None = None, random_state: Any = 0) ->
     --------
     >>> from sklearn.datasets import load_digits
     >>> import rpml
-    >>> rpml.recommend(load_digits().data, 8).choice in ("raw", "pca", "half-whitened", "rpml")
+    >>> rpml.recommend(load_digits().data, 8).choice in ("pca", "half-whitened", "rpml")
     True
     """
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
     rows = np.asarray(X)
     if rows.ndim != 2 or not np.isfinite(rows).all():
         raise ValueError(f"X must be a matrix of finite numbers, got shape {rows.shape}.")
-    rows = rows[np.sort(rng.permutation(len(rows))[:MAX_ROWS])].astype(np.float32)
+    sample = sorted_sample(len(rows), MAX_ROWS, rng)
+    rows = rows[sample].astype(np.float32)
     spectrum = principal_axes(rows, unit_input=True, center=True)
     rank = len(spectrum.variances)
-    size = n_components or min(128, rank)
+    size = n_components or default_size(rows.shape[1])
     if not 1 <= size <= rows.shape[1]:
         raise ValueError(f"n_components={size} must lie between 1 and {rows.shape[1]} features.")
     if len(rows) < MIN_ROWS or rank < MIN_AXES or size > rank:
         return _too_little(len(rows), rank, size)
+    names = tuple(dict.fromkeys(("raw", *methods)))
     W = ((unit_rows(rows) - spectrum.mean) @ spectrum.axes).astype(np.float32)
-    return decide(*measure_candidates(W, size, rng), size, rows.shape[1])
+    if y is None:
+        found = decide(mates_log_ranks(W, names, size, rng), size, names, n_components is None)
+    else:
+        seeds = (int(rng.integers(2**31 - 1)),)
+        table = compare(rows, np.asarray(y)[sample], size, methods=names, seeds=seeds)
+        found = recommend_from(table, n_components is None)
+    return found.with_sizes(neighbors_kept(rows, W, size))
 
 
-def measure_candidates(
-    W: Array, size: int, rng: np.random.Generator
-) -> tuple[dict[str, Hits], dict[str, Hits]]:
-    """Agreements of the candidates row by row: (half the dimensions a half, all of them a half).
+def recommend_from(table: Comparison, any_size: bool = False) -> Recommendation:
+    """Recommend the method with the highest Recall@1 of those in a comparison that see no labels.
 
-    W are the rows in principal coordinates. The second are for the comparison with raw, whose
-    halves have all the axes there are: of the best candidate and of raw alone.
+    Parameters
+    ----------
+    table : Comparison
+        Made with labels; its first number of dimensions counts.
+    any_size : bool, default=False
+        Whether the raw vectors may be recommended: no size was asked for.
     """
-    small: dict[str, list[Hits]] = {name: [] for name in SMALLER}
-    folds = []
-    for _ in range(REPEATS):
-        half = random_halves(W.shape[1], rng)
-        order = rng.permutation(len(W))
-        fold = [
-            (W[order[: len(W) // 2]][:, m], W[order[len(W) // 2 :]][:, m]) for m in (half, ~half)
-        ]
-        folds.append(fold)
-        for name in SMALLER:
-            small[name].append(_agree(name, max(1, size // 2), fold))
-    hits = {name: np.concatenate(found) for name, found in small.items()}
-    best = choose_smaller(hits)
-    full = {
-        name: np.concatenate([_agree(name, size, fold) for fold in folds]) for name in (best, "raw")
-    }
-    return hits, full
-
-
-def _agree(name: str, size: int, fold: list[tuple[Array, Array]]) -> Hits:
-    """Whether the two halves give each held-out row the same nearest neighbour."""
-    nearest = []
-    for seen, unseen in fold:
-        # what a half of the axes spans on half of the rows bounds its dimension
-        room = min(size, seen.shape[1], len(seen) - 1)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of capped iterations, of clusters of a half
-            fitted = candidate(name, room, 0, max_iter=MAX_ITER).fit(seen)
-        found = nearest_neighbors(fitted.transform(unseen), 1, metric="cosine", method="exact")
-        nearest.append(found.indices[:, 0])
-    return np.asarray(nearest[0] == nearest[1])
-
-
-def choose_smaller(hits: dict[str, Hits]) -> str:
-    """RPML, unless another one agrees clearly more often: more than 5 % and beyond chance."""
-    ours = hits["rpml"]
-    other = max((name for name in SMALLER if name != "rpml"), key=lambda name: hits[name].mean())
-    gain = hits[other].astype(float) - ours
-    clear = gain.mean() > 2 * gain.std() / np.sqrt(len(gain))
-    return other if clear and hits[other].mean() > CLEARLY * ours.mean() else "rpml"
+    size = table.order[0][1]
+    rows = {row["method"]: row for row in table.rows if row["asked"] == size and "r@1" in row}
+    recall = {name: row["r@1"] for name, row in rows.items() if not row["uses_labels"]}
+    worth = {name: value for name, value in recall.items() if any_size or name != "raw"} or recall
+    choice, runner_up = _best_two(worth)
+    apart = table.difference(choice, runner_up, size) if runner_up else None
+    gain = table.difference(choice, REFERENCE, size)
+    reasons = [_advice(choice, size), _measured(choice, recall, gain)]
+    raw = table.difference("raw", choice, size)
+    if choice != "raw" and raw is not None and raw.clear > 0:
+        reasons.append(
+            f"The raw vectors reach {recall['raw']:.1%} with {rows['raw']['dim']} dimensions: keep "
+            "them if you can afford the size."
+        )
+    certainty = "clear" if apart is None or apart.clear > 0 else "close"
+    return Recommendation(
+        choice,
+        size,
+        certainty,
+        gain,
+        True,
+        recall,
+        reasons=(*reasons, *_close(certainty, runner_up)),
+    )
 
 
 def decide(
-    hits: dict[str, Hits], full: dict[str, Hits], size: int, n_features: int
+    ranks: Mapping[str, Array], size: int, methods: Sequence[str], any_size: bool
 ) -> Recommendation:
-    """From agreements to a choice and its reasons; pure."""
-    smaller = choose_smaller(hits)
-    shares = {name: _interval(found) for name, found in hits.items()}
-    runner_up = max((n for n in SMALLER if n != smaller), key=lambda name: shares[name].share)
-    ratio = float(full["raw"].mean() / max(full[smaller].mean(), 1e-12))
-    choice = "raw" if ratio > RAW_CLEARLY else smaller
-    reasons: tuple[str, ...] = (
-        _headline(choice, smaller, size, n_features),
-        f"With {size} dimensions split between two halves of the features, both name the same "
-        f"nearest neighbour for {_percent(shares[smaller].share)} of the rows with "
-        f"{TITLES[smaller]}, for {_percent(shares[runner_up].share)} with {TITLES[runner_up]}.",
-        _about_raw(ratio, smaller, size, n_features),
-    )
-    gain = hits[smaller].astype(float) - hits[runner_up]
-    clear = choice == "raw" or gain.mean() > 2 * gain.std() / np.sqrt(len(gain))
-    certainty = "clear" if clear else "close"
-    if not clear:
-        reasons += (f"It is close: {TITLES[runner_up]} may do as well.",)
-    return Recommendation(choice, smaller, size, reasons, certainty, shares, ratio)
+    """From log ranks of the mates to a method: the largest rank gain, less the method's price.
+
+    Parameters
+    ----------
+    ranks : dict of str to ndarray of shape (n_queries,)
+        As `mates_log_ranks` gives them.
+    size : int
+        Size of the embeddings.
+    methods : sequence of str
+        Methods to choose from.
+    any_size : bool
+        Whether the raw vectors may be recommended: no size was asked for.
+    """
+    gains = {name: float(np.mean(ranks[REFERENCE] - found)) for name, found in ranks.items()}
+    worth = {name: gains[name] - PRICES.get(name, 0.0) for name in methods if name != "raw"}
+    worth = worth or {"raw": 0.0}
+    choice, runner_up = _best_two(worth)
+    reasons = [_advice(choice, size), _expected(choice, gains)]
+    if "raw" in gains and gains["raw"] - gains[choice] > RAW_PRICE:
+        if any_size:
+            choice, reasons = "raw", [_advice("raw", size), f"Otherwise: {reasons[0]}"]
+        else:
+            reasons.append("The raw vectors probably do better: keep them if you can afford them.")
+    certainty = "clear"
+    if runner_up and choice != "raw":
+        apart = paired(ranks[runner_up], ranks[choice], np.random.default_rng(0))
+        certainty = "clear" if apart.clear > 0 else "close"
+    gain = expected_gain(gains[choice]) if choice not in ("raw", REFERENCE) else None
+    reasons += _close(certainty, runner_up)
+    return Recommendation(choice, size, certainty, gain, False, gains, reasons=tuple(reasons))
 
 
-def _headline(choice: str, smaller: str, size: int, n_features: int) -> str:
+def neighbors_kept(X: Array, W: Array, size: int) -> dict[int, float]:
+    """Per size, the share of the 10 nearest neighbors of the rows X that PCA to it keeps.
+
+    W are the rows in principal coordinates. Sizes are powers of two, and the one asked for.
+    """
+    k = min(NEAREST, len(X) - 1)
+    sizes = sorted({size, *(s for s in SIZES if s < W.shape[1])})
+    before = nearest_neighbors(X, k, metric="cosine").indices
+    after = {s: nearest_neighbors(W[:, :s], k, metric="cosine").indices for s in sizes}
+    return {s: float(neighbour_overlap(before, found, k).mean()) for s, found in after.items()}
+
+
+def _best_two(worth: Mapping[str, float]) -> tuple[str, str | None]:
+    """The best and the second; PCA before others that are no better."""
+    ranked = sorted(worth, key=lambda name: (-worth[name], name != REFERENCE))
+    return ranked[0], ranked[1] if len(ranked) > 1 else None
+
+
+def _advice(choice: str, size: int) -> str:
     if choice == "raw":
-        return (
-            f"Keep the raw features if {n_features} numbers a vector are affordable: {size} lose "
-            f"neighbours; if they are not, use {TITLES[smaller]}."
-        )
-    return f"Use {TITLES[choice]} with {size} dimensions."
+        return f"Keep the raw vectors if you can afford them: {size} dimensions lose neighbors."
+    return f"Use {METHODS[choice].title} with {size} dimensions."
 
 
-def _about_raw(ratio: float, smaller: str, size: int, n_features: int) -> str:
-    verb = "more often" if ratio >= 1 else "less often"
-    change = f"{abs(ratio - 1):.0%} {verb}" if abs(ratio - 1) >= 0.005 else "as often"
+def _measured(choice: str, recall: Mapping[str, float], gain: Interval | None) -> str:
+    said = f"Recall@1 on rows held out is {recall[choice]:.1%}"
+    if gain is None or choice == REFERENCE:
+        return f"{said}, the highest of {len(recall)} methods."
+    bounds = f"{100 * gain.low:+.1f} to {100 * gain.high:+.1f}"
     return (
-        f"Halves of the raw features agree {change} than halves reduced to {size} dimensions by "
-        f"{TITLES[smaller]}, and raw vectors take {n_features / size:.3g} times the space."
+        f"{said} against {recall[REFERENCE]:.1%} with PCA: a gain of {100 * gain.value:+.1f} "
+        f"points (95% interval {bounds})."
     )
+
+
+def _expected(choice: str, gains: Mapping[str, float]) -> str:
+    if choice == REFERENCE:
+        return "No other method brings neighbors nearer that other axes name, beyond its price."
+    gain = expected_gain(gains[choice])
+    return (
+        f"Expected gain over PCA: {100 * gain.value:+.1f} points of Recall@1 (80% interval "
+        f"{100 * gain.low:+.1f} to {100 * gain.high:+.1f}), judging from a rank gain of "
+        f"{gains[choice]:+.2f} without labels."
+    )
+
+
+def _close(certainty: str, runner_up: str | None) -> list[str]:
+    if certainty == "clear" or runner_up is None:
+        return []
+    return [f"It is close: {METHODS[runner_up].title} may do as well."]
 
 
 def _too_little(n: int, rank: int, size: int) -> Recommendation:
-    choice = "pca" if size <= rank else "raw"
+    choice = REFERENCE if size <= rank else "raw"
     what = f"{n} rows that vary in {rank} directions are too little to compare embeddings on"
-    reasons = (f"{what}: {TITLES[choice]} is the safe choice.".capitalize(),)
-    return Recommendation(choice, "pca", size, reasons, "unknown", {}, float("nan"))
-
-
-def _interval(hits: Iterable[Any]) -> Agreement:
-    values = np.asarray(hits, float)
-    share, error = float(values.mean()), 1.96 * float(values.std()) / np.sqrt(len(values))
-    return Agreement(share, max(0.0, share - error), min(1.0, share + error))
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    reason = f"{what}: {METHODS[choice].title} is the safe choice."
+    return Recommendation(choice, size, "unknown", reasons=(reason,))

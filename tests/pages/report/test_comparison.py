@@ -7,7 +7,7 @@ import pytest
 
 from rpml.evaluation.comparison.bootstrap import Interval
 from rpml.evaluation.metrics import clustering_scores, recall_at_k
-from rpml.evaluation.recommendation import Agreement, Recommendation
+from rpml.evaluation.recommendation import Recommendation
 from rpml.pages.report.comparison import KS, Labels, Space, compare, make_spaces
 from rpml.pages.report.verdict import points, spaced, with_labels, without_labels
 from tests.drawings import Sample
@@ -101,15 +101,13 @@ def test_a_loss_within_chance_is_not_called_as_good() -> None:
 
 
 def advice(choice: str, certainty: str) -> Recommendation:
-    agreement = {"rpml": Agreement(0.4, 0.38, 0.42), "pca": Agreement(0.35, 0.33, 0.37)}
+    gains = {"rpml": 0.154, "pca": 0.0, "half-whitened": -0.02}
     return Recommendation(
         choice,
-        "pca",
         16,
-        ("Use it with 16 dimensions.", "Halves agree for 40.0 % of the rows."),
         certainty,
-        {} if certainty == "unknown" else agreement,
-        1.0,
+        evidence={} if certainty == "unknown" else gains,
+        reasons=("Use it with 16 dimensions.", "Expected gain over PCA: 80% interval."),
     )
 
 
@@ -130,9 +128,9 @@ def test_without_labels_the_verdict_is_the_advice(
     assert (verdict.tone, verdict.answer) == (tone, answer)
     assert "Use it with 16 dimensions." in verdict.sentence
     if certainty != "unknown":
-        shares = verdict.facts["Same nearest neighbor in both halves"]
-        assert "40.0\u00a0% (38.0 to 42.0)" in shares
-        assert "5\u00a0% more often" in verdict.facts["How certain"]
+        gains = verdict.facts["Rank gain over PCA"]
+        assert gains == "RPML +0.15, PCA +0.00, half-whitened PCA −0.02."
+        assert "80\u00a0% interval" in verdict.facts["How certain"]
 
 
 def test_points_are_printed_with_their_interval() -> None:

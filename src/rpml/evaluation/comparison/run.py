@@ -95,9 +95,14 @@ def _order(cells: list[Cell], names: Sequence[str]) -> list[tuple[str, int]]:
     return [(name, dim) for dim in dims for name in names]
 
 
+def default_size(n_features: int) -> int:
+    """Dimensions where none are asked for: 128, or half the features if there are fewer."""
+    return max(1, min(DEFAULT_DIM, n_features // 2))
+
+
 def _dims(n_components: int | Sequence[int] | None, d: int) -> list[int]:
     if n_components is None:
-        return [max(1, min(DEFAULT_DIM, d // 2))]
+        return [default_size(d)]
     dims = [n_components] if isinstance(n_components, int | np.integer) else list(n_components)
     for dim in dims:
         if not 1 <= dim <= d:

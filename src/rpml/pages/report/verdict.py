@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 
 from rpml.evaluation.comparison.bootstrap import RESAMPLES, Interval
-from rpml.evaluation.recommendation import CLEARLY, TITLES, Agreement, Recommendation
+from rpml.evaluation.recommendation import Recommendation
+from rpml.evaluation.registry import METHODS
 from rpml.pages.report.measurements import Measurements
 
 _ALTERNATIVES = {"raw": "the raw features", "pca": "PCA with as many dimensions"}
@@ -100,10 +101,6 @@ def points(gain: Interval) -> str:
     return f"{_signed(100 * gain.value)} points, 95% interval {bounds}"
 
 
-def _signed(value: float) -> str:
-    return f"{value:+.1f}".replace("-", "−")
-
-
 _ANSWERS = {
     ("rpml", "clear"): ("good", "Probably"),
     ("rpml", "close"): ("open", "Perhaps"),
@@ -111,32 +108,30 @@ _ANSWERS = {
 
 
 def without_labels(advice: Recommendation, rows: str) -> Verdict:
-    """Three lines from the split-half agreement of the candidates."""
-    if not advice.agreement:
-        tone, answer, sentence = "open", "Cannot be told", " ".join(advice.reasons)
-        return Verdict(tone, answer, spaced(sentence), {})
+    """Three lines from the rank gains of the methods."""
+    if not advice.evidence:
+        return Verdict("open", "Cannot be told", spaced(" ".join(advice.reasons)), {})
     tone, answer = _ANSWERS.get((advice.choice, advice.certainty), ("mixed", "Probably not"))
-    ranked = sorted(advice.agreement.items(), key=lambda pair: -pair[1].share)
-    shares = ", ".join(f"{TITLES[name]} {_share(found)}" for name, found in ranked)
+    ranked = sorted(advice.evidence.items(), key=lambda pair: -pair[1])
+    gains = ", ".join(f"{METHODS[name].title} {_signed(gain, 2)}" for name, gain in ranked)
     return Verdict(
         tone,
         answer,
         spaced(advice.reasons[0]),
         {
             "How this was judged": (
-                "Without labels: the features were split into two halves, and each method was "
-                "fitted to both. A method that captures what the items share finds the same "
-                "nearest neighbor in both halves."
+                "Without labels: the features were split into two halves. A method that captures "
+                "what the items share ranks those high that the other half finds near. The rank "
+                "gain is how much the logarithm of that rank falls, compared with PCA."
             ),
-            "Same nearest neighbor in both halves": spaced(f"{shares}."),
+            "Rank gain over PCA": f"{gains}.",
             "How certain": spaced(
-                f"Measured on {rows}. RPML is preferred unless another method has the same "
-                f"neighbor at least {CLEARLY - 1:.0%} more often, beyond chance. Labels for a few "
-                "hundred items would settle it."
+                f"Measured on {rows}. {' '.join(advice.reasons[1:])} Labels for a few hundred "
+                "items would settle it."
             ),
         },
     )
 
 
-def _share(found: Agreement) -> str:
-    return f"{found.share:.1%} ({100 * found.low:.1f} to {100 * found.high:.1f})"
+def _signed(value: float, digits: int = 1) -> str:
+    return f"{value:+.{digits}f}".replace("-", "\u2212")
