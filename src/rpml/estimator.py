@@ -21,11 +21,13 @@ from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.graph.affinity import given_neighbors
 from rpml.method.graph.neighbors import Neighbors
 from rpml.method.local import LocalStages
+from rpml.method.objective.weights import WEIGHTS
 from rpml.method.pipeline import learn
 from rpml.method.settings import FitInputs, FitResult, FitSettings, fit_shape
 from rpml.method.supervision.constraints import gather
 from rpml.method.supervision.labels import as_labels
 from rpml.method.supervision.suggest import rank_candidates
+from rpml.method.triplets.samplers import SAMPLERS
 from rpml.method.update import update
 from rpml.method.whitening.groups import drop_singles
 from rpml.model import Embedding, load_model, save_model
@@ -64,7 +66,7 @@ class RPML(
     clustering : "aas", estimator or array
         Source of the pseudo-labels: Authority Ascent Shift with its defaults, any object with
         `fit_predict` (an `AuthorityAscentShift` of your own, k-means, HDBSCAN), or an array with
-        one label a row (-1: none).
+        one label per row (-1: none).
     n_neighbors : int
         Neighbours in the graph of clustering="aas".
     triplets_per_anchor : int
@@ -118,7 +120,8 @@ class RPML(
     Attributes
     ----------
     components_ : (n_components, p) array
-        Orthonormal rows in the preprocessed space, by decreasing explained variance.
+        Orthonormal rows in the preprocessed space, in prefix (matryoshka) order: the
+        first k of them are a good embedding of k dimensions.
     preprocessing_ : Preprocessing
         What is applied before the projection.
     whitening_ : ScatterChoice or None
@@ -161,14 +164,14 @@ class RPML(
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
-        "weight": [StrOptions({"concat", "bilinear", "constant"})],
+        "weight": [StrOptions(set(WEIGHTS))],
         "solver": [StrOptions({"cg", "stochastic", "gd"})],
         "alpha": [Interval(Real, 0, 90, closed="neither")],
         "clustering": [StrOptions({"aas"}), HasMethods("fit_predict"), "array-like"],
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
         "triplets_per_anchor": [Interval(Integral, 1, None, closed="left")],
         "max_triplets": [Interval(Integral, 1, None, closed="left")],
-        "sampler": [StrOptions({"uniform", "semi-hard", "hard"})],
+        "sampler": [StrOptions(set(SAMPLERS))],
         "init": [StrOptions({"pca", "random"}), "array-like"],
         "normalize_input": ["boolean"],
         "whiten": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="both"), None],
