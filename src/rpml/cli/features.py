@@ -75,7 +75,7 @@ def run(
     from rpml.vision.backbone import Backbone
     from rpml.vision.extract import Execution, Job
     from rpml.vision.files import find_images
-    from rpml.vision.outputs import Finish
+    from rpml.vision.outputs import PostProcess
     from rpml.vision.pooling import Pooling
     from rpml.vision.resumable import ResumableExtraction
     from rpml.vision.views import Views
@@ -85,7 +85,7 @@ def run(
         raise InputError("--whiten learns a whitening and --whitening applies one: give one")
     if region_whitening is not None and descriptor.pool != "rmac":
         raise InputError("--region-whitening needs --pool rmac, the only one with regions")
-    post = Finish(
+    post = PostProcess(
         whiten, whiten_on, Whitening.load(whitening) if whitening else None, folder_labels
     )
     recipe = descriptor.recipe(

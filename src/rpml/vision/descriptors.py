@@ -12,18 +12,10 @@ from rpml.evaluation.protocol.published import RECALL_AT
 from rpml.io.datasets.image_sets import ImageSet
 from rpml.io.features import read_features
 from rpml.runtime.context import Context
-from rpml.runtime.locks import locked
 from rpml.vision.backbone import Backbone
 from rpml.vision.extract import Execution, Job, Recipe, files_digest
 from rpml.vision.files import ImageFile
-from rpml.vision.outputs import (
-    Finish,
-    Places,
-    already_written,
-    forget_parts,
-    open_parts,
-    write_features,
-)
+from rpml.vision.resumable import ResumableExtraction
 
 
 @dataclass(frozen=True)
@@ -54,15 +46,9 @@ def from_images(
         "backbone": {"name": backbone.path.name, **backbone.fingerprint()},
         "recipe": network.recipe.settings(),
     }
-    places = Places(str(folder / "features.npy"))
-    with locked(places.features):
-        if already_written(places, job, Finish()) is None:
-            places.check(overwrite=False, resume=True)
-            store = open_parts(places, job, resume=True)
-            stage = Context(report=context.report, store=store)
-            write_features(places, job, Finish(), stage)
-        forget_parts(places)
-    return _of_images(dataset, images, places.features, origin)
+    features = str(folder / "features.npy")
+    ResumableExtraction(features, resume=True).extract(job, context=context)
+    return _of_images(dataset, images, features, origin)
 
 
 def _of_images(dataset: str, images: ImageSet, path: str, origin: dict[str, object]) -> Descriptors:

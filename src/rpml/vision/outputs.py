@@ -36,7 +36,7 @@ from rpml.vision.whitening import Whitening
 
 
 @dataclass(frozen=True)
-class Places:
+class OutputPaths:
     """Where the files of one extraction go: all beside the features."""
 
     features: str
@@ -120,7 +120,7 @@ class Places:
 
 
 @dataclass(frozen=True)
-class Finish:
+class PostProcess:
     """What happens to the descriptors before they are written.
 
     Parameters
@@ -160,24 +160,24 @@ def _settings(job: Job) -> dict[str, Any]:
     }
 
 
-def open_parts(places: Places, job: Job, resume: bool) -> Checkpoint:
+def open_parts(paths: OutputPaths, job: Job, resume: bool) -> Checkpoint:
     """The finished parts beside the output, or none yet."""
-    return Checkpoint(places.parts, files_digest(job.files), _settings(job), resume)
+    return Checkpoint(paths.parts, files_digest(job.files), _settings(job), resume)
 
 
-def _fingerprint(job: Job, finish: Finish) -> str:
+def _fingerprint(job: Job, post: PostProcess) -> str:
     """Equal for runs that write the same files."""
-    whitening = finish.whitening
+    whitening = post.whitening
     learned = None if whitening is None else data_digest(whitening.mean, whitening.matrix)
-    after = {**asdict(replace(finish, whitening=None)), "whitening": learned}
-    return fingerprint(files_digest(job.files), {**_settings(job), "finish": after})
+    after = {**asdict(replace(post, whitening=None)), "whitening": learned}
+    return fingerprint(files_digest(job.files), {**_settings(job), "post_process": after})
 
 
-def already_written(places: Places, job: Job, finish: Finish) -> Written | None:
+def already_written(paths: OutputPaths, job: Job, post: PostProcess) -> Written | None:
     """What an earlier run of the same job has written, if it is all still there."""
-    manifest = Manifest(places.manifest)
+    manifest = Manifest(paths.manifest)
     facts = manifest.facts
-    if not manifest.intact() or facts.get("fingerprint") != _fingerprint(job, finish):
+    if not manifest.intact() or facts.get("fingerprint") != _fingerprint(job, post):
         return None
     failures = tuple(Failure(**failure) for failure in facts["failures"])
     return Written(facts["rows"], facts["dimension"], facts["images"], failures)
@@ -191,43 +191,43 @@ def training_files(files: Sequence[ImageFile], pattern: str) -> list[ImageFile]:
     return found
 
 
-def check_finish(files: Sequence[ImageFile], finish: Finish) -> None:
+def check_post_process(files: Sequence[ImageFile], post: PostProcess) -> None:
     """Refuse a whitening that cannot be learned before hours are spent on descriptors."""
-    if finish.whiten is None:
+    if post.whiten is None:
         return
-    training = training_files(files, finish.whiten_on)
-    if len(training) <= finish.whiten:
+    training = training_files(files, post.whiten_on)
+    if len(training) <= post.whiten:
         raise InputError(
-            f"cannot learn a whitening to {finish.whiten} dimensions from {len(training)} images: "
+            f"cannot learn a whitening to {post.whiten} dimensions from {len(training)} images: "
             "it takes more images than dimensions"
         )
 
 
-def write_features(places: Places, job: Job, finish: Finish, context: Context) -> Written:
+def write_features(paths: OutputPaths, job: Job, post: PostProcess, context: Context) -> Written:
     """Describe the images and write everything at once.
 
     Parts are computed first, into the context's store, and read again for the output, so that
     memory holds one of them (and the training rows of a whitening) at a time.
     """
-    check_finish(job.files, finish)
+    check_post_process(job.files, post)
     failures: list[Failure] = []
     training, images = [], 0
     for part in iter_parts(job, context):
         failures += part.failures
         images += len(set(part.image.tolist()))
-        if finish.whiten is not None and len(part.values):
-            training.append(part.values[_is_training(part, job.files, finish.whiten_on)])
-    with _publishing(places) as publication:
-        publication.csv(places.failures, ["id", "reason"], [(f.id, f.reason) for f in failures])
+        if post.whiten is not None and len(part.values):
+            training.append(part.values[_is_training(part, job.files, post.whiten_on)])
+    with _publishing(paths) as publication:
+        publication.csv(paths.failures, ["id", "reason"], [(f.id, f.reason) for f in failures])
         if images:
-            whitening = finish.whitening
-            if finish.whiten is not None:
-                whitening = Whitening.learn(np.concatenate(training), finish.whiten)
-                whitening.save(publication.new(places.whitening))
+            whitening = post.whitening
+            if post.whiten is not None:
+                whitening = Whitening.learn(np.concatenate(training), post.whiten)
+                whitening.save(publication.new(paths.whitening))
             parts = _whitened(iter_parts(job, Context(store=context.store)), whitening)
-            rows, dimension = _write_all(publication, job, parts, finish)
+            rows, dimension = _write_all(publication, job, parts, post)
             written = Written(rows, dimension, images, tuple(failures))
-            publication.facts = {**asdict(written), "fingerprint": _fingerprint(job, finish)}
+            publication.facts = {**asdict(written), "fingerprint": _fingerprint(job, post)}
     if not images:
         raise nothing_left(failures)
     return written
@@ -236,8 +236,8 @@ def write_features(places: Places, job: Job, finish: Finish, context: Context) -
 class _Publication:
     """The files of an extraction that become visible together, and their manifest."""
 
-    def __init__(self, places: Places, outputs: Transaction) -> None:
-        self.places, self.outputs = places, outputs
+    def __init__(self, paths: OutputPaths, outputs: Transaction) -> None:
+        self.paths, self.outputs = paths, outputs
         self.facts: dict[str, Any] = {}
         self._files: dict[str, Path] = {}
 
@@ -257,26 +257,26 @@ class _Publication:
     @contextmanager
     def table(self, layout: Layout) -> Iterator[Writer]:
         """The features."""
-        with table_writer(self.outputs, self.places.features, layout) as writer:
+        with table_writer(self.outputs, self.paths.features, layout) as writer:
             yield writer
-        self._files[Path(self.places.features).name] = writer.path
+        self._files[Path(self.paths.features).name] = writer.path
 
     def finish(self) -> None:
         """Write the manifest; tables that an earlier run left and this one has not go."""
-        places, earlier = self.places, Manifest(self.places.manifest)
-        for path in places.whitenings:
+        paths, earlier = self.paths, Manifest(self.paths.manifest)
+        for path in paths.whitenings:
             if path.name not in self._files and path.is_file():
                 self._files[path.name] = path
-        for path in places.tables:
+        for path in paths.tables:
             if path.name not in self._files and earlier.owns(path):
                 self.outputs.remove(path)
-        write_manifest(self.outputs.new(places.manifest), self._files, self.facts)
+        write_manifest(self.outputs.new(paths.manifest), self._files, self.facts)
 
 
 @contextmanager
-def _publishing(places: Places) -> Iterator[_Publication]:
-    with atomic_outputs(places.features.rstrip("/")) as outputs:
-        publication = _Publication(places, outputs)
+def _publishing(paths: OutputPaths) -> Iterator[_Publication]:
+    with atomic_outputs(paths.features.rstrip("/")) as outputs:
+        publication = _Publication(paths, outputs)
         yield publication
         publication.finish()
 
@@ -299,7 +299,7 @@ def _whitened(parts: Iterable[Part], whitening: Whitening | None) -> Iterator[Pa
 
 
 def _write_all(
-    publication: _Publication, job: Job, parts: Iterator[Part], finish: Finish
+    publication: _Publication, job: Job, parts: Iterator[Part], post: PostProcess
 ) -> tuple[int, int]:
     """Features and ids, then groups and labels."""
     ids: list[str] = []
@@ -312,13 +312,13 @@ def _write_all(
             writer.write(part.values, as_ids(names))
             ids += names
             images += part.image.tolist()
-    places = publication.places
-    publication.csv(places.ids, ["id"], [[name] for name in ids])
+    paths = publication.paths
+    publication.csv(paths.ids, ["id"], [[name] for name in ids])
     if job.recipe.views.count:
-        publication.csv(places.groups, ["id", "group"], list(zip(ids, images, strict=True)))
-    if finish.folder_labels:
+        publication.csv(paths.groups, ["id", "group"], list(zip(ids, images, strict=True)))
+    if post.folder_labels:
         labels = [folder_of(job.files[i]) for i in images]
-        publication.csv(places.labels, ["id", "label"], list(zip(ids, labels, strict=True)))
+        publication.csv(paths.labels, ["id", "label"], list(zip(ids, labels, strict=True)))
     return len(ids), len(layout.columns)
 
 
@@ -327,6 +327,6 @@ def folder_of(file: ImageFile) -> str:
     return PurePosixPath(file.id).parent.name
 
 
-def forget_parts(places: Places) -> None:
+def forget_parts(paths: OutputPaths) -> None:
     """Remove the finished parts."""
-    remove_checkpoint(places.parts)
+    remove_checkpoint(paths.parts)

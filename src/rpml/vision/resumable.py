@@ -10,8 +10,8 @@ from rpml.runtime.context import Context
 from rpml.runtime.locks import locked
 from rpml.vision.extract import Job
 from rpml.vision.outputs import (
-    Finish,
-    Places,
+    OutputPaths,
+    PostProcess,
     Written,
     already_written,
     forget_parts,
@@ -56,8 +56,8 @@ class ResumableExtraction:
     overwrite: bool = False
 
     @property
-    def _paths(self) -> Places:
-        return Places(self.path)
+    def _paths(self) -> OutputPaths:
+        return OutputPaths(self.path)
 
     @property
     def started(self) -> bool:
@@ -77,7 +77,7 @@ class ResumableExtraction:
     def extract(
         self,
         job: Job,
-        post: Finish | None = None,
+        post: PostProcess | None = None,
         region_whitening: str | Path | None = None,
         context: Context | None = None,
     ) -> Written:
@@ -98,7 +98,7 @@ class ResumableExtraction:
         self._paths.check_name()
         with locked(self.path.rstrip("/")):
             self.check(file.path for file in job.files)
-            post, context = post or Finish(), context or Context()
+            post, context = post or PostProcess(), context or Context()
             if self.overwrite and not self.resume:
                 forget_parts(self._paths)
             job = self._with_region_whitening(job, region_whitening, post.whiten_on)

@@ -118,5 +118,5 @@ def test_figures_of_any_image_set(cub: Path, network: Path, tmp_path: Path) -> N
     assert "exists" in invoke(*line, code=2)["error"]
     names = invoke(*line, "--labels", tmp_path / "labels.csv", "--force")["figures"]
     assert any("retrieval" in name for name in names)
-    elsewhere = ["figures", tmp_path / "features.npy", "--images", tmp_path]
+    elsewhere = ["figures", tmp_path / "features.npy", "--images", cub]
     assert "does not exist" in invoke(*elsewhere, "-o", tmp_path / "f", code=2)["error"]
