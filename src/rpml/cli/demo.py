@@ -6,25 +6,36 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+import typer
+
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
+from rpml.runtime.errors import InputError
 
 EXAMPLES = """\b
 Examples:
   rpml demo -o demo-output
+  rpml demo code
 """
 
 
 @command
 def run(
+    what: Annotated[
+        str, typer.Argument(metavar="[drawings|code]", help="Handwritten characters or programs.")
+    ] = "drawings",
     output: Annotated[str, opt.output("FOLDER", "Folder for the figure.")] = "demo-output",
     seed: opt.Seed = 0,
     *,
     console: Console,
 ) -> None:
-    """Learn from unlabelled handwritten characters; score on alphabets never seen."""
-    from rpml.pages import demo
+    """Learn from unlabelled characters or programs; score on alphabets or problems never seen."""
+    from rpml.pages.demo import code, drawings
+    from rpml.pages.demo.result import text
 
-    result = demo.run(Path(output), seed, console.note)
-    console.result(result.fields(), demo.text(result, sys.stdout.isatty()))
+    demos = {"drawings": drawings.run, "code": code.run}
+    if what not in demos:
+        raise InputError(f"there is no demo {what!r}: choose from {', '.join(demos)}")
+    result = demos[what](Path(output), seed, console.note)
+    console.result(result.fields(), text(result, sys.stdout.isatty()))

@@ -2,7 +2,7 @@
 
 With labels, Recall@1 on rows of classes that nobody learned from decides. Without them the rank
 gain does (see `rpml.evaluation.rank_gain`); labels were used only to check that rule
-(docs/decisions/verdict.md).
+(docs/decisions/recommendation.md).
 """
 
 from __future__ import annotations

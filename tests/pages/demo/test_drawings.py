@@ -15,7 +15,8 @@ from rpml.io.datasets import views as views_module
 from rpml.io.datasets.descriptors import gradient_histograms
 from rpml.io.datasets.omniglot import TRAINING, Drawings, load_drawings
 from rpml.io.datasets.views import random_views
-from rpml.pages import demo
+from rpml.pages.demo import drawings as demo
+from rpml.pages.demo.result import LEARNED, Row, judge, text
 from rpml.pages.report.figures import RIGHT, WRONG, retrieval_rows
 
 
@@ -120,7 +121,7 @@ def test_an_unmoved_view_is_the_image_itself():
 def test_table_has_every_method_with_sound_scores(result):
     methods = [row.method for row in result.rows]
     titles = [METHODS[name].title for name in demo.ALTERNATIVES]
-    assert methods == [*titles, demo.LEARNED, demo.WITH_VIEWS]
+    assert methods == [*titles, LEARNED, demo.WITH_VIEWS]
     assert [row.dimensions for row in result.rows] == [392] + [demo.N_COMPONENTS] * 6
     for row in result.rows:
         recall = list(row.recall.values())
@@ -170,12 +171,12 @@ def test_verdict_follows_the_hits(learned, alternative, opening):
     shown = {"raw": "good", "PCA": alternative, "RPML": learned, demo.WITH_VIEWS: "good"}
     embeddings = {name: kinds[kind] for name, kind in shown.items()}
     recall = {"good": 1.0, "bad": 0.05}
-    rows = [demo.Row(name, 8, {1: recall[kind]}, 0.5, 0.0) for name, kind in shown.items()]
-    assert demo._verdict(rows, embeddings, y).startswith(opening)
+    rows = [Row(name, 8, {1: recall[kind]}, 0.5, 0.0) for name, kind in shown.items()]
+    assert judge(rows, embeddings, y).startswith(opening)
 
 
 def test_piped_text_is_plain_and_a_terminal_gets_lines(result):
-    plain, rich = demo.text(result), demo.text(result, terminal=True)
+    plain, rich = text(result), text(result, terminal=True)
     assert "\x1b" not in plain
     assert "─" not in plain
     assert "─" in rich
@@ -188,7 +189,7 @@ def test_without_the_extra_the_run_goes_on_and_says_why(tmp_path, monkeypatch, d
     said = []
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(len(drawings[1]), 4))
-    rows = [demo.Row(name, 4, {1: 0.5}, 0.5, 0.0) for name in ("raw features", demo.LEARNED)]
+    rows = [Row(name, 4, {1: 0.5}, 0.5, 0.0) for name in ("raw features", LEARNED)]
     embeddings = {row.method: Z for row in rows}
     path = tmp_path / "neighbors.png"
     assert demo._draw(path, drawings[1], embeddings, rows, 0, said.append) is None

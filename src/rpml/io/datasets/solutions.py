@@ -1,0 +1,46 @@
+"""Embeddings of programs that ship with the package (of neetcode-gh/leetcode, MIT license)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Solutions:
+    """Solutions of programming problems, in up to twelve languages each.
+
+    Attributes
+    ----------
+    vectors : ndarray of shape (n_samples, 384)
+        all-MiniLM-L6-v2 embeddings of the programs.
+    problem : ndarray of shape (n_samples,)
+        Name of the problem: the class.
+    language : ndarray of shape (n_samples,)
+        Number of the programming language, from 1.
+    """
+
+    vectors: NDArray[np.float32]
+    problem: NDArray[Any]
+    language: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+
+def load_solutions() -> tuple[Solutions, Solutions]:
+    """Return the solutions to learn from and those to score on, which are of other problems."""
+    with (
+        (files("rpml.io.datasets") / "solutions_demo.npz").open("rb") as file,
+        np.load(file, allow_pickle=False) as stored,
+    ):
+        vectors = stored["vectors"].astype(np.float32)
+        problem = stored["problems"][stored["problem"]]
+        language = stored["language"].astype(np.int64) + 1
+        seen = stored["train"]
+    train, test = (Solutions(vectors[m], problem[m], language[m]) for m in (seen, ~seen))
+    return train, test

@@ -1,0 +1,1 @@
+"""The demonstrations: learn from data nobody labeled, score on classes never seen."""

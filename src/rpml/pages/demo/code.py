@@ -1,0 +1,89 @@
+"""Programs: learn from solutions of some problems, find those of others across languages."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.io.datasets.solutions import Solutions, load_solutions
+from rpml.pages.demo.result import (
+    LEARNED,
+    DemoResult,
+    Embeddings,
+    Findings,
+    Note,
+    judge,
+    learn,
+    run_in_folder,
+)
+
+logger = logging.getLogger(__name__)
+
+N_COMPONENTS = 32
+ALTERNATIVES = ("raw", "random", "pca", "pca-whitened", "half-whitened")
+BEFORE = "PCA"
+_QUERIES, _SHOWN = 4, 5
+
+
+def run(out_dir: Path | str, seed: int = 0, note: Note = logger.info) -> DemoResult:
+    """Learn from solutions of some problems, find the solutions of others.
+
+    Parameters
+    ----------
+    out_dir : path
+        Folder of table.json and model.rpml.
+    seed : int, default=0
+        Seed of everything random.
+    note : callable
+        Told what is going on, one sentence at a time.
+    """
+    return run_in_folder(out_dir, lambda folder: _demonstrate(folder, seed, note))
+
+
+def _demonstrate(folder: Path, seed: int, note: Note) -> Findings:
+    from rpml.evaluation.registry import chosen_methods
+
+    train, test = load_solutions()
+    note(
+        f"Learning from {len(train):,} programs that solve {len(set(train.problem))} problems in "
+        f"{len(set(train.language))} languages, no labels; finding the solutions of "
+        f"{len(set(test.problem))} other problems among {len(test):,} programs."
+    )
+    fits = {
+        method.title: partial(method.build(N_COMPONENTS, seed).fit, train.vectors)
+        for method in chosen_methods((*ALTERNATIVES, "rpml"))
+    }
+    rows, embeddings = learn(fits, test.vectors, test.problem, folder, seed)
+    same = {name: _same_language(embeddings[name], test) for name in (BEFORE, LEARNED)}
+    verdict = (
+        f"{judge(rows, embeddings, test.problem)}. The nearest program is in the same language for "
+        f"{same[BEFORE]:.0%} of the programs with {BEFORE} and for {same[LEARNED]:.0%} with RPML."
+    )
+    return Findings(rows, verdict, examples=_examples(embeddings, test, seed))
+
+
+def _nearest(Z: NDArray[np.floating], k: int) -> NDArray[np.integer]:
+    from rpml.method.graph.neighbors import nearest_neighbors
+
+    return nearest_neighbors(Z, k, metric="cosine").indices
+
+
+def _same_language(Z: NDArray[np.floating], test: Solutions) -> float:
+    return float(np.mean(test.language[_nearest(Z, 1)[:, 0]] == test.language))
+
+
+def _examples(embeddings: Embeddings, test: Solutions, seed: int) -> str:
+    """What PCA and RPML find for random programs: problems, and languages by number."""
+    queries = np.sort(np.random.default_rng(seed).choice(len(test), _QUERIES, replace=False))
+    found = {name: _nearest(embeddings[name], _SHOWN) for name in (BEFORE, LEARNED)}
+    lines = []
+    for query in queries:
+        lines.append(f"Nearest to {test.problem[query]} in language {test.language[query]}:")
+        for name, nearest in found.items():
+            shown = (f"{test.problem[i]} ({test.language[i]})" for i in nearest[query])
+            lines.append(f"  {name:5} {', '.join(shown)}")
+    return "\n".join(lines)

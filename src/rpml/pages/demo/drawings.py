@@ -1,0 +1,124 @@
+"""Handwritten characters: learn from some alphabets, score on others."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.pages.demo.result import (
+    LEARNED,
+    DemoResult,
+    Embeddings,
+    Findings,
+    Note,
+    Row,
+    judge,
+    learn,
+    run_in_folder,
+)
+from rpml.runtime.extras import MissingExtraError
+
+logger = logging.getLogger(__name__)
+
+N_COMPONENTS = 64
+ALTERNATIVES = ("raw", "random", "pca", "pca-whitened", "half-whitened")
+WITH_VIEWS = "RPML with views"
+VIEWS = 2  # random views of each drawing, given as groups to WITH_VIEWS
+_QUERIES = 10
+
+
+def run(out_dir: Path | str, seed: int = 0, note: Note = logger.info) -> DemoResult:
+    """Learn from drawings, score on alphabets never seen, draw what is found.
+
+    Parameters
+    ----------
+    out_dir : path
+        Folder of table.json, model.rpml and neighbors.png.
+    seed : int, default=0
+        Seed of everything random.
+    note : callable
+        Told what is going on, one sentence at a time.
+    """
+    return run_in_folder(out_dir, lambda folder: _demonstrate(folder, seed, note))
+
+
+def _demonstrate(folder: Path, seed: int, note: Note) -> Findings:
+    from rpml.io.datasets.descriptors import gradient_histograms
+    from rpml.io.datasets.omniglot import load_drawings
+
+    train, test = load_drawings()
+    X, X_new = (gradient_histograms(part.images) for part in (train, test))
+    note(
+        f"Learning from {len(X):,} drawings of {_listed(train.alphabet)} characters, no labels; "
+        f"scoring on {len(X_new):,} of {_listed(test.alphabet)} characters."
+    )
+    rows, embeddings = learn(_methods(X, train.images, seed), X_new, test.character, folder, seed)
+    verdict = (
+        f"{judge(rows, embeddings, test.character)}, and RPML told of {VIEWS} random views of each "
+        f"drawing gives {100 * rows[-1].recall[1]:.1f}."
+    )
+    picture = _draw(folder / "neighbors.png", test, embeddings, rows, seed, note)
+    return Findings(rows, verdict, picture)
+
+
+def _methods(X: NDArray[Any], images: NDArray[Any], seed: int) -> dict[str, Callable[[], Any]]:
+    """What is compared: title -> a call that learns from the training rows."""
+    from rpml.estimator import RPML
+    from rpml.evaluation.registry import chosen_methods
+
+    fits: dict[str, Callable[[], Any]] = {
+        method.title: partial(method.build(N_COMPONENTS, seed).fit, X)
+        for method in chosen_methods((*ALTERNATIVES, "rpml"))
+    }
+    seen = np.concatenate([X, *_views(images, seed)])
+    groups = np.tile(np.arange(len(X)), VIEWS + 1)
+    fits[WITH_VIEWS] = partial(RPML(N_COMPONENTS, random_state=seed).fit, seen, groups=groups)
+    return fits
+
+
+def _views(images: NDArray[Any], seed: int) -> list[NDArray[np.float32]]:
+    from rpml.io.datasets.descriptors import gradient_histograms
+    from rpml.io.datasets.views import random_views
+
+    rng = np.random.default_rng(seed)
+    return [gradient_histograms(random_views(images, rng)) for _ in range(VIEWS)]
+
+
+def _listed(alphabet: NDArray[Any]) -> str:
+    *most, last = dict.fromkeys(alphabet.tolist())
+    return f"{', '.join(most)} and {last}"
+
+
+def _draw(
+    path: Path,
+    test: Any,
+    embeddings: Embeddings,
+    rows: list[Row],
+    seed: int,
+    note: Note,
+) -> Path | None:
+    """Draw random queries, one per character, and what the raw features and RPML find for them."""
+    from rpml.method.graph.neighbors import nearest_neighbors
+    from rpml.pages.report.figures import retrieval_rows
+
+    rng = np.random.default_rng(seed)
+    firsts = np.unique(test.character, return_index=True)[1]
+    queries = np.sort(rng.choice(firsts, _QUERIES, replace=False)) + rng.integers(20, size=_QUERIES)
+    found = {}
+    for row in rows:
+        if row.method in (rows[0].method, LEARNED):
+            nearest = nearest_neighbors(embeddings[row.method], 8, metric="cosine").indices
+            title = f"{row.method}, {row.dimensions} dimensions: Recall@1 {100 * row.recall[1]:.1f}"
+            found[title] = nearest[queries].astype(np.intp)
+    try:
+        retrieval_rows(test.images, test.character, queries, found, path)
+    except MissingExtraError as error:
+        note(f"No picture: {error}.")
+        return None
+    return path

@@ -1,0 +1,182 @@
+"""What the demonstrations share: the folder, the table, the verdict, the text."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.runtime.atomic import atomic_output
+from rpml.runtime.locks import locked
+from rpml.runtime.outputs import check_folder, mark_folder
+
+LEARNED = "RPML"
+KS = (1, 2, 4, 8)
+Note = Callable[[str], None]
+Embeddings = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: scores in [0, 1], seconds to learn the map."""
+
+    method: str
+    dimensions: int
+    recall: dict[int, float]
+    nmi: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a demonstration found: the table, its verdict, and a picture or examples as text."""
+
+    rows: list[Row]
+    verdict: str
+    picture: Path | None = None
+    examples: str = ""
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """What the demonstration found and where it wrote it (the picture may be missing)."""
+
+    rows: tuple[Row, ...]
+    verdict: str
+    table: Path
+    model: Path
+    picture: Path | None
+    examples: str
+    seconds: float
+
+    def fields(self) -> dict[str, Any]:
+        """Everything as plain values, ready for JSON."""
+        plain = asdict(self)
+        return {k: str(v) if isinstance(v, Path) else v for k, v in plain.items()}
+
+
+def run_in_folder(out_dir: Path | str, demonstrate: Callable[[Path], Findings]) -> DemoResult:
+    """Run a demonstration; its folder appears whole, or stays as it was.
+
+    A folder that holds anything but the files of an earlier demonstration is refused.
+
+    Parameters
+    ----------
+    out_dir : path
+        Folder of table.json, model.rpml and, if there is one, the picture.
+    demonstrate : callable
+        Writes the model and the picture into the folder it is given.
+    """
+    folder = Path(out_dir)
+    check_folder(folder)
+    folder.absolute().parent.mkdir(parents=True, exist_ok=True)
+    with locked(folder), atomic_output(folder) as temporary:
+        temporary.mkdir()
+        started = time.perf_counter()
+        found = demonstrate(temporary)
+        result = DemoResult(
+            rows=tuple(found.rows),
+            verdict=found.verdict,
+            table=folder / "table.json",
+            model=folder / "model.rpml",
+            picture=found.picture and folder / found.picture.name,
+            examples=found.examples,
+            seconds=time.perf_counter() - started,
+        )
+        content = json.dumps(result.fields(), indent=2) + "\n"
+        (temporary / "table.json").write_text(content, encoding="utf8")
+        mark_folder(temporary)
+        check_folder(folder)
+    return result
+
+
+def learn(
+    fits: Mapping[str, Callable[[], Any]], X: NDArray[Any], y: NDArray[Any], folder: Path, seed: int
+) -> tuple[list[Row], Embeddings]:
+    """Fit every method, embed and score the rows X of classes y; save the model of RPML.
+
+    Parameters
+    ----------
+    fits : dict of str to callable
+        Title -> a call that returns the fitted estimator.
+    X, y : ndarray
+        Rows to score on, and their classes.
+    folder : Path
+        Where the model goes.
+    seed : int
+        Of k-means.
+    """
+    from rpml.evaluation.metrics import clustering_scores, recall_at_k
+
+    rows, embeddings = [], {}
+    for name, fit in fits.items():
+        began = time.perf_counter()
+        model = fit()
+        seconds = time.perf_counter() - began
+        Z = embeddings[name] = model.transform(X)
+        nmi = clustering_scores(Z, y, random_state=seed)["nmi"]
+        rows.append(Row(name, Z.shape[1], recall_at_k(Z, y, ks=KS), nmi, seconds))
+        if name == LEARNED:
+            model.save(folder / "model.rpml")
+    return rows, embeddings
+
+
+def judge(rows: Sequence[Row], embeddings: Embeddings, y: NDArray[Any]) -> str:
+    """Say whether RPML helped against the best alternative of its own size.
+
+    The interval is over classes, not rows: the rows of one class stand and fall together. Rows of
+    the table after RPML's are variants of it, no alternatives.
+    """
+    from rpml.evaluation.metrics import first_hit_rank
+
+    place = [row.method for row in rows].index(LEARNED)
+    raw, *others = rows[:place]
+    learned, best = rows[place], max(others, key=lambda row: row.recall[1])
+    hits = [(first_hit_rank(embeddings[r.method], y) < 1).astype(float) for r in (learned, best)]
+    codes = np.unique(y, return_inverse=True)[1]
+    gains = np.bincount(codes, hits[0] - hits[1]) / np.bincount(codes)
+    gain, spread = 100 * gains.mean(), 196 * gains.std(ddof=1) / np.sqrt(len(gains))
+    if gain > spread:
+        judgement = "RPML helped"
+    elif gain < -spread:
+        judgement = "RPML did not help"
+    else:
+        judgement = "RPML made no difference beyond chance"
+    return (
+        f"{judgement}: Recall@1 at {learned.dimensions} dimensions is "
+        f"{100 * learned.recall[1]:.1f} against {100 * best.recall[1]:.1f} with the best "
+        f"alternative of that size ({best.method}), a gain of {gain:+.1f} ± {spread:.1f} points; "
+        f"the raw {raw.dimensions} give {100 * raw.recall[1]:.1f}"
+    )
+
+
+def text(result: DemoResult, terminal: bool = False) -> str:
+    """The table, the verdict and the files; with colors and lines for a terminal."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD if terminal else None, pad_edge=terminal)
+    table.add_column("method", no_wrap=True)
+    for head in ("dim", *(f"R@{k}" for k in KS), "NMI", "fit, s"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for row in result.rows:
+        scores = [f"{100 * value:.1f}" for value in (*row.recall.values(), row.nmi)]
+        style = "bold" if row.method.startswith(LEARNED) else None
+        cells = [row.method, str(row.dimensions), *scores, f"{row.seconds:.1f}"]
+        table.add_row(*cells, style=style)
+    written = StringIO()
+    out = Console(file=written, force_terminal=terminal, width=100, highlight=False)
+    out.print(table)
+    files = [str(p) for p in (result.picture, result.table, result.model) if p is not None]
+    lines = [result.verdict, f"Written in {result.seconds:.0f} s: {', '.join(files)}"]
+    for line in ("", *([result.examples, ""] if result.examples else ()), *lines):
+        out.print(line, soft_wrap=True, markup=False)
+    return written.getvalue().rstrip("\n")
