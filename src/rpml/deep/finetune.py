@@ -93,9 +93,9 @@ def initialize(
         whitening = fitted.preprocessing_
         return {"mean": whitening.mean, "matrix": whitening.matrix, "L": fitted.components_.T}
 
-    found = context.stage("linear", learn)
-    whitening = Preprocessing(True, found["mean"], found["matrix"], True)
-    embedder = Embedder(network.upper, training.pool, whitening, found["L"], training.bf16)
+    arrays = context.stage("linear", learn)
+    whitening = Preprocessing(True, arrays["mean"], arrays["matrix"], True)
+    embedder = Embedder(network.upper, training.pool, whitening, arrays["L"], training.bf16)
     return Initialization(inputs, frozen, embedder)
 
 

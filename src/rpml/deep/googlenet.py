@@ -35,8 +35,8 @@ _POOL_BEFORE = ("4a", "5a")
 class Convolution(nn.Conv2d):
     """A convolution that preserves the size (at stride 1), followed by ReLU."""
 
-    def __init__(self, given: int, out: int, size: int, stride: int = 1) -> None:
-        super().__init__(given, out, size, stride, padding=size // 2)
+    def __init__(self, in_channels: int, out_channels: int, size: int, stride: int = 1) -> None:
+        super().__init__(in_channels, out_channels, size, stride, padding=size // 2)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return F.relu(super().forward(x))
@@ -45,15 +45,15 @@ class Convolution(nn.Conv2d):
 class Inception(nn.Module):
     """Four branches side by side: 1x1, 3x3, 5x5 and a projected max-pool."""
 
-    def __init__(self, given: int, widths: tuple[int, ...]) -> None:
+    def __init__(self, in_channels: int, widths: tuple[int, ...]) -> None:
         super().__init__()
         one, reduce3, three, reduce5, five, projection = widths
-        self.branch_1x1 = Convolution(given, one, 1)
-        self.branch_3x3_reduce = Convolution(given, reduce3, 1)
+        self.branch_1x1 = Convolution(in_channels, one, 1)
+        self.branch_3x3_reduce = Convolution(in_channels, reduce3, 1)
         self.branch_3x3 = Convolution(reduce3, three, 3)
-        self.branch_5x5_reduce = Convolution(given, reduce5, 1)
+        self.branch_5x5_reduce = Convolution(in_channels, reduce5, 1)
         self.branch_5x5 = Convolution(reduce5, five, 5)
-        self.branch_pool_proj = Convolution(given, projection, 1)
+        self.branch_pool_proj = Convolution(in_channels, projection, 1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         branches = [
@@ -147,16 +147,16 @@ def fill(network: nn.Sequential, weights: Weights, path: str | Path) -> nn.Seque
     """Copy the weights into the network; missing weights and other shapes are refused."""
     for key, tensor in network.state_dict().items():
         name = _onnx_name(key)
-        found = weights.get(name)
-        if found is None and name == "mean":
+        weight = weights.get(name)
+        if weight is None and name == "mean":
             continue  # the mean is subtracted beforehand
-        if found is None or found.shape != tuple(tensor.shape):
-            shape = "missing" if found is None else f"of shape {found.shape}"
+        if weight is None or weight.shape != tuple(tensor.shape):
+            shape = "missing" if weight is None else f"of shape {weight.shape}"
             raise InputError(
                 f"{path} does not hold GoogLeNet: the weight {name} is {shape}, not of shape "
                 f"{tuple(tensor.shape)}"
             )
-        tensor.copy_(torch.from_numpy(found.astype(np.float32)))
+        tensor.copy_(torch.from_numpy(weight.astype(np.float32)))
     return network.eval()
 
 

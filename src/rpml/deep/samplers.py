@@ -135,13 +135,12 @@ class TripletSampler:
         order = rng.permutation(len(self.anchors))
         per_batch = max(1, batch_size // 3)
         for start in range(0, len(order), per_batch):
-            chosen = order[start : start + per_batch]
-            positive = [rng.integers(len(self.positives[i])) for i in chosen]
-            rows = np.array(
-                [
-                    (self.anchors[i], self.positives[i][p], rng.choice(self.negatives[i]))
-                    for i, p in zip(chosen, positive, strict=True)
-                ]
-            ).ravel()
-            weights = np.array([self.weights[i][p] for i, p in zip(chosen, positive, strict=True)])
+            selected = order[start : start + per_batch]
+            pairs = [(i, rng.integers(len(self.positives[i]))) for i in selected]
+            triplets = [
+                (self.anchors[i], self.positives[i][p], rng.choice(self.negatives[i]))
+                for i, p in pairs
+            ]
+            rows = np.array(triplets).ravel()
+            weights = np.array([self.weights[i][p] for i, p in pairs])
             yield BatchIndices(rows, rng.integers(0, n_views, len(rows)), rows, weights)

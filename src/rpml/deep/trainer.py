@@ -73,8 +73,8 @@ class Trainer:
         student = copy.deepcopy(embedder).to(self.device)
         p, l = student.projection.shape
         classes = 0 if self.classes is None else int(self.classes.max()) + 1
-        chosen = self.schedule
-        spec = LossSpec(len(self.inputs), p, l, classes, chosen.seed, chosen.ema_decay)
+        schedule = self.schedule
+        spec = LossSpec(len(self.inputs), p, l, classes, schedule.seed, schedule.ema_decay)
         loss = self.method.loss(spec).to(self.device)
         student.projection.requires_grad_(not loss.learns_projection)
         teacher = copy.deepcopy(student).requires_grad_(False)
@@ -83,14 +83,14 @@ class Trainer:
         return State(student, teacher, loss, optimizer, features, features.copy())
 
     def _optimizer(self, student: Embedder, loss: Loss) -> torch.optim.Optimizer:
-        chosen = self.schedule
+        schedule = self.schedule
         groups = [
-            {"params": list(student.upper.parameters()), "lr": chosen.learning_rate},
-            {"params": [student.projection], "lr": chosen.projection_rate},
-            {"params": list(loss.parameters()), "lr": chosen.loss_rate},
+            {"params": list(student.upper.parameters()), "lr": schedule.learning_rate},
+            {"params": [student.projection], "lr": schedule.projection_rate},
+            {"params": list(loss.parameters()), "lr": schedule.loss_rate},
         ]
         groups = [group for group in groups if group["params"]]
-        return torch.optim.AdamW(groups, weight_decay=chosen.weight_decay)
+        return torch.optim.AdamW(groups, weight_decay=schedule.weight_decay)
 
     def run(self, context: Context | None = None, evaluate: Evaluate | None = None) -> Embedder:
         """Train the network.
@@ -109,21 +109,21 @@ class Trainer:
             The exponential moving average of the trained embedder.
         """
         context = context or Context()
-        state, chosen = self.state, self.schedule
+        state, schedule = self.state, self.schedule
         if saved := context.load("epoch"):
             restore(state, *saved)
-        while state.epoch < chosen.epochs and not self._stalled():
+        while state.epoch < schedule.epochs and not self._stalled():
             begun = time.perf_counter()
             scores = self._epoch(self._sampler(), context)
             scores["seconds"] = round(time.perf_counter() - begun, 3)
             state.epoch += 1
-            if chosen.patience is not None:
+            if schedule.patience is not None:
                 scores["agreement"] = view_agreement(state.teacher, self.inputs)
             scores |= evaluate(state) if evaluate else {}
             state.history.append(scores)
             logger.info("epoch %d: %s", state.epoch, scores)
             context.save("epoch", *snapshot(state))
-            if context.report(Progress("train", state.epoch, chosen.epochs, scores)):
+            if context.report(Progress("train", state.epoch, schedule.epochs, scores)):
                 break
         return state.teacher
 
@@ -222,11 +222,11 @@ class Trainer:
         problem = "the features of all images have become the same"
         if not math.isfinite(loss):
             problem = f"the loss is {loss}"
-        chosen = self.schedule
+        schedule = self.schedule
         raise TrainingError(
             f"{self.method.title}: {problem} in epoch {self.state.epoch + 1}, batch {step + 1}: "
-            f"lower the learning_rate ({chosen.learning_rate:g} now) or raise "
-            f"feature_distillation ({chosen.feature_distillation:g} now)"
+            f"lower the learning_rate ({schedule.learning_rate:g} now) or raise "
+            f"feature_distillation ({schedule.feature_distillation:g} now)"
         )
 
     def _stalled(self) -> bool:

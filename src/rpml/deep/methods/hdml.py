@@ -83,11 +83,11 @@ class HDML(Loss):
     ) -> torch.Tensor:
         """J_gen = J_recon + lambda J_soft; features, metric and classifier are fixed."""
         x = batch.features.detach()
-        made = normalize(self.generator(batch.embedding.detach()))
-        generated = torch.cat([made, normalize(self.generator(hard))])
+        reconstructed = normalize(self.generator(batch.embedding.detach()))
+        generated = torch.cat([reconstructed, normalize(self.generator(hard))])
         labels = torch.cat([batch.labels, batch.labels[negatives]])
         scores = functional_call(self.classifier, _detached(self.classifier), (generated,))
-        return (made - x).square().sum(1).mean() + SOFTMAX * cross_entropy(scores, labels)
+        return (reconstructed - x).square().sum(1).mean() + SOFTMAX * cross_entropy(scores, labels)
 
 
 def _detached(module: nn.Module) -> dict[str, torch.Tensor]:

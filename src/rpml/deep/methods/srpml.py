@@ -72,7 +72,7 @@ class SRPML(Loss):
         self.register_buffer("theta", None if theta is None else torch.from_numpy(theta))
 
     def forward(self, batch: Batch) -> torch.Tensor:
-        x, chosen = batch.features, self.settings
+        x, settings = batch.features, self.settings
         with single_blas_thread():  # BLAS threads beside those of torch: 20 times slower
             triplets = self._update_projection(x.detach().cpu().numpy(), batch)
         if len(triplets) == 0:
@@ -80,30 +80,32 @@ class SRPML(Loss):
         loss = rpml_loss(
             x,
             torch.from_numpy(triplets).to(x.device),
-            chosen.scale * batch.projection.detach(),
+            settings.scale * batch.projection.detach(),
             None if self.theta is None else self.theta.to(x),
-            chosen.alpha,
-            chosen.weight_ridge,
+            settings.alpha,
+            settings.weight_ridge,
         )
-        return loss / (chosen.scale * len(triplets))
+        return loss / (settings.scale * len(triplets))
 
     def _update_projection(self, rows: NDArray[np.float32], batch: Batch) -> NDArray[np.intp]:
         """Mine the triplets of the batch and take a few CG steps on (theta, L)."""
-        state, chosen = self._state(batch.projection), self.settings
+        state, settings = self._state(batch.projection), self.settings
         triplets = mine_batch_triplets(
             rows @ state.L.astype(rows.dtype),
             batch.labels.cpu().numpy(),
             batch.rng,
-            margin=chosen.margin,
-            mining=chosen.mining,
-            limit=chosen.max_triplets,
+            margin=settings.margin,
+            mining=settings.mining,
+            limit=settings.max_triplets,
         )
-        if len(triplets) and chosen.cg_steps:
+        if len(triplets) and settings.cg_steps:
             problem = TripletObjective(
-                rows, triplets, chosen.weight, chosen.alpha, chosen.weight_ridge
+                rows, triplets, settings.weight, settings.alpha, settings.weight_ridge
             )
-            solution = conjugate_gradient(problem, state.L, state.theta, Stopping(chosen.cg_steps))
-            self._assign(running_mean(state, solution, chosen.update_rate), batch.projection)
+            solution = conjugate_gradient(
+                problem, state.L, state.theta, Stopping(settings.cg_steps)
+            )
+            self._assign(running_mean(state, solution, settings.update_rate), batch.projection)
         return triplets
 
     def _state(self, projection: nn.Parameter) -> EpochState:
