@@ -44,13 +44,14 @@ def run(
 
     from rpml.model import check_features
     from rpml.pages.report.image_figures import draw_quad_grid, draw_retrievals, pictures_of
-    from rpml.runtime.outputs import check_output
+    from rpml.runtime.outputs import check_apart, check_output
 
     folder = Path(output)
     names = ("quad-grid", *(("retrieval-successes", "retrieval-failures") if labels else ()))
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in names:
-        check_output(folder / f"{name}.png", force, [features, model, labels, images])
+    targets = [folder / f"{name}.png" for name in names]
+    check_apart(targets, [features, model, labels, images])
+    for target in targets if folder.exists() else ():
+        check_output(target, force)
     source = reading.open(features, reading.excluded(features, labels))
     fitted = opt.load_model(model) if model else None
     if fitted is not None:
@@ -60,7 +61,8 @@ def run(
         raise InputError(f"{features} has no ids, which name the images: use rpml features")
     paths = [image_path(images, str(name)) for name in data.ids]
     Z = np.asarray(data.values if fitted is None else fitted.transform(data.values))
-    written = [folder / "quad-grid.png"]
+    folder.mkdir(parents=True, exist_ok=True)
+    written = targets[:1]
     if labels is not None:
         y = reading.read_labels(labels, data)
         written += draw_retrievals(Z, y, pictures_of(paths), folder, queries)

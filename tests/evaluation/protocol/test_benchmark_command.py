@@ -120,3 +120,4 @@ def test_figures_of_any_image_set(cub: Path, network: Path, tmp_path: Path) -> N
     assert any("retrieval" in name for name in names)
     elsewhere = ["figures", tmp_path / "features.npy", "--images", cub]
     assert "does not exist" in invoke(*elsewhere, "-o", tmp_path / "f", code=2)["error"]
+    assert not (tmp_path / "f").exists()
