@@ -67,7 +67,10 @@ def run(
     training: TrainingOptions,
     console: Console,
 ) -> None:
-    """Run the paper's protocol: fit on the training classes without labels, score the others."""
+    """Run the paper's protocol on one of its datasets.
+
+    Methods are fitted on the training classes without labels and scored on the test classes.
+    """
     from rpml.evaluation.protocol import DEFAULT_METHODS, from_file
     from rpml.io.features import ReadOptions
     from rpml.pages.benchmark import Benchmark

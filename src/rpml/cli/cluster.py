@@ -35,7 +35,10 @@ def run(
     reading: opt.ReadingOptions,
     console: Console,
 ) -> None:
-    """Cluster vectors by ascending the authority in their neighbourhood graph."""
+    """Cluster vectors by Authority Ascent Shift.
+
+    Rows ascend the authority in their neighbourhood graph; those that reach one mode are a cluster.
+    """
     from rpml.io.features import Layout, write_table
     from rpml.method.clustering.aas import AuthorityAscentShift
     from rpml.method.graph.neighbors import nearest_neighbors

@@ -41,7 +41,7 @@ def run(
     reading: opt.LabeledReadingOptions,
     console: Console,
 ) -> None:
-    """Compare RPML with raw vectors, PCA, whitening and more at equal size; recommend one."""
+    """Compare RPML with PCA, whitening and others; recommend one."""
     from rpml.evaluation.comparison import compare
     from rpml.evaluation.recommendation import CANDIDATES, recommend, recommend_from
     from rpml.runtime.atomic import atomic_output

@@ -30,7 +30,10 @@ def run(
     *,
     console: Console,
 ) -> None:
-    """Learn from unlabelled characters or programs; score on alphabets or problems never seen."""
+    """Demonstrate RPML on unlabelled handwritten characters.
+
+    The scores are of alphabets that were not used for training.
+    """
     from rpml.pages.demo import code, drawings
     from rpml.pages.demo.result import text
 

@@ -16,7 +16,7 @@ Examples:
 
 @command
 def run(console: Console) -> None:
-    """Show versions, threads and optional extras, and how to install what is missing."""
+    """Show versions, threads, extras and what is missing."""
     from rpml.runtime.environment import describe_environment
 
     found = describe_environment()

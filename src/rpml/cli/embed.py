@@ -34,7 +34,7 @@ def run(
     engine: EngineOptions,
     console: Console,
 ) -> None:
-    """Embed vectors with a model, batch by batch; ids are carried through."""
+    """Embed vectors with a model; ids are carried through."""
     from rpml.model import check_features, embed_file
     from rpml.runtime.context import Context
 

@@ -33,7 +33,10 @@ def run(
     reading: opt.ReadingOptions,
     console: Console,
 ) -> None:
-    """Estimate memory and time of a fit from a short pilot run on a few thousand rows."""
+    """Estimate the memory and time of a fit.
+
+    A short pilot run on a few thousand rows is extrapolated.
+    """
     from rpml.estimator import RPML
     from rpml.evaluation.resources import estimate_resources
     from rpml.runtime.environment import memory_gb

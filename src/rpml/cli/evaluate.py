@@ -45,7 +45,7 @@ def run(
     engine: EngineOptions,
     console: Console,
 ) -> None:
-    """Score vectors, or their embedding by a model, against labels."""
+    """Score vectors, or their embedding, against labels."""
     from rpml.model import check_features, load_embedded
 
     wanted = parse_ks(ks)

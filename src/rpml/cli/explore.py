@@ -59,7 +59,10 @@ def run(
     reading: opt.LabeledReadingOptions,
     console: Console,
 ) -> None:
-    """Serve a page that shows neighbours by raw features and by the embedding, side by side."""
+    """Explore an embedding in the browser.
+
+    The page shows the neighbours by raw features and by the embedding, side by side.
+    """
     from rpml.runtime.extras import require
 
     require("starlette", "explore", "rpml explore")

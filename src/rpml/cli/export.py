@@ -27,7 +27,7 @@ def run(
     *,
     console: Console,
 ) -> None:
-    """Write a model as ONNX, faiss index, sentence-transformers modules or NumPy arrays."""
+    """Export a model to ONNX, faiss, sentence-transformers or NumPy."""
     from rpml.io.export import check_export, export_model
 
     check_export(to, output, force, [model])

@@ -70,7 +70,10 @@ def run(
     *,
     console: Console,
 ) -> None:
-    """Turn images into vectors: R-MAC or other pooling of an ONNX network's feature maps."""
+    """Turn images into vectors with an ONNX network.
+
+    The vectors are R-MAC or other poolings of the network's feature maps.
+    """
     from rpml.runtime.context import Context
     from rpml.vision.backbone import Backbone
     from rpml.vision.extract import Execution, Job

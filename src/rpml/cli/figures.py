@@ -39,7 +39,7 @@ def run(
     reading: opt.LabeledReadingOptions,
     console: Console,
 ) -> None:
-    """Draw retrieval examples and the quad-grid of images by their features."""
+    """Draw retrieval examples and the quad-grid of images."""
     import numpy as np
 
     from rpml.model import check_features

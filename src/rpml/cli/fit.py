@@ -155,7 +155,7 @@ def run(
     engine: EngineOptions,
     console: Console,
 ) -> None:
-    """Learn an embedding from vectors without labels and write it to a model file."""
+    """Learn an embedding from unlabelled vectors."""
     from rpml.io.features import Features
     from rpml.model import ResumableFit
 

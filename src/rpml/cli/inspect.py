@@ -22,11 +22,13 @@ Examples:
 
 @command
 def run(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="A model or a file of vectors.")],
+    path: Annotated[
+        str, typer.Argument(metavar="PATH", help="A model, checkpoint or file of vectors.")
+    ],
     reading: opt.ReadingOptions,
     console: Console,
 ) -> None:
-    """Show the shape, settings and diagnostics of a model or a file of vectors."""
+    """Describe a model, a checkpoint or a file of vectors."""
     from rpml.io.checkpoint import describe_checkpoint
     from rpml.io.features.reading import SUFFIXES
     from rpml.model import describe_model

@@ -35,7 +35,10 @@ def run(
     reading: opt.LabeledReadingOptions,
     console: Console,
 ) -> None:
-    """Write a self-contained page: verdict, before and after, maps, neighbours, training."""
+    """Write a self-contained HTML report of an embedding.
+
+    It holds a verdict, scores before and after, maps, neighbours and the training.
+    """
     from rpml.runtime.atomic import atomic_output
     from rpml.runtime.extras import require
     from rpml.runtime.outputs import check_output

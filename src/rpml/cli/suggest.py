@@ -30,7 +30,10 @@ def run(
     reading: opt.ReadingOptions,
     console: Console,
 ) -> None:
-    """Choose the training rows whose labels would help most; row numbers start at 0."""
+    """Choose the training rows whose labels would help most.
+
+    Rows are numbered from 0.
+    """
     from rpml.io.features import Features, Layout, write_table
     from rpml.model import check_features
 

@@ -29,7 +29,7 @@ def run(
     reading: opt.ReadingOptions,
     console: Console,
 ) -> None:
-    """Learn from new vectors without a new fit; stored embeddings stay comparable."""
+    """Update a model with new vectors; embeddings stay comparable."""
     from rpml.io.model_file import check_model_output
     from rpml.model import check_features, save_model
     from rpml.runtime.locks import locked
