@@ -24,6 +24,7 @@ Examples:
   rpml explore model.rpml vectors.npy
   rpml explore model.rpml photos.npz --images photos/ --labels labels.csv
   rpml explore model.rpml photos.npz --images photos/ --backbone googlenet.onnx
+  rpml explore model.rpml vectors.npy --save-labels labels.csv
 \b
 The page is served on 127.0.0.1 only, unless --host says otherwise. Stop it with Ctrl-C.
 """
@@ -49,6 +50,10 @@ def run(
     whitening: Annotated[
         str | None, opt.text("FILE", "Whitening written by rpml features.")
     ] = None,
+    save_labels: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Label items in the page; a .csv for fit --labels."),
+    ] = None,
     tree: Annotated[
         bool | None,
         opt.flag("Compute cluster trees; default: up to 30,000 rows.", "--tree/--no-tree"),
@@ -69,6 +74,8 @@ def run(
     require("uvicorn", "explore", "rpml explore")
     from rpml.pages.explorer.app import Options, make_app
     from rpml.pages.explorer.catalog import make_catalog, start_work
+    from rpml.pages.explorer.labeling import open_labels
+    from rpml.pages.explorer.learning import Learner
     from rpml.pages.explorer.pictures import Pictures
     from rpml.pages.explorer.server import address, open_socket, serve, warning
 
@@ -76,9 +83,12 @@ def run(
     fitted, values, items = rows.load(model, features, reading)
     describe = describer(fitted, backbone, descriptor, whitening) if backbone else None
     console.note(f"preparing {len(items):,} items ...")
+    store = None if save_labels is None else open_labels(items, save_labels)
+    items = items if store is None else store.items
     catalog = make_catalog(fitted, values, items, Path(features).name)
+    learner = None if store is None else Learner(catalog, values, store)
     pictures = Pictures(items, Path(rows.images)) if rows.images else None
-    app = make_app(catalog, Options(pictures, describe, [host, *(allow_host or [])]))
+    app = make_app(catalog, Options(pictures, describe, [host, *(allow_host or [])], learner))
     start_work(catalog, values, seed, tree)
     loud = warning(host)
     if loud:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import subprocess
 import tarfile
@@ -119,6 +120,13 @@ class Chrome:
     def click_at(self, selector: str, x: float, y: float) -> None:
         """Click a place of an element, counted from its upper left corner."""
         self._pointer(selector, x, y).click().perform()
+
+    def drag(self, selector: str, *points: tuple[float, float]) -> None:
+        """Drag the pointer over places of an element, counted from its upper left corner."""
+        chain = self._pointer(selector, *points[0]).click_and_hold()
+        for (ax, ay), (bx, by) in itertools.pairwise(points):
+            chain = chain.move_by_offset(round(bx - ax), round(by - ay))
+        chain.release().perform()
 
     def move_to(self, selector: str, x: float, y: float) -> None:
         self._pointer(selector, x, y).perform()

@@ -58,13 +58,14 @@ class Answers:
     ) -> None:
         self.catalog, self.uploads = catalog, uploads
         self.accepts_images, self.has_pictures = accepts_images, has_pictures
+        self.can_label = False
 
     def about(self, query: Query) -> Json:
         """What the page needs first."""
         catalog = self.catalog
         spaces = {
-            key: {"title": title, "n_dims": catalog.indices[key].n_dims}
-            for key, title in SPACES.items()
+            key: {"title": SPACES[key], "n_dims": index.n_dims}
+            for key, index in catalog.indices.items()
         }
         return {
             "name": catalog.name,
@@ -75,6 +76,7 @@ class Answers:
             "categories": list(catalog.category_names),
             "accepts_images": self.accepts_images,
             "map_note": catalog.map_note,
+            "can_label": self.can_label,
         }
 
     def status(self, query: Query) -> Json:
@@ -142,13 +144,13 @@ class Answers:
         assert target.vector is not None
         if space == "raw":
             return index.near_vector(target.vector, k)
-        embedding = self.catalog.model.transform(target.vector[None].astype(np.float64))
+        embedding = self.catalog.models[space].transform(target.vector[None].astype(np.float64))
         return index.near_vector(embedding[0], k)
 
     def neighbors(self, query: Query) -> Json:
         """The nearest items of a row or an upload in one space."""
         target = self.target(query)
-        space = choice(query, "space", tuple(SPACES))
+        space = choice(query, "space", tuple(self.catalog.indices))
         k = integer(query, "k", 20, 1, MAX_K)
         start = time.perf_counter()
         nearest = self.search(target, space, k)
@@ -162,13 +164,12 @@ class Answers:
 
     def map_points(self, query: Query) -> bytes:
         """The points of a map."""
-        space = choice(query, "space", tuple(SPACES))
         maps = self.catalog.maps
         if maps.state == "working":
             raise RequestError(503, "the map is being drawn: ask again in a moment")
         if maps.value is None:
             raise RequestError(404, f"there is no map: {maps.reason}")
-        return maps.value[space]
+        return maps.value[choice(query, "space", tuple(maps.value))]
 
     def category(self, query: Query) -> Json:
         """Names of a category, most frequent first, and the code of every row."""
@@ -185,7 +186,7 @@ class Answers:
         k = integer(query, "k", 20, 1, MAX_K)
         header = ["query", "space", "rank", "similarity", "row", "id", "label", "cluster"]
         lines = []
-        for space in SPACES:
+        for space in self.catalog.indices:
             nearest = self.search(target, space, k)
             pairs = zip(nearest.rows.tolist(), nearest.cosine_similarity.tolist(), strict=True)
             for rank, (row, score) in enumerate(pairs, start=1):

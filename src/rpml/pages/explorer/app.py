@@ -16,6 +16,8 @@ from starlette.types import ExceptionHandler
 from rpml.pages.explorer.answers import Answers
 from rpml.pages.explorer.catalog import Catalog
 from rpml.pages.explorer.cluster_answers import ClusterAnswers
+from rpml.pages.explorer.label_answers import LabelAnswers
+from rpml.pages.explorer.learning import Learner
 from rpml.pages.explorer.parameters import RequestError
 from rpml.pages.explorer.pictures import Pictures
 from rpml.pages.explorer.routes import Routes
@@ -36,11 +38,14 @@ class Options:
         From the bytes of an uploaded image to a vector.
     hosts : iterable of str, default=()
         Host names to answer to, besides the loopback ones.
+    learner : Learner, default=None
+        Allows the page to label items and to learn again.
     """
 
     pictures: Pictures | None = None
     describe: Describe | None = None
     hosts: Iterable[str] = field(default_factory=tuple)
+    learner: Learner | None = None
 
 
 def make_app(catalog: Catalog, options: Options | None = None) -> Starlette:
@@ -49,6 +54,10 @@ def make_app(catalog: Catalog, options: Options | None = None) -> Starlette:
     uploads = Uploads()
     answers = Answers(catalog, uploads, options.describe is not None, options.pictures is not None)
     routes = Routes(answers, ClusterAnswers(answers), options.pictures, options.describe)
+    table = routes.table()
+    if options.learner is not None:
+        answers.can_label = True
+        table += routes.labeling(LabelAnswers(answers, options.learner.store, options.learner))
     handlers: dict[type[Exception], ExceptionHandler] = {
         RequestError: _request_error,
         InputError: _input_error,
@@ -60,7 +69,7 @@ def make_app(catalog: Catalog, options: Options | None = None) -> Starlette:
             TrustedHostMiddleware, allowed_hosts=allowed_hosts(options.hosts), www_redirect=False
         ),
     ]
-    return Starlette(routes=routes.table(), exception_handlers=handlers, middleware=middleware)
+    return Starlette(routes=table, exception_handlers=handlers, middleware=middleware)
 
 
 def allowed_hosts(hosts: Iterable[str]) -> list[str]:

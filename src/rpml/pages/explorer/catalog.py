@@ -21,7 +21,7 @@ from rpml.runtime.rows import Array
 
 logger = logging.getLogger(__name__)
 
-SPACES = {"raw": "Raw features", "rpml": "RPML embedding"}
+SPACES = {"raw": "Raw features", "rpml": "RPML embedding", "learned": "RPML with your labels"}
 TREE_ROWS = 30_000  # beyond, the ascent is not run again unless asked for
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class Catalog:
     model : RPML
     items : Items
     indices : dict of str to Index
-        By space: "raw" and "rpml".
+        By space: "raw", "rpml" and, after learning again, "learned".
     trained : bool
         Whether the rows are those the model was fitted on.
     clusters : Pending of Clusters
@@ -70,6 +70,7 @@ class Catalog:
     tree_reason: str = ""
 
     def __post_init__(self) -> None:
+        self.models = {"rpml": self.model}
         self._rows = {name: row for row, name in enumerate(self.items.ids)}
         self._text = "\n".join(name.replace("\n", " ") for name in self.items.ids).lower()
         lengths = [len(name.replace("\n", " ").lower()) + 1 for name in self.items.ids]

@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from rpml.pages.explorer.answers import Answers, Json
 from rpml.pages.explorer.cluster_answers import ClusterAnswers
+from rpml.pages.explorer.label_answers import MAX_BODY, LabelAnswers
 from rpml.pages.explorer.parameters import Query, RequestError, is_digits
 from rpml.pages.explorer.pictures import Pictures
 from rpml.pages.explorer.uploads import (
@@ -38,6 +39,7 @@ _STATIC = {
     "explore.css": "rpml.pages.explorer",
     "explore.js": "rpml.pages.explorer",
     "views.js": "rpml.pages.explorer",
+    "labels.js": "rpml.pages.explorer",
 }
 _TYPES = {"css": "text/css", "js": "text/javascript", "html": "text/html"}
 _UPLOAD_SECONDS = 30
@@ -97,6 +99,21 @@ class Routes:
             Route("/picture/{row}", self._picture),
         ]
 
+    def labeling(self, labels: LabelAnswers) -> list[Route]:
+        """The addresses for labels."""
+        posts = {
+            "labels": labels.assign,
+            "labels/undo": labels.undo,
+            "learn": labels.learn,
+            "learn/cancel": labels.cancel,
+        }
+        gets = {"labels": labels.summary, "learn": labels.progress, "suggest": labels.suggest}
+        return [
+            *(Route(f"/api/{n}", self._json(f), methods=["GET"]) for n, f in gets.items()),
+            *(Route(f"/api/{n}", self._post(f), methods=["POST"]) for n, f in posts.items()),
+            Route("/api/labels/rows", self._binary(labels.rows)),
+        ]
+
     async def _run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         async with self._slots:
             return await run_in_threadpool(function, *args, **kwargs)
@@ -105,6 +122,15 @@ class Routes:
         async def endpoint(request: Request) -> Response:
             value = await self._run(answer, request.query_params)
             return JSONResponse(value, headers=_NO_STORE)
+
+        return endpoint
+
+    def _post(self, answer: Callable[[bytes], Json]) -> Endpoint:
+        async def endpoint(request: Request) -> Response:
+            if request.headers.get("content-type") != "application/json":
+                raise RequestError(415, "this address takes JSON")
+            body = await _body(request, MAX_BODY)
+            return JSONResponse(await self._run(answer, body), headers=_NO_STORE)
 
         return endpoint
 

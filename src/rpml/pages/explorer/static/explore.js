@@ -6,14 +6,14 @@
   const $ = (id) => document.getElementById(id);
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const DEFAULTS = { id: "", upload: "", k: "20", tab: "neighbors", cluster: "", sort: "size", least: "1", map: "rpml", color: "", view: "" };
-  const ALLOWED = { tab: ["neighbors", "clusters"], map: ["raw", "rpml"], sort: ["size", "impurity", "name"], k: ["10", "20", "50", "100"] };
+  const ALLOWED = { tab: ["neighbors", "clusters", "labels"], map: ["raw", "rpml", "learned"], sort: ["size", "impurity", "name"], k: ["10", "20", "50", "100"] };
   const narrow = matchMedia("(max-width: 61.99rem)");
   let state = { ...DEFAULTS };
   let about = null;
   let map = null;
   const points = {};
   const categories = {};
-  const results = { raw: null, rpml: null };
+  const results = {};
   const running = {};
   let focusResults = false; // after an item of a list was chosen by keyboard
   let revealResults = false; // where they are below the map
@@ -104,7 +104,7 @@
     if (changed("sort", "least")) listClusters();
     if (changed("map")) showMap();
     if (changed("color")) paintMap();
-    if (changed("cluster", "tab")) markMap();
+    if (changed("cluster", "tab", "map")) markMap();
   }
 
   /* ---- neighbors ---- */
@@ -117,7 +117,7 @@
   async function search() {
     const query = chosen();
     calm();
-    results.raw = results.rpml = null;
+    for (const space of Object.keys(about.spaces)) results[space] = null;
     document.title = query ? `${state.id || "Upload"} · RPML explorer` : "RPML explorer";
     if (!query) {
       $("lists").hidden = true;
@@ -128,7 +128,7 @@
     $("query").value = state.id;
     const slow = setTimeout(() => $("panel-neighbors").setAttribute("aria-busy", "true"), 150);
     try {
-      await Promise.all(["rpml", "raw"].map((space) => searchIn(space, query)));
+      await Promise.all(Object.keys(about.spaces).map((space) => searchIn(space, query)));
       say(`Neighbors of ${results.rpml.query.title}`);
       focusResults = false;
       if (revealResults) $("results").scrollIntoView({ block: "start" });
@@ -155,19 +155,19 @@
     $("lists").hidden = false;
     $("asked").replaceChildren(views.asked(first.query, tools(), (cluster) => go({ tab: "clusters", cluster: String(cluster) })));
     if (focusResults) $("asked").querySelector("h2").focus({ preventScroll: true });
-    const shared = new Set();
-    if (results.raw && results.rpml) {
-      const rows = new Set(results.raw.items.map((item) => item.row));
-      for (const item of results.rpml.items) if (rows.has(item.row)) shared.add(item.row);
-    }
+    const lists = Object.keys(about.spaces).map((space) => results[space]);
+    const rows = lists.every(Boolean) ? lists.map((found) => new Set(found.items.map((item) => item.row))) : [new Set()];
+    const shared = new Set([...rows[0]].filter((row) => rows.every((list) => list.has(row))));
+    const everywhere = lists.length > 2 ? "in all" : "in both";
     for (const list of document.querySelectorAll(".list")) {
       const found = results[list.dataset.space];
+      list.hidden = !about.spaces[list.dataset.space];
       if (!found) continue;
       const heading = list.querySelector("h2");
       const space = about.spaces[list.dataset.space];
-      heading.replaceChildren(space.title, " ", views.element("span", { className: "muted", textContent: `${space.n_dims.toLocaleString("en")} dimensions, ${shared.size} in both` }));
+      heading.replaceChildren(space.title, " ", views.element("span", { className: "muted", textContent: `${space.n_dims.toLocaleString("en")} dimensions, ${shared.size} ${everywhere}` }));
       list.querySelector("ol").replaceChildren(...found.items.map((item, i) =>
-        views.hit(found.query, item, i + 1, shared.has(item.row), follow)));
+        views.hit(found.query, item, i + 1, shared.has(item.row) ? everywhere : "", follow)));
     }
   }
 
@@ -186,7 +186,9 @@
       say(copy.textContent);
       setTimeout(() => { copy.textContent = "Copy link"; }, 1800);
     });
-    return views.element("div", { className: "tools" }, size, download("/api/neighbors.csv", { ...chosen(), k: state.k }), copy);
+    const select = views.element("button", { type: "button", textContent: "Select these", hidden: !about.can_label });
+    select.addEventListener("click", () => window.rpmlLabels.select(Object.values(results).filter(Boolean).flatMap((found) => found.items.map((item) => item.row))));
+    return views.element("div", { className: "tools" }, size, select, download("/api/neighbors.csv", { ...chosen(), k: state.k }), copy);
   }
 
   function download(path, parameters) {
@@ -360,7 +362,7 @@
         return;
       }
       const found = await ask("/api/cluster", { cluster: state.cluster }, "cluster");
-      box.replaceChildren(views.cluster(found, follow, download("/api/cluster.csv", { cluster: state.cluster })));
+      box.replaceChildren(views.cluster(found, follow, clusterTools()));
     } catch (problem) {
       if (problem.name === "AbortError") return;
       if (problem.status) box.replaceChildren(views.element("p", { className: "empty", textContent: problem.message }));
@@ -368,8 +370,14 @@
     }
   }
 
+  function clusterTools() {
+    const select = views.element("button", { type: "button", textContent: "Select its items", hidden: !about.can_label });
+    select.addEventListener("click", async () => window.rpmlLabels.select(await clusterRows(state.cluster)));
+    return views.element("span", {}, download("/api/cluster.csv", { cluster: state.cluster }), " ", select);
+  }
+
   function showTab() {
-    for (const name of ["neighbors", "clusters"]) {
+    for (const name of ALLOWED.tab) {
       const on = state.tab === name;
       $(`tab-${name}`).setAttribute("aria-selected", String(on));
       $(`tab-${name}`).tabIndex = on ? 0 : -1;
@@ -403,7 +411,7 @@
   }
 
   async function showMap() {
-    const space = state.map === "raw" ? "raw" : "rpml";
+    const space = about.spaces[state.map] ? state.map : "rpml";
     for (const input of document.querySelectorAll("input[name=map]")) input.checked = input.value === space;
     try {
       points[space] = points[space] || unpack(await (await request("/api/map", { space }, "map")).arrayBuffer());
@@ -411,7 +419,7 @@
       if (problem.status === 503) return waitForMap();
       return complain(problem, showMap);
     }
-    if (state.map !== space && !(state.map !== "raw" && space === "rpml")) return;
+    if (state.map !== space && about.spaces[state.map]) return; // another one was chosen meanwhile
     const { x, y } = points[space];
     if (map) map.setPoints(x, y);
     else makeMap(x, y);
@@ -427,6 +435,7 @@
       onPick: (row) => { if (row >= 0) pickRow(row); },
       onView: (view) => { clearTimeout(map.saving); map.saving = setTimeout(() => saveView(view), 250); },
       thumb: about.has_pictures ? thumb : null,
+      onSelect: (rows, event) => window.rpmlLabels?.select(rows, event.shiftKey || event.ctrlKey),
     });
     const [vx, vy, zoom] = state.view.split(",").map(Number);
     if (zoom >= 1) map.setView({ x: vx, y: vy, zoom }, true);
@@ -500,13 +509,13 @@
     $("ring-key").hidden = clusters || !query;
     if (!clusters) {
       map.filter("cluster", null);
-      map.mark({ selected, rings: query ? [ring("raw", "--pca"), ring("rpml", "--rpml")] : [] });
+      map.mark({ selected, rings: query ? [ring("raw", "--pca"), ring(state.map === "learned" ? "learned" : "rpml", "--rpml")] : [] });
       if (selected >= 0) map.reveal(selected);
       return;
     }
     try {
       if (!await clustersReady()) return;
-      const rows = new Uint32Array(await (await request("/api/cluster/rows", { cluster: state.cluster }, "rows")).arrayBuffer());
+      const rows = await clusterRows(state.cluster);
       const mask = new Uint8Array(map.n);
       for (const row of rows) mask[row] = 1;
       map.filter("cluster", mask);
@@ -529,8 +538,10 @@
       n: () => { go({ tab: "neighbors" }); $("tab-neighbors").focus(); },
       c: () => { go({ tab: "clusters" }); $("tab-clusters").focus(); },
       r: showRandom,
+      l: () => { if (about.can_label) { go({ tab: "labels" }); $("tab-labels").focus(); } },
+      s: () => window.rpmlLabels?.nextTool(),
       u: () => $("upload").click(),
-      b: () => go({ map: state.map === "raw" ? "rpml" : "raw" }, false),
+      b: () => { const maps = Object.keys(about.spaces); go({ map: maps[(maps.indexOf(state.map) + 1) % maps.length] }, false); },
       "?": () => $("help").showModal(),
     };
     if (!acts[event.key]) return;
@@ -538,9 +549,34 @@
     acts[event.key]();
   }
 
+  async function clusterRows(cluster) {
+    return new Uint32Array(await (await request("/api/cluster/rows", { cluster }, "rows")).arrayBuffer());
+  }
+
+  /* Labels have changed: color by them anew. */
+  function relabel() {
+    delete categories.label;
+    known.clear();
+    if (!about.categories.includes("label")) {
+      about.categories.unshift("label");
+      $("color").prepend(views.element("option", { value: "label", textContent: "label" }));
+    }
+    paintMap();
+  }
+
+  /* A new embedding: one more list and one more map. */
+  async function relearned() {
+    about = await ask("/api/about");
+    delete points.learned;
+    $("map-learned").hidden = false;
+    await search();
+  }
+
   function tabKeys(event) {
     if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
-    const tab = state.tab === "neighbors" ? "clusters" : "neighbors";
+    const tabs = ALLOWED.tab.filter((name) => !$(`tab-${name}`).hidden);
+    const step = event.key === "ArrowRight" ? 1 : tabs.length - 1;
+    const tab = tabs[(tabs.indexOf(state.tab) + step) % tabs.length];
     go({ tab });
     $(`tab-${tab}`).focus();
   }
@@ -553,7 +589,7 @@
     $("upload-button").addEventListener("click", () => $("upload").click());
     $("upload").addEventListener("change", () => { if ($("upload").files[0]) upload($("upload").files[0]); $("upload").value = ""; });
     $("help-button").addEventListener("click", () => $("help").showModal());
-    for (const name of ["neighbors", "clusters"]) {
+    for (const name of ALLOWED.tab) {
       $(`tab-${name}`).addEventListener("click", () => go({ tab: name }));
       $(`tab-${name}`).addEventListener("keydown", tabKeys);
     }
@@ -595,8 +631,11 @@
     } catch (problem) {
       return complain(problem, start);
     }
+    if (state.tab === "labels" && !about.can_label) state.tab = "neighbors";
     describe();
     listen();
+    window.rpmlExplorer = { ask, request, checked, complain, say, go, pick, views, $, get map() { return map; }, get about() { return about; }, relabel, relearned };
+    if (about.can_label) window.startLabels();
     showTab();
     showCluster();
     waitForMap();

@@ -30,7 +30,7 @@
   }
 
   /* A neighbor: a button that makes it the query. */
-  function hit(query, item, rank, both, onPick) {
+  function hit(query, item, rank, everywhere, onPick) {
     const picture = image(item, "");
     const same = tone(query, item);
     const words = { right: ", same label", wrong: ", another label" };
@@ -40,7 +40,7 @@
         element("span", { className: "name", textContent: item.id, title: item.id }),
         element("span", { className: "facts" },
           `${rank}. ${item.similarity.toFixed(3)}`,
-          both ? element("span", { className: "both", textContent: " · in both" }) : "",
+          everywhere ? element("span", { className: "both", textContent: ` · ${everywhere}` }) : "",
           element("span", { className: "unseen", textContent: words[same] || "" })),
         element("span", { className: "facts", textContent: facts(item), title: facts(item) })));
     button.addEventListener("click", () => onPick(item));

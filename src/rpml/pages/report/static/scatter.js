@@ -48,7 +48,7 @@
 
   class Scatter {
     /* x, y: Float32Array in the unit square. options: onHover(i), onPick(i), onView(view),
-       thumb(i) -> image or null, wheel: "always" or "focused", describe(i) -> text. */
+       onSelect(rows, event), thumb(i) -> image or null, wheel: "always" or "focused". */
     constructor(canvas, x, y, options = {}) {
       Object.assign(this, { canvas, x, y, options, n: x.length });
       this.context = canvas.getContext("2d");
@@ -58,6 +58,9 @@
       this.faint = 0xffd5d0cc;
       this.filters = new Map();
       this.mask = null; // what passes every filter
+      this.selection = null; // Uint8Array of selected points
+      this.tool = "move"; // or "box" or "lasso": what dragging does
+      this.outline = []; // of the box or lasso being drawn
       this.hover = -1;
       this.selected = -1;
       this.rings = [];
@@ -87,6 +90,17 @@
     mark({ hover = this.hover, selected = this.selected, rings = this.rings }) {
       Object.assign(this, { hover, selected, rings });
       this.draw();
+    }
+
+    setSelection(selection) {
+      this.selection = selection;
+      this.accent = pixel("--selection");
+      this.draw();
+    }
+
+    colorOf(i, faint) {
+      if (this.selection && this.selection[i]) return this.accent;
+      return faint ? this.faint : this.colors[i];
     }
 
     /* Points outside a filter stand back; mask: Uint8Array, or null to remove the filter. */
@@ -224,7 +238,7 @@
             const i = order[k];
             if (wanted && !wanted(i)) continue;
             const [px, py] = this.toScreen(this.x[i], this.y[i]);
-            context.fillStyle = css(faint ? this.faint : this.colors[i]);
+            context.fillStyle = css(this.colorOf(i, faint));
             context.beginPath();
             trace(context, px, py, radius, this.shapes ? this.shapes[i] : 0);
             context.fill();
@@ -254,7 +268,7 @@
             if (wanted && !wanted(i)) continue;
             const px = Math.round(left + this.x[i] * scale);
             const py = Math.round(top - this.y[i] * scale);
-            const color = faint ? this.faint : this.colors[i];
+            const color = this.colorOf(i, faint);
             const offsets = stamps[this.shapes ? this.shapes[i] : 0];
             const red = color & 255, green = (color >> 8) & 255, blue = (color >> 16) & 255;
             for (let o = 0; o < offsets.length; o += 2) {
@@ -296,6 +310,46 @@
       const text = getComputedStyle(this.canvas).color;
       if (this.selected >= 0) this.ring(this.selected, text, 6, 3);
       if (this.hover >= 0) this.ring(this.hover, text, 4, 2);
+      if (this.outline.length) this.drawOutline(text);
+    }
+
+    drawOutline(color) {
+      this.context.strokeStyle = color;
+      this.context.lineWidth = 1.5;
+      this.context.setLineDash([5, 4]);
+      this.context.beginPath();
+      this.polygon().forEach(([px, py], k) => (k ? this.context.lineTo(px, py) : this.context.moveTo(px, py)));
+      this.context.closePath();
+      this.context.stroke();
+      this.context.setLineDash([]);
+    }
+
+    /* Corners of the box or lasso, in pixels. */
+    polygon() {
+      if (this.tool !== "box" || this.outline.length < 2) return this.outline;
+      const [[ax, ay]] = this.outline, [bx, by] = this.outline[this.outline.length - 1];
+      return [[ax, ay], [bx, ay], [bx, by], [ax, by]];
+    }
+
+    /* Points inside a polygon of pixels that pass the filters. */
+    inside(corners) {
+      const points = corners.map(([px, py]) => this.toData(px, py));
+      const xs = points.map((p) => p[0]), ys = points.map((p) => p[1]);
+      const [left, right, low, high] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
+      const rows = [];
+      for (const [start, stop] of this.cells.runs(left, right, low, high)) {
+        for (let k = start; k < stop; k++) {
+          const i = this.cells.order[k], x = this.x[i], y = this.y[i];
+          if (x < left || x > right || y < low || y > high || (this.mask && !this.mask[i])) continue;
+          let odd = false;
+          for (let a = 0, b = points.length - 1; a < points.length; b = a++) {
+            const [ax, ay] = points[a], [bx, by] = points[b];
+            if ((ay > y) !== (by > y) && x < ((bx - ax) * (y - ay)) / (by - ay) + ax) odd = !odd;
+          }
+          if (odd) rows.push(i);
+        }
+      }
+      return rows;
     }
 
     /* A line around a point or its thumbnail, `gap` pixels away from it. */
@@ -386,12 +440,23 @@
         return;
       }
       if (Math.hypot(at[0] - this.from[0], at[1] - this.from[1]) > 4) this.dragged = true;
-      if (this.dragged) this.pan(at[0] - old[0], at[1] - old[1]);
+      if (!this.dragged) return;
+      if (this.tool === "move") return this.pan(at[0] - old[0], at[1] - old[1]);
+      if (!this.outline.length) this.outline.push(this.from);
+      this.outline.push(at);
+      this.draw();
     }
 
     up(event, cancelled) {
       const at = this.place(event);
       const known = this.pointers.delete(event.pointerId);
+      if (this.outline.length) {
+        const corners = this.polygon();
+        this.outline = [];
+        this.draw();
+        if (!cancelled && this.options.onSelect) this.options.onSelect(this.inside(corners), event);
+        return;
+      }
       if (!known || cancelled || this.dragged) return;
       const i = this.nearest(...at, event.pointerType === "touch" ? 24 : REACH);
       this.setHover(i);

@@ -1,0 +1,111 @@
+"""Answers to the page's requests about labels: assign, undo, suggest, learn again."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.method.supervision.suggest import density, spread_out
+from rpml.pages.explorer.answers import Answers, Json
+from rpml.pages.explorer.labeling import LabelStore
+from rpml.pages.explorer.learning import Learner
+from rpml.pages.explorer.parameters import Query, RequestError, integer
+from rpml.runtime.rows import Array, unit_rows
+
+MAX_BODY = 8 * 2**20
+MAX_SUGGESTIONS = 50
+
+
+class LabelAnswers:
+    """What the page may do with labels.
+
+    Parameters
+    ----------
+    answers : Answers
+    store : LabelStore
+    learner : Learner
+    """
+
+    def __init__(self, answers: Answers, store: LabelStore, learner: Learner) -> None:
+        self.answers, self.store, self.learner = answers, store, learner
+        self._density: Array | None = None
+
+    def summary(self, query: Query) -> Json:
+        """The labels so far."""
+        counts = self.store.counts()
+        return {
+            "file": self.store.path.name,
+            "n_labeled": sum(count for _, count in counts),
+            "labels": [{"label": label, "count": count} for label, count in counts],
+            "can_undo": self.store.can_undo,
+        }
+
+    def rows(self, query: Query) -> bytes:
+        """The rows with a label, as little-endian 32-bit integers."""
+        return self.store.rows_of(query.get("label", "")).astype("<u4").tobytes()
+
+    def assign(self, body: bytes) -> Json:
+        """Label rows: {"rows": [...], "label": text or null}."""
+        rows, label = self._parse(body)
+        return {"changed": self.store.assign(rows, label), **self.summary({})}
+
+    def _parse(self, body: bytes) -> tuple[list[int], str | None]:
+        wrong = RequestError(400, "labels are sent as JSON: rows and a label, or null for none")
+        try:
+            sent = json.loads(body)
+        except ValueError:
+            raise wrong from None
+        if not isinstance(sent, dict) or not isinstance(sent.get("rows"), list):
+            raise wrong
+        rows, label = sent["rows"], sent.get("label")
+        if not all(type(r) is int and 0 <= r < len(self.answers.catalog) for r in rows):
+            raise RequestError(400, "rows must be row numbers of the features")
+        if not (label is None or isinstance(label, str)):
+            raise wrong
+        return rows, label
+
+    def undo(self, body: bytes) -> Json:
+        """Take back the last change."""
+        return {"changed": self.store.undo(), **self.summary({})}
+
+    def suggest(self, query: Query) -> Json:
+        """Unlabeled rows whose labels would help most."""
+        n = integer(query, "n", 10, 1, MAX_SUGGESTIONS)
+        places = self.answers.catalog.indices["rpml"].rows
+        labeled = np.array([label is not None for label in self.store.labels])
+        rows = spread_out(places, self._weights(places), labeled, n)
+        return {"items": [self.answers.item(row) for row in rows.tolist()]}
+
+    def _weights(self, places: NDArray[np.float32]) -> Array:
+        """How many training rows lie around each row; the same for every request."""
+        if self._density is None:
+            model = self.answers.catalog.model
+            if model.exemplars_ is None:
+                raise RequestError(404, "this model stores no exemplars: fit it again")
+            centers = unit_rows(model.transform(model.exemplar_vectors_))
+            self._density = density(places, centers.astype(places.dtype), model.exemplars_.sizes)
+        return self._density
+
+    def learn(self, body: bytes) -> Json:
+        """Begin to learn again."""
+        self.learner.start()
+        return self.progress({})
+
+    def cancel(self, body: bytes) -> Json:
+        """Stop learning."""
+        self.learner.cancel()
+        return self.progress({})
+
+    def progress(self, query: Query) -> Json:
+        """How far learning is, and what it gave."""
+        learner = self.learner
+        return {
+            "state": learner.state,
+            "stage": learner.stage,
+            "share": round(learner.share, 3),
+            "message": learner.message,
+            "recall": learner.recall,
+            "n_labeled": learner.n_labeled,
+        }

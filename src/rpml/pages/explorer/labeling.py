@@ -1,0 +1,139 @@
+"""Labels given in the explorer: assigned, undone, saved after every change."""
+
+from __future__ import annotations
+
+import csv
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.io.features.labels import UNLABELED
+from rpml.pages.report.items import Items
+from rpml.runtime.atomic import atomic_output, check_output
+from rpml.runtime.errors import InputError
+
+HEADER = ["id", "label"]
+MAX_LABEL = 200  # characters
+
+
+@dataclass
+class LabelStore:
+    """The labels of the items and the file that holds them.
+
+    The file is a CSV table (id, label) of the labeled rows, as ``rpml fit --labels`` reads it. It
+    is written to a temporary file and renamed, so that a crash leaves the last version; it is
+    never written if another program has changed it.
+
+    Parameters
+    ----------
+    items : Items
+        Their list of labels is changed in place.
+    path : Path
+        A new file, or one that the explorer wrote for these items: its labels are taken over.
+    """
+
+    items: Items
+    path: Path
+    _undo: list[dict[int, str | None]] = field(default_factory=list)
+    _written: bytes | None = None
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def __post_init__(self) -> None:
+        if self.path.exists():
+            self._written = self.path.read_bytes()
+            rows = {name: row for row, name in enumerate(self.items.ids)}
+            for row, label in _read(self.path, rows):
+                self.labels[row] = label
+
+    @property
+    def labels(self) -> list[str | None]:
+        """One per row, None without a label."""
+        assert self.items.labels is not None
+        return self.items.labels
+
+    @property
+    def can_undo(self) -> bool:
+        """Whether there is a change to undo."""
+        return bool(self._undo)
+
+    def counts(self) -> list[tuple[str, int]]:
+        """Labels and how many rows have them, the most frequent first."""
+        counts = Counter(label for label in self.labels if label is not None)
+        return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+
+    def rows_of(self, label: str) -> NDArray[np.intp]:
+        """The rows with a label."""
+        return np.flatnonzero([other == label for other in self.labels])
+
+    def assign(self, rows: Sequence[int], label: str | None) -> int:
+        """Label rows, or remove their labels with None; returns how many rows changed."""
+        text = None if label is None else " ".join(label.split())
+        if text is not None and (text in UNLABELED or len(text) > MAX_LABEL):
+            raise InputError(f"a label must have 1 to {MAX_LABEL} characters and not be -1")
+        with self._lock:
+            before = {row: self.labels[row] for row in rows if self.labels[row] != text}
+            if before:
+                self._change(dict.fromkeys(before, text))
+                self._undo.append(before)
+            return len(before)
+
+    def undo(self) -> int:
+        """Take back the last change; returns how many rows changed."""
+        with self._lock:
+            if not self._undo:
+                return 0
+            self._change(self._undo[-1])
+            return len(self._undo.pop())
+
+    def _change(self, labels: dict[int, str | None]) -> None:
+        """Set labels and save; if saving fails, nothing has changed."""
+        before = {row: self.labels[row] for row in labels}
+        self._set(labels)
+        try:
+            self._save()
+        except BaseException:
+            self._set(before)
+            raise
+
+    def _set(self, labels: dict[int, str | None]) -> None:
+        for row, label in labels.items():
+            self.labels[row] = label
+
+    def _save(self) -> None:
+        current = self.path.read_bytes() if self.path.exists() else None
+        if current != self._written:
+            raise InputError(f"{self.path} was changed by another program: nothing was saved")
+        pairs = zip(self.items.ids, self.labels, strict=True)
+        with (
+            atomic_output(self.path) as temporary,
+            open(temporary, "w", encoding="utf8", newline="") as file,
+        ):
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerows([HEADER, *(pair for pair in pairs if pair[1] is not None)])
+        self._written = self.path.read_bytes()
+
+
+def open_labels(items: Items, path: str | Path) -> LabelStore:
+    """A store for the items; refuses a file that is not a table of their labels."""
+    if Path(path).suffix != ".csv":
+        raise InputError(f"--save-labels {path}: the name must end in .csv")
+    check_output(path, overwrite=True)
+    labels: list[str | None] = [None] * len(items) if items.labels is None else list(items.labels)
+    return LabelStore(replace(items, labels=labels), Path(path))
+
+
+def _read(path: Path, rows: dict[str, int]) -> list[tuple[int, str]]:
+    refusal = f"{path} exists and is not a table of labels of these items: choose another file"
+    try:
+        with open(path, encoding="utf8", newline="") as file:
+            lines = list(csv.reader(file))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(refusal) from error
+    if lines[:1] != [HEADER] or any(len(line) != 2 or line[0] not in rows for line in lines[1:]):
+        raise InputError(refusal)
+    return [(rows[name], label) for name, label in lines[1:] if label not in UNLABELED]

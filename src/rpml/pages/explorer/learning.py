@@ -1,0 +1,109 @@
+"""Learning again with the labels given so far, in the background."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import warnings
+
+import numpy as np
+from sklearn.base import clone
+
+from rpml.estimator import RPML
+from rpml.evaluation.metrics import recall_at_k
+from rpml.pages.explorer.catalog import Catalog
+from rpml.pages.explorer.index import Index
+from rpml.pages.explorer.labeling import LabelStore
+from rpml.pages.report.layout import layout
+from rpml.pages.report.mapdata import quantized
+from rpml.runtime.context import Progress
+from rpml.runtime.errors import InputError
+from rpml.runtime.rows import Array
+
+logger = logging.getLogger(__name__)
+MIN_LABELED = 4
+
+
+class Learner:
+    """Fits a copy of the model with the labels; the result becomes the space "learned".
+
+    Parameters
+    ----------
+    catalog : Catalog
+    X : ndarray of shape (n_samples, n_features)
+    store : LabelStore
+    """
+
+    def __init__(self, catalog: Catalog, X: Array, store: LabelStore) -> None:
+        self.catalog, self.X, self.store = catalog, X, store
+        self.state, self.stage, self.share, self.message = "idle", "", 0.0, ""
+        self.recall: dict[str, float] = {}
+        self.n_labeled = 0
+        self._cancelled = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin, unless a fit is running."""
+        if self.state == "working":
+            raise InputError("the model is being fitted already")
+        labels = np.array(self.store.labels, object)
+        labeled = [label for label in labels if label is not None]
+        if len(labeled) < MIN_LABELED or len(set(labeled)) < 2:
+            raise InputError(f"label at least {MIN_LABELED} items of two classes first")
+        self.state, self.stage, self.share, self.message = "working", "starting", 0.0, ""
+        self._cancelled = False
+        self._thread = threading.Thread(target=self._run, args=(labels,), daemon=True)
+        self._thread.start()
+
+    def cancel(self) -> None:
+        """Stop at the next step; nothing is kept."""
+        self._cancelled = True
+
+    def join(self) -> None:
+        """Wait until the fit has ended."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def _report(self, progress: Progress) -> bool:
+        self.stage, self.share = progress.stage, progress.done / max(1, progress.total)
+        if self._cancelled:
+            raise _CancelledError
+        return False
+
+    def _run(self, labels: np.ndarray) -> None:
+        try:
+            model: RPML = clone(self.catalog.model)
+            model.set_params(use_labels=True, callback=self._report)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of iterations: the page shows the result
+                model.fit(self.X, labels)
+            self.stage, self.share = "map", 0.0
+            self._publish(model, labels)
+        except _CancelledError:
+            self.state = "idle"
+        except Exception as error:  # the page says so; searching goes on
+            logger.exception("learning again failed")
+            self.state, self.message = "failed", f"{type(error).__name__}: {error}"
+        else:
+            self.state = "ready"
+
+    def _publish(self, model: RPML, labels: np.ndarray) -> None:
+        index = Index(model.transform(self.X))
+        rows = np.flatnonzero([label is not None for label in labels])
+        y = labels[rows].astype(str)
+        indices = {"before": self.catalog.indices["rpml"], "after": index}
+        self.recall = {
+            name: recall_at_k(space.rows[rows], y, ks=(1,))[1] for name, space in indices.items()
+        }
+        self.n_labeled = len(rows)
+        maps = self.catalog.maps.value
+        if maps is not None:  # the new map starts from the present one, so that they compare
+            start = np.frombuffer(maps["rpml"], "<u2").reshape(-1, 2) / 65535
+            points = layout(index.rows, np.random.default_rng(0), start.astype(np.float32))
+            maps["learned"] = quantized(points).tobytes()
+        self.catalog.models["learned"] = model
+        self.catalog.indices["learned"] = index
+
+
+class _CancelledError(Exception):
+    pass
