@@ -61,6 +61,9 @@ class RPML(
     solver : {"cg", "stochastic", "gd"}
         Riemannian conjugate gradient over all triplets, mini-batches (sRPML), or the paper's
         updates with a fixed step.
+    training : {"auto", "always"}, default="auto"
+        "auto" trains on triplets where the label-free evidence supports it, and otherwise steps
+        back to the start; `message_` says so. "always" trains.
     alpha : float
         Angle of the constraint in degrees.
     clustering : "aas", estimator or array
@@ -166,6 +169,7 @@ class RPML(
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "weight": [StrOptions(set(WEIGHTS))],
         "solver": [StrOptions({"cg", "stochastic", "gd"})],
+        "training": [StrOptions({"auto", "always"})],
         "alpha": [Interval(Real, 0, 90, closed="neither")],
         "clustering": [StrOptions({"aas"}), HasMethods("fit_predict"), "array-like"],
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
@@ -198,6 +202,7 @@ class RPML(
         *,
         weight: str = "concat",
         solver: str = "cg",
+        training: str = "auto",
         alpha: float = 45.0,
         clustering: Any = "aas",
         n_neighbors: int = 50,
@@ -226,6 +231,7 @@ class RPML(
         self.n_components = n_components
         self.weight = weight
         self.solver = solver
+        self.training = training
         self.alpha = alpha
         self.clustering = clustering
         self.n_neighbors = n_neighbors
@@ -269,6 +275,7 @@ class RPML(
         settings: dict[str, Any] = {
             "mining": "semi-hard",
             "whiten": None,
+            "training": "always",
             "weight_ridge": None,
             "average": False,
             "normalize": False,

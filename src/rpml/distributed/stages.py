@@ -28,6 +28,7 @@ from rpml.method.clustering.pseudo_labels import as_clusterer
 from rpml.method.objective.weights import weight_function
 from rpml.method.pipeline import Problem
 from rpml.method.settings import FitInputs, FitSettings
+from rpml.method.solver.conjugate_gradient import OptimizeResult
 from rpml.method.solver.prefix import prefix_order, triplet_subset
 from rpml.method.solver.stochastic import Epoch, EpochState
 from rpml.method.solver.training import Start, complete_axes, initial_subspace, order_by_spread
@@ -168,17 +169,21 @@ class DaskStages:
         l, init = settings.size(Z.width), settings.init
         if isinstance(init, str) and init == "pca":
             L = complete_axes(spectrum_of(Z.mean, Z.covariance).axes, l)
-            if whitening.ranks_by_labels:
+            if whitening.ranks_axes:
                 L = np.eye(Z.width, l)
         else:
             L = initial_subspace(np.empty((0, Z.width)), l, init, context.rng("init"))
         theta = weight_function(settings.weight).initial(Z.width, l, context.rng("theta"))
         return L, theta
 
-    def order(self, Z: Prepared, L: Array, problem: Problem, whitening: Whitening) -> Array:
+    def order(
+        self, Z: Prepared, optimum: OptimizeResult, problem: Problem, whitening: Whitening
+    ) -> Array:
         """In prefix order, by a worker that is sent the rows a part of the triplets read."""
-        L = order_by_spread(L, L.T @ Z.covariance @ L)
-        if self.settings.max_iter == 0:
+        if optimum.n_iter == 0 and whitening.ranks_axes:
+            return optimum.L
+        L = order_by_spread(optimum.L, optimum.L.T @ Z.covariance @ optimum.L)
+        if optimum.n_iter == 0:
             return L
         share = shrinkage_share(whitening.preprocessing, whitening.choice, L)
         rows, places = triplet_subset(problem.triplets)

@@ -205,22 +205,19 @@ def of_triplets(model: RPML) -> tuple[Diagnostic, ...]:
 
 
 def of_whitening(model: RPML) -> tuple[Diagnostic, ...]:
-    """The evidence for the whitening, where it was chosen by agreement."""
+    """How strongly the rows were whitened, and why."""
     choice = model.whitening_
-    if choice is None or not choice.agreement:
+    if choice is None or not choice.evidence:
         return ()
-    best = max(choice.agreement.values())
-    plain = choice.agreement.get(float("inf"))
-    against = "" if plain is None else f" (PCA {plain:.0%})"
+    strength = "none (PCA)" if np.isinf(choice.shrinkage) else f"shrinkage {choice.shrinkage:.3g}"
+    gain = max(choice.evidence.values())
     return (
         Diagnostic(
-            "split_half",
-            "Evidence for the whitening",
-            best,
-            f"{best:.0%}{against}",
-            "rows with the same nearest neighbor in two halves of the features, by the "
-            "whitening alone",
-            best < 0.02,
+            "whitening",
+            "Whitening",
+            gain,
+            strength,
+            choice.reason or f"by {choice.source}",
         ),
     )
 

@@ -83,5 +83,9 @@ def _with_present_names(arrays: Arrays, metadata: dict[str, Any]) -> tuple[Array
     if isinstance(settings, dict):
         settings = {_RENAMED_SETTINGS.get(name, name): value for name, value in settings.items()}
     if isinstance(whitening, dict) and "floor" in whitening:
-        whitening = {**whitening, "shrinkage": whitening["floor"]}
+        whitening = {
+            **whitening,
+            "shrinkage": whitening["floor"],
+            "evidence": whitening.get("agreement", []),
+        }
     return renamed, {**metadata, "settings": settings, "whitening": whitening}

@@ -22,6 +22,7 @@ from rpml.method.objective.triplet_loss import TripletObjective
 from rpml.method.objective.weights import PinnedWeights, weight_function
 from rpml.method.pipeline import Problem
 from rpml.method.settings import FitInputs, FitSettings
+from rpml.method.solver.conjugate_gradient import OptimizeResult
 from rpml.method.solver.prefix import prefix_order
 from rpml.method.solver.stochastic import Epoch, EpochState, run_epoch
 from rpml.method.solver.training import Start, initial_subspace, order_by_variance
@@ -173,19 +174,23 @@ class LocalStages:
         return epoch
 
     def start(self, Z: Array, whitening: Whitening) -> Start:
-        """L and theta to start from; where labels whitened, their leading axes."""
+        """L and theta to start from: the leading axes, as the whitening ranks them."""
         settings, context = self.settings, self.context
         l, init = settings.size(Z.shape[1]), settings.init
-        if whitening.ranks_by_labels and isinstance(init, str) and init == "pca":
+        if whitening.ranks_axes and isinstance(init, str) and init == "pca":
             init = np.eye(Z.shape[1], l)
         L = initial_subspace(Z, l, init, context.rng("init"))
         theta = weight_function(settings.weight).initial(Z.shape[1], l, context.rng("theta"))
         return L, theta
 
-    def order(self, Z: Array, L: Array, problem: Problem, whitening: Whitening) -> Array:
+    def order(
+        self, Z: Array, optimum: OptimizeResult, problem: Problem, whitening: Whitening
+    ) -> Array:
         """The same subspace, its axes turned so that every prefix is a smaller embedding."""
-        L = order_by_variance(Z, L)
-        if self.settings.max_iter == 0:  # nothing is to be learned: the principal axes, in order
+        if optimum.n_iter == 0 and whitening.ranks_axes:  # in the order of the whitening
+            return optimum.L
+        L = order_by_variance(Z, optimum.L)
+        if optimum.n_iter == 0:
             return L
         share = shrinkage_share(whitening.preprocessing, whitening.choice, L)
         return prefix_order(Z, L, problem.triplets, self.settings.alpha, share)

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from rpml.method.clustering.exemplars import Exemplars
 from rpml.method.objective.triplet_loss import TripletTerms
 from rpml.method.settings import FitInputs, FitResult, FitSettings
-from rpml.method.solver.conjugate_gradient import Evaluator
+from rpml.method.solver.conjugate_gradient import Evaluator, OptimizeResult
 from rpml.method.solver.stochastic import Epoch
-from rpml.method.solver.training import Start, solve
+from rpml.method.solver.training import Start, solve, step_back
 from rpml.method.whitening.choice import Whitening
 from rpml.runtime.context import Context
 
@@ -58,7 +58,9 @@ class Stages(Protocol[Features, Rows, Graph]):
 
     def start(self, Z: Rows, whitening: Whitening) -> Start: ...
 
-    def order(self, Z: Rows, L: Array, problem: Problem, whitening: Whitening) -> Array: ...
+    def order(
+        self, Z: Rows, optimum: OptimizeResult, problem: Problem, whitening: Whitening
+    ) -> Array: ...
 
     def exemplars(self, Z: Rows, L: Array, clusters: Labels, labels: Labels) -> Exemplars: ...
 
@@ -88,8 +90,11 @@ def learn(
     key = context.key(
         *whitening.to_arrays().values(), labels, *start, settings.for_solver, settings.for_batches
     )
-    optimum = solve(problem, epochs, start, settings.for_solver, context, key)
-    L = stages.order(Z, optimum.L, problem, whitening)
+    if settings.training == "auto" and not whitening.supports_training:
+        optimum = step_back(start)
+    else:
+        optimum = solve(problem, epochs, start, settings.for_solver, context, key)
+    L = stages.order(Z, optimum, problem, whitening)
     problem.move_to(L, optimum.theta)
     terms = problem.terms()
     return FitResult(

@@ -17,7 +17,7 @@ from rpml.method.solver.training import SolverSettings
 from rpml.method.supervision.constraints import Supervision
 from rpml.method.whitening.choice import DEFAULT_COMPONENTS, Whitening, WhiteningSettings
 from rpml.method.whitening.groups import Groups, no_groups
-from rpml.method.whitening.neighborhoods import MAX_ROWS, QUERIES, leading_axes_kept
+from rpml.method.whitening.neighborhoods import MAX_ROWS, leading_axes_kept
 from rpml.runtime.memory import Shape
 
 Array = NDArray[np.floating]
@@ -31,6 +31,7 @@ class FitSettings:
     n_components: int | None
     weight: str
     solver: str
+    training: str
     alpha: float
     clustering: Any
     n_neighbors: int
@@ -149,5 +150,5 @@ def fit_shape(settings: Any, n: int, like: Any, mapped: bool) -> Shape:
         itemsize=like.dtype.itemsize,
         mapped=mapped,
         n_axes=n_axes,
-        sample=min(n, MAX_ROWS) * (3 * n_axes + QUERIES),
+        sample=min(n, MAX_ROWS) * 4 * n_axes,
     )

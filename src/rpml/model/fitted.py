@@ -151,15 +151,25 @@ def model_metadata(estimator: Any, run: Mapping[str, Any] | None = None) -> dict
 def _whitening(choice: ScatterChoice | None) -> dict[str, Any] | None:
     if choice is None:
         return None
-    agreement = [[float(k), float(v)] for k, v in choice.agreement.items()]
-    return {"source": choice.source, "shrinkage": float(choice.shrinkage), "agreement": agreement}
+    return {
+        "source": choice.source,
+        "shrinkage": float(choice.shrinkage),
+        "evidence": [[float(k), float(v)] for k, v in choice.evidence.items()],
+        "reason": choice.reason,
+        "nuisance": choice.nuisance,
+    }
 
 
 def _read_whitening(stored: dict[str, Any] | None) -> ScatterChoice | None:
     if stored is None:
         return None
-    agreement = {float(k): float(v) for k, v in stored["agreement"]}
-    return ScatterChoice(str(stored["source"]), float(stored["shrinkage"]), agreement)
+    return ScatterChoice(
+        source=str(stored["source"]),
+        shrinkage=float(stored["shrinkage"]),
+        evidence={float(k): float(v) for k, v in stored["evidence"]},
+        reason=str(stored.get("reason", "")),
+        nuisance=bool(stored.get("nuisance", False)),
+    )
 
 
 def describe_settings(estimator: Any) -> dict[str, Any]:

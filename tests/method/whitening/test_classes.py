@@ -19,9 +19,10 @@ from rpml.method.whitening.classes import (
     nearest_class,
     with_labelled,
 )
+from rpml.method.whitening.evidence import neighbor_scatter
 from rpml.method.whitening.groups import within_scatter
 from rpml.method.whitening.linear_map import principal_axes
-from rpml.method.whitening.neighborhoods import coordinates, neighbor_scatter, whitening_map
+from rpml.method.whitening.neighborhoods import coordinates, whitening_map
 
 
 def hidden_classes(seed=0, classes=24, per_class=30, d=40):
@@ -93,13 +94,13 @@ def test_plain_pca_is_tried_only_where_the_prior_is(problem, most):
     data, (scatter, choice), _ = scatter_of(X, y)
     prior = (scatter, replace(choice, shrinkage=most))
     _, found = label_scatter(data, y, prior, np.random.default_rng(0))
-    tried = list(found.agreement)
+    tried = list(found.evidence)
     assert tried == [
         shrinkage for shrinkage in SHRINKAGES if np.isfinite(shrinkage) or most == np.inf
     ]
     assert 2 * found.shrinkage in tried
     if most == np.inf:  # every shrinkage is usual: the best
-        assert found.shrinkage == max(tried, key=found.agreement.get) / 2
+        assert found.shrinkage == max(tried, key=found.evidence.get) / 2
 
 
 def test_more_smoothing_than_usual_needs_a_clear_lead():

@@ -144,3 +144,17 @@ def test_groups_of_another_length_are_refused(problem):
     X, groups, _ = problem
     with pytest.raises(ValueError, match="groups must be one for each of the 720 rows"):
         RPML(8).fit(X, groups=groups[:-1])
+
+
+def test_agreement_is_chance_on_noise_and_high_on_structure():
+    from rpml.method.whitening.groups import split_half_agreement
+    from tests.method.whitening.test_neighborhoods import sampled
+
+    rng = np.random.default_rng(4)
+    noise, _ = sampled(rng.standard_normal((300, 40)))
+    centres = np.repeat(rng.standard_normal((100, 40)), 3, axis=0)
+    structure, _ = sampled(centres + 0.3 * rng.standard_normal((300, 40)))
+    low = split_half_agreement(noise, np.eye(40), (np.inf,), rng)[0]
+    high = split_half_agreement(structure, np.eye(40), (np.inf,), rng)[0]
+    assert low < 0.03
+    assert high > 0.3

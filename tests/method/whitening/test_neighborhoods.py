@@ -1,21 +1,17 @@
-"""Neighbour-scatter whitening: what it must find, and when it must stay with PCA."""
+"""The scatter within cross-fitted neighbourhoods, and the whitening by it."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from rpml.evaluation.metrics import recall_at_k
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.method.whitening.neighborhoods import (
-    SHRINKAGES,
     ScatterChoice,
     coordinates,
-    cross_scatter,
-    neighbor_scatter,
+    cross_fitted_correlation,
     random_halves,
+    scatter_of,
     shrinkage_share,
-    split_half_agreement,
     whiten_by,
     whitening_map,
 )
@@ -64,10 +60,12 @@ def test_the_map_solves_the_whitening_problem():
     np.testing.assert_array_equal(whitening_map(scatter, total, np.inf, 3), np.eye(6))
 
 
-def test_the_share_of_the_floor_is_that_of_the_smoothed_scatter():
+def test_the_share_of_the_shrinkage_is_that_of_the_smoothed_scatter():
     X, _ = nuisance_rows()
     data, spectrum = sampled(X)
-    scatter, _ = neighbor_scatter(data, np.random.default_rng(3))
+    scatter = scatter_of(
+        cross_fitted_correlation(data, 2, np.random.default_rng(3)), data.deviations
+    )
     whitened = whiten_by(spectrum, scatter, 0.5, 12, False)
     L = np.eye(len(scatter), 12)
     share = shrinkage_share(whitened, ScatterChoice("neighbors", 0.5, {}), L)
@@ -83,54 +81,26 @@ def test_the_share_of_the_floor_is_that_of_the_smoothed_scatter():
 def test_the_scatter_is_positive_definite_and_less_than_the_total():
     X, _ = nuisance_rows()
     data, _ = sampled(X)
-    scatter = cross_scatter(data, lambda half: data.W[:, half], 4, np.random.default_rng(2))
+    correlation = cross_fitted_correlation(data, 2, np.random.default_rng(2))
+    scatter = scatter_of(correlation, data.deviations)
     assert np.linalg.eigvalsh(scatter)[0] > 0
     np.testing.assert_allclose(scatter, scatter.T)
     assert np.trace(scatter) < np.sum(data.deviations**2)
 
 
-def test_retrieval_gains_where_the_strongest_directions_mislead():
-    X, y = nuisance_rows()
-    train, test = y < 40, y >= 40
-    data, spectrum = sampled(X[train])
-    scatter, choice = neighbor_scatter(data, np.random.default_rng(3))
-    assert choice.source == "neighbors"
-    assert set(choice.agreement) == set(SHRINKAGES)
-    whitened = whiten_by(spectrum, scatter, choice.shrinkage, 12, False).apply(X[test])[:, :12]
-    plain = whiten_by(spectrum, scatter, np.inf, 12, False).apply(X[test])[:, :12]
-    gain = [recall_at_k(Z, y[test], ks=(1,))[1] for Z in (whitened, plain)]
-    assert gain[0] > gain[1] + 0.03
+def test_every_two_axes_are_measured_together_by_three_halvings():
+    from rpml.method.whitening.neighborhoods import _halvings
+
+    for q in (8, 31):
+        together = np.zeros((q, q), int)
+        for half in _halvings(q, 3, np.random.default_rng(q)):
+            together[np.ix_(half, half)] += 1
+        assert together.min() >= 1
 
 
-def test_agreement_is_chance_on_noise_and_high_on_structure():
-    rng = np.random.default_rng(4)
-    noise, _ = sampled(rng.standard_normal((300, 40)))
-    centres = np.repeat(rng.standard_normal((100, 40)), 3, axis=0)
-    structure, _ = sampled(centres + 0.3 * rng.standard_normal((300, 40)))
-    low = split_half_agreement(noise, np.eye(40), (np.inf,), rng)[0]
-    high = split_half_agreement(structure, np.eye(40), (np.inf,), rng)[0]
-    assert low < 0.03
-    assert high > 0.3
-
-
-def test_noise_stays_with_pca():
-    data, _ = sampled(np.random.default_rng(6).standard_normal((400, 40)))
-    _, choice = neighbor_scatter(data, np.random.default_rng(0))
-    assert choice.source == "none"
-    assert max(choice.agreement.values()) < 0.02
-
-
-@pytest.mark.parametrize("shape", [(60, 30), (300, 3)])
-def test_too_little_data_stays_with_pca(shape):
-    data, _ = sampled(np.random.default_rng(5).standard_normal(shape), 2)
-    _, choice = neighbor_scatter(data, np.random.default_rng(0))
-    assert choice.source == "none"
-    assert np.isinf(choice.shrinkage)
-
-
-def test_the_same_seed_gives_the_same_choice():
+def test_the_scatter_is_small_where_neighbours_agree():
     X, _ = nuisance_rows()
-    data, _ = sampled(X)
-    a, b = (neighbor_scatter(data, np.random.default_rng(7)) for _ in range(2))
-    np.testing.assert_array_equal(a[0], b[0])
-    assert a[1] == b[1]
+    data, spectrum = sampled(X)
+    correlation = cross_fitted_correlation(data, 2, np.random.default_rng(2))
+    shared = np.einsum("ij,jk,ik->i", spectrum.axes[:, :40], correlation, spectrum.axes[:, :40])
+    assert shared[-10:].mean() > shared[:10].mean() + 0.1  # the last directions have no blur

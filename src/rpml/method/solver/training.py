@@ -128,6 +128,12 @@ def solve(
     return conjugate_gradient(problem, *start, stopping, listen, state)
 
 
+def step_back(start: Start) -> OptimizeResult:
+    """The start itself, where no evidence supports training."""
+    message = "training stepped back: the rows show no structure beyond their principal axes"
+    return OptimizeResult(*start, 0.0, {"loss": []}, 0, True, message)
+
+
 def _pack(state: CGState) -> tuple[Arrays, dict[str, Any]]:
     arrays = {f"history_{name}": np.asarray(values) for name, values in state.history.items()}
     for name in ("point", "gradient", "direction"):

@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.method.whitening.classes import count_pairs, label_scatter, label_spread, with_labelled
+from rpml.method.whitening.evidence import neighbor_scatter
 from rpml.method.whitening.groups import (
     MIN_GROUPS,
     Groups,
-    better_choice,
     drop_singles,
     group_scatter,
+    groups_help,
     representatives,
     sample_rows,
 )
@@ -29,13 +30,13 @@ from rpml.method.whitening.neighborhoods import (
     MAX_ROWS,
     ScatterChoice,
     coordinates,
-    neighbor_scatter,
     whiten_by,
 )
 
 Labels = NDArray[np.intp]
 Arrays = dict[str, NDArray[Any]]
 DEFAULT_COMPONENTS = 128
+TRAINING_SHRINKAGE = 1.0
 SOURCES = ("neighbors", "groups", "none", "labels", "groups and labels")
 
 
@@ -63,6 +64,22 @@ class Whitening:
         return self.choice is None or "groups" in self.choice.source
 
     @property
+    def supports_training(self) -> bool:
+        """Whether the rows show structure beyond their principal axes that triplets can teach.
+
+        Where the evidence asks for less whitening than `TRAINING_SHRINKAGE`, training on
+        neighbours loses as often as it gains. What the user chose or knows needs no evidence.
+        """
+        if self.choice is None or self.choice.source not in ("neighbors", "none"):
+            return True
+        return self.choice.shrinkage <= TRAINING_SHRINKAGE
+
+    @property
+    def ranks_axes(self) -> bool:
+        """The axes come in the order of how well they tell rows apart."""
+        return self.choice is not None
+
+    @property
     def ranks_by_labels(self) -> bool:
         """Labels chose the order of the axes."""
         return self.choice is not None and "labels" in self.choice.source
@@ -77,7 +94,9 @@ class Whitening:
         if self.choice is not None:
             arrays["source"] = np.array([SOURCES.index(self.choice.source)])
             arrays["shrinkage"] = np.array([self.choice.shrinkage])
-            arrays["agreement"] = np.array(list(self.choice.agreement.items())).reshape(-1, 2)
+            arrays["evidence"] = np.array(list(self.choice.evidence.items())).reshape(-1, 2)
+            arrays["reason"] = np.frombuffer(self.choice.reason.encode(), np.uint8)
+            arrays["nuisance"] = np.array([self.choice.nuisance])
         return arrays
 
     @classmethod
@@ -87,9 +106,14 @@ class Whitening:
         applied = Preprocessing(unit_input, arrays["mean"], arrays["matrix"], unit_output)
         if "source" not in arrays:
             return cls(applied, None)
-        agreement = {float(shrinkage): float(share) for shrinkage, share in arrays["agreement"]}
-        source = SOURCES[int(arrays["source"][0])]
-        return cls(applied, ScatterChoice(source, float(arrays["shrinkage"][0]), agreement))
+        choice = ScatterChoice(
+            source=SOURCES[int(arrays["source"][0])],
+            shrinkage=float(arrays["shrinkage"][0]),
+            evidence={float(shrinkage): float(value) for shrinkage, value in arrays["evidence"]},
+            reason=arrays["reason"].tobytes().decode(),
+            nuisance=bool(arrays["nuisance"][0]),
+        )
+        return cls(applied, choice)
 
 
 def choose_whitening(
@@ -178,10 +202,12 @@ def whiten_by_scatter(
     sampled = drop_singles(sample.groups)
     data = coordinates(*subset)
     seed = int(rng.integers(2**31))  # the same splits for both, so that they compare
-    instances = data.some(representatives(sampled)[0])
+    instances = data.subset(representatives(sampled)[0])
     found = neighbor_scatter(instances, np.random.default_rng(seed))
     if sampled.max() >= MIN_GROUPS:
-        found = better_choice(group_scatter(data, sampled, np.random.default_rng(seed)), found)
+        by_groups = group_scatter(data, sampled, np.random.default_rng(seed))
+        if groups_help(by_groups[1], instances, np.random.default_rng(seed)):
+            found = by_groups
     retained, spread = data.W.shape[1], None
     if sample.classes is not None:
         leading = coordinates(*subset, least=2 * count_pairs(sample.classes))

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from rpml.method.whitening.groups import drop_singles, within_scatter
 from rpml.method.whitening.neighborhoods import (
     MAX_ROWS,
-    QUERIES,
     Coordinates,
     ScatterChoice,
     random_halves,
@@ -30,6 +29,7 @@ Array = NDArray[np.floating]
 Labels = NDArray[np.intp]
 
 SHRINKAGES = (1 / 32, 1 / 16, 1 / 8, 1 / 2, 2.0, np.inf)
+QUERIES = 1500
 MIN_PAIRS, MIN_CLASSES = 20, 4  # with fewer the scatter within classes says nothing
 PRIOR_PAIRS = 300  # labelled pairs that weigh as much as all unlabelled rows together
 CHOICE_AXES = 512  # the shrinkage is chosen on so many leading axes
@@ -75,7 +75,7 @@ def label_scatter(
     Returns
     -------
     (scatter, choice)
-        `choice.agreement` holds, per shrinkage, the mean reciprocal rank of the nearest class mate
+        `choice.evidence` holds, per shrinkage, the mean reciprocal rank of the nearest class mate
         among labelled rows of classes that had no part in the scatter. The prior itself if that
         does better, or if there are too few labels to tell.
     """
@@ -225,7 +225,7 @@ def _held_out(
         learned = np.where(side == seen, paired, -1)
         scatter = _blend(leading, learned, count_pairs(learned), halves[seen][:q, :q])
         asked = side == 1 - seen
-        rows, classes = leading.some(asked), paired[asked]
+        rows, classes = leading.subset(asked), paired[asked]
         found = [_mate_score(rows, classes, scatter, shrinkage) for shrinkage in shrinkages]
         scores.append(np.array(found))
     return scores

@@ -7,23 +7,27 @@ as one point each, and their pairs are positives of the triplets.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
 from rpml.method.whitening.neighborhoods import (
-    PLATEAU,
-    QUERIES,
     Coordinates,
     ScatterChoice,
-    cross_agreement,
-    nearest,
+    cross_fitted_correlation,
+    random_halves,
+    scatter_of,
 )
 from rpml.runtime.rows import unit_rows
-from rpml.runtime.threads import single_blas_thread
+from rpml.runtime.threads import single_blas_thread, times
 
 Array = NDArray[np.floating]
 Groups = NDArray[np.intp]
 SHRINKAGES = tuple(2.0**-k for k in range(9, 0, -2))
+COMPARED = (1 / 16, 1 / 4, 1.0, 4.0, np.inf)  # shrinkages at which groups and neighbours compare
+PLATEAU = 0.98  # shrinkages within 2% of the best count as equally good
+QUERIES = 1500
 MIN_GROUPS = 20  # with fewer their scatter says nothing
 TIMES_CHANCE = 5
 STRANGER = 0.95  # quantile of the likeness to another group
@@ -66,7 +70,7 @@ def group_scatter(
 
     `groups` are those of the sampled rows. The shrinkage is the middle one of those that find, for
     a row of a held-out group, a member of that group as its nearest neighbour most often.
-    `agreement` is measured on one row per instance, as that of `neighbor_scatter`, so that the two
+    The evidence is measured on one row per instance, as that of `neighbor_scatter`, so that the two
     compare. It is empty when members are hardly found more often than by chance.
     """
     first, of_row = representatives(groups)
@@ -76,17 +80,17 @@ def group_scatter(
 
     def estimate(things: NDArray[np.intp]) -> Array:
         rows = np.isin(of_row, things)
-        return within_scatter(data.some(rows), trusted[rows])
+        return within_scatter(data.subset(rows), trusted[rows])
 
     part = rng.random(len(first)) < 0.5
     other = estimate(np.flatnonzero(part))
     unseen = ~part[of_row] & (groups >= 0)
-    hits = [_finds_its_group(data.some(unseen), groups[unseen], other, f) for f in SHRINKAGES]
+    hits = [_finds_its_group(data.subset(unseen), groups[unseen], other, f) for f in SHRINKAGES]
     plateau = [f for f, hit in zip(SHRINKAGES, hits, strict=True) if hit >= PLATEAU * max(hits)]
     shrinkage = float(np.exp(np.mean(np.log(plateau))))
     agreement = {}
     if max(hits) > TIMES_CHANCE * _chance(groups[unseen]):
-        agreement = cross_agreement(data.some(first), estimate, SHRINKAGES, rng)
+        agreement = cross_agreement(data.subset(first), estimate, COMPARED, rng)
     return within_scatter(data, trusted), ScatterChoice("groups", shrinkage, agreement)
 
 
@@ -116,12 +120,65 @@ def _finds_its_group(data: Coordinates, groups: Groups, scatter: Array, shrinkag
     return float(np.mean(groups[found] == groups[queries]))
 
 
-def better_choice(
-    by_groups: tuple[Array, ScatterChoice], by_neighbors: tuple[Array, ScatterChoice]
-) -> tuple[Array, ScatterChoice]:
-    """The groups' scatter, unless it makes the halves of the axes agree less."""
-    best = [max(choice.agreement.values(), default=0.0) for _, choice in (by_groups, by_neighbors)]
-    return by_groups if best[0] >= MARGIN * best[1] else by_neighbors
+@single_blas_thread()
+def groups_help(by_groups: ScatterChoice, data: Coordinates, rng: np.random.Generator) -> bool:
+    """Whether the groups' scatter lets the halves of the axes agree no less than neighbours do.
+
+    `data` has one row per instance.
+    """
+
+    def estimate(rows: NDArray[np.intp]) -> Array:
+        correlation = cross_fitted_correlation(data.subset(rows), 2, rng)
+        return scatter_of(correlation, data.deviations)
+
+    best = max(by_groups.evidence.values(), default=0.0)
+    if best == 0.0:
+        return False
+    return best >= MARGIN * max(cross_agreement(data, estimate, COMPARED, rng).values())
+
+
+def cross_agreement(
+    data: Coordinates,
+    estimate: Callable[[NDArray[np.intp]], Array],
+    shrinkages: tuple[float, ...],
+    rng: np.random.Generator,
+) -> dict[float, float]:
+    """Split-half agreement per shrinkage, of each half of the rows under the other half's scatter.
+
+    `estimate` gives the scatter that some of the rows make.
+    """
+    order = rng.permutation(len(data.W))
+    halves = (np.sort(order[: len(order) // 2]), np.sort(order[len(order) // 2 :]))
+    shares = np.zeros(len(shrinkages))
+    for seen, unseen in (halves, halves[::-1]):
+        shares += split_half_agreement(data.subset(unseen), estimate(seen), shrinkages, rng) / 2
+    return dict(zip(shrinkages, shares.tolist(), strict=True))
+
+
+def split_half_agreement(
+    data: Coordinates, scatter: Array, shrinkages: tuple[float, ...], rng: np.random.Generator
+) -> Array:
+    """Per shrinkage: share of rows with the same nearest neighbour by either half of the axes."""
+    shares = np.zeros(len(shrinkages))
+    repeats = 2
+    for _ in range(repeats):
+        half = random_halves(data.W.shape[1], rng)
+        size = max(1, min(data.n_components, int(half.sum()) // 2))
+        queries = rng.permutation(len(data.W))[:QUERIES]
+        for i, shrinkage in enumerate(shrinkages):
+            one, two = (
+                nearest(data.embed(scatter, seen, shrinkage, size), queries)
+                for seen in (half, ~half)
+            )
+            shares[i] += float(np.mean(one == two)) / repeats
+    return shares
+
+
+def nearest(rows: Array, queries: NDArray[np.intp]) -> NDArray[np.intp]:
+    rows = unit_rows(rows)
+    similarity = times(rows[queries], rows.T)
+    similarity[np.arange(len(queries)), queries] = -np.inf
+    return np.asarray(similarity.argmax(axis=1))
 
 
 def no_groups(n: int) -> Groups:

@@ -1,18 +1,15 @@
-"""Which directions tell things apart? Whitening by the scatter within neighbourhoods.
+"""Which directions tell classes apart? Whitening by the scatter within neighbourhoods.
 
 Ours, not the paper's. Whitening divides every direction by its spread; better is to divide by the
 spread *within* a class and to keep the spread between classes. Without labels the nearest
 neighbours stand in for the class, but a direction that helped to find a neighbour makes it look
 close. So they are cross-fitted: the principal axes are split in two halves, neighbours are found
 with one and the scatter is measured on the other.
-
-How much to trust such a scatter is decided by *split-half agreement*: how often two halves of the
-axes, each whitened by it, name the same nearest neighbour of a row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,19 +20,15 @@ from scipy import linalg, sparse
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.whitening.linear_map import Preprocessing, Spectrum
 from rpml.runtime.rows import unit_rows
-from rpml.runtime.threads import single_blas_thread, times, transposed_times
+from rpml.runtime.threads import times, transposed_times
 
 Array = NDArray[np.floating]
 Mask = NDArray[np.bool_]
 
 NEIGHBORS = 3
-MIN_ROWS, MIN_AXES = 100, 4  # with less there is nothing to estimate: plain PCA
 MAX_ROWS = 20_000  # a sample of the rows is enough for a q x q matrix
 BLOCK_ROWS = 4096
-SHRINKAGES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 8.0, np.inf)
-PLATEAU = 0.98  # shrinkages whose agreement is within 2% of the best count as equally good
-MIN_AGREEMENT = 0.02  # below it no two halves of the axes see the same: nothing to learn from
-QUERIES = 1500
+KAPPA = 0.9  # largest eigenvalue of the correlation, so that the scatter stays positive definite
 
 
 @dataclass(frozen=True)
@@ -46,8 +39,13 @@ class ScatterChoice:
     """"neighbors", "groups", "labels", "groups and labels" or "none" (plain PCA)."""
     shrinkage: float
     """Added variance, as a multiple of trace / n_components; infinite: plain PCA."""
-    agreement: dict[float, float]
-    """Split-half agreement per shrinkage tried; with labels, rank of held-out class mates."""
+    evidence: dict[float, float]
+    """Per shrinkage tried: the rank gain over PCA; with groups, how often halves of the axes agree
+    on the nearest neighbour; with labels, the reciprocal rank of held-out class mates."""
+    reason: str = ""
+    """Why, in words."""
+    nuisance: bool = False
+    """The strongest axes show something else than what neighbours share."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ class Coordinates:
     n_components: int
     """Dimension everything is chosen for."""
 
-    def some(self, chosen: NDArray[Any]) -> Coordinates:
+    def subset(self, chosen: NDArray[Any]) -> Coordinates:
         return Coordinates(self.rows[chosen], self.W[chosen], self.deviations, self.n_components)
 
     def embed(self, scatter: Array, half: Mask, shrinkage: float, size: int) -> Array:
@@ -127,6 +125,11 @@ def whitening_map(scatter: Array, spread: Array, shrinkage: float, n_components:
     if np.isinf(shrinkage):  # the shrinkage drowns the scatter: the principal axes themselves
         return np.eye(q)
     smoothed = scatter + shrinkage * np.trace(scatter) / n_components * np.eye(q)
+    diagonal = np.diag(spread)
+    if np.count_nonzero(spread) == q and diagonal.min() > 0:  # a standard eigenproblem is cheaper
+        deviations = np.sqrt(diagonal)
+        values, axes = linalg.eigh(smoothed / np.outer(deviations, deviations), driver="evd")
+        return np.asarray(axes / (deviations[:, None] * np.sqrt(values)))
     _, axes = linalg.eigh(spread, smoothed, driver="gvd")
     return np.asarray(axes[:, ::-1])
 
@@ -144,85 +147,62 @@ def shrinkage_share(whitened: Preprocessing, choice: ScatterChoice | None, L: Ar
     return np.asarray(shrinkage * (M @ L).T @ (M @ L))
 
 
-@single_blas_thread()
-def neighbor_scatter(data: Coordinates, rng: np.random.Generator) -> tuple[Array, ScatterChoice]:
-    """The scatter within cross-fitted neighbourhoods, and how strongly to smooth it.
+def cross_fitted_correlation(data: Coordinates, repeats: int, rng: np.random.Generator) -> Array:
+    """Correlation between a row and its cross-fitted neighbours, largest eigenvalue below 1.
 
-    The shrinkage is the middle one of those whose agreement is near the best, and plain PCA if that
-    is among them. Agreement is measured on rows whose neighbours did not make the scatter.
+    Two rounds of `repeats` halvings of the axes: neighbours by half-whitened axes first, then by
+    what these taught.
+
+    Returns
+    -------
+    ndarray of shape (q, q)
+        C; the scatter within neighbourhoods is D (I - C) D.
     """
-    n, q = data.W.shape
-    if n < MIN_ROWS or q < MIN_AXES:
-        return np.eye(q), ScatterChoice("none", np.inf, {})
-    scatter = _two_rounds(data, rng)
-    agreement = cross_agreement(
-        data, lambda seen: _two_rounds(data.some(seen), rng), SHRINKAGES, rng
-    )
-    best = max(agreement.values())
-    if best < MIN_AGREEMENT:
-        return np.eye(q), ScatterChoice("none", np.inf, agreement)
-    plateau = [shrinkage for shrinkage, share in agreement.items() if share >= PLATEAU * best]
-    shrinkage = float(np.exp(np.mean(np.log(plateau))))  # infinite if PCA is one of them
-    return scatter, ScatterChoice("neighbors", shrinkage, agreement)
+    root = np.sqrt(data.deviations).astype(data.W.dtype)
+    halves = _halvings(data.W.shape[1], repeats, rng)
+    first = _correlate(data.W, [(half, data.W[:, half] * root[half]) for half in halves])
+    return taught_correlation(data, first, repeats, rng)
 
 
-def cross_agreement(
-    data: Coordinates,
-    estimate: Callable[[NDArray[np.intp]], Array],
-    shrinkages: tuple[float, ...],
-    rng: np.random.Generator,
-) -> dict[float, float]:
-    """Split-half agreement per shrinkage, of each half of the rows under the other half's scatter.
-
-    `estimate` gives the scatter that some of the rows make.
-    """
-    order = rng.permutation(len(data.W))
-    halves = (np.sort(order[: len(order) // 2]), np.sort(order[len(order) // 2 :]))
-    shares = np.zeros(len(shrinkages))
-    for seen, unseen in (halves, halves[::-1]):
-        shares += split_half_agreement(data.some(unseen), estimate(seen), shrinkages, rng) / 2
-    return dict(zip(shrinkages, shares.tolist(), strict=True))
-
-
-def _two_rounds(data: Coordinates, rng: np.random.Generator) -> Array:
-    """Neighbours by half-whitened axes first, then by what these taught."""
-    repeats = int(np.clip(12_000 // len(data.W), 2, 4))
-
-    def half_whitened(half: Mask) -> Array:
-        return np.asarray(data.W[:, half] * np.sqrt(data.deviations[half]).astype(data.W.dtype))
-
-    first = cross_scatter(data, half_whitened, repeats, rng)
-    size = data.W.shape[1]
-
-    def taught(half: Mask) -> Array:
-        return data.embed(first, half, data.n_components / int(half.sum()), size)
-
-    return cross_scatter(data, taught, repeats, rng)
-
-
-def cross_scatter(
-    data: Coordinates,
-    embed: Callable[[Mask], Array],
-    repeats: int,
-    rng: np.random.Generator,
+def taught_correlation(
+    data: Coordinates, teacher: Array, repeats: int, rng: np.random.Generator
 ) -> Array:
-    """S_w = D (I - kappa C) D, C the correlation between a row and its neighbours.
+    """Another round: neighbours by the axes as the teacher's correlation whitens them."""
+    scatter = scatter_of(teacher, data.deviations)
+    seen = []
+    for half in _halvings(data.W.shape[1], repeats, rng):
+        size = int(half.sum())
+        seen.append((half, data.embed(scatter, half, data.n_components / size, size)))
+    return _correlate(data.W, seen)
 
-    `embed` gives the rows as a half of the axes sees them; neighbours found there are measured on
-    the other half only. kappa keeps S_w positive definite.
-    """
-    q = data.W.shape[1]
+
+def scatter_of(correlation: Array, deviations: Array) -> Array:
+    """S = D (I - C) D."""
+    inner = np.eye(len(correlation)) - correlation
+    return np.asarray(inner * np.outer(deviations, deviations))
+
+
+def _correlate(W: Array, seen: Sequence[tuple[Mask, Array]]) -> Array:
+    """Neighbours in each view of the rows, measured on the axes that view did not see."""
+    q = W.shape[1]
     total, count = np.zeros((q, q)), np.zeros((q, q))
-    for _ in range(repeats):
-        half = random_halves(q, rng)
-        for seen in (half, ~half):
-            measured = np.ix_(~seen, ~seen)
-            total[measured] += _correlation(data.W[:, ~seen], _neighbor_graph(embed(seen)))
-            count[measured] += 1
+    for half, rows in seen:
+        measured = np.ix_(~half, ~half)
+        total[measured] += _correlation(W[:, ~half], _neighbor_graph(rows))
+        count[measured] += 1
     correlation = total / np.maximum(count, 1)
-    kappa = 0.9 / max(1.0, float(np.linalg.eigvalsh(correlation)[-1]))
-    scale = np.outer(data.deviations, data.deviations)
-    return np.asarray((np.eye(q) - kappa * correlation) * scale)
+    top = float(linalg.eigvalsh(correlation, subset_by_index=[q - 1, q - 1])[0])
+    return np.asarray(correlation * (KAPPA / max(1.0, top)))
+
+
+def _halvings(q: int, repeats: int, rng: np.random.Generator) -> list[Mask]:
+    """Both sides of `repeats` halvings; of three, every two axes are on one side at least once.
+
+    Axes are dealt to four hands, four successive ones at a time, and two hands make a side.
+    """
+    hand = rng.permuted(np.tile(np.arange(4), (-(-q // 4), 1)), axis=1).reshape(-1)[:q]
+    halves = [(hand == 0) | (hand == 1 + i % 3) for i in range(repeats)]
+    return [side for half in halves for side in (half, ~half)]
 
 
 def random_halves(q: int, rng: np.random.Generator) -> Mask:
@@ -246,29 +226,3 @@ def _correlation(B: Array, graph: sparse.csr_matrix) -> Array:
     across = transposed_times(B, graph @ B) / graph.nnz
     scale = np.sqrt(np.maximum(ends @ (B * B), 1e-9))
     return np.asarray((across + across.T) / 2 / np.outer(scale, scale))
-
-
-def split_half_agreement(
-    data: Coordinates, scatter: Array, shrinkages: tuple[float, ...], rng: np.random.Generator
-) -> Array:
-    """Per shrinkage: share of rows with the same nearest neighbour by either half of the axes."""
-    shares = np.zeros(len(shrinkages))
-    repeats = 2
-    for _ in range(repeats):
-        half = random_halves(data.W.shape[1], rng)
-        size = max(1, min(data.n_components, int(half.sum()) // 2))
-        queries = rng.permutation(len(data.W))[:QUERIES]
-        for i, shrinkage in enumerate(shrinkages):
-            one, two = (
-                nearest(data.embed(scatter, seen, shrinkage, size), queries)
-                for seen in (half, ~half)
-            )
-            shares[i] += float(np.mean(one == two)) / repeats
-    return shares
-
-
-def nearest(rows: Array, queries: NDArray[np.intp]) -> NDArray[np.intp]:
-    rows = unit_rows(rows)
-    similarity = times(rows[queries], rows.T)
-    similarity[np.arange(len(queries)), queries] = -np.inf
-    return np.asarray(similarity.argmax(axis=1))

@@ -1,0 +1,151 @@
+"""How strongly to whiten, chosen without labels; plain PCA is the fallback.
+
+Ours, not the paper's. The shrinkage says how far the scatter within cross-fitted neighbourhoods is
+trusted: shrinkage * trace(S) / n_components is added to its diagonal, and an infinite shrinkage is
+PCA. It is chosen by the *rank gain*, on rows that did not make the scatter: take the 3 nearest rows
+as one half of the axes sees them; how much nearer to the top does the other half, whitened and cut
+to the asked size, rank them than PCA does? Agreement on the single nearest neighbour would reward
+near-duplicates and shared wording instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+from rpml.method.whitening.neighborhoods import (
+    Coordinates,
+    Mask,
+    ScatterChoice,
+    cross_fitted_correlation,
+    random_halves,
+    scatter_of,
+    taught_correlation,
+)
+from rpml.runtime.rows import unit_rows
+from rpml.runtime.threads import single_blas_thread, times
+
+Array = NDArray[np.floating]
+Index = NDArray[np.intp]
+
+SHRINKAGES = (1 / 16, 1 / 4, 1.0, 4.0, np.inf)  # strongest whitening first, PCA last
+MATES = 3
+PRICE = 0.02  # rank gain that every step away from PCA has to bring
+NUISANCE = 0.15  # rank gain, by the whitened reference, from which on there is no price
+NEAR_BEST = 0.8  # there, the strongest whitening with this part of the best rank gain
+REFERENCE = 1.0  # shrinkage of the whitened reference
+MAX_ROWS = 3000  # rows looked at: half make the scatter of the evidence, half test it
+MIN_ROWS, MIN_AXES = 100, 4  # with less there is nothing to estimate: plain PCA
+QUERIES = 500
+REPEATS = 2
+FINAL_REPEATS = 3  # every two axes are then measured together
+
+
+@dataclass(frozen=True)
+class RankGains:
+    """Mean drop of log(1 + rank) of a row's mates against PCA, per shrinkage."""
+
+    plain: Array
+    """The mates are the nearest by the other half of the axes as they are."""
+    whitened: Array
+    """The mates are the nearest by the other half whitened at shrinkage 1."""
+
+
+@single_blas_thread()
+def neighbor_scatter(data: Coordinates, rng: np.random.Generator) -> tuple[Array, ScatterChoice]:
+    """The scatter within cross-fitted neighbourhoods, and how far it is trusted."""
+    n, q = data.W.shape
+    if n < MIN_ROWS or q < MIN_AXES:
+        reason = f"too little data to tell: {n} rows, {q} axes"
+        return np.eye(q), ScatterChoice("none", np.inf, {}, reason)
+    gains, teacher = rank_gains(data, rng)
+    choice = choose_shrinkage(gains)
+    if np.isinf(choice.shrinkage):
+        return scatter_of(teacher, data.deviations), choice
+    rows = data.subset(rng.permutation(n)[:MAX_ROWS])
+    correlation = taught_correlation(rows, teacher, FINAL_REPEATS, rng)
+    return scatter_of(correlation, data.deviations), choice
+
+
+def choose_shrinkage(gains: RankGains) -> ScatterChoice:
+    """The rule.
+
+    Every step of whitening away from PCA has to bring `PRICE` of rank gain. Where the whitened
+    reference gains more than `NUISANCE`, the strongest axes show something else than the classes
+    and the plain neighbours are themselves wrong: then it is the strongest whitening whose gain is
+    near the best.
+    """
+    steps = np.arange(len(SHRINKAGES))[::-1]
+    best = float(gains.whitened.max())
+    if best > NUISANCE:
+        used = gains.whitened
+        i = int((used >= NEAR_BEST * best).argmax())
+        reason = f"a nuisance dominates the strongest axes (rank gain {best:.2f} > {NUISANCE})"
+    else:
+        used = gains.plain
+        i = int((used - PRICE * steps).argmax())
+        reason = f"rank gain {used[i]:.3f} over PCA, {PRICE} needed per step"
+        if np.isinf(SHRINKAGES[i]):
+            top = float(used.max())
+            reason = f"no whitening ranks the neighbours clearly better than PCA (best {top:+.3f})"
+    evidence = dict(zip(SHRINKAGES, used.tolist(), strict=True))
+    return ScatterChoice("neighbors", SHRINKAGES[i], evidence, reason, best > NUISANCE)
+
+
+def rank_gains(data: Coordinates, rng: np.random.Generator) -> tuple[RankGains, Array]:
+    """The evidence, and the correlation of the half of the rows that made the scatter."""
+    order = rng.permutation(len(data.W))[:MAX_ROWS]
+    made, tested = (data.subset(part) for part in np.array_split(order, 2))
+    correlation = cross_fitted_correlation(made, REPEATS, rng)
+    trace = float(((1 - np.diag(correlation)) * data.deviations**2).sum())
+    ridges = [shrinkage * trace / data.n_components for shrinkage in SHRINKAGES]
+    queries = np.arange(min(QUERIES, len(tested.W)))
+    log_ranks = np.zeros((2, len(SHRINKAGES)))
+    for _ in range(REPEATS):
+        half = random_halves(data.W.shape[1], rng)
+        sides = [_seen_by(tested, correlation, side, ridges) for side in (half, ~half)]
+        for one, other in (sides, sides[::-1]):
+            size = max(1, min(data.n_components, one[0].shape[1] // 2))
+            for i, reference in enumerate((np.inf, REFERENCE)):
+                mates = _nearest(other[SHRINKAGES.index(reference)], queries)
+                log_ranks[i] += [mean_log_rank(rows[:, :size], queries, mates) for rows in one]
+    gains = (log_ranks[:, -1:] - log_ranks) / (2 * REPEATS)
+    return RankGains(*gains), correlation
+
+
+def _seen_by(data: Coordinates, correlation: Array, half: Mask, ridges: list[float]) -> list[Array]:
+    """The rows as one half of the axes sees them, per ridge; best axes first."""
+    W, inside = data.W[:, half], correlation[np.ix_(half, half)]
+    return [times(W, _whitening(inside, data.deviations[half], ridge)) for ridge in ridges]
+
+
+def _whitening(correlation: Array, deviations: Array, ridge: float) -> Array:
+    """(q, q) map on whitened coordinates: by D (I - C) D + ridge I, largest spread first."""
+    q = len(deviations)
+    if np.isinf(ridge):
+        return np.diag(deviations).astype(np.float32)
+    values, axes = linalg.eigh(np.eye(q) - correlation + np.diag(ridge / deviations**2))
+    return np.asarray(axes / np.sqrt(values), np.float32)
+
+
+def _similarities(rows: Array, queries: Index) -> Array:
+    """Cosines of the queries to all rows; to itself below any cosine."""
+    rows = unit_rows(rows)
+    similarity = times(rows[queries], np.ascontiguousarray(rows.T))
+    similarity[np.arange(len(queries)), queries] = -2
+    return np.asarray(similarity)
+
+
+def _nearest(rows: Array, queries: Index) -> Index:
+    return np.argpartition(-_similarities(rows, queries), MATES, axis=1)[:, :MATES]
+
+
+def mean_log_rank(rows: Array, queries: Index, mates: Index) -> float:
+    """Mean of log(1 + rank) of each query's mates among all rows; rank 0 is the nearest."""
+    similarity = _similarities(rows, queries)
+    to_mates = np.take_along_axis(similarity, mates, axis=1)
+    ranks = [(similarity > column[:, None]).sum(axis=1) for column in to_mates.T]
+    return float(np.log1p(np.stack(ranks)).mean())
