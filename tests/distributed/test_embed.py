@@ -82,10 +82,10 @@ def test_bad_requests(cluster, rows, shards, model, tmp_path):
 
 
 def test_evaluate(cluster, rows, shards, model):
-    from rpml.distributed import evaluate
+    from rpml.distributed import embedded, evaluate
 
     y = np.arange(len(rows)) // 100
     scores = evaluate(shards, y, cluster, ks=(1, 4))
     assert scores == pytest.approx(recall_at_k(rows, y, ks=(1, 4)))
-    scores = evaluate(shards, y, cluster, ks=(1, 4), model=model)
+    scores = evaluate(embedded(model, shards, cluster), y, cluster, ks=(1, 4))
     assert scores == pytest.approx(recall_at_k(model.transform(rows), y, ks=(1, 4)))

@@ -11,11 +11,12 @@ from .conftest import split
 
 
 def search(cluster, X, k, parts=3, **settings):
-    from rpml.distributed.knn import nearest_neighbors
+    from rpml.distributed.knn import KnnSettings, nearest_neighbors
 
     events = []
     context = Context(report=events.append)
-    graph = nearest_neighbors(cluster, *split(cluster, X, parts), k, context, **settings)
+    asked = KnnSettings(k, **settings)
+    graph = nearest_neighbors(cluster, *split(cluster, X, parts), asked, context)
     assert events[-1].done == events[-1].total
     lists = [cluster.value(part) for part in graph.parts]
     return (

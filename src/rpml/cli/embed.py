@@ -38,47 +38,37 @@ def run(
     from rpml.model import check_features, embed_file
     from rpml.runtime.context import Context
 
-    if engine.on_dask():
-        embed_on_dask(model, dim, features, output, force, reading, engine, console)
-        return
-    opt.check_table(output, force, console.json_output, [model, features])
+    on_dask = engine.on_dask()
+    check_output = check_folder if on_dask else opt.check_table
+    check_output(output, force, console.json_output, [model, features])
     fitted = opt.load_model(model, dim)
-    source = reading.open(features)
-    check_features(fitted, source, model)
-    with console.reporter() as report:
-        rows = embed_file(fitted, source, output, force, Context(report=report))
-    fields = {"output": output, "rows": rows, "dim": len(fitted.components_)}
-    text = f"{output}: {rows} rows, {len(fitted.components_)} dimensions"
-    console.result(fields, "" if output == "-" else text)
+    size = len(fitted.components_)
+    if on_dask:  # one file per partition, written by the workers; a second run writes the rest
+        from rpml.distributed import embed
+
+        with engine.cluster(console) as cluster, console.reporter() as report:
+            rows = engine.open_rows(features, reading.options(), cluster, console, by_size=True)
+            check_features(fitted, rows, model)
+            kind = "parquet" if rows.pieces[0][0].path.endswith((".parquet", ".pq")) else "npy"
+            files = embed(fitted, rows, output, cluster, kind=kind, context=Context(report=report))
+        fields = {"output": output, "rows": rows.count, "dim": size, "files": len(files)}
+        text = f"{output}: {rows.count} rows, {size} dimensions, {len(files)} files"
+    else:
+        source = reading.open(features)
+        check_features(fitted, source, model)
+        with console.reporter() as report:
+            written = embed_file(fitted, source, output, force, Context(report=report))
+        fields = {"output": output, "rows": written, "dim": size}
+        text = "" if output == "-" else f"{output}: {written} rows, {size} dimensions"
+    console.result(fields, text)
 
 
-def embed_on_dask(
-    model: str,
-    dim: int | None,
-    features: str,
-    output: str,
-    force: bool,
-    reading: opt.ReadingOptions,
-    engine: EngineOptions,
-    console: Console,
-) -> None:
-    """One file per partition, written by the workers; a second run writes what is missing."""
-    from rpml.distributed import embed
-    from rpml.model import check_features
-    from rpml.runtime.context import Context
+def check_folder(output: str, force: bool, json_output: bool, inputs: list[str]) -> None:
+    """Refuse what the workers cannot write."""
     from rpml.runtime.outputs import check_apart
 
     if force:
         raise InputError("--force is not for --engine dask: remove the folder instead")
     if not output.endswith("/"):
         raise InputError(f"--engine dask writes a folder of parts: -o {output}/")
-    check_apart([output], [model, features])
-    fitted = opt.load_model(model, dim)
-    with engine.cluster(console) as cluster, console.reporter() as report:
-        rows = engine.open_rows(features, reading.options(), cluster, console, by_size=True)
-        check_features(fitted, rows, model)
-        kind = "parquet" if rows.pieces[0][0].path.endswith((".parquet", ".pq")) else "npy"
-        files = embed(fitted, rows, output, cluster, kind=kind, context=Context(report=report))
-    size = len(fitted.components_)
-    fields = {"output": output, "rows": rows.count, "dim": size, "files": len(files)}
-    console.result(fields, f"{output}: {rows.count} rows, {size} dimensions, {len(files)} files")
+    check_apart([output], inputs)

@@ -57,7 +57,7 @@ def run(
     scores: dict[str, float] = {}
     unlabeled = 0
     if on_dask:
-        from rpml.distributed import evaluate
+        from rpml.distributed import embedded, evaluate
         from rpml.io.features import read_labels
         from rpml.runtime.context import Context
 
@@ -66,11 +66,11 @@ def run(
             if fitted is not None:
                 check_features(fitted, rows, str(model))
             y = read_labels(labels, rows.count, None, reading.label_column)
-            told, ks_asked = Context(report=report), tuple(wanted)
-            recall = evaluate(
-                rows, y, cluster, ks=ks_asked, metric=metric, model=fitted, context=told
-            )
-        width = rows.width if fitted is None else len(fitted.components_)
+            if fitted is not None:
+                rows = embedded(fitted, rows, cluster)
+            told = Context(report=report)
+            recall = evaluate(rows, y, cluster, ks=tuple(wanted), metric=metric, context=told)
+        width = rows.width
     else:
         source = reading.open(features, excluded)
         if fitted is None:

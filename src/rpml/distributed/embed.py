@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.distributed.cluster import Cluster
-from rpml.distributed.knn import nearest_neighbors
+from rpml.distributed.cluster import Cluster, Task
+from rpml.distributed.knn import KnnSettings, nearest_neighbors
 from rpml.distributed.source import PartitionedRows, Piece, open_rows, read_piece
 from rpml.estimator import RPML
 from rpml.io.features.source import ReadOptions
@@ -130,6 +130,28 @@ def _transform(model: RPML, values: Any) -> NDArray[Any]:
     return np.asarray(plain.transform(values))
 
 
+def embedded(model: RPML, X: Any, cluster: Cluster) -> PartitionedRows:
+    """The rows of X embedded by a model where they are.
+
+    Parameters
+    ----------
+    model : RPML or DaskRPML
+        Fitted.
+    X : Dask array, path of shards, or PartitionedRows
+    cluster : Cluster
+    """
+    rows = open_rows(X, cluster)
+    plain = model.to_local() if hasattr(model, "to_local") else model
+
+    def read() -> list[Task]:
+        held = cluster.hold(plain)
+        parts = [cluster.submit(_transform, held, part) for part in rows.parts]
+        rows.release()
+        return parts
+
+    return PartitionedRows(read, rows.edges, len(plain.components_), np.dtype(np.float32))
+
+
 def evaluate(
     X: Any,
     labels: Any,
@@ -137,40 +159,31 @@ def evaluate(
     *,
     ks: tuple[int, ...] = (1, 2, 4, 8),
     metric: str = "cosine",
-    method: str = "auto",
-    model: RPML | None = None,
     context: Context | None = None,
 ) -> dict[int, float]:
-    """Recall@K of (embedded) rows: how often one of the K nearest others has the row's label.
+    """Recall@K of rows: how often one of the K nearest others has the row's label.
 
-    The same as `rpml.evaluation.metrics.recall_at_k` for an exact search.
+    The same as `rpml.evaluation.metrics.recall_at_k` for an exact search, which is used up to
+    100,000 rows.
 
     Parameters
     ----------
     X : Dask array, path of shards, or PartitionedRows
-    labels : (n,) array
-        One label a row.
+        For instance the result of `embedded`.
+    labels : array-like of shape (n_samples,)
+        One label per row.
     cluster : Cluster
-    ks : tuple of int
-    metric, method
-        As in `rpml.distributed.knn.nearest_neighbors`.
-    model : RPML or DaskRPML, optional
-        The rows are embedded with it first, where they are.
-    context : Context, optional
+    ks : tuple of int, default=(1, 2, 4, 8)
+    metric : {"cosine", "euclidean"}, default="cosine"
+    context : Context, default=None
         Told how many tasks of the search are done.
     """
     rows = open_rows(X, cluster)
     names = np.unique(np.asarray(labels), return_inverse=True)[1].astype(np.int32)
     if len(names) != rows.count:
         raise ValueError(f"there are {len(names)} labels for {rows.count} rows")
-    parts = rows.parts
-    if model is not None:
-        held = cluster.hold(model.to_local() if hasattr(model, "to_local") else model)
-        parts = [cluster.submit(_transform, held, part) for part in parts]
-        rows.release()
-    graph = nearest_neighbors(
-        cluster, parts, rows.edges, max(ks), context or Context(), metric=metric, method=method
-    )
+    settings = KnnSettings(max(ks), metric)
+    graph = nearest_neighbors(cluster, rows.parts, rows.edges, settings, context or Context())
     held = cluster.hold(names)
     tasks = [
         cluster.submit(_hits, part, held, int(start), ks)

@@ -18,36 +18,22 @@ import numpy as np
 from dask.sizeof import sizeof
 from numpy.typing import NDArray
 
-from rpml.distributed import _kernels as kernels
+from rpml.distributed import knn_tasks as on_worker
 from rpml.distributed.buckets import deal_cells
 from rpml.distributed.cluster import Cluster, Task
 from rpml.distributed.frame import Frame, find_frame
 from rpml.distributed.take import take
 from rpml.method.graph import approximate as ann
-from rpml.method.graph.exact import (
-    EMPTY_SLOT,
-    SearchCorpus,
-    block_size,
-    empty_heaps,
-    push_scores,
-    search_pairs,
-    slices,
-    sort,
-)
-from rpml.method.graph.neighbors import EXACT_ROWS, Neighbors, refine
+from rpml.method.graph.exact import EMPTY_SLOT
+from rpml.method.graph.neighbors import EXACT_ROWS, Neighbors
 from rpml.runtime.context import Context
 
 logger = logging.getLogger(__name__)
 
-MEMORY = 256 * 2**20  # bytes the working blocks of one task may take
-EMPTY_ROW = np.iinfo(np.int64).max  # an empty place in a list of neighbours
 _BUCKET = 2_000_000  # most rows whose cells make a bucket
 _SHARE = 0.4  # of the memory a thread has, for one search
 _VISITORS = 4  # rows that look into a bucket, for each that is in it
 _CELLS = 2.0  # times the square root of the rows: most cells, so that finding one's own stays cheap
-
-Candidates = tuple[NDArray[Any], NDArray[Any], NDArray[np.float32]]
-"""(rows of the partition, neighbours, distances)."""
 
 
 @sizeof.register(Neighbors)  # type: ignore[untyped-decorator]
@@ -67,15 +53,34 @@ class Graph:
     method: str
 
 
+@dataclass(frozen=True)
+class KnnSettings:
+    """What is searched for.
+
+    Parameters
+    ----------
+    n_neighbors : int
+        At most the number of other rows.
+    metric : {"cosine", "euclidean"}, default="cosine"
+    method : {"auto", "exact", "ann"}, default="auto"
+        "auto" is exact up to 100,000 rows.
+    """
+
+    n_neighbors: int
+    metric: str = "cosine"
+    method: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.method not in ("auto", "exact", "ann"):
+            raise ValueError(f"method={self.method!r}: use 'auto', 'exact' or 'ann'")
+
+
 def nearest_neighbors(
     cluster: Cluster,
     parts: Sequence[Task],
     edges: NDArray[np.int64],
-    n_neighbors: int,
+    settings: KnnSettings,
     context: Context,
-    *,
-    metric: str = "cosine",
-    method: str = "auto",
 ) -> Graph:
     """Find the neighbours of all rows.
 
@@ -83,20 +88,14 @@ def nearest_neighbors(
     ----------
     cluster, parts, edges
         The rows, as in `rpml.distributed.source.PartitionedRows`.
-    n_neighbors : int
-        At most the number of other rows.
+    settings : KnnSettings
     context : Context
         Told how many tasks are done.
-    metric : "cosine" or "euclidean"
-    method : "auto", "exact" or "ann"
-        "auto" is exact up to 100,000 rows.
     """
-    if method not in ("auto", "exact", "ann"):
-        raise ValueError(f"method={method!r}: use 'auto', 'exact' or 'ann'")
-    n = int(edges[-1])
-    k = min(n_neighbors, n - 1)
+    n, metric = int(edges[-1]), settings.metric
+    k = min(settings.n_neighbors, n - 1)
     search = Search(cluster, list(parts), edges, k, find_frame(cluster, parts, metric), context)
-    if method == "exact" or (method == "auto" and n <= EXACT_ROWS):
+    if settings.method == "exact" or (settings.method == "auto" and n <= EXACT_ROWS):
         return Graph(search.exact(), edges, k, metric, 1.0, "exact")
     return search.approximate()
 
@@ -126,7 +125,9 @@ class Search:
         found = []
         for _, a, b in pairs:
             one, two = self.parts[a], self.parts[b] if a != b else None
-            task = self.cluster.submit(_pair, one, two, self._starts[[a, b]], self.k, self.frame)
+            task = self.cluster.submit(
+                on_worker.pair, one, two, self._starts[[a, b]], self.k, self.frame
+            )
             found.append(task)
             offers[a].append(self.cluster.item(task, 0))
             if a != b:
@@ -160,10 +161,10 @@ class Search:
         """The true neighbours of some rows: every partition looks through its own."""
         queries = take(self.cluster, self.parts, self.edges, rows)
         tasks = [
-            self.cluster.submit(_scan, part, int(start), queries, rows, self.k, self.frame)
+            self.cluster.submit(on_worker.scan, part, int(start), queries, rows, self.k, self.frame)
             for part, start in zip(self.parts, self.edges, strict=False)
         ]
-        task = self.cluster.submit(_merge, tasks, len(rows), self.k, self.frame.metric)
+        task = self.cluster.submit(on_worker.merge, tasks, len(rows), self.k, self.frame.metric)
         found: Neighbors = self.cluster.value(task)
         return found.distances, found.indices
 
@@ -177,42 +178,45 @@ class Search:
         chosen.sort()
         cuts = np.searchsorted(chosen, self.edges)
         training = [
-            self.cluster.submit(_rows_of, part, chosen[a:b] - start)
+            self.cluster.submit(on_worker.rows_of, part, chosen[a:b] - start)
             for part, a, b, start in zip(self.parts, cuts, cuts[1:], self.edges, strict=False)
         ]
         for _ in range(ann.ROUNDS):
             sums = [
-                self.cluster.submit(_center_sums, some, centers, self.frame) for some in training
+                self.cluster.submit(on_worker.center_sums, some, centers, self.frame)
+                for some in training
             ]
-            centers = self.cluster.submit(_moved, centers, self.cluster.total(sums))
+            centers = self.cluster.submit(on_worker.moved, centers, self.cluster.total(sums))
         return centers
 
     def _needed(self, centers: Task, sample: ann.Sample) -> int:
         rows = np.concatenate([sample.rows, sample.neighbors.ravel()])
         taken = take(self.cluster, self.parts, self.edges, rows)
-        task = self.cluster.submit(_needed, taken, centers, len(sample.rows), self.frame)
+        task = self.cluster.submit(on_worker.needed, taken, centers, len(sample.rows), self.frame)
         return int(self.cluster.value(task))
 
     def _visit(self, centers: Task, needed: int) -> list[Task]:
         """Every bucket of cells looks for the neighbours of its visitors."""
         submit = self.cluster.submit
-        probes = [submit(_probes, part, centers, needed, self.frame) for part in self.parts]
-        sizes = self.cluster.total([submit(_cell_sizes, p, centers) for p in probes])
+        probes = [
+            submit(on_worker.probes, part, centers, needed, self.frame) for part in self.parts
+        ]
+        sizes = self.cluster.total([submit(on_worker.cell_sizes, p, centers) for p in probes])
         count = len(self.parts)
-        buckets = self._buckets(int(self.cluster.value(submit(_width, centers))))
+        buckets = self._buckets(int(self.cluster.value(submit(on_worker.width, centers))))
         bucket = submit(deal_cells, centers, sizes, buckets)
         offers: list[list[Task]] = [[] for _ in range(count)]
         searches = []
         for b in range(buckets):
             visits = [
-                submit(_visitors, part, p, bucket, b)
+                submit(on_worker.visitors, part, p, bucket, b)
                 for part, p in zip(self.parts, probes, strict=True)
             ]
-            task = submit(_search, visits, self._starts, bucket, b, self.k, self.frame)
+            task = submit(on_worker.search, visits, self._starts, bucket, b, self.k, self.frame)
             searches.append(task)
             for i in range(count):
                 offers[i].append(self.cluster.item(task, i))
-        looks = self.cluster.total([submit(_looks, p, bucket) for p in probes])
+        looks = self.cluster.total([submit(on_worker.looks, p, bucket) for p in probes])
         self.cluster.wait(searches, self.context, "neighbors")
         mean = self.cluster.value(looks) / int(self.edges[-1])
         logger.info("%d buckets, a row looks into %.1f", buckets, mean)
@@ -228,185 +232,27 @@ class Search:
     def _merge(self, offers: list[list[Task]]) -> list[Task]:
         sizes = np.diff(self.edges).tolist()
         return [
-            self.cluster.submit(_merge, mine, size, self.k, self.frame.metric)
+            self.cluster.submit(on_worker.merge, mine, size, self.k, self.frame.metric)
             for mine, size in zip(offers, sizes, strict=True)
         ]
 
     def _fill(self, lists: list[Task]) -> list[Task]:
         """Search exactly the rows that met fewer than k others."""
-        short = [self.cluster.value(self.cluster.submit(_short, part)) for part in lists]
+        short = [self.cluster.value(self.cluster.submit(on_worker.short, part)) for part in lists]
         rows = np.concatenate([s + start for s, start in zip(short, self.edges, strict=False)])
         if not rows.size:
             return lists
         distances, indices = self._scan(rows)
         cuts = np.cumsum([0, *map(len, short)])
         return [
-            self.cluster.submit(_patched, part, s, indices[a:b], distances[a:b]) if s.size else part
+            self.cluster.submit(on_worker.patched, part, s, indices[a:b], distances[a:b])
+            if s.size
+            else part
             for part, s, a, b in zip(lists, short, cuts, cuts[1:], strict=False)
         ]
 
     def _recall(self, lists: list[Task], sample: ann.Sample) -> float:
-        cells = [self.cluster.submit(_indices, part) for part in lists]
+        cells = [self.cluster.submit(on_worker.indices, part) for part in lists]
         found = self.cluster.value(take(self.cluster, cells, self.edges, sample.rows))
         true = ann.Sample(np.arange(len(found)), sample.neighbors)
         return true.recall(found)
-
-
-def _pair(one: Any, two: Any, starts: NDArray[Any], k: int, frame: Frame) -> tuple[Candidates, ...]:
-    """Top k of the rows of either partition among those of the other (or of the only one)."""
-    both = one if two is None else np.concatenate([one, two])
-    rows = frame.rows(both)
-    ids = np.arange(len(both), dtype=np.int32)
-    size = block_size(EMPTY_SLOT, both.shape[1], MEMORY)
-    left = [ids[: len(one)][part] for part in slices(len(one), size)]
-    right = [] if two is None else [ids[len(one) :][part] for part in slices(len(two), size)]
-    every = range(len(left))
-    pairs = [(a, b) for a in every for b in every if a <= b]
-    if two is not None:
-        pairs = [(a, len(left) + b) for a in every for b in range(len(right))]
-    blocks = [*left, *right]
-    found = search_pairs(rows.kept_ready(MEMORY), blocks, pairs, k, lambda share: None)
-    whose = np.where(ids < len(one), starts[0], starts[1] - len(one)) + ids
-    near, distances = _lists(rows, found, whose)
-    parts = [slice(0, len(one))] if two is None else [slice(0, len(one)), slice(len(one), None)]
-    return tuple((np.arange(len(near[p]), dtype=np.int32), near[p], distances[p]) for p in parts)
-
-
-def _lists(
-    rows: SearchCorpus, found: tuple[Any, Any], names: NDArray[Any]
-) -> tuple[NDArray[Any], NDArray[np.float32]]:
-    """Scores -> names and distances, nearest first; a place nobody took is infinitely far."""
-    scores, idx = found
-    out = np.empty(idx.shape, names.dtype)
-    distances = np.empty(idx.shape, np.float32)
-    for part in slices(len(scores), max(1, MEMORY // (64 * idx.shape[1]))):
-        squares = rows.squares(part, scores[part])  # infinite where the score is -infinite
-        near = np.where(idx[part] == EMPTY_SLOT, 0, idx[part])
-        refine(rows, squares, near, np.arange(len(scores))[part], MEMORY)
-        out[part] = np.where(np.isinf(squares), np.iinfo(names.dtype).max, names[near])
-        distances[part] = np.sqrt(squares) * rows.unit
-    return out, distances
-
-
-def _scan(
-    part: Any, start: int, queries: Any, names: NDArray[Any], k: int, frame: Frame
-) -> Candidates:
-    """Top k of the queries, whose names are given, among the rows of a partition."""
-    rows = frame.rows(np.concatenate([queries, part]))
-    mine = np.arange(len(queries), rows.count, dtype=np.int32)
-    own = np.asarray(names) - start + len(queries)  # a query that lies here is not offered itself
-    own = np.where((own >= len(queries)) & (own < rows.count), own, -1).astype(np.int32)
-    half = rows.half.astype(np.float32)
-    heaps = empty_heaps(len(queries), k)
-    left = frame.prepare(queries)
-    for some in slices(len(part), max(256, MEMORY // (16 * max(1, len(queries))))):
-        push_scores(left @ rows.block(mine[some]).T, half[mine[some]], own, mine[some], heaps)
-    sort(*heaps)
-    whose = np.concatenate([names, start + np.arange(len(part))])
-    return np.arange(len(queries)), *_lists(rows, heaps, whose)
-
-
-def _merge(offers: list[Candidates], size: int, k: int, metric: str) -> Neighbors:
-    """The best k of all that was found, nearest first."""
-    vals = np.full((size, k), -np.inf, np.float32)
-    idx = np.full((size, k), EMPTY_ROW, np.int64)
-    for rows, found, distances in offers:
-        kernels.push_found(vals, idx, rows, found, -distances)
-    sort(vals, idx)
-    return Neighbors(_narrow(idx), -vals, metric, method="dask")
-
-
-def _narrow(idx: NDArray[np.int64]) -> Any:
-    """Row numbers below 2^31 in half the space; EMPTY_ROW stays the largest number there is."""
-    known = idx[idx != EMPTY_ROW]
-    if known.size and known.max() >= EMPTY_SLOT:
-        return idx
-    return np.minimum(idx, EMPTY_SLOT).astype(np.int32)
-
-
-def _short(lists: Neighbors) -> NDArray[np.intp]:
-    return np.flatnonzero(np.isinf(lists.distances).any(axis=1))
-
-
-def _patched(
-    lists: Neighbors, rows: NDArray[np.intp], indices: Any, distances: NDArray[np.float32]
-) -> Neighbors:
-    near, far = lists.indices.copy(), lists.distances.copy()
-    near[rows], far[rows] = indices, distances
-    return Neighbors(near, far, lists.metric, method="dask")
-
-
-def _indices(lists: Neighbors) -> Any:
-    return lists.indices
-
-
-def _width(centers: NDArray[np.float32]) -> int:
-    return int(centers.shape[1])
-
-
-def _rows_of(part: Any, which: NDArray[Any]) -> Any:
-    return part[which]
-
-
-def _center_sums(some: Any, centers: NDArray[np.float32], frame: Frame) -> tuple[Any, Any]:
-    return ann.center_sums(frame.rows(some), np.arange(len(some)), centers, MEMORY)
-
-
-def _moved(centers: NDArray[np.float32], sums: tuple[Any, Any]) -> NDArray[np.float32]:
-    return ann.move_centers(centers, *sums)
-
-
-def _needed(taken: Any, centers: NDArray[np.float32], queries: int, frame: Frame) -> int:
-    """How many cells hold the target share of the true neighbours."""
-    places = np.arange(queries, len(taken)).reshape(queries, -1)
-    sample = ann.Sample(np.arange(queries), places.astype(np.int32))
-    return ann.choose_nprobe(frame.rows(taken), centers, sample, MEMORY)
-
-
-def _probes(part: Any, centers: NDArray[np.float32], needed: int, frame: Frame) -> Any:
-    return ann.nearest_centers(frame.rows(part), None, centers, needed, MEMORY)
-
-
-def _cell_sizes(probes: NDArray[np.int32], centers: NDArray[np.float32]) -> NDArray[np.intp]:
-    return np.bincount(probes[:, 0], minlength=len(centers))
-
-
-def _looks(probes: NDArray[np.int32], bucket: NDArray[np.intp]) -> int:
-    """How many buckets the rows of a partition look into, together."""
-    seen = np.sort(bucket[probes], axis=1)
-    return len(seen) + int((np.diff(seen, axis=1) != 0).sum())
-
-
-def _visitors(
-    part: Any, probes: NDArray[np.int32], bucket: NDArray[np.intp], b: int
-) -> tuple[NDArray[np.int32], Any, NDArray[np.int32]]:
-    """The rows that look into a bucket: (their places in the partition, values, cells)."""
-    rows = np.flatnonzero((bucket[probes] == b).any(axis=1)).astype(np.int32)
-    return rows, part[rows], probes[rows]
-
-
-def _search(
-    visits: list[tuple[Any, Any, Any]],
-    starts: NDArray[Any],
-    bucket: NDArray[np.intp],
-    b: int,
-    k: int,
-    frame: Frame,
-) -> list[Candidates]:
-    """What the visitors of a bucket find there, one list a partition they came from."""
-    rows = frame.rows(np.concatenate([values for _, values, _ in visits]))
-    probes = np.concatenate([cells for _, _, cells in visits])
-    inside = np.flatnonzero(bucket == b)
-    number = np.full(len(bucket), len(inside), np.int32)  # cells elsewhere: nobody's
-    number[inside] = np.arange(len(inside), dtype=np.int32)
-    home = number[probes[:, 0]]
-    probes = np.sort(number[probes], axis=1)
-    probes = probes[:, (probes < len(inside)).any(axis=0)]
-    cells = ann.Cells(home, probes, len(inside))
-    found = ann.visit_cells(rows.kept_ready(2 * MEMORY), cells, k, MEMORY, lambda share: None)
-    names = np.concatenate([s + v[0] for s, v in zip(starts, visits, strict=True)])
-    near, distances = _lists(rows, found, names)
-    cuts = np.cumsum([0, *(len(v[0]) for v in visits)])
-    return [
-        (v[0], near[a:z], distances[a:z]) for v, a, z in zip(visits, cuts, cuts[1:], strict=False)
-    ]

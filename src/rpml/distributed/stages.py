@@ -15,7 +15,7 @@ from rpml.distributed.cluster import Cluster, Task
 from rpml.distributed.evaluator import DaskObjective, Settings
 from rpml.distributed.exemplars import find_exemplars
 from rpml.distributed.kept import keep_graph, kept_graph
-from rpml.distributed.knn import Graph, nearest_neighbors
+from rpml.distributed.knn import Graph, KnnSettings, nearest_neighbors
 from rpml.distributed.source import PartitionedRows
 from rpml.distributed.stochastic import deal_rows, distributed_epoch
 from rpml.distributed.take import take
@@ -110,14 +110,8 @@ class DaskStages:
         key = self.context.key(Z.key, inputs.groups, aas.n_neighbors, aas.metric, aas.method)
         graph = kept_graph(self.workers, points[1], self.context, key)
         if graph is None:
-            graph = nearest_neighbors(
-                self.workers,
-                *points,
-                aas.n_neighbors,
-                self.context,
-                metric=aas.metric,
-                method=aas.method,
-            )
+            knn = KnnSettings(aas.n_neighbors, aas.metric, aas.method)
+            graph = nearest_neighbors(self.workers, *points, knn, self.context)
             keep_graph(self.workers, graph, self.context, key)
         figures = (graph.n_neighbors, graph.method, graph.recall)
         logger.info("%d neighbours by %s, recall %.3f", *figures)

@@ -1,0 +1,188 @@
+"""What the workers do in a search for nearest neighbours: pure functions of partitions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.distributed import _kernels as kernels
+from rpml.distributed.frame import Frame
+from rpml.method.graph import approximate as ann
+from rpml.method.graph.exact import (
+    EMPTY_SLOT,
+    SearchCorpus,
+    block_size,
+    empty_heaps,
+    push_scores,
+    search_pairs,
+    slices,
+    sort,
+)
+from rpml.method.graph.neighbors import Neighbors, refine
+
+MEMORY = 256 * 2**20  # bytes the working blocks of one task may take
+EMPTY_ROW = np.iinfo(np.int64).max  # an empty place in a list of neighbours
+Candidates = tuple[NDArray[Any], NDArray[Any], NDArray[np.float32]]
+"""(rows of the partition, neighbours, distances)."""
+
+
+def pair(one: Any, two: Any, starts: NDArray[Any], k: int, frame: Frame) -> tuple[Candidates, ...]:
+    """Top k of the rows of either partition among those of the other (or of the only one)."""
+    both = one if two is None else np.concatenate([one, two])
+    rows = frame.rows(both)
+    ids = np.arange(len(both), dtype=np.int32)
+    size = block_size(EMPTY_SLOT, both.shape[1], MEMORY)
+    left = [ids[: len(one)][part] for part in slices(len(one), size)]
+    right = [] if two is None else [ids[len(one) :][part] for part in slices(len(two), size)]
+    every = range(len(left))
+    pairs = [(a, b) for a in every for b in every if a <= b]
+    if two is not None:
+        pairs = [(a, len(left) + b) for a in every for b in range(len(right))]
+    blocks = [*left, *right]
+    found = search_pairs(rows.kept_ready(MEMORY), blocks, pairs, k, lambda share: None)
+    whose = np.where(ids < len(one), starts[0], starts[1] - len(one)) + ids
+    near, distances = named_lists(rows, found, whose)
+    parts = [slice(0, len(one))] if two is None else [slice(0, len(one)), slice(len(one), None)]
+    return tuple((np.arange(len(near[p]), dtype=np.int32), near[p], distances[p]) for p in parts)
+
+
+def named_lists(
+    rows: SearchCorpus, found: tuple[Any, Any], names: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    """Scores -> names and distances, nearest first; a place nobody took is infinitely far."""
+    scores, idx = found
+    out = np.empty(idx.shape, names.dtype)
+    distances = np.empty(idx.shape, np.float32)
+    for part in slices(len(scores), max(1, MEMORY // (64 * idx.shape[1]))):
+        squares = rows.squares(part, scores[part])  # infinite where the score is -infinite
+        near = np.where(idx[part] == EMPTY_SLOT, 0, idx[part])
+        refine(rows, squares, near, np.arange(len(scores))[part], MEMORY)
+        out[part] = np.where(np.isinf(squares), np.iinfo(names.dtype).max, names[near])
+        distances[part] = np.sqrt(squares) * rows.unit
+    return out, distances
+
+
+def scan(
+    part: Any, start: int, queries: Any, names: NDArray[Any], k: int, frame: Frame
+) -> Candidates:
+    """Top k of the queries, whose names are given, among the rows of a partition."""
+    rows = frame.rows(np.concatenate([queries, part]))
+    mine = np.arange(len(queries), rows.count, dtype=np.int32)
+    own = np.asarray(names) - start + len(queries)  # a query that lies here is not offered itself
+    own = np.where((own >= len(queries)) & (own < rows.count), own, -1).astype(np.int32)
+    half = rows.half.astype(np.float32)
+    heaps = empty_heaps(len(queries), k)
+    left = frame.prepare(queries)
+    for some in slices(len(part), max(256, MEMORY // (16 * max(1, len(queries))))):
+        push_scores(left @ rows.block(mine[some]).T, half[mine[some]], own, mine[some], heaps)
+    sort(*heaps)
+    whose = np.concatenate([names, start + np.arange(len(part))])
+    return np.arange(len(queries)), *named_lists(rows, heaps, whose)
+
+
+def merge(offers: list[Candidates], size: int, k: int, metric: str) -> Neighbors:
+    """The best k of all that was found, nearest first."""
+    vals = np.full((size, k), -np.inf, np.float32)
+    idx = np.full((size, k), EMPTY_ROW, np.int64)
+    for rows, found, distances in offers:
+        kernels.push_found(vals, idx, rows, found, -distances)
+    sort(vals, idx)
+    return Neighbors(narrow(idx), -vals, metric, method="dask")
+
+
+def narrow(idx: NDArray[np.int64]) -> Any:
+    """Row numbers below 2^31 in half the space; EMPTY_ROW stays the largest number there is."""
+    known = idx[idx != EMPTY_ROW]
+    if known.size and known.max() >= EMPTY_SLOT:
+        return idx
+    return np.minimum(idx, EMPTY_SLOT).astype(np.int32)
+
+
+def short(lists: Neighbors) -> NDArray[np.intp]:
+    return np.flatnonzero(np.isinf(lists.distances).any(axis=1))
+
+
+def patched(
+    lists: Neighbors, rows: NDArray[np.intp], indices: Any, distances: NDArray[np.float32]
+) -> Neighbors:
+    near, far = lists.indices.copy(), lists.distances.copy()
+    near[rows], far[rows] = indices, distances
+    return Neighbors(near, far, lists.metric, method="dask")
+
+
+def indices(lists: Neighbors) -> Any:
+    return lists.indices
+
+
+def width(centers: NDArray[np.float32]) -> int:
+    return int(centers.shape[1])
+
+
+def rows_of(part: Any, which: NDArray[Any]) -> Any:
+    return part[which]
+
+
+def center_sums(some: Any, centers: NDArray[np.float32], frame: Frame) -> tuple[Any, Any]:
+    return ann.center_sums(frame.rows(some), np.arange(len(some)), centers, MEMORY)
+
+
+def moved(centers: NDArray[np.float32], sums: tuple[Any, Any]) -> NDArray[np.float32]:
+    return ann.move_centers(centers, *sums)
+
+
+def needed(taken: Any, centers: NDArray[np.float32], queries: int, frame: Frame) -> int:
+    """How many cells hold the target share of the true neighbours."""
+    places = np.arange(queries, len(taken)).reshape(queries, -1)
+    sample = ann.Sample(np.arange(queries), places.astype(np.int32))
+    return ann.choose_nprobe(frame.rows(taken), centers, sample, MEMORY)
+
+
+def probes(part: Any, centers: NDArray[np.float32], needed: int, frame: Frame) -> Any:
+    return ann.nearest_centers(frame.rows(part), None, centers, needed, MEMORY)
+
+
+def cell_sizes(probes: NDArray[np.int32], centers: NDArray[np.float32]) -> NDArray[np.intp]:
+    return np.bincount(probes[:, 0], minlength=len(centers))
+
+
+def looks(probes: NDArray[np.int32], bucket: NDArray[np.intp]) -> int:
+    """How many buckets the rows of a partition look into, together."""
+    seen = np.sort(bucket[probes], axis=1)
+    return len(seen) + int((np.diff(seen, axis=1) != 0).sum())
+
+
+def visitors(
+    part: Any, probes: NDArray[np.int32], bucket: NDArray[np.intp], b: int
+) -> tuple[NDArray[np.int32], Any, NDArray[np.int32]]:
+    """The rows that look into a bucket: (their places in the partition, values, cells)."""
+    rows = np.flatnonzero((bucket[probes] == b).any(axis=1)).astype(np.int32)
+    return rows, part[rows], probes[rows]
+
+
+def search(
+    visits: list[tuple[Any, Any, Any]],
+    starts: NDArray[Any],
+    bucket: NDArray[np.intp],
+    b: int,
+    k: int,
+    frame: Frame,
+) -> list[Candidates]:
+    """What the visitors of a bucket find there, one list a partition they came from."""
+    rows = frame.rows(np.concatenate([values for _, values, _ in visits]))
+    probes = np.concatenate([cells for _, _, cells in visits])
+    inside = np.flatnonzero(bucket == b)
+    number = np.full(len(bucket), len(inside), np.int32)  # cells elsewhere: nobody's
+    number[inside] = np.arange(len(inside), dtype=np.int32)
+    home = number[probes[:, 0]]
+    probes = np.sort(number[probes], axis=1)
+    probes = probes[:, (probes < len(inside)).any(axis=0)]
+    cells = ann.Cells(home, probes, len(inside))
+    found = ann.visit_cells(rows.kept_ready(2 * MEMORY), cells, k, MEMORY, lambda share: None)
+    names = np.concatenate([s + v[0] for s, v in zip(starts, visits, strict=True)])
+    near, distances = named_lists(rows, found, names)
+    cuts = np.cumsum([0, *(len(v[0]) for v in visits)])
+    return [
+        (v[0], near[a:z], distances[a:z]) for v, a, z in zip(visits, cuts, cuts[1:], strict=False)
+    ]
