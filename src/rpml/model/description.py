@@ -37,6 +37,7 @@ def describe_model(model: Any, path: str | PathLike[str]) -> dict[str, object]:
         "normalize": model.normalize,
         "feature_names": metadata["feature_names"] or [],
         "settings": metadata["settings"],
+        "decisions": decisions(model),
         "training": training,
         "clusters": cluster_sizes(model.labels_),
         "loss": {"first": loss[0], "last": loss[-1]} if loss else {},
@@ -44,6 +45,21 @@ def describe_model(model: Any, path: str | PathLike[str]) -> dict[str, object]:
         "interrupted": bool(run.get("interrupted", False)),
         "trained_on": run.get("options", {}).get("features", "unknown"),
     }
+
+
+def decisions(model: Any) -> dict[str, str]:
+    """What a fit decided by itself, and why: the whitening and the training."""
+    choice = model.whitening_
+    if choice is None:
+        whitening = "as set"
+    elif np.isinf(choice.shrinkage):
+        whitening = "none (PCA)"
+    else:
+        whitening = f"by {choice.source}, shrinkage {choice.shrinkage:.3g}"
+    if choice is not None and choice.reason:
+        whitening += f", because {choice.reason}"
+    trained = f"{model.n_iter_} iterations ({model.message_})"
+    return {"whitening": whitening, "training": trained if model.n_iter_ else model.message_}
 
 
 def cluster_sizes(labels: NDArray[np.integer]) -> dict[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from rpml.model.description import decisions
 from rpml.pages.report import charts
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Figure, Section
@@ -23,14 +24,15 @@ def content(measurements: Measurements) -> Content:
     figures, constants = [], []
     for name, heading in _HEADINGS.items():
         values = np.asarray(model.history_.get(name, []), float)
+        if len(values) == 0:
+            continue
         if is_constant(values):
             constants.append(f"{heading}: {charts.number(float(values[0]))} throughout.")
             continue
-        log = name == "gradient_norm" and len(values) > 0 and bool(values.min() > 0)
+        log = name == "gradient_norm" and bool(values.min() > 0)
         line = charts.Series(heading, "rpml", values)
         figures.append(Figure(heading, charts.line_chart(heading, [line], step, log)))
-    outcome = "Converged" if model.converged_ else "Stopped before convergence"
-    constants.append(f"{outcome} after {model.n_iter_} {step}s ({model.message_}).")
+    constants += [f"{name.capitalize()}: {why}." for name, why in decisions(model).items()]
     return {
         "how": (
             "The loss should fall and level off, and the gradient norm should fall by orders of "
