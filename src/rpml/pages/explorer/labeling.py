@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from rpml.io.features.labels import UNLABELED
 from rpml.pages.report.items import Items
-from rpml.runtime.atomic import atomic_output, check_output
+from rpml.runtime.atomic import atomic_output
 from rpml.runtime.errors import InputError
+from rpml.runtime.outputs import check_output
 
 HEADER = ["id", "label"]
 MAX_LABEL = 200  # characters
