@@ -137,11 +137,11 @@ def read(name: str) -> list[Row]:
     return rows
 
 
-def replace_table(page: Path, made: str) -> None:
-    text = page.read_text(encoding="utf8")
-    head, rest = text.split(BEGIN)
-    tail = rest.split(END)[1]
-    page.write_text(f"{head}{BEGIN}\n{made}\n{END}{tail}", encoding="utf8")
+def replace_table(page: Path, made: str, begin: str = BEGIN) -> None:
+    """Replace what stands between the marker `begin` and the next end marker."""
+    head, rest = page.read_text(encoding="utf8").split(begin)
+    tail = rest.split(END, 1)[1]
+    page.write_text(f"{head}{begin}\n{made}\n{END}{tail}", encoding="utf8")
     print(f"written to {page}")
 
 
