@@ -1,6 +1,6 @@
 """How often does RPML help, how much, and where not? Gain over PCA on every set of a folder.
 
-python benchmarks/results_zoo.py --data DIR [--sets A,B] [--dims 32,64,128] [--again rpml]
+python benchmarks/results_zoo.py --data DIR [--sets A,B] [--dims 32,64,128] [--again rpml,recommend]
 
 Three splits of the classes and three seeds per set. The label-free recommendation of each training
 side is noted beside the scores. Every cell is written to results/cells/zoo as soon as it is
@@ -74,7 +74,7 @@ def measure(data: FeatureSet, key: Key) -> Cell:
     Z, y = fitted.transform(data.X[~train]), data.y[~train]
     hits = first_hit_rank(Z, y) < 1
     cell = {"hits": base64.b64encode(np.packbits(hits)).decode(), "rows": len(hits)}
-    if seed == 0 and name != "raw":
+    if seed == 0 and name in CANDIDATES:
         cell["nmi"] = round(clustering_scores(Z, y, 0)["nmi"], 5)
     return cell | {"seconds": seconds}
 
@@ -167,17 +167,18 @@ def verdict(cells: Cells, dim: int, hits: dict[str, NDArray[np.float64]]) -> dic
 def main() -> None:
     arguments = parser(__doc__ or "")
     arguments.add_argument("--dims", default=",".join(map(str, DIMS)))
+    arguments.add_argument("--methods", default="", help="measure these only, by comma")
     arguments.add_argument("--again", default="", help="methods to measure anew, by comma")
     arguments.add_argument("--output", type=Path, default=RESULTS / "zoo.json")
     given = arguments.parse_args()
     dims = tuple(int(dim) for dim in given.dims.split(","))
-    again = [name for name in given.again.split(",") if name]
+    again, only = ([n for n in names.split(",") if n] for names in (given.again, given.methods))
     rows = []
     for data in feature_sets(given.data, given.sets):
         cells = Cells(data.name)
         cells.forget(again)
         for key in keys(data, dims):
-            if key not in cells.known:
+            if key not in cells.known and (not only or key[1] in only):
                 cells.add(key, measure(data, key))
         print(data.name, len(cells.known), flush=True)
         rows += summary(data.name, cells)

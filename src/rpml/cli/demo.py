@@ -35,10 +35,10 @@ def run(
     The scores are of alphabets that were not used for training.
     """
     from rpml.pages.demo import code, drawings
-    from rpml.pages.demo.result import text
+    from rpml.pages.demo import result as demo
 
-    demos = {"drawings": drawings.run, "code": code.run}
+    demos = {"drawings": drawings.demonstrate, "code": code.demonstrate}
     if what not in demos:
         raise InputError(f"there is no demo {what!r}: choose from {', '.join(demos)}")
-    result = demos[what](Path(output), seed, console.note)
-    console.result(result.fields(), text(result, sys.stdout.isatty()))
+    result = demo.run(demos[what], Path(output), seed, console.note)
+    console.result(result.fields(), demo.text(result, sys.stdout.isatty()))

@@ -25,6 +25,8 @@ from rpml.method.clustering.pseudo_labels import as_clusterer, pseudo_labels
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.rows import unit_rows
 
+Array = NDArray[Any]
+
 NEAREST = 10
 MAX_ROWS = 5000
 RESAMPLES = 3
@@ -147,13 +149,13 @@ def of_stability(model: RPML, X: Any, rng: np.random.Generator) -> Diagnostic:
     )
 
 
-def _nearest_in(corpus: NDArray[Any], queries: NDArray[Any]) -> NDArray[np.intp]:
+def _nearest_in(corpus: Array, queries: Array) -> NDArray[np.intp]:
     corpus, queries = unit_rows(corpus), unit_rows(queries)
     blocks = np.array_split(queries, 1 + len(queries) // 1024)
     return np.concatenate([(block @ corpus.T).argmax(axis=1) for block in blocks])
 
 
-def _labels(model: RPML, Z: NDArray[Any]) -> NDArray[np.intp]:
+def _labels(model: RPML, Z: Array) -> NDArray[np.intp]:
     clustering = model.clustering
     given = not (isinstance(clustering, str) or hasattr(clustering, "fit_predict"))
     n_neighbors = min(model.n_neighbors, len(Z) - 1)
@@ -222,7 +224,7 @@ def of_whitening(model: RPML) -> tuple[Diagnostic, ...]:
     )
 
 
-def of_neighbours(X: Any, Z: NDArray[Any]) -> tuple[Diagnostic, ...]:
+def of_neighbours(X: Any, Z: Array) -> tuple[Diagnostic, ...]:
     """What happened to neighbourhoods, directions and hubs on the way from X to Z."""
     k = min(NEAREST, len(Z) - 1)
     before, after = (nearest_neighbors(rows, k, metric="cosine").indices for rows in (X, Z))

@@ -11,12 +11,12 @@ import pytest
 from rpml import RPML
 from rpml.io.datasets.solutions import load_solutions
 from rpml.pages.demo import code
-from rpml.pages.demo.result import LEARNED, text
+from rpml.pages.demo.result import LEARNED, run, text
 
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory):
-    return code.run(tmp_path_factory.mktemp("demo") / "here")
+    return run(code.demonstrate, tmp_path_factory.mktemp("demo") / "here")
 
 
 def test_no_problem_is_on_both_sides_and_a_language_has_each_once():

@@ -16,7 +16,7 @@ from rpml.io.datasets.descriptors import gradient_histograms
 from rpml.io.datasets.omniglot import TRAINING, Drawings, load_drawings
 from rpml.io.datasets.views import random_views
 from rpml.pages.demo import drawings as demo
-from rpml.pages.demo.result import LEARNED, Row, judge, text
+from rpml.pages.demo.result import LEARNED, Row, judge, run, text
 from rpml.pages.report.figures import RIGHT, WRONG, retrieval_rows
 
 
@@ -38,7 +38,7 @@ def result(tmp_path_factory):
     """The demonstration on a quarter of its characters, to be quick."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("rpml.io.datasets.omniglot.load_drawings", every_fourth_character)
-        return demo.run(tmp_path_factory.mktemp("demo") / "made" / "here", seed=1)
+        return run(demo.demonstrate, tmp_path_factory.mktemp("demo") / "made" / "here", seed=1)
 
 
 # --- data and features ---------------------------------------------------------------------
@@ -132,7 +132,7 @@ def test_table_has_every_method_with_sound_scores(result):
 
 @pytest.mark.slow
 def test_on_all_drawings_learning_beats_pca(tmp_path):
-    rows = {row.method: row for row in demo.run(tmp_path).rows}
+    rows = {row.method: row for row in run(demo.demonstrate, tmp_path).rows}
     assert rows["RPML"].recall[1] > rows["PCA"].recall[1] > rows["random projection"].recall[1]
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.evaluation.baselines.linear import LinearBaseline, checked_rank
+from rpml.evaluation.baselines.linear import Array, LinearBaseline, checked_rank
 from rpml.method.whitening.linear_map import Preprocessing, principal_axes
 
 
@@ -34,7 +32,7 @@ class AllButTheTop(LinearBaseline):
         self.n_components = n_components
         self.n_removed = n_removed
 
-    def _learn(self, X: Any, y: NDArray[np.intp] | None) -> Preprocessing:
+    def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
         spectrum = principal_axes(X, unit_input=True, center=True)
         removed = round(X.shape[1] / 100) if self.n_removed is None else self.n_removed
         room = len(spectrum.variances) - removed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from scipy.linalg import eigh
 from sklearn.exceptions import ConvergenceWarning
 
 from rpml.estimator import RPML
-from rpml.evaluation.baselines.linear import LinearBaseline, checked_size
+from rpml.evaluation.baselines.linear import Array, LinearBaseline, RandomState, checked_size
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.rows import row_blocks, unit_rows
 
@@ -33,7 +33,7 @@ class LDA(LinearBaseline):
         self.n_components = n_components
         self.shrinkage = shrinkage
 
-    def _learn(self, X: Any, y: NDArray[np.intp] | None) -> Preprocessing:
+    def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
         assert y is not None
         if not 0 < self.shrinkage <= 1:
             raise ValueError(f"shrinkage must lie in (0, 1], got {self.shrinkage}")
@@ -57,11 +57,11 @@ class PseudoLabelLDA(LinearBaseline):
         Seed of the fit that gives the labels.
     """
 
-    def __init__(self, n_components: int = 2, *, random_state: Any = None) -> None:
+    def __init__(self, n_components: int = 2, *, random_state: RandomState = None) -> None:
         self.n_components = n_components
         self.random_state = random_state
 
-    def _learn(self, X: Any, y: NDArray[np.intp] | None) -> Preprocessing:
+    def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
         clustering = RPML(self.n_components, max_iter=0, random_state=self.random_state)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # it is not meant to converge
@@ -70,9 +70,7 @@ class PseudoLabelLDA(LinearBaseline):
         return LDA(self.n_components).fit(X[together], labels[together]).map_
 
 
-def _scatters(
-    X: Any, y: NDArray[np.intp], classes: int
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def _scatters(X: Array, y: NDArray[np.intp], classes: int) -> tuple[Array, Array, Array]:
     """Mean, within-class and between-class scatter of the unit rows, block by block."""
     n, d = X.shape
     sums, moments = np.zeros((classes, d)), np.zeros((d, d))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.validation import check_rows, check_varied
 
-Array = NDArray[Any]
+Array = NDArray[np.floating]
+RandomState = int | np.random.RandomState | None
 
 
 class LinearBaseline(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
@@ -30,30 +31,30 @@ class LinearBaseline(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     uses_labels: ClassVar[bool] = False
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn the map from the rows of X (and, if `uses_labels`, their classes y)."""
-        X = check_rows(self, X, reset=True)
-        check_varied(X)
-        self.map_ = self._learn(X, self._classes(X, y) if self.uses_labels else None)
+        rows = check_rows(self, X, reset=True)
+        check_varied(rows)
+        self.map_ = self._learn(rows, self._classes(rows, y) if self.uses_labels else None)
         return self
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: ArrayLike) -> Array:
         """Embed rows; each has unit norm."""
         check_is_fitted(self)
         return self.map_.apply(check_rows(self, X, reset=False))
 
     @abstractmethod
-    def _learn(self, X: Any, y: NDArray[np.intp] | None) -> Preprocessing:
+    def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
         """The map; y are classes from 0, or None."""
 
-    def _classes(self, X: Any, y: Any) -> NDArray[np.intp]:
+    def _classes(self, X: Array, y: ArrayLike | None) -> NDArray[np.intp]:
         name = type(self).__name__
         if y is None:
             raise ValueError(f"{name} requires y to be passed, but the target y is None")
         labels = np.asarray(y)
         if labels.shape != (len(X),):
             raise ValueError(
-                f"y must hold one class a row: {name} got shape {labels.shape} for {len(X)} rows"
+                f"y must hold one class per row: {name} got shape {labels.shape} for {len(X)} rows"
             )
         classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) < 2:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigh
 
-from rpml.evaluation.baselines.linear import LinearBaseline, checked_rank
+from rpml.evaluation.baselines.linear import Array, LinearBaseline, checked_rank
 from rpml.method.graph.affinity import affinity_graph
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.whitening.linear_map import Preprocessing, principal_axes, whitening
@@ -47,7 +45,7 @@ class LPP(LinearBaseline):
         self.variance = variance
         self.ridge = ridge
 
-    def _learn(self, X: Any, y: NDArray[np.intp] | None) -> Preprocessing:
+    def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
         spectrum = principal_axes(X, unit_input=True, center=True)
         rank = len(spectrum.variances)
         size = checked_rank(self.n_components, rank, "LPP", X.shape[1])
@@ -60,7 +58,7 @@ class LPP(LinearBaseline):
         return Preprocessing(True, first.mean, first.matrix @ axes, True)
 
 
-def _local_axes(rows: NDArray[Any], graph: sparse.csr_matrix, ridge: float) -> NDArray[Any]:
+def _local_axes(rows: Array, graph: sparse.csr_matrix, ridge: float) -> Array:
     """Solutions of the generalised eigenproblem, most local first."""
     degrees = np.asarray(graph.sum(axis=1), dtype=np.float64).reshape(-1, 1)
     spread = rows.T @ (rows * degrees)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
 from sklearn.utils import check_random_state
 
-from rpml.evaluation.baselines.linear import LinearBaseline, checked_rank
+from rpml.evaluation.baselines.linear import Array, LinearBaseline, RandomState, checked_rank
 from rpml.method.whitening.linear_map import Preprocessing, principal_axes, whitening
 from rpml.runtime.rows import unit_rows
 
@@ -47,7 +47,7 @@ class NCA(LinearBaseline):
         max_rows: int = 4000,
         max_iter: int = 10,
         scale: float = 3.0,
-        random_state: Any = None,
+        random_state: RandomState = None,
     ) -> None:
         self.n_components = n_components
         self.n_axes = n_axes
@@ -56,7 +56,7 @@ class NCA(LinearBaseline):
         self.scale = scale
         self.random_state = random_state
 
-    def _learn(self, X: Any, y: NDArray[np.intp] | None) -> Preprocessing:
+    def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
         assert y is not None
         spectrum = principal_axes(X, unit_input=True, center=True)
         rank = len(spectrum.variances)
@@ -73,7 +73,7 @@ class NCA(LinearBaseline):
             return np.arange(n)
         return np.sort(rng.choice(n, self.max_rows, replace=False))
 
-    def _nca(self, rows: NDArray[Any], y: NDArray[np.intp], size: int) -> NDArray[Any]:
+    def _nca(self, rows: Array, y: NDArray[np.intp], size: int) -> Array:
         """Axes in the half-whitened space; the first `size` of its own axes are the start."""
         scaled = self.scale * unit_rows(rows.astype(np.float64))
         nca = NeighborhoodComponentsAnalysis(

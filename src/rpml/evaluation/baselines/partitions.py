@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 
+from rpml.evaluation.baselines.linear import RandomState
 from rpml.evaluation.metrics.kmeans import kmeans
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.graph.affinity import affinity_graph
@@ -21,6 +22,7 @@ from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.extras import require
 
 Labels = NDArray[np.intp]
+Rows = NDArray[np.float32]
 N_NEIGHBORS = 50
 
 
@@ -40,22 +42,23 @@ class _SizedPartition(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         Clusters wanted; None for as many as AAS finds.
     """
 
-    def __init__(self, random_state: Any = None, n_clusters: int | None = None) -> None:
+    def __init__(self, random_state: RandomState = None, n_clusters: int | None = None) -> None:
         self.random_state = random_state
         self.n_clusters = n_clusters
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Cluster the rows of X; y is ignored."""
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        wanted = min(self.n_clusters or self._aas_count(X), len(X))
-        self.labels_ = self._partition(np.asarray(X, np.float32), wanted, seed)
+        rows = np.asarray(X, np.float32)
+        wanted = min(self.n_clusters or self._aas_count(rows), len(rows))
+        self.labels_ = self._partition(rows, wanted, seed)
         return self
 
-    def _partition(self, X: NDArray[np.float32], n_clusters: int, seed: int) -> Labels:
+    def _partition(self, X: Rows, n_clusters: int, seed: int) -> Labels:
         raise NotImplementedError
 
     @staticmethod
-    def _aas_count(X: Any) -> int:
+    def _aas_count(X: Rows) -> int:
         aas = AuthorityAscentShift(min(N_NEIGHBORS, len(X) - 1), metric="cosine")
         return count_clusters(np.asarray(aas.fit_predict(X)))
 
@@ -63,14 +66,14 @@ class _SizedPartition(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 class KMeansPartition(_SizedPartition):
     """k-means."""
 
-    def _partition(self, X: NDArray[np.float32], n_clusters: int, seed: int) -> Labels:
+    def _partition(self, X: Rows, n_clusters: int, seed: int) -> Labels:
         return kmeans(X, n_clusters, np.random.default_rng(seed), n_init=1).labels
 
 
 class LeidenPartition(_SizedPartition):
     """Leiden communities of the k-NN graph, as near to the number as the resolution allows."""
 
-    def _partition(self, X: NDArray[np.float32], n_clusters: int, seed: int) -> Labels:
+    def _partition(self, X: Rows, n_clusters: int, seed: int) -> Labels:
         igraph = require("igraph", "compare", "Leiden clustering")
         near = nearest_neighbors(X, min(N_NEIGHBORS, len(X) - 1))
         graph = sparse.triu(affinity_graph(near), format="coo")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.evaluation.baselines.linear import LinearBaseline, checked_rank
+from rpml.evaluation.baselines.linear import Array, LinearBaseline, checked_rank
 from rpml.method.whitening.linear_map import Preprocessing, principal_axes, whitening
 
 
@@ -26,7 +24,7 @@ class PCA(LinearBaseline):
         self.n_components = n_components
         self.exponent = exponent
 
-    def _learn(self, X: Any, y: NDArray[np.intp] | None) -> Preprocessing:
+    def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
         spectrum = principal_axes(X, unit_input=True, center=True)
         rank = len(spectrum.variances)
         size = checked_rank(self.n_components, rank, "PCA", X.shape[1])
@@ -47,6 +45,6 @@ class WhitenedDescriptors(LinearBaseline):
     def __init__(self, n_components: int = 2) -> None:
         self.n_components = n_components
 
-    def _learn(self, X: Any, y: NDArray[np.intp] | None) -> Preprocessing:
+    def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
         spectrum = principal_axes(X, unit_input=True, center=True)
         return whitening(spectrum, 1.0, self.MOST, unit_input=True, unit_output=True)

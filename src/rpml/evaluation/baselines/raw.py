@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.evaluation.baselines.linear import LinearBaseline
+from rpml.evaluation.baselines.linear import Array, LinearBaseline
 from rpml.method.whitening.linear_map import Preprocessing
 
 
 class Raw(LinearBaseline):
     """No map at all: what a user has without learning anything."""
 
-    def _learn(self, X: Any, y: NDArray[np.intp] | None) -> Preprocessing:
+    def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
         d = X.shape[1]
         return Preprocessing(True, np.zeros(d), np.eye(d), False)

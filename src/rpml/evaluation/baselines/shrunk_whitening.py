@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.covariance import ledoit_wolf_shrinkage
 
-from rpml.evaluation.baselines.linear import LinearBaseline, checked_rank
+from rpml.evaluation.baselines.linear import Array, LinearBaseline, checked_rank
 from rpml.method.whitening.linear_map import Preprocessing, principal_axes
 from rpml.runtime.rows import unit_rows
 
@@ -35,7 +33,7 @@ class ShrunkWhitening(LinearBaseline):
     def __init__(self, n_components: int = 2) -> None:
         self.n_components = n_components
 
-    def _learn(self, X: Any, y: NDArray[np.intp] | None) -> Preprocessing:
+    def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
         spectrum = principal_axes(X, unit_input=True, center=True)
         size = checked_rank(
             self.n_components, len(spectrum.variances), "shrunk whitening", X.shape[1]

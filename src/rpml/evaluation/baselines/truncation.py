@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.evaluation.baselines.linear import LinearBaseline, checked_size
+from rpml.evaluation.baselines.linear import Array, LinearBaseline, checked_size
 from rpml.method.whitening.linear_map import Preprocessing
 
 
@@ -23,7 +21,7 @@ class Truncation(LinearBaseline):
     def __init__(self, n_components: int = 2) -> None:
         self.n_components = n_components
 
-    def _learn(self, X: Any, y: NDArray[np.intp] | None) -> Preprocessing:
+    def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
         d = X.shape[1]
         size = checked_size(self.n_components, d, "truncation", "the number of features")
         return Preprocessing(True, np.zeros(d), np.eye(d, size), True)

@@ -20,6 +20,8 @@ from rpml.evaluation.metrics.label_free import effective_rank, hubness, neighbou
 from rpml.evaluation.registry import Method
 from rpml.method.graph.neighbors import nearest_neighbors
 
+Array = NDArray[Any]
+
 KS = (1, 2, 4, 8)
 NEAREST = 10
 _DEEPEST = 15
@@ -31,9 +33,9 @@ class Split:
     """Rows to learn from and rows to score on; y of either side, or None without labels."""
 
     X_train: Any
-    y_train: NDArray[Any] | None
+    y_train: Array | None
     X_test: Any
-    y_test: NDArray[Any] | None
+    y_test: Array | None
 
 
 def measure(split: Split, method: Method, dim: int, seed: int) -> Cell:
@@ -62,7 +64,7 @@ def measure(split: Split, method: Method, dim: int, seed: int) -> Cell:
     return cell
 
 
-def _without_labels(X: Any, Z: NDArray[Any]) -> Cell:
+def _without_labels(X: Any, Z: Array) -> Cell:
     k = min(NEAREST, len(Z) - 1)
     before, after = (nearest_neighbors(rows, k, metric="cosine").indices for rows in (X, Z))
     return {
@@ -72,7 +74,7 @@ def _without_labels(X: Any, Z: NDArray[Any]) -> Cell:
     }
 
 
-def _with_labels(Z: NDArray[Any], y: NDArray[Any], seed: int) -> Cell:
+def _with_labels(Z: Array, y: Array, seed: int) -> Cell:
     ranks = first_hit_rank(Z, y)
     return {
         **clustering_scores(Z, y, seed),
@@ -87,7 +89,7 @@ def hits_of(cell: Cell, k: int = 1) -> NDArray[np.bool_]:
     return np.array([int(digit, 16) < k for digit in cell["hits"]])
 
 
-def _by_frequency(hits: NDArray[np.bool_], y: NDArray[Any]) -> dict[str, float]:
+def _by_frequency(hits: NDArray[np.bool_], y: Array) -> dict[str, float]:
     """R@1 averaged over the classes of the rarest and of the most frequent third.
 
     Nothing where all classes are of one size.

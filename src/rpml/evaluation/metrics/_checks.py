@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from rpml.runtime.rows import row_blocks
 
+Array = NDArray[Any]
+
 METRICS = ("cosine", "euclidean")
 
 
@@ -21,7 +23,7 @@ def checked_metric(metric: str) -> str:
     return metric
 
 
-def checked_embedding(Z: ArrayLike) -> NDArray[Any]:
+def checked_embedding(Z: ArrayLike) -> Array:
     """Return Z as a finite 2-D array of floats; float32, float64 and memory maps are not copied."""
     array = np.asanyarray(Z)
     if array.ndim != 2:
@@ -38,7 +40,7 @@ def checked_embedding(Z: ArrayLike) -> NDArray[Any]:
     return array
 
 
-def _require_finite(array: NDArray[Any]) -> None:
+def _require_finite(array: Array) -> None:
     for part, block in row_blocks(array):
         bad = ~np.isfinite(block)
         if bad.any():
@@ -66,7 +68,7 @@ def checked_codes(y: ArrayLike, n: int, name: str = "y") -> NDArray[np.intp]:
         raise TypeError(f"{name} mixes labels of kinds that cannot be compared ({error})") from None
 
 
-def _first_bad(array: NDArray[Any]) -> int:
+def _first_bad(array: Array) -> int:
     return int(np.flatnonzero(~np.isfinite(array))[0])
 
 

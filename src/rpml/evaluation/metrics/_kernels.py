@@ -7,14 +7,16 @@ from typing import Any
 from numba import njit
 from numpy.typing import NDArray
 
+Array = NDArray[Any]
+
 
 @njit(cache=True, nogil=True)
 def best_in_own_class(
-    scores: NDArray[Any],
+    scores: Array,
     columns: tuple[int, int],
-    own: NDArray[Any],
-    rows: NDArray[Any],
-    best: NDArray[Any],
+    own: Array,
+    rows: Array,
+    best: Array,
 ) -> None:
     """Raise best[i] to the largest score of a same-class column other than row i itself."""
     first, last = columns
@@ -28,11 +30,11 @@ def best_in_own_class(
 
 @njit(cache=True, nogil=True)
 def count_other_classes(
-    scores: NDArray[Any],
+    scores: Array,
     columns: tuple[int, int],
-    own: NDArray[Any],
-    thresholds: NDArray[Any],
-    counts: NDArray[Any],
+    own: Array,
+    thresholds: Array,
+    counts: Array,
 ) -> None:
     """Add to counts[i] how many columns of other classes score at least each threshold of row i."""
     first, last = columns
@@ -54,11 +56,11 @@ def count_other_classes(
 
 @njit(cache=True, nogil=True)
 def sum_by_label(
-    X: NDArray[Any],
-    labels: NDArray[Any],
-    wanted: NDArray[Any],
-    sums: NDArray[Any],
-    counts: NDArray[Any],
+    X: Array,
+    labels: Array,
+    wanted: Array,
+    sums: Array,
+    counts: Array,
 ) -> None:
     """Add each row of X whose label is wanted to that label's sum (double precision) and count."""
     for i in range(X.shape[0]):

@@ -20,10 +20,12 @@ from rpml.evaluation.metrics.geometry import ball_around
 from rpml.runtime.rows import unit_rows
 from rpml.runtime.threads import run_chunks
 
+Array = NDArray[Any]
+
 QUERY_ROWS, CORPUS_ROWS = 1024, 8192  # one tile of scores: 32 MB in float32
 _EXACT_TO = 64
 Rows = slice | NDArray[np.intp]
-Tile = Callable[[Rows], NDArray[Any]]
+Tile = Callable[[Rows], Array]
 
 
 def recall_at_k(
@@ -101,7 +103,7 @@ def _ranks(
     by_class = _sort_by_class(checked_codes(y, n))
     standardise = _standardiser(rows, metric)
 
-    def in_double(which: Rows) -> NDArray[Any]:
+    def in_double(which: Rows) -> Array:
         return standardise(rows[by_class.order[which]])
 
     single = np.empty((n, d + (metric == "euclidean")), dtype=np.float32)
@@ -127,7 +129,7 @@ def _sort_by_class(codes: NDArray[np.intp]) -> _ByClass:
     return _ByClass(order, np.repeat(own, sizes, axis=0))
 
 
-def _standardiser(Z: NDArray[Any], metric: str) -> Callable[[NDArray[Any]], NDArray[Any]]:
+def _standardiser(Z: Array, metric: str) -> Callable[[Array], Array]:
     """Return a map of rows to double-precision ones whose inner products rank like the metric.
 
     Cosine: unit rows. Euclidean: rows centred and scaled into the unit ball (neither changes the
@@ -137,7 +139,7 @@ def _standardiser(Z: NDArray[Any], metric: str) -> Callable[[NDArray[Any]], NDAr
         return lambda rows: unit_rows(rows.astype(np.float64))
     center, radius = ball_around(Z)
 
-    def centered(rows: NDArray[Any]) -> NDArray[Any]:
+    def centered(rows: Array) -> Array:
         inside = (rows.astype(np.float64) - center) / radius
         half = np.einsum("ij,ij->i", inside, inside) / -2
         return np.concatenate([inside, half[:, None]], axis=1)
@@ -170,7 +172,7 @@ def _count_wrong(
 
 def _count_block(
     tile: Tile,
-    rows: NDArray[Any],
+    rows: Array,
     queries: NDArray[np.intp],
     ranges: NDArray[np.int64],
     counts: NDArray[np.int64],
@@ -188,9 +190,9 @@ def _count_block(
 
 def _in_parts(
     kernel: Callable[..., None],
-    scores: NDArray[Any],
+    scores: Array,
     columns: tuple[int, int],
-    *per_row: NDArray[Any],
+    *per_row: Array,
 ) -> None:
     """Run a kernel over the rows of a tile of scores, cut between the threads."""
 

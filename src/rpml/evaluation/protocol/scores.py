@@ -16,6 +16,8 @@ from rpml.evaluation.protocol.descriptors import Descriptors
 from rpml.evaluation.registry import Method, chosen_methods
 from rpml.runtime.context import Context, Progress
 
+Array = NDArray[Any]
+
 DEFAULT_METHODS = (
     *("raw", "whitened-512", "random", "pca", "half-whitened", "pca-whitened"),
     *("rpml", "rpml-bilinear", "srpml-random", "paper", "paper-stochastic"),
@@ -48,7 +50,7 @@ def run_methods(
     dim: int,
     seed: int = 0,
     context: Context | None = None,
-) -> tuple[list[Row], dict[str, NDArray[Any]]]:
+) -> tuple[list[Row], dict[str, Array]]:
     """Measure methods on descriptors; the labels are only seen by the scores.
 
     Parameters
@@ -87,7 +89,7 @@ def run_methods(
     return rows, embeddings
 
 
-def measure(data: Descriptors, method: Method, dim: int, seed: int) -> tuple[Row, NDArray[Any]]:
+def measure(data: Descriptors, method: Method, dim: int, seed: int) -> tuple[Row, Array]:
     """One method: fit on the training rows, embed and score the test rows."""
     training = data.X[data.train]
     estimator = method.build(dim, seed)
@@ -112,9 +114,7 @@ def measure(data: Descriptors, method: Method, dim: int, seed: int) -> tuple[Row
     return row, Z
 
 
-def scores_of(
-    Z: NDArray[Any], y: NDArray[Any], metric: str, ks: tuple[int, ...], seed: int
-) -> dict[str, Any]:
+def scores_of(Z: Array, y: Array, metric: str, ks: tuple[int, ...], seed: int) -> dict[str, Any]:
     """NMI, F, precision, recall and Recall@K of embedded test rows."""
     found: dict[str, Any] = dict(clustering_scores(Z, y, seed, metric))
     found["recall_at"] = {str(k): v for k, v in recall_at_k(Z, y, ks, metric).items()}

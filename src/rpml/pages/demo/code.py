@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from pathlib import Path
 
@@ -12,16 +11,12 @@ from numpy.typing import NDArray
 from rpml.io.datasets.solutions import Solutions, load_solutions
 from rpml.pages.demo.result import (
     LEARNED,
-    DemoResult,
     Embeddings,
     Findings,
     Note,
     judge,
     learn,
-    run_in_folder,
 )
-
-logger = logging.getLogger(__name__)
 
 N_COMPONENTS = 32
 ALTERNATIVES = ("raw", "random", "pca", "pca-whitened", "half-whitened")
@@ -29,22 +24,8 @@ BEFORE = "PCA"
 _QUERIES, _SHOWN = 4, 5
 
 
-def run(out_dir: Path | str, seed: int = 0, note: Note = logger.info) -> DemoResult:
-    """Learn from solutions of some problems, find the solutions of others.
-
-    Parameters
-    ----------
-    out_dir : path
-        Folder of table.json and model.rpml.
-    seed : int, default=0
-        Seed of everything random.
-    note : callable
-        Told what is going on, one sentence at a time.
-    """
-    return run_in_folder(out_dir, lambda folder: _demonstrate(folder, seed, note))
-
-
-def _demonstrate(folder: Path, seed: int, note: Note) -> Findings:
+def demonstrate(folder: Path, seed: int, note: Note) -> Findings:
+    """Learn from solutions of some problems, find the solutions of others."""
     from rpml.evaluation.registry import chosen_methods
 
     train, test = load_solutions()

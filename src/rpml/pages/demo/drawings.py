@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,18 +12,16 @@ from numpy.typing import NDArray
 
 from rpml.pages.demo.result import (
     LEARNED,
-    DemoResult,
     Embeddings,
     Findings,
     Note,
     Row,
     judge,
     learn,
-    run_in_folder,
 )
 from rpml.runtime.extras import MissingExtraError
 
-logger = logging.getLogger(__name__)
+Array = NDArray[Any]
 
 N_COMPONENTS = 64
 ALTERNATIVES = ("raw", "random", "pca", "pca-whitened", "half-whitened")
@@ -33,22 +30,8 @@ VIEWS = 2  # random views of each drawing, given as groups to WITH_VIEWS
 _QUERIES = 10
 
 
-def run(out_dir: Path | str, seed: int = 0, note: Note = logger.info) -> DemoResult:
-    """Learn from drawings, score on alphabets never seen, draw what is found.
-
-    Parameters
-    ----------
-    out_dir : path
-        Folder of table.json, model.rpml and neighbors.png.
-    seed : int, default=0
-        Seed of everything random.
-    note : callable
-        Told what is going on, one sentence at a time.
-    """
-    return run_in_folder(out_dir, lambda folder: _demonstrate(folder, seed, note))
-
-
-def _demonstrate(folder: Path, seed: int, note: Note) -> Findings:
+def demonstrate(folder: Path, seed: int, note: Note) -> Findings:
+    """Learn from drawings, score on alphabets never seen, draw what is found."""
     from rpml.io.datasets.descriptors import gradient_histograms
     from rpml.io.datasets.omniglot import load_drawings
 
@@ -67,7 +50,7 @@ def _demonstrate(folder: Path, seed: int, note: Note) -> Findings:
     return Findings(rows, verdict, picture)
 
 
-def _methods(X: NDArray[Any], images: NDArray[Any], seed: int) -> dict[str, Callable[[], Any]]:
+def _methods(X: Array, images: Array, seed: int) -> dict[str, Callable[[], Any]]:
     """What is compared: title -> a call that learns from the training rows."""
     from rpml.estimator import RPML
     from rpml.evaluation.registry import chosen_methods
@@ -82,7 +65,7 @@ def _methods(X: NDArray[Any], images: NDArray[Any], seed: int) -> dict[str, Call
     return fits
 
 
-def _views(images: NDArray[Any], seed: int) -> list[NDArray[np.float32]]:
+def _views(images: Array, seed: int) -> list[NDArray[np.float32]]:
     from rpml.io.datasets.descriptors import gradient_histograms
     from rpml.io.datasets.views import random_views
 
@@ -90,7 +73,7 @@ def _views(images: NDArray[Any], seed: int) -> list[NDArray[np.float32]]:
     return [gradient_histograms(random_views(images, rng)) for _ in range(VIEWS)]
 
 
-def _listed(alphabet: NDArray[Any]) -> str:
+def _listed(alphabet: Array) -> str:
     *most, last = dict.fromkeys(alphabet.tolist())
     return f"{', '.join(most)} and {last}"
 

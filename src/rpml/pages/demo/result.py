@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,10 +18,14 @@ from rpml.runtime.atomic import atomic_output
 from rpml.runtime.locks import locked
 from rpml.runtime.outputs import check_folder, mark_folder
 
+Array = NDArray[Any]
+
+logger = logging.getLogger(__name__)
+
 LEARNED = "RPML"
 KS = (1, 2, 4, 8)
 Note = Callable[[str], None]
-Embeddings = dict[str, NDArray[Any]]
+Embeddings = dict[str, Array]
 
 
 @dataclass(frozen=True)
@@ -62,17 +67,26 @@ class DemoResult:
         return {k: str(v) if isinstance(v, Path) else v for k, v in plain.items()}
 
 
-def run_in_folder(out_dir: Path | str, demonstrate: Callable[[Path], Findings]) -> DemoResult:
+def run(
+    demonstrate: Callable[[Path, int, Note], Findings],
+    out_dir: Path | str,
+    seed: int = 0,
+    note: Note = logger.info,
+) -> DemoResult:
     """Run a demonstration; its folder appears whole, or stays as it was.
 
     A folder that holds anything but the files of an earlier demonstration is refused.
 
     Parameters
     ----------
+    demonstrate : callable
+        Of a module of this package; writes the model and the picture into the folder it is given.
     out_dir : path
         Folder of table.json, model.rpml and, if there is one, the picture.
-    demonstrate : callable
-        Writes the model and the picture into the folder it is given.
+    seed : int, default=0
+        Seed of everything random.
+    note : callable
+        Told what is going on, one sentence at a time.
     """
     folder = Path(out_dir)
     check_folder(folder)
@@ -80,7 +94,7 @@ def run_in_folder(out_dir: Path | str, demonstrate: Callable[[Path], Findings]) 
     with locked(folder), atomic_output(folder) as temporary:
         temporary.mkdir()
         started = time.perf_counter()
-        found = demonstrate(temporary)
+        found = demonstrate(temporary, seed, note)
         result = DemoResult(
             rows=tuple(found.rows),
             verdict=found.verdict,
@@ -98,7 +112,7 @@ def run_in_folder(out_dir: Path | str, demonstrate: Callable[[Path], Findings]) 
 
 
 def learn(
-    fits: Mapping[str, Callable[[], Any]], X: NDArray[Any], y: NDArray[Any], folder: Path, seed: int
+    fits: Mapping[str, Callable[[], Any]], X: Array, y: Array, folder: Path, seed: int
 ) -> tuple[list[Row], Embeddings]:
     """Fit every method, embed and score the rows X of classes y; save the model of RPML.
 
@@ -128,7 +142,7 @@ def learn(
     return rows, embeddings
 
 
-def judge(rows: Sequence[Row], embeddings: Embeddings, y: NDArray[Any]) -> str:
+def judge(rows: Sequence[Row], embeddings: Embeddings, y: Array) -> str:
     """Say whether RPML helped against the best alternative of its own size.
 
     The interval is over classes, not rows: the rows of one class stand and fall together. Rows of
