@@ -6,10 +6,10 @@ import pytest
 import rpml
 from rpml.evaluation import recommendation
 from rpml.evaluation.comparison import compare
-from rpml.evaluation.metrics.label_free import log_ranks
-from rpml.evaluation.rank_gain import CALIBRATION, expected_gain, mates_log_ranks
+from rpml.evaluation.rank_gain import CALIBRATION, expected_gain, rank_gains
 from rpml.evaluation.recommendation import (
     CANDIDATES,
+    CLEARLY,
     PRICES,
     RAW_PRICE,
     decide,
@@ -18,13 +18,10 @@ from rpml.evaluation.recommendation import (
     recommend_from,
 )
 
-N_QUERIES = 400
 
-
-def ranks(seed=0, **gains):
-    """Log ranks of the mates with the given rank gains over PCA, the same noise in all."""
-    noise = np.random.default_rng(seed).normal(3, 1, N_QUERIES)
-    return {name.replace("_", "-"): noise - gain for name, gain in {"pca": 0.0, **gains}.items()}
+def gains(**found):
+    """Rank gains over PCA, by name."""
+    return {name.replace("_", "-"): gain for name, gain in {"pca": 0.0, **found}.items()}
 
 
 def nuisance(seed=0, classes=40, per_class=12, signal=60, strong=4):
@@ -44,43 +41,39 @@ def nuisance(seed=0, classes=40, per_class=12, signal=60, strong=4):
 # --- the rule ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", sorted(PRICES))
+@pytest.mark.parametrize("name", ["rpml", *sorted(PRICES)])
 def test_a_method_displaces_pca_by_more_than_its_price(name):
-    key = name.replace("-", "_")
-    below, above = (ranks(**{key: PRICES[name] + more}) for more in (-0.005, 0.005))
-    assert decide(below, 16, ("pca", name), False).choice == "pca"
+    price = PRICES.get(name, 0.0)
+    at, above = ({"pca": 0.0, name: price + more} for more in (0.0, 0.001))
+    assert decide(at, 16, ("pca", name), False).choice == "pca"
     assert decide(above, 16, ("pca", name), False).choice == name
 
 
 def test_no_gain_at_all_is_pca():
-    found = decide(ranks(rpml=0.0, half_whitened=-0.2), 16, (*CANDIDATES[:2], "rpml"), False)
+    found = decide(gains(rpml=0.0, half_whitened=-0.2), 16, (*CANDIDATES[:2], "rpml"), False)
     assert found.choice == "pca"
     assert found.gain is None
     assert str(found).startswith("Use PCA with 16 dimensions.")
 
 
 def test_what_was_not_asked_for_is_not_recommended():
-    gains = ranks(rpml=0.5, half_whitened=0.2)
-    assert decide(gains, 16, ("pca", "half-whitened"), False).choice == "half-whitened"
-    assert decide(gains, 16, ("half-whitened",), False).choice == "half-whitened"
-    rich = ranks(rpml=0.1, raw=0.1 + 2 * RAW_PRICE)
+    found = gains(rpml=0.5, half_whitened=0.2)
+    assert decide(found, 16, ("pca", "half-whitened"), False).choice == "half-whitened"
+    assert decide(found, 16, ("half-whitened",), False).choice == "half-whitened"
+    rich = gains(rpml=0.1, raw=0.1 + 2 * RAW_PRICE)
     asked = decide(rich, 16, ("raw", "pca", "rpml"), any_size=False)
     assert asked.choice == "rpml"
     assert "raw vectors" in str(asked)
     free = decide(rich, 16, ("raw", "pca", "rpml"), any_size=True)
     assert free.choice == "raw"
     assert "Otherwise: Use RPML" in str(free)
-    near = ranks(rpml=0.1, raw=0.1 + RAW_PRICE / 2)
+    near = gains(rpml=0.1, raw=0.1 + RAW_PRICE / 2)
     assert decide(near, 16, ("raw", "pca", "rpml"), any_size=True).choice == "rpml"
 
 
-def test_certainty_is_that_of_the_difference_to_the_runner_up():
-    clear = decide(ranks(rpml=0.2), 16, ("pca", "rpml"), False)
-    assert clear.certainty == "clear"
-    noisy = ranks(rpml=0.06)
-    spread = np.random.default_rng(1).normal(0, 3, N_QUERIES)
-    noisy["rpml"] += spread - spread.mean()
-    close = decide(noisy, 16, ("pca", "rpml"), False)
+def test_certainty_is_the_lead_over_the_runner_up():
+    assert decide(gains(rpml=CLEARLY + 0.01), 16, ("pca", "rpml"), False).certainty == "clear"
+    close = decide(gains(rpml=CLEARLY - 0.01), 16, ("pca", "rpml"), False)
     assert (close.choice, close.certainty) == ("rpml", "close")
     assert "It is close: PCA may do as well." in close.reasons
 
@@ -91,7 +84,7 @@ def test_the_expected_gain_follows_the_calibration():
         assert (found.low, found.value, found.high) == pytest.approx((low, middle, high))
     values = [expected_gain(g).value for g in np.linspace(0, 0.4, 30)]
     assert np.all(np.diff(values) >= 0)
-    said = decide(ranks(rpml=0.15), 16, ("pca", "rpml"), False)
+    said = decide(gains(rpml=0.15), 16, ("pca", "rpml"), False)
     assert said.gain == expected_gain(said.evidence["rpml"])
     assert f"{100 * said.gain.value:+.1f} points of Recall@1" in str(said)
 
@@ -99,23 +92,13 @@ def test_the_expected_gain_follows_the_calibration():
 # --- the evidence --------------------------------------------------------------------------
 
 
-def test_log_ranks_equal_the_literal_sort():
-    rng = np.random.default_rng(0)
-    Z = rng.normal(size=(30, 4))
-    queries, mates = np.array([3, 17]), np.array([[5, 9], [0, 29]])
-    unit = Z / np.linalg.norm(Z, axis=1, keepdims=True)
-    for i, query in enumerate(queries):
-        others = sorted((j for j in range(30) if j != query), key=lambda j: -unit[query] @ unit[j])
-        literal = [np.log(1 + others.index(mate)) for mate in mates[i]]
-        assert log_ranks(Z, queries, mates)[i] == pytest.approx(literal)
-
-
 def test_rank_gain_is_large_where_nuisance_hides_the_classes():
     X, _ = nuisance()
     W = X - X.mean(axis=0)
     W = (W @ np.linalg.svd(W, full_matrices=False)[2].T).astype(np.float32)
-    found = mates_log_ranks(W, ("pca-whitened",), 8, np.random.default_rng(0))
-    assert np.mean(found["pca"] - found["pca-whitened"]) > 0.1
+    found = rank_gains(W, ("pca-whitened",), 8, np.random.default_rng(0))
+    assert found["pca"] == 0
+    assert found["pca-whitened"] > 0.1
 
 
 def test_whitening_is_recommended_against_nuisance_and_not_for_plain_noise():
@@ -130,9 +113,18 @@ def test_whitening_is_recommended_against_nuisance_and_not_for_plain_noise():
         assert recommend(plain, 12, methods=("pca", "pca-whitened")).choice == "pca"
 
 
-def test_every_candidate_is_measured():
-    X, _ = nuisance(classes=20)
-    assert set(recommend(X, 8).evidence) == {"raw", *CANDIDATES}
+def test_rpml_is_judged_by_the_evidence_of_its_own_fit():
+    X, _ = nuisance()
+    found = recommend(X, 12)
+    assert set(found.evidence) == {"raw", *CANDIDATES}
+    chosen = rpml.RPML(12, random_state=0).fit(X).whitening_
+    assert np.isfinite(chosen.shrinkage)
+    assert found.evidence["rpml"] == pytest.approx(chosen.evidence[chosen.shrinkage], abs=0.15)
+    plain, _ = nuisance(strong=0)
+    assert np.isinf(rpml.RPML(12, random_state=0).fit(plain).whitening_.shrinkage)
+    back = recommend(plain, 12)
+    assert (back.choice, back.evidence["rpml"]) == ("pca", 0)
+    assert "RPML itself falls back to PCA." in str(back)
 
 
 def test_neighbors_kept_grow_with_the_size():

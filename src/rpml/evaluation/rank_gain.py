@@ -16,15 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.evaluation.comparison.bootstrap import Interval
-from rpml.evaluation.metrics.label_free import log_ranks
 from rpml.evaluation.registry import METHODS
 from rpml.method.graph.neighbors import nearest_neighbors
+from rpml.method.whitening.evidence import MATES, mean_log_rank
 from rpml.method.whitening.neighborhoods import random_halves
 
 Array = NDArray[np.floating]
 
 REFERENCE = "pca"
-QUERIES, MATES = 1000, 3
+QUERIES = 1000
 MAX_AXES = 512
 # rank gain -> gain in Recall@1 over PCA: 10%, 50% and 90% quantile over the sets of docs/results.md
 CALIBRATION = {
@@ -36,17 +36,17 @@ CALIBRATION = {
 }
 
 
-def mates_log_ranks(
+def rank_gains(
     W: Array, methods: Sequence[str], size: int, rng: np.random.Generator
-) -> dict[str, Array]:
-    """Mean log(1 + rank) of each query's mates, per method.
+) -> dict[str, float]:
+    """Rank gain over PCA of each method: how much the mean log(1 + rank) of the mates falls.
 
     Parameters
     ----------
     W : ndarray of shape (n_samples, n_axes)
         Rows in principal coordinates, strongest axis first.
     methods : sequence of str
-        Names of the registry; PCA, the reference, is always measured.
+        Names of the registry.
     size : int
         Size of the embeddings.
     rng : numpy.random.Generator
@@ -54,23 +54,25 @@ def mates_log_ranks(
 
     Returns
     -------
-    dict of str to ndarray of shape (n_queries,)
+    dict of str to float
+        PCA, the reference, is always there.
     """
     W = W[:, :MAX_AXES]
     order = rng.permutation(len(W))
     seen, unseen = W[order[: len(W) // 2]], W[order[len(W) // 2 :]]
     queries = np.arange(min(QUERIES, len(unseen)))
     half = random_halves(W.shape[1], rng)
-    found: dict[str, list[Array]] = {name: [] for name in dict.fromkeys((REFERENCE, *methods))}
+    found = dict.fromkeys((REFERENCE, *methods), 0.0)
     for one, other in ((half, ~half), (~half, half)):
         mates = nearest_neighbors(unseen[:, other], MATES, metric="cosine").indices[queries]
         room = max(1, min(size, int(one.sum()) // 2, len(seen) - 1))
-        for name, ranks in found.items():
+        for name in found:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of what a fit to a part of the rows is like
                 fitted = METHODS[name].build(room, 0).fit(seen[:, one])
-            ranks.append(log_ranks(fitted.transform(unseen[:, one]), queries, mates).mean(axis=1))
-    return {name: np.mean(ranks, axis=0) for name, ranks in found.items()}
+            Z = fitted.transform(unseen[:, one])
+            found[name] += mean_log_rank(Z, queries, mates) / 2
+    return {name: found[REFERENCE] - value for name, value in found.items()}
 
 
 def expected_gain(rank_gain: float) -> Interval:

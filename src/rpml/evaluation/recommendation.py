@@ -16,21 +16,24 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-from rpml.evaluation.comparison.bootstrap import Interval, paired
+from rpml.evaluation.comparison.bootstrap import Interval
 from rpml.evaluation.comparison.run import compare, default_size
 from rpml.evaluation.comparison.table import Comparison
 from rpml.evaluation.metrics.label_free import neighbour_overlap
-from rpml.evaluation.rank_gain import REFERENCE, expected_gain, mates_log_ranks
+from rpml.evaluation.rank_gain import REFERENCE, expected_gain, rank_gains
 from rpml.evaluation.registry import METHODS
 from rpml.method.graph.neighbors import nearest_neighbors
-from rpml.method.whitening.linear_map import principal_axes
+from rpml.method.whitening.evidence import neighbor_scatter
+from rpml.method.whitening.linear_map import Spectrum, principal_axes
+from rpml.method.whitening.neighborhoods import coordinates
 from rpml.runtime.rows import sorted_sample, unit_rows
 
 Array = NDArray[np.floating]
 
 CANDIDATES = ("pca", "half-whitened", "pca-whitened", "rpml")
-PRICES = {"rpml": 0.02, "half-whitened": 0.1, "pca-whitened": 0.15}
-"""Rank gain that a method has to bring before it displaces PCA."""
+PRICES = {"half-whitened": 0.1, "pca-whitened": 0.15}
+"""Rank gain that a method has to bring before it displaces PCA; RPML's fit asks for its own."""
+CLEARLY = 0.05  # lead in rank gain below which the runner-up may be as good
 RAW_PRICE = 0.05  # rank gain over the best smaller one that makes raw vectors worth their size
 MAX_ROWS = 5000
 MIN_ROWS, MIN_AXES = 100, 8
@@ -138,7 +141,10 @@ def recommend(
     names = tuple(dict.fromkeys(("raw", *methods)))
     W = ((unit_rows(rows) - spectrum.mean) @ spectrum.axes).astype(np.float32)
     if y is None:
-        found = decide(mates_log_ranks(W, names, size, rng), size, names, n_components is None)
+        gains = rank_gains(W, [name for name in names if name != "rpml"], size, rng)
+        if "rpml" in names:
+            gains["rpml"] = _own_rank_gain(rows, spectrum, size, rng)
+        found = decide(gains, size, names, n_components is None)
     else:
         seeds = (int(rng.integers(2**31 - 1)),)
         table = compare(rows, np.asarray(y)[sample], size, methods=names, seeds=seeds)
@@ -182,15 +188,23 @@ def recommend_from(table: Comparison, any_size: bool = False) -> Recommendation:
     )
 
 
+def _own_rank_gain(rows: Array, spectrum: Spectrum, size: int, rng: np.random.Generator) -> float:
+    """The evidence by which a fit of RPML chooses its whitening; 0 where it falls back to PCA."""
+    every = np.arange(len(rows))
+    data = coordinates(rows, every, spectrum, unit_input=True, n_components=size)
+    choice = neighbor_scatter(data, rng)[1]
+    return choice.evidence.get(choice.shrinkage, 0.0)
+
+
 def decide(
-    ranks: Mapping[str, Array], size: int, methods: Sequence[str], any_size: bool
+    gains: Mapping[str, float], size: int, methods: Sequence[str], any_size: bool
 ) -> Recommendation:
-    """From log ranks of the mates to a method: the largest rank gain, less the method's price.
+    """From rank gains to a method: the largest one, less the method's price.
 
     Parameters
     ----------
-    ranks : dict of str to ndarray of shape (n_queries,)
-        As `mates_log_ranks` gives them.
+    gains : dict of str to float
+        Rank gain over PCA per method.
     size : int
         Size of the embeddings.
     methods : sequence of str
@@ -198,7 +212,6 @@ def decide(
     any_size : bool
         Whether the raw vectors may be recommended: no size was asked for.
     """
-    gains = {name: float(np.mean(ranks[REFERENCE] - found)) for name, found in ranks.items()}
     worth = {name: gains[name] - PRICES.get(name, 0.0) for name in methods if name != "raw"}
     worth = worth or {"raw": 0.0}
     choice, runner_up = _best_two(worth)
@@ -208,13 +221,11 @@ def decide(
             choice, reasons = "raw", [_advice("raw", size), f"Otherwise: {reasons[0]}"]
         else:
             reasons.append("The raw vectors probably do better: keep them if you can afford them.")
-    certainty = "clear"
-    if runner_up and choice != "raw":
-        apart = paired(ranks[runner_up], ranks[choice], np.random.default_rng(0))
-        certainty = "clear" if apart.clear > 0 else "close"
+    lead = np.inf if runner_up is None or choice == "raw" else worth[choice] - worth[runner_up]
+    certainty = "clear" if lead > CLEARLY else "close"
     gain = expected_gain(gains[choice]) if choice not in ("raw", REFERENCE) else None
     reasons += _close(certainty, runner_up)
-    return Recommendation(choice, size, certainty, gain, False, gains, reasons=tuple(reasons))
+    return Recommendation(choice, size, certainty, gain, False, dict(gains), reasons=tuple(reasons))
 
 
 def neighbors_kept(X: Array, W: Array, size: int) -> dict[int, float]:
@@ -254,7 +265,8 @@ def _measured(choice: str, recall: Mapping[str, float], gain: Interval | None) -
 
 def _expected(choice: str, gains: Mapping[str, float]) -> str:
     if choice == REFERENCE:
-        return "No other method brings neighbors nearer that other axes name, beyond its price."
+        falls = " RPML itself falls back to PCA." if gains.get("rpml", 1.0) <= 0 else ""
+        return f"Nothing ranks the neighbors that other axes name clearly higher than PCA.{falls}"
     gain = expected_gain(gains[choice])
     return (
         f"Expected gain over PCA: {100 * gain.value:+.1f} points of Recall@1 (80% interval "

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.runtime.rows import unit_rows
-
 Array = NDArray[np.floating]
 
 
@@ -55,26 +53,3 @@ def antihub_rate(neighbors: NDArray[np.integer], k: int) -> float:
     """Share of the rows that are among the k nearest neighbors of no other row."""
     counts = np.bincount(neighbors[:, :k].ravel(), minlength=len(neighbors))
     return float((counts == 0).mean())
-
-
-def log_ranks(Z: Any, queries: NDArray[np.intp], mates: NDArray[np.integer]) -> Array:
-    """log(1 + rank) of each query's mates among all rows by cosine; the nearest has rank 0.
-
-    Parameters
-    ----------
-    Z : array-like of shape (n_samples, n_components)
-        Embedded rows.
-    queries : ndarray of shape (n_queries,)
-        Rows whose mates are looked for; a row is not among its own neighbors.
-    mates : ndarray of shape (n_queries, n_mates)
-        Rows that should be near.
-
-    Returns
-    -------
-    ndarray of shape (n_queries, n_mates)
-    """
-    rows = unit_rows(np.asarray(Z, np.float32))
-    similarity = rows[queries] @ rows.T
-    similarity[np.arange(len(queries)), queries] = -np.inf
-    columns = np.take_along_axis(similarity, mates, axis=1).T
-    return np.log1p([(similarity > column[:, None]).sum(axis=1) for column in columns]).T
