@@ -57,9 +57,9 @@ def arguments() -> argparse.Namespace:
 
 
 def revision() -> str:
-    """The commit that is measured."""
-    command = ["git", "rev-parse", "--short", "HEAD"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    """The commit on main that is measured, with or without commits on top of it."""
+    command = ["git", "merge-base", "HEAD", "main"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()[:7]
 
 
 def scored(Z: np.ndarray, y: np.ndarray, resamples: int = RESAMPLES) -> dict:
