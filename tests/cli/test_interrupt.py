@@ -113,11 +113,13 @@ def wait_for(process, text):
     return seen
 
 
-def test_ctrl_c_keeps_the_best_model_and_resumes(fit):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_keeps_the_best_model_and_resumes(fit, number):
     target = fit.folder / "stopped.rpml"
+    target.unlink(missing_ok=True)
     process = fit.start("stopped.rpml")
     wait_for(process, b"optimising:")
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, errors = process.communicate()
     assert process.returncode == 130, errors
     assert b"holds the best model so far" in errors

@@ -61,7 +61,8 @@ class Injector:
 def run_forked(action, root, moment, fault):
     """Run `action` in a child that fails at `moment`.
 
-    Returns the exit status (negative for a signal), or NOT_REACHED after an undisturbed run.
+    Returns the exit status (negative for a signal), or NOT_REACHED if the run ended before. With
+    `moment` None nothing fails.
     """
     child = os.fork()
     if child == 0:
@@ -75,7 +76,7 @@ def run_forked(action, root, moment, fault):
                 status = end.code
             except BaseException as error:
                 print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
-            if injector.reached is None:
+            if moment is not None and injector.reached is None:
                 status = NOT_REACHED
         finally:
             os._exit(status)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import zlib
 from contextlib import suppress
@@ -170,3 +171,24 @@ def test_sizes(size: tuple[int, int], expected: tuple[int, int]) -> None:
 
 def test_arrays_have_height_first() -> None:
     assert as_array(halves(), (30, 10)).shape == (10, 30, 3)
+
+
+def test_an_eps_named_jpg_runs_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from PIL import EpsImagePlugin
+
+    calls: list[object] = []
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *a, **o: calls.append(a))
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n")
+    with Image.open(path) as image, suppress(Exception):
+        image.load()
+    assert len(calls) == 1  # as Pillow alone would
+    with pytest.raises(ImageError, match="not an image"):
+        load_rgb(path)
+    assert len(calls) == 1
+
+
+def test_a_pipe_named_jpg_does_not_hang(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "photo.jpg")
+    with pytest.raises(ImageError, match="not a regular file"):
+        load_rgb(tmp_path / "photo.jpg")

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from rpml.cli.command import INTERRUPTED
+from rpml.cli.console import answering, stop
 
 COMMANDS = (
     "features",
@@ -72,6 +73,7 @@ for name in COMMANDS:
 def main() -> None:
     """Entry point of the installed program."""
     try:
-        app()
+        with answering(stop):
+            app()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

@@ -94,8 +94,12 @@ def _flat(value: object) -> str:
 def fail(message: str, code: int, as_json: bool = False) -> NoReturn:
     """Print the sentence (and for machines an object on standard output) and leave."""
     typer.echo(f"rpml: {message}", err=True)
-    if as_json:
-        typer.echo(json.dumps({"error": message, "exit_code": code}))
+    try:
+        if as_json:
+            typer.echo(json.dumps({"error": message, "exit_code": code}))
+        sys.stdout.flush()
+    except OSError:  # a full disk, which is what the sentence may be about
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     raise typer.Exit(code)
 
 

@@ -16,7 +16,11 @@ def load_config(context: typer.Context, value: str | None) -> str | None:
     if value is None or context.resilient_parsing:
         return value
     try:
+        if Path(value).exists() and not Path(value).is_file():
+            raise typer.BadParameter(f"cannot read {value}: it is not a regular file")
         document = tomllib.loads(Path(value).read_text(encoding="utf8"))
+    except RecursionError:
+        raise typer.BadParameter(f"{value} is nested too deeply") from None
     except OSError as error:
         raise typer.BadParameter(f"cannot read {value}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

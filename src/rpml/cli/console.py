@@ -7,7 +7,7 @@ import math
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -165,8 +165,27 @@ class BarReporter(Reporter):
         self._bars.stop()
 
 
+@contextmanager
+def answering(answer: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Answer Ctrl-C, SIGTERM and SIGHUP until the block ends; what is ignored stays ignored."""
+    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    heard = {n: h for n in numbers if (h := signal.getsignal(n)) is not signal.SIG_IGN}
+    for number in heard:
+        signal.signal(number, answer)
+    try:
+        yield
+    finally:
+        for number, previous in heard.items():
+            signal.signal(number, previous)
+
+
+def stop(number: int, frame: FrameType | None) -> None:
+    """End as after Ctrl-C."""
+    raise KeyboardInterrupt
+
+
 class Stopper:
-    """Ctrl-C: while the solver runs ask it to stop and keep its best; elsewhere stop at once."""
+    """A signal: while the solver runs ask it to stop and keep its best; elsewhere stop at once."""
 
     def __init__(self, reporter: Reporter) -> None:
         self.reporter, self.asked = reporter, False
@@ -177,12 +196,9 @@ class Stopper:
 
     @contextmanager
     def listening(self) -> Iterator[Self]:
-        """Answer SIGINT until the block ends."""
-        previous = signal.signal(signal.SIGINT, self._answer)
-        try:
+        """Answer signals until the block ends."""
+        with answering(self._answer):
             yield self
-        finally:
-            signal.signal(signal.SIGINT, previous)
 
     def _answer(self, number: int, frame: FrameType | None) -> None:
         if self.asked or self.reporter.stage != "optimize":

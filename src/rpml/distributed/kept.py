@@ -18,6 +18,7 @@ from rpml.distributed.source import Piece, cut
 from rpml.io.container import read_container, write_container
 from rpml.method.graph.neighbors import Neighbors
 from rpml.runtime.context import Context
+from rpml.runtime.errors import ModelFormatError
 
 logger = logging.getLogger(__name__)
 _NAME, _KIND, _VERSION = "graph", "neighbors", 1
@@ -53,6 +54,9 @@ def kept_graph(
     paths = _paths(context, len(sizes))
     if arrays["edges"][-1] != edges[-1] or not all(Path(path).is_file() for path in paths):
         return None
+    if not all(cluster.value(task) for task in [cluster.submit(_intact, p) for p in paths]):
+        logger.warning("%s has a damaged part: neighbors are searched again", Path(paths[0]).parent)
+        return None
     parts = [cluster.submit(_read, pieces) for pieces in cut(paths, sizes.tolist(), edges)]
     return Graph(parts, edges, **figures)
 
@@ -66,6 +70,14 @@ def _write(path: str, lists: Neighbors) -> None:
     if Path(path).parent.is_dir():
         arrays = {"indices": lists.indices, "distances": lists.distances}
         write_container(path, arrays, {"metric": lists.metric}, _KIND, _VERSION)
+
+
+def _intact(path: str) -> bool:
+    try:
+        read_container(path, _KIND, _VERSION)
+    except ModelFormatError:
+        return False
+    return True
 
 
 def _read(pieces: list[Piece]) -> Neighbors:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +22,8 @@ else:
     UnidentifiedImageError = Image.UnidentifiedImageError
 
 MAX_PIXELS = 100_000_000
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "JPEG2000")
+"""What is decoded, whatever a file is called: others run programs (EPS) or are rarely tested."""
 _HIGH_BIT_DEPTH = ("I", "I;16", "I;16B", "I;16L", "I;16N", "F")
 
 
@@ -74,7 +78,9 @@ def _too_large(what: str, limit: int) -> str:
 
 
 def _decode(path: str | Path, max_pixels: int, enough: int) -> Image.Image:
-    with Image.open(path) as image:
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise ImageError("not a regular file")
+    with Image.open(path, formats=FORMATS) as image:
         width, height = image.size
         if width * height > max_pixels:
             raise ImageError(_too_large(f"an image of {width} x {height}", max_pixels))

@@ -1,0 +1,185 @@
+"""Every writing command x {kill, EIO, ENOSPC} at every call that changes the disk.
+
+``python -m tests.faults.matrix FOLDER COMMAND [STEP]`` prints a JSON object per fault: how many
+moments were tried, at how many the outputs were the old or the new ones whole with nothing else
+touched, and after how many the same command, run again, gave the result of an undisturbed run.
+The commands run in forks of this process, which imports them but computes nothing itself.
+"""
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.faults.shim import FAULTS, NOT_REACHED, run_forked
+
+UNFINISHED = (".ckpt", ".parts", ".work")
+DATED = ("rpml.json", ".manifest.json", ".html")
+"""Files that hold times: only their presence is compared."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command that replaces the output of an earlier one."""
+
+    line: str
+    earlier: str
+    again: str = "--force"
+
+
+EMBED = "embed model.rpml x.npy --force -o"
+CASES = {
+    "fit": Case(
+        "fit x.npy -o out.rpml --dim 3 --neighbors 8 --max-iter 12 --set tol=0 --force",
+        "update model.rpml x.npy -o out.rpml --max-iter 1",
+        "--resume --force",
+    ),
+    "update": Case("update model.rpml x.npy -o out.rpml --force", "export model.rpml"),
+    "embed-npy": Case(f"{EMBED} out.npy", f"{EMBED} out.npy --dim 2"),
+    "embed-npz": Case(f"{EMBED} out.npz", f"{EMBED} out.npz --dim 2"),
+    "embed-csv": Case(f"{EMBED} out.csv", f"{EMBED} out.csv --dim 2"),
+    "embed-parquet": Case(f"{EMBED} out.parquet", f"{EMBED} out.parquet --dim 2"),
+    "embed-shards": Case(f"{EMBED} out/", f"{EMBED} out/ --dim 2"),
+    "cluster": Case("cluster x.npy -o out.csv --force", f"{EMBED} out.csv"),
+    "suggest": Case("suggest model.rpml -o out.csv --force", f"{EMBED} out.csv"),
+    "compare": Case(
+        "compare x.npy -o out.json --methods raw,pca --seeds 1 --force", f"{EMBED} out.csv"
+    ),
+    "export-onnx": Case(
+        "export model.rpml --to onnx -o out.onnx --force",
+        "export model.rpml --to onnx -o out.onnx --dim 2",
+    ),
+    "export-numpy": Case(
+        "export model.rpml --to numpy -o out.npz --force",
+        "export model.rpml --to numpy -o out.npz --dim 2",
+    ),
+    "export-sentence-transformers": Case(
+        "export model.rpml --to sentence-transformers -o out --force",
+        "export model.rpml --to sentence-transformers -o out --dim 2",
+    ),
+    "report": Case("report model.rpml x.npy -o out.html --force", f"{EMBED} out.csv"),
+    "features": Case(
+        "features photos --backbone net.onnx --scales 64 -o out.npy --views 1 --force",
+        "features photos --backbone net.onnx --scales 64 -o out.npy --folder-labels",
+        "--resume --force",
+    ),
+    "finetune": Case(
+        "finetune photos --backbone deep.onnx -o out.onnx --size 64 --dim 4 --views 1 --epochs 1 "
+        "--set batch=6 --force",
+        "export model.rpml --to onnx -o out.onnx",
+        "--resume --force",
+    ),
+}
+
+
+def command(line):
+    """Run a command line in this process, quietly; the exit code."""
+    from rpml.cli.app import app
+
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        try:
+            app([*line.split(), "--quiet"])
+        except SystemExit as end:
+            code = end.code or 0
+    if "Traceback" in said.getvalue():
+        return 99
+    return code
+
+
+def snapshot(folder):
+    """Visible files and their content; unfinished work apart."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        parts = name.split("/")
+        if path.is_dir() or any(p[0] == "." or p.endswith(UNFINISHED) for p in parts):
+            continue
+        found[name] = "present" if name.endswith(DATED) else path.read_bytes()
+    return found
+
+
+def leftovers(folder):
+    """Hidden files and unfinished work."""
+    return [p.name for p in folder.rglob("*") if p.name[0] == "." or p.name.endswith(UNFINISHED)]
+
+
+def in_fork(line):
+    """Run without a fault; the exit code."""
+    return run_forked(lambda: command(line), os.getcwd(), None, "kill")
+
+
+class Table:
+    """One command under one kind of fault."""
+
+    def __init__(self, template, case, step):
+        self.template, self.case, self.step = template, case, step
+        self.place = template.with_name(template.name + ".place")
+        self.old = snapshot(template)
+        self.start()
+        assert in_fork(case.line) in (0, 3)
+        self.new = snapshot(self.place)
+        assert self.new != self.old
+
+    def start(self):
+        os.chdir("/")
+        shutil.rmtree(self.place, ignore_errors=True)
+        shutil.copytree(self.template, self.place)
+        os.chdir(self.place)
+
+    def run(self, fault):
+        result = {"fault": fault, "tried": 0, "whole": 0, "completed": 0, "wrong": []}
+        moment = 0
+        while True:
+            self.start()
+            status = run_forked(lambda: command(self.case.line), self.place, moment, fault)
+            if status == NOT_REACHED:
+                return result
+            self.judge(result, moment, status)
+            moment += self.step
+
+    def judge(self, result, moment, status):
+        from rpml.runtime.atomic import repair_folder
+
+        repair_folder(self.place)  # as the next reader or writer does
+        after = snapshot(self.place)
+        whole = after in (self.old, self.new) and status in (0, 1, 2, 3, -9)
+        completed = in_fork(f"{self.case.line} {self.case.again}") in (0, 3)
+        completed = completed and snapshot(self.place) == self.new and not leftovers(self.place)
+        result["tried"] += 1
+        result["whole"] += whole
+        result["completed"] += completed
+        if not (whole and completed):
+            result["wrong"].append([moment, status, whole, completed, leftovers(self.place)])
+
+
+def preload():
+    """Import what the commands import, so that a fork begins at once."""
+    import sklearn.neighbors  # noqa: F401
+
+    import rpml.cli.app
+    import rpml.estimator
+    import rpml.io.export
+    import rpml.model  # noqa: F401
+
+
+def main(folder, name, step="1"):
+    preload()
+    os.chdir(folder)
+    case = CASES[name]
+    template = Path(folder).resolve()
+    if "out" in case.earlier:
+        assert in_fork(case.earlier) in (0, 3), case.earlier
+    else:
+        (template / "out.rpml").write_text("an earlier model")
+    table = Table(template, case, int(step))
+    for fault in FAULTS:
+        print(json.dumps({"command": name, **table.run(fault)}), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
