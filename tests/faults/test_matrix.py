@@ -1,0 +1,74 @@
+"""The fault matrix as tests: a sample by default, all of it in `make test-slow`."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rpml import RPML
+from tests.cli.conftest import make_vectors
+from tests.faults.matrix import CASES
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    """What the commands read."""
+    folder = tmp_path_factory.mktemp("faults") / "template"
+    folder.mkdir()
+    X, _ = make_vectors(60, 8, 4)
+    np.save(folder / "x.npy", X)
+    (folder / "x.ids.csv").write_text("id\n" + "".join(f"row {i}\n" for i in range(60)))
+    with pytest.warns(UserWarning, match="max_iter"):
+        RPML(4, n_neighbors=8, random_state=0, max_iter=5).fit(X).save(folder / "model.rpml")
+    return folder
+
+
+@pytest.fixture
+def photos(template):
+    """A few images and a small network."""
+    from tests.vision.conftest import noise_image, tiny_network
+
+    for name in ("a/0.png", "a/1.png", "b/2.png", "b/3.png"):
+        path = template / "photos" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        noise_image(ord(name[2]), (30, 20)).save(path)
+    tiny_network(template / "net.onnx")
+
+
+def check(template, tmp_path, name, step):
+    """Run one row of the matrix in a process of its own, and print it."""
+    folder = shutil.copytree(template, tmp_path / "work")
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+    line = [sys.executable, "-m", "tests.faults.matrix", str(folder), name, str(step)]
+    done = subprocess.run(line, capture_output=True, text=True, env=env, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(text) for text in done.stdout.splitlines()]
+    assert [row["fault"] for row in rows] == ["kill", "EIO", "ENOSPC"]
+    for row in rows:
+        print(f"{row['command']:30} {row['fault']:7} {row['tried']:4} {row['whole']:4}")
+        assert row["tried"] > 0
+        assert row["wrong"] == []
+
+
+@pytest.mark.parametrize("name", ["embed-npy", "fit"])
+def test_sample(template, tmp_path, name):
+    check(template, tmp_path, name, 9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [n for n in CASES if n != "features"])
+def test_every_moment(template, tmp_path, name):
+    check(template, tmp_path, name, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("photos")
+def test_every_moment_of_features(template, tmp_path):
+    check(template, tmp_path, "features", 1)
