@@ -101,6 +101,14 @@ def test_two_arcs():
         assert (arc[sampler.negatives[i]] != arc[anchor]).all()
 
 
+def test_at_most_so_many_anchors(monkeypatch):
+    monkeypatch.setattr(mom, "MAX_ANCHORS", 20)
+    X = unit(np.random.default_rng(0).standard_normal((200, 8)))
+    anchors = mom.mine_pools(FeatureBank(X, None, 0)).anchors
+    assert 0 < len(anchors) <= 20
+    assert (np.diff(anchors) > 0).all()
+
+
 def test_weighted_triplet_loss():
     rng = np.random.default_rng(0)
     Z, w = unit(rng.standard_normal((12, 3))), rng.random(4)

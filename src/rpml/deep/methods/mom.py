@@ -11,6 +11,7 @@ from scipy.sparse.linalg import cg
 from rpml.deep.methods.base import Batch, FeatureBank, Loss, LossSpec, Method
 from rpml.deep.samplers import TripletSampler
 from rpml.method.graph.neighbors import nearest_neighbors
+from rpml.runtime.rows import sorted_sample, top_k
 
 GRAPH_NEIGHBORS = 30
 POSITIVE_RANKS = 50  # k of eq. (6) for positives: ranks that count as near, the anchor included
@@ -19,6 +20,7 @@ HARDEST = 10  # negatives are drawn from the nearest of the pool
 POWER = 3.0  # of the similarities
 DIFFUSION = 0.99  # alpha
 CG_STEPS = 20
+MAX_ANCHORS = 10_000  # a diffusion each: beyond, a random sample
 MARGIN = 0.5
 
 
@@ -51,7 +53,7 @@ def manifold_similarity(
 
 
 def mine_pools(bank: FeatureBank) -> TripletSampler:
-    """Every image as anchor, with its pools of hard positives and hard negatives.
+    """Every image (of at most `MAX_ANCHORS`) as anchor, with pools of positives and negatives.
 
     Positives are neighbours on the manifold but not in Euclidean space, negatives are neighbours
     in Euclidean space but not on the manifold. A triplet weighs as much as the manifold similarity
@@ -63,10 +65,10 @@ def mine_pools(bank: FeatureBank) -> TripletSampler:
     system = diffusion_system(reciprocal_graph(X, min(GRAPH_NEIGHBORS, n - 2)))
     near = nearest_neighbors(X, max(k_positive, k_negative) - 1, metric="cosine").indices
     anchors, positives, negatives, weights = [], [], [], []
-    for anchor in range(n):
+    for anchor in sorted_sample(n, MAX_ANCHORS, np.random.default_rng(bank.seed)):
         similarity = manifold_similarity(system, anchor)
         similarity[anchor] = np.inf  # the anchor is its own first neighbour in both rankings
-        ranking = np.argsort(-similarity, kind="stable")
+        ranking = top_k(similarity, max(k_positive, k_negative))
         positive = np.setdiff1d(
             ranking[1:k_positive], near[anchor, : k_positive - 1], assume_unique=True
         )
