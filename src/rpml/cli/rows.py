@@ -21,6 +21,7 @@ class ItemOptions:
     labels: opt.Labels = None
     images: opt.Images = None
     ids: opt.Ids = None
+    texts: opt.Texts = None
 
     def load(
         self, model: str, features: str, reading: opt.LabeledReadingOptions
@@ -29,7 +30,7 @@ class ItemOptions:
         import numpy as np
 
         from rpml.model import check_features
-        from rpml.pages.report.items import make_items, read_ids
+        from rpml.pages.report.items import make_items, read_ids, read_texts
 
         fitted = opt.load_model(model)
         labels = reading.labels_path(features, self.labels)
@@ -40,4 +41,5 @@ class ItemOptions:
         names = data.ids if self.ids is None else read_ids(self.ids, n)
         named = data if names is None else replace(data, ids=np.asarray(names))
         y = None if labels is None else reading.read_labels(labels, named, partial=True)
-        return fitted, data.values, make_items(n, names, y, self.images)
+        texts = None if self.texts is None else read_texts(self.texts, n, named.ids)
+        return fitted, data.values, make_items(n, names, y, self.images, texts)

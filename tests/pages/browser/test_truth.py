@@ -255,3 +255,33 @@ def test_unlabeled_neighbors_are_neither_right_nor_wrong(chrome: Chrome, sample:
         kinds = chrome.js("return [...document.querySelectorAll('.hit')].map((h) => h.className)")
     plain = sum(not re.search("right|wrong", kind) for kind in kinds)
     assert 0 < plain < 40
+
+
+def test_a_search_in_the_texts_marks_every_match(chrome: Chrome, sample: Sample) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    texts = ["card was lost" if i % 10 == 0 else "other question" for i in range(300)]
+    items = make_items(300, texts=texts)
+    catalog = make_catalog(sample.model, sample.X, items)
+    start_work(catalog, sample.X).join()
+    with running(make_app(catalog)) as port:
+        look(chrome, f"http://127.0.0.1:{port}")
+        chrome.find("#query").send_keys("card WAS")
+        chrome.until("document.querySelectorAll('#suggestions [role=option]').length === 11")
+        assert "Mark all 30 matches" in chrome.text("#suggestions .all")
+        chrome.press(Keys.ARROW_UP, Keys.ENTER)
+        chrome.until("rpmlMap.mask && rpmlMap.mask.reduce((a, b) => a + b) === 30")
+        assert "30 items contain" in chrome.text("#matches")
+        chrome.find("#matches button:last-child").click()
+        chrome.until("rpmlMap.mask === null")
+
+
+def test_texts_are_shown_and_found_in_the_report(
+    chrome: Chrome, sample: Sample, write_report: WriteReport
+) -> None:
+    texts = ["card was lost" if i % 10 == 0 else "other question" for i in range(300)]
+    chrome.open(write_report("said", make_items(300, texts=texts)))
+    chrome.find("#find").send_keys("was lost")
+    assert chrome.text("#find-status") == "1 of 30 matches"
+    assert "card was lost" in chrome.text("#card .name")
+    assert "id 0" in chrome.text("#card")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rpml.pages.report.items import Items, make_items, read_ids
+from rpml.pages.report.items import Items, make_items, read_ids, read_texts
 from rpml.pages.report.thumbnails import SIDES, Thumbnails, thumbnail
 from rpml.runtime.errors import InputError
 
@@ -80,7 +80,7 @@ def test_ids_are_read_one_a_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="'one' to 2 rows"):
         read_ids(path, 2)
     path.write_bytes(b"\xff\xfe\xfa")
-    with pytest.raises(InputError, match="cannot read the ids"):
+    with pytest.raises(InputError, match="cannot read"):
         read_ids(path, 1)
 
 
@@ -104,3 +104,24 @@ def test_drawings_stay_sharp_and_bad_files_are_left_out(tmp_path: Path) -> None:
     assert thumbnail(tmp_path / "broken.png", 96) is None
     assert thumbnail(tmp_path / "missing.png", 96) is None
     assert Thumbnails(Items(["0"]), [0], 100)[0] is None
+
+
+def test_ids_of_a_table_are_read_with_their_header(tmp_path: Path) -> None:
+    path = tmp_path / "ids.csv"
+    path.write_text('id\n"a, b"\nc\n', encoding="utf8")
+    assert read_ids(path, 2) == ["a, b", "c"]
+
+
+def test_texts_may_repeat_and_are_matched_by_id(tmp_path: Path) -> None:
+    lines = tmp_path / "texts.txt"
+    lines.write_text("lost card, help\nlost card, help\n", encoding="utf8")
+    assert make_items(2, texts=read_texts(lines, 2)).texts == ["lost card, help"] * 2
+    with pytest.raises(InputError, match="2 lines, the features have 3 rows"):
+        read_texts(lines, 3)
+    table = tmp_path / "texts.csv"
+    table.write_text("id,text,other\nb,hello,1\na,bye,2\n", encoding="utf8")
+    ids = np.array(["a", "b", "c"], object)
+    items = make_items(3, ids, texts=read_texts(table, 3, ids))
+    assert items.texts == ["bye", "hello", ""]
+    assert items.text(1) == "hello"
+    assert make_items(2).text(1) == "1"

@@ -93,6 +93,7 @@ class Answers:
         return {
             "row": row,
             "id": items.ids[row],
+            "text": items.text(row),
             "label": items.label(row),
             "cluster": self.catalog.cluster_of(row),
             "picture": items.images is not None and items.images[row] is not None,
@@ -106,12 +107,20 @@ class Answers:
         return self.item(target.row)
 
     def find(self, query: Query) -> Json:
-        """Items whose id contains a text."""
+        """The first items whose id or text contains a text, and how many there are."""
+        rows = self._matches(query)
+        shown = rows[: integer(query, "most", 10, 1, 50)].tolist()
+        return {"items": [self.item(row) for row in shown], "total": len(rows)}
+
+    def find_rows(self, query: Query) -> bytes:
+        """All rows that match, as little-endian 32-bit integers."""
+        return self._matches(query).astype("<u4").tobytes()
+
+    def _matches(self, query: Query) -> NDArray[np.intp]:
         text = query.get("q", "")
         if len(text) > MAX_TEXT:
             raise RequestError(400, f"q must not be longer than {MAX_TEXT} characters")
-        most = integer(query, "most", 10, 1, 50)
-        return {"items": [self.item(row) for row in self.catalog.find(text, most)]}
+        return self.catalog.find(text)
 
     def random_item(self, query: Query) -> Json:
         """A random item."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rpml.estimator import RPML
 from rpml.pages.explorer.clusters import Clusters, ascent_tree, find_clusters
@@ -72,9 +73,9 @@ class Catalog:
     def __post_init__(self) -> None:
         self.models = {"rpml": self.model}
         self._rows = {name: row for row, name in enumerate(self.items.ids)}
-        self._text = "\n".join(name.replace("\n", " ") for name in self.items.ids).lower()
-        lengths = [len(name.replace("\n", " ").lower()) + 1 for name in self.items.ids]
-        self._ends = np.cumsum(lengths)
+        texts = self.items.texts or [""] * len(self.items)
+        pairs = zip(self.items.ids, texts, strict=True)
+        self._searched = [f"{name}\n{text}".lower() for name, text in pairs]
 
     def __len__(self) -> int:
         return len(self.items)
@@ -93,22 +94,14 @@ class Catalog:
         """The row with an id."""
         return self._rows.get(name)
 
-    def find(self, text: str, most: int) -> list[int]:
-        """Rows whose id contains the text, in row order, an exact match first."""
-        wanted = text.lower().replace("\n", " ")
-        matches: list[int] = []
+    def find(self, text: str) -> NDArray[np.intp]:
+        """Rows whose id or text contains the text, in row order, an exact id first."""
+        wanted = text.lower()
+        if not wanted:
+            return np.empty(0, np.intp)
+        rows = np.flatnonzero([wanted in searched for searched in self._searched])
         exact = self.row_of(text)
-        if exact is not None:
-            matches.append(exact)
-        at = self._text.find(wanted) if wanted else -1
-        while at >= 0 and len(matches) < most:
-            row = int(np.searchsorted(self._ends, at, side="right"))
-            if row != exact:
-                matches.append(row)
-            if row + 1 >= len(self):
-                break
-            at = self._text.find(wanted, int(self._ends[row]))
-        return matches[:most]
+        return rows if exact is None else np.append(exact, rows[rows != exact])
 
     @property
     def category_names(self) -> tuple[str, ...]:

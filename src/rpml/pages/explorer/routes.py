@@ -91,6 +91,7 @@ class Routes:
             Route("/", self._index),
             Route("/static/{name}", self._static_file),
             Route("/api/map", self._binary(answers.map_points)),
+            Route("/api/find/rows", self._binary(answers.find_rows)),
             Route("/api/cluster/rows", self._binary(clusters.rows)),
             Route("/api/neighbors.csv", self._csv(answers.export)),
             Route("/api/cluster.csv", self._csv(clusters.export)),

@@ -10,8 +10,10 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.io.features.labels import UNLABELED
+from rpml.io.features.labels import UNLABELED, read_labels
 from rpml.io.features.reading import check_readable
+from rpml.io.features.source import Ids
+from rpml.io.features.text_files import read_column
 from rpml.runtime.errors import InputError
 
 VIEW_MARK = "#view"  # ids of augmented views: the id of the image, this mark, and a number
@@ -28,11 +30,14 @@ class Items:
         The class of each row, None for a row without a label; None without any labels.
     images : list of (Path or None), or None
         The picture of each row, None for a row without one; None without any pictures.
+    texts : list of str, or None
+        What each row says, shown in place of its id; texts may repeat.
     """
 
     ids: list[str]
     labels: list[str | None] | None = None
     images: list[Path | None] | None = None
+    texts: list[str] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -40,6 +45,10 @@ class Items:
     def label(self, row: int) -> str | None:
         """The label of a row, if it has one."""
         return None if self.labels is None else self.labels[row]
+
+    def text(self, row: int) -> str:
+        """What a row says, or its id."""
+        return self.ids[row] if self.texts is None else self.texts[row]
 
     @property
     def labeled_mask(self) -> NDArray[np.bool_]:
@@ -54,6 +63,7 @@ def make_items(
     ids: Iterable[object] | None = None,
     labels: Iterable[object] | None = None,
     images: str | Path | None = None,
+    texts: Iterable[object] | None = None,
 ) -> Items:
     """Items of `n_rows` rows.
 
@@ -66,6 +76,8 @@ def make_items(
         One per row; None, -1 and empty text mean that a row has no label.
     images : path, default=None
         A folder whose files are matched to the ids, or to the row order without ids.
+    texts : sequence, default=None
+        One per row; None means empty.
     """
     names = [str(i) for i in (range(n_rows) if ids is None else ids)]
     if len(names) != n_rows:
@@ -76,7 +88,8 @@ def make_items(
     pictures = None
     if images is not None:
         pictures = match_images(Path(images), None if ids is None else names, n_rows)
-    return Items(names, classes, pictures)
+    said = None if texts is None else ["" if text is None else str(text) for text in texts]
+    return Items(names, classes, pictures, said)
 
 
 def _label(value: object) -> str | None:
@@ -85,19 +98,40 @@ def _label(value: object) -> str | None:
 
 
 def read_ids(path: str | Path, n_rows: int) -> list[str]:
-    """The ids of a text file, one per line, in row order."""
+    """The ids of a file in row order: one per line, or the id column of a .csv or .tsv table."""
     path = Path(path)
     check_readable(path)
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read the ids in {path}: {error}") from error
+    table = path.suffix in (".csv", ".tsv")
+    lines = read_column(path, None, ("id",)) if table else read_lines(path)
     if len(lines) != n_rows:
         raise InputError(f"{path} has {len(lines)} ids, the features have {n_rows} rows")
     name, times = Counter(lines).most_common(1)[0]
     if times > 1:
         raise InputError(f"{path} gives the id {name!r} to {times} rows: ids must be unique")
     return lines
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a text file."""
+    try:
+        return path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}: {error}") from error
+
+
+def read_texts(path: str | Path, n_rows: int, ids: Ids | None = None) -> list[object]:
+    """The texts of the rows: one per line of a .txt file, or the column "text" of a table.
+
+    A table with ids is matched by id; a row that it does not have has no text.
+    """
+    path = Path(path)
+    check_readable(path)
+    if path.suffix != ".txt":
+        return list(read_labels(path, n_rows, ids, "text", partial=True))
+    lines = read_lines(path)
+    if len(lines) != n_rows:
+        raise InputError(f"{path} has {len(lines)} lines, the features have {n_rows} rows")
+    return list(lines)
 
 
 def match_images(folder: Path, ids: Sequence[str] | None, n_rows: int) -> list[Path | None]:

@@ -46,6 +46,7 @@ def map_data(measurements: Measurements) -> dict[str, object]:
     return {
         "maps": maps,
         "ids": [items.ids[row] for row in rows],
+        "texts": None if items.texts is None else [items.texts[row] for row in rows],
         "categories": _categories(measurements, rows),
         "thumbs": None if items.images is None else [_short(thumbnails[row]) for row in rows],
         "neighbors": _neighbors(measurements),

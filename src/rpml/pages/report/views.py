@@ -17,6 +17,7 @@ class ItemView:
     """
 
     id: str
+    text: str
     label: str | None
     src: str | None
     tiny: bool
@@ -27,7 +28,7 @@ class ItemView:
     def alt(self) -> str:
         """The text alternative of the picture."""
         words = {"right": "same label", "wrong": "another label"}
-        parts = [self.role, self.id, self.label and f"label {self.label}", words.get(self.tone)]
+        parts = [self.role, self.text, self.label and f"label {self.label}", words.get(self.tone)]
         return ", ".join(part for part in parts if part)
 
 
@@ -51,6 +52,7 @@ class Gallery:
         picture = self.thumbnails[row]
         return ItemView(
             self.items.ids[row],
+            self.items.text(row),
             self.items.label(row),
             None if picture is None else picture.uri,
             picture is not None and picture.tiny,

@@ -108,7 +108,7 @@ window.startLabels = () => {
     const skip = views.element("button", { type: "button", textContent: "Skip" });
     const look = views.element("button", { type: "button", textContent: "Show its neighbors" });
     const form = views.element("form", {},
-      views.element("p", { textContent: item.id }),
+      views.element("p", { textContent: item.text }),
       views.element("div", { className: "answer" }, input, views.element("button", { textContent: "Assign" }), skip, look));
     input.addEventListener("keydown", (event) => {
       const known = labels[Number(event.key) - 1];

@@ -37,7 +37,7 @@
     const button = element("button", { type: "button", className: `hit ${same} ${picture ? "" : "plain"}` },
       picture && element("span", { className: "item" }, picture),
       element("span", {},
-        element("span", { className: "name", textContent: item.id, title: item.id }),
+        element("span", { className: "name", textContent: item.text, title: item.text }),
         element("span", { className: "facts" },
           `${rank}. ${item.similarity.toFixed(3)}`,
           everywhere ? element("span", { className: "both", textContent: ` · ${everywhere}` }) : "",
@@ -59,13 +59,13 @@
     const picture = query.picture ? image(query, query.id, true) : null;
     const about = element("p", { className: "muted" });
     if (query.row === null) about.textContent = "uploaded query";
-    else if (query.label !== null) about.append(`label ${query.label}`);
+    else about.textContent = [query.text === query.id ? "" : `id ${query.id}`, query.label === null ? "" : `label ${query.label}`].filter(Boolean).join(" · ");
     if (query.cluster !== null && query.cluster !== undefined) {
       const link = element("button", { type: "button", textContent: `Cluster ${query.cluster}` });
       link.addEventListener("click", () => onCluster(query.cluster));
       tools.prepend(link);
     }
-    const body = element("div", {}, element("h2", { tabIndex: -1, textContent: query.title }), about, tools);
+    const body = element("div", {}, element("h2", { tabIndex: -1, textContent: query.text || query.title }), about, tools);
     return element("div", { className: "asked" },
       picture && element("div", { className: "item query" }, picture), body);
   }
@@ -92,8 +92,8 @@
 
   function chip(item, onPick) {
     const picture = image(item, item.id);
-    const button = element("button", { type: "button", title: [item.id, facts(item)].filter(Boolean).join(" · ") },
-      element("span", { className: "item" }, picture || element("span", { className: "text" }, element("span", { textContent: item.id }))));
+    const button = element("button", { type: "button", title: [item.text, facts(item)].filter(Boolean).join(" · ") },
+      element("span", { className: "item" }, picture || element("span", { className: "text" }, element("span", { textContent: item.text }))));
     button.addEventListener("click", () => onPick(item));
     return button;
   }
@@ -112,7 +112,7 @@
     const waiting = roots.map((item) => [item, top]);
     while (waiting.length) {
       const [item, list] = waiting.shift();
-      const button = element("button", { type: "button" }, image(item, ""), element("span", { className: "name", textContent: item.id }));
+      const button = element("button", { type: "button" }, image(item, ""), element("span", { className: "name", textContent: item.text }));
       button.addEventListener("click", () => onPick(item));
       const entry = element("li", {}, button);
       list.append(entry);

@@ -10,6 +10,8 @@
   const titles = { raw: "Before", rpml: "After" };
   let selected = -1;
 
+  const textOf = (i) => (data.texts ? data.texts[i] : data.ids[i]);
+
   function decode(text) {
     return unpack(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer);
   }
@@ -43,8 +45,8 @@
 
   function picture(i) {
     const src = source(i);
-    if (!src) return element("span", { className: "text" }, element("span", { textContent: data.ids[i] }));
-    const image = element("img", { src, alt: data.ids[i], title: data.ids[i] });
+    if (!src) return element("span", { className: "text" }, element("span", { textContent: textOf(i) }));
+    const image = element("img", { src, alt: textOf(i), title: textOf(i) });
     image.onload = () => image.classList.toggle("tiny", Math.max(image.naturalWidth, image.naturalHeight) < 40);
     return image;
   }
@@ -76,11 +78,12 @@
       card.replaceChildren(element("p", { className: "muted", textContent: "No item selected: point at one, or find one by its id." }));
       return;
     }
+    const id = data.texts ? [`id ${data.ids[i]}`] : [];
     const facts = Object.keys(data.categories).map((name) => (category(name, i) === null ? `no ${name}` : `${name} ${category(name, i)}`));
     const side = element("div", { className: "item" }, picture(i));
     const body = element("div", {},
-      element("p", { className: "name", tabIndex: -1, textContent: data.ids[i] }),
-      element("p", { className: "muted", textContent: facts.join(", ") }));
+      element("p", { className: "name", tabIndex: -1, textContent: textOf(i) }),
+      element("p", { className: "muted", textContent: [...id, ...facts].join(", ") }));
     if (data.neighbors) {
       body.append(element("div", { className: "lists" }, list("raw", i), list("rpml", i)));
     }
@@ -110,9 +113,9 @@
 
   function find(text) {
     const wanted = text.trim().toLowerCase();
-    const ids = data.ids.map((id) => id.toLowerCase());
-    matches.rows = wanted ? ids.flatMap((id, i) => (id.includes(wanted) ? [i] : [])) : [];
-    matches.at = Math.max(0, matches.rows.findIndex((i) => ids[i] === wanted));
+    const says = (i) => data.ids[i].toLowerCase().includes(wanted) || textOf(i).toLowerCase().includes(wanted);
+    matches.rows = wanted ? data.ids.flatMap((_, i) => (says(i) ? [i] : [])) : [];
+    matches.at = Math.max(0, matches.rows.findIndex((i) => data.ids[i].toLowerCase() === wanted));
     const color = getComputedStyle(document.documentElement).getPropertyValue("--accent").trim();
     for (const map of maps) map.mark({ rings: [{ rows: matches.rows, color }] });
     showMatch(wanted);
@@ -122,7 +125,7 @@
     const count = matches.rows.length, status = document.getElementById("find-status");
     nextButton.hidden = count < 2;
     if (!wanted) status.textContent = "";
-    else if (!count) status.textContent = "No item on the maps has this in its id.";
+    else if (!count) status.textContent = "No item on the maps contains this.";
     else status.textContent = count === 1 ? "1 match" : `${(matches.at + 1).toLocaleString("en")} of ${count.toLocaleString("en")} matches`;
     select(count ? matches.rows[matches.at] : -1);
   }
