@@ -159,9 +159,14 @@ def test_y_never_leaks_unless_asked(digits):
 
 def test_clustering_may_be_an_object_or_labels(digits):
     X = digits[0][:300]
-    kmeans = RPML(4, clustering=KMeans(6, n_init=1, random_state=0), random_state=0).fit(X)
+    kmeans = RPML(
+        4,
+        clustering=KMeans(6, n_init=1, training="always", random_state=0),
+        training="always",
+        random_state=0,
+    ).fit(X)
     assert len(np.unique(kmeans.labels_)) == 6
-    given = RPML(4, clustering=kmeans.labels_, random_state=0).fit(X)
+    given = RPML(4, clustering=kmeans.labels_, training="always", random_state=0).fit(X)
     np.testing.assert_array_equal(given.labels_, kmeans.labels_)
     np.testing.assert_allclose(given.components_, kmeans.components_)
 
@@ -205,7 +210,7 @@ def test_callback_hears_of_every_stage_and_can_stop():
         return progress.stage == "optimize" and progress.done == 2
 
     with pytest.warns(ConvergenceWarning, match="stopped by the callback"):
-        model = RPML(3, random_state=0, callback=listen, tol=0).fit(X)
+        model = RPML(3, training="always", random_state=0, callback=listen, tol=0).fit(X)
     assert model.n_iter_ == 2
     assert {"neighbors", "labels", "optimize"} <= {stage for stage, _ in heard}
 
@@ -213,7 +218,7 @@ def test_callback_hears_of_every_stage_and_can_stop():
 def test_not_converged_always_warns():
     X, _ = blobs()
     with pytest.warns(ConvergenceWarning, match="max_iter reached"):
-        RPML(3, random_state=0, max_iter=1).fit(X)
+        RPML(3, training="always", random_state=0, max_iter=1).fit(X)
 
 
 @pytest.mark.parametrize(

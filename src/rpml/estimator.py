@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import fields, replace
 from numbers import Integral, Real
-from os import PathLike
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -23,22 +20,19 @@ from rpml.method.graph.neighbors import Neighbors
 from rpml.method.local import LocalStages
 from rpml.method.objective.weights import WEIGHTS
 from rpml.method.pipeline import learn
-from rpml.method.settings import FitInputs, FitResult, FitSettings, fit_shape
+from rpml.method.settings import FitInputs, FitSettings, fit_shape
 from rpml.method.supervision.constraints import gather
 from rpml.method.supervision.labels import as_labels
-from rpml.method.supervision.suggest import rank_candidates
 from rpml.method.triplets.samplers import SAMPLERS
 from rpml.method.update import update
 from rpml.method.whitening.groups import drop_singles
-from rpml.model import Embedding, load_model, save_model
+from rpml.model import Embedding
 from rpml.runtime.context import Context, Store
-from rpml.runtime.errors import WeightCollapseWarning
 from rpml.runtime.memory import WORKING_MEMORY, working_memory
 from rpml.runtime.rows import float_dtype
 from rpml.runtime.validation import check_rows, check_varied
 
 Array = NDArray[np.floating]
-COLLAPSED = 0.05  # mean triplet weight below which the weights are called collapsed
 
 
 class RPML(
@@ -99,24 +93,20 @@ class RPML(
     learning_rate : float
         Step of "gd", on the mean over triplets.
     batch_size, n_epochs, batch_steps : int
-        Rows a mini-batch, passes over the data, and conjugate-gradient steps a batch of
-        "stochastic".
+        Rows per mini-batch, epochs, and conjugate-gradient steps per batch of "stochastic".
     average : bool
         End each epoch of "stochastic" at the mean of its iterates instead of at the last one.
     mining : {"all", "semi-hard", "hard"}
-        Triplets of a mini-batch that "stochastic" draws from. The harder ones are often wrong:
-        AAS gives many pure, small clusters, so that a near negative may be of the same class.
+        Triplets of a mini-batch that "stochastic" draws from. Harder ones are often wrong:
+        with many small, pure clusters a near negative may be of the same class.
     normalize : bool
-        Unit-norm rows out of `transform`, so that cosine, dot product and Euclidean distance rank
-        alike; False: the plain projection.
+        Unit-norm rows out of `transform`, so that all metrics rank alike; False: the projection.
     use_labels : bool
-        Use `y` in `fit`; otherwise it is ignored, so that labels never leak by accident.
+        Use `y` in `fit`; by default it is ignored, so that labels never leak by accident.
     memory_limit : int or None
-        Bytes the process may take. The fit then works in smaller blocks, or refuses before it
-        starts if that is not enough.
+        Bytes the process may take: the fit works in smaller blocks, or refuses before it starts.
     callback : callable or None
-        Called with a `Progress` as the fit goes on; a true result stops the solver, which keeps
-        what it has.
+        Called with a `Progress`; a true result stops the solver, which keeps what it has.
     random_state : int, RandomState or None
         Seed of triplets and initialisation.
 
@@ -374,38 +364,6 @@ class RPML(
         self._set_fitted(replace(result, n_classes=self.n_classes_), vectors)
         return self
 
-    def suggest_labels(self, n: int = 10, X: Any = None) -> NDArray[np.intp]:
-        """Rows to label next, the most telling first, as indices into the rows learned from.
-
-        Rows that many others surround, far from every label and from each other.
-
-        Parameters
-        ----------
-        n : int
-        X : (n_rows, n_features_in_) array-like, optional
-            The rows learned from. Without them only the middles of clusters are looked at, and
-            unsure rows follow.
-        """
-        check_is_fitted(self)
-        self._check_exemplars()
-        if X is not None:
-            X = check_rows(self, X, reset=False)
-            if len(X) != len(self.labels_):
-                raise ValueError(
-                    f"X has {len(X)} rows, the model learned from {len(self.labels_)}: pass these."
-                )
-        return rank_candidates(n, self, X)
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the model to one file (safetensors and JSON, no pickle)."""
-        check_is_fitted(self)
-        save_model(self, path)
-
-    @classmethod
-    def load(cls, path: str | PathLike[str]) -> Self:
-        """Read a model that `save` wrote; safe on files from anywhere."""
-        return load_model(cls, path)
-
     def _context(self, store: Store | None = None, blocks: int = WORKING_MEMORY) -> Context:
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         return Context(seed, self.callback or (lambda progress: None), store, blocks)
@@ -432,42 +390,6 @@ class RPML(
         if self.n_components is not None and self.n_components > d:
             raise ValueError(
                 f"n_components={self.n_components} must not exceed the {d} features of X."
-            )
-
-    def _set_fitted(self, result: FitResult, mode_vectors: Array | None = None) -> None:
-        self.preprocessing_ = result.whitening.preprocessing
-        self.whitening_ = result.whitening.choice
-        self.components_ = np.ascontiguousarray(result.L.T)
-        self.labels_ = result.labels
-        self.exemplars_ = result.exemplars  # Exemplars, or None for an older model
-        self.exemplar_vectors_ = mode_vectors
-        self.labeled_mask_ = result.labeled_mask
-        self.n_classes_ = result.n_classes
-        self.triplets_ = result.triplets
-        self.triplet_weights_ = result.weights
-        self.triplet_probabilities_ = result.probabilities
-        self.theta_ = result.theta
-        self.history_ = result.optimum.history
-        self.n_iter_ = result.optimum.n_iter
-        self.converged_ = result.optimum.converged
-        self.message_ = result.optimum.message
-
-    def _warn(self) -> None:
-        if not self.converged_:
-            warnings.warn(
-                f"RPML stopped before it converged ({self.message_}) after {self.n_iter_} "
-                "iterations: raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        weights = self.triplet_weights_
-        if self.weight != "constant" and len(weights) and weights.mean() < COLLAPSED:
-            warnings.warn(
-                f"The triplet weights have collapsed (mean {weights.mean():.2g}): the objective "
-                "was lowered by ignoring the triplets, so the embedding is hardly trained. Set "
-                "weight_ridge=0.01 or weight='constant'.",
-                WeightCollapseWarning,
-                stacklevel=3,
             )
 
     @property

@@ -24,8 +24,9 @@ def test_same_seed_same_bytes_and_nothing_left_behind(rpml, shared, tmp_path):
 
 def test_json_is_one_object_and_the_rest_is_on_standard_error(rpml, shared, tmp_path):
     result = rpml(
-        "fit", shared / "x.npy", "-o", tmp_path / "m.rpml", "--dim", 3, "--json", "--max-iter", 1
-    )
+        "fit", shared / "x.npy", "-o", tmp_path / "m.rpml", "--dim", 3, "--json", "--max-iter", 1,
+        "--set", "training=always",
+    )  # fmt: skip
     fields = json.loads(result.stdout)
     assert fields["rows"] == 240
     assert fields["dim"] == 3

@@ -10,7 +10,13 @@ from rpml.io.checkpoint import Checkpoint
 
 from .conftest import subspace_distance
 
-SETTINGS = {"n_components": 4, "n_neighbors": 10, "max_iter": 12, "random_state": 0}
+SETTINGS = {
+    "training": "always",
+    "n_components": 4,
+    "n_neighbors": 10,
+    "max_iter": 12,
+    "random_state": 0,
+}
 
 
 def fit(kind, X, settings=SETTINGS, **more):

@@ -90,10 +90,10 @@ def learn(
     key = context.key(
         *whitening.to_arrays().values(), labels, *start, settings.for_solver, settings.for_batches
     )
-    if settings.training == "auto" and not whitening.supports_training:
-        optimum = step_back(start)
-    else:
+    if settings.trains(whitening, inputs):
         optimum = solve(problem, epochs, start, settings.for_solver, context, key)
+    else:
+        optimum = step_back(problem, start)
     L = stages.order(Z, optimum, problem, whitening)
     problem.move_to(L, optimum.theta)
     terms = problem.terms()

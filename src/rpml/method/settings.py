@@ -83,6 +83,13 @@ class FitSettings:
             self.solver, self.max_iter, self.tol, self.learning_rate, self.n_epochs
         )
 
+    def trains(self, whitening: Whitening, inputs: FitInputs) -> bool:
+        """Whether triplets are trained on: as set, where the user gives labels, or by evidence."""
+        if self.training == "always" or inputs.supervision is not None:
+            return True
+        clusters = isinstance(self.clustering, str) or hasattr(self.clustering, "fit_predict")
+        return not clusters or whitening.supports_training
+
     def size(self, n_axes: int) -> int:
         """Components of the embedding of rows that have `n_axes` dimensions."""
         return self.n_components or min(DEFAULT_COMPONENTS, n_axes)

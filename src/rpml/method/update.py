@@ -70,6 +70,8 @@ def update(
     else:  # without the exemplars, which may be many, and whose labels are guesses
         rows = X[:first_exemplar] if first_exemplar >= ENOUGH * len(before.components_) else X
         whitening = stages.whiten(rows, FitInputs(no_groups(len(rows))))
+    if settings.training == "auto" and not whitening.supports_training:  # as the fit before
+        stages = replace(stages, settings=replace(stages.settings, max_iter=0))
     supervision = _continued(before.exemplars_.labels, first_exemplar)
     inputs = FitInputs(no_groups(len(X)), supervision, whitening=whitening)
     result = learn(stages, X, inputs, stages.settings, context)
@@ -116,4 +118,4 @@ def align(Y: Array, onto: Array) -> tuple[Array, float]:
     left, _, right = np.linalg.svd(Y.T @ onto)
     rotation = np.asarray(left @ right)
     cosines = np.einsum("ij,ij->i", Y @ rotation, onto)
-    return rotation, float(np.mean(1 - cosines))
+    return rotation, max(0.0, float(np.mean(1 - cosines)))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from rpml.model.description import describe_model
+from rpml.model.embedding import Embedding
 from rpml.model.features import check_features, embed_batches, embed_file, load_embedded
 from rpml.model.fit_inputs import read_constraints
-from rpml.model.fitted import Embedding, describe_settings, load_model, save_model
+from rpml.model.fitted import describe_settings, load_model, save_model
 from rpml.model.resumable import FitOutcome, ResumableFit
 
 __all__ = [

@@ -3,85 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import copy
 from os import PathLike
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils._set_output import _wrap_data_with_container
-from sklearn.utils.validation import check_is_fitted
 
 from rpml.io.container import Arrays
 from rpml.io.model_file import read_model, write_model
 from rpml.method.clustering.aas import AuthorityAscentShift
-from rpml.method.clustering.exemplars import Exemplars, nearest_exemplar
+from rpml.method.clustering.exemplars import Exemplars
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.method.whitening.neighborhoods import ScatterChoice
 from rpml.runtime.errors import ModelFormatError
-from rpml.runtime.rows import float_dtype
-from rpml.runtime.validation import check_rows
 
 Array = NDArray[np.floating]
 Model = TypeVar("Model", bound=BaseEstimator)
-
-
-class Embedding:
-    """Base of the estimators.
-
-    Apart from them because scikit-learn gives the output of a `transform` that a transformer
-    defines itself the names of all components, whatever its size.
-    """
-
-    preprocessing_: Preprocessing
-    components_: Array
-    exemplars_: Any
-    exemplar_vectors_: Any
-    normalize: bool
-
-    def transform(self, X: Any, n_components: int | None = None) -> Any:
-        """Embed rows; each row's result depends on that row alone.
-
-        Parameters
-        ----------
-        X : (m, n_features_in_) array-like
-        n_components : int, optional
-            Size of the embedding: the first so many components. One fit serves every smaller size.
-
-        Returns
-        -------
-        (m, n_components) array, with unit-norm rows unless normalize=False.
-        """
-        check_is_fitted(self)
-        model = self if n_components is None else self._first(n_components)
-        rows = check_rows(self, X, reset=False)
-        Y = self.preprocessing_.embed(rows, model.components_, self.normalize)
-        return _wrap_data_with_container("transform", Y, X, model)
-
-    def _first(self, size: int) -> Self:
-        """The same model with the first components only."""
-        most = len(self.components_)
-        if not 1 <= size <= most:
-            raise ValueError(f"n_components={size}: the model has 1 to {most} components.")
-        model = copy(self)
-        model.components_ = self.components_[:size]
-        return model
-
-    def predict(self, X: Any) -> NDArray[np.intp]:
-        """Labels of unseen rows, as in `labels_`: that of the nearest mode of the model."""
-        check_is_fitted(self)
-        X = check_rows(self, X, reset=False)
-        self._check_exemplars()
-        Y, exemplars = (
-            self.preprocessing_.embed(rows, self.components_, unit=True)
-            for rows in (X, self.exemplar_vectors_.astype(float_dtype(X)))
-        )
-        return np.asarray(self.exemplars_.labels[nearest_exemplar(Y, exemplars)])
-
-    def _check_exemplars(self) -> None:
-        if self.exemplars_ is None:
-            raise ValueError("This model has no exemplars, being from an older rpml: fit it again.")
 
 
 def save_model(
@@ -156,7 +94,7 @@ def _whitening(choice: ScatterChoice | None) -> dict[str, Any] | None:
         "shrinkage": float(choice.shrinkage),
         "evidence": [[float(k), float(v)] for k, v in choice.evidence.items()],
         "reason": choice.reason,
-        "nuisance": choice.nuisance,
+        "trains": choice.trains,
     }
 
 
@@ -168,7 +106,7 @@ def _read_whitening(stored: dict[str, Any] | None) -> ScatterChoice | None:
         shrinkage=float(stored["shrinkage"]),
         evidence={float(k): float(v) for k, v in stored["evidence"]},
         reason=str(stored.get("reason", "")),
-        nuisance=bool(stored.get("nuisance", False)),
+        trains=bool(stored.get("trains", True)),
     )
 
 

@@ -37,7 +37,7 @@ def gains(plain, whitened=(0, 0, 0, 0, 0)):
 def test_every_step_away_from_pca_has_its_price(plain, chosen):
     choice = choose_shrinkage(gains(plain))
     assert choice.shrinkage == chosen
-    assert not choice.nuisance
+    assert choice.trains == (chosen <= 1)
     assert list(choice.evidence.values()) == list(plain)
     assert "PCA" in choice.reason
 
@@ -46,7 +46,7 @@ def test_where_a_nuisance_dominates_the_strongest_whitening_near_the_best():
     top = 2 * NUISANCE
     choice = choose_shrinkage(gains((-1, -1, -1, -1, 0), (0.5 * top, 0.85 * top, top, 0, 0)))
     assert choice.shrinkage == 1 / 4
-    assert choice.nuisance
+    assert choice.trains
     assert choice.evidence[1.0] == top
     assert "nuisance" in choice.reason
 
@@ -92,7 +92,8 @@ def test_too_little_data_stays_with_pca(shape):
     _, choice = neighbor_scatter(data, np.random.default_rng(0))
     assert choice.source == "none"
     assert np.isinf(choice.shrinkage)
-    assert "too little data" in choice.reason
+    assert "too few" in choice.reason
+    assert choice.trains == (shape[1] < 8)
 
 
 def test_the_same_seed_gives_the_same_choice():

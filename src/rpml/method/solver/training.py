@@ -128,10 +128,14 @@ def solve(
     return conjugate_gradient(problem, *start, stopping, listen, state)
 
 
-def step_back(start: Start) -> OptimizeResult:
+def step_back(problem: Evaluator, start: Start) -> OptimizeResult:
     """The start itself, where no evidence supports training."""
     message = "training stepped back: the rows show no structure beyond their principal axes"
-    return OptimizeResult(*start, 0.0, {"loss": []}, 0, True, message)
+    loss = 0.0
+    if problem.n_triplets:
+        problem.move_to(*start)
+        loss = problem.gradients()[0]
+    return OptimizeResult(*start, loss, {"loss": [loss]}, 0, True, message)
 
 
 def _pack(state: CGState) -> tuple[Arrays, dict[str, Any]]:

@@ -36,7 +36,6 @@ from rpml.method.whitening.neighborhoods import (
 Labels = NDArray[np.intp]
 Arrays = dict[str, NDArray[Any]]
 DEFAULT_COMPONENTS = 128
-TRAINING_SHRINKAGE = 1.0
 SOURCES = ("neighbors", "groups", "none", "labels", "groups and labels")
 
 
@@ -67,12 +66,9 @@ class Whitening:
     def supports_training(self) -> bool:
         """Whether the rows show structure beyond their principal axes that triplets can teach.
 
-        Where the evidence asks for less whitening than `TRAINING_SHRINKAGE`, training on
-        neighbours loses as often as it gains. What the user chose or knows needs no evidence.
+        A whitening that the user set needs no evidence.
         """
-        if self.choice is None or self.choice.source not in ("neighbors", "none"):
-            return True
-        return self.choice.shrinkage <= TRAINING_SHRINKAGE
+        return self.choice is None or self.choice.trains
 
     @property
     def ranks_axes(self) -> bool:
@@ -96,7 +92,7 @@ class Whitening:
             arrays["shrinkage"] = np.array([self.choice.shrinkage])
             arrays["evidence"] = np.array(list(self.choice.evidence.items())).reshape(-1, 2)
             arrays["reason"] = np.frombuffer(self.choice.reason.encode(), np.uint8)
-            arrays["nuisance"] = np.array([self.choice.nuisance])
+            arrays["trains"] = np.array([self.choice.trains])
         return arrays
 
     @classmethod
@@ -111,7 +107,7 @@ class Whitening:
             shrinkage=float(arrays["shrinkage"][0]),
             evidence={float(shrinkage): float(value) for shrinkage, value in arrays["evidence"]},
             reason=arrays["reason"].tobytes().decode(),
-            nuisance=bool(arrays["nuisance"][0]),
+            trains=bool(arrays["trains"][0]),
         )
         return cls(applied, choice)
 

@@ -38,7 +38,8 @@ NUISANCE = 0.15  # rank gain, by the whitened reference, from which on there is 
 NEAR_BEST = 0.8  # there, the strongest whitening with this part of the best rank gain
 REFERENCE = 1.0  # shrinkage of the whitened reference
 MAX_ROWS = 3000  # rows looked at: half make the scatter of the evidence, half test it
-MIN_ROWS, MIN_AXES = 100, 4  # with less there is nothing to estimate: plain PCA
+TRAINING_SHRINKAGE = 1.0  # with more, training on neighbours loses as often as it gains
+MIN_ROWS, MIN_AXES = 100, 8  # with less there is nothing to estimate: plain PCA
 QUERIES = 500
 REPEATS = 2
 FINAL_REPEATS = 3  # every two axes are then measured together
@@ -58,9 +59,12 @@ class RankGains:
 def neighbor_scatter(data: Coordinates, rng: np.random.Generator) -> tuple[Array, ScatterChoice]:
     """The scatter within cross-fitted neighbourhoods, and how far it is trusted."""
     n, q = data.W.shape
-    if n < MIN_ROWS or q < MIN_AXES:
-        reason = f"too little data to tell: {n} rows, {q} axes"
+    if q < MIN_AXES:
+        reason = f"{q} axes are too few to be halved"
         return np.eye(q), ScatterChoice("none", np.inf, {}, reason)
+    if n < MIN_ROWS:
+        reason = f"{n} rows are too few to tell"
+        return np.eye(q), ScatterChoice("none", np.inf, {}, reason, trains=False)
     gains, teacher = rank_gains(data, rng)
     choice = choose_shrinkage(gains)
     if np.isinf(choice.shrinkage):
@@ -92,7 +96,8 @@ def choose_shrinkage(gains: RankGains) -> ScatterChoice:
             top = float(used.max())
             reason = f"no whitening ranks the neighbours clearly better than PCA (best {top:+.3f})"
     evidence = dict(zip(SHRINKAGES, used.tolist(), strict=True))
-    return ScatterChoice("neighbors", SHRINKAGES[i], evidence, reason, best > NUISANCE)
+    trains = SHRINKAGES[i] <= TRAINING_SHRINKAGE
+    return ScatterChoice("neighbors", SHRINKAGES[i], evidence, reason, trains)
 
 
 def rank_gains(data: Coordinates, rng: np.random.Generator) -> tuple[RankGains, Array]:

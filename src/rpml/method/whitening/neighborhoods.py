@@ -44,8 +44,8 @@ class ScatterChoice:
     on the nearest neighbour; with labels, the reciprocal rank of held-out class mates."""
     reason: str = ""
     """Why, in words."""
-    nuisance: bool = False
-    """The strongest axes show something else than what neighbours share."""
+    trains: bool = True
+    """Whether the evidence supports training on triplets."""
 
 
 @dataclass(frozen=True)
