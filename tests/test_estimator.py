@@ -161,7 +161,7 @@ def test_clustering_may_be_an_object_or_labels(digits):
     X = digits[0][:300]
     kmeans = RPML(
         4,
-        clustering=KMeans(6, n_init=1, training="always", random_state=0),
+        clustering=KMeans(6, n_init=1, random_state=0),
         training="always",
         random_state=0,
     ).fit(X)

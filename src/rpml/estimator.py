@@ -48,66 +48,65 @@ class RPML(
 
     Parameters
     ----------
-    n_components : int or None
+    n_components : int or None, default=None
         Size of the embedding; None: 128, or fewer if X has fewer directions.
-    weight : {"concat", "bilinear", "constant"}
+    weight : {"concat", "bilinear", "constant"}, default="concat"
         Weight of a triplet: the paper's RPML, its RPMLv1, or 1 for all.
-    solver : {"cg", "stochastic", "gd"}
+    solver : {"cg", "stochastic", "gd"}, default="cg"
         Riemannian conjugate gradient over all triplets, mini-batches (sRPML), or the paper's
-        updates with a fixed step.
+        fixed steps.
     training : {"auto", "always"}, default="auto"
         "auto" trains on triplets where the label-free evidence supports it, and otherwise steps
         back to the start; `message_` says so. "always" trains.
-    alpha : float
+    alpha : float, default=45.0
         Angle of the constraint in degrees.
-    clustering : "aas", estimator or array
+    clustering : "aas", estimator or array, default="aas"
         Source of the pseudo-labels: Authority Ascent Shift with its defaults, any object with
-        `fit_predict` (an `AuthorityAscentShift` of your own, k-means, HDBSCAN), or an array with
-        one label per row (-1: none).
-    n_neighbors : int
+        `fit_predict`, or an array with one label per row (-1: none).
+    n_neighbors : int, default=50
         Neighbours in the graph of clustering="aas".
-    triplets_per_anchor : int
-        Triplets drawn for each row that shares its cluster with another.
-    max_triplets : int
+    triplets_per_anchor : int, default=4
+        Triplets per row that shares its cluster with another.
+    max_triplets : int, default=400000
         Most triplets in all.
-    sampler : {"uniform", "semi-hard", "hard"}
+    sampler : {"uniform", "semi-hard", "hard"}, default="uniform"
         How the negatives are drawn.
-    init : {"pca", "random"} or (p, n_components) array
+    init : {"pca", "random"} or (p, n_components) array, default="pca"
         Where L starts.
-    normalize_input : bool
+    normalize_input : bool, default=True
         Scale rows to unit norm before anything else, and again after whitening.
-    whiten : "auto", float or None
-        What happens to the principal axes before learning. "auto" whitens by the scatter within
-        neighbourhoods, smoothed as much as two halves of the axes agree on. A
-        number divides each axis by its standard deviation to that power: 0 is PCA, 1 whitening.
-        None leaves the rows as they are, neither centred nor rotated, as the paper does.
-    n_axes : int or None
+    whiten : "auto", float or None, default="auto"
+        "auto" whitens the principal axes by the scatter within neighbourhoods, as far as the rank
+        gain over PCA on unseen rows supports it, down to plain PCA. A number divides each axis by
+        its standard deviation to that power: 0 is PCA, 1 whitening. None leaves the rows as they
+        are, as the paper does.
+    n_axes : int or None, default=None
         Principal axes kept with a numeric `whiten`; None: 256, or twice n_components if larger.
-    weight_ridge : float or None
+    weight_ridge : float or None, default=0.01
         Ridge on the weight parameters of the guarded objective, in which the weights keep their
         mean and so cannot collapse. None is the objective as printed.
-    max_iter : int
+    max_iter : int, default=100
         Most iterations of "cg" and "gd".
-    tol : float
+    tol : float, default=1e-05
         Relative decrease of the loss below which "cg" and "gd" stop.
-    learning_rate : float
+    learning_rate : float, default=1.0
         Step of "gd", on the mean over triplets.
-    batch_size, n_epochs, batch_steps : int
+    batch_size, n_epochs, batch_steps : int, default=120, 10, 5
         Rows per mini-batch, epochs, and conjugate-gradient steps per batch of "stochastic".
-    average : bool
+    average : bool, default=True
         End each epoch of "stochastic" at the mean of its iterates instead of at the last one.
-    mining : {"all", "semi-hard", "hard"}
+    mining : {"all", "semi-hard", "hard"}, default="all"
         Triplets of a mini-batch that "stochastic" draws from. Harder ones are often wrong:
         with many small, pure clusters a near negative may be of the same class.
-    normalize : bool
+    normalize : bool, default=True
         Unit-norm rows out of `transform`, so that all metrics rank alike; False: the projection.
-    use_labels : bool
+    use_labels : bool, default=False
         Use `y` in `fit`; by default it is ignored, so that labels never leak by accident.
-    memory_limit : int or None
+    memory_limit : int or None, default=None
         Bytes the process may take: the fit works in smaller blocks, or refuses before it starts.
-    callback : callable or None
+    callback : callable or None, default=None
         Called with a `Progress`; a true result stops the solver, which keeps what it has.
-    random_state : int, RandomState or None
+    random_state : int, RandomState or None, default=None
         Seed of triplets and initialisation.
 
     Attributes

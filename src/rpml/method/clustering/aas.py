@@ -31,24 +31,24 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    n_neighbors : int
+    n_neighbors : int, default=50
         Neighbours in the graph; reduced with a warning when there are fewer other rows.
-    gamma : float
+    gamma : float, default=100.0
         How much a large step of authority counts against a neighbour.
         Authorities are scaled to a maximum of 1/10.
-    epsilon : float or "auto"
+    epsilon : float or "auto", default="auto"
         Relevance a neighbour must exceed: a threshold on affinities, as printed in the paper.
         "auto" follows the affinities; see `choose_epsilon`.
-    metric : "euclidean", "cosine" or "precomputed"
+    metric : "euclidean", "cosine" or "precomputed", default="euclidean"
         "precomputed": fit takes the affinity graph, a square (sparse) non-negative matrix.
-    affinity : "gaussian" or "cosine"
-    bandwidth : "local", "balanced", "global" or float
-    symmetric : bool
+    affinity : "gaussian" or "cosine", default="gaussian"
+    bandwidth : "local", "balanced", "global" or float, default="local"
+    symmetric : bool, default=True
         See `rpml.method.graph.affinity.affinity_graph`. "cosine" needs metric="cosine".
-    merge : None or "saddle"
+    merge : None or "saddle", default=None
         None is the ascent as printed: it stops at every local maximum and so cuts elongated
         shapes into several pure pieces. "saddle" joins pieces divided by shallow saddles only.
-    method : "auto", "exact" or "ann"
+    method : "auto", "exact" or "ann", default="auto"
         Neighbour search; see `rpml.method.graph.affinity.nearest_neighbors`.
 
     Attributes
