@@ -134,8 +134,9 @@ def test_the_seed_decides_everything(sample: Sample, page: str) -> None:
 
 def test_a_fit_without_triplets_and_few_rows() -> None:
     X = np.random.default_rng(0).normal(size=(12, 4))
+    model = RPML(2, clustering=np.zeros(12, int), training="always", random_state=0)
     with pytest.warns(UserWarning, match="triplet"):
-        model = RPML(2, clustering=np.zeros(12, int), random_state=0).fit(X)
+        model.fit(X)
     text = build_report(model, X, make_items(12, labels=["a", "b"] * 6), SOURCE)
     assert "there is nothing to count" in text
     with pytest.raises(InputError, match="at least 3 rows"):
@@ -179,6 +180,14 @@ def test_training_rows_are_recognised(sample: Sample, weight: str) -> None:
     assert fitted_on(model, sample.X.astype(np.float64))
     assert not fitted_on(model, sample.X[::-1])
     assert not fitted_on(model, sample.X[:-1])
+
+
+def test_training_rows_of_an_untrained_fit_are_recognized(sample: Sample) -> None:
+    singletons = np.arange(len(sample.X))
+    model = RPML(8, clustering=singletons, random_state=0).fit(sample.X)
+    assert len(model.triplets_) == 0
+    assert fitted_on(model, sample.X)
+    assert not fitted_on(model, sample.X[::-1])
 
 
 def test_settings_can_be_repeated(sample: Sample) -> None:

@@ -54,7 +54,9 @@ def tell_story(seed: int = 1) -> Story:
     X = gradient_histograms(drawings.images[rows])
     near = nearest_neighbors(X, 5, metric="cosine").indices
     aas = AuthorityAscentShift(8, epsilon=0.3).fit(X)
-    model = RPML(8, clustering=aas.labels_, max_iter=500, random_state=seed).fit(X)
+    model = RPML(8, clustering=aas.labels_, training="always", max_iter=500, random_state=seed).fit(
+        X
+    )
     edges = np.array([(i, j) for i, row in enumerate(near) for j in row], np.intp)
     before = _plane(X, seed)
     return Story(
