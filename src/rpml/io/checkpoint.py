@@ -73,32 +73,14 @@ def check_directory(directory: str | Path) -> None:
 def remove_checkpoint(directory: str | Path) -> None:
     """Delete the files of a checkpoint of ours, and the directory if it holds nothing else."""
     directory = Path(directory)
-    if _read_manifest(directory) is None:
-        return
-    repair_folder(directory)
-    stages = [path for path in directory.glob("*.safetensors") if is_container(path)]
-    # the manifest goes last, so that a kill in between leaves something resume understands
-    for path in [*stages, directory / _MANIFEST]:
-        path.unlink(missing_ok=True)
+    if _read_manifest(directory) is not None:
+        repair_folder(directory)
+        stages = [path for path in directory.glob("*.safetensors") if is_container(path)]
+        # the manifest goes last, so that a kill in between leaves something resume understands
+        for path in [*stages, directory / _MANIFEST]:
+            path.unlink(missing_ok=True)
     with suppress(OSError):
         directory.rmdir()
-
-
-def describe_checkpoint(directory: str | Path) -> dict[str, object]:
-    """Which stages of an unfinished run are finished, as JSON values."""
-    directory = Path(directory)
-    manifest = _read_manifest(directory)
-    if manifest is None:
-        raise CheckpointError(f"{directory} is not a readable checkpoint")
-    stages = sorted(directory.glob("*.safetensors"))
-    return {
-        "kind": "checkpoint",
-        "path": str(directory),
-        "rpml_version": manifest["rpml_version"],
-        "stages": [path.stem for path in stages],
-        "bytes": sum(path.stat().st_size for path in stages),
-        "settings": manifest["settings"],
-    }
 
 
 class Checkpoint:
