@@ -94,6 +94,17 @@ def test_a_file_in_the_way_is_noticed_at_once(tmp_path):
         store(tmp_path)
 
 
+def test_a_name_that_is_too_long_is_noticed_at_once(tmp_path):
+    with pytest.raises(CheckpointError, match="too long"):
+        Checkpoint(tmp_path / ("x" * 300), "data", {})
+
+
+def test_an_empty_folder_that_a_kill_has_left_goes(tmp_path):
+    (tmp_path / "ckpt").mkdir()
+    remove_checkpoint(tmp_path / "ckpt")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_remove(tmp_path):
     store(tmp_path).save("graph", ARRAYS)
     remove_checkpoint(tmp_path / "ckpt")

@@ -149,11 +149,10 @@ def check_cache(folder: str | Path) -> None:
 def remove_cache(folder: str | Path) -> None:
     """Delete the files of a cache, and the folder if it holds nothing else."""
     folder = Path(folder)
-    if not (folder / _MANIFEST).is_file():
-        return
-    repair_folder(folder)
-    for name in (_ACTIVATIONS, _MANIFEST):  # what tells that it is ours goes last
-        (folder / name).unlink(missing_ok=True)
+    if (folder / _MANIFEST).is_file():
+        repair_folder(folder)
+        for name in (_ACTIVATIONS, _MANIFEST):  # what tells that it is ours goes last
+            (folder / name).unlink(missing_ok=True)
     with suppress(OSError):
         folder.rmdir()
 

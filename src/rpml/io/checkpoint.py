@@ -58,8 +58,14 @@ def _read_manifest(directory: Path) -> dict[str, Any] | None:
 def check_directory(directory: str | Path) -> None:
     """Refuse a checkpoint directory that is there and not ours, or cannot be one."""
     directory = Path(directory)
-    if not os.path.lexists(directory):
+    try:
+        os.lstat(directory)
+    except FileNotFoundError:
         return
+    except OSError as error:  # a name that is too long, most often
+        raise CheckpointError(
+            f"cannot keep stages in {directory.name[:40]}...: {error.strerror}"
+        ) from error
     if not directory.is_dir() or directory.is_symlink():
         raise CheckpointError(f"{directory} is in the way: finished stages go to a folder there")
     repair_folder(directory)
@@ -81,6 +87,23 @@ def remove_checkpoint(directory: str | Path) -> None:
             path.unlink(missing_ok=True)
     with suppress(OSError):
         directory.rmdir()
+
+
+def describe_checkpoint(directory: str | Path) -> dict[str, object]:
+    """Which stages of an unfinished run are finished, as JSON values."""
+    directory = Path(directory)
+    manifest = _read_manifest(directory)
+    if manifest is None:
+        raise CheckpointError(f"{directory} is not a readable checkpoint")
+    stages = sorted(directory.glob("*.safetensors"))
+    return {
+        "kind": "checkpoint",
+        "path": str(directory),
+        "rpml_version": manifest["rpml_version"],
+        "stages": [path.stem for path in stages],
+        "bytes": sum(path.stat().st_size for path in stages),
+        "settings": manifest["settings"],
+    }
 
 
 class Checkpoint:

@@ -81,7 +81,7 @@ class Execution:
 
     workers: int | None = None
     batch: int = 4
-    part: int = 256
+    part: int = 50
     strict: bool = False
 
     def threads(self) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from rpml.runtime.errors import InputError
 
 _FEATURE_ARRAYS = ("X", "x", "features", "embeddings", "embedding", "vectors")
 _ID_ARRAYS = ("ids", "id")
+_LARGE, _MOST_COMPRESSION = 2**28, 100  # real vectors shrink to a half, zeros to a thousandth
 
 
 def check_dtype(dtype: np.dtype[Any], name: str) -> None:
@@ -141,7 +142,10 @@ class NpzFile:
             with zipfile.ZipFile(self.path) as archive, archive.open(name + ".npy") as file:
                 shape, _, dtype = _read_header(file)
                 check_dtype_or_text(dtype, label)
-                stored = archive.getinfo(name + ".npy").file_size
+                entry = archive.getinfo(name + ".npy")
+                stored = entry.file_size
+                if stored > _LARGE and stored > _MOST_COMPRESSION * max(1, entry.compress_size):
+                    raise InputError(f"{label} unpacks to {stored / 1e9:.1f} GB: it is not data")
                 if int(np.prod(shape, dtype=object)) * dtype.itemsize > stored:
                     raise InputError(f"{label} is truncated: {shape} does not fit {stored} bytes")
                 file.seek(0)
