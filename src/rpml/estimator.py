@@ -56,8 +56,7 @@ class RPML(
         Riemannian conjugate gradient over all triplets, mini-batches (sRPML), or the paper's
         fixed steps.
     training : {"auto", "always"}, default="auto"
-        "auto" trains on triplets where the label-free evidence supports it, and otherwise steps
-        back to the start; `message_` says so. "always" trains.
+        "auto" trains where label-free evidence supports it, else steps back (see `message_`).
     alpha : float, default=45.0
         Angle of the constraint in degrees.
     clustering : "aas", estimator or array, default="aas"
@@ -101,7 +100,7 @@ class RPML(
     normalize : bool, default=True
         Unit-norm rows out of `transform`, so that all metrics rank alike; False: the projection.
     use_labels : bool, default=False
-        Use `y` in `fit`; by default it is ignored, so that labels never leak by accident.
+        Use `y` in `fit`; by default it is ignored, so that labels never leak.
     memory_limit : int or None, default=None
         Bytes the process may take: the fit works in smaller blocks, or refuses before it starts.
     callback : callable or None, default=None

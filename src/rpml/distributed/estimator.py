@@ -81,10 +81,10 @@ class DaskRPML(LazyEmbedding, RPML):
         X : Dask array, str, Path or PartitionedRows
             See `rpml.distributed.open_rows`.
         y, groups : (n,) array-like, optional
-            A value a row, as in `RPML`; y is ignored unless use_labels=True.
+            One value per row, as in `RPML`; y is ignored unless use_labels=True.
         store : Checkpoint, optional
             Finished stages are kept there and found again by a fit that is repeated; neighbours
-            by the workers, a file a partition, if they see the folder.
+            by the workers, one file per partition, if they see the folder.
         cluster : Cluster, Client, str or None
             Where to run; None starts worker processes on this machine for the time of the fit.
         **unavailable

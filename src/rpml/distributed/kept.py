@@ -1,4 +1,4 @@
-"""Neighbours in the checkpoint, a file a partition, written and read by the workers.
+"""Neighbours in the checkpoint, one file per partition, written and read by the workers.
 
 They are what a fit spends most of its time on. The folder has to be one that the workers see, as
 they do on one machine and with a shared disk; where they do not, the search is repeated on resume.

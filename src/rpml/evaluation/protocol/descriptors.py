@@ -120,7 +120,7 @@ def _split(dataset: str, path: str, y: NDArray[Any]) -> NDArray[np.bool_]:
         if _TRAIN_ARRAY in archive.names:
             train = archive.read(_TRAIN_ARRAY).astype(bool)
             if train.shape != y.shape:
-                raise InputError(f"{path}: the array 'train' must have one value a row")
+                raise InputError(f"{path}: the array 'train' must have one value per row")
             return train
     if dataset not in LAST_TRAINING_CLASS or y.dtype.kind not in "iu":
         raise InputError(

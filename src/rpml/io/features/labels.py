@@ -27,7 +27,7 @@ def read_labels(
     id_column: str | None = None,
     partial: bool = False,
 ) -> NDArray[Any]:
-    """One label a row, from .npy, .npz, .csv, .tsv, .txt or .parquet.
+    """One label per row, from .npy, .npz, .csv, .tsv, .txt or .parquet.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Constraints between rows from a text file: so many rows a line, and perhaps a weight."""
+"""Constraints between rows from a text file: rows per line, and perhaps a weight."""
 
 from __future__ import annotations
 
