@@ -21,7 +21,7 @@ Row = dict[str, Any]
 
 def load() -> list[Row]:
     content = json.loads((RESULTS / "zoo.json").read_text(encoding="utf8"))
-    return list(content["rows"])
+    return [row for row in content["rows"] if "rpml" in row["gain"]]
 
 
 def by_dim(rows: list[Row]) -> dict[int, list[Row]]:
