@@ -8,13 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from framework import framework_figure
 from PIL import Image
 
 from rpml import RPML
 from rpml.io.datasets.descriptors import gradient_histograms
 from rpml.io.datasets.omniglot import load_drawings
 from rpml.pages.report.figures import as_pixels
-from rpml.pages.report.framework import framework_figure
 from rpml.pages.report.image_figures import draw_quad_grid, draw_retrievals
 
 FOLDER = Path(__file__).parent.parent / "docs" / "images"

@@ -8,7 +8,6 @@ import numpy as np
 from PIL import Image
 
 from rpml.pages.report.figures import RIGHT, WRONG
-from rpml.pages.report.framework import framework_figure, tell_story
 from rpml.pages.report.image_figures import (
     choose_queries,
     draw_retrievals,
@@ -17,6 +16,7 @@ from rpml.pages.report.image_figures import (
     pictures_of,
     quad_grid,
 )
+from scripts.framework import framework_figure, tell_story
 
 
 def points(noise: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

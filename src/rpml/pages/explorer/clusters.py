@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.estimator import RPML
 from rpml.pages.explorer.index import Index
+from rpml.runtime.rows import Array
 
 _NEAREST = 10
 _MEMBERS = 12  # members per cluster whose neighbors are searched
@@ -109,7 +110,7 @@ def _impurity(
     return out
 
 
-def ascent_tree(model: Any, X: Any) -> NDArray[np.intp] | None:
+def ascent_tree(model: RPML, X: Array) -> NDArray[np.intp] | None:
     """Parents of the rows in the model's Authority Ascent Shift, run again.
 
     The model stores only the labels. None if the clusters came from elsewhere, or if the second

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.runtime.errors import InputError
+from rpml.runtime.rows import Array
 
 MAX_VECTOR_BYTES = 2 * 2**20
 MAX_IMAGE_BYTES = 20 * 2**20
@@ -55,10 +56,10 @@ class Uploads:
     """The last queries from outside, so that their view has an address while the server runs."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, tuple[str, NDArray[Any]]] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[str, Array]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def add(self, name: str, vector: NDArray[Any]) -> str:
+    def add(self, name: str, vector: Array) -> str:
         """Keep a vector; the same one gets the same token."""
         token = hashlib.sha256(vector.tobytes()).hexdigest()[:20]
         with self._lock:
@@ -68,7 +69,7 @@ class Uploads:
                 self._kept.popitem(last=False)
         return token
 
-    def get(self, token: str) -> tuple[str, NDArray[Any]] | None:
+    def get(self, token: str) -> tuple[str, Array] | None:
         """(name, vector), or None if it is gone."""
         with self._lock:
             return self._kept.get(token)

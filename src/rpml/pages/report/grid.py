@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 
-def snap_to_grid(points: NDArray[Any], side: int) -> NDArray[np.intp]:
+def snap_to_grid(points: NDArray[np.floating], side: int) -> NDArray[np.intp]:
     """For each cell of a side x side grid, row by row from the top left, the point put there.
 
     The assignment moves the points as little as possible in all.
