@@ -27,7 +27,7 @@ Rows = NDArray[np.float32]
 
 
 def mixture(n: int, d: int, classes: int, noise: float, seed: int) -> tuple[Rows, NDArray[Any]]:
-    """Unit rows around class centres, both with a decaying spectrum; at least two rows a class."""
+    """Unit rows around class centres, two rows per class or more."""
     rng = np.random.default_rng(seed)
     every = np.repeat(np.arange(classes), 2)
     y = np.sort(np.concatenate([every, rng.integers(0, classes, n - len(every))]))

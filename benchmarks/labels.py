@@ -38,7 +38,7 @@ SOURCE = commit()
 
 
 def some_labels(y: Labels, budget: Any, seed: int) -> Labels:
-    """`budget` labels a class, -1 for the other rows."""
+    """`budget` labels per class, -1 for the other rows."""
     if budget == "all":
         return y
     rng = np.random.default_rng(seed)
@@ -91,7 +91,7 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def curve_cells(data: FeatureSet) -> Iterator[tuple[Cell, Callable[[], Cell]]]:
-    """Each method at each budget; peers need two labels a class."""
+    """Each method at each budget; peers need two labels per class."""
     split = data.split
     for seed, budget, name in itertools.product(SEEDS, BUDGETS, METHODS):
         needed = {"rpml": 0, "spreading": 1}.get(name, 2)

@@ -63,7 +63,7 @@ def run_stage(data: FeatureSet, stage: Stage) -> None:
 
 
 def summarise(path: Path) -> None:
-    """One JSON file a set with the means, intervals and paired differences."""
+    """One JSON file per set with the means, intervals and paired differences."""
     cells = list(read_cells(path).values())
     order = [
         (name, dim)

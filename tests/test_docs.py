@@ -149,7 +149,8 @@ def mentioned(page):
     """Names of the package in backticks; those of method.md are relative to rpml.method."""
     text = FENCE.sub("", page.read_text(encoding="utf8"))
     dotted = re.findall(r"`([a-z_]+(?:\.\w+)+)[`(]", text)
-    names = {name for name in dotted if name.startswith("rpml.")}
+    files = (".json", ".toml")
+    names = {n for n in dotted if n.startswith("rpml.") and not n.endswith(files)}
     if page.name == "method.md":
         stages = {path.stem for path in (ROOT / "src/rpml/method").iterdir()}
         names |= {f"rpml.method.{name}" for name in dotted if name.split(".")[0] in stages}

@@ -124,7 +124,7 @@ def test_files(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no test rows"):
         from_file("sop", *files)
     np.savez(tmp_path / "b.npz", X=data.X, y=numbered, train=np.ones(3))
-    with pytest.raises(InputError, match="one value a row"):
+    with pytest.raises(InputError, match="one value per row"):
         from_file("cub", str(tmp_path / "b.npz"), ReadOptions())
 
 
