@@ -15,8 +15,6 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from rpml.method.clustering.aas import AuthorityAscentShift
-from rpml.method.graph.affinity import given_neighbors
-from rpml.method.graph.neighbors import Neighbors
 from rpml.method.local import LocalStages
 from rpml.method.objective.weights import WEIGHTS
 from rpml.method.pipeline import learn
@@ -25,8 +23,8 @@ from rpml.method.supervision.constraints import gather
 from rpml.method.supervision.labels import as_labels
 from rpml.method.triplets.samplers import SAMPLERS
 from rpml.method.update import update
-from rpml.method.whitening.groups import drop_singles
 from rpml.model import Embedding
+from rpml.model.fit_inputs import as_groups, as_neighbors
 from rpml.runtime.context import Context, Store
 from rpml.runtime.memory import WORKING_MEMORY, working_memory
 from rpml.runtime.rows import float_dtype
@@ -48,101 +46,113 @@ class RPML(
 
     Parameters
     ----------
-    n_components : int or None, default=None
-        Size of the embedding; None: 128, or fewer if X has fewer directions.
+    n_components : int, default=None
+        Dimension of the embedding. None means 128, or fewer if X varies in fewer directions.
     weight : {"concat", "bilinear", "constant"}, default="concat"
-        Weight of a triplet: the paper's RPML, its RPMLv1, or 1 for all.
+        Weight function of the triplets: that of the paper's RPML, of RPMLv1, or 1 for all.
     solver : {"cg", "stochastic", "gd"}, default="cg"
         Riemannian conjugate gradient over all triplets, mini-batches (sRPML), or the paper's
-        fixed steps.
+        updates with a fixed step.
     training : {"auto", "always"}, default="auto"
-        "auto" trains where label-free evidence supports it, else steps back (see `message_`).
+        "auto" trains on triplets only where label-free evidence supports it, and otherwise keeps
+        the start; `message_` says so.
     alpha : float, default=45.0
         Angle of the constraint in degrees.
-    clustering : "aas", estimator or array, default="aas"
-        Source of the pseudo-labels: Authority Ascent Shift with its defaults, any object with
-        `fit_predict`, or an array with one label per row (-1: none).
+    clustering : "aas", estimator or array-like of shape (n_samples,), default="aas"
+        Source of the pseudo-labels: Authority Ascent Shift, any object with `fit_predict`, or the
+        pseudo-labels themselves (-1: none).
     n_neighbors : int, default=50
-        Neighbours in the graph of clustering="aas".
+        Neighbors per row in the graph of clustering="aas".
     triplets_per_anchor : int, default=4
-        Triplets per row that shares its cluster with another.
+        Triplets per row that shares its cluster with another row.
     max_triplets : int, default=400000
-        Most triplets in all.
+        Upper bound on the number of triplets.
     sampler : {"uniform", "semi-hard", "hard"}, default="uniform"
-        How the negatives are drawn.
-    init : {"pca", "random"} or (p, n_components) array, default="pca"
-        Where L starts.
+        How negatives are sampled.
+    init : {"pca", "random"} or ndarray of shape (p, n_components), default="pca"
+        Initial L.
     normalize_input : bool, default=True
-        Scale rows to unit norm before anything else, and again after whitening.
+        Scale rows to unit norm first, and again after whitening.
     whiten : "auto", float or None, default="auto"
-        "auto" whitens the principal axes by the scatter within neighbourhoods, as far as the rank
-        gain over PCA on unseen rows supports it, down to plain PCA. A number divides each axis by
-        its standard deviation to that power: 0 is PCA, 1 whitening. None leaves the rows as they
-        are, as the paper does.
-    n_axes : int or None, default=None
-        Principal axes kept with a numeric `whiten`; None: 256, or twice n_components if larger.
+        "auto" whitens by the scatter within neighborhoods, with a shrinkage chosen without labels
+        and PCA as the fallback. A number in [0, 1] divides each principal axis by that power of
+        its standard deviation: 0 is PCA, 1 is whitening. None leaves the rows unchanged, as the
+        paper does.
+    n_axes : int, default=None
+        Principal axes retained with a numeric `whiten`. None means 256, or twice n_components if
+        that is more.
     weight_ridge : float or None, default=0.01
-        Ridge on the weight parameters of the guarded objective, in which the weights keep their
-        mean and so cannot collapse. None is the objective as printed.
+        Ridge on the parameters of the weight function. Weights are divided by their mean, so they
+        cannot collapse. None is the printed objective.
     max_iter : int, default=100
-        Most iterations of "cg" and "gd".
-    tol : float, default=1e-05
-        Relative decrease of the loss below which "cg" and "gd" stop.
+        Maximum number of iterations of "cg" and "gd".
+    tol : float, default=1e-5
+        Relative decrease of the loss at which "cg" and "gd" stop.
     learning_rate : float, default=1.0
-        Step of "gd", on the mean over triplets.
-    batch_size, n_epochs, batch_steps : int, default=120, 10, 5
+        Step of "gd", for the mean over triplets.
+    batch_size, n_epochs, batch_steps : int, default=120, 10 and 5
         Rows per mini-batch, epochs, and conjugate-gradient steps per batch of "stochastic".
     average : bool, default=True
-        End each epoch of "stochastic" at the mean of its iterates instead of at the last one.
+        End each epoch of "stochastic" at the mean of its iterates instead of the last one.
     mining : {"all", "semi-hard", "hard"}, default="all"
-        Triplets of a mini-batch that "stochastic" draws from. Harder ones are often wrong:
-        with many small, pure clusters a near negative may be of the same class.
+        Triplets of a mini-batch that "stochastic" samples from.
     normalize : bool, default=True
-        Unit-norm rows out of `transform`, so that all metrics rank alike; False: the projection.
+        Scale the rows of the embedding to unit norm, so that cosine similarity, dot product and
+        Euclidean distance give the same ranking.
     use_labels : bool, default=False
-        Use `y` in `fit`; by default it is ignored, so that labels never leak.
-    memory_limit : int or None, default=None
-        Bytes the process may take: the fit works in smaller blocks, or refuses before it starts.
-    callback : callable or None, default=None
+        Use `y` in `fit`. Otherwise it is ignored, so that labels never leak by accident.
+    memory_limit : int, default=None
+        Bytes the process may use. The fit works in smaller blocks, or refuses to start.
+    callback : callable, default=None
         Called with a `Progress`; a true result stops the solver, which keeps what it has.
-    random_state : int, RandomState or None, default=None
-        Seed of triplets and initialisation.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the triplets and the initialization.
 
     Attributes
     ----------
-    components_ : (n_components, p) array
-        Orthonormal rows in the preprocessed space, in prefix (matryoshka) order: the
-        first k of them are a good embedding of k dimensions.
+    components_ : ndarray of shape (n_components, p)
+        Orthonormal rows in the preprocessed space, in prefix (matryoshka) order: the first k are
+        a good k-dimensional embedding.
     preprocessing_ : Preprocessing
-        What is applied before the projection.
+        The linear map applied before the projection.
     whitening_ : ScatterChoice or None
-        What whiten="auto" chose and the evidence for it.
-    labels_ : (n,) int array
-        Labels of the training rows: pseudo-labels, and below `n_classes_` the classes of y in
-        sorted order.
-    labeled_mask_ : (n,) bool array
+        What whiten="auto" chose, with the evidence and the reason.
+    labels_ : ndarray of shape (n_samples,)
+        Pseudo-labels of the training rows; values below `n_classes_` are classes of y.
+    labeled_mask_ : ndarray of shape (n_samples,)
         Rows whose class was given.
     n_classes_ : int
+        Number of classes of y.
     exemplars_ : Exemplars
-        The middle row of each cluster: `rows`, `labels` and `sizes`.
-    exemplar_vectors_ : (k, d) array
-        Those rows of X, all that the model keeps of the data.
+        The medoid of each cluster: `rows`, `labels` and `sizes`.
+    exemplar_vectors_ : ndarray of shape (n_exemplars, n_features_in_)
+        Those rows of X, the only rows the model stores.
     drift_ : float
-        After `update`: how far the embedding moved.
-    triplets_ : (T, 3) int array
-        Triplets trained on; a sample of fixed size for "stochastic".
-    triplet_weights_, triplet_probabilities_ : (T,) arrays
+        How far the last `update` moved the embedding.
+    triplets_ : ndarray of shape (n_triplets, 3)
+        The training triplets; a sample for "stochastic".
+    triplet_weights_, triplet_probabilities_ : ndarray of shape (n_triplets,)
         w and p of each triplet at the solution.
-    theta_ : array or None
+    theta_ : ndarray or None
         Parameters of the weight function.
     history_ : dict of lists
-        Loss and more per iteration (per epoch for "stochastic").
+        Loss and other values per iteration (per epoch for "stochastic").
     n_iter_ : int
-        Iterations (epochs) done.
-    converged_ : bool
-    message_ : str
-        Why the solver stopped.
+        Number of iterations (epochs).
+    converged_, message_ : bool, str
+        Whether the solver converged, and why it stopped.
     n_features_in_ : int
+        Number of features of X.
+
+    See Also
+    --------
+    AuthorityAscentShift : The clustering behind the pseudo-labels.
+    recommend : Whether to use RPML, PCA or whitening for given vectors.
+
+    References
+    ----------
+    .. [1] Dutta, Harandi, Chandra Sekhar: "A Probabilistic approach for Learning Embeddings
+       without Supervision".
 
     Examples
     --------
@@ -288,29 +298,33 @@ class RPML(
 
         Parameters
         ----------
-        X : (n, d) array-like
+        X : array-like of shape (n_samples, n_features)
             float32 or float64; float16 and integers are converted. Memory maps are read in blocks.
-        y : (n,) array-like, optional
+        y : array-like of shape (n_samples,), default=None
             Ignored unless use_labels=True; then -1, None or NaN mean "no label".
-        groups : (n,) array-like, optional
-            Rows with the same number or string show the same thing (augmented views, frames,
-            photographs of one listing); -1 or None: no group. Ignored, and told so in
-            `whitening_`, where they say less than the neighbours do.
-        neighbors : pair of (n, k) arrays, optional
-            Indices and cosine distances (Euclidean ones of unit rows) of the nearest rows,
-            without the row itself: the graph to cluster instead of one that is searched, so that
-            a sweep over settings searches once (`rpml.method.graph.neighbors.nearest_neighbors`).
-        must_link, cannot_link : (m, 2) array-like, optional
-            Indices of rows that are, or are not, of one class; a third column holds weights.
-            Used whatever `use_labels` says.
-        comparisons : (k, 3) array-like, optional
-            Relative comparisons: indices a, b, c of rows, a being closer to b than to c; a fourth
-            column holds weights.
-        conflicts : {"raise", "weight"}
-            What to do with constraints that contradict labels or each other: name them in an
-            error, or leave out the lighter ones.
-        store : Checkpoint, optional
-            Finished stages are kept there and found again by a fit that is repeated.
+        groups : array-like of shape (n_samples,), default=None
+            Rows with the same number or string show the same instance (augmented views, frames,
+            photographs of one listing); -1 or None: no group. Groups that carry less information
+            than the neighbors are ignored; `whitening_` says so.
+        neighbors : pair of arrays of shape (n_samples, k), default=None
+            Indices and cosine distances of the nearest rows, without the row itself, as found by
+            `rpml.method.graph.neighbors.nearest_neighbors`, so that several fits share one search.
+        must_link, cannot_link : array-like of shape (n_pairs, 2), default=None
+            Indices of rows that are, or are not, of the same class; a third column holds weights.
+            Used whether or not use_labels is set.
+        comparisons : array-like of shape (n_comparisons, 3), default=None
+            Relative comparisons: row a is closer to row b than to row c; a fourth column holds
+            weights.
+        conflicts : {"raise", "weight"}, default="raise"
+            Raise an error for constraints that contradict labels or each other, or drop those of
+            lower weight.
+        store : Checkpoint, default=None
+            Where finished stages are saved, and found by a repeated fit.
+
+        Returns
+        -------
+        RPML
+            The fitted estimator.
         """
         self._validate_params()
         mapped = isinstance(X, np.memmap)
@@ -321,11 +335,8 @@ class RPML(
         context = self._context(store, blocks)
         labels = as_labels(y, len(X)) if self.use_labels and y is not None else None
         supervision = gather(labels, len(X), must_link, cannot_link, comparisons, conflicts)
-        inputs = FitInputs(
-            self._groups(groups, len(X)),
-            supervision,
-            self._user_neighbors(neighbors, len(X), groups),
-        )
+        searched = as_neighbors(neighbors, len(X), groups)
+        inputs = FitInputs(as_groups(groups, len(X)), supervision, searched)
         settings = self._settings()
         result = learn(LocalStages(settings, context), X, inputs, settings, context)
         self._set_fitted(result, np.asarray(X[result.exemplars.rows], float_dtype(X)))
@@ -333,25 +344,25 @@ class RPML(
         return self
 
     def update(self, X_new: Any, X_old: Any = None, *, max_iter: int = 10) -> Self:
-        """Learn from new rows without fitting anew; stored embeddings stay comparable.
+        """Learn from new rows without a new fit; stored embeddings stay comparable.
 
-        New rows join the clusters of the exemplars they are clustered with, or form new ones; a few
-        steps of the solver follow, and the result is turned onto the embedding before.
+        New rows join the clusters of the exemplars they are clustered with, or form new ones. A few
+        iterations of the solver follow, and the result is aligned with the previous embedding.
 
         Parameters
         ----------
-        X_new : (m, n_features_in_) array-like
-        X_old : (n, n_features_in_) array-like, optional
-            Rows seen before, all or some of them; a memory map is enough. At most 2000 of them,
-            or two for every new row, are looked at, and let the whitening follow the data. Without
-            them the whitening stays, and the exemplars stand for the old rows.
-        max_iter : int
-            Most iterations of the solver.
+        X_new : array-like of shape (n_new, n_features_in_)
+        X_old : array-like of shape (n_old, n_features_in_), default=None
+            Old rows, all or some of them; a memory map is enough. At most 2000 of them, or two per
+            new row, are read, and let the whitening follow the data. Without them the whitening
+            stays, and the exemplars stand for the old rows.
+        max_iter : int, default=10
+            Maximum number of iterations of the solver.
 
         Notes
         -----
-        `labels_` then holds the labels of the rows looked at, those of X_new first, and `drift_`
-        how far the embedding of these rows moved: the mean of 1 - cosine.
+        `labels_` then holds the labels of the rows read, those of X_new first, and `drift_` how
+        far their embedding moved: the mean of 1 - cosine.
         """
         check_is_fitted(self)
         self._check_exemplars()
@@ -368,21 +379,6 @@ class RPML(
 
     def _settings(self) -> FitSettings:
         return FitSettings(**{f.name: getattr(self, f.name) for f in fields(FitSettings)})
-
-    def _groups(self, groups: Any, n: int) -> NDArray[np.intp]:
-        if groups is None:
-            return np.full(n, -1, np.intp)
-        return drop_singles(as_labels(groups, n, "groups"))
-
-    def _user_neighbors(self, neighbors: Any, n: int, groups: Any) -> Neighbors | None:
-        if neighbors is None:
-            return None
-        if groups is not None:
-            raise ValueError("neighbors cannot be given with groups, which are clustered as one.")
-        checked = given_neighbors(*neighbors, metric="cosine")
-        if len(checked.indices) != n:
-            raise ValueError(f"neighbors are of {len(checked.indices)} rows, X has {n}.")
-        return checked
 
     def _check_size(self, d: int) -> None:
         if self.n_components is not None and self.n_components > d:

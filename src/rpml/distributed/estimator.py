@@ -20,6 +20,7 @@ from rpml.method.settings import FitInputs
 from rpml.method.supervision.constraints import gather
 from rpml.method.supervision.labels import as_labels
 from rpml.model import Embedding
+from rpml.model.fit_inputs import as_groups
 from rpml.runtime.context import Store
 from rpml.runtime.rows import float_dtype
 
@@ -111,7 +112,7 @@ class DaskRPML(LazyEmbedding, RPML):
         self._check_rows(rows)
         y, groups = notes
         labels = as_labels(y, rows.count) if self.use_labels and y is not None else None
-        inputs = FitInputs(self._groups(groups, rows.count), gather(labels, rows.count))
+        inputs = FitInputs(as_groups(groups, rows.count), gather(labels, rows.count))
         settings, context = self._settings(), self._context(store)
         with cluster.failures():
             result = learn(DaskStages(cluster, settings, context), rows, inputs, settings, context)

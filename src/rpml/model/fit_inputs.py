@@ -1,4 +1,4 @@
-"""Constraints of a fit from files, checked before anything is computed."""
+"""What a fit is given besides its rows, checked before anything is computed."""
 
 from __future__ import annotations
 
@@ -7,10 +7,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rpml.io.features import Features
 from rpml.io.features.links import Links, read_links
+from rpml.method.graph.affinity import given_neighbors
+from rpml.method.graph.neighbors import Neighbors
 from rpml.method.supervision.constraints import gather
 from rpml.method.supervision.labels import as_labels
+from rpml.method.whitening.groups import drop_singles, no_groups
 from rpml.runtime.errors import InputError
 
 ROWS_PER_LINE = {"must_link": 2, "cannot_link": 2, "comparisons": 3}
@@ -66,3 +72,22 @@ def _by_line(text: str, read: Mapping[str, Links]) -> str:
 
     text = re.sub(rf"({'|'.join(ROWS_PER_LINE)})\[([\d, ]+)\]", place, text)
     return text.replace("set conflicts='weight'", "pass --conflicts weight").rstrip(".")
+
+
+def as_groups(groups: Any, n: int) -> NDArray[np.intp]:
+    """Groups of n rows as numbers; -1 for none, and for a group of a single row."""
+    if groups is None:
+        return no_groups(n)
+    return drop_singles(as_labels(groups, n, "groups"))
+
+
+def as_neighbors(neighbors: Any, n: int, groups: Any) -> Neighbors | None:
+    """Neighbors of n rows that the user searched; they cannot be combined with groups."""
+    if neighbors is None:
+        return None
+    if groups is not None:
+        raise ValueError("neighbors cannot be given with groups, which are clustered as one.")
+    checked = given_neighbors(*neighbors, metric="cosine")
+    if len(checked.indices) != n:
+        raise ValueError(f"neighbors are of {len(checked.indices)} rows, X has {n}.")
+    return checked
