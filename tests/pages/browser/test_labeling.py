@@ -32,7 +32,8 @@ class Labeling:
 
 
 @pytest.fixture
-def labeling(sample: Sample, tmp_path: Path) -> Iterator[Labeling]:
+def labeling(chrome: Chrome, sample: Sample, tmp_path: Path) -> Iterator[Labeling]:
+    """The page is left before the server stops, so that no picture is asked of a dead one."""
     items = make_items(len(sample.X), sample.ids, images=sample.images)
     store = open_labels(items, tmp_path / "labels.csv")
     catalog = make_catalog(sample.model, sample.X, store.items)
@@ -41,6 +42,7 @@ def labeling(sample: Sample, tmp_path: Path) -> Iterator[Labeling]:
     pictures = Pictures(items, sample.images)
     with running(make_app(catalog, Options(pictures, learner=learner))) as port:
         yield Labeling(f"http://127.0.0.1:{port}", store, learner)
+        chrome.open("about:blank")
 
 
 def inside(chrome: Chrome, x: float, y: float, right: float, bottom: float) -> int:
