@@ -6,7 +6,7 @@ from rpml.evaluation.resources import estimate_resources
 
 
 def test_small_fits_are_measured_whole():
-    found = estimate_resources(300, 8, n_components=3, n_neighbors=10)
+    found = estimate_resources(300, 8, n_components=3, n_neighbors=10, training="always")
     assert (found.n_rows, found.n_features, found.pilot_rows) == (300, 8, 300)
     assert found.memory > 300 * 8 * 4
     assert found.seconds == pytest.approx(sum(found.stages.values()))

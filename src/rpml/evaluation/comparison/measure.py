@@ -1,6 +1,6 @@
 """One cell: a method at a dimension with a seed, fitted on the training side, scored on the other.
 
-A cell is a plain dict, ready for a line of JSON. `hits` holds a hexadecimal digit a query: how
+A cell is a plain dict, ready for a line of JSON. `hits` holds a hexadecimal digit per query: how
 many rows of other classes come before the first right one, 15 meaning 15 or more. From it every
 Recall@K up to 8 and every bootstrap can be computed again.
 """

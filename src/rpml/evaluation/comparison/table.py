@@ -31,7 +31,7 @@ class Comparison:
 
     cells: list[Cell]
     order: list[tuple[str, int]]
-    """(method, dimension), one a row of the table."""
+    """(method, dimension) of each row of the table."""
 
     @property
     def rows(self) -> list[Row]:
