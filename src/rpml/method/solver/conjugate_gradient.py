@@ -81,6 +81,18 @@ class CGState:
         }
     )
 
+    def result(self, reason: str, fixed_theta: Array | None) -> OptimizeResult:
+        """Where the solver ended and why; `fixed_theta` is that of weights not learned."""
+        return OptimizeResult(
+            L=self.point[0],
+            theta=self.point[1] if len(self.point) > 1 else fixed_theta,
+            loss=self.loss,
+            history=self.history,
+            n_iter=self.iteration,
+            converged=reason.startswith("converged"),
+            message=reason,
+        )
+
     def record(self, gradient_norm: float, mean_weight: float, step: float, trials: int) -> None:
         values = (self.loss, gradient_norm, mean_weight, step, float(trials))
         for name, value in zip(self.history, values, strict=True):
@@ -128,15 +140,7 @@ def conjugate_gradient(
         reason = _iterate(problem, manifold, state, fixed_theta)
         if callback is not None and callback(state):
             reason = reason or "stopped by the callback"
-    return OptimizeResult(
-        L=state.point[0],
-        theta=state.point[1] if learned else fixed_theta,
-        loss=state.loss,
-        history=state.history,
-        n_iter=state.iteration,
-        converged=reason.startswith("converged"),
-        message=reason,
-    )
+    return state.result(reason, fixed_theta)
 
 
 def _start(
@@ -255,15 +259,7 @@ def fixed_steps(
         if callback is not None and callback(state):
             reason = "stopped by the callback"
             break
-    return OptimizeResult(
-        L=state.point[0],
-        theta=state.point[1] if learned else fixed_theta,
-        loss=state.loss,
-        history=state.history,
-        n_iter=state.iteration,
-        converged=reason.startswith("converged"),
-        message=reason,
-    )
+    return state.result(reason, fixed_theta)
 
 
 def fit_triplets(

@@ -55,14 +55,12 @@ class Hard:
 
     def negatives(self, draw: Draw, rng: np.random.Generator) -> NDArray[np.intp]:
         turn = np.arange(draw.anchors.size) - np.searchsorted(draw.anchors, draw.anchors)
-        out = draw.negatives.copy()
-        for part in slices(draw.anchors.size, _CHUNK):
+
+        def choose(part: slice) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
             allowed = _near_negatives(draw.anchors[part], draw.labels, self.neighbors, draw.groups)
-            count = allowed.sum(axis=1)
-            nth = turn[part] % np.maximum(count, 1)
-            picked = self.neighbors.indices[draw.anchors[part], _nth_true(allowed, nth)]
-            out[part] = np.where(count > 0, picked, out[part])
-        return out
+            return allowed, turn[part] % np.maximum(allowed.sum(axis=1), 1)
+
+        return _pick(draw, self.neighbors, choose)
 
 
 @dataclass(frozen=True)
@@ -85,18 +83,16 @@ class SemiHard:
 
     def negatives(self, draw: Draw, rng: np.random.Generator) -> NDArray[np.intp]:
         luck = rng.random(draw.anchors.size)
-        out = draw.negatives.copy()
-        for part in slices(draw.anchors.size, _CHUNK):
+
+        def choose(part: slice) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
             anchors = draw.anchors[part]
             allowed = _near_negatives(anchors, draw.labels, self.neighbors, draw.groups)
             allowed &= _within_margin(
                 anchors, draw.positives[part], self.neighbors, self.X, self.margin
             )
-            count = allowed.sum(axis=1)
-            nth = (luck[part] * count).astype(np.intp)
-            picked = self.neighbors.indices[anchors, _nth_true(allowed, nth)]
-            out[part] = np.where(count > 0, picked, out[part])
-        return out
+            return allowed, (luck[part] * allowed.sum(axis=1)).astype(np.intp)
+
+        return _pick(draw, self.neighbors, choose)
 
 
 # name -> sampler from the k-NN of the rows and the rows; only "uniform" needs no neighbours
@@ -105,6 +101,20 @@ SAMPLERS: dict[str, Callable[[Neighbors, Any], Sampler]] = {
     "semi-hard": SemiHard,
     "hard": lambda neighbors, X: Hard(neighbors),
 }
+
+
+def _pick(
+    draw: Draw,
+    neighbors: Neighbors,
+    choose: Callable[[slice], tuple[NDArray[np.bool_], NDArray[np.intp]]],
+) -> NDArray[np.intp]:
+    """The chosen neighbour of each anchor; `choose` says which are allowed and which of them."""
+    out = draw.negatives.copy()
+    for part in slices(draw.anchors.size, _CHUNK):
+        allowed, nth = choose(part)
+        picked = neighbors.indices[draw.anchors[part], _nth_true(allowed, nth)]
+        out[part] = np.where(allowed.any(axis=1), picked, out[part])
+    return out
 
 
 def _near_negatives(
