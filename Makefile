@@ -23,8 +23,9 @@ $(DEV): pyproject.toml | $(BIN)/pip     # everything
 	$(PIP) -e '.[dev,deep]'
 	touch $@ $(DEMO)
 
-demo: $(DEMO)           ## learn an embedding without labels, print the table, write the picture
-	$(BIN)/rpml demo -o demo-output
+demo: $(DEMO)           ## learn embeddings of programs and of drawings without labels, show what they find
+	$(BIN)/rpml demo code -o demo-output/code
+	$(BIN)/rpml demo drawings -o demo-output/drawings
 
 test: $(DEV)            ## the default tests, a few minutes on two cores
 	$(BIN)/pytest -n 2
