@@ -39,6 +39,7 @@ class Fit:
         np.save(folder / "x.npy", X)
         self.folder = folder
         self.options = ["--dim", "10", "--solver", solver, "--set", "tol=0", "--max-iter", "150"]
+        self.options += ["--set", "training=always"]
         started = time.monotonic()
         run(*self.args("whole.rpml"))
         self.seconds = time.monotonic() - started

@@ -20,7 +20,7 @@ def both(cluster, weight, weight_ridge, seed=0):
     local = TripletObjective(X, triplets, weight, 45.0, weight_ridge)
     settings = Settings(weight, 45.0, weight_ridge)
     remote = DaskObjective(cluster, split(cluster, X), shards(cluster, triplets), settings)
-    np.testing.assert_array_equal(remote.triplets(), triplets)
+    np.testing.assert_array_equal(remote.triplets, triplets)
     return local, remote, L, theta
 
 

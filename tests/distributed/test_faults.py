@@ -19,7 +19,14 @@ from rpml.runtime.context import Context
 
 from .conftest import subspace_distance
 
-SETTINGS = {"n_components": 4, "n_neighbors": 10, "max_iter": 12, "tol": 0.0, "random_state": 0}
+SETTINGS = {
+    "n_components": 4,
+    "n_neighbors": 10,
+    "training": "always",
+    "max_iter": 12,
+    "tol": 0.0,
+    "random_state": 0,
+}
 
 
 class Killer:

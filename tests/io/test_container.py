@@ -234,3 +234,13 @@ def test_missing_empty_and_special_files(tmp_path):
     assert "regular file" in refusal(tmp_path)
     os.mkfifo(tmp_path / "pipe")
     assert "regular file" in refusal(tmp_path / "pipe")
+
+
+def test_a_header_of_any_length_is_read(tmp_path):
+    """Its length comes first: 0x0480 are the first bytes of a pickle too."""
+    path, lengths = tmp_path / "m", set()
+    for extra in range(0, 1600, 7):
+        write_container(path, {"a": np.zeros(2)}, {"note": "x" * extra}, "model", 1)
+        lengths.add(path.read_bytes()[:2])
+        assert read_container(path, "model", 1)[1]["metadata"]["note"] == "x" * extra
+    assert lengths & {b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"}

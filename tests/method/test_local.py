@@ -32,9 +32,11 @@ class MemoryStore:
         self.stages, self.loaded = {}, []
 
     def load(self, name):
-        if name in self.stages:
-            self.loaded.append(name)
-        return self.stages.get(name)
+        if name not in self.stages:
+            return None
+        self.loaded.append(name)
+        arrays, metadata = self.stages[name]
+        return dict(reversed(arrays.items())), metadata  # in no particular order, as files are
 
     def save(self, name, arrays, metadata):
         self.stages[name] = (arrays, dict(metadata or {}))
@@ -173,3 +175,19 @@ def test_the_settings_of_the_clustering_are_checked(setting):
     (name, value), *_ = setting.items()
     with pytest.raises(ValueError, match=f"{name}={value!r}"):
         RPML(4, clustering=AuthorityAscentShift(10, metric="cosine", **setting)).fit(X)
+
+
+def test_an_interrupted_solver_continues_where_it_was():
+    X, _ = blobs()
+    store, seen = MemoryStore(), []
+
+    def stop(progress):
+        if progress.stage == "optimize" and progress.done == 12:
+            raise KeyboardInterrupt
+
+    settings = {"training": "always", "tol": 0.0, "max_iter": 15, "random_state": 0}
+    with pytest.raises(KeyboardInterrupt):
+        RPML(4, callback=stop, **settings).fit(X, store=store)
+    with pytest.warns(ConvergenceWarning):
+        RPML(4, callback=lambda p: seen.append((p.stage, p.done)), **settings).fit(X, store=store)
+    assert min(done for stage, done in seen if stage == "optimize") > 1

@@ -16,7 +16,7 @@ def X():
 
 
 def estimator(**settings):
-    return RPML(3, n_neighbors=10, random_state=0, **settings)
+    return RPML(3, n_neighbors=10, training="always", random_state=0, **settings)
 
 
 @pytest.fixture

@@ -91,7 +91,7 @@ class DaskStages:
         parts = [self.workers.submit(_apply, part, held) for part in X.parts]
         moments = mean_and_covariance(self.workers, parts, X.count, False, self.context)
         X.release()
-        return Prepared(parts, X.edges, *moments, self.context.key(*whitening.to_arrays().values()))
+        return Prepared(parts, X.edges, *moments, self.context.key(*whitening.dependencies()))
 
     def neighbors(self, Z: Prepared, inputs: FitInputs) -> Graph | None:
         """The graph of the rows, or of one mean per group, found or from the checkpoint."""

@@ -138,13 +138,14 @@ def _check_file(path: Path) -> None:
         if not stat.S_ISREG(status.st_mode):
             raise ModelFormatError(f"{path} is not a regular file")
         with open(path, "rb") as file:
-            start = file.read(8)
+            start, header = file.read(8), file.read(len(_START))
     except OSError as error:
         raise ModelFormatError(f"cannot read {path}: {error.strerror or error}") from error
     if status.st_size == 0:
         raise ModelFormatError(f"{path} is empty")
     for magic, meaning in _DISGUISES.items():
-        if start.startswith(magic):
+        # the length of our own header may begin with the same bytes: 0x0480 looks like a pickle
+        if start.startswith(magic) and header != _START:
             raise ModelFormatError(f"{path} is {meaning}, not an rpml file")
     length = int.from_bytes(start, "little")
     if len(start) < 8 or length > min(status.st_size - 8, MAX_HEADER):

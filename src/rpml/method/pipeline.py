@@ -88,7 +88,7 @@ def learn(
     epochs = stages.epochs(Z, labels, inputs)
     start = stages.start(Z, whitening)
     key = context.key(
-        *whitening.to_arrays().values(), labels, *start, settings.for_solver, settings.for_batches
+        *whitening.dependencies(), labels, *start, settings.for_solver, settings.for_batches
     )
     if settings.trains(whitening, inputs):
         optimum = solve(problem, epochs, start, settings.for_solver, context, key)

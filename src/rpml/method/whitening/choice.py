@@ -95,6 +95,10 @@ class Whitening:
             arrays["trains"] = np.array([self.choice.trains])
         return arrays
 
+    def dependencies(self) -> list[NDArray[Any]]:
+        """Its arrays in a fixed order, as the key of the stages that depend on it."""
+        return [array for _, array in sorted(self.to_arrays().items())]
+
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Whitening:
         """The inverse of `to_arrays`."""
