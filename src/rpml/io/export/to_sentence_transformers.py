@@ -24,6 +24,9 @@ model = SentenceTransformer("the model whose embeddings rpml was fitted on")
 for module in SentenceTransformer("this folder"):
     model.append(module)
 ```
+
+For fewer dimensions scale the truncated rows to unit norm again, or dot products mislead:
+`model.encode(texts, truncate_dim=8, normalize_embeddings=True)`.
 """
 
 
