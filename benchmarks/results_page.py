@@ -233,6 +233,13 @@ def sources(sets: list[dict[str, Any]]) -> str:
     return table(["set", "rows", "commits"], lines)
 
 
+# to be removed once `make results` has measured these sections with the present default
+EARLIER = (
+    "**All sections below were measured with the earlier default**, which chose the shrinkage by "
+    "agreement on the nearest neighbour and always trained; the last table names the commits."
+)
+
+
 def page() -> str:
     sets = load("comparison-*.json")
     sets = [content for content in sets if any(r["method"] == "lda" for r in content["rows"])]
@@ -246,6 +253,7 @@ def page() -> str:
         "Intervals are 95% paired bootstrap intervals over queries (2,000 resamples); bold gains "
         "exclude 0. The machine was shared and busy: read fit times as orders of magnitude.\n",
         *(results_zoo_page.section() if (RESULTS / "zoo.json").exists() else ()),
+        f"{EARLIER}\n",
         "## RPML against the best of PCA, half-whitening and whitening\n",
         "The baseline of each row is chosen with hindsight, by its score on the test labels.\n",
         against_best(sets),
