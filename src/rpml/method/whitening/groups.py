@@ -25,13 +25,19 @@ from rpml.runtime.threads import single_blas_thread, times
 Array = NDArray[np.floating]
 Groups = NDArray[np.intp]
 SHRINKAGES = tuple(2.0**-k for k in range(9, 0, -2))
-COMPARED = (1 / 16, 1 / 4, 1.0, 4.0, np.inf)  # shrinkages at which groups and neighbours compare
+NEIGHBOR_SHRINKAGES = (
+    1 / 16,
+    1 / 4,
+    1.0,
+    4.0,
+    np.inf,
+)  # of the neighbours that groups are judged by
 PLATEAU = 0.98  # shrinkages within 2% of the best count as equally good
 QUERIES = 1500
 MIN_GROUPS = 20  # with fewer their scatter says nothing
 TIMES_CHANCE = 5
 STRANGER = 0.95  # quantile of the likeness to another group
-MARGIN = 0.97  # of the neighbours' agreement, which groups must reach
+MARGIN = 0.95  # of the neighbours' agreement, which groups must reach
 
 
 def drop_singles(groups: Groups) -> Groups:
@@ -90,7 +96,7 @@ def group_scatter(
     shrinkage = float(np.exp(np.mean(np.log(plateau))))
     agreement = {}
     if max(hits) > TIMES_CHANCE * _chance(groups[unseen]):
-        agreement = cross_agreement(data.subset(first), estimate, COMPARED, rng)
+        agreement = cross_agreement(data.subset(first), estimate, SHRINKAGES, rng)
     return within_scatter(data, trusted), ScatterChoice("groups", shrinkage, agreement)
 
 
@@ -134,7 +140,7 @@ def groups_help(by_groups: ScatterChoice, data: Coordinates, rng: np.random.Gene
     best = max(by_groups.evidence.values(), default=0.0)
     if best == 0.0:
         return False
-    return best >= MARGIN * max(cross_agreement(data, estimate, COMPARED, rng).values())
+    return best >= MARGIN * max(cross_agreement(data, estimate, NEIGHBOR_SHRINKAGES, rng).values())
 
 
 def cross_agreement(
