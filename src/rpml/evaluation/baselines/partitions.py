@@ -6,6 +6,7 @@ rows that AAS finds on the same rows. HDBSCAN finds its own number.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, Self
 
 import numpy as np
@@ -31,7 +32,7 @@ def count_clusters(labels: Labels) -> int:
     return max(2, int((np.bincount(labels[labels >= 0]) > 1).sum()))
 
 
-class _SizedPartition(ClusterMixin, BaseEstimator):  # type: ignore[misc]
+class _SizedPartition(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """A clustering with as many clusters as AAS finds.
 
     Parameters
@@ -54,8 +55,9 @@ class _SizedPartition(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.labels_ = self._partition(rows, wanted, seed)
         return self
 
-    def _partition(self, X: Rows, n_clusters: int, seed: int) -> Labels:
-        raise NotImplementedError
+    @abstractmethod
+    def _partition(self, X: NDArray[np.float32], n_clusters: int, seed: int) -> Labels:
+        """Cluster the rows into about so many clusters."""
 
     @staticmethod
     def _aas_count(X: Rows) -> int:
