@@ -56,7 +56,7 @@ class _SizedPartition(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return self
 
     @abstractmethod
-    def _partition(self, X: NDArray[np.float32], n_clusters: int, seed: int) -> Labels:
+    def _partition(self, X: Rows, n_clusters: int, seed: int) -> Labels:
         """Cluster the rows into about so many clusters."""
 
     @staticmethod
