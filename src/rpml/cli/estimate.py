@@ -55,12 +55,12 @@ def run(
         "rows": n,
         "features": d,
         "memory_gb": round(found.memory / 2**30, 2),
-        "seconds": round(found.seconds, 1),
-        "stages": {name: round(seconds, 1) for name, seconds in found.stages.items()},
+        "seconds": round(found.seconds, 3),
+        "stages": {name: round(seconds, 3) for name, seconds in found.stages.items()},
         "pilot_rows": found.pilot_rows,
         "machine_memory_gb": memory_gb(),
     }
-    stages = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in found.stages.items())
+    stages = ", ".join(f"{name} {seconds:.2g} s" for name, seconds in found.stages.items())
     console.result(fields, fields_text({**fields, "stages": stages}))
     available = memory_gb()
     if available is not None and found.memory > available * 2**30:
