@@ -155,11 +155,6 @@ def preload():
     """Import what the commands import, so that a fork begins at once."""
     import sklearn.neighbors  # noqa: F401
 
-    import rpml.cli.app
-    import rpml.estimator
-    import rpml.io.export
-    import rpml.model  # noqa: F401
-
 
 def main(folder, name, step="1"):
     preload()

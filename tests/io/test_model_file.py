@@ -8,8 +8,8 @@ import pytest
 from sklearn.cluster import KMeans
 
 from rpml import RPML, AuthorityAscentShift
+from rpml.estimator.fitted import model_arrays, model_metadata
 from rpml.io.model_file import FORMAT_VERSION, read_model, write_model
-from rpml.model.fitted import model_arrays, model_metadata
 from rpml.runtime.errors import ModelFormatError
 
 GOLDEN = Path(__file__).parent.parent / "golden"

@@ -35,7 +35,7 @@ def run(
     console: Console,
 ) -> None:
     """Embed vectors with a model; ids are carried through."""
-    from rpml.model import check_features, embed_file
+    from rpml.estimator import check_features, embed_file
     from rpml.runtime.context import Context
 
     on_dask = engine.on_dask()

@@ -46,7 +46,7 @@ def run(
     console: Console,
 ) -> None:
     """Score vectors, or their embedding, against labels."""
-    from rpml.model import check_features, load_embedded
+    from rpml.estimator import check_features, load_embedded
 
     wanted = parse_ks(ks)
     on_dask = engine.on_dask()

@@ -42,7 +42,7 @@ def run(
     """Draw retrieval examples and the quad-grid of images."""
     import numpy as np
 
-    from rpml.model import check_features
+    from rpml.estimator import check_features
     from rpml.pages.report.image_figures import draw_quad_grid, draw_retrievals, pictures_of
     from rpml.runtime.outputs import check_apart, check_output
 

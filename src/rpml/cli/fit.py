@@ -15,9 +15,8 @@ from rpml.cli.console import Console, Stopper, fields_text
 from rpml.cli.engine import EngineOptions
 
 if TYPE_CHECKING:
-    from rpml.estimator import RPML
+    from rpml.estimator import RPML, FitOutcome, ResumableFit
     from rpml.io.features import Features, FeatureSource
-    from rpml.model import FitOutcome, ResumableFit
 
 EXAMPLES = """\b
 Examples:
@@ -119,8 +118,8 @@ class SupervisionOptions:
         self, model: RPML, data: Features, reading: opt.LabeledReadingOptions
     ) -> dict[str, object]:
         """The arguments of `RPML.fit`; pseudo-labels are a setting of the model."""
+        from rpml.estimator import read_constraints
         from rpml.io.features import read_labels
-        from rpml.model import read_constraints
 
         n, ids = len(data.values), data.ids
         inputs: dict[str, object] = {}
@@ -156,8 +155,8 @@ def run(
     console: Console,
 ) -> None:
     """Learn an embedding from unlabelled vectors."""
+    from rpml.estimator import ResumableFit
     from rpml.io.features import Features
-    from rpml.model import ResumableFit
 
     on_dask = engine.on_dask(method.memory)
     model = method.build(on_dask)
@@ -201,7 +200,7 @@ def fit(
     try:
         with console.reporter() as reporter, Stopper(reporter).listening() as stopper:
             model.set_params(callback=stopper)
-            with console.following("rpml.model.resumable"):
+            with console.following("rpml.estimator.resumable"):
                 outcome = job.fit(model, data, **inputs)
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted before there was a model; {how_to_go_on(job)}") from None

@@ -29,9 +29,9 @@ def run(
     console: Console,
 ) -> None:
     """Describe a model, a checkpoint or a file of vectors."""
+    from rpml.estimator import describe_model
     from rpml.io.checkpoint import describe_checkpoint
     from rpml.io.features.reading import SUFFIXES
-    from rpml.model import describe_model
 
     target = Path(path)
     if os.path.isfile(target / "manifest.json"):

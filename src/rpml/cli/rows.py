@@ -29,7 +29,7 @@ class ItemOptions:
         """The model, the vectors and their items, checked against each other."""
         import numpy as np
 
-        from rpml.model import check_features
+        from rpml.estimator import check_features
         from rpml.pages.report.items import make_items, read_ids, read_texts
 
         fitted = opt.load_model(model)

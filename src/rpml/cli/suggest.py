@@ -34,8 +34,8 @@ def run(
 
     Rows are numbered from 0.
     """
+    from rpml.estimator import check_features
     from rpml.io.features import Features, Layout, write_table
-    from rpml.model import check_features
 
     opt.check_table(output, force, console.json_output, [model, features])
     fitted = opt.load_model(model)

@@ -30,8 +30,8 @@ def run(
     console: Console,
 ) -> None:
     """Update a model with new vectors; embeddings stay comparable."""
+    from rpml.estimator import check_features, save_model
     from rpml.io.model_file import check_model_output
-    from rpml.model import check_features, save_model
     from rpml.runtime.locks import locked
 
     target = check_model_output(output, force, [model, features, old])

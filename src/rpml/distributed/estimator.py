@@ -14,13 +14,12 @@ from rpml.distributed.cluster import Cluster
 from rpml.distributed.source import PartitionedRows, open_rows
 from rpml.distributed.stages import DaskStages
 from rpml.distributed.take import take
-from rpml.estimator import RPML
+from rpml.estimator import RPML, Embedding
+from rpml.estimator.fit_inputs import as_groups
 from rpml.method.pipeline import learn
 from rpml.method.settings import FitInputs
 from rpml.method.supervision.constraints import gather
 from rpml.method.supervision.labels import as_labels
-from rpml.model import Embedding
-from rpml.model.fit_inputs import as_groups
 from rpml.runtime.context import Store
 from rpml.runtime.rows import float_dtype
 

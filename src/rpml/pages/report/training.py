@@ -48,7 +48,7 @@ def versions() -> dict[str, str]:
 
 def settings(model: RPML) -> dict[str, str]:
     """Every setting of the fit, as text."""
-    from rpml.model import describe_settings
+    from rpml.estimator import describe_settings
 
     described = describe_settings(model)
     flat: dict[str, str] = {}

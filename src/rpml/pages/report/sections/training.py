@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpml.model.description import decisions
+from rpml.estimator.description import decisions
 from rpml.pages.report import charts
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Figure, Section

@@ -11,12 +11,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rpml.estimator.fitted import describe_settings, load_model, save_model
 from rpml.io.checkpoint import Checkpoint, check_directory, fingerprint, remove_checkpoint
 from rpml.io.container import canonical_json
 from rpml.io.features import Features
 from rpml.io.features.source import as_ids
 from rpml.io.model_file import check_model_output, read_model
-from rpml.model.fitted import describe_settings, load_model, save_model
 from rpml.runtime.context import Progress
 from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError, ModelFormatError
@@ -68,7 +68,7 @@ class ResumableFit:
     Examples
     --------
     >>> from rpml import RPML
-    >>> from rpml.model import ResumableFit
+    >>> from rpml.estimator import ResumableFit
     >>> run = ResumableFit("birds.rpml", resume=True)
     >>> model = run.fit(RPML(64, random_state=0), X).model  # doctest: +SKIP
     """

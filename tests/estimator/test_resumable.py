@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from rpml import RPML
+from rpml.estimator import ResumableFit
 from rpml.io.checkpoint import Checkpoint
-from rpml.model import ResumableFit
 from rpml.runtime.errors import CheckpointError, InputError
 
 

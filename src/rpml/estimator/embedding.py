@@ -13,11 +13,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._set_output import _wrap_data_with_container
 from sklearn.utils.validation import check_is_fitted
 
+from rpml.estimator.fitted import load_model, save_model
 from rpml.method.clustering.exemplars import nearest_exemplar
 from rpml.method.settings import FitResult
 from rpml.method.supervision.suggest import rank_candidates
 from rpml.method.whitening.linear_map import Preprocessing
-from rpml.model.fitted import load_model, save_model
 from rpml.runtime.errors import WeightCollapseWarning
 from rpml.runtime.rows import float_dtype
 from rpml.runtime.validation import check_rows

@@ -14,6 +14,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from rpml.estimator.embedding import Embedding
+from rpml.estimator.fit_inputs import as_groups, as_neighbors
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.local import LocalStages
 from rpml.method.objective.weights import WEIGHTS
@@ -23,8 +25,6 @@ from rpml.method.supervision.constraints import gather
 from rpml.method.supervision.labels import as_labels
 from rpml.method.triplets.samplers import SAMPLERS
 from rpml.method.update import update
-from rpml.model import Embedding
-from rpml.model.fit_inputs import as_groups, as_neighbors
 from rpml.runtime.context import Context, Store
 from rpml.runtime.memory import WORKING_MEMORY, working_memory
 from rpml.runtime.rows import float_dtype

@@ -1,0 +1,27 @@
+"""The estimator, what a fit leaves, its file, and fits that survive an interruption."""
+
+from __future__ import annotations
+
+from rpml.estimator.description import describe_model
+from rpml.estimator.embedding import Embedding
+from rpml.estimator.features import check_features, embed_batches, embed_file, load_embedded
+from rpml.estimator.fit_inputs import read_constraints
+from rpml.estimator.fitted import describe_settings, load_model, save_model
+from rpml.estimator.resumable import FitOutcome, ResumableFit
+from rpml.estimator.rpml import RPML
+
+__all__ = [
+    "RPML",
+    "Embedding",
+    "FitOutcome",
+    "ResumableFit",
+    "check_features",
+    "describe_model",
+    "describe_settings",
+    "embed_batches",
+    "embed_file",
+    "load_embedded",
+    "load_model",
+    "read_constraints",
+    "save_model",
+]
