@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +12,7 @@ from rpml.cli.console import Console, fields_text
 from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from rpml.runtime.rows import Array
 
 EXAMPLES = """\b
 Examples:
@@ -45,7 +45,7 @@ def run(
     chosen = {"n_components": dim, "random_state": 0, **opt.parse_settings(settings, known)}
     if (features is None) == (shape is None):
         raise InputError("give either FEATURES or --shape ROWSxFEATURES")
-    data: NDArray[Any] | None = None
+    data: Array | None = None
     if features is not None:
         data = reading.open(features).load().values
     n, d = parse_shape(str(shape)) if data is None else data.shape

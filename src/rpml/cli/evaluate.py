@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from rpml.cli import options as opt
 from rpml.cli.command import command
@@ -13,7 +13,10 @@ from rpml.runtime.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy as np
     from numpy.typing import NDArray
+
+    from rpml.runtime.rows import Array
 
 EXAMPLES = """\b
 Examples:
@@ -97,7 +100,7 @@ def run(
 
 
 def measure(
-    X: NDArray[Any], y: NDArray[Any], ks: list[int], metric: str, seed: int | None, console: Console
+    X: Array, y: NDArray[np.generic], ks: list[int], metric: str, seed: int | None, console: Console
 ) -> tuple[dict[int, float], dict[str, float]]:
     """Recall@K and, with a seed, the scores of k-means clusters."""
     from rpml.evaluation.metrics import clustering_scores, recall_at_k

@@ -122,7 +122,7 @@ class SupervisionOptions:
         from rpml.io.features import read_labels
 
         n, ids = len(data.values), data.ids
-        inputs: dict[str, object] = {}
+        inputs: dict[str, Any] = {}
         if self.pseudo_labels is not None:
             model.set_params(clustering=read_labels(self.pseudo_labels, n, ids, partial=True))
         if self.groups is not None:
@@ -194,7 +194,7 @@ def load(source: FeatureSource, console: Console) -> Features:
 
 
 def fit(
-    job: ResumableFit, model: RPML, data: Features, inputs: dict[str, object], console: Console
+    job: ResumableFit, model: RPML, data: Features, inputs: dict[str, Any], console: Console
 ) -> FitOutcome:
     """Fit; on Ctrl-C keep the best model so far and say how to continue."""
     try:

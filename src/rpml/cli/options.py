@@ -14,10 +14,12 @@ import typer
 from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from rpml.estimator import RPML
     from rpml.io.features import Features, FeatureSource, ReadOptions
+    from rpml.runtime.rows import Array
     from rpml.vision.descriptors import Network
     from rpml.vision.extract import Recipe
 
@@ -112,14 +114,14 @@ class LabeledReadingOptions(ReadingOptions):
         inside = self.labels_path(path, labels) == path
         return (self.label_column,) if self.label_column and inside else ()
 
-    def read_labels(self, path: str, data: Features, partial: bool = False) -> NDArray[Any]:
+    def read_labels(self, path: str, data: Features, partial: bool = False) -> NDArray[np.generic]:
         """One label per row, matched by id or by order."""
         from rpml.io.features import read_labels
 
         n = len(data.values)
         return read_labels(path, n, data.ids, self.label_column, self.id_column, partial)
 
-    def labeled_rows(self, path: str, data: Features) -> tuple[NDArray[Any], NDArray[Any]]:
+    def labeled_rows(self, path: str, data: Features) -> tuple[Array, NDArray[np.generic]]:
         """Vectors and labels of the rows that have a label."""
         from rpml.io.features.labels import labeled_mask
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rpml.cli import options as opt
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from rpml.estimator import RPML
     from rpml.pages.report.items import Items
+    from rpml.runtime.rows import Array
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class ItemOptions:
 
     def load(
         self, model: str, features: str, reading: opt.LabeledReadingOptions
-    ) -> tuple[RPML, NDArray[Any], Items]:
+    ) -> tuple[RPML, Array, Items]:
         """The model, the vectors and their items, checked against each other."""
         import numpy as np
 

@@ -27,6 +27,7 @@ from rpml.evaluation.protocol.scores import Row, scores_of
 from rpml.io.checkpoint import Checkpoint, fingerprint
 from rpml.io.datasets.image_sets import ImageSet
 from rpml.runtime.context import Context, Progress
+from rpml.runtime.rows import Array
 from rpml.vision.files import ImageFile
 from rpml.vision.views import Views
 
@@ -93,9 +94,7 @@ class DeepProtocol:
         plain = descriptor_network(self.network, self.test, self.training)
         return descriptors(PooledDescriptors(plain), self.test, 0)
 
-    def run(
-        self, names: Sequence[str], ks: tuple[int, ...]
-    ) -> tuple[list[Row], dict[str, NDArray[Any]]]:
+    def run(self, names: Sequence[str], ks: tuple[int, ...]) -> tuple[list[Row], dict[str, Array]]:
         """Rows of the initial embedder and of every method, and their test embeddings."""
         rows, embeddings = [], {}
         for number, name in enumerate([FROZEN, *check_methods(names)]):
@@ -107,7 +106,7 @@ class DeepProtocol:
 
     def measure(
         self, name: str, ks: tuple[int, ...], evaluate: Evaluate | None = None
-    ) -> tuple[Row, NDArray[Any]]:
+    ) -> tuple[Row, Array]:
         """Train by one method, or not at all, and score the test images."""
         seed = self.training.schedule.seed
         history: list[dict[str, float]] = []

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,11 +141,13 @@ def _weights(cluster: Cluster, graph: Graph, bandwidth: str | float | None) -> l
     return weights
 
 
-def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+def _joined(parts: Sequence[NDArray[np.generic]]) -> NDArray[np.generic]:
     return np.concatenate(parts)
 
 
-def _found(lists: Neighbors, scale: Any, start: int, n: int) -> sparse.csr_matrix:
+def _found(
+    lists: Neighbors, scale: NDArray[np.float64] | None, start: int, n: int
+) -> sparse.csr_matrix:
     """The edges from the rows of a partition to the neighbours they found."""
     size, k = lists.indices.shape
     if scale is None:
@@ -200,7 +201,7 @@ def _numbered(ends: NDArray[np.intp]) -> NDArray[np.intp]:
     return np.unique(ends, return_inverse=True)[1].astype(np.intp)
 
 
-def _narrow(labels: NDArray[np.intp]) -> NDArray[Any]:
+def _narrow(labels: NDArray[np.intp]) -> NDArray[np.generic]:
     """In half the space, for the way to the client."""
     return labels.astype(np.int32) if labels.size < 2**31 else labels
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from rpml.distributed.take import deal
 from rpml.method.clustering.pseudo_labels import class_of_nearest, rows_by_label
 from rpml.method.supervision.constraints import Supervision
 from rpml.method.whitening.groups import group_means
+from rpml.runtime.rows import Array
 
 Labels = NDArray[np.intp]
 Partitions = tuple[Sequence[Task], NDArray[np.int64]]
@@ -26,7 +26,7 @@ Partitions = tuple[Sequence[Task], NDArray[np.int64]]
 
 def mean_instances(
     cluster: Cluster, rows: Partitions, of_row: Labels
-) -> tuple[list[Task], NDArray[Any]]:
+) -> tuple[list[Task], NDArray[np.int64]]:
     """The mean row of each instance, as partitions of their own."""
     count = len(rows[0])
     edges = (int(of_row.max()) + 1) * np.arange(count + 1, dtype=np.int64) // count
@@ -68,7 +68,7 @@ def apply_classes(cluster: Cluster, rows: Partitions, basins: Labels, known: Sup
     return np.where(known.is_classed(), known.labels, out)
 
 
-def _spread(X: NDArray[Any], basins: Labels, classes: Labels) -> Labels:
+def _spread(X: Array, basins: Labels, classes: Labels) -> Labels:
     """The class of each row of some whole clusters."""
     out = np.empty(len(X), np.intp)
     for mine in rows_by_label(basins):

@@ -19,6 +19,7 @@ from rpml.method.graph.neighbors import Neighbors
 from rpml.runtime.context import Context
 from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError
+from rpml.runtime.rows import Array
 
 KINDS = ("parquet", "npy")
 
@@ -105,7 +106,7 @@ def _layout(model: RPML, ids: Any) -> Layout:
     return Layout("embedding", names, None if ids is None else "id")
 
 
-def _embed_part(model: RPML, part: Any, name: str) -> int:
+def _embed_part(model: RPML, part: Array, name: str) -> int:
     write_table(name, _transform(model, part), _layout(model, None), None, overwrite=True)
     return len(part)
 
@@ -119,7 +120,7 @@ def _embed_pieces(model: RPML, pieces: list[Piece], options: ReadOptions, name: 
     return len(values)
 
 
-def _transform(model: RPML, values: Any) -> NDArray[Any]:
+def _transform(model: RPML, values: Array) -> Array:
     """Without the names of the columns: the shards were compared with each other already."""
     plain = model
     if hasattr(model, "feature_names_in_"):

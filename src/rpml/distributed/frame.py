@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rpml.distributed.cluster import Cluster, Task
 from rpml.method.graph import exact
+from rpml.runtime.rows import Array
+
+Extent = tuple[Array, Array, Array, int]
+"""Minimum, maximum and sum of every column, number of rows."""
 
 
 @dataclass(frozen=True)
@@ -21,11 +24,11 @@ class Frame:
     center: NDArray[np.float64]
     unit: float = 1.0
 
-    def prepare(self, block: Any) -> NDArray[np.float32]:
+    def prepare(self, block: Array) -> Array:
         """Rows ready for products."""
         return exact.prepare(block, self.metric, np.float32, self.center, self.unit)
 
-    def rows(self, block: Any) -> exact.SearchCorpus:
+    def rows(self, block: Array) -> exact.SearchCorpus:
         """A part of the rows as the search sees them."""
         if self.metric == "cosine":
             half = np.full(len(block), 0.5)
@@ -46,11 +49,11 @@ def find_frame(cluster: Cluster, parts: Sequence[Task], metric: str) -> Frame:
     return Frame(metric, *exact.center_and_unit(low, high, total / count))
 
 
-def _range(part: Any) -> tuple[Any, ...]:
+def _range(part: Array) -> Extent:
     total = part.sum(axis=0, dtype=np.float64)
     return part.min(axis=0).astype(float), part.max(axis=0).astype(float), total, len(part)
 
 
-def _widest(parts: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+def _widest(parts: list[Extent]) -> Extent:
     low, high, total, count = zip(*parts, strict=True)
     return np.min(low, axis=0), np.max(high, axis=0), np.sum(total, axis=0), sum(count)

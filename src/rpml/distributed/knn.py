@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from dask.sizeof import sizeof
@@ -112,7 +111,7 @@ class Search:
     context: Context
 
     @property
-    def _starts(self) -> NDArray[Any]:
+    def _starts(self) -> NDArray[np.generic]:
         """The first row of each partition, in as few bytes as all row numbers need."""
         return self.edges[:-1].astype(np.int32 if self.edges[-1] < EMPTY_SLOT else np.int64)
 
@@ -157,7 +156,7 @@ class Search:
         chosen = rng.choice(n, min(ann.SAMPLE, n), replace=False)
         return ann.Sample(chosen, self._scan(chosen)[1])
 
-    def _scan(self, rows: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[Any]]:
+    def _scan(self, rows: NDArray[np.integer]) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
         """The true neighbours of some rows: every partition looks through its own."""
         queries = take(self.cluster, self.parts, self.edges, rows)
         tasks = [

@@ -12,6 +12,7 @@ from rpml.distributed.frame import Frame
 from rpml.method.graph import approximate as ann
 from rpml.method.graph.exact import (
     EMPTY_SLOT,
+    Found,
     SearchCorpus,
     block_size,
     empty_heaps,
@@ -21,14 +22,20 @@ from rpml.method.graph.exact import (
     sort,
 )
 from rpml.method.graph.neighbors import Neighbors, refine
+from rpml.runtime.rows import Array
 
 MEMORY = 256 * 2**20  # bytes the working blocks of one task may take
 EMPTY_ROW = np.iinfo(np.int64).max  # an empty place in a list of neighbours
-Candidates = tuple[NDArray[Any], NDArray[Any], NDArray[np.float32]]
+Candidates = tuple[NDArray[np.integer], NDArray[np.integer], NDArray[np.float32]]
 """(rows of the partition, neighbours, distances)."""
+Visit = tuple[NDArray[np.int32], Array, NDArray[np.int32]]
+"""(places in the partition, rows, the cells they look into)."""
+CellSums = tuple[NDArray[np.float64], NDArray[np.intp]]
 
 
-def pair(one: Any, two: Any, starts: NDArray[Any], k: int, frame: Frame) -> tuple[Candidates, ...]:
+def pair(
+    one: Array, two: Array | None, starts: NDArray[np.integer], k: int, frame: Frame
+) -> tuple[Candidates, ...]:
     """Top k of the rows of either partition among those of the other (or of the only one)."""
     both = one if two is None else np.concatenate([one, two])
     rows = frame.rows(both)
@@ -49,8 +56,8 @@ def pair(one: Any, two: Any, starts: NDArray[Any], k: int, frame: Frame) -> tupl
 
 
 def named_lists(
-    rows: SearchCorpus, found: tuple[Any, Any], names: NDArray[Any]
-) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    rows: SearchCorpus, found: Found, names: NDArray[np.integer]
+) -> tuple[NDArray[np.integer], NDArray[np.float32]]:
     """Scores -> names and distances, nearest first; a place nobody took is infinitely far."""
     scores, idx = found
     out = np.empty(idx.shape, names.dtype)
@@ -65,7 +72,7 @@ def named_lists(
 
 
 def scan(
-    part: Any, start: int, queries: Any, names: NDArray[Any], k: int, frame: Frame
+    part: Array, start: int, queries: Array, names: NDArray[np.integer], k: int, frame: Frame
 ) -> Candidates:
     """Top k of the queries, whose names are given, among the rows of a partition."""
     rows = frame.rows(np.concatenate([queries, part]))
@@ -105,14 +112,17 @@ def short(lists: Neighbors) -> NDArray[np.intp]:
 
 
 def patched(
-    lists: Neighbors, rows: NDArray[np.intp], indices: Any, distances: NDArray[np.float32]
+    lists: Neighbors,
+    rows: NDArray[np.intp],
+    indices: NDArray[np.integer],
+    distances: NDArray[np.float32],
 ) -> Neighbors:
     near, far = lists.indices.copy(), lists.distances.copy()
     near[rows], far[rows] = indices, distances
     return Neighbors(near, far, lists.metric, method="dask")
 
 
-def indices(lists: Neighbors) -> Any:
+def indices(lists: Neighbors) -> NDArray[np.integer]:
     return lists.indices
 
 
@@ -120,26 +130,28 @@ def width(centers: NDArray[np.float32]) -> int:
     return int(centers.shape[1])
 
 
-def rows_of(part: Any, which: NDArray[Any]) -> Any:
-    return part[which]
+def rows_of(part: Array, which: NDArray[np.integer]) -> Array:
+    return np.asarray(part[which])
 
 
-def center_sums(some: Any, centers: NDArray[np.float32], frame: Frame) -> tuple[Any, Any]:
+def center_sums(some: Array, centers: NDArray[np.float32], frame: Frame) -> CellSums:
     return ann.center_sums(frame.rows(some), np.arange(len(some)), centers, MEMORY)
 
 
-def moved(centers: NDArray[np.float32], sums: tuple[Any, Any]) -> NDArray[np.float32]:
+def moved(centers: NDArray[np.float32], sums: CellSums) -> NDArray[np.float32]:
     return ann.move_centers(centers, *sums)
 
 
-def needed(taken: Any, centers: NDArray[np.float32], queries: int, frame: Frame) -> int:
+def needed(taken: Array, centers: NDArray[np.float32], queries: int, frame: Frame) -> int:
     """How many cells hold the target share of the true neighbours."""
     places = np.arange(queries, len(taken)).reshape(queries, -1)
     sample = ann.Sample(np.arange(queries), places.astype(np.int32))
     return ann.choose_nprobe(frame.rows(taken), centers, sample, MEMORY)
 
 
-def probes(part: Any, centers: NDArray[np.float32], needed: int, frame: Frame) -> Any:
+def probes(
+    part: Array, centers: NDArray[np.float32], needed: int, frame: Frame
+) -> NDArray[np.int32]:
     return ann.nearest_centers(frame.rows(part), None, centers, needed, MEMORY)
 
 
@@ -153,17 +165,15 @@ def looks(probes: NDArray[np.int32], bucket: NDArray[np.intp]) -> int:
     return len(seen) + int((np.diff(seen, axis=1) != 0).sum())
 
 
-def visitors(
-    part: Any, probes: NDArray[np.int32], bucket: NDArray[np.intp], b: int
-) -> tuple[NDArray[np.int32], Any, NDArray[np.int32]]:
+def visitors(part: Array, probes: NDArray[np.int32], bucket: NDArray[np.intp], b: int) -> Visit:
     """The rows that look into a bucket: (their places in the partition, values, cells)."""
     rows = np.flatnonzero((bucket[probes] == b).any(axis=1)).astype(np.int32)
     return rows, part[rows], probes[rows]
 
 
 def search(
-    visits: list[tuple[Any, Any, Any]],
-    starts: NDArray[Any],
+    visits: list[Visit],
+    starts: NDArray[np.integer],
     bucket: NDArray[np.intp],
     b: int,
     k: int,

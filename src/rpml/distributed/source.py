@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from rpml.distributed.cluster import Cluster, Task
 from rpml.io.features.reading import SUFFIXES, open_features
 from rpml.io.features.shards import natural_key
-from rpml.io.features.source import FeatureSource, ReadOptions, first_not_finite
+from rpml.io.features.source import FeatureSource, Ids, ReadOptions, first_not_finite
 from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError
+from rpml.runtime.rows import Array
 
 PARTITION_BYTES = 64 * 2**20
 MIN_PARTITION = 500  # rows; smaller ones cost more in messages than they save
@@ -275,7 +276,9 @@ def _look(path: str, options: ReadOptions) -> tuple[int, int, str, Any]:
     return rows, source.n_features, np.dtype(source.dtype).str, source.feature_names
 
 
-def read_part(pieces: list[Piece], width: int, dtype: str, options: ReadOptions) -> NDArray[Any]:
+def read_part(
+    pieces: list[Piece], width: int, dtype: str, options: ReadOptions
+) -> NDArray[np.generic]:
     """The values of a partition, every one finite."""
     out = np.empty((sum(p.stop - p.start for p in pieces), width), np.dtype(dtype))
     at = 0
@@ -286,7 +289,7 @@ def read_part(pieces: list[Piece], width: int, dtype: str, options: ReadOptions)
     return out
 
 
-def read_piece(piece: Piece, options: ReadOptions) -> list[tuple[NDArray[Any], Any]]:
+def read_piece(piece: Piece, options: ReadOptions) -> list[tuple[Array, Ids | None]]:
     """(values, ids) of the rows of a piece, in batches."""
     source = open_shard(piece.path, options)
     found, seen = [], 0
@@ -305,8 +308,8 @@ def read_piece(piece: Piece, options: ReadOptions) -> list[tuple[NDArray[Any], A
     return found
 
 
-def _checked(values: Any, name: str) -> NDArray[Any]:
-    block: NDArray[Any] = np.ascontiguousarray(values)
+def _checked(values: ArrayLike, name: str) -> Array:
+    block: Array = np.ascontiguousarray(values)
     if block.dtype.kind not in "fiub":
         raise InputError(f"{name}: dtype {block.dtype}, and features must be real numbers")
     bad = first_not_finite(block)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -189,5 +188,5 @@ class DaskStages:
         return find_exemplars(self.workers, Z.rows, L, clusters, labels)
 
 
-def _apply(part: Any, preprocessing: Preprocessing) -> Array:
+def _apply(part: Array, preprocessing: Preprocessing) -> Array:
     return preprocessing.apply(part)

@@ -99,8 +99,11 @@ def distributed_epoch(
 
 
 def _epoch(
-    part: Dealt, start: tuple[Array, Any], settings: BatchSettings, rng: np.random.Generator
-) -> tuple[Array, Any, list[float]]:
+    part: Dealt,
+    start: tuple[Array, Array | None],
+    settings: BatchSettings,
+    rng: np.random.Generator,
+) -> tuple[Array, Array | None, list[float]]:
     X, labels, sure = part
     state = EpochState(*start)
     settings = replace(settings, sure=sure if sure.any() else None)

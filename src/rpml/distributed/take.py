@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rpml.distributed.cluster import Cluster, Task
+from rpml.runtime.rows import Array
 
-Wanted = tuple[list[NDArray[Any]], NDArray[np.intp]]
+Wanted = tuple[list[NDArray[np.integer]], NDArray[np.intp]]
 """(places wanted in each partition, the order that sorted the rows)."""
 
 
-def take(cluster: Cluster, parts: Sequence[Task], edges: NDArray[np.int64], rows: Any) -> Task:
+def take(
+    cluster: Cluster,
+    parts: Sequence[Task],
+    edges: NDArray[np.int64],
+    rows: NDArray[np.integer] | Task,
+) -> Task:
     """The given rows, in the given order, as one array on a worker."""
     return deal(cluster, parts, edges, [rows])[0]
 
@@ -23,7 +28,7 @@ def deal(
     cluster: Cluster,
     parts: Sequence[Task],
     edges: NDArray[np.int64],
-    wanted: Sequence[NDArray[Any] | Task],
+    wanted: Sequence[NDArray[np.integer] | Task],
 ) -> list[Task]:
     """For each list of rows, given here or on a worker, the array of these rows.
 
@@ -38,18 +43,18 @@ def deal(
     ]
 
 
-def _cut(rows: NDArray[Any], edges: NDArray[np.int64]) -> Wanted:
+def _cut(rows: NDArray[np.integer], edges: NDArray[np.int64]) -> Wanted:
     order = np.argsort(rows, kind="stable")
     cuts = np.searchsorted(rows[order], edges)
     chosen = [rows[order[a:b]] - start for a, b, start in zip(cuts, cuts[1:], edges, strict=False)]
     return chosen, order
 
 
-def _pick(part: Any, i: int, lists: list[Wanted]) -> list[Any]:
+def _pick(part: Array, i: int, lists: list[Wanted]) -> list[Array]:
     return [part[chosen[i]] for chosen, _ in lists]
 
 
-def _join(pieces: list[NDArray[Any]], wanted: Wanted) -> NDArray[Any]:
+def _join(pieces: list[Array], wanted: Wanted) -> Array:
     """Undo the order in which the partitions gave the rows."""
     order = wanted[1]
     out = np.empty((len(order), *pieces[0].shape[1:]), pieces[0].dtype)

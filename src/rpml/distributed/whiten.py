@@ -67,7 +67,7 @@ def choose_whitening(
     sampled = scatter_rows(inputs.groups, classes, rng)
     X = take(cluster, rows.parts, rows.edges, sampled)
     known = None if classes is None else classes[sampled]
-    sample = Sample(None, np.arange(len(sampled)), inputs.groups[sampled], known)
+    sample = Sample(np.empty((0, 0)), np.arange(len(sampled)), inputs.groups[sampled], known)
     # the generator goes on from where the sample was drawn, as it does in one process
     task = cluster.submit(_by_scatter, X, sample, spectrum, unit, size, rng)
     found: Whitening = cluster.value(task)

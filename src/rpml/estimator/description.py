@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from os import PathLike
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.estimator.rpml import RPML
 from rpml.io.model_file import read_model
 
 
-def describe_model(model: Any, path: str | PathLike[str]) -> dict[str, object]:
+def describe_model(model: RPML, path: str | PathLike[str]) -> dict[str, object]:
     """Shape, settings, training and diagnostics of a model as JSON values.
 
     Parameters
@@ -47,7 +47,7 @@ def describe_model(model: Any, path: str | PathLike[str]) -> dict[str, object]:
     }
 
 
-def decisions(model: Any) -> dict[str, str]:
+def decisions(model: RPML) -> dict[str, str]:
     """What a fit decided by itself, and why: the whitening and the training."""
     choice = model.whitening_
     if choice is None:

@@ -8,7 +8,7 @@ from os import PathLike
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._set_output import _wrap_data_with_container
 from sklearn.utils.validation import check_is_fitted
@@ -40,7 +40,7 @@ class Embedding:
     normalize: bool
     weight: str
 
-    def transform(self, X: Any, n_components: int | None = None) -> Any:
+    def transform(self, X: ArrayLike, n_components: int | None = None) -> Any:
         """Embed rows; each row's result depends on that row alone.
 
         Parameters
@@ -68,7 +68,7 @@ class Embedding:
         model.components_ = self.components_[:size]
         return model
 
-    def predict(self, X: Any) -> NDArray[np.intp]:
+    def predict(self, X: ArrayLike) -> NDArray[np.intp]:
         """Labels of unseen rows, as in `labels_`: that of the nearest mode of the model."""
         check_is_fitted(self)
         X = check_rows(self, X, reset=False)
@@ -83,7 +83,7 @@ class Embedding:
         if self.exemplars_ is None:
             raise ValueError("This model has no exemplars, being from an older rpml: fit it again.")
 
-    def suggest_labels(self, n: int = 10, X: Any = None) -> NDArray[np.intp]:
+    def suggest_labels(self, n: int = 10, X: ArrayLike | None = None) -> NDArray[np.intp]:
         """Rows to label next, the most telling first, as indices into the rows learned from.
 
         Rows that many others surround, far from every label and from each other.

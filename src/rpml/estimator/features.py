@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from rpml.estimator.rpml import RPML
 from rpml.io.features import Batch, Features, FeatureSource, Layout, open_writer
 from rpml.runtime.context import Context, Progress
 from rpml.runtime.errors import InputError
@@ -26,7 +27,7 @@ class Described(Protocol):
     def feature_names(self) -> Sequence[str] | None: ...
 
 
-def check_features(model: Any, source: Described, path: str | PathLike[str]) -> None:
+def check_features(model: RPML, source: Described, path: str | PathLike[str]) -> None:
     """Refuse vectors of another size, or with other column names, than the model was fitted on.
 
     Parameters
@@ -53,13 +54,13 @@ def check_features(model: Any, source: Described, path: str | PathLike[str]) -> 
     del model.feature_names_in_
 
 
-def embed_batches(model: Any, source: FeatureSource) -> Iterator[Batch]:
+def embed_batches(model: RPML, source: FeatureSource) -> Iterator[Batch]:
     """The embedding of an opened file, one batch at a time; ids are carried through."""
     for batch in source.batches():
         yield replace(batch, values=model.transform(batch.values))
 
 
-def load_embedded(model: Any, source: FeatureSource) -> Features:
+def load_embedded(model: RPML, source: FeatureSource) -> Features:
     """The embedding of an opened file, in memory."""
     batches = list(embed_batches(model, source))
     ids = [batch.ids for batch in batches if batch.ids is not None]
@@ -68,7 +69,7 @@ def load_embedded(model: Any, source: FeatureSource) -> Features:
 
 
 def embed_file(
-    model: Any,
+    model: RPML,
     source: FeatureSource,
     output: str,
     overwrite: bool = False,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from rpml.io.features import Features
 from rpml.io.features.links import Links, read_links
@@ -25,7 +25,7 @@ ROWS_PER_LINE = {"must_link": 2, "cannot_link": 2, "comparisons": 3}
 def read_constraints(
     files: Mapping[str, str | Path | None],
     data: Features,
-    y: Any = None,
+    y: ArrayLike | None = None,
     conflicts: str = "raise",
 ) -> dict[str, Any]:
     """Arguments of `RPML.fit` from files of pairs and relative comparisons.
@@ -74,14 +74,14 @@ def _by_line(text: str, read: Mapping[str, Links]) -> str:
     return text.replace("set conflicts='weight'", "pass --conflicts weight").rstrip(".")
 
 
-def as_groups(groups: Any, n: int) -> NDArray[np.intp]:
+def as_groups(groups: ArrayLike | None, n: int) -> NDArray[np.intp]:
     """Groups of n rows as numbers; -1 for none, and for a group of a single row."""
     if groups is None:
         return no_groups(n)
     return drop_singles(as_labels(groups, n, "groups"))
 
 
-def as_neighbors(neighbors: Any, n: int, groups: Any) -> Neighbors | None:
+def as_neighbors(neighbors: Any, n: int, groups: ArrayLike | None) -> Neighbors | None:
     """Neighbors of n rows that the user searched; they cannot be combined with groups."""
     if neighbors is None:
         return None

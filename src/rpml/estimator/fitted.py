@@ -16,14 +16,15 @@ from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.clustering.exemplars import Exemplars
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.method.whitening.neighborhoods import ScatterChoice
+from rpml.runtime.context import Json
 from rpml.runtime.errors import ModelFormatError
+from rpml.runtime.rows import Array
 
-Array = NDArray[np.floating]
 Model = TypeVar("Model", bound=BaseEstimator)
 
 
 def save_model(
-    estimator: Any, path: str | PathLike[str], run: Mapping[str, Any] | None = None
+    estimator: Any, path: str | PathLike[str], run: Mapping[str, object] | None = None
 ) -> None:
     """Write a fitted estimator; `run` holds what a program wants to remember beside it."""
     write_model(path, model_arrays(estimator), model_metadata(estimator, run))
@@ -54,13 +55,13 @@ def model_arrays(estimator: Any) -> Arrays:
     return {name: np.asarray(array) for name, array in arrays.items()}
 
 
-def _narrow(indices: NDArray[Any]) -> NDArray[Any]:
+def _narrow(indices: NDArray[np.generic]) -> NDArray[np.generic]:
     """Indices below 2^31 in half the space."""
     small = indices.size == 0 or int(np.abs(indices).max()) < 2**31
     return indices.astype(np.int32) if small else indices
 
 
-def model_metadata(estimator: Any, run: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def model_metadata(estimator: Any, run: Mapping[str, object] | None = None) -> Json:
     """Settings, preprocessing, names and training summary of a fitted estimator."""
     names = getattr(estimator, "feature_names_in_", None)
     return {
@@ -86,7 +87,7 @@ def model_metadata(estimator: Any, run: Mapping[str, Any] | None = None) -> dict
     }
 
 
-def _whitening(choice: ScatterChoice | None) -> dict[str, Any] | None:
+def _whitening(choice: ScatterChoice | None) -> Json | None:
     if choice is None:
         return None
     return {
@@ -98,7 +99,7 @@ def _whitening(choice: ScatterChoice | None) -> dict[str, Any] | None:
     }
 
 
-def _read_whitening(stored: dict[str, Any] | None) -> ScatterChoice | None:
+def _read_whitening(stored: Json | None) -> ScatterChoice | None:
     if stored is None:
         return None
     return ScatterChoice(
@@ -110,7 +111,7 @@ def _read_whitening(stored: dict[str, Any] | None) -> ScatterChoice | None:
     )
 
 
-def describe_settings(estimator: Any) -> dict[str, Any]:
+def describe_settings(estimator: Any) -> Json:
     """The parameters of an estimator as JSON values, its callback left out."""
     parameters = estimator.get_params(deep=False)
     return {name: _describe(value) for name, value in parameters.items() if name != "callback"}
@@ -142,7 +143,7 @@ def load_model(cls: type[Model], path: str | PathLike[str]) -> Model:
         raise ModelFormatError(f"{path} is damaged: its content does not fit: {reason}") from error
 
 
-def _rebuild(cls: type[Model], arrays: Arrays, metadata: dict[str, Any]) -> Model:
+def _rebuild(cls: type[Model], arrays: Arrays, metadata: Json) -> Model:
     """Only numbers, text and flags reach the estimator, each of the type and shape it must have."""
     mean, matrix, components = check_steps(arrays)
     model: Any = cls(**_settings(cls, metadata["settings"]))
@@ -163,7 +164,7 @@ def _rebuild(cls: type[Model], arrays: Arrays, metadata: dict[str, Any]) -> Mode
     return model  # type: ignore[no-any-return]
 
 
-def check_steps(arrays: Arrays) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def check_steps(arrays: Arrays) -> tuple[Array, Array, Array]:
     """(mean, matrix, components), if they are finite floats of shapes that fit together."""
     mean, matrix, components = (arrays[n] for n in ("mean", "matrix", "components"))
     for name, array in (("mean", mean), ("matrix", matrix), ("components", components)):
@@ -176,7 +177,7 @@ def check_steps(arrays: Arrays) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any
     return mean, matrix, components
 
 
-def _settings(cls: type[Any], stored: dict[str, Any]) -> dict[str, Any]:
+def _settings(cls: type[Any], stored: Json) -> Json:
     """Settings the class knows; a newer package of the same format may have written more."""
     known = set(cls().get_params(deep=False)) - {"callback"}
     kept = {name: value for name, value in stored.items() if name in known}
@@ -188,14 +189,14 @@ def _settings(cls: type[Any], stored: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _clustering(value: dict[str, Any]) -> Any:
+def _clustering(value: Json) -> Any:
     (name, settings), *rest = value.items()
     _require(name == "AuthorityAscentShift" and not rest, f"its clustering is {str(name)[:40]!r}")
     known = set(AuthorityAscentShift().get_params(deep=False))
     return AuthorityAscentShift(**{k: v for k, v in settings.items() if k in known})
 
 
-def _set_training(model: Any, arrays: Arrays, training: dict[str, Any]) -> None:
+def _set_training(model: Any, arrays: Arrays, training: Json) -> None:
     labels, triplets = arrays["labels"], arrays["triplets"]
     weights, probabilities = arrays["triplet_weights"], arrays["triplet_probabilities"]
     _require(labels.ndim == 1 and labels.dtype.kind == "i", "its labels are not integers")
@@ -244,6 +245,6 @@ def _require(condition: bool, complaint: str) -> None:
         raise ModelFormatError(complaint)
 
 
-def _flag(value: Any) -> bool:
+def _flag(value: object) -> bool:
     _require(isinstance(value, bool), f"{str(value)[:40]!r} stands where a flag must be")
     return bool(value)

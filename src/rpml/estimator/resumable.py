@@ -77,7 +77,7 @@ class ResumableFit:
     resume: bool = False
     overwrite: bool = False
     checkpoint: bool = True
-    notes: Mapping[str, Any] = field(default_factory=dict)
+    notes: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def directory(self) -> Path:

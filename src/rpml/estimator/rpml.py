@@ -8,7 +8,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
@@ -25,9 +25,9 @@ from rpml.method.supervision.constraints import gather
 from rpml.method.supervision.labels import as_labels
 from rpml.method.triplets.samplers import SAMPLERS
 from rpml.method.update import update
-from rpml.runtime.context import Context, Store
+from rpml.runtime.context import Context, Progress, Store
 from rpml.runtime.memory import WORKING_MEMORY, working_memory
-from rpml.runtime.rows import float_dtype
+from rpml.runtime.rows import RandomState, float_dtype
 from rpml.runtime.validation import check_rows, check_varied
 
 Array = NDArray[np.floating]
@@ -223,8 +223,8 @@ class RPML(
         normalize: bool = True,
         use_labels: bool = False,
         memory_limit: int | None = None,
-        callback: Callable[..., Any] | None = None,
-        random_state: Any = None,
+        callback: Callable[[Progress], object] | None = None,
+        random_state: RandomState = None,
     ) -> None:
         self.n_components = n_components
         self.weight = weight
@@ -283,14 +283,14 @@ class RPML(
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
         *,
-        groups: Any = None,
+        groups: ArrayLike | None = None,
         neighbors: Any = None,
-        must_link: Any = None,
-        cannot_link: Any = None,
-        comparisons: Any = None,
+        must_link: ArrayLike | None = None,
+        cannot_link: ArrayLike | None = None,
+        comparisons: ArrayLike | None = None,
         conflicts: str = "raise",
         store: Store | None = None,
     ) -> Self:
@@ -343,7 +343,9 @@ class RPML(
         self._warn()
         return self
 
-    def update(self, X_new: Any, X_old: Any = None, *, max_iter: int = 10) -> Self:
+    def update(
+        self, X_new: ArrayLike, X_old: ArrayLike | None = None, *, max_iter: int = 10
+    ) -> Self:
         """Learn from new rows without a new fit; stored embeddings stay comparable.
 
         New rows join the clusters of the exemplars they are clustered with, or form new ones. A few

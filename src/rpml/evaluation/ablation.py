@@ -11,10 +11,10 @@ All are learned on the very triplets, rows and start of an RPML fit, so that onl
 from __future__ import annotations
 
 import warnings
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -24,7 +24,7 @@ from rpml.estimator import RPML
 from rpml.method.objective.triplet_loss import angular_factor, softplus_and_sigmoid
 from rpml.method.solver.conjugate_gradient import Stopping, conjugate_gradient
 from rpml.method.solver.manifolds import PolarCurve
-from rpml.runtime.rows import unit_rows
+from rpml.runtime.rows import RandomState, unit_rows
 
 Array = NDArray[np.floating]
 LOSSES = ("hinge-triplet", "hinge-angular", "smooth", "free")
@@ -149,7 +149,7 @@ class ReferenceLoss(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         loss: str = "smooth",
         alpha: float = 45.0,
         max_iter: int = 100,
-        random_state: Any = None,
+        random_state: RandomState = None,
     ) -> None:
         self.n_components = n_components
         self.loss = loss
@@ -157,7 +157,7 @@ class ReferenceLoss(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         self.max_iter = max_iter
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn L on the triplets of an RPML fit; y is ignored."""
         if self.loss not in LOSSES:
             raise ValueError(f"loss={self.loss!r}: choose from {', '.join(LOSSES)}.")
@@ -172,7 +172,7 @@ class ReferenceLoss(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         self.components_ = solve(problem, start.components_.T, self.max_iter).T
         return self
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: ArrayLike) -> Array:
         """Embed rows; each has unit norm."""
         check_is_fitted(self)
         rows = self.preprocessing_.apply(np.asarray(X))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +22,7 @@ from rpml.evaluation.metrics.label_free import (
 )
 from rpml.method.clustering.pseudo_labels import as_clusterer, pseudo_labels
 from rpml.method.graph.neighbors import nearest_neighbors
-from rpml.runtime.rows import unit_rows
-
-Array = NDArray[Any]
+from rpml.runtime.rows import Array, RandomState, unit_rows
 
 NEAREST = 10
 MAX_ROWS = 5000
@@ -46,7 +43,7 @@ class Diagnostic:
 
 
 def diagnose(
-    model: RPML, X: Any, *, refits: int = 1, random_state: Any = 0
+    model: RPML, X: Array, *, refits: int = 1, random_state: RandomState = 0
 ) -> tuple[Diagnostic, ...]:
     """Every label-free diagnostic of a fitted model.
 
@@ -124,7 +121,7 @@ def of_clusters(labels: NDArray[np.integer]) -> tuple[Diagnostic, ...]:
     )
 
 
-def of_stability(model: RPML, X: Any, rng: np.random.Generator) -> Diagnostic:
+def of_stability(model: RPML, X: Array, rng: np.random.Generator) -> Diagnostic:
     """Do two disjoint halves of the rows give the same clusters?
 
     Each half is clustered alone; the rows of one take the label of their nearest row in the other,
@@ -224,7 +221,7 @@ def of_whitening(model: RPML) -> tuple[Diagnostic, ...]:
     )
 
 
-def of_neighbours(X: Any, Z: Array) -> tuple[Diagnostic, ...]:
+def of_neighbours(X: Array, Z: Array) -> tuple[Diagnostic, ...]:
     """What happened to neighbourhoods, directions and hubs on the way from X to Z."""
     k = min(NEAREST, len(Z) - 1)
     before, after = (nearest_neighbors(rows, k, metric="cosine").indices for rows in (X, Z))
@@ -267,7 +264,7 @@ def of_neighbours(X: Any, Z: Array) -> tuple[Diagnostic, ...]:
     )
 
 
-def of_seeds(model: RPML, X: Any, refits: int, rng: np.random.Generator) -> Diagnostic:
+def of_seeds(model: RPML, X: Array, refits: int, rng: np.random.Generator) -> Diagnostic:
     """Do fits that differ only in their seed give the same neighbours?"""
     k = min(NEAREST, len(X) - 1)
     found = [_neighbours_of_refit(model, X, k, rng) for _ in range(refits + 1)]
@@ -283,9 +280,9 @@ def of_seeds(model: RPML, X: Any, refits: int, rng: np.random.Generator) -> Diag
 
 
 def _neighbours_of_refit(
-    model: RPML, X: Any, k: int, rng: np.random.Generator
+    model: RPML, X: Array, k: int, rng: np.random.Generator
 ) -> NDArray[np.integer]:
-    settings: dict[str, Any] = {"random_state": int(rng.integers(2**31 - 1)), "callback": None}
+    settings: dict[str, object] = {"random_state": int(rng.integers(2**31 - 1)), "callback": None}
     clustering = model.clustering
     if not (isinstance(clustering, str) or hasattr(clustering, "fit_predict")):
         settings["clustering"] = "aas"  # labels of other rows say nothing of these

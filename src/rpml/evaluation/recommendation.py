@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
@@ -26,7 +25,7 @@ from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.whitening.evidence import neighbor_scatter
 from rpml.method.whitening.linear_map import Spectrum, principal_axes
 from rpml.method.whitening.neighborhoods import coordinates
-from rpml.runtime.rows import sorted_sample, unit_rows
+from rpml.runtime.rows import RandomState, sorted_sample, unit_rows
 
 Array = NDArray[np.floating]
 
@@ -76,7 +75,7 @@ class Recommendation:
     neighbors_kept: dict[int, float] = field(default_factory=dict)
     reasons: tuple[str, ...] = ()
 
-    def estimator(self, random_state: Any = None) -> BaseEstimator:
+    def estimator(self, random_state: RandomState = None) -> BaseEstimator:
         """The recommended method, ready to fit."""
         return METHODS[self.choice].build(self.n_components, random_state)
 
@@ -91,12 +90,12 @@ class Recommendation:
 
 
 def recommend(
-    X: Any,
+    X: ArrayLike,
     n_components: int | None = None,
     *,
-    y: Any = None,
+    y: ArrayLike | None = None,
     methods: Sequence[str] = CANDIDATES,
-    random_state: Any = 0,
+    random_state: RandomState = 0,
 ) -> Recommendation:
     """Recommend a method for vectors, without labels or with them.
 

@@ -27,8 +27,9 @@ from rpml.evaluation.baselines.raw import Raw
 from rpml.evaluation.baselines.shrunk_whitening import ShrunkWhitening
 from rpml.evaluation.baselines.truncation import Truncation
 from rpml.runtime.errors import InputError
+from rpml.runtime.rows import RandomState
 
-Build = Callable[[int, int], Any]
+Build = Callable[[int, RandomState], Any]
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def trained(**settings: Any) -> Build:
     return seeded(RPML, training="always", **settings)
 
 
-def clustered(partition: Callable[[int], Any]) -> Build:
+def clustered(partition: Callable[[RandomState], object]) -> Build:
     """Build RPML on another clustering, made for the seed."""
     return lambda n_components, seed: RPML(
         n_components, clustering=partition(seed), training="always", random_state=seed

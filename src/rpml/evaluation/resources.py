@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rpml.estimator import RPML
 from rpml.method.graph.neighbors import EXACT_ROWS
@@ -17,6 +16,7 @@ from rpml.method.settings import fit_shape
 from rpml.method.whitening.neighborhoods import MAX_ROWS
 from rpml.runtime.context import Progress
 from rpml.runtime.memory import peak
+from rpml.runtime.rows import Array
 
 _FIRST_PILOT = 2500
 _LAST_PILOT = 40_000
@@ -43,7 +43,7 @@ class Resources:
 
 
 def estimate_resources(
-    n: int, d: int, *, X: Any = None, mapped: bool = False, **settings: Any
+    n: int, d: int, *, X: Array | None = None, mapped: bool = False, **settings: Any
 ) -> Resources:
     """Estimate the peak memory and the time of ``RPML(**settings).fit`` on n rows of d features.
 
@@ -76,7 +76,7 @@ class _Pilot:
     stages: dict[str, float]
 
 
-def _run_pilots(n: int, d: int, X: Any, settings: dict[str, Any]) -> tuple[_Pilot, _Pilot]:
+def _run_pilots(n: int, d: int, X: Array | None, settings: dict[str, Any]) -> tuple[_Pilot, _Pilot]:
     """The last two of fits of growing size; the last takes seconds or is the whole."""
     rng = np.random.default_rng(0)
     size = min(n, _FIRST_PILOT)
@@ -90,7 +90,7 @@ def _run_pilots(n: int, d: int, X: Any, settings: dict[str, Any]) -> tuple[_Pilo
     return before, last
 
 
-def _sample(rows: int, d: int, X: Any, rng: np.random.Generator) -> NDArray[Any]:
+def _sample(rows: int, d: int, X: Array | None, rng: np.random.Generator) -> Array:
     if X is not None:
         chosen = np.sort(rng.choice(len(X), min(rows, len(X)), replace=False))
         return np.asarray(X[chosen])
@@ -99,7 +99,7 @@ def _sample(rows: int, d: int, X: Any, rng: np.random.Generator) -> NDArray[Any]
     return np.asarray(centres[rng.integers(len(centres), size=rows)] + noise, np.float32)
 
 
-def _pilot(X: NDArray[Any], settings: dict[str, Any]) -> _Pilot:
+def _pilot(X: Array, settings: dict[str, Any]) -> _Pilot:
     """One fit, its stages timed from the first report of each to the first of the next."""
     marks: list[tuple[str, float]] = [("prepare", time.perf_counter())]
 

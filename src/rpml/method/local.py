@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.clustering.exemplars import Exemplars, find_exemplars
 from rpml.method.clustering.pseudo_labels import (
     apply_supervision,
@@ -32,9 +32,9 @@ from rpml.method.whitening.choice import Whitening, choose_whitening
 from rpml.method.whitening.groups import Groups, group_means, representatives
 from rpml.method.whitening.neighborhoods import shrinkage_share
 from rpml.runtime.context import Arrays, Context, Progress
+from rpml.runtime.rows import Array
 
 logger = logging.getLogger(__name__)
-Array = NDArray[np.floating]
 Labels = NDArray[np.intp]
 
 
@@ -45,7 +45,7 @@ class LocalStages:
     settings: FitSettings
     context: Context
 
-    def whiten(self, X: Any, inputs: FitInputs) -> Whitening:
+    def whiten(self, X: Array, inputs: FitInputs) -> Whitening:
         """Chosen from the rows, and kept in the checkpoint."""
         chosen, groups, classes = self.settings.for_whitening, inputs.groups, inputs.classes
 
@@ -56,7 +56,7 @@ class LocalStages:
         dependencies = (X, groups, classes, chosen, self.context.seed)
         return Whitening.from_arrays(self.context.stage("whiten", compute, *dependencies))
 
-    def apply(self, whitening: Whitening, X: Any) -> Array:
+    def apply(self, whitening: Whitening, X: Array) -> Array:
         return whitening.preprocessing.apply(X)
 
     def neighbors(self, Z: Array, inputs: FitInputs) -> Neighbors | None:
@@ -79,7 +79,7 @@ class LocalStages:
         points = _instances(Z, inputs.groups)[0]
         return self._search("neighbors", points, clusterer)
 
-    def _search(self, stage: str, points: Array, graph: Any) -> Neighbors:
+    def _search(self, stage: str, points: Array, graph: AuthorityAscentShift) -> Neighbors:
         """Neighbours by the `n_neighbors`, `metric` and `method` of an AAS."""
         context, n, how = self.context, len(points), (graph.n_neighbors, graph.metric, graph.method)
 

@@ -19,8 +19,8 @@ from rpml.method.whitening.choice import DEFAULT_COMPONENTS, Whitening, Whitenin
 from rpml.method.whitening.groups import Groups, no_groups
 from rpml.method.whitening.neighborhoods import MAX_ROWS, leading_axes_kept
 from rpml.runtime.memory import Shape
+from rpml.runtime.rows import Array
 
-Array = NDArray[np.floating]
 Labels = NDArray[np.intp]
 
 
@@ -143,7 +143,7 @@ class FitResult:
     optimum: OptimizeResult
 
 
-def fit_shape(settings: Any, n: int, like: Any, mapped: bool) -> Shape:
+def fit_shape(settings: Any, n: int, like: Array, mapped: bool) -> Shape:
     """What decides the memory of a fit of n rows that are `like` these, by the settings of RPML."""
     d = like.shape[1]
     size = settings.n_components or min(DEFAULT_COMPONENTS, d)

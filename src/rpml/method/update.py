@@ -10,7 +10,7 @@ still be compared.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +44,7 @@ class Fitted(Protocol):
 
 
 def update(
-    before: Fitted, X_new: Any, X_old: Any, settings: FitSettings, context: Context
+    before: Fitted, X_new: Array, X_old: Array | None, settings: FitSettings, context: Context
 ) -> tuple[FitResult, Array, float]:
     """Learn from new rows, the exemplars and, if given, a sample of old rows.
 

@@ -7,9 +7,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from rpml.evaluation.protocol import (
     DEFAULT_METHODS,
@@ -28,16 +26,17 @@ from rpml.io.checkpoint import Checkpoint, fingerprint
 from rpml.pages.report.protocol_figures import draw_figures
 from rpml.pages.report.training import versions
 from rpml.runtime.atomic import atomic_output
-from rpml.runtime.context import Context, Progress
+from rpml.runtime.context import Context, Json, Progress
 from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError
+from rpml.runtime.rows import Array
 from rpml.runtime.threads import thread_count
 
 if TYPE_CHECKING:
     from rpml.deep.finetune import Training
     from rpml.vision.descriptors import Network
 
-Embeddings = dict[str, NDArray[Any]]
+Embeddings = dict[str, Array]
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class EndToEnd:
     train_from: str | None = None
     incomplete: bool = False
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Json:
         """What changes the results, as JSON values."""
         return {"train_from": self.train_from, **self.training.settings()}
 
@@ -85,7 +84,7 @@ class EndToEnd:
 class BenchmarkResult:
     """What a benchmark measured: everything as JSON values, and the cells of its table."""
 
-    fields: dict[str, Any]
+    fields: Json
     lines: list[list[str]]
 
 
@@ -129,7 +128,7 @@ class Benchmark:
     whiten: int | None = None
     methods: tuple[str, ...] = DEFAULT_METHODS
     end_to_end: EndToEnd | None = None
-    notes: Mapping[str, Any] = field(default_factory=dict)
+    notes: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.dataset not in READERS:
@@ -137,7 +136,7 @@ class Benchmark:
             raise InputError(f"there is no dataset {self.dataset!r}: choose from {known}")
         chosen_methods(self.methods)
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Json:
         """What changes the results, as JSON values."""
         plain = {"dim": self.dim, "seed": self.seed, "whiten": self.whiten}
         return plain | ({"deep": self.end_to_end.settings()} if self.end_to_end else {})
@@ -227,7 +226,7 @@ class Benchmark:
         context.report(Progress("figures", 1, 1))
         return drawn
 
-    def _origin(self, data: Descriptors, key: str) -> dict[str, Any]:
+    def _origin(self, data: Descriptors, key: str) -> Json:
         """Everything needed to repeat the run."""
         sides = {"train": data.train, "test": ~data.train}
         return {

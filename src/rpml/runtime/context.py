@@ -14,6 +14,7 @@ from rpml.runtime.digest import data_digest
 from rpml.runtime.memory import WORKING_MEMORY
 
 Arrays = dict[str, NDArray[Any]]
+Json = dict[str, Any]
 _KEY = "inputs"  # metadata of a stage: the digest of what it was computed from
 
 
@@ -33,10 +34,13 @@ class Store(Protocol):
 
     def path(self, name: str) -> Path: ...
 
-    def load(self, name: str) -> tuple[Arrays, dict[str, Any]] | None: ...
+    def load(self, name: str) -> tuple[Arrays, Json] | None: ...
 
     def save(
-        self, name: str, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any] | None
+        self,
+        name: str,
+        arrays: Mapping[str, NDArray[np.generic]],
+        metadata: Mapping[str, object] | None,
     ) -> None: ...
 
 
@@ -48,7 +52,7 @@ class Context:
     """
 
     seed: int = 0
-    report: Callable[[Progress], Any] = lambda progress: None
+    report: Callable[[Progress], object] = lambda progress: None
     store: Store | None = None
     blocks: int = WORKING_MEMORY
     """Bytes for the working blocks of the neighbour search."""
@@ -57,7 +61,7 @@ class Context:
         """A random stream of the stage's own: resuming after one does not disturb the next."""
         return np.random.default_rng([self.seed, *stage.encode()])
 
-    def stage(self, name: str, compute: Callable[[], Arrays], *inputs: Any) -> Arrays:
+    def stage(self, name: str, compute: Callable[[], Arrays], *inputs: object) -> Arrays:
         """The arrays of a stage: what the store holds for the same inputs, or computed.
 
         `inputs` are all that the stage depends on: arrays, and settings as plain values.
@@ -71,11 +75,11 @@ class Context:
         self.report(Progress(name, 1, 1))
         return arrays
 
-    def key(self, *inputs: Any) -> str:
+    def key(self, *inputs: object) -> str:
         """Digest of the inputs of a stage; nothing is read where there is no store."""
         return data_digest(*inputs) if self.store else ""
 
-    def load(self, name: str, key: str = "") -> tuple[Arrays, dict[str, Any]] | None:
+    def load(self, name: str, key: str = "") -> tuple[Arrays, Json] | None:
         """What the store holds of a stage that had the same key."""
         saved = self.store.load(name) if self.store else None
         if saved is None or saved[1].get(_KEY, "") != key:
@@ -86,7 +90,7 @@ class Context:
         self,
         name: str,
         arrays: Arrays,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, object] | None = None,
         key: str = "",
     ) -> None:
         if self.store:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 _BLOCK_BYTES = 2**26
 
 
-def data_digest(*values: Any) -> str:
+def data_digest(*values: object) -> str:
     """sha256 of the values; arrays by dtype, shape and content.
 
     Arrays, memory maps too, are read in blocks of rows. Everything else counts by its `repr`, so
@@ -29,7 +28,7 @@ def data_digest(*values: Any) -> str:
     return state.hexdigest()
 
 
-def _pieces(array: NDArray[Any]) -> Iterator[Any]:
+def _pieces(array: NDArray[np.generic]) -> Iterator[bytes | memoryview]:
     if array.dtype.hasobject or array.dtype.kind == "U":
         text = json.dumps(array.tolist(), sort_keys=True, separators=(",", ":"))
         array = np.frombuffer(text.encode(), np.uint8)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 Array = NDArray[np.floating]
+RandomState = int | np.random.RandomState | None
 BLOCK_BYTES = 64 * 2**20
 TOP_K_SAMPLE = 4096
 SAFE_NORMS = (1e-12, 1e15)  # between, no square is lost in float32
 
 
-def row_blocks(X: Any, dtype: Any = None) -> Iterator[tuple[slice, Array]]:
+def row_blocks(X: Array, dtype: DTypeLike | None = None) -> Iterator[tuple[slice, Array]]:
     """(rows, X[rows] as floats), in blocks of bounded size: a memory map is never copied whole."""
     dtype = dtype or float_dtype(X)
     step = max(1, BLOCK_BYTES // (max(1, X.shape[1]) * np.dtype(dtype).itemsize))
@@ -23,7 +23,7 @@ def row_blocks(X: Any, dtype: Any = None) -> Iterator[tuple[slice, Array]]:
         yield part, np.asarray(X[part], dtype)
 
 
-def float_dtype(X: Any) -> Any:
+def float_dtype(X: Array) -> type[np.floating]:
     """float64 stays, float16 and float32 become float32, integers become float64."""
     return np.float32 if X.dtype in (np.float16, np.float32) else np.float64
 

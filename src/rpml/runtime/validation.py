@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from rpml.runtime.rows import row_blocks
+from rpml.runtime.rows import Array, row_blocks
 
 
-def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
+def check_rows(estimator: BaseEstimator, X: ArrayLike, *, reset: bool) -> Array:
     """X as a finite matrix of numbers, read in blocks so that a memory map stays one.
 
     `reset` is True in fit, where at least two rows are needed and the number and the names of the
     features are learned; in other methods they are compared.
     """
-    X = validate_data(
+    rows: Array = validate_data(
         estimator,
         X,
         reset=reset,
@@ -25,13 +24,15 @@ def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
         ensure_all_finite=False,
         ensure_min_samples=2 if reset else 1,
     )
-    if X.dtype.kind not in "fiub":
+    if rows.dtype.kind not in "fiub":
         try:
-            X = X.astype(np.float64)
+            rows = rows.astype(np.float64)
         except (TypeError, ValueError) as error:
             reason = str(error).rstrip(".")
-            raise type(error)(f"X must hold numbers, but has dtype {X.dtype}: {reason}.") from None
-    for part, block in row_blocks(X):
+            raise type(error)(
+                f"X must hold numbers, but has dtype {rows.dtype}: {reason}."
+            ) from None
+    for part, block in row_blocks(rows):
         finite = np.isfinite(block)
         if not finite.all():
             row, column = np.argwhere(~finite)[0]
@@ -40,10 +41,10 @@ def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
                 f"X contains {what} at row {part.start + row}, column {column}; remove or impute "
                 "such rows first."
             )
-    return X
+    return rows
 
 
-def check_varied(X: Any) -> None:
+def check_varied(X: Array) -> None:
     """Refuse rows that are all the same."""
     first = np.asarray(X[:1])
     if all((np.asarray(X[part]) == first).all() for part, _ in row_blocks(X)):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,22 +18,22 @@ from rpml.evaluation.metrics import clustering_scores, first_hit_rank
 from rpml.evaluation.metrics.label_free import effective_rank, hubness, neighbour_overlap, spectrum
 from rpml.evaluation.registry import Method
 from rpml.method.graph.neighbors import nearest_neighbors
-
-Array = NDArray[Any]
+from rpml.runtime.context import Json
+from rpml.runtime.rows import Array
 
 KS = (1, 2, 4, 8)
 NEAREST = 10
 _DEEPEST = 15
-Cell = dict[str, Any]
+Cell = Json
 
 
 @dataclass(frozen=True)
 class Split:
     """Rows to learn from and rows to score on; y of either side, or None without labels."""
 
-    X_train: Any
+    X_train: Array
     y_train: Array | None
-    X_test: Any
+    X_test: Array
     y_test: Array | None
 
 
@@ -64,7 +63,7 @@ def measure(split: Split, method: Method, dim: int, seed: int) -> Cell:
     return cell
 
 
-def _without_labels(X: Any, Z: Array) -> Cell:
+def _without_labels(X: Array, Z: Array) -> Cell:
     k = min(NEAREST, len(Z) - 1)
     before, after = (nearest_neighbors(rows, k, metric="cosine").indices for rows in (X, Z))
     return {

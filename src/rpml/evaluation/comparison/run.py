@@ -7,14 +7,14 @@ import json
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from rpml.evaluation.comparison.measure import Cell, Split, measure
 from rpml.evaluation.comparison.table import Comparison
 from rpml.evaluation.registry import PCA_FAMILY, Method, chosen_methods
+from rpml.runtime.rows import Array
 
 logger = logging.getLogger(__name__)
 DEFAULT_METHODS = ("raw", "random", *PCA_FAMILY, "lpp", "aas-lda", "rpml", "lda", "nca")
@@ -24,11 +24,11 @@ Key = tuple[str, str, int, int]
 
 
 def compare(
-    X: Any,
-    y: Any = None,
+    X: ArrayLike,
+    y: ArrayLike | None = None,
     n_components: int | Sequence[int] | None = None,
     *,
-    train: Any = None,
+    train: ArrayLike | None = None,
     methods: Sequence[str] | None = None,
     seeds: Sequence[int] = DEFAULT_SEEDS,
 ) -> Comparison:
@@ -110,7 +110,7 @@ def _dims(n_components: int | Sequence[int] | None, d: int) -> list[int]:
     return [int(dim) for dim in dims]
 
 
-def make_split(X: NDArray[Any], y: Any, train: Any = None) -> Split:
+def make_split(X: Array, y: ArrayLike | None, train: ArrayLike | None = None) -> Split:
     """Cut the rows in a training and a test side that share no class."""
     labels = None if y is None else np.asarray(y)
     if labels is not None and labels.shape != (len(X),):
@@ -128,7 +128,7 @@ def make_split(X: NDArray[Any], y: Any, train: Any = None) -> Split:
     return Split(X[chosen], labels[chosen], X[~chosen], labels[~chosen])
 
 
-def _default_split(n: int, labels: NDArray[Any] | None) -> NDArray[np.bool_]:
+def _default_split(n: int, labels: NDArray[np.generic] | None) -> NDArray[np.bool_]:
     if labels is None:
         chosen = np.zeros(n, bool)
         chosen[np.random.default_rng(0).permutation(n)[: n // 2]] = True

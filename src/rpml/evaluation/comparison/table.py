@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from rpml.evaluation.comparison.bootstrap import Interval, interval, paired
 from rpml.evaluation.comparison.measure import KS, Cell, hits_of
 from rpml.evaluation.registry import METHODS
+from rpml.runtime.context import Json
 from rpml.runtime.extras import require
 
 SCORES = (*(f"r@{k}" for k in KS), "nmi", "f", "precision", "recall", "r@1 rare", "r@1 frequent")
 FIGURES = ("neighbours_kept", "effective_rank", "hubness", "seconds")
 REFERENCE = "pca"
 _PERCENT = (*SCORES, "neighbours_kept")
-Row = dict[str, Any]
+Row = Json
 
 
 @dataclass(frozen=True)

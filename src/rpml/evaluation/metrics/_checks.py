@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Integral
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rpml.runtime.rows import row_blocks
-
-Array = NDArray[Any]
+from rpml.runtime.rows import Array, row_blocks
 
 METRICS = ("cosine", "euclidean")
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-Array = NDArray[Any]
+Array = NDArray[np.generic]
 
 
 @njit(cache=True, nogil=True)

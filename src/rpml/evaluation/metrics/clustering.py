@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +12,7 @@ from rpml.evaluation.metrics._checks import checked_codes, checked_embedding, ch
 from rpml.evaluation.metrics.geometry import ball_around
 from rpml.evaluation.metrics.kmeans import kmeans
 from rpml.evaluation.metrics.partitions import normalized_mutual_information, pair_scores
-from rpml.runtime.rows import row_blocks, unit_rows
+from rpml.runtime.rows import Array, row_blocks, unit_rows
 
 
 def clustering_scores(
@@ -58,7 +57,7 @@ def clustering_scores(
     return {"nmi": normalized_mutual_information(found, codes), **pair_scores(found, codes)}
 
 
-def _points(rows: NDArray[Any], metric: str) -> NDArray[np.float32]:
+def _points(rows: Array, metric: str) -> NDArray[np.float32]:
     """Rows in single precision: unit ones for cosine, centred and scaled ones for Euclidean."""
     center, radius = ball_around(rows) if metric == "euclidean" else (np.zeros(1), 1.0)
     points = np.empty(rows.shape, dtype=np.float32)

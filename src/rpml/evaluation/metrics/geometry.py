@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.runtime.rows import row_blocks
+from rpml.runtime.rows import Array, row_blocks
 
 
-def ball_around(Z: NDArray[Any]) -> tuple[NDArray[np.float64], float]:
+def ball_around(Z: Array) -> tuple[NDArray[np.float64], float]:
     """Mean of the rows and the largest distance to it (1 if all rows are equal)."""
     center = np.zeros(Z.shape[1])
     for _, block in row_blocks(Z, np.float64):

@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +38,7 @@ class KMeansResult:
 
 
 def kmeans(
-    X: NDArray[Any],
+    X: NDArray[np.floating],
     k: int,
     rng: np.random.Generator,
     n_init: int | None = None,

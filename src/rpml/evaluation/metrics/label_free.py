@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.floating]
+from rpml.runtime.rows import Array
 
 
 def neighbour_overlap(
@@ -25,7 +23,7 @@ def neighbour_overlap(
     return np.asarray(same.any(axis=2).mean(axis=1))
 
 
-def spectrum(Z: Any) -> Array:
+def spectrum(Z: Array) -> Array:
     """Share of the variance along each principal axis, largest first."""
     rows = np.asarray(Z, np.float64)
     rows = rows - rows.mean(axis=0)

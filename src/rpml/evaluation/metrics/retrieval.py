@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,10 +16,8 @@ from rpml.evaluation.metrics._checks import (
 )
 from rpml.evaluation.metrics._kernels import best_in_own_class, count_other_classes
 from rpml.evaluation.metrics.geometry import ball_around
-from rpml.runtime.rows import unit_rows
+from rpml.runtime.rows import Array, unit_rows
 from rpml.runtime.threads import run_chunks
-
-Array = NDArray[Any]
 
 QUERY_ROWS, CORPUS_ROWS = 1024, 8192  # one tile of scores: 32 MB in float32
 _EXACT_TO = 64
@@ -192,7 +189,7 @@ def _in_parts(
     kernel: Callable[..., None],
     scores: Array,
     columns: tuple[int, int],
-    *per_row: Array,
+    *per_row: NDArray[np.number],
 ) -> None:
     """Run a kernel over the rows of a tile of scores, cut between the threads."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,9 @@ from rpml.io.datasets.sop import read_sop
 from rpml.io.features import ReadOptions, read_features, read_labels
 from rpml.io.features.numpy_files import NpzFile
 from rpml.io.features.reading import check_readable
+from rpml.runtime.context import Json
 from rpml.runtime.errors import InputError
+from rpml.runtime.rows import Array
 
 READERS: dict[str, Callable[[str], ImageSet]] = {
     "cub": read_cub,
@@ -40,10 +41,10 @@ class Descriptors:
     `images` are the files in row order, if they are at hand; `ks` the K of Recall@K.
     """
 
-    X: NDArray[Any]
-    labels: NDArray[Any]
+    X: Array
+    labels: NDArray[np.generic]
     train: NDArray[np.bool_]
-    origin: dict[str, Any]
+    origin: Json
     ks: tuple[int, ...] = (1, 2, 4, 8)
     images: tuple[Path, ...] | None = None
 
@@ -114,7 +115,7 @@ def _only_matrix(path: Path) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
-def _split(dataset: str, path: str, y: NDArray[Any]) -> NDArray[np.bool_]:
+def _split(dataset: str, path: str, y: NDArray[np.integer]) -> NDArray[np.bool_]:
     if path.endswith(".npz"):
         archive = NpzFile(Path(path))
         if _TRAIN_ARRAY in archive.names:

@@ -6,17 +6,16 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 
 from rpml.evaluation.metrics import clustering_scores, recall_at_k
 from rpml.evaluation.protocol.descriptors import Descriptors
 from rpml.evaluation.registry import Method, chosen_methods
-from rpml.runtime.context import Context, Progress
-
-Array = NDArray[Any]
+from rpml.runtime.context import Context, Json, Progress
+from rpml.runtime.rows import Array
 
 DEFAULT_METHODS = (
     *("raw", "whitened-512", "random", "pca", "half-whitened", "pca-whitened"),
@@ -37,9 +36,9 @@ class Row:
     method: str
     title: str
     dim: int
-    scores: dict[str, dict[str, Any]]
+    scores: dict[str, Json]
     seconds: float
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: Json = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     uses_labels: bool = False
 
@@ -114,14 +113,16 @@ def measure(data: Descriptors, method: Method, dim: int, seed: int) -> tuple[Row
     return row, Z
 
 
-def scores_of(Z: Array, y: Array, metric: str, ks: tuple[int, ...], seed: int) -> dict[str, Any]:
+def scores_of(
+    Z: Array, y: NDArray[np.generic], metric: str, ks: tuple[int, ...], seed: int
+) -> Json:
     """NMI, F, precision, recall and Recall@K of embedded test rows."""
-    found: dict[str, Any] = dict(clustering_scores(Z, y, seed, metric))
+    found: Json = dict(clustering_scores(Z, y, seed, metric))
     found["recall_at"] = {str(k): v for k, v in recall_at_k(Z, y, ks, metric).items()}
     return found
 
 
-def _settings(estimator: Any) -> dict[str, Any]:
+def _settings(estimator: BaseEstimator) -> Json:
     """The constructor's arguments that are not at their default, as text where need be."""
     defaults = type(estimator)().get_params(deep=False)
     given = estimator.get_params(deep=False)

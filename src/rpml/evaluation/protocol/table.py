@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
 from rpml.evaluation.protocol.published import PublishedRow
 from rpml.evaluation.protocol.scores import Row
+from rpml.runtime.context import Json
 
 _CLUSTER = (("NMI", "nmi"), ("F", "f"), ("P", "precision"), ("R", "recall"))
 PUBLISHED, MEASURED = "published", "measured"
@@ -52,9 +52,7 @@ def as_markdown(rows: Sequence[Row], published: Sequence[PublishedRow], ks: Sequ
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
-def as_fields(
-    rows: Sequence[Row], published: Sequence[PublishedRow]
-) -> dict[str, list[dict[str, Any]]]:
+def as_fields(rows: Sequence[Row], published: Sequence[PublishedRow]) -> dict[str, list[Json]]:
     """Both kinds of rows as JSON values; published figures are in percent, as printed."""
     return {
         "measured": [{**asdict(row), "source": MEASURED} for row in rows],

@@ -7,6 +7,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import validate_data
@@ -97,7 +98,9 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.merge = merge
         self.method = method
 
-    def fit(self, X: Any, y: Any = None) -> AuthorityAscentShift:
+    def fit(
+        self, X: ArrayLike | Neighbors | sparse.spmatrix, y: object = None
+    ) -> AuthorityAscentShift:
         """Find the modes of X.
 
         Parameters
@@ -117,7 +120,7 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self._warn(ascent.graph)
         return self
 
-    def ascent(self, X: Any) -> GraphAscent:
+    def ascent(self, X: ArrayLike | Neighbors | sparse.spmatrix) -> GraphAscent:
         """The graph of X, ready to ascend; takes what `fit` takes.
 
         The one way in which this package runs Authority Ascent Shift in memory.

@@ -15,6 +15,7 @@ from rpml.method.clustering.ascent import usable_labels
 from rpml.method.graph.neighbors import Neighbors
 from rpml.method.supervision.constraints import Supervision
 from rpml.method.supervision.labels import as_labels
+from rpml.runtime.rows import Array
 
 Labels = NDArray[np.intp]
 
@@ -31,7 +32,7 @@ def uses_graph(clusterer: Any) -> bool:
     return isinstance(clusterer, AuthorityAscentShift) and clusterer.metric != "precomputed"
 
 
-def pseudo_labels(Z: NDArray[Any], clusterer: Any, neighbors: Neighbors | None = None) -> Labels:
+def pseudo_labels(Z: Array, clusterer: Any, neighbors: Neighbors | None = None) -> Labels:
     """Labels of the rows of Z.
 
     Parameters
@@ -51,7 +52,7 @@ def pseudo_labels(Z: NDArray[Any], clusterer: Any, neighbors: Neighbors | None =
     return as_labels(clusterer, len(Z))
 
 
-def apply_supervision(labels: Labels, known: Supervision, Z: NDArray[Any]) -> Labels:
+def apply_supervision(labels: Labels, known: Supervision, Z: Array) -> Labels:
     """Pseudo-labels made to agree with what is known; classes come first, clusters after them.
 
     A cluster takes the class of its labelled rows; if these are of several classes it is cut,
@@ -75,7 +76,7 @@ def apply_supervision(labels: Labels, known: Supervision, Z: NDArray[Any]) -> La
     return out
 
 
-def class_of_nearest(Z: NDArray[Any], classes: Labels) -> Labels:
+def class_of_nearest(Z: Array, classes: Labels) -> Labels:
     """The class of the nearest row that has one, for each row of a cluster."""
     seeds = np.flatnonzero(classes >= 0)
     return np.asarray(classes[seeds[(Z @ Z[seeds].T).argmax(axis=1)]])
@@ -100,7 +101,7 @@ def _join_linked(labels: Labels, known: Supervision) -> Labels:
     return np.where(labels >= 0, part[labels], -1)
 
 
-def _side_of(j: int, i: int, rows: Labels, known: Supervision, Z: NDArray[Any]) -> Labels:
+def _side_of(j: int, i: int, rows: Labels, known: Supervision, Z: Array) -> Labels:
     """Rows of a cluster that go with j when it is parted from i; linked rows stay together."""
     nearer = Z[rows] @ (Z[j] - Z[i]) > 0
     for side, row in ((True, j), (False, i)):

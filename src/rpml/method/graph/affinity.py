@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from rpml.method.graph.exact import slices
@@ -103,7 +101,9 @@ def bandwidths(near: NDArray[np.float64], bandwidth: str | float) -> NDArray[np.
     return np.asarray(typical * (local / typical) ** share)
 
 
-def given_neighbors(indices: Any, distances: Any, *, metric: str = "euclidean") -> Neighbors:
+def given_neighbors(
+    indices: ArrayLike, distances: ArrayLike, *, metric: str = "euclidean"
+) -> Neighbors:
     """Check neighbours found elsewhere: (n, k) rows and distances, nearest first."""
     indices, distances = np.asarray(indices), np.asarray(distances, dtype=np.float32)
     if indices.ndim != 2 or indices.shape != distances.shape or indices.shape[1] < 1:
@@ -121,7 +121,7 @@ def given_neighbors(indices: Any, distances: Any, *, metric: str = "euclidean") 
     return Neighbors(indices.astype(np.int32), distances, metric, method="precomputed")
 
 
-def check_graph(graph: Any) -> sparse.csr_matrix:
+def check_graph(graph: ArrayLike | sparse.spmatrix) -> sparse.csr_matrix:
     """Check a given affinity graph: square, finite, non-negative; the diagonal is dropped."""
     graph = sparse.csr_matrix(graph)
     if graph.shape[0] != graph.shape[1]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +31,7 @@ from rpml.runtime.extras import require
 from rpml.runtime.threads import run_chunks, single_blas_thread, thread_count
 
 logger = logging.getLogger(__name__)
+Look = tuple[NDArray[np.int32], int]  # visiting rows, and the cell they look into
 
 TARGET = 0.98  # share of the true neighbours the cells looked into must hold
 CELL = 600  # rows
@@ -141,7 +141,7 @@ def move_centers(
 
 def nearest_centers(
     rows: SearchCorpus,
-    which: NDArray[Any] | None,
+    which: NDArray[np.integer] | None,
     centers: NDArray[np.float32],
     probes: int,
     memory_limit: int,
@@ -200,10 +200,11 @@ def visit_cells(
             visitors, cuts = _group(cells.probes[:, turn], cells.count)
             order = _deal(np.diff(cuts) * np.diff(edges))
 
-            def work(_: int, start: int, stop: int, plan: Any = (visitors, cuts, order)) -> None:
-                visitors, cuts, order = plan
-                for cell in order[start:stop]:
-                    compare(visitors[cuts[cell] : cuts[cell + 1]], cell)
+            looks = [(visitors[cuts[cell] : cuts[cell + 1]], int(cell)) for cell in order]
+
+            def work(_: int, start: int, stop: int, looks: list[Look] = looks) -> None:
+                for mine, cell in looks[start:stop]:
+                    compare(mine, cell)
 
             run_chunks(work, cells.count, 1)
             progress((turn + 1) / cells.probes.shape[1])
@@ -217,7 +218,7 @@ def _group(cell: NDArray[np.int32], count: int) -> tuple[NDArray[np.int32], NDAr
     return order, np.searchsorted(cell[order], np.arange(count + 1))
 
 
-def _deal(cost: NDArray[Any]) -> NDArray[np.intp]:
+def _deal(cost: NDArray[np.integer]) -> NDArray[np.intp]:
     """An order whose contiguous parts, one a thread, cost about the same."""
     falling = np.argsort(-cost, kind="stable")
     return np.concatenate([falling[part :: thread_count()] for part in range(thread_count())])
@@ -252,7 +253,7 @@ def search_hnsw(rows: SearchCorpus, k: int, memory_limit: int) -> Found:
     return _fill_gaps(rows, (scores, idx), memory_limit)
 
 
-def _without_self(near: NDArray[Any], me: NDArray[np.intp]) -> NDArray[np.intp]:
+def _without_self(near: NDArray[np.integer], me: NDArray[np.intp]) -> NDArray[np.intp]:
     """Columns to keep: all but the row itself, or but the last if it did not find itself."""
     own = near == me[:, None]
     own[~own.any(axis=1), -1] = True

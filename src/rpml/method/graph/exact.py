@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from rpml.method.graph import kernels as kernels
+from rpml.runtime.rows import Array
 from rpml.runtime.threads import run_chunks, single_blas_thread, thread_count
 
-Progress = Callable[[float], None]
+Progress = Callable[[float], object]
 Pair = tuple[int, int]
-Found = tuple[NDArray[Any], NDArray[np.int32]]  # (scores, rows), best first
+Found = tuple[Array, NDArray[np.int32]]  # (scores, rows), best first
 
 _BLOCK = 1024  # rows: large enough for the product's full speed, scores small enough for the cache
 _LARGEST = 1e18  # beyond, squared distances leave float32
@@ -30,7 +30,7 @@ class SearchCorpus:
     2 (half_i - score), in units of unit^2.
     """
 
-    X: Any
+    X: Array
     metric: str
     center: NDArray[np.float64]
     unit: float
@@ -41,7 +41,7 @@ class SearchCorpus:
     def count(self) -> int:
         return int(self.X.shape[0])
 
-    def block(self, rows: slice | NDArray[Any], dtype: Any = np.float32) -> NDArray[Any]:
+    def block(self, rows: slice | NDArray[np.integer], dtype: DTypeLike = np.float32) -> Array:
         if self.ready is not None and dtype == np.float32:
             return self.ready[rows]
         return prepare(self.X[rows], self.metric, dtype, self.center, self.unit)
@@ -54,18 +54,18 @@ class SearchCorpus:
         run_chunks(lambda _, a, b: np.copyto(ready[a:b], self.block(slice(a, b))), len(ready), 1024)
         return replace(self, ready=ready)
 
-    def squares(self, rows: slice | NDArray[Any], scores: NDArray[Any]) -> NDArray[np.float64]:
+    def squares(self, rows: slice | NDArray[np.integer], scores: Array) -> NDArray[np.float64]:
         """Squared distances from the scores of the given rows."""
         return np.asarray(np.maximum(2.0 * (self.half[rows, None] - scores), 0.0))
 
 
 def prepare(
-    block: Any,
+    block: Array,
     metric: str,
-    dtype: Any = np.float64,
+    dtype: DTypeLike = np.float64,
     center: NDArray[np.float64] | float = 0.0,
     unit: float = 1.0,
-) -> NDArray[Any]:
+) -> Array:
     """Rows ready for the product: unit norm (cosine), or centred and in `unit`s (Euclidean)."""
     if metric == "euclidean":
         wide = np.asarray(block, dtype=np.result_type(block, dtype))
@@ -78,7 +78,7 @@ def prepare(
     return np.asarray(wide / np.where(norm > 0, norm, 1)[:, None], dtype=dtype)
 
 
-def measure(X: Any, metric: str, memory_limit: int) -> SearchCorpus:
+def measure(X: Array, metric: str, memory_limit: int) -> SearchCorpus:
     """Look at all rows once: are they finite, where is their centre, how long are they."""
     n, d = X.shape
     low, high, mean = _range(X, memory_limit)
@@ -92,7 +92,7 @@ def measure(X: Any, metric: str, memory_limit: int) -> SearchCorpus:
     return SearchCorpus(X, metric, center, unit, half)
 
 
-def _range(X: Any, memory_limit: int) -> tuple[NDArray[np.float64], ...]:
+def _range(X: Array, memory_limit: int) -> tuple[NDArray[np.float64], ...]:
     """Minimum, maximum and mean of each column; an error if a value is not finite."""
     n, d = X.shape
     low, high, mean = np.full(d, np.inf), np.full(d, -np.inf), np.zeros(d)
@@ -219,7 +219,11 @@ def disjoint_rounds(pairs: Iterable[Pair]) -> list[list[Pair]]:
 
 
 def search_rows(
-    rows: SearchCorpus, wanted: NDArray[np.intp], k: int, memory_limit: int, dtype: Any = np.float64
+    rows: SearchCorpus,
+    wanted: NDArray[np.intp],
+    k: int,
+    memory_limit: int,
+    dtype: DTypeLike = np.float64,
 ) -> Found:
     """Top k of the wanted rows among all rows."""
     n, d = rows.X.shape
@@ -236,13 +240,13 @@ def search_rows(
     return heaps
 
 
-def empty_heaps(n: int, k: int, dtype: Any = np.float32) -> Found:
+def empty_heaps(n: int, k: int, dtype: DTypeLike = np.float32) -> Found:
     """n heaps of k nobodies."""
     return np.full((n, k), -np.inf, dtype=dtype), np.full((n, k), EMPTY_SLOT, dtype=np.int32)
 
 
 def push_scores(
-    scores: NDArray[Any], half: NDArray[Any], rows: NDArray[Any], cols: NDArray[Any], heaps: Found
+    scores: Array, half: Array, rows: NDArray[np.int32], cols: NDArray[np.int32], heaps: Found
 ) -> None:
     """Offer every score to the heap of its row, the rows divided between threads."""
 
@@ -252,6 +256,6 @@ def push_scores(
     run_chunks(work, scores.shape[0], 64)
 
 
-def sort(vals: NDArray[Any], idx: NDArray[Any]) -> None:
+def sort(vals: Array, idx: NDArray[np.integer]) -> None:
     """Turn heaps into lists, best first."""
     run_chunks(lambda _, a, b: kernels.sort_heaps(vals, idx, a, b), vals.shape[0], 256)

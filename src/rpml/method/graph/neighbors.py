@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import warnings
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +22,7 @@ from rpml.method.graph.exact import (
     slices,
 )
 from rpml.runtime.memory import WORKING_MEMORY
+from rpml.runtime.rows import Array
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class Neighbors:
 
 
 def nearest_neighbors(
-    X: Any,
+    X: Array,
     n_neighbors: int = 50,
     *,
     metric: str = "cosine",
@@ -113,7 +113,7 @@ def nearest_neighbors(
     return _finish(rows, found, memory_limit, recall, method)
 
 
-def _check(X: Any, n_neighbors: int, metric: str, method: str) -> int:
+def _check(X: Array, n_neighbors: int, metric: str, method: str) -> int:
     if getattr(X, "ndim", None) != 2:
         raise ValueError(f"X must be a two-dimensional array, got {type(X).__name__}")
     if metric not in ("cosine", "euclidean"):
@@ -208,9 +208,9 @@ def refine(
 
 
 def pair_distances(
-    X: Any,
-    left: NDArray[Any],
-    right: NDArray[Any],
+    X: Array,
+    left: NDArray[np.integer],
+    right: NDArray[np.integer],
     *,
     metric: str = "euclidean",
     memory_limit: int = WORKING_MEMORY,

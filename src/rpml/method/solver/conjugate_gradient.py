@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -99,7 +99,7 @@ class CGState:
             self.history[name].append(value)
 
 
-Callback = Callable[[CGState], Any]
+Callback = Callable[[CGState], object]
 
 
 @single_blas_thread()

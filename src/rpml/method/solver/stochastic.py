@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +55,7 @@ class EpochState:
     )
 
 
-Callback = Callable[[EpochState], Any]
+Callback = Callable[[EpochState], object]
 Epoch = Callable[[EpochState, np.random.Generator], None]
 
 

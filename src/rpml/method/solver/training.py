@@ -21,7 +21,7 @@ from rpml.method.solver.conjugate_gradient import (
 from rpml.method.solver.manifolds import Grassmann, orthonormalize
 from rpml.method.solver.stochastic import Epoch, EpochState, run_epochs
 from rpml.method.whitening.linear_map import principal_axes
-from rpml.runtime.context import Arrays, Context, Progress
+from rpml.runtime.context import Arrays, Context, Json, Progress
 
 Array = NDArray[np.floating]
 Start = tuple[Array, Array | None]
@@ -115,7 +115,7 @@ def solve(
         return _run_epochs(epoch, start, settings.n_epochs, context, key)
     stopping = Stopping(settings.max_iter, gradient=1e-7, decrease=settings.tol)
 
-    def listen(state: CGState) -> Any:
+    def listen(state: CGState) -> object:
         if state.iteration % REFRESH == 0:
             context.save("optimizer", *_pack(state), key)
         info = {"loss": state.loss / problem.n_triplets}
@@ -138,7 +138,7 @@ def step_back(problem: Evaluator, start: Start) -> OptimizeResult:
     return OptimizeResult(*start, loss, {"loss": [loss]}, 0, True, message)
 
 
-def _pack(state: CGState) -> tuple[Arrays, dict[str, Any]]:
+def _pack(state: CGState) -> tuple[Arrays, Json]:
     arrays = {f"history_{name}": np.asarray(values) for name, values in state.history.items()}
     for name in ("point", "gradient", "direction"):
         for i, part in enumerate(getattr(state, name)):
@@ -146,7 +146,7 @@ def _pack(state: CGState) -> tuple[Arrays, dict[str, Any]]:
     return arrays, {"loss": state.loss, "expected": state.expected, "iteration": state.iteration}
 
 
-def _unpack(arrays: Arrays, metadata: dict[str, Any]) -> CGState:
+def _unpack(arrays: Arrays, metadata: Json) -> CGState:
     parts = {
         name: tuple(arrays[f"{name}_{i}"] for i in range(2) if f"{name}_{i}" in arrays)
         for name in ("point", "gradient", "direction")
@@ -169,7 +169,7 @@ def _run_epochs(
 ) -> OptimizeResult:
     """The stochastic solver with a checkpoint after every epoch."""
 
-    def listen(state: EpochState) -> Any:
+    def listen(state: EpochState) -> object:
         arrays = {f"history_{name}": np.asarray(values) for name, values in state.history.items()}
         arrays["L"] = state.L
         if state.theta is not None:

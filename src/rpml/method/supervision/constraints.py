@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
@@ -59,9 +59,9 @@ class _Links:
 def gather(
     labels: Labels | None,
     n: int,
-    must_link: Any = None,
-    cannot_link: Any = None,
-    comparisons: Any = None,
+    must_link: ArrayLike | None = None,
+    cannot_link: ArrayLike | None = None,
+    comparisons: ArrayLike | None = None,
     conflicts: str = "raise",
 ) -> Supervision | None:
     """Everything known of n rows; None if that is nothing.
@@ -104,9 +104,11 @@ def gather(
     return Supervision(merged, known.n_classes, apart, order.rows[kept])
 
 
-def _links(kind: str, given: Any, n: int, width: int) -> _Links:
+def _links(kind: str, given: ArrayLike | None, n: int, width: int) -> _Links:
     """Checked row indices and weights."""
-    values = np.empty((0, width)) if given is None or len(given) == 0 else np.asarray(given)
+    values = np.asarray([] if given is None else given)
+    if len(values) == 0:
+        values = np.empty((0, width))
     if (
         values.ndim != 2
         or values.shape[1] not in (width, width + 1)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Labels = NDArray[np.intp]
 
 
-def as_labels(values: Any, n: int, name: str = "labels") -> Labels:
+def as_labels(values: ArrayLike, n: int, name: str = "labels") -> Labels:
     """Any labels as integers from 0; negative numbers, None and NaN as -1 (no label)."""
     values = np.asarray(values)
     if values.shape != (n,):

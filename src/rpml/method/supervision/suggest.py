@@ -12,10 +12,10 @@ only: these come first then, and after them the rows whose own triplets are leas
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from rpml.method.clustering.exemplars import Exemplars
 from rpml.runtime.rows import unit_rows
@@ -37,10 +37,10 @@ class Fitted(Protocol):
     triplets_: NDArray[np.integer]
     triplet_probabilities_: Array
 
-    def transform(self, X: Any) -> Array: ...
+    def transform(self, X: ArrayLike) -> Array: ...
 
 
-def rank_candidates(n: int, model: Fitted, X: Any = None) -> NDArray[np.intp]:
+def rank_candidates(n: int, model: Fitted, X: Array | None = None) -> NDArray[np.intp]:
     """Up to n rows without a label, the most telling first; X are the rows learned from."""
     labels, known, exemplars = model.labels_, model.labeled_mask_, model.exemplars_
     middles = unit_rows(model.transform(model.exemplar_vectors_))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from rpml.method.triplets import kernels
 from rpml.method.triplets.members import check_labels, members_of
@@ -16,8 +15,8 @@ _MINING = {"all": kernels.ALL, "semi-hard": kernels.SEMI_HARD, "hard": kernels.H
 
 
 def mine_batch_triplets(
-    Z: Any,
-    labels: Any,
+    Z: ArrayLike,
+    labels: ArrayLike,
     rng: np.random.Generator,
     *,
     margin: float = 0.5,
@@ -64,7 +63,7 @@ def mine_batch_triplets(
 
 
 def batch_sampler(
-    labels: Any, rng: np.random.Generator, batch_size: int = 120, per_class: int = 4
+    labels: ArrayLike, rng: np.random.Generator, batch_size: int = 120, per_class: int = 4
 ) -> Iterator[NDArray[np.intp]]:
     """One epoch of mini-batches, each with several rows of every label in it.
 

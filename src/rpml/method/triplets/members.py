@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 _REDRAWS = 16  # rounds of drawing again a negative that shares the anchor's group
 
@@ -26,7 +25,7 @@ class Members:
         return (span.start or 0) + np.flatnonzero((count >= 2) & (count < self.rows.size))
 
 
-def check_labels(labels: Any) -> NDArray[np.intp]:
+def check_labels(labels: ArrayLike) -> NDArray[np.intp]:
     """One-dimensional integer labels, or a ValueError."""
     labels = np.asarray(labels)
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
@@ -71,7 +70,7 @@ def uniform_partners(
     anchors: NDArray[np.intp],
     members: Members,
     rng: np.random.Generator,
-    groups: NDArray[Any] | None,
+    groups: NDArray[np.integer] | None,
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """A positive and a negative for each anchor; -1 where there is no negative."""
     positives = draw_positives(anchors, members, rng)
@@ -91,7 +90,7 @@ def _uniform_negatives(
     anchors: NDArray[np.intp],
     members: Members,
     rng: np.random.Generator,
-    groups: NDArray[Any] | None,
+    groups: NDArray[np.integer] | None,
 ) -> NDArray[np.intp]:
     """Any row of another label; -1 where only rows of the anchor's group were drawn."""
 
@@ -111,6 +110,8 @@ def _uniform_negatives(
     return np.where(same_group(groups, anchors, negatives), -1, negatives)
 
 
-def same_group(groups: NDArray[Any], a: NDArray[np.intp], b: NDArray[Any]) -> NDArray[np.bool_]:
+def same_group(
+    groups: NDArray[np.integer], a: NDArray[np.intp], b: NDArray[np.integer]
+) -> NDArray[np.bool_]:
     """Whether two rows are of one group; -1 is no group."""
     return np.asarray((groups[a] >= 0) & (groups[a] == groups[b]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rpml.method.graph.exact import slices
 from rpml.method.graph.neighbors import Neighbors, pair_distances
 from rpml.method.triplets.members import same_group
+from rpml.runtime.rows import Array
 
 _CHUNK = 65536  # triplets whose neighbours are looked at together
 
@@ -25,7 +26,7 @@ class Draw:
     negatives: NDArray[np.intp]
     """-1 where there is none."""
     labels: NDArray[np.intp]
-    groups: NDArray[Any] | None
+    groups: NDArray[np.integer] | None
 
 
 class Sampler(Protocol):
@@ -78,7 +79,7 @@ class SemiHard:
     """
 
     neighbors: Neighbors
-    X: Any
+    X: Array
     margin: float = 0.5
 
     def negatives(self, draw: Draw, rng: np.random.Generator) -> NDArray[np.intp]:
@@ -96,7 +97,7 @@ class SemiHard:
 
 
 # name -> sampler from the k-NN of the rows and the rows; only "uniform" needs no neighbours
-SAMPLERS: dict[str, Callable[[Neighbors, Any], Sampler]] = {
+SAMPLERS: dict[str, Callable[[Neighbors, Array], Sampler]] = {
     "uniform": lambda neighbors, X: Uniform(),
     "semi-hard": SemiHard,
     "hard": lambda neighbors, X: Hard(neighbors),
@@ -121,7 +122,7 @@ def _near_negatives(
     anchors: NDArray[np.intp],
     labels: NDArray[np.intp],
     neighbors: Neighbors,
-    groups: NDArray[Any] | None,
+    groups: NDArray[np.integer] | None,
 ) -> NDArray[np.bool_]:
     """(T, k): which neighbours of the anchor may be its negative."""
     near = neighbors.indices[anchors]
@@ -135,7 +136,7 @@ def _within_margin(
     anchors: NDArray[np.intp],
     positives: NDArray[np.intp],
     neighbors: Neighbors,
-    X: Any,
+    X: Array,
     margin: float,
 ) -> NDArray[np.bool_]:
     to_positive = pair_distances(X, anchors, positives, metric=neighbors.metric)[:, None]

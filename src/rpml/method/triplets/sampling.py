@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from rpml.method.triplets.members import (
     check_labels,
@@ -22,13 +21,13 @@ Triplets = NDArray[np.intp]
 
 
 def sample_triplets(
-    labels: Any,
+    labels: ArrayLike,
     rng: np.random.Generator,
     *,
     per_anchor: int = 4,
     total: int | None = None,
     sampler: Sampler | None = None,
-    groups: Any = None,
+    groups: ArrayLike | None = None,
 ) -> Triplets:
     """Draw triplets from pseudo-labels; the positive is any other row of the anchor's label.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,9 +31,10 @@ from rpml.method.whitening.neighborhoods import (
     coordinates,
     whiten_by,
 )
+from rpml.runtime.context import Arrays
+from rpml.runtime.rows import Array
 
 Labels = NDArray[np.intp]
-Arrays = dict[str, NDArray[Any]]
 DEFAULT_COMPONENTS = 128
 SOURCES = ("neighbors", "groups", "none", "labels", "groups and labels")
 
@@ -95,7 +95,7 @@ class Whitening:
             arrays["trains"] = np.array([self.choice.trains])
         return arrays
 
-    def dependencies(self) -> list[NDArray[Any]]:
+    def dependencies(self) -> list[NDArray[np.generic]]:
         """Its arrays in a fixed order, as the key of the stages that depend on it."""
         return [array for _, array in sorted(self.to_arrays().items())]
 
@@ -117,7 +117,7 @@ class Whitening:
 
 
 def choose_whitening(
-    X: Any,
+    X: Array,
     groups: Groups,
     classes: Labels | None,
     settings: WhiteningSettings,
@@ -176,7 +176,7 @@ def whiten_by_exponent(
 class Sample:
     """Rows of X that a whitening is chosen on, and what is known of them."""
 
-    X: Any
+    X: Array
     rows: NDArray[np.intp]
     groups: Groups
     """Of each of the rows."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +23,7 @@ class Preprocessing:
     matrix: Array
     unit_output: bool
 
-    def apply(self, X: Any) -> Array:
+    def apply(self, X: Array) -> Array:
         """The preprocessed rows, block by block, in X's own precision."""
         out = np.empty((len(X), self.matrix.shape[1]), float_dtype(X))
         mean, matrix = self.mean.astype(out.dtype), self.matrix.astype(out.dtype)
@@ -34,7 +33,7 @@ class Preprocessing:
             out[part] = unit_rows(block) if self.unit_output else block
         return out
 
-    def embed(self, X: Any, components: Array, unit: bool) -> Array:
+    def embed(self, X: Array, components: Array, unit: bool) -> Array:
         """The preprocessed rows times the (l, p) components, scaled to unit norm if `unit`.
 
         Where only a row's direction is asked for, the length it has in between does not matter,
@@ -71,7 +70,7 @@ class Spectrum:
     """(rank,) positive."""
 
 
-def principal_axes(X: Any, unit_input: bool, center: bool) -> Spectrum:
+def principal_axes(X: Array, unit_input: bool, center: bool) -> Spectrum:
     """Eigen-decomposition of the covariance (or, uncentred, of the second moments) of the rows.
 
     Accumulated in float64 block by block; with fewer rows than features the small Gram matrix is
@@ -90,7 +89,7 @@ def principal_axes(X: Any, unit_input: bool, center: bool) -> Spectrum:
     return Spectrum(mean, axes * _signs(axes), variances[keep])
 
 
-def row_sum(X: Any, unit_input: bool) -> Array:
+def row_sum(X: Array, unit_input: bool) -> Array:
     """Sum of the rows, or of the rows scaled to unit norm."""
     prepared = unit_rows if unit_input else np.asarray
     total = np.zeros(X.shape[1])
@@ -99,7 +98,7 @@ def row_sum(X: Any, unit_input: bool) -> Array:
     return total
 
 
-def second_moments(X: Any, mean: Array, unit_input: bool) -> Array:
+def second_moments(X: Array, mean: Array, unit_input: bool) -> Array:
     """(d, d): sum over the rows of (x - mean)(x - mean)'."""
     prepared = unit_rows if unit_input else np.asarray
     moments = np.zeros((X.shape[1], X.shape[1]))

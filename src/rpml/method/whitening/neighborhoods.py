@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +59,7 @@ class Coordinates:
     n_components: int
     """Dimension everything is chosen for."""
 
-    def subset(self, chosen: NDArray[Any]) -> Coordinates:
+    def subset(self, chosen: NDArray[np.generic]) -> Coordinates:
         return Coordinates(self.rows[chosen], self.W[chosen], self.deviations, self.n_components)
 
     def embed(self, scatter: Array, half: Mask, shrinkage: float, size: int) -> Array:
@@ -72,7 +71,7 @@ class Coordinates:
 
 
 def coordinates(
-    X: Any,
+    X: Array,
     rows: NDArray[np.intp],
     spectrum: Spectrum,
     unit_input: bool,

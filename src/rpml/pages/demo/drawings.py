@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.estimator import Embedding
+from rpml.io.datasets.omniglot import Drawings
 from rpml.pages.demo.result import (
     LEARNED,
     Embeddings,
@@ -20,8 +21,7 @@ from rpml.pages.demo.result import (
     learn,
 )
 from rpml.runtime.extras import MissingExtraError
-
-Array = NDArray[Any]
+from rpml.runtime.rows import Array
 
 N_COMPONENTS = 64
 ALTERNATIVES = ("raw", "random", "pca", "pca-whitened", "half-whitened")
@@ -50,12 +50,12 @@ def demonstrate(folder: Path, seed: int, note: Note) -> Findings:
     return Findings(rows, verdict, picture)
 
 
-def _methods(X: Array, images: Array, seed: int) -> dict[str, Callable[[], Any]]:
+def _methods(X: Array, images: NDArray[np.bool_], seed: int) -> dict[str, Callable[[], Embedding]]:
     """What is compared: title -> a call that learns from the training rows."""
     from rpml.estimator import RPML
     from rpml.evaluation.registry import chosen_methods
 
-    fits: dict[str, Callable[[], Any]] = {
+    fits: dict[str, Callable[[], Embedding]] = {
         method.title: partial(method.build(N_COMPONENTS, seed).fit, X)
         for method in chosen_methods((*ALTERNATIVES, "rpml"))
     }
@@ -65,7 +65,7 @@ def _methods(X: Array, images: Array, seed: int) -> dict[str, Callable[[], Any]]
     return fits
 
 
-def _views(images: Array, seed: int) -> list[NDArray[np.float32]]:
+def _views(images: NDArray[np.bool_], seed: int) -> list[NDArray[np.float32]]:
     from rpml.io.datasets.descriptors import gradient_histograms
     from rpml.io.datasets.views import random_views
 
@@ -73,14 +73,14 @@ def _views(images: Array, seed: int) -> list[NDArray[np.float32]]:
     return [gradient_histograms(random_views(images, rng)) for _ in range(VIEWS)]
 
 
-def _listed(alphabet: Array) -> str:
+def _listed(alphabet: NDArray[np.generic]) -> str:
     *most, last = dict.fromkeys(alphabet.tolist())
     return f"{', '.join(most)} and {last}"
 
 
 def _draw(
     path: Path,
-    test: Any,
+    test: Drawings,
     embeddings: Embeddings,
     rows: list[Row],
     seed: int,

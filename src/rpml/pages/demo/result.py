@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from rpml.runtime.atomic import atomic_output
 from rpml.runtime.locks import locked
 from rpml.runtime.outputs import check_folder, mark_folder
-
-Array = NDArray[Any]
+from rpml.runtime.rows import Array
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +60,7 @@ class DemoResult:
     examples: str
     seconds: float
 
-    def fields(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, object]:
         """Everything as plain values, ready for JSON."""
         plain = asdict(self)
         return {k: str(v) if isinstance(v, Path) else v for k, v in plain.items()}
@@ -112,7 +111,7 @@ def run(
 
 
 def learn(
-    fits: Mapping[str, Callable[[], Any]], X: Array, y: Array, folder: Path, seed: int
+    fits: Mapping[str, Callable[[], Any]], X: Array, y: NDArray[np.generic], folder: Path, seed: int
 ) -> tuple[list[Row], Embeddings]:
     """Fit every method, embed and score the rows X of classes y; save the model of RPML.
 
@@ -142,7 +141,7 @@ def learn(
     return rows, embeddings
 
 
-def judge(rows: Sequence[Row], embeddings: Embeddings, y: Array) -> str:
+def judge(rows: Sequence[Row], embeddings: Embeddings, y: NDArray[np.generic]) -> str:
     """Say whether RPML helped against the best alternative of its own size.
 
     The interval is over classes, not rows: the rows of one class stand and fall together. Rows of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from os import PathLike
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,8 @@ Target = str | PathLike[str] | BinaryIO
 
 
 def retrieval_rows(
-    images: NDArray[Any],
-    classes: NDArray[Any],
+    images: NDArray[np.generic],
+    classes: NDArray[np.generic],
     queries: NDArray[np.intp],
     nearest: Mapping[str, NDArray[np.intp]],
     path: Target,
@@ -52,8 +52,8 @@ def retrieval_rows(
 
 
 def _panel(
-    images: NDArray[Any],
-    classes: NDArray[Any],
+    images: NDArray[np.generic],
+    classes: NDArray[np.generic],
     queries: NDArray[np.intp],
     found: NDArray[np.intp],
 ) -> NDArray[np.uint8]:
@@ -66,7 +66,7 @@ def _panel(
     return np.concatenate(columns, axis=1)
 
 
-def _framed(image: NDArray[Any], color: tuple[int, int, int]) -> NDArray[np.uint8]:
+def _framed(image: NDArray[np.generic], color: tuple[int, int, int]) -> NDArray[np.uint8]:
     """A picture in a colored frame, with a cut corner if the color says wrong."""
     pixels = image if image.ndim == 3 else as_pixels(image, _SCALE)
     side = len(pixels) + 2 * _FRAME
@@ -80,7 +80,7 @@ def _framed(image: NDArray[Any], color: tuple[int, int, int]) -> NDArray[np.uint
     return framed
 
 
-def as_pixels(ink: NDArray[Any], scale: int = 1) -> NDArray[np.uint8]:
+def as_pixels(ink: NDArray[np.generic], scale: int = 1) -> NDArray[np.uint8]:
     """Dark ink on white, enlarged, as RGB bytes."""
     large = np.kron(np.asarray(ink, dtype=np.float64), np.ones((scale, scale)))
     gray = (255 - 225 * np.clip(large, 0, 1)).astype(np.uint8)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from rpml.pages.report.figures import retrieval_rows
 from rpml.pages.report.grid import grid_side, snap_to_grid
 from rpml.runtime.atomic import atomic_output
 from rpml.runtime.extras import require
+from rpml.runtime.rows import Array
 
 TOP = 4  # images shown for a query, as in the paper
 GRID_IMAGES = 2500
@@ -44,7 +44,7 @@ def load_tiles(paths: Sequence[Path], side: int) -> Tiles:
 
 
 def choose_queries(
-    Z: NDArray[Any], labels: NDArray[Any], count: int, successful: bool
+    Z: Array, labels: NDArray[np.generic], count: int, successful: bool
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Queries by rule, and their four nearest rows.
 
@@ -81,7 +81,7 @@ def choose_queries(
 
 
 def draw_retrievals(
-    Z: NDArray[Any], labels: NDArray[Any], pictures: Pictures, folder: Path, count: int = 8
+    Z: Array, labels: NDArray[np.generic], pictures: Pictures, folder: Path, count: int = 8
 ) -> list[Path]:
     """Write retrieval-successes.png and retrieval-failures.png (each if there are such queries)."""
     written = []
@@ -101,7 +101,7 @@ def draw_retrievals(
 
 
 def grid_order(
-    Z: NDArray[Any], rng: np.random.Generator, most: int = GRID_IMAGES
+    Z: Array, rng: np.random.Generator, most: int = GRID_IMAGES
 ) -> tuple[NDArray[np.intp], int]:
     """Which row goes into which cell of a square grid, so that near rows sit together.
 
@@ -150,7 +150,7 @@ def quad_grid(tiles: Tiles, side: int, gap: int = 1) -> Tiles:
 
 
 def draw_quad_grid(
-    Z: NDArray[Any],
+    Z: Array,
     pictures: Pictures,
     path: Path,
     rng: np.random.Generator,

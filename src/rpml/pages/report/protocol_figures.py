@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rpml.evaluation.protocol.descriptors import Descriptors
 from rpml.pages.report.image_figures import draw_quad_grid, draw_retrievals, pictures_of
+from rpml.runtime.rows import Array
 
 
-def draw_figures(data: Descriptors, Z: NDArray[Any], folder: Path, seed: int = 0) -> list[str]:
+def draw_figures(data: Descriptors, Z: Array, folder: Path, seed: int = 0) -> list[str]:
     """Retrieval rows and quad-grid of the test images; returns the names of the files."""
     if data.images is None:
         return []
