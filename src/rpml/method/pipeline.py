@@ -15,6 +15,7 @@ from rpml.method.solver.stochastic import Epoch
 from rpml.method.solver.training import Start, solve, step_back
 from rpml.method.whitening.choice import Whitening
 from rpml.runtime.context import Context
+from rpml.runtime.threads import single_blas_thread
 
 Array = NDArray[np.floating]
 Labels = NDArray[np.intp]
@@ -65,6 +66,7 @@ class Stages(Protocol[Features, Rows, Graph]):
     def exemplars(self, Z: Rows, L: Array, clusters: Labels, labels: Labels) -> Exemplars: ...
 
 
+@single_blas_thread()
 def learn(
     stages: Stages[Features, Rows, Graph],
     X: Features,
