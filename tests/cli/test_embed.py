@@ -1,4 +1,5 @@
 import csv
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -82,3 +83,28 @@ def test_a_bad_row_at_the_end_leaves_no_output(rpml, shared, vectors, tmp_path):
     )
     assert "row 239, column 3" in said
     assert [p.name for p in tmp_path.iterdir()] == ["x.npy"]
+
+
+@pytest.mark.parametrize("codes", ["int8", "binary", "binary-rotated"])
+@pytest.mark.parametrize("kind", ["npy", "parquet", "csv"])
+def test_codes_reach_the_file(rpml, shared, vectors, tmp_path, codes, kind):
+    out = tmp_path / f"c.{kind}"
+    rpml("embed", shared / "model.rpml", shared / "x.npy", "-o", out, "--codes", codes)
+    expected = RPML.load(shared / "model.rpml").transform(vectors[0], output=codes)
+    found = read_features(out).values
+    np.testing.assert_array_equal(found, expected)
+    if kind != "csv":
+        assert found.dtype == expected.dtype
+
+
+def test_unknown_codes_and_models_without_ranges(rpml, shared, tmp_path):
+    args = ["embed", shared / "model.rpml", shared / "x.npy", "-o", tmp_path / "c.npy", "--codes"]
+    assert "choose from float, int8" in rpml.refused(*args, "int4")
+    old = Path(__file__).parent.parent / "golden" / "model_v1.rpml"
+    np.save(tmp_path / "x.npy", np.eye(6))
+    said = rpml.refused(
+        "embed", old, tmp_path / "x.npy", "-o", tmp_path / "c.npy", "--codes", "int8"
+    )
+    assert "no int8 ranges" in said
+    assert "fit it again" in said
+    assert not (tmp_path / "c.npy").exists()

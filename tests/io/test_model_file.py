@@ -113,6 +113,8 @@ def changes(arrays):
     yield "triplets outside", {"triplets": arrays["triplets"] + 1000}, {}
     yield "fewer weights", {"triplet_weights": np.zeros(1)}, {}
     yield "labels in two dimensions", {"labels": np.zeros((3, 3), np.int32)}, {}
+    yield "ranges of another size", {"code_ranges": np.zeros((3, 9), np.float32)}, {}
+    yield "flat quantiles", {"similarity_quantiles": np.zeros(9, np.float32)}, {}
     yield "no settings", {}, {"settings": None}
     yield "settings as a list", {}, {"settings": [1]}
     yield "a list as a setting", {}, {"settings": {"alpha": [1]}}

@@ -14,6 +14,7 @@ EXAMPLES = """\b
 Examples:
   rpml embed model.rpml vectors.npy -o small.npy
   rpml embed model.rpml new.parquet -o small.parquet --dim 32
+  rpml embed model.rpml vectors.npy -o codes.npy --codes int8
   cat vectors.csv | rpml embed model.rpml - -o - > small.csv
   rpml embed model.rpml shards/ -o embedded/         (a folder of .npy parts)
   rpml embed model.rpml shards/ -o embedded/ --engine dask --scheduler tcp://host:8786
@@ -28,6 +29,9 @@ def run(
         str, opt.output("OUT", "Output; the suffix sets the format, NAME/ writes shards, - CSV.")
     ],
     dim: opt.Dim = None,
+    codes: Annotated[
+        str | None, opt.text("NAME", "Write codes: int8, binary or binary-rotated.")
+    ] = None,
     force: opt.Force = False,
     *,
     reading: opt.ReadingOptions,
@@ -43,6 +47,10 @@ def run(
     check_output(output, force, console.json_output, [model, features])
     fitted = opt.load_model(model, dim)
     size = len(fitted.components_)
+    if codes is not None:
+        fitted.codec(codes)  # refused before anything is read
+    if on_dask and codes is not None:
+        raise InputError("--codes is not for --engine dask: embed on this machine instead")
     if on_dask:  # one file per partition, written by the workers; a second run writes the rest
         from rpml.distributed import embed
 
@@ -57,8 +65,9 @@ def run(
         source = reading.open(features)
         check_features(fitted, source, model)
         with console.reporter() as report:
-            written = embed_file(fitted, source, output, force, Context(report=report))
-        fields = {"output": output, "rows": written, "dim": size}
+            told = Context(report=report)
+            written = embed_file(fitted, source, output, force, told, codes or "float")
+        fields = {"output": output, "rows": written, "dim": size, "codes": codes}
         text = "" if output == "-" else f"{output}: {written} rows, {size} dimensions"
     console.result(fields, text)
 

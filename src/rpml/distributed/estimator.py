@@ -31,20 +31,19 @@ class LazyEmbedding(Embedding):
 
     to_local: Callable[[], RPML]
 
-    def transform(self, X: Any, n_components: int | None = None) -> Any:
+    def transform(self, X: Any, n_components: int | None = None, output: str = "float") -> Any:
         """Embed rows: of an array at once, of a Dask array lazily, partition by partition.
 
         Files are embedded by `rpml.distributed.embed`.
         """
         check_is_fitted(self)
         if not (hasattr(X, "dask") and hasattr(X, "map_blocks")):
-            return super().transform(X, n_components)
-        width = n_components or len(self.components_)
+            return super().transform(X, n_components, output)
         chunks = X.rechunk({1: -1})
-        kind = np.float32 if X.dtype in (np.float16, np.float32) else np.float64
         local = self.to_local()
-        blocks = {"chunks": (chunks.chunks[0], (width,)), "meta": np.empty((0, 0), kind)}
-        return chunks.map_blocks(local.transform, n_components, dtype=kind, **blocks)
+        one = local.transform(np.zeros((1, X.shape[1]), X.dtype), n_components, output)
+        blocks = {"chunks": (chunks.chunks[0], one.shape[1:]), "meta": one[:0]}
+        return chunks.map_blocks(local.transform, n_components, output, dtype=one.dtype, **blocks)
 
 
 class DaskRPML(LazyEmbedding, RPML):
@@ -117,6 +116,7 @@ class DaskRPML(LazyEmbedding, RPML):
             result = learn(DaskStages(cluster, settings, context), rows, inputs, settings, context)
             vectors = cluster.value(take(cluster, rows.parts, rows.edges, result.exemplars.rows))
         self._set_fitted(result, np.asarray(vectors, float_dtype(vectors)))
+        self._calibrate(result.sample)
         self._warn()
         return self
 

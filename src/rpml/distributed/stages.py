@@ -25,7 +25,7 @@ from rpml.method.clustering.ascent import usable_labels
 from rpml.method.clustering.exemplars import Exemplars
 from rpml.method.clustering.pseudo_labels import as_clusterer
 from rpml.method.objective.weights import weight_function
-from rpml.method.pipeline import Problem
+from rpml.method.pipeline import SAMPLE_ROWS, Problem
 from rpml.method.settings import FitInputs, FitSettings
 from rpml.method.solver.conjugate_gradient import OptimizeResult
 from rpml.method.solver.prefix import prefix_order, triplet_subset
@@ -37,6 +37,7 @@ from rpml.method.whitening.groups import representatives
 from rpml.method.whitening.linear_map import Preprocessing, spectrum_of
 from rpml.method.whitening.neighborhoods import shrinkage_share
 from rpml.runtime.context import Arrays, Context
+from rpml.runtime.rows import sorted_sample
 
 logger = logging.getLogger(__name__)
 Array = NDArray[np.floating]
@@ -186,6 +187,11 @@ class DaskStages:
 
     def exemplars(self, Z: Prepared, L: Array, clusters: Labels, labels: Labels) -> Exemplars:
         return find_exemplars(self.workers, Z.rows, L, clusters, labels)
+
+    def sample(self, Z: Prepared, L: Array) -> Array:
+        rows = sorted_sample(int(Z.edges[-1]), SAMPLE_ROWS, self.context.rng("sample"))
+        chosen = self.workers.value(take(self.workers, *Z.rows, rows))
+        return np.asarray(chosen @ L.astype(chosen.dtype))
 
 
 def _apply(part: Array, preprocessing: Preprocessing) -> Array:

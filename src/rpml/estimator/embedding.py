@@ -15,14 +15,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from rpml.estimator.fitted import load_model, save_model
 from rpml.method.clustering.exemplars import nearest_exemplar
+from rpml.method.codes import AxisRanges, Codec, make_codec
 from rpml.method.settings import FitResult
+from rpml.method.similarity import SimilarityScale
 from rpml.method.supervision.suggest import rank_candidates
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.errors import WeightCollapseWarning
-from rpml.runtime.rows import float_dtype
+from rpml.runtime.rows import float_dtype, row_blocks, unit_rows
 from rpml.runtime.validation import check_rows
 
 Array = NDArray[np.floating]
+OLDER = ", being from an older rpml: fit it again."
 COLLAPSED = 0.05  # mean triplet weight below which the weights are called collapsed
 
 
@@ -37,27 +40,75 @@ class Embedding:
     components_: Array
     exemplars_: Any
     exemplar_vectors_: Any
+    code_ranges_: AxisRanges | None
+    similarity_scale_: SimilarityScale | None
     normalize: bool
     weight: str
 
-    def transform(self, X: ArrayLike, n_components: int | None = None) -> Any:
+    def transform(
+        self, X: ArrayLike, n_components: int | None = None, output: str = "float"
+    ) -> Any:
         """Embed rows; each row's result depends on that row alone.
 
         Parameters
         ----------
-        X : (m, n_features_in_) array-like
-        n_components : int, optional
+        X : array-like of shape (n_samples, n_features_in_)
+        n_components : int, default=None
             Size of the embedding: the first so many components. One fit serves every smaller size.
+        output : {"float", "int8", "binary", "binary-rotated"}, default="float"
+            Codes in place of floats: one byte per component, or one sign bit per component,
+            packed as by `numpy.packbits`. See `codec`.
 
         Returns
         -------
-        (m, n_components) array, with unit-norm rows unless normalize=False.
+        ndarray of shape (n_samples, n_components)
+            Unit-norm rows unless normalize=False. int8 codes have the same shape, sign bits
+            one byte (uint8) per 8 components.
         """
         check_is_fitted(self)
         model = self if n_components is None else self._first(n_components)
+        codec = None if output == "float" else model.codec(output)
         rows = check_rows(self, X, reset=False)
-        Y = self.preprocessing_.embed(rows, model.components_, self.normalize)
-        return _wrap_data_with_container("transform", Y, X, model)
+        if codec is None:
+            Y = self.preprocessing_.embed(rows, model.components_, self.normalize)
+            return _wrap_data_with_container("transform", Y, X, model)
+        codes = np.empty((len(rows), codec.width), codec.dtype)
+        for part, block in row_blocks(rows):
+            # in double precision, so that rounding, which differs with the batch, changes no code
+            Y = self.preprocessing_.embed(block, model.components_, self.normalize, np.float64)
+            codes[part] = codec.encode(Y)
+        return codes
+
+    def codec(self, output: str) -> Codec:
+        """The codes of the embedding: `encode` rows, `decode` codes.
+
+        Parameters
+        ----------
+        output : {"int8", "binary", "binary-rotated"}
+
+        Returns
+        -------
+        Codec
+            ``transform(queries) @ codec.decode(codes).T`` are the scores of float queries against
+            codes.
+        """
+        check_is_fitted(self)
+        return make_codec(output, len(self.components_), self.code_ranges_)
+
+    def similarity_quantile(self, similarity: ArrayLike, pairs: str = "random") -> Any:
+        """Share of pairs of training rows that are less similar, in [0, 1].
+
+        Parameters
+        ----------
+        similarity : float or array-like
+            Cosine similarities of embedded rows.
+        pairs : {"random", "nearest"}, default="random"
+            Random pairs, or rows and their nearest neighbor, of a sample of at most 2000 rows.
+        """
+        check_is_fitted(self)
+        if self.similarity_scale_ is None:
+            raise ValueError(f"This model has no similarity quantiles{OLDER}")
+        return self.similarity_scale_.quantile(similarity, pairs)
 
     def _first(self, size: int) -> Self:
         """The same model with the first components only."""
@@ -81,7 +132,7 @@ class Embedding:
 
     def _check_exemplars(self) -> None:
         if self.exemplars_ is None:
-            raise ValueError("This model has no exemplars, being from an older rpml: fit it again.")
+            raise ValueError(f"This model has no exemplars{OLDER}")
 
     def suggest_labels(self, n: int = 10, X: ArrayLike | None = None) -> NDArray[np.intp]:
         """Rows to label next, the most telling first, as indices into the rows learned from.
@@ -132,6 +183,12 @@ class Embedding:
         self.n_iter_ = result.optimum.n_iter
         self.converged_ = result.optimum.converged
         self.message_ = result.optimum.message
+
+    def _calibrate(self, sample: Array) -> None:
+        """Ranges of the codes and quantiles of the similarities, from projected training rows."""
+        rows = unit_rows(sample) if self.normalize else sample
+        self.code_ranges_ = AxisRanges.of(rows, self.normalize)
+        self.similarity_scale_ = SimilarityScale.of(sample)
 
     def _warn(self) -> None:
         if not self.converged_:

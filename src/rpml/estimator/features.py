@@ -54,10 +54,10 @@ def check_features(model: RPML, source: Described, path: str | PathLike[str]) ->
     del model.feature_names_in_
 
 
-def embed_batches(model: RPML, source: FeatureSource) -> Iterator[Batch]:
+def embed_batches(model: RPML, source: FeatureSource, output: str = "float") -> Iterator[Batch]:
     """The embedding of an opened file, one batch at a time; ids are carried through."""
     for batch in source.batches():
-        yield replace(batch, values=model.transform(batch.values))
+        yield replace(batch, values=model.transform(batch.values, output=output))
 
 
 def load_embedded(model: RPML, source: FeatureSource) -> Features:
@@ -71,9 +71,10 @@ def load_embedded(model: RPML, source: FeatureSource) -> Features:
 def embed_file(
     model: RPML,
     source: FeatureSource,
-    output: str,
+    path: str,
     overwrite: bool = False,
     context: Context | None = None,
+    output: str = "float",
 ) -> int:
     """Write the embedding of an opened file in bounded memory.
 
@@ -83,11 +84,13 @@ def embed_file(
         Fitted on the features of `source` (see `check_features`).
     source : FeatureSource
         What `rpml.io.features.open_features` returns.
-    output : str
+    path : str
         The suffix names the format; NAME/ is a folder of shards, - standard output.
     overwrite : bool, default=False
     context : Context, default=None
         Told how many rows are done.
+    output : {"float", "int8", "binary", "binary-rotated"}, default="float"
+        As in `RPML.transform`.
 
     Returns
     -------
@@ -96,9 +99,11 @@ def embed_file(
     """
     report, rows = (context or Context()).report, 0
     names = [str(name) for name in model.get_feature_names_out()]
+    if output.startswith("binary"):
+        names = [f"bits{i}" for i in range(model.codec(output).width)]
     layout = Layout("embedding", names, source.id_name if source.has_ids else None)
-    with open_writer(output, layout, overwrite) as writer:
-        for batch in embed_batches(model, source):
+    with open_writer(path, layout, overwrite) as writer:
+        for batch in embed_batches(model, source, output):
             writer.write(batch.values, batch.ids)
             rows = batch.start + len(batch.values)
             report(Progress("embed", rows, source.n_rows or 0))

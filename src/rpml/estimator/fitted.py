@@ -14,6 +14,8 @@ from rpml.io.container import Arrays
 from rpml.io.model_file import read_model, write_model
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.clustering.exemplars import Exemplars
+from rpml.method.codes import AxisRanges
+from rpml.method.similarity import SimilarityScale
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.method.whitening.neighborhoods import ScatterChoice
 from rpml.runtime.context import Json
@@ -43,6 +45,12 @@ def model_arrays(estimator: Any) -> Arrays:
     }
     if estimator.theta_ is not None:
         arrays["theta"] = estimator.theta_
+    if estimator.code_ranges_ is not None:
+        ranges = estimator.code_ranges_
+        arrays["code_ranges"] = np.stack([ranges.low, ranges.high, ranges.growth])
+    if estimator.similarity_scale_ is not None:
+        scale = estimator.similarity_scale_
+        arrays["similarity_quantiles"] = np.stack([scale.levels, scale.random, scale.nearest])
     if estimator.exemplars_ is not None:
         exemplars = estimator.exemplars_
         arrays |= {
@@ -160,6 +168,7 @@ def _rebuild(cls: type[Model], arrays: Arrays, metadata: Json) -> Model:
         _require(isinstance(names, list), "its feature names are not a list")
         _require(len(names) == len(mean), "it has another number of feature names than features")
         model.feature_names_in_ = np.array([str(n) for n in names], dtype=object)
+    _set_scales(model, arrays)
     _set_training(model, arrays, metadata["training"])
     return model  # type: ignore[no-any-return]
 
@@ -215,6 +224,20 @@ def _set_training(model: Any, arrays: Arrays, training: Json) -> None:
     model.message_ = str(training["message"])
     history = training["history"]
     model.history_ = {str(k): [float(x) for x in values] for k, values in history.items()}
+
+
+def _set_scales(model: Any, arrays: Arrays) -> None:
+    """Ranges of the codes and quantiles of the similarities, which older files do not have."""
+    model.code_ranges_ = model.similarity_scale_ = None
+    ranges, quantiles = (arrays.get(name) for name in ("code_ranges", "similarity_quantiles"))
+    for name, array in (("code ranges", ranges), ("similarity quantiles", quantiles)):
+        fit = array is None or (array.ndim == 2 and len(array) == 3 and array.dtype.kind == "f")
+        _require(fit and (array is None or bool(np.isfinite(array).all())), f"wrong {name}")
+    if ranges is not None:
+        _require(ranges.shape[1] == len(model.components_), "code ranges of another size")
+        model.code_ranges_ = AxisRanges(*ranges)
+    if quantiles is not None:
+        model.similarity_scale_ = SimilarityScale(*quantiles)
 
 
 def _set_exemplars(model: Any, arrays: Arrays) -> None:

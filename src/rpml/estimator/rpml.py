@@ -127,6 +127,8 @@ class RPML(
         The medoid of each cluster: `rows`, `labels` and `sizes`.
     exemplar_vectors_ : ndarray of shape (n_exemplars, n_features_in_)
         Those rows of X, the only rows the model stores.
+    code_ranges_, similarity_scale_ : AxisRanges, SimilarityScale
+        What int8 codes and `similarity_quantile` are made from.
     drift_ : float
         How far the last `update` moved the embedding.
     triplets_ : ndarray of shape (n_triplets, 3)
@@ -137,10 +139,8 @@ class RPML(
         Parameters of the weight function.
     history_ : dict of lists
         Loss and other values per iteration (per epoch for "stochastic").
-    n_iter_ : int
-        Number of iterations (epochs).
-    converged_, message_ : bool, str
-        Whether the solver converged, and why it stopped.
+    n_iter_, converged_, message_ : int, bool, str
+        Number of iterations (epochs), whether the solver converged, and why it stopped.
     n_features_in_ : int
         Number of features of X.
 
@@ -340,6 +340,7 @@ class RPML(
         settings = self._settings()
         result = learn(LocalStages(settings, context), X, inputs, settings, context)
         self._set_fitted(result, np.asarray(X[result.exemplars.rows], float_dtype(X)))
+        self._calibrate(result.sample)
         self._warn()
         return self
 

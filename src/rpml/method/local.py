@@ -20,7 +20,7 @@ from rpml.method.clustering.pseudo_labels import (
 from rpml.method.graph.neighbors import Neighbors, nearest_neighbors
 from rpml.method.objective.triplet_loss import TripletObjective
 from rpml.method.objective.weights import PinnedWeights, weight_function
-from rpml.method.pipeline import Problem
+from rpml.method.pipeline import SAMPLE_ROWS, Problem
 from rpml.method.settings import FitInputs, FitSettings
 from rpml.method.solver.conjugate_gradient import OptimizeResult
 from rpml.method.solver.prefix import prefix_order
@@ -32,7 +32,7 @@ from rpml.method.whitening.choice import Whitening, choose_whitening
 from rpml.method.whitening.groups import Groups, group_means, representatives
 from rpml.method.whitening.neighborhoods import shrinkage_share
 from rpml.runtime.context import Arrays, Context, Progress
-from rpml.runtime.rows import Array
+from rpml.runtime.rows import Array, sorted_sample
 
 logger = logging.getLogger(__name__)
 Labels = NDArray[np.intp]
@@ -197,6 +197,10 @@ class LocalStages:
 
     def exemplars(self, Z: Array, L: Array, clusters: Labels, labels: Labels) -> Exemplars:
         return find_exemplars(Z @ L.astype(Z.dtype), clusters, labels)
+
+    def sample(self, Z: Array, L: Array) -> Array:
+        rows = sorted_sample(len(Z), SAMPLE_ROWS, self.context.rng("sample"))
+        return np.asarray(Z[rows] @ L.astype(Z.dtype))
 
 
 def given_labels(inputs: FitInputs) -> list[Labels]:

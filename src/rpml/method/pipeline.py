@@ -15,9 +15,9 @@ from rpml.method.solver.stochastic import Epoch
 from rpml.method.solver.training import Start, solve, step_back
 from rpml.method.whitening.choice import Whitening
 from rpml.runtime.context import Context
-from rpml.runtime.threads import single_blas_thread
 
 Array = NDArray[np.floating]
+SAMPLE_ROWS = 10_000
 Labels = NDArray[np.intp]
 Features = TypeVar("Features", contravariant=True)
 """The rows as given: an array, or partitions on a cluster."""
@@ -65,8 +65,9 @@ class Stages(Protocol[Features, Rows, Graph]):
 
     def exemplars(self, Z: Rows, L: Array, clusters: Labels, labels: Labels) -> Exemplars: ...
 
+    def sample(self, Z: Rows, L: Array) -> Array: ...
 
-@single_blas_thread()
+
 def learn(
     stages: Stages[Features, Rows, Graph],
     X: Features,
@@ -105,6 +106,7 @@ def learn(
         theta=optimum.theta,
         labels=labels,
         exemplars=stages.exemplars(Z, L, clusters, labels),
+        sample=stages.sample(Z, L),
         labeled_mask=inputs.labeled_mask,
         n_classes=0 if inputs.supervision is None else inputs.supervision.n_classes,
         triplets=problem.triplets,

@@ -133,6 +133,8 @@ class FitResult:
     theta: Array | None
     labels: Labels
     exemplars: Exemplars
+    sample: Array
+    """(m, l) projections of training rows: all, or a random sample."""
     labeled_mask: NDArray[np.bool_]
     """(n,) rows whose class was given."""
     n_classes: int

@@ -30,3 +30,11 @@ def require(module: str, extra: str, what: str) -> Any:
         raise MissingExtraError(
             f"{what} needs the extra {extra!r}: pip install 'rpml[{extra}]'"
         ) from error
+
+
+def optional(module: str) -> Any:
+    """An optional module, or None where it is not installed."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        return None

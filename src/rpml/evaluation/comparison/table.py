@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,9 +57,7 @@ class Comparison:
 
     def markdown(self) -> str:
         """A table in Markdown, in percent; rows that use labels are in italics."""
-        header, *body = self.lines()
-        marks = ["---", *["---:"] * (len(header) - 1)]
-        return "\n".join("| " + " | ".join(line) + " |" for line in [header, marks, *body]) + "\n"
+        return self.text(".md")
 
     def lines(self) -> list[list[str]]:
         """Header and rows as text."""
@@ -78,10 +76,7 @@ class Comparison:
 
     def text(self, ending: str) -> str:
         """The rows as the content of a .csv, .json or .md file."""
-        writers = {".csv": self._csv, ".json": self._json, ".md": self.markdown}
-        if ending not in writers:
-            raise ValueError(f"{ending!r}: the name must end in .csv, .json or .md.")
-        return writers[ending]()
+        return table_text(self.rows, self.lines(), ending)
 
     def __rich__(self) -> Any:
         from rich.table import Table
@@ -136,16 +131,32 @@ class Comparison:
             out |= {"gain": gain.value, "gain_low": gain.low, "gain_high": gain.high}
         return out
 
-    def _csv(self) -> str:
-        out = io.StringIO()
-        names = list(dict.fromkeys(name for row in self.rows for name in row))
-        writer = csv.DictWriter(out, names, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(self.rows)
-        return out.getvalue()
 
-    def _json(self) -> str:
-        return json.dumps(self.rows, indent=2) + "\n"
+def table_text(rows: Sequence[Row], lines: Sequence[list[str]], ending: str) -> str:
+    """Rows as the content of a .csv or .json file, or their lines as that of an .md file."""
+    writers: dict[str, Callable[[], str]] = {
+        ".csv": lambda: _csv(rows),
+        ".json": lambda: json.dumps(rows, indent=2) + "\n",
+        ".md": lambda: _markdown(lines),
+    }
+    if ending not in writers:
+        raise ValueError(f"{ending!r}: the name must end in .csv, .json or .md.")
+    return writers[ending]()
+
+
+def _csv(rows: Sequence[Row]) -> str:
+    out = io.StringIO()
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.DictWriter(out, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def _markdown(lines: Sequence[list[str]]) -> str:
+    header, *body = lines
+    marks = ["---", *["---:"] * (len(header) - 1)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in [header, marks, *body]) + "\n"
 
 
 def _cell(row: Row, column: str) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.runtime.rows import float_dtype, row_blocks, unit_rows
-from rpml.runtime.threads import run_chunks, single_blas_thread, transposed_times
+from rpml.runtime.threads import run_chunks, single_blas_thread
 
 Array = NDArray[np.floating]
 EMBED_ROWS = 2048  # at a time and thread: they stay in the cache between the steps
@@ -33,13 +33,15 @@ class Preprocessing:
             out[part] = unit_rows(block) if self.unit_output else block
         return out
 
-    def embed(self, X: Array, components: Array, unit: bool) -> Array:
+    def embed(
+        self, X: Array, components: Array, unit: bool, dtype: type[np.floating] | None = None
+    ) -> Array:
         """The preprocessed rows times the (l, p) components, scaled to unit norm if `unit`.
 
         Where only a row's direction is asked for, the length it has in between does not matter,
-        and both maps are one product.
+        and both maps are one product. `dtype` is the precision, by default that of X.
         """
-        out = np.empty((len(X), len(components)), float_dtype(X))
+        out = np.empty((len(X), len(components)), dtype or float_dtype(X))
         one = self.matrix @ components.T
         mean, matrix = self.mean.astype(out.dtype), one.astype(out.dtype)
 
@@ -104,7 +106,7 @@ def second_moments(X: Array, mean: Array, unit_input: bool) -> Array:
     moments = np.zeros((X.shape[1], X.shape[1]))
     for _, block in row_blocks(X):
         block = prepared(block) - mean.astype(block.dtype)
-        moments += transposed_times(block, block)
+        moments += block.T @ block
     return moments
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.pages.explorer import _kernels as kernels
-from rpml.runtime.rows import Array, row_blocks, top_k, unit_rows
+from rpml.runtime.rows import Array, row_blocks, top_columns, top_k, unit_rows
 from rpml.runtime.threads import run_chunks
 
 _BLOCK = 256  # queries per block of `nearest_rows`
@@ -101,7 +101,5 @@ class Index:
             some = queries[start : start + _BLOCK]
             scores = self.rows[some] @ self.rows.T
             scores[np.arange(len(some)), some] = -np.inf
-            near = np.argpartition(-scores, k - 1, axis=1)[:, :k]
-            order = np.argsort(-np.take_along_axis(scores, near, axis=1), axis=1, kind="stable")
-            out[start : start + _BLOCK] = np.take_along_axis(near, order, axis=1)
+            out[start : start + _BLOCK] = top_columns(scores, k)
         return out

@@ -1,0 +1,195 @@
+"""Bytes per vector against quality: codes of the raw vectors, of PCA and of RPML."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.evaluation.comparison.measure import NEAREST, Split
+from rpml.evaluation.comparison.run import default_size, make_split
+from rpml.evaluation.comparison.table import Row, table_text
+from rpml.evaluation.metrics.label_free import neighbour_overlap
+from rpml.evaluation.registry import Method, chosen_methods
+from rpml.method.codes import AxisRanges, Int8Codec, SignCodec
+from rpml.method.graph.neighbors import nearest_neighbors
+from rpml.runtime.extras import optional
+from rpml.runtime.rows import sorted_sample, top_columns, unit_rows
+
+logger = logging.getLogger(__name__)
+Array = NDArray[Any]
+Scores = Callable[[slice], Array]
+CODED_METHODS = ("raw", "pca", "rpml")
+MAX_ROWS = 10_000
+OVERSAMPLE = 4
+_BLOCK = 1024
+_CENTROIDS = 256
+
+
+@dataclass(frozen=True)
+class Coding:
+    """A way to store vectors: its name, its bytes per vector, and the scores it gives."""
+
+    name: str
+    n_bytes: int
+    scores: Scores
+    """Scores of a slice of the rows as queries against all rows."""
+
+
+@dataclass(frozen=True)
+class CodeComparison:
+    """One row per method and code: bytes per vector, neighbours kept, Recall@1 with labels."""
+
+    rows: list[Row]
+
+    def lines(self) -> list[list[str]]:
+        """Header and rows as text, in percent."""
+        figures = [name for name in ("r@1", "neighbours_kept") if name in self.rows[0]]
+        lines = [["method", "code", "dim", "bytes", *figures]]
+        for row in self.rows:
+            place = [row["title"], row["code"], str(row["dim"]), str(row["bytes"])]
+            lines.append([*place, *(f"{100 * row[name]:.1f}" for name in figures)])
+        return lines
+
+    def text(self, ending: str) -> str:
+        """The rows as the content of a .csv, .json or .md file."""
+        return table_text(self.rows, self.lines(), ending)
+
+
+def compare_codes(
+    X: Any,
+    y: Any = None,
+    n_components: int | None = None,
+    *,
+    train: Any = None,
+    methods: Sequence[str] | None = None,
+    seed: int = 0,
+) -> CodeComparison:
+    """Compare float, int8, sign bits, rescored bits, PQ and OPQ on rows not learned from.
+
+    Parameters
+    ----------
+    X, y, n_components, train
+        As in `compare`; at most 10,000 test rows are scored.
+    methods : sequence of str, default=None
+        Names of `rpml.evaluation.registry`; None: raw vectors, PCA and RPML.
+    seed : int, default=0
+        Seed of the methods.
+
+    Returns
+    -------
+    CodeComparison
+        `neighbours_kept` is the share of the 10 nearest rows of the raw vectors that remain among
+        the 10 nearest by the code, `r@1` the Recall@1 of the labels.
+
+    Notes
+    -----
+    Queries are floats, rows are codes, except for sign bits, which are compared by Hamming
+    distance. "binary + int8" scores the 40 nearest by the bits again by int8. PQ and OPQ have the
+    bytes of the sign bits and need faiss.
+    """
+    X = np.asarray(X)
+    split = make_split(X, y, train)
+    n_components = n_components or default_size(X.shape[1])
+    chosen = chosen_methods(methods or CODED_METHODS)
+    kept = sorted_sample(len(split.X_test), MAX_ROWS, np.random.default_rng(seed))
+    labels = None if split.y_test is None else split.y_test[kept]
+    split = Split(split.X_train, split.y_train, split.X_test[kept], labels)
+    k = min(NEAREST, len(kept) - 1)
+    near = nearest_neighbors(split.X_test, k, metric="cosine").indices
+    rows = [row for method in chosen for row in _measure(split, method, n_components, seed, near)]
+    return CodeComparison(rows)
+
+
+def _measure(
+    split: Split, method: Method, n_components: int, seed: int, near: Array
+) -> Iterator[Row]:
+    estimator = method.build(n_components, seed)
+    estimator.fit(split.X_train, split.y_train if method.uses_labels else None)
+    train, test = (
+        unit_rows(np.asarray(estimator.transform(X), np.float32))
+        for X in (split.X_train, split.X_test)
+    )
+    for coding in codings(train, test):
+        found = nearest_by_scores(coding.scores, len(test), near.shape[1])
+        row: Row = {
+            "method": method.name,
+            "title": method.title,
+            "code": coding.name,
+            "dim": test.shape[1],
+            "bytes": coding.n_bytes,
+            "neighbours_kept": float(neighbour_overlap(near, found, near.shape[1]).mean()),
+        }
+        if split.y_test is not None:
+            row["r@1"] = float(np.mean(split.y_test[found[:, 0]] == split.y_test))
+        logger.info("%s, %s", method.name, coding.name)
+        yield row
+
+
+def codings(train: Array, rows: Array) -> Iterator[Coding]:
+    """Every code of unit rows; what a code learns, it learns from `train`."""
+    size = rows.shape[1]
+    yield Coding("float32", 4 * size, _products(rows, rows))
+    int8 = Int8Codec(AxisRanges.of(train, unit=True))
+    fine = _products(rows, int8.decode(int8.encode(rows)))
+    yield Coding("int8", int8.width, fine)
+    for name, rotate in (("binary", False), ("binary-rotated", True)):
+        bits = SignCodec(size, rotate)
+        signs = bits.decode(bits.encode(rows))
+        coarse = _products(signs, signs)
+        yield Coding(name, bits.width, coarse)
+        yield Coding(f"{name} + int8", bits.width + int8.width, _rescored(coarse, fine))
+    if len(train) >= _CENTROIDS and (faiss := optional("faiss")) is not None:
+        for name in ("PQ", "OPQ"):
+            decoded = _product_quantized(faiss, train, rows, rotate=name == "OPQ")
+            yield Coding(name, -(-size // 8), _products(rows, decoded))
+
+
+def _products(queries: Array, rows: Array) -> Scores:
+    return lambda part: queries[part] @ rows.T
+
+
+def _rescored(coarse: Scores, fine: Scores) -> Scores:
+    """Fine scores of the rows with the best coarse ones, the query itself among them."""
+
+    def scores(part: slice) -> Array:
+        first = coarse(part)
+        near = top_columns(first, OVERSAMPLE * NEAREST + 1)
+        out = np.full_like(first, -np.inf)
+        np.put_along_axis(out, near, np.take_along_axis(fine(part), near, axis=1), axis=1)
+        return out
+
+    return scores
+
+
+def _product_quantized(faiss: Any, train: Array, rows: Array, rotate: bool) -> Array:
+    """What product quantization, eight axes per byte, leaves of the rows."""
+    n_bytes = -(-rows.shape[1] // 8)
+    train, rows = (
+        np.pad(part, ((0, 0), (0, 8 * n_bytes - part.shape[1]))) for part in (train, rows)
+    )
+    quantizer = faiss.ProductQuantizer(8 * n_bytes, n_bytes, 8)
+    quantizer.cp.min_points_per_centroid = 1  # or it warns on standard error
+    if rotate:
+        turn = faiss.OPQMatrix(8 * n_bytes, n_bytes)
+        turn.pq, turn.niter = quantizer, 20
+        turn.train(train)
+        train, rows = turn.apply(train), turn.apply(rows)
+    quantizer.train(train)
+    decoded = quantizer.decode(quantizer.compute_codes(rows))
+    return np.asarray(turn.reverse_transform(decoded) if rotate else decoded)[:, : rows.shape[1]]
+
+
+def nearest_by_scores(scores: Scores, n: int, k: int) -> NDArray[np.intp]:
+    """(n, k) best other rows of every row, best first."""
+    out = np.empty((n, k), np.intp)
+    for start in range(0, n, _BLOCK):
+        part = slice(start, min(start + _BLOCK, n))
+        block = scores(part)
+        block[np.arange(len(block)), np.arange(start, part.stop)] = -np.inf
+        out[part] = top_columns(block, k)
+    return out

@@ -1,0 +1,46 @@
+"""What a similarity means: its place among those of random pairs and of nearest neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rpml.runtime.rows import Array, unit_rows
+
+MAX_ROWS = 2000
+# even steps, and the upper tail in steps of a constant factor down to one pair in a million
+LEVELS = np.union1d(np.linspace(0, 1, 129), 1 - np.geomspace(1e-6, 1e-2, 65))
+
+
+@dataclass(frozen=True)
+class SimilarityScale:
+    """Quantiles of the cosine similarities in the embedding of training rows."""
+
+    levels: Array
+    """(q,) ascending from 0 to 1."""
+    random: Array
+    """(q,) quantiles over random pairs."""
+    nearest: Array
+    """(q,) quantiles over rows and their nearest neighbour in the sample."""
+
+    @classmethod
+    def of(cls, Y: Array) -> SimilarityScale:
+        """Quantiles of a sample of the embedding, of at most 2000 evenly spaced rows."""
+        rows = unit_rows(np.asarray(Y[:: -(-len(Y) // MAX_ROWS)], np.float32))
+        similarities = rows @ rows.T
+        random = similarities[np.triu_indices(len(rows), 1)]
+        np.fill_diagonal(similarities, -np.inf)
+        nearest = similarities.max(axis=1)
+        quantiles = (np.quantile(values, LEVELS) for values in (random, nearest))
+        return cls(*(np.asarray(a, np.float32) for a in (LEVELS, *quantiles)))
+
+    def quantile(self, similarity: ArrayLike, pairs: str = "random") -> Any:
+        """Share of the pairs that are less similar, in [0, 1]."""
+        if pairs not in ("random", "nearest"):
+            raise ValueError(f"pairs={pairs!r}: choose from random, nearest.")
+        known = self.random if pairs == "random" else self.nearest
+        # np.interp wants ascending places; of equal quantiles the last counts
+        return np.interp(np.asarray(similarity), known, self.levels, left=0.0, right=1.0)

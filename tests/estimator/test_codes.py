@@ -1,0 +1,90 @@
+"""Codes and similarity quantiles of a fitted model."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rpml import RPML
+from tests.problems import blobs
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+OUTPUTS = ("int8", "binary", "binary-rotated")
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return blobs(spread=0.5)[0].astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def model(rows):
+    return RPML(5, n_neighbors=10, random_state=0).fit(rows)
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize("size", [None, 3])
+def test_codes_of_one_query_equal_those_of_the_batch(model, rows, output, size):
+    batch = model.transform(rows, size, output)
+    alone = np.vstack([model.transform(row[None], size, output) for row in rows])
+    np.testing.assert_array_equal(alone, batch)
+
+
+def test_codes_decode_to_the_embedding(model, rows):
+    codes = model.transform(rows, output="int8")
+    assert (codes.dtype, codes.shape) == (np.int8, (len(rows), 5))
+    np.testing.assert_allclose(model.codec("int8").decode(codes), model.transform(rows), atol=0.005)
+    bits = model.transform(rows, output="binary")
+    assert (bits.dtype, bits.shape) == (np.uint8, (len(rows), 1))
+    np.testing.assert_array_equal(bits, np.packbits(model.transform(rows) > 0, axis=1))
+    prefix = model.transform(rows, 3, "binary")
+    np.testing.assert_array_equal(prefix, bits & 0b11100000)
+
+
+def test_a_float_query_finds_the_same_rows_among_codes(model, rows):
+    Z = model.transform(rows)
+    decoded = model.codec("int8").decode(model.transform(rows, output="int8"))
+    assert np.mean((Z @ decoded.T).argmax(axis=1) == np.arange(len(rows))) > 0.95
+
+
+def test_plain_rows_have_codes(rows):
+    model = RPML(4, n_neighbors=10, normalize=False, random_state=0).fit(rows)
+    decoded = model.codec("int8").decode(model.transform(rows, output="int8"))
+    Z = model.transform(rows)
+    assert np.abs(decoded - Z).max() < 0.01 * np.abs(Z).max()
+
+
+def test_ranges_and_quantiles_are_in_the_file(model, rows, tmp_path):
+    model.save(tmp_path / "m.rpml")
+    loaded = RPML.load(tmp_path / "m.rpml")
+    for output in OUTPUTS:
+        expected = model.transform(rows, output=output)
+        np.testing.assert_array_equal(loaded.transform(rows, output=output), expected)
+    assert loaded.similarity_quantile(0.7) == model.similarity_quantile(0.7)
+
+
+def test_codes_stay_comparable_after_an_update(rows):
+    model = RPML(5, n_neighbors=10, random_state=0).fit(rows[::2])
+    before = model.code_ranges_
+    model.update(rows[1::2])
+    assert model.code_ranges_ is before
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_older_models_have_bits_and_say_what_to_do_for_the_rest(version):
+    old = RPML.load(GOLDEN / f"model_v{version}.rpml")
+    expected = json.loads((GOLDEN / f"model_v{version}.json").read_text())
+    bits = old.transform(np.array(expected["rows"]), output="binary")
+    np.testing.assert_array_equal(bits, np.packbits(np.array(expected["embedding"]) > 0, axis=1))
+    with pytest.raises(ValueError, match="fit it again"):
+        old.transform(np.array(expected["rows"]), output="int8")
+    with pytest.raises(ValueError, match="fit it again"):
+        old.similarity_quantile(0.5)
+
+
+def test_quantiles_place_a_similarity(model, rows):
+    Z = model.transform(rows)
+    pairs = (Z @ Z.T)[np.triu_indices(len(Z), 1)]
+    assert model.similarity_quantile(0.5) == pytest.approx(np.mean(pairs < 0.5), abs=0.01)
+    assert model.similarity_quantile(0.9, "nearest") < model.similarity_quantile(0.9)
