@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from rpml.method.graph.kernels import push
+from rpml.runtime.compiled import compiled
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def push_found(vals, idx, rows, found, scores):  # type: ignore[no-untyped-def]
     """Offer what was found for some rows, best first, to their heaps; the largest scores stay."""
     for r in range(rows.shape[0]):

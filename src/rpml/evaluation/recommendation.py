@@ -26,6 +26,7 @@ from rpml.method.whitening.evidence import neighbor_scatter
 from rpml.method.whitening.linear_map import Spectrum, principal_axes
 from rpml.method.whitening.neighborhoods import coordinates
 from rpml.runtime.rows import RandomState, sorted_sample, unit_rows
+from rpml.runtime.threads import single_blas_thread
 
 Array = NDArray[np.floating]
 
@@ -89,6 +90,7 @@ class Recommendation:
         return " ".join(self.reasons)
 
 
+@single_blas_thread()
 def recommend(
     X: ArrayLike,
     n_components: int | None = None,

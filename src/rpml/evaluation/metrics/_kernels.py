@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from rpml.runtime.compiled import compiled
 
 Array = NDArray[np.generic]
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def best_in_own_class(
     scores: Array,
     columns: tuple[int, int],
@@ -27,7 +28,7 @@ def best_in_own_class(
         best[i] = top
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def count_other_classes(
     scores: Array,
     columns: tuple[int, int],
@@ -53,7 +54,7 @@ def count_other_classes(
         counts[i, 1] += certain
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def sum_by_label(
     X: Array,
     labels: Array,

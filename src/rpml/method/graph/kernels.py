@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from rpml.runtime.compiled import compiled
 
 # Scores looked at together: their maximum is one vectorised reduction. Unsigned, as are the column
 # counters: a signed index may count from the end, and checking for that stops the vector loop.
 _LANES = np.uint64(32)
-_FLAGS = {"nnan", "nsz"}  # what a vectorised maximum needs; no reordering of sums
+_FLAGS = frozenset({"nnan", "nsz"})  # what a vectorised maximum needs; no reordering of sums
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def push(vals, idx, value, index):  # type: ignore[no-untyped-def]
     """Replace the worst of a heap by (value, index).
 
@@ -37,7 +38,7 @@ def push(vals, idx, value, index):  # type: ignore[no-untyped-def]
     idx[at] = index
 
 
-@njit(cache=True, nogil=True, fastmath=_FLAGS)
+@compiled(_FLAGS)
 def push_rows(scores, half, rows, cols, vals, idx, start, stop):  # type: ignore[no-untyped-def]
     """Offer scores[r, c] - half[c] to the heap vals[r], idx[r], for r in start..stop.
 
@@ -66,7 +67,7 @@ def push_rows(scores, half, rows, cols, vals, idx, start, stop):  # type: ignore
             c0 = c1
 
 
-@njit(cache=True, nogil=True, fastmath=_FLAGS)
+@compiled(_FLAGS)
 def push_columns(scores, half, rows, vals, idx, start, stop):  # type: ignore[no-untyped-def]
     """Offer scores[r, c] - half[r] to the heap vals[c], idx[c], for c in start..stop.
 
@@ -93,7 +94,7 @@ def push_columns(scores, half, rows, vals, idx, start, stop):  # type: ignore[no
             c0 = c1
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def sort_heaps(vals, idx, start, stop):  # type: ignore[no-untyped-def]
     """Turn each heap into a list, best first (equal values: smallest index first)."""
     for r in range(start, stop):
@@ -104,7 +105,7 @@ def sort_heaps(vals, idx, start, stop):  # type: ignore[no-untyped-def]
             idx[r, size] = index
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def ascend_rows(indptr, indices, weights, omega, first, gamma, epsilon, parents, start, stop):  # type: ignore[no-untyped-def]
     """One authority ascent step of the rows start..stop; row r is the node first + r.
 
@@ -126,7 +127,7 @@ def ascend_rows(indptr, indices, weights, omega, first, gamma, epsilon, parents,
         parents[r] = best
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def strongest(indptr, weights, best, start, stop):  # type: ignore[no-untyped-def]
     """best[i] = the largest weights of row i, descending; a shorter row repeats its last one."""
     ranks = best.shape[1]

@@ -1,24 +1,14 @@
 """Compiled loops of the objective: arrays in, arrays out.
 
 The GIL is released, so callers cut the triplets between threads (`run_chunks`).
-Compiled on first use and cached on disk. `reassoc` and `contract` let the compiler use vector
-registers; NaN and infinity keep their meaning.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-import numba
-
-_FAST = {"reassoc", "contract", "nsz"}
+from rpml.runtime.compiled import VECTORIZED, compiled
 
 
-def compiled(function: Any) -> Any:
-    return numba.njit(cache=True, nogil=True, fastmath=_FAST)(function)
-
-
-@compiled
+@compiled(VECTORIZED)
 def angular_margins(Y, triplets, c, z):  # type: ignore[no-untyped-def]
     """z_i = |y_a - y_p|^2 - c |y_n - (y_a + y_p)/2|^2, eq. (z_i) with Y = X L."""
     half = Y.dtype.type(0.5)
@@ -34,7 +24,7 @@ def angular_margins(Y, triplets, c, z):  # type: ignore[no-untyped-def]
         z[i] = near - c * far
 
 
-@compiled
+@compiled(VECTORIZED)
 def angular_pullback(Y, triplets, c, k, G):  # type: ignore[no-untyped-def]
     """G += sum_i k_i/2 dz_i/dY: the weighted differences of each triplet, added to its rows."""
     half = Y.dtype.type(0.5)
@@ -52,7 +42,7 @@ def angular_pullback(Y, triplets, c, k, G):  # type: ignore[no-untyped-def]
             gn[j] -= nm
 
 
-@compiled
+@compiled(VECTORIZED)
 def concat_logits(P, triplets, out):  # type: ignore[no-untyped-def]
     """s_i = r'[x_avg; x_neg], eq. (wt), with P = X [r_1, r_2]."""
     half = P.dtype.type(0.5)
@@ -61,7 +51,7 @@ def concat_logits(P, triplets, out):  # type: ignore[no-untyped-def]
         out[0, i] = half * (P[a, 0] + P[p, 0]) + P[n, 1]
 
 
-@compiled
+@compiled(VECTORIZED)
 def concat_pullback(P, triplets, k, G):  # type: ignore[no-untyped-def]
     """G += sum_i k[0, i] ds_i, derivatives by the rows of P."""
     half = P.dtype.type(0.5)
@@ -72,7 +62,7 @@ def concat_pullback(P, triplets, k, G):  # type: ignore[no-untyped-def]
         G[triplets[i, 2], 1] += k[0, i]
 
 
-@compiled
+@compiled(VECTORIZED)
 def bilinear_logits(P, Q, triplets, out):  # type: ignore[no-untyped-def]
     """The symmetric forms of RPMLv1's two similarities: with P = Q = X R, eqs. (w_+) and (w_-).
 
@@ -92,7 +82,7 @@ def bilinear_logits(P, Q, triplets, out):  # type: ignore[no-untyped-def]
         out[1, i] = -half * half * far
 
 
-@compiled
+@compiled(VECTORIZED)
 def bilinear_pullback(P, triplets, k, G):  # type: ignore[no-untyped-def]
     """G += sum_i k[0, i] d(p_a.p_p) - k[1, i] d(p_avg.p_n), derivatives by the rows of P."""
     half = P.dtype.type(0.5)
@@ -111,7 +101,7 @@ def bilinear_pullback(P, triplets, k, G):  # type: ignore[no-untyped-def]
             gn[j] -= far * avg
 
 
-@compiled
+@compiled(VECTORIZED)
 def move_rows(Y, Z, t, scale, out):  # type: ignore[no-untyped-def]
     """out = (Y + t Z) * scale: the rows of X L along the polar curve, with no matrix product."""
     for i in range(len(Y)):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from rpml.runtime.compiled import VECTORIZED, compiled
 
 ALL, SEMI_HARD, HARD = 0, 1, 2
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+@compiled(VECTORIZED)
 def distances(Z):  # type: ignore[no-untyped-def]
     """Euclidean distances between all rows. A batch is too small to be worth BLAS threads."""
     b, width = Z.shape
@@ -24,7 +25,7 @@ def distances(Z):  # type: ignore[no-untyped-def]
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def nearest_other(distance, labels):  # type: ignore[no-untyped-def]
     """The nearest row of another label, -1 where there is none."""
     b = labels.shape[0]
@@ -38,7 +39,7 @@ def nearest_other(distance, labels):  # type: ignore[no-untyped-def]
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def mine(distance, labels, margin, mode, kept, out):  # type: ignore[no-untyped-def]
     """Count the triplets of a batch; with `out` also write those whose number is in `kept`.
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from rpml.runtime.compiled import VECTORIZED, compiled
 
-@njit(cache=True, nogil=True, fastmath=True)
+
+@compiled(VECTORIZED)
 def scan(
     codes: NDArray[np.int8],
     scales: NDArray[np.float32],

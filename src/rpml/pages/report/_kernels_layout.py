@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from rpml.runtime.compiled import compiled
 
 N_NEGATIVES = 5  # repulsions per attraction
 _A, _B = 1.577, 0.895  # the curve of UMAP for min_dist = 0.1
 _LIMIT = 4.0  # longest move of a coordinate before the step size is applied
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _next(state: np.uint64) -> np.uint64:
     """Xorshift random numbers."""
     state = state ^ (state << np.uint64(13))
@@ -19,12 +20,12 @@ def _next(state: np.uint64) -> np.uint64:
     return state ^ (state << np.uint64(17))
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _clip(value: float) -> float:
     return max(-_LIMIT, min(_LIMIT, value))
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _attract(P: NDArray[np.float64], i: int, j: int, rate: float) -> None:
     dx, dy = P[i, 0] - P[j, 0], P[i, 1] - P[j, 1]
     square = dx * dx + dy * dy
@@ -38,7 +39,7 @@ def _attract(P: NDArray[np.float64], i: int, j: int, rate: float) -> None:
     P[j, 1] -= my
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _repel(P: NDArray[np.float64], i: int, j: int, rate: float) -> None:
     dx, dy = P[i, 0] - P[j, 0], P[i, 1] - P[j, 1]
     square = dx * dx + dy * dy
@@ -49,7 +50,7 @@ def _repel(P: NDArray[np.float64], i: int, j: int, rate: float) -> None:
     P[i, 1] += rate * _clip(force * dy)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def epoch(
     P: NDArray[np.float64],
     heads: NDArray[np.int32],
