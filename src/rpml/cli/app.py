@@ -18,6 +18,8 @@ COMMANDS = (
     "update",
     "suggest",
     "embed",
+    "index",
+    "search",
     "cluster",
     "evaluate",
     "compare",

@@ -9,7 +9,6 @@ from typing import Annotated
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, table
-from rpml.runtime.errors import InputError
 
 EXAMPLES = """\b
 Examples:
@@ -45,12 +44,9 @@ def run(
     from rpml.evaluation.comparison import compare
     from rpml.evaluation.recommendation import CANDIDATES, recommend, recommend_from
     from rpml.runtime.atomic import atomic_output
-    from rpml.runtime.outputs import check_output
 
     if output is not None:
-        check_output(output, force, [features, labels])
-        if not output.endswith((".csv", ".json", ".md")):
-            raise InputError(f"--output {output}: the name must end in .csv, .json or .md")
+        opt.check_text_table(output, force, [features, labels])
     data = reading.open(features, reading.excluded(features, labels)).load()
     path = reading.labels_path(features, labels)
     values, y = (data.values, None) if path is None else reading.labeled_rows(path, data)

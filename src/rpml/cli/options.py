@@ -223,3 +223,12 @@ def check_table(output: str, force: bool, json_output: bool, inputs: Iterable[st
     if output == "-" and json_output:
         raise InputError("-o - and --json cannot both write to standard output")
     check_table_output(output, force, inputs)
+
+
+def check_text_table(output: str, force: bool, inputs: Iterable[str | None]) -> None:
+    """The same for a table of results, which is text."""
+    from rpml.runtime.outputs import check_output
+
+    check_output(output, force, inputs)
+    if not output.endswith((".csv", ".json", ".md")):
+        raise InputError(f"--output {output}: the name must end in .csv, .json or .md")

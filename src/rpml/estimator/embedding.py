@@ -119,6 +119,18 @@ class Embedding:
         model.components_ = self.components_[:size]
         return model
 
+    def map_only(self, n_components: int | None = None) -> Self:
+        """A copy that embeds and encodes rows, and knows nothing of the training rows."""
+        check_is_fitted(self)
+        model = copy(self) if n_components is None else self._first(n_components)
+        if model.code_ranges_ is not None:
+            model.code_ranges_ = model.code_ranges_.first(len(model.components_))
+        model.exemplars_ = model.exemplar_vectors_ = model.theta_ = None
+        model.labels_, model.triplets_ = np.empty(0, np.intp), np.empty((0, 3), np.intp)
+        model.triplet_weights_ = model.triplet_probabilities_ = np.empty(0)
+        model.labeled_mask_ = np.empty(0, bool)
+        return model
+
     def predict(self, X: ArrayLike) -> NDArray[np.intp]:
         """Labels of unseen rows, as in `labels_`: that of the nearest mode of the model."""
         check_is_fitted(self)

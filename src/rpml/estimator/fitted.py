@@ -141,7 +141,13 @@ def _describe(value: Any) -> Any:
 
 def load_model(cls: type[Model], path: str | PathLike[str]) -> Model:
     """Rebuild the estimator that `save_model` wrote; any doubt is a ModelFormatError."""
-    arrays, metadata = read_model(path)
+    return rebuild_model(cls, *read_model(path), path)
+
+
+def rebuild_model(
+    cls: type[Model], arrays: Arrays, metadata: Json, path: str | PathLike[str]
+) -> Model:
+    """The estimator of arrays and metadata that were read from a file."""
     try:
         return _rebuild(cls, arrays, metadata)
     except ModelFormatError as error:

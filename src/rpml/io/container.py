@@ -192,7 +192,10 @@ def read_container(path: str | Path, kind: str, version: int) -> tuple[Arrays, d
     arrays, raw = _read_raw(path)
     fields = _parse(path, raw["rpml"])
     if fields.get("kind") != kind:
-        raise ModelFormatError(f"{path} holds a {str(fields.get('kind'))[:40]!r}, not a {kind}")
+        article = "an" if kind[0] in "aeiou" else "a"
+        raise ModelFormatError(
+            f"{path} holds a {str(fields.get('kind'))[:40]!r}, not {article} {kind}"
+        )
     found = fields.get("format_version")
     if type(found) is not int or found < 1:
         raise ModelFormatError(f"{path} is damaged: it has no format version")

@@ -1,0 +1,47 @@
+"""rpml index: the codes of vectors, ready to be searched."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from rpml.cli import options as opt
+from rpml.cli.command import command
+from rpml.cli.console import Console
+
+EXAMPLES = """\b
+Examples:
+  rpml index model.rpml vectors.npy -o vectors.index
+  rpml index model.rpml birds.parquet -o birds.index --id-column image --dim 64
+  rpml search vectors.index queries.npy -k 10
+"""
+
+
+@command
+def run(
+    model: opt.ModelPath,
+    features: opt.FeaturesPath,
+    output: Annotated[str, opt.output("INDEX", "Index file to write.")],
+    dim: opt.Dim = None,
+    force: opt.Force = False,
+    *,
+    reading: opt.ReadingOptions,
+    console: Console,
+) -> None:
+    """Build an index for rpml search: sign bits and int8 codes, with ids."""
+    from rpml.estimator import check_features
+    from rpml.io.model_file import check_model_output
+    from rpml.runtime.context import Progress
+    from rpml.search import Index
+
+    check_model_output(output, force, [model, features])
+    fitted = opt.load_model(model, dim)
+    source = reading.open(features)
+    check_features(fitted, source, model)
+    index = Index(fitted)
+    with console.reporter() as report:
+        for batch in source.batches():
+            index.add(batch.values, batch.ids)
+            report(Progress("embed", len(index), source.n_rows or 0))
+    index.save(output)
+    fields = {"output": output, "rows": len(index), "bytes_per_row": index.bytes_per_row}
+    console.result(fields, f"{output}: {len(index)} rows, {index.bytes_per_row} bytes per row")

@@ -1,0 +1,66 @@
+"""rpml search: the nearest rows of an index."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rpml.cli import options as opt
+from rpml.cli.command import command
+from rpml.cli.console import Console, table
+
+EXAMPLES = """\b
+Examples:
+  rpml index model.rpml vectors.npy -o vectors.index
+  rpml search vectors.index queries.npy -k 10
+  rpml search vectors.index queries.npy -k 10 --scale -o hits.csv
+\b
+Queries are vectors as the model was fitted on. --scale adds the share of random pairs of training
+rows that are less similar: 0.999 is closer than 99.9% of them.
+"""
+
+
+@command
+def run(
+    index: Annotated[str, typer.Argument(metavar="INDEX", help="Index written by rpml index.")],
+    queries: Annotated[str, typer.Argument(metavar="QUERIES", help=f"Vectors: {opt.KINDS}.")],
+    k: Annotated[int, opt.number("Rows per query.", "-k")] = 10,
+    oversample: Annotated[int, opt.number("Candidates of the bits per row that is returned.")] = 4,
+    scale: Annotated[bool, opt.flag("Say how rare such a score is.", "--scale")] = False,
+    output: Annotated[
+        str | None, opt.output("HITS", "Also write the rows found: .csv, .json or .md.")
+    ] = None,
+    force: opt.Force = False,
+    *,
+    reading: opt.ReadingOptions,
+    console: Console,
+) -> None:
+    """Find the nearest rows of query vectors."""
+    from rpml.estimator import check_features
+    from rpml.evaluation.comparison.table import table_text
+    from rpml.runtime.atomic import atomic_output
+    from rpml.search import Index
+
+    if output is not None:
+        opt.check_text_table(output, force, [index, queries])
+    loaded = Index.load(index)
+    source = reading.open(queries)
+    check_features(loaded.model, source, index)
+    data = source.load()
+    found = loaded.search(data.values, k, oversample)
+    names = range(len(data.values)) if data.ids is None else data.ids
+    rows = [
+        {"query": name, "rank": rank, "id": row, "score": round(float(score), 6)}
+        for name, ids, scores in zip(names, found.ids.tolist(), found.scores, strict=True)
+        for rank, (row, score) in enumerate(zip(ids, scores, strict=True), 1)
+    ]
+    if scale:
+        shares = loaded.model.similarity_quantile([row["score"] for row in rows])
+        rows = [{**row, "scale": round(float(s), 6)} for row, s in zip(rows, shares, strict=True)]
+    lines = [list(rows[0]), *([str(value) for value in row.values()] for row in rows)]
+    if output is not None:
+        with atomic_output(output, force) as temporary:
+            temporary.write_text(table_text(rows, lines, Path(output).suffix), encoding="utf8")
+    console.result({"hits": rows}, table(lines))

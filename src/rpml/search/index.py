@@ -1,0 +1,195 @@
+"""An index of codes: 9/8 of a byte per dimension, and the model that encodes the queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rpml.estimator import RPML
+from rpml.estimator.fitted import model_arrays, model_metadata, rebuild_model
+from rpml.io.container import Arrays, read_container, write_container
+from rpml.io.features.source import as_ids, check_unique_ids
+from rpml.runtime.errors import ModelFormatError
+from rpml.runtime.rows import top_columns
+from rpml.search.hamming import BitSearch, bit_search
+
+FORMAT_VERSION = 1
+EXACT_ROWS = 10_000
+OVERSAMPLE = 4
+_QUERIES = 256  # scored at a time
+Floats = NDArray[np.float32]
+Rows = NDArray[np.intp]
+
+
+class Hits(NamedTuple):
+    """The rows found for each query, best first."""
+
+    scores: NDArray[np.float32]
+    """(n_queries, k) dot products of query and decoded row: cosine similarities."""
+    ids: NDArray[Any]
+    """(n_queries, k) ids given to `add`, or row numbers."""
+
+
+class Index:
+    """Search embedded vectors by their codes.
+
+    Sign bits choose candidates, int8 codes rank them. Up to 10,000 rows all int8 codes are ranked.
+    faiss compares the bits if it is installed, numpy otherwise.
+
+    Parameters
+    ----------
+    model : RPML
+        Fitted. It embeds what is added and what is searched for.
+    n_components : int, default=None
+        Use only the first components.
+
+    See Also
+    --------
+    RPML.transform : The codes themselves, for the index of a database.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from rpml import RPML
+    >>> from rpml.search import Index
+    >>> X, _ = load_digits(return_X_y=True)
+    >>> index = Index(RPML(16, random_state=0).fit(X)).add(X)
+    >>> index.search(X[:2], k=3).ids[:, 0].tolist()
+    [0, 1]
+    """
+
+    def __init__(self, model: RPML, n_components: int | None = None) -> None:
+        self.model = model.map_only(n_components)
+        self._int8, self._sign = self.model.codec("int8"), self.model.codec("binary")
+        self._codes: NDArray[np.int8] = np.empty((0, self._int8.width), np.int8)
+        self._bits: NDArray[np.uint8] = np.empty((0, self._sign.width), np.uint8)
+        self._ids: NDArray[np.object_] | None = None
+        self._bit_search: BitSearch | None = None
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    @property
+    def bytes_per_row(self) -> int:
+        """Bytes that a row takes, its id not counted."""
+        return self._int8.width + self._sign.width
+
+    @property
+    def ids(self) -> NDArray[Any]:
+        """The id of each row, or its number."""
+        return np.arange(len(self)) if self._ids is None else self._ids
+
+    def add(self, X: ArrayLike, ids: ArrayLike | None = None) -> Self:
+        """Embed rows and store their codes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features_in_)
+        ids : array-like of shape (n_samples,), default=None
+            Strings or integers, unique in the index; None: rows are numbered.
+        """
+        codes = self.model.transform(X, output="int8")
+        names = None if ids is None else as_ids(np.asarray(ids))
+        if names is not None and len(names) != len(codes):
+            raise ValueError(f"There are {len(names)} ids for {len(codes)} rows.")
+        if len(self) and (names is None) != (self._ids is None):
+            raise ValueError("Either all rows of an index have ids, or none.")
+        if names is not None:
+            names = names if self._ids is None else np.concatenate([self._ids, names])
+            if len(set(names)) < len(names):
+                check_unique_ids(names, "the index")
+        self._ids = names
+        self._codes = np.concatenate([self._codes, codes])
+        self._bits = np.concatenate([self._bits, self.model.transform(X, output="binary")])
+        self._bit_search = None
+        return self
+
+    def search(self, X: ArrayLike, k: int = 10, oversample: int = OVERSAMPLE) -> Hits:
+        """Find the nearest rows of vectors.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_queries, n_features_in_)
+            Vectors as the model was fitted on, not embedded.
+        k : int, default=10
+            Rows per query; fewer if the index is smaller.
+        oversample : int, default=4
+            The int8 codes of k times as many candidates are ranked.
+
+        Returns
+        -------
+        Hits
+            `scores` and `ids` of shape (n_queries, k).
+        """
+        if k < 1 or oversample < 1:
+            raise ValueError(f"k={k} and oversample={oversample} must be at least 1.")
+        if not len(self):
+            raise ValueError("The index is empty: add rows first.")
+        k, candidates = min(k, len(self)), k * oversample
+        queries = np.asarray(self.model.transform(X), np.float32)
+        if len(self) <= max(EXACT_ROWS, candidates):
+            found = [self._rank_all(block, k) for block in _blocks(queries)]
+        else:
+            self._bit_search = self._bit_search or bit_search(self._bits)
+            found = [self._rank_candidates(block, k, candidates) for block in _blocks(queries)]
+        scores, rows = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return Hits(scores, self.ids[rows])
+
+    def _rank_all(self, queries: Floats, k: int) -> tuple[Floats, Rows]:
+        """Scores and rows of the best among all int8 codes."""
+        scores = queries @ self._int8.decode(self._codes).T
+        best = top_columns(scores, k)
+        return np.take_along_axis(scores, best, axis=1), best
+
+    def _rank_candidates(self, queries: Floats, k: int, candidates: int) -> tuple[Floats, Rows]:
+        """The same among the rows whose bits are nearest."""
+        assert self._bit_search is not None
+        near = self._bit_search(self._sign.encode(queries), candidates)
+        decoded = self._int8.decode(self._codes[near.ravel()]).reshape(*near.shape, -1)
+        scores = np.einsum("qcd,qd->qc", decoded, queries)
+        best = top_columns(scores, k)
+        return tuple(np.take_along_axis(a, best, axis=1) for a in (scores, near))  # type: ignore[return-value]
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the codes, the ids and the model to one file, without pickle."""
+        arrays: Arrays = {"codes": self._codes, "bits": self._bits}
+        metadata: dict[str, Any] = {"model": model_metadata(self.model)}
+        if self._ids is not None and all(isinstance(i, int) for i in self._ids):
+            arrays["ids"] = self._ids.astype(np.int64)
+        elif self._ids is not None:
+            arrays["ids"] = np.frombuffer("\0".join(map(str, self._ids)).encode(), np.uint8)
+        arrays |= {f"model.{name}": array for name, array in model_arrays(self.model).items()}
+        write_container(Path(path), arrays, metadata, "index", FORMAT_VERSION)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """Read an index that `save` wrote; safe on files from anywhere."""
+        arrays, fields = read_container(Path(path), "index", FORMAT_VERSION)
+        mine = {n.removeprefix("model."): a for n, a in arrays.items() if n.startswith("model.")}
+        index = cls(rebuild_model(RPML, mine, fields["metadata"].get("model"), path))
+        try:
+            index._codes = index._int8.check(arrays["codes"])
+            index._bits = index._sign.check(arrays["bits"])
+        except (KeyError, ValueError) as error:
+            raise ModelFormatError(f"{path} is damaged: wrong codes") from error
+        if "ids" in arrays:
+            index._ids = _read_ids(arrays["ids"])
+        counts = {len(index._codes), len(index._bits), len(index.ids)}
+        if len(counts) > 1:
+            raise ModelFormatError(f"{path} is damaged: codes and ids of different numbers of rows")
+        return index
+
+
+def _blocks(queries: Floats) -> Iterator[Floats]:
+    return (queries[start : start + _QUERIES] for start in range(0, len(queries), _QUERIES))
+
+
+def _read_ids(stored: NDArray[Any]) -> NDArray[np.object_]:
+    if stored.dtype == np.uint8:
+        return as_ids(stored.tobytes().decode(errors="replace").split("\0"))
+    return as_ids(stored)

@@ -1,0 +1,55 @@
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from rpml import RPML
+from rpml.search import Index
+
+
+@pytest.fixture(scope="module")
+def index(rpml, shared, tmp_path_factory):
+    out = tmp_path_factory.mktemp("index") / "x.index"
+    rpml("index", shared / "model.rpml", shared / "x.npy", "-o", out)
+    return out
+
+
+def test_search_finds_what_the_library_finds(rpml, shared, vectors, index):
+    X, _ = vectors
+    hits = rpml.json("search", index, shared / "x.npy", "-k", 3)["hits"]
+    expected = Index(RPML.load(shared / "model.rpml")).add(X).search(X, 3)
+    assert [h["id"] for h in hits] == expected.ids.ravel().tolist()
+    assert [h["rank"] for h in hits[:4]] == [1, 2, 3, 1]
+    assert hits[0]["score"] == pytest.approx(float(expected.scores[0, 0]), abs=1e-5)
+
+
+def test_scale_and_table(rpml, shared, index, tmp_path):
+    out = tmp_path / "hits.csv"
+    result = rpml("search", index, shared / "x.npy", "-k", 2, "--scale", "-o", out)
+    with open(out, newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 480
+    assert list(rows[0]) == ["query", "rank", "id", "score", "scale"]
+    assert 0.9 < float(rows[0]["scale"]) <= 1
+    assert result.stdout.split()[:5] == list(rows[0])
+    assert "--force" in rpml.refused("search", index, shared / "x.npy", "-o", out)
+
+
+def test_ids_go_in_and_come_out(rpml, shared, vectors, tmp_path):
+    np.savez(tmp_path / "x.npz", X=vectors[0], ids=[f"bird {i}" for i in range(240)])
+    rpml("index", shared / "model.rpml", tmp_path / "x.npz", "-o", tmp_path / "b.index", "--dim", 3)
+    hits = rpml.json("search", tmp_path / "b.index", tmp_path / "x.npz", "-k", 1)["hits"]
+    assert json.dumps(hits[5]).startswith('{"query": "bird 5", "rank": 1, "id": "bird ')
+
+
+def test_refusals(rpml, shared, index, tmp_path):
+    np.save(tmp_path / "narrow.npy", np.ones((2, 4)))
+    assert "12 features" in rpml.refused("search", index, tmp_path / "narrow.npy")
+    assert "not an index" in rpml.refused("search", shared / "model.rpml", shared / "x.npy")
+    assert "not a model" in rpml.refused("embed", index, shared / "x.npy", "-o", tmp_path / "e.npy")
+    args = ("index", shared / "model.rpml", shared / "x.npy", "-o")
+    assert "--force" in rpml.refused(*args, index)
+    assert "data file" in rpml.refused(*args, tmp_path / "x.npy").lower()
+    out = tmp_path / "hits.txt"
+    assert ".csv, .json or .md" in rpml.refused("search", index, shared / "x.npy", "-o", out)

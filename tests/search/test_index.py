@@ -1,0 +1,131 @@
+"""The index: the same rows as a scan of the codes, whatever compares the bits; its file."""
+
+import numpy as np
+import pytest
+
+from rpml import RPML
+from rpml.io.container import read_container, write_container
+from rpml.runtime.errors import ModelFormatError
+from rpml.search import Index, hamming
+from rpml.search import index as module
+
+GROUPS = 120
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(GROUPS, 24))
+    spread = 0.25 * rng.normal(size=(5 * GROUPS, 24))
+    return (np.repeat(centres, 5, axis=0) + spread).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def model(rows):
+    return RPML(16, n_neighbors=10, training="auto", random_state=0).fit(rows)
+
+
+@pytest.fixture(scope="module")
+def index(model, rows):
+    return Index(model).add(rows)
+
+
+def test_small_data_is_ranked_exactly(index, model, rows):
+    found = index.search(rows[:50], k=7)
+    decoded = model.codec("int8").decode(model.transform(rows, output="int8"))
+    scores = model.transform(rows[:50]) @ decoded.T
+    np.testing.assert_array_equal(found.ids, np.argsort(-scores, axis=1, kind="stable")[:, :7])
+    np.testing.assert_allclose(found.scores, np.sort(scores, axis=1)[:, :-8:-1], atol=1e-6)
+
+
+@pytest.mark.parametrize("engine", ["faiss", "numpy"])
+def test_bits_and_rescoring_find_the_neighbours(index, rows, monkeypatch, engine):
+    if engine == "faiss":
+        pytest.importorskip("faiss")
+    else:
+        monkeypatch.setattr(hamming, "optional", lambda name: None)
+    exact = index.search(rows[:100], k=5)
+    monkeypatch.setattr(module, "EXACT_ROWS", 0)
+    monkeypatch.setattr(index, "_bit_search", None)
+    found = index.search(rows[:100], k=5, oversample=8)
+    assert np.mean(found.ids == exact.ids) > 0.9
+    same = found.ids == exact.ids
+    np.testing.assert_allclose(found.scores[same], exact.scores[same], atol=1e-6)
+    every = index.search(rows[:100], k=5, oversample=len(rows))
+    np.testing.assert_array_equal(every.ids, exact.ids)
+
+
+def test_the_two_engines_agree_on_distances(index):
+    pytest.importorskip("faiss")
+    bits = index._bits
+    for queries in (bits[:1], bits[:20]):
+        near, other = (
+            search(bits)(queries, 9) for search in (hamming.bit_search, hamming.numpy_search)
+        )
+        distances = [
+            np.bitwise_count(queries[:, None] ^ bits[found]).sum(axis=2) for found in (near, other)
+        ]
+        np.testing.assert_array_equal(*distances)
+
+
+def test_rows_arrive_in_parts_and_keep_their_ids(model, rows):
+    ids = [f"row {i}" for i in range(len(rows))]
+    whole = Index(model).add(rows, ids)
+    parts = Index(model).add(rows[:200], ids[:200]).add(rows[200:], ids[200:])
+    np.testing.assert_array_equal(whole.search(rows[:9]).ids, parts.search(rows[:9]).ids)
+    assert whole.search(rows[3:4], k=1).ids.tolist() == [["row 3"]]
+    with pytest.raises(ValueError, match="must be unique"):
+        parts.add(rows[:1], ["row 7"])
+    with pytest.raises(ValueError, match="2 ids for 1 rows"):
+        parts.add(rows[:1], ["a", "b"])
+    with pytest.raises(ValueError, match="or none"):
+        parts.add(rows[:1])
+
+
+@pytest.mark.parametrize("ids", [None, "text", "numbers"])
+def test_the_file_finds_the_same(model, rows, tmp_path, ids):
+    given = {None: None, "text": [f"é {i}" for i in range(600)], "numbers": np.arange(600) * 7}[ids]
+    index = Index(model, n_components=10).add(rows, given)
+    index.save(tmp_path / "a.index")
+    loaded = Index.load(tmp_path / "a.index")
+    for one, two in zip(index.search(rows[:20]), loaded.search(rows[:20]), strict=True):
+        np.testing.assert_array_equal(one, two)
+    assert loaded.bytes_per_row == 12
+    assert loaded.model.similarity_quantile(0.5) == model.similarity_quantile(0.5)
+    loaded.save(tmp_path / "b.index")
+    assert (tmp_path / "a.index").read_bytes() == (tmp_path / "b.index").read_bytes()
+
+
+def test_no_training_row_is_in_the_file(index, tmp_path):
+    index.save(tmp_path / "a.index")
+    arrays, _ = read_container(tmp_path / "a.index", "index", 1)
+    assert {n for n in arrays if "exemplar" in n} == set()
+    assert arrays["model.triplets"].size == arrays["model.labels"].size == 0
+
+
+def test_forgeries_and_other_files_are_refused(index, model, tmp_path):
+    index.save(tmp_path / "a.index")
+    arrays, fields = read_container(tmp_path / "a.index", "index", 1)
+    forgeries = [
+        ({"codes": arrays["codes"][:, :3]}, fields["metadata"]),
+        ({"bits": arrays["bits"][:5]}, fields["metadata"]),
+        ({"ids": np.arange(3)}, fields["metadata"]),
+        ({}, {}),
+    ]
+    for changed, metadata in forgeries:
+        write_container(tmp_path / "f.index", arrays | changed, metadata, "index", 1)
+        with pytest.raises(ModelFormatError, match="damaged"):
+            Index.load(tmp_path / "f.index")
+    model.save(tmp_path / "m.rpml")
+    with pytest.raises(ModelFormatError, match="'model', not an index"):
+        Index.load(tmp_path / "m.rpml")
+
+
+def test_bad_requests(index, model, rows):
+    with pytest.raises(ValueError, match="at least 1"):
+        index.search(rows[:1], k=0)
+    with pytest.raises(ValueError, match="empty"):
+        Index(model).search(rows[:1])
+    with pytest.raises(ValueError, match="features"):
+        index.search(rows[:1, :5])
+    assert index.search(rows[:2], k=10_000).ids.shape == (2, len(rows))
