@@ -90,7 +90,7 @@ class RPML(
         Relative decrease of the loss at which "cg" and "gd" stop.
     learning_rate : float, default=1.0
         Step of "gd", for the mean over triplets.
-    batch_size, n_epochs, batch_steps : int, default=120, 10 and 5
+    batch_size, n_epochs, batch_steps : int, default=960, 3 and 3
         Rows per mini-batch, epochs, and conjugate-gradient steps per batch of "stochastic".
     average : bool, default=True
         End each epoch of "stochastic" at the mean of its iterates instead of the last one.
@@ -215,9 +215,9 @@ class RPML(
         max_iter: int = 100,
         tol: float = 1e-5,
         learning_rate: float = 1.0,
-        batch_size: int = 120,
-        n_epochs: int = 10,
-        batch_steps: int = 5,
+        batch_size: int = 960,
+        n_epochs: int = 3,
+        batch_steps: int = 3,
         average: bool = True,
         mining: str = "all",
         normalize: bool = True,
@@ -275,6 +275,9 @@ class RPML(
             "whiten": None,
             "training": "always",
             "weight_ridge": None,
+            "batch_size": 120,
+            "n_epochs": 10,
+            "batch_steps": 5,
             "average": False,
             "normalize": False,
         }

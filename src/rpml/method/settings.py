@@ -12,7 +12,7 @@ from rpml.method.clustering.exemplars import Exemplars
 from rpml.method.graph.neighbors import Neighbors
 from rpml.method.objective.weights import WeightRidge
 from rpml.method.solver.conjugate_gradient import OptimizeResult
-from rpml.method.solver.stochastic import BatchSettings
+from rpml.method.solver.stochastic import TRIPLETS_PER_ROW, BatchSettings
 from rpml.method.solver.training import SolverSettings
 from rpml.method.supervision.constraints import Supervision
 from rpml.method.whitening.choice import DEFAULT_COMPONENTS, Whitening, WhiteningSettings
@@ -74,6 +74,7 @@ class FitSettings:
             steps=self.batch_steps,
             average=self.average,
             mining=self.mining,
+            max_triplets=TRIPLETS_PER_ROW * self.batch_size,
         )
 
     @property

@@ -47,7 +47,7 @@ def chunks(n: int, minimum: int = MIN_CHUNK) -> list[tuple[int, int]]:
 
     The cut depends on n and the thread count alone, which keeps sums reproducible.
     """
-    parts = max(1, min(thread_count(), n // minimum))
+    parts = min(thread_count(), n // minimum) if n >= 2 * minimum else 1
     edges = [n * i // parts for i in range(parts + 1)]
     return list(itertools.pairwise(edges))
 
@@ -57,6 +57,9 @@ def run_chunks(work: Callable[[int, int, int], object], n: int, minimum: int = M
 
     Threads help because the compiled kernels and numpy's loops release the GIL.
     """
+    if n < 2 * minimum:
+        work(0, 0, n)
+        return
     first, *others = enumerate(chunks(n, minimum))
     if getattr(_inside, "pool", False):
         for i, piece in (first, *others):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import linalg
 
 from rpml.method.objective.triplet_loss import TripletObjective
 from rpml.method.objective.weights import PinnedWeights, WeightRidge, weight_function
@@ -14,6 +15,7 @@ from rpml.method.solver.conjugate_gradient import OptimizeResult, Stopping, conj
 from rpml.method.triplets.batches import batch_sampler, mine_batch_triplets
 
 Array = NDArray[np.floating]
+TRIPLETS_PER_ROW = 8  # kept of a batch
 
 
 @dataclass(frozen=True)
@@ -23,14 +25,14 @@ class BatchSettings:
     weight: str = "concat"
     alpha: float = 45.0
     weight_ridge: WeightRidge | None = None
-    batch_size: int = 120
-    n_epochs: int = 10
-    steps: int = 5
+    batch_size: int = 960
+    n_epochs: int = 3
+    steps: int = 3
     """Conjugate-gradient steps a batch."""
     mining: str = "all"
     """"all" draws from every triplet of the batch; "semi-hard" as the authors do."""
     margin: float = 0.5
-    max_triplets: int = 1000
+    max_triplets: int = TRIPLETS_PER_ROW * 960
     """Triplets kept of a batch, drawn at random."""
     average: bool = True
     """End each epoch at the mean of its iterates; False: at the last one, as the paper does."""
@@ -153,6 +155,7 @@ class IterateMean:
             self._thetas += state.theta
 
     def point(self) -> tuple[Array, Array | None]:
-        axes = np.linalg.eigh(self._projections)[1][:, ::-1][:, : self._rank]
+        p = len(self._projections)
+        _, axes = linalg.eigh(self._projections, subset_by_index=[p - self._rank, p - 1])
         theta = None if self._thetas is None else self._thetas / self.count
-        return np.ascontiguousarray(axes), theta
+        return np.ascontiguousarray(axes[:, ::-1]), theta

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rpml.method.triplets import kernels
-from rpml.method.triplets.members import check_labels, members_of
+from rpml.method.triplets.members import Members, check_labels, members_of
 
 Triplets = NDArray[np.intp]
-_MINING = {"all": kernels.ALL, "semi-hard": kernels.SEMI_HARD, "hard": kernels.HARD}
+_MINING = {"semi-hard": kernels.SEMI_HARD, "hard": kernels.HARD}
 
 
 def mine_batch_triplets(
@@ -44,22 +44,45 @@ def mine_batch_triplets(
     -------
     (T, 3) array, T possibly 0.
     """
-    if mining not in _MINING:
+    if mining not in ("all", *_MINING):
         raise ValueError(f"mining={mining!r}: use 'semi-hard', 'hard' or 'all'")
     Z = np.ascontiguousarray(Z, dtype=np.float32 if np.asarray(Z).itemsize <= 4 else np.float64)
     names = check_labels(labels)
     if len(Z) != names.size:
         raise ValueError(f"Z has {len(Z)} rows but there are {names.size} labels")
+    if mining == "all":
+        return _of_all_triplets(members_of(names), rng, limit)
     kind = _MINING[mining]
     distance = kernels.distances(Z)
     nothing = np.empty(0, dtype=np.intp)
     count = kernels.mine(distance, names, margin, kind, nothing, np.empty((0, 3), dtype=np.intp))
-    retained = np.arange(count)
-    if limit is not None and count > limit:
-        retained = np.sort(rng.choice(count, limit, replace=False, shuffle=False))
+    retained = _retained(count, rng, limit)
     out = np.empty((retained.size, 3), dtype=np.intp)
     kernels.mine(distance, names, margin, kind, retained, out)
     return out
+
+
+def _retained(count: int, rng: np.random.Generator, limit: int | None) -> NDArray[np.intp]:
+    """Numbers of the triplets that are retained, ascending."""
+    if limit is None or count <= limit:
+        return np.arange(count)
+    return np.sort(rng.choice(count, limit, replace=False, shuffle=False))
+
+
+def _of_all_triplets(members: Members, rng: np.random.Generator, limit: int | None) -> Triplets:
+    """Triplets by their number among all: none but the retained ones is ever formed."""
+    rows = members.rows
+    begin, same = members.start[rows], members.count[rows]
+    positives, negatives = same - 1, rows.size - same
+    last = np.cumsum(positives * negatives)
+    number = _retained(int(last[-1]) if last.size else 0, rng, limit)
+    anchor = np.searchsorted(last, number, side="right")
+    within = number - (last - positives * negatives)[anchor]
+    positive, negative = np.divmod(within, np.maximum(negatives[anchor], 1))
+    positive = begin[anchor] + positive
+    positive += positive >= anchor  # the anchor itself is left out
+    negative += np.where(negative >= begin[anchor], same[anchor], 0)  # and so is its label
+    return np.stack([rows[anchor], rows[positive], rows[negative]], axis=1)
 
 
 def batch_sampler(

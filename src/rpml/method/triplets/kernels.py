@@ -6,7 +6,7 @@ import numpy as np
 
 from rpml.runtime.compiled import VECTORIZED, compiled
 
-ALL, SEMI_HARD, HARD = 0, 1, 2
+SEMI_HARD, HARD = 0, 1
 
 
 @compiled(VECTORIZED)
