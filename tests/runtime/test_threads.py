@@ -1,0 +1,109 @@
+"""How work is cut between threads."""
+
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from threadpoolctl import threadpool_info
+
+from rpml.runtime.threads import (
+    chunks,
+    run_chunks,
+    single_blas_thread,
+    sum_chunks,
+    thread_count,
+    times,
+    transposed_times,
+    using_threads,
+)
+
+
+def blas_threads():
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+
+def test_the_environment_bounds_the_threads(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert thread_count() == 1
+    monkeypatch.setenv("OMP_NUM_THREADS", "many")
+    assert thread_count() >= 1
+    with using_threads(3):
+        assert thread_count() == 3
+        with using_threads(2):
+            assert thread_count() == 2
+        assert thread_count() == 3
+
+
+@given(st.integers(0, 1000), st.integers(1, 300), st.integers(1, 6))
+def test_chunks_cover_the_range_and_none_is_too_small(n, minimum, threads):
+    with using_threads(threads):
+        pieces = chunks(n, minimum)
+    assert [i for start, stop in pieces for i in range(start, stop)] == list(range(n))
+    assert len(pieces) <= threads
+    assert len(pieces) == 1 or min(stop - start for start, stop in pieces) >= minimum
+
+
+def test_every_item_is_worked_on_once_by_several_threads():
+    seen, names = np.zeros(100, int), set()
+    together = threading.Barrier(2, timeout=30)
+
+    def work(part, start, stop):
+        seen[start:stop] += 1
+        names.add((part, threading.current_thread().name))
+        together.wait()  # passes only if both parts run at the same time
+
+    with using_threads(2):
+        run_chunks(work, 100, minimum=10)
+    assert (seen == 1).all()
+    assert len({name for _, name in names}) == 2
+
+
+def test_work_within_work_runs_inline():
+    inner = []
+
+    def outer(part, start, stop):
+        with using_threads(2):
+            run_chunks(lambda *_: inner.append(threading.current_thread().name), 100, minimum=10)
+
+    with using_threads(2):
+        run_chunks(outer, 100, minimum=10)
+    assert len(inner) == 4
+
+
+def test_an_error_in_any_thread_is_raised():
+    def work(part, start, stop):
+        if part == 1:
+            raise ZeroDivisionError("in the second part")
+
+    with using_threads(2), pytest.raises(ZeroDivisionError, match="second part"):
+        run_chunks(work, 100, minimum=10)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_sums_and_products_are_numpys(threads):
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(40_000, 3))
+    A, B = rng.normal(size=(700, 90)), rng.normal(size=(90, 80))
+
+    def add(start, stop, total):
+        total += values[start:stop].sum(axis=0)
+
+    with using_threads(threads):
+        np.testing.assert_allclose(sum_chunks(add, len(values), (3,), float), values.sum(axis=0))
+        np.testing.assert_allclose(times(A, B), A @ B)
+        np.testing.assert_allclose(transposed_times(A, A), A.T @ A)
+
+
+def test_blas_is_held_to_one_thread_and_let_go_of():
+    before = blas_threads()
+    with single_blas_thread():
+        assert set(blas_threads()) == {1}
+        with single_blas_thread():
+            pass
+        assert set(blas_threads()) == {1}
+    assert blas_threads() == before
+    with pytest.raises(KeyError), single_blas_thread():
+        raise KeyError
+    assert blas_threads() == before
