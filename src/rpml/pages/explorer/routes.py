@@ -32,15 +32,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Endpoint = Callable[[Request], Awaitable[Response]]
 
-_STATIC = {
-    "base.css": "rpml.pages.report",
-    "scatter.js": "rpml.pages.report",
-    "legend.js": "rpml.pages.report",
-    "explore.css": "rpml.pages.explorer",
-    "explore.js": "rpml.pages.explorer",
-    "views.js": "rpml.pages.explorer",
-    "labels.js": "rpml.pages.explorer",
-}
+_PACKAGES = ("rpml.pages.report", "rpml.pages.explorer")  # whose scripts and styles are served
 _TYPES = {"css": "text/css", "js": "text/javascript", "html": "text/html"}
 _UPLOAD_SECONDS = 30
 _NO_STORE = {"cache-control": "no-store"}
@@ -69,8 +61,8 @@ class Routes:
         self.answers, self.clusters = answers, clusters
         self.pictures, self.describe = pictures, describe
         self._slots = asyncio.Semaphore(thread_count())
-        self._page = _read("rpml.pages.explorer", "index.html")
-        self._static = {name: _read(package, name) for name, package in _STATIC.items()}
+        static = [file for name in _PACKAGES for file in (files(name) / "static").iterdir()]
+        self._static = {file.name: file.read_bytes() for file in static}
 
     def table(self) -> list[Route]:
         """Every address."""
@@ -151,7 +143,7 @@ class Routes:
         return endpoint
 
     async def _index(self, request: Request) -> Response:
-        return Response(self._page, media_type="text/html", headers=_NO_STORE)
+        return Response(self._static["index.html"], media_type="text/html", headers=_NO_STORE)
 
     async def _static_file(self, request: Request) -> Response:
         """Scripts and style sheets, by name, from memory."""
@@ -186,10 +178,6 @@ class Routes:
         name = unquote(request.headers.get("x-file-name", ""))[:200] or "upload"
         token = self.answers.uploads.add(name, vector)
         return JSONResponse({"upload": token, "name": name})
-
-
-def _read(package: str, name: str) -> bytes:
-    return (files(package) / "static" / name).read_bytes()
 
 
 async def _body(request: Request, most: int) -> bytes:

@@ -14,7 +14,7 @@ from rpml.pages.report.verdict import Verdict
 from rpml.runtime.extras import require
 
 STYLES = ("base.css", "report.css")
-SCRIPTS = ("scatter.js", "legend.js", "report.js")
+SCRIPTS = ("cells.js", "shapes.js", "drawing.js", "scatter.js", "legend.js", "report.js")
 _MACROS = '{% import "macros.html" as ui %}'
 
 

@@ -1,0 +1,81 @@
+/* The list of clusters, and one cluster. */
+import { follow, go } from "./explore.js";
+import { $, ask, clusterRows, complain, download, page, views } from "./page.js";
+
+let listed = [];
+let total = 0;
+let prepared = null;
+
+/* Whether there are clusters, asked once they are ready; while they are not, the page says so. */
+export function clustersReady() {
+  prepared = prepared || new Promise((resolve, reject) => {
+    const look = async () => {
+      try {
+        const { state: now, reason } = (await ask("/api/status")).clusters;
+        if (now === "ready") return resolve(true);
+        const text = now === "missing" ? `There are no clusters to show: ${reason}.` : "The clusters are being prepared …";
+        $("cluster-list").replaceChildren(views.element("p", { className: "empty", textContent: text }));
+        if (now === "missing") return resolve(false);
+        setTimeout(look, 1000);
+      } catch (problem) {
+        prepared = null;
+        reject(problem);
+      }
+    };
+    look();
+  });
+  return prepared;
+}
+
+export async function listClusters(more = false) {
+  if (page.state.tab !== "clusters" && !more) return;
+  try {
+    if (!await clustersReady()) return;
+    const answer = await ask("/api/clusters", { sort: page.state.sort, least: page.state.least || "1", start: more ? listed.length : 0 }, "clusters");
+    listed = more ? [...listed, ...answer.clusters] : answer.clusters;
+    total = answer.total;
+    drawClusters();
+  } catch (problem) {
+    complain(problem, listClusters);
+  }
+}
+
+function drawClusters() {
+  const rows = listed.map((cluster) => views.clusterRow(cluster, String(cluster.cluster) === page.state.cluster, (name) => go({ cluster: String(name) })));
+  const box = $("cluster-list");
+  const focused = document.activeElement?.closest?.("tr")?.rowIndex;
+  if (!listed.length) box.replaceChildren(views.element("p", { className: "empty", textContent: "No cluster has that many items." }));
+  else box.replaceChildren(views.clusterTable(rows));
+  if (focused > 0) box.querySelector("table")?.rows[focused]?.querySelector("button")?.focus({ preventScroll: true });
+  if (listed.length < total) {
+    const button = views.element("button", { type: "button", className: "more", textContent: `Show more (${(total - listed.length).toLocaleString("en")} left)` });
+    button.addEventListener("click", () => listClusters(true));
+    box.append(button);
+  }
+}
+
+export async function showCluster() {
+  const box = $("cluster");
+  box.replaceChildren();
+  if (page.state.tab !== "clusters" && !page.state.cluster) return;
+  try {
+    if (!await clustersReady()) return;
+    if (listed.length) drawClusters();
+    if (!page.state.cluster) {
+      box.replaceChildren(views.element("p", { className: "empty", textContent: "Select a cluster to see its members, its mode and its tree." }));
+      return;
+    }
+    const found = await ask("/api/cluster", { cluster: page.state.cluster }, "cluster");
+    box.replaceChildren(views.cluster(found, follow, clusterTools()));
+  } catch (problem) {
+    if (problem.name === "AbortError") return;
+    if (problem.status) box.replaceChildren(views.element("p", { className: "empty", textContent: problem.message }));
+    else complain(problem, showCluster);
+  }
+}
+
+function clusterTools() {
+  const select = views.element("button", { type: "button", textContent: "Select its items", hidden: !page.about.can_label });
+  select.addEventListener("click", async () => window.rpmlLabels.select(await clusterRows(page.state.cluster)));
+  return views.element("span", {}, download("/api/cluster.csv", { cluster: page.state.cluster }), " ", select);
+}
