@@ -24,8 +24,9 @@ from rpml.io.datasets.omniglot import Drawings, load_drawings  # noqa: E402
 from rpml.pages.explorer.app import Options, make_app  # noqa: E402
 from rpml.pages.explorer.catalog import make_catalog, start_work  # noqa: E402
 from rpml.pages.explorer.pictures import Pictures  # noqa: E402
-from rpml.pages.report.build import Source, build_report  # noqa: E402
 from rpml.pages.report.items import Items, make_items  # noqa: E402
+from rpml.pages.report.measurements import Source, measure  # noqa: E402
+from rpml.pages.report.page import build_report  # noqa: E402
 from tests.pages.browser.chrome import Chrome, start_driver  # noqa: E402
 from tests.pages.explorer.client import running  # noqa: E402
 
@@ -103,7 +104,7 @@ def main() -> None:
         try:
             chrome.reset()
             page = build_report(
-                model, X_new, new, Source("characters.rpml", "unseen-alphabets.npy")
+                measure(model, X_new, new, Source("characters.rpml", "unseen-alphabets.npy"))
             )
             shoot_report(chrome, page, folder)
             catalog = make_catalog(model, X, items, "characters.npy")

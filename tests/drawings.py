@@ -11,6 +11,7 @@ from PIL import Image
 from rpml import RPML
 from rpml.io.datasets.descriptors import gradient_histograms
 from rpml.io.datasets.omniglot import load_drawings
+from rpml.pages.explorer.catalog import Catalog, make_catalog, start_work
 from rpml.pages.report.items import Items, make_items
 
 HOSTILE = '<script>alert("x")</script>'
@@ -54,3 +55,10 @@ def make_sample(folder: Path, characters: int = 15) -> Sample:
     (folder / "labels.txt").write_text("\n".join(labels) + "\n", encoding="utf8")
     model.save(folder / "model.rpml")
     return Sample(folder, X, ids, labels, model)
+
+
+def ready_catalog(sample: Sample) -> Catalog:
+    """What the explorer shows of the sample, with clusters and maps ready."""
+    made = make_catalog(sample.model, sample.X, sample.items, "features.npy")
+    start_work(made, sample.X).join()
+    return made

@@ -61,13 +61,6 @@ TO_ITSELF = [
 ]
 
 
-@pytest.mark.parametrize("line", TO_ITSELF, ids=" ".join)
-def test_an_input_is_never_replaced(place, rpml, line):  # noqa: F811
-    before = snapshot(place)
-    assert "the input" in rpml.refused(*line, "--force")
-    assert snapshot(place) == before
-
-
 FOLDERS = [
     ["embed", "model.rpml", "x.npy", "-o", "mine/"],
     ["export", "model.rpml", "--to", "sentence-transformers", "-o", "mine"],
@@ -75,10 +68,11 @@ FOLDERS = [
 ]
 
 
-@pytest.mark.parametrize("line", FOLDERS, ids=" ".join)
-def test_force_does_not_empty_a_folder(place, rpml, line):  # noqa: F811
+@pytest.mark.parametrize("line", [*TO_ITSELF, *FOLDERS], ids=" ".join)
+def test_force_replaces_no_input_and_empties_no_folder(place, rpml, line):  # noqa: F811
     before = snapshot(place)
-    assert "thesis.txt" in rpml.refused(*line, "--force")
+    reason = "the input" if line in TO_ITSELF else "thesis.txt"
+    assert reason in rpml.refused(*line, "--force")
     assert snapshot(place) == before
 
 

@@ -44,7 +44,8 @@ def run(
     from rpml.runtime.outputs import check_output
 
     require("jinja2", "report", "rpml report")
-    from rpml.pages.report.build import Source, build_report
+    from rpml.pages.report.measurements import Source, measure
+    from rpml.pages.report.page import build_report
 
     if not output.endswith((".html", ".htm")):
         raise InputError(f"--output {output}: the page is HTML, call it something.html")
@@ -52,7 +53,7 @@ def run(
     fitted, values, items = rows.load(model, features, reading)
     source = Source(Path(model).name, Path(features).name, shlex.join(["rpml", *sys.argv[1:]]))
     with console.reporter() as report:
-        page = build_report(fitted, values, items, source, seed, report)
+        page = build_report(measure(fitted, values, items, source, seed, report), report)
     with atomic_output(output, force) as temporary:
         temporary.write_text(page, encoding="utf8")
     fields = {"output": output, "rows": len(items), "bytes": len(page.encode("utf8"))}

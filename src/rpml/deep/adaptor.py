@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from rpml.evaluation.baselines.linear import checked_size
 from rpml.runtime.extras import require
-from rpml.runtime.rows import unit_rows
+from rpml.runtime.rows import RandomState, unit_rows
 from rpml.runtime.validation import check_rows
 
 if TYPE_CHECKING:
@@ -63,17 +63,12 @@ class MatryoshkaAdaptor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         n_epochs: int = 30,
         batch_size: int = 256,
         learning_rate: float = 1e-3,
-        random_state: Any = None,
+        random_state: RandomState = None,
     ) -> None:
-        self.n_components = n_components
-        self.hidden = hidden
-        self.n_neighbors = n_neighbors
-        self.pairwise = pairwise
-        self.reconstruction = reconstruction
-        self.n_epochs = n_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.random_state = random_state
+        self.n_components, self.hidden, self.n_neighbors = n_components, hidden, n_neighbors
+        self.pairwise, self.reconstruction = pairwise, reconstruction
+        self.n_epochs, self.batch_size = n_epochs, batch_size
+        self.learning_rate, self.random_state = learning_rate, random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Train f on the rows of X scaled to unit norm; y is ignored."""

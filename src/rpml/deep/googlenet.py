@@ -109,10 +109,7 @@ def googlenet() -> nn.Sequential:
         "input": CaffeInput(),
         "conv1": nn.Sequential(Convolution(3, 64, 7, 2), halve(), ResponseNorm()),
         "conv2": nn.Sequential(
-            Convolution(64, 64, 1),
-            Convolution(64, 192, 3),
-            ResponseNorm(),
-            halve(),
+            Convolution(64, 64, 1), Convolution(64, 192, 3), ResponseNorm(), halve()
         ),
     }
     channels = 192

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 
 from rpml.evaluation.baselines.linear import LinearBaseline
 from rpml.method.whitening.linear_map import Preprocessing
-from rpml.runtime.rows import unit_rows
+from rpml.runtime.rows import RandomState, unit_rows
 
 if TYPE_CHECKING:
     import torch
@@ -67,12 +67,10 @@ class DeepHead(LinearBaseline):
         *,
         method: str = "srpml",
         n_epochs: int = 5,
-        random_state: Any = None,
+        random_state: RandomState = None,
     ) -> None:
-        self.n_components = n_components
-        self.method = method
-        self.n_epochs = n_epochs
-        self.random_state = random_state
+        self.n_components, self.method = n_components, method
+        self.n_epochs, self.random_state = n_epochs, random_state
 
     def _learn(self, X: Any, y: NDArray[np.intp] | None) -> Preprocessing:
         from rpml.runtime.extras import require

@@ -29,8 +29,8 @@ from rpml.method.clustering.saddle import add_basins, basins_of, join_passes
 from rpml.method.graph.affinity import bandwidths, cosine_weights, gaussian_weights, own_scale
 from rpml.method.graph.neighbors import Neighbors
 from rpml.runtime.context import Context
+from rpml.runtime.rows import Labels
 
-Labels = NDArray[np.intp]
 _SAMPLE = 200_000  # affinities of which quantiles are taken when epsilon has to be found anew
 
 

@@ -17,9 +17,8 @@ from rpml.distributed.take import deal
 from rpml.method.clustering.pseudo_labels import class_of_nearest, rows_by_label
 from rpml.method.supervision.constraints import Supervision
 from rpml.method.whitening.groups import group_means
-from rpml.runtime.rows import Array
+from rpml.runtime.rows import Array, Labels
 
-Labels = NDArray[np.intp]
 Partitions = tuple[Sequence[Task], NDArray[np.int64]]
 """(partitions, the first row of each and the number of all)."""
 

@@ -36,8 +36,7 @@ from rpml.method.objective.weights import (
     weights_from_logits,
 )
 from rpml.method.solver.manifolds import PolarCurve
-
-Array = NDArray[np.floating]
+from rpml.runtime.rows import Array
 
 
 @sizeof.register(TripletObjective)  # type: ignore[untyped-decorator]

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from rpml.distributed.cluster import Cluster, Task
 from rpml.method.clustering.exemplars import Exemplars, middle_rows, piece_sums, pieces_of
+from rpml.runtime.rows import Array, Labels
 
-Array = NDArray[np.floating]
-Labels = NDArray[np.intp]
 Best = tuple[Array, NDArray[np.intp]]
 
 

@@ -54,16 +54,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class KnnSettings:
-    """What is searched for.
-
-    Parameters
-    ----------
-    n_neighbors : int
-        At most the number of other rows.
-    metric : {"cosine", "euclidean"}, default="cosine"
-    method : {"auto", "exact", "ann"}, default="auto"
-        "auto" is exact up to 100,000 rows.
-    """
+    """What is searched for, and how; "auto" is exact up to 100,000 rows and "ann" beyond."""
 
     n_neighbors: int
     metric: str = "cosine"

@@ -37,11 +37,9 @@ from rpml.method.whitening.groups import representatives
 from rpml.method.whitening.linear_map import Preprocessing, spectrum_of
 from rpml.method.whitening.neighborhoods import shrinkage_share
 from rpml.runtime.context import Arrays, Context
-from rpml.runtime.rows import sorted_sample
+from rpml.runtime.rows import Array, Labels, sorted_sample
 
 logger = logging.getLogger(__name__)
-Array = NDArray[np.floating]
-Labels = NDArray[np.intp]
 
 
 @dataclass(frozen=True)

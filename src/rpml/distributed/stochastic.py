@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from rpml.distributed.cluster import Cluster, Task
 from rpml.method.solver.stochastic import BatchSettings, EpochState, IterateMean, run_epoch
+from rpml.runtime.rows import Array, Labels
 
-Array = NDArray[np.floating]
-Labels = NDArray[np.intp]
 Dealt = tuple[Array, Labels, NDArray[np.bool_]]
 """(rows, labels, which of them are sure)."""
 

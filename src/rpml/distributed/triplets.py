@@ -26,8 +26,8 @@ from rpml.method.supervision.constraints import Supervision
 from rpml.method.triplets.members import Members, members_of, repeat_anchors, uniform_partners
 from rpml.method.whitening.groups import Groups
 from rpml.runtime.context import Context
+from rpml.runtime.rows import Labels
 
-Labels = NDArray[np.intp]
 Drawn = tuple[NDArray[np.intp], NDArray[np.bool_]]
 """(triplets of row numbers, which of them are known to be right)."""
 BLOCK = 65_536  # rows that share a random stream

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 from distributed import get_worker
-from numpy.typing import NDArray
 
 from rpml.distributed.cluster import Cluster, Task
 from rpml.distributed.source import PartitionedRows
@@ -31,9 +30,8 @@ from rpml.method.whitening.linear_map import (
     spectrum_of,
 )
 from rpml.runtime.context import Context
+from rpml.runtime.rows import Array
 from rpml.runtime.threads import using_threads
-
-Array = NDArray[np.floating]
 
 
 def mean_and_covariance(
@@ -75,12 +73,7 @@ def choose_whitening(
 
 
 def _by_scatter(
-    X: Array,
-    sample: Sample,
-    spectrum: Spectrum,
-    unit: bool,
-    size: int,
-    rng: np.random.Generator,
+    X: Array, sample: Sample, spectrum: Spectrum, unit: bool, size: int, rng: np.random.Generator
 ) -> Whitening:
     """The only task of its moment: it takes all threads of its worker."""
     rng = copy.deepcopy(rng)  # run again, it is to draw the same

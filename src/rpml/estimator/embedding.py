@@ -21,10 +21,9 @@ from rpml.method.similarity import SimilarityScale
 from rpml.method.supervision.suggest import rank_candidates
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.errors import WeightCollapseWarning
-from rpml.runtime.rows import float_dtype, row_blocks, unit_rows
+from rpml.runtime.rows import Array, float_dtype, row_blocks, unit_rows
 from rpml.runtime.validation import check_rows
 
-Array = NDArray[np.floating]
 OLDER = ", being from an older rpml: fit it again."
 COLLAPSED = 0.05  # mean triplet weight below which the weights are called collapsed
 

@@ -8,7 +8,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
@@ -29,8 +29,6 @@ from rpml.runtime.context import Context, Progress, Store
 from rpml.runtime.memory import WORKING_MEMORY, working_memory
 from rpml.runtime.rows import RandomState, float_dtype
 from rpml.runtime.validation import check_rows, check_varied
-
-Array = NDArray[np.floating]
 
 
 class RPML(

@@ -24,9 +24,8 @@ from rpml.estimator import RPML
 from rpml.method.objective.triplet_loss import angular_factor, softplus_and_sigmoid
 from rpml.method.solver.conjugate_gradient import Stopping, conjugate_gradient
 from rpml.method.solver.manifolds import PolarCurve
-from rpml.runtime.rows import RandomState, unit_rows
+from rpml.runtime.rows import Array, RandomState, unit_rows
 
-Array = NDArray[np.floating]
 LOSSES = ("hinge-triplet", "hinge-angular", "smooth", "free")
 
 
@@ -151,11 +150,8 @@ class ReferenceLoss(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         max_iter: int = 100,
         random_state: RandomState = None,
     ) -> None:
-        self.n_components = n_components
-        self.loss = loss
-        self.alpha = alpha
-        self.max_iter = max_iter
-        self.random_state = random_state
+        self.n_components, self.loss, self.alpha = n_components, loss, alpha
+        self.max_iter, self.random_state = max_iter, random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn L on the triplets of an RPML fit; y is ignored."""

@@ -212,11 +212,7 @@ def of_whitening(model: RPML) -> tuple[Diagnostic, ...]:
     gain = max(choice.evidence.values())
     return (
         Diagnostic(
-            "whitening",
-            "Whitening",
-            gain,
-            strength,
-            choice.reason or f"by {choice.source}",
+            "whitening", "Whitening", gain, strength, choice.reason or f"by {choice.source}"
         ),
     )
 

@@ -13,15 +13,13 @@ import warnings
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rpml.evaluation.comparison.bootstrap import Interval
 from rpml.evaluation.registry import METHODS
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.whitening.evidence import MATES, mean_log_rank
 from rpml.method.whitening.neighborhoods import random_halves
-
-Array = NDArray[np.floating]
+from rpml.runtime.rows import Array
 
 REFERENCE = "pca"
 QUERIES = 1000

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
@@ -25,10 +25,8 @@ from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.whitening.evidence import neighbor_scatter
 from rpml.method.whitening.linear_map import Spectrum, principal_axes
 from rpml.method.whitening.neighborhoods import coordinates
-from rpml.runtime.rows import RandomState, sorted_sample, unit_rows
+from rpml.runtime.rows import Array, RandomState, sorted_sample, unit_rows
 from rpml.runtime.threads import single_blas_thread
-
-Array = NDArray[np.floating]
 
 CANDIDATES = ("pca", "half-whitened", "pca-whitened", "rpml")
 PRICES = {"half-whitened": 0.02, "rpml": 0.03, "pca-whitened": 0.15}

@@ -32,10 +32,9 @@ from rpml.method.whitening.choice import Whitening, choose_whitening
 from rpml.method.whitening.groups import Groups, group_means, representatives
 from rpml.method.whitening.neighborhoods import shrinkage_share
 from rpml.runtime.context import Arrays, Context, Progress
-from rpml.runtime.rows import Array, sorted_sample
+from rpml.runtime.rows import Array, Labels, sorted_sample
 
 logger = logging.getLogger(__name__)
-Labels = NDArray[np.intp]
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,9 @@ from rpml.method.solver.stochastic import Epoch
 from rpml.method.solver.training import Start, solve, step_back
 from rpml.method.whitening.choice import Whitening
 from rpml.runtime.context import Context
+from rpml.runtime.rows import Array, Labels
 
-Array = NDArray[np.floating]
 SAMPLE_ROWS = 10_000
-Labels = NDArray[np.intp]
 Features = TypeVar("Features", contravariant=True)
 """The rows as given: an array, or partitions on a cluster."""
 Rows = TypeVar("Rows")

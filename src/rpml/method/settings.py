@@ -19,9 +19,7 @@ from rpml.method.whitening.choice import DEFAULT_COMPONENTS, Whitening, Whitenin
 from rpml.method.whitening.groups import Groups, no_groups
 from rpml.method.whitening.neighborhoods import MAX_ROWS, leading_axes_kept
 from rpml.runtime.memory import Shape
-from rpml.runtime.rows import Array
-
-Labels = NDArray[np.intp]
+from rpml.runtime.rows import Array, Labels
 
 
 @dataclass(frozen=True)

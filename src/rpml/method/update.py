@@ -25,10 +25,9 @@ from rpml.method.whitening.groups import no_groups
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.method.whitening.neighborhoods import ScatterChoice
 from rpml.runtime.context import Context
-from rpml.runtime.rows import unit_rows
+from rpml.runtime.rows import Array, unit_rows
 from rpml.runtime.threads import single_blas_thread
 
-Array = NDArray[np.floating]
 OLD_SHARE, MIN_OLD = 2, 2000
 ENOUGH = 4  # rows a component to learn a whitening from
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 Array = NDArray[np.floating]
+Labels = NDArray[np.intp]
 RandomState = int | np.random.RandomState | None
 BLOCK_BYTES = 64 * 2**20
 TOP_K_SAMPLE = 4096

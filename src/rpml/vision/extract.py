@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rpml.runtime.context import Arrays, Context, Progress
 from rpml.runtime.errors import InputError
-from rpml.runtime.rows import unit_rows
+from rpml.runtime.rows import Array, unit_rows
 from rpml.runtime.threads import thread_count
 from rpml.vision.backbone import Backbone
 from rpml.vision.decode import MAX_PIXELS, as_array, fit_long_side, load_rgb
@@ -20,7 +20,6 @@ from rpml.vision.files import ImageFile
 from rpml.vision.pooling import Pooling, RowMap
 from rpml.vision.views import Views
 
-Array = NDArray[np.floating]
 SCALES = (512, 362, 256)
 
 
@@ -256,11 +255,7 @@ class _Counter:
 
 
 def _as_arrays(part: Part) -> tuple[Arrays, dict[str, object]]:
-    arrays: Arrays = {
-        "image": part.image,
-        "view": part.view,
-        "values": part.values,
-    }
+    arrays: Arrays = {"image": part.image, "view": part.view, "values": part.values}
     return arrays, {"failures": [[f.id, f.reason] for f in part.failures]}
 
 

@@ -14,12 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.io.checkpoint import (
-    Checkpoint,
-    check_directory,
-    fingerprint,
-    remove_checkpoint,
-)
+from rpml.io.checkpoint import Checkpoint, check_directory, fingerprint, remove_checkpoint
 from rpml.io.features import Layout, check_table_output
 from rpml.io.features.source import as_ids
 from rpml.io.features.writers import Writer

@@ -8,12 +8,10 @@ from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rpml.runtime.errors import InputError
-from rpml.runtime.rows import unit_rows
+from rpml.runtime.rows import Array, unit_rows
 
-Array = NDArray[np.floating]
 KINDS = ("rmac", "mac", "average", "gem")
 OVERLAP = 0.4  # target overlap of neighbouring regions along the longer side
 _STEPS = range(2, 8)  # regions along the longer side

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rpml.io.features.numpy_files import NpzFile
 from rpml.method.whitening.linear_map import Preprocessing, principal_axes, whitening
 from rpml.runtime.atomic import atomic_output
 from rpml.runtime.errors import InputError
-
-Array = NDArray[np.floating]
+from rpml.runtime.rows import Array
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from rpml.pages.explorer.app import Options, make_app
-from rpml.pages.explorer.catalog import Catalog, make_catalog, start_work
+from rpml.pages.explorer.catalog import Catalog
 from rpml.pages.explorer.pictures import Pictures
-from rpml.pages.report.build import Source, build_report
 from rpml.pages.report.items import make_items
-from tests.drawings import HOSTILE, Sample, make_sample
+from rpml.pages.report.measurements import Source, measure
+from rpml.pages.report.page import build_report
+from tests.drawings import HOSTILE, Sample, make_sample, ready_catalog
 from tests.pages.browser.chrome import Chrome, fetch_axe, start_driver
 from tests.pages.explorer.client import running
 
@@ -44,7 +45,9 @@ def sample(driver: Chrome, tmp_path_factory: pytest.TempPathFactory) -> Sample:
 @pytest.fixture(scope="session")
 def report(sample: Sample) -> str:
     """Address of a report with pictures and labels."""
-    page = build_report(sample.model, sample.X, sample.items, Source("model.rpml", "x.npy"))
+    page = build_report(
+        measure(sample.model, sample.X, sample.items, Source("model.rpml", "x.npy"))
+    )
     path = sample.folder / "report.html"
     path.write_text(page, encoding="utf8")
     return path.as_uri()
@@ -60,7 +63,7 @@ def hostile(sample: Sample) -> list[str]:
 def plain_report(sample: Sample, hostile: list[str]) -> str:
     """Address of a report without pictures, with hostile ids and labels."""
     items = make_items(len(hostile), hostile, [f"</script>{label}" for label in sample.labels])
-    page = build_report(sample.model, sample.X, items, Source(HOSTILE, "x.npy"))
+    page = build_report(measure(sample.model, sample.X, items, Source(HOSTILE, "x.npy")))
     path: Path = sample.folder / "plain.html"
     path.write_text(page, encoding="utf8")
     return path.as_uri()
@@ -68,9 +71,7 @@ def plain_report(sample: Sample, hostile: list[str]) -> str:
 
 @pytest.fixture(scope="session")
 def catalog(sample: Sample) -> Catalog:
-    made = make_catalog(sample.model, sample.X, sample.items, "features.npy")
-    start_work(made, sample.X).join()
-    return made
+    return ready_catalog(sample)
 
 
 @pytest.fixture(scope="session")

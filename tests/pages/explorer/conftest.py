@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from rpml.pages.explorer.app import Options, make_app
-from rpml.pages.explorer.catalog import Catalog, make_catalog, start_work
+from rpml.pages.explorer.catalog import Catalog
 from rpml.pages.explorer.pictures import Pictures
-from tests.drawings import Sample, make_sample
+from tests.drawings import Sample, make_sample, ready_catalog
 from tests.pages.explorer.client import Client, running
 
 
@@ -21,9 +21,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
 @pytest.fixture(scope="session")
 def catalog(sample: Sample) -> Catalog:
     """With clusters and maps ready."""
-    made = make_catalog(sample.model, sample.X, sample.items, "features.npy")
-    start_work(made, sample.X).join()
-    return made
+    return ready_catalog(sample)
 
 
 @pytest.fixture(scope="session")

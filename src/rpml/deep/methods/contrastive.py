@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from rpml.deep.methods.base import (
-    Batch,
-    Loss,
-    LossSpec,
-    Method,
-    distances,
-    pair_masks,
-    safe_mean,
-)
+from rpml.deep.methods.base import Batch, Loss, LossSpec, Method, distances, pair_masks, safe_mean
 from rpml.deep.methods.labels import class_sampler
 
 MARGIN = 1.0

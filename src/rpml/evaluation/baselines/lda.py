@@ -11,9 +11,9 @@ from scipy.linalg import eigh
 from sklearn.exceptions import ConvergenceWarning
 
 from rpml.estimator import RPML
-from rpml.evaluation.baselines.linear import Array, LinearBaseline, RandomState, checked_size
+from rpml.evaluation.baselines.linear import LinearBaseline, RandomState, checked_size
 from rpml.method.whitening.linear_map import Preprocessing
-from rpml.runtime.rows import row_blocks, unit_rows
+from rpml.runtime.rows import Array, row_blocks, unit_rows
 
 
 class LDA(LinearBaseline):

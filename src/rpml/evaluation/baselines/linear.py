@@ -12,9 +12,9 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from rpml.method.whitening.linear_map import Preprocessing
+from rpml.runtime.rows import Array
 from rpml.runtime.validation import check_rows, check_varied
 
-Array = NDArray[np.floating]
 RandomState = int | np.random.RandomState | None
 
 

@@ -7,10 +7,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigh
 
-from rpml.evaluation.baselines.linear import Array, LinearBaseline, checked_rank
+from rpml.evaluation.baselines.linear import LinearBaseline, checked_rank
 from rpml.method.graph.affinity import affinity_graph
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.whitening.linear_map import Preprocessing, principal_axes, whitening
+from rpml.runtime.rows import Array
 
 
 class LPP(LinearBaseline):
@@ -40,10 +41,8 @@ class LPP(LinearBaseline):
         variance: float = 0.9,
         ridge: float = 1e-3,
     ) -> None:
-        self.n_components = n_components
-        self.n_neighbors = n_neighbors
-        self.variance = variance
-        self.ridge = ridge
+        self.n_components, self.n_neighbors = n_components, n_neighbors
+        self.variance, self.ridge = variance, ridge
 
     def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
         spectrum = principal_axes(X, unit_input=True, center=True)

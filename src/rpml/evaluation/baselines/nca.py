@@ -11,9 +11,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
 from sklearn.utils import check_random_state
 
-from rpml.evaluation.baselines.linear import Array, LinearBaseline, RandomState, checked_rank
+from rpml.evaluation.baselines.linear import LinearBaseline, RandomState, checked_rank
 from rpml.method.whitening.linear_map import Preprocessing, principal_axes, whitening
-from rpml.runtime.rows import unit_rows
+from rpml.runtime.rows import Array, sorted_sample, unit_rows
 
 
 class NCA(LinearBaseline):
@@ -49,12 +49,8 @@ class NCA(LinearBaseline):
         scale: float = 3.0,
         random_state: RandomState = None,
     ) -> None:
-        self.n_components = n_components
-        self.n_axes = n_axes
-        self.max_rows = max_rows
-        self.max_iter = max_iter
-        self.scale = scale
-        self.random_state = random_state
+        self.n_components, self.n_axes, self.max_rows = n_components, n_axes, max_rows
+        self.max_iter, self.scale, self.random_state = max_iter, scale, random_state
 
     def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
         assert y is not None
@@ -63,15 +59,9 @@ class NCA(LinearBaseline):
         size = checked_rank(self.n_components, rank, "NCA", X.shape[1])
         n_axes = min(rank, max(size, self.n_axes))
         first = whitening(spectrum, 0.5, n_axes, unit_input=True, unit_output=False)
-        sample = self._sample(len(X))
+        sample = sorted_sample(len(X), self.max_rows, check_random_state(self.random_state))
         turn = self._nca(first.apply(X[sample]), y[sample], size)
         return Preprocessing(True, first.mean, first.matrix @ turn.T, True)
-
-    def _sample(self, n: int) -> NDArray[np.intp]:
-        rng = check_random_state(self.random_state)
-        if n <= self.max_rows:
-            return np.arange(n)
-        return np.sort(rng.choice(n, self.max_rows, replace=False))
 
     def _nca(self, rows: Array, y: NDArray[np.intp], size: int) -> Array:
         """Axes in the half-whitened space; the first `size` of its own axes are the start."""

@@ -21,8 +21,8 @@ from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.graph.affinity import affinity_graph
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.extras import require
+from rpml.runtime.rows import Labels
 
-Labels = NDArray[np.intp]
 Rows = NDArray[np.float32]
 N_NEIGHBORS = 50
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.evaluation.baselines.linear import Array, LinearBaseline, checked_rank
+from rpml.evaluation.baselines.linear import LinearBaseline, checked_rank
 from rpml.method.whitening.linear_map import Preprocessing, principal_axes, whitening
+from rpml.runtime.rows import Array
 
 
 class PCA(LinearBaseline):

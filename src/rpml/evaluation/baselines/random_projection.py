@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from rpml.evaluation.baselines.linear import Array, LinearBaseline, RandomState, checked_size
+from rpml.evaluation.baselines.linear import LinearBaseline, RandomState, checked_size
 from rpml.method.whitening.linear_map import Preprocessing
+from rpml.runtime.rows import Array
 
 
 class RandomProjection(LinearBaseline):

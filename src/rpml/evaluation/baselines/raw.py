@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.evaluation.baselines.linear import Array, LinearBaseline
+from rpml.evaluation.baselines.linear import LinearBaseline
 from rpml.method.whitening.linear_map import Preprocessing
+from rpml.runtime.rows import Array
 
 
 class Raw(LinearBaseline):

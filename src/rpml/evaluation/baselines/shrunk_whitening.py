@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.covariance import ledoit_wolf_shrinkage
 
-from rpml.evaluation.baselines.linear import Array, LinearBaseline, checked_rank
+from rpml.evaluation.baselines.linear import LinearBaseline, checked_rank
 from rpml.method.whitening.linear_map import Preprocessing, principal_axes
-from rpml.runtime.rows import unit_rows
+from rpml.runtime.rows import Array, unit_rows
 
 
 class ShrunkWhitening(LinearBaseline):

@@ -12,11 +12,7 @@ Array = NDArray[np.generic]
 
 @compiled()
 def best_in_own_class(
-    scores: Array,
-    columns: tuple[int, int],
-    own: Array,
-    rows: Array,
-    best: Array,
+    scores: Array, columns: tuple[int, int], own: Array, rows: Array, best: Array
 ) -> None:
     """Raise best[i] to the largest score of a same-class column other than row i itself."""
     first, last = columns
@@ -30,11 +26,7 @@ def best_in_own_class(
 
 @compiled()
 def count_other_classes(
-    scores: Array,
-    columns: tuple[int, int],
-    own: Array,
-    thresholds: Array,
-    counts: Array,
+    scores: Array, columns: tuple[int, int], own: Array, thresholds: Array, counts: Array
 ) -> None:
     """Add to counts[i] how many columns of other classes score at least each threshold of row i."""
     first, last = columns
@@ -55,13 +47,7 @@ def count_other_classes(
 
 
 @compiled()
-def sum_by_label(
-    X: Array,
-    labels: Array,
-    wanted: Array,
-    sums: Array,
-    counts: Array,
-) -> None:
+def sum_by_label(X: Array, labels: Array, wanted: Array, sums: Array, counts: Array) -> None:
     """Add each row of X whose label is wanted to that label's sum (double precision) and count."""
     for i in range(X.shape[0]):
         label = labels[i]

@@ -207,11 +207,7 @@ def _update_centres(
 
 
 def _reassign(
-    rows: Floats,
-    centres: Floats,
-    moved: NDArray[np.intp],
-    labels: NDArray[np.intp],
-    scores: Floats,
+    rows: Floats, centres: Floats, moved: NDArray[np.intp], labels: NDArray[np.intp], scores: Floats
 ) -> None:
     """Move every row to its nearest centre, in place."""
     own_moved = np.zeros(len(centres), dtype=bool)

@@ -44,11 +44,7 @@ class Row:
 
 
 def run_methods(
-    data: Descriptors,
-    names: Sequence[str],
-    dim: int,
-    seed: int = 0,
-    context: Context | None = None,
+    data: Descriptors, names: Sequence[str], dim: int, seed: int = 0, context: Context | None = None
 ) -> tuple[list[Row], dict[str, Array]]:
     """Measure methods on descriptors; the labels are only seen by the scores.
 

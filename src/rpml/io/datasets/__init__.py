@@ -1,1 +1,18 @@
 """Image benchmarks and the data the demos ship."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+import numpy as np
+
+from rpml.runtime.context import Arrays
+
+
+def read_packaged(name: str) -> Arrays:
+    """The arrays of an .npz file that ships with the package."""
+    with (
+        (files("rpml.io.datasets") / name).open("rb") as file,
+        np.load(file, allow_pickle=False) as stored,
+    ):
+        return dict(stored)

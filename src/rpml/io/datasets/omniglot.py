@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.resources import files
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from rpml.io.datasets import read_packaged
 
 SIDE = 28
 TRAINING = ("Armenian", "Asomtavruli", "Balinese", "Bengali", "Blackfoot")
@@ -29,7 +29,7 @@ class Drawings:
 
     images: NDArray[np.bool_]
     character: NDArray[np.int64]
-    alphabet: NDArray[Any]
+    alphabet: NDArray[np.str_]
 
     def __len__(self) -> int:
         return len(self.images)
@@ -37,14 +37,11 @@ class Drawings:
 
 def load_drawings() -> tuple[Drawings, Drawings]:
     """Return the drawings to learn from and those to score on, which are of other alphabets."""
-    with (
-        (files("rpml.io.datasets") / "omniglot_demo.npz").open("rb") as file,
-        np.load(file, allow_pickle=False) as stored,
-    ):
-        bits = np.unpackbits(stored["images"], axis=1)
-        images = bits.reshape(-1, SIDE, SIDE).astype(bool)
-        character = stored["character"].astype(np.int64)
-        alphabet = stored["alphabets"][stored["alphabet"]]
+    stored = read_packaged("omniglot_demo.npz")
+    bits = np.unpackbits(stored["images"], axis=1)
+    images = bits.reshape(-1, SIDE, SIDE).astype(bool)
+    character = stored["character"].astype(np.int64)
+    alphabet = stored["alphabets"][stored["alphabet"]]
     seen = np.isin(alphabet, TRAINING)
     train, test = (Drawings(images[m], character[m], alphabet[m]) for m in (seen, ~seen))
     return train, test

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.resources import files
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from rpml.io.datasets import read_packaged
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Solutions:
     """
 
     vectors: NDArray[np.float32]
-    problem: NDArray[Any]
+    problem: NDArray[np.str_]
     language: NDArray[np.int64]
 
     def __len__(self) -> int:
@@ -34,13 +34,10 @@ class Solutions:
 
 def load_solutions() -> tuple[Solutions, Solutions]:
     """Return the solutions to learn from and those to score on, which are of other problems."""
-    with (
-        (files("rpml.io.datasets") / "solutions_demo.npz").open("rb") as file,
-        np.load(file, allow_pickle=False) as stored,
-    ):
-        vectors = stored["vectors"].astype(np.float32)
-        problem = stored["problems"][stored["problem"]]
-        language = stored["language"].astype(np.int64) + 1
-        seen = stored["train"]
+    stored = read_packaged("solutions_demo.npz")
+    vectors = stored["vectors"].astype(np.float32)
+    problem = stored["problems"][stored["problem"]]
+    language = stored["language"].astype(np.int64) + 1
+    seen = stored["train"]
     train, test = (Solutions(vectors[m], problem[m], language[m]) for m in (seen, ~seen))
     return train, test

@@ -20,12 +20,12 @@ from rpml.method.objective.weights import (
     weight_function,
     weights_from_logits,
 )
+from rpml.runtime.rows import Array
 from rpml.runtime.threads import run_chunks, sum_chunks, times, transposed_times
 
 if TYPE_CHECKING:
     from rpml.method.solver.manifolds import PolarCurve
 
-Array = NDArray[np.floating]
 SAFE_FLOAT32 = 1e15  # beyond it squares overflow float32, so the work is done in float64
 
 

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from rpml.method.objective import kernels as _kernels
+from rpml.runtime.rows import Array
 from rpml.runtime.threads import run_chunks, sum_chunks
 
-Array = NDArray[np.floating]
 Triplets = NDArray[np.integer]
 
 

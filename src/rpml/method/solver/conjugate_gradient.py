@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from rpml.method.objective.triplet_loss import TripletObjective
 from rpml.method.objective.weights import WeightRidge
 from rpml.method.solver.line_search import minimize_along
 from rpml.method.solver.manifolds import Euclidean, Grassmann, PolarCurve, Product, orthonormalize
+from rpml.runtime.rows import Array
 from rpml.runtime.threads import single_blas_thread, times
 
-Array = NDArray[np.floating]
 Point = tuple[Array, ...]
 REFRESH = 10  # iterations between recomputations of X L against rounding; also the checkpoints
 
@@ -33,6 +33,9 @@ class Evaluator(Protocol):
     def begin_line_search(self, curve: PolarCurve, d_theta: Array | None) -> None: ...
     def line_value(self, t: float) -> float: ...
     def accept_step(self, t: float) -> None: ...
+
+
+CURVES = ("loss", "gradient_norm", "mean_weight", "step", "trials")
 
 
 @dataclass(frozen=True)
@@ -71,15 +74,7 @@ class CGState:
     expected: float
     """First-order decrease of the last step; sets the first guess of the next line search."""
     iteration: int = 0
-    history: dict[str, list[float]] = field(
-        default_factory=lambda: {
-            "loss": [],
-            "gradient_norm": [],
-            "mean_weight": [],
-            "step": [],
-            "trials": [],
-        }
-    )
+    history: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in CURVES})
 
     def result(self, reason: str, fixed_theta: Array | None) -> OptimizeResult:
         """Where the solver ended and why; `fixed_theta` is that of weights not learned."""

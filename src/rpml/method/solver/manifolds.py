@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rpml.runtime.rows import Array
 from rpml.runtime.threads import times, transposed_times
-
-Array = NDArray[np.floating]
 
 
 class Euclidean:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from rpml.method.objective.triplet_loss import TripletObjective
 from rpml.method.solver.conjugate_gradient import Stopping, conjugate_gradient
 from rpml.method.solver.training import order_by_variance, settle_signs
+from rpml.runtime.rows import Array
 
-Array = NDArray[np.floating]
 Triplets = NDArray[np.integer]
 
 SMALLEST = 8

@@ -13,9 +13,10 @@ from rpml.method.objective.triplet_loss import TripletObjective
 from rpml.method.objective.weights import PinnedWeights, WeightRidge, weight_function
 from rpml.method.solver.conjugate_gradient import OptimizeResult, Stopping, conjugate_gradient
 from rpml.method.triplets.batches import batch_sampler, mine_batch_triplets
+from rpml.runtime.rows import Array
 
-Array = NDArray[np.floating]
 TRIPLETS_PER_ROW = 8  # kept of a batch
+CURVES = ("loss", "gradient_norm", "mean_weight", "n_triplets")
 
 
 @dataclass(frozen=True)
@@ -47,14 +48,7 @@ class EpochState:
     L: Array
     theta: Array | None
     epoch: int = 0
-    history: dict[str, list[float]] = field(
-        default_factory=lambda: {
-            "loss": [],
-            "gradient_norm": [],
-            "mean_weight": [],
-            "n_triplets": [],
-        }
-    )
+    history: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in CURVES})
 
 
 Callback = Callable[[EpochState], object]
@@ -62,11 +56,7 @@ Epoch = Callable[[EpochState, np.random.Generator], None]
 
 
 def run_epochs(
-    epoch: Epoch,
-    start: EpochState,
-    n_epochs: int,
-    seed: int,
-    callback: Callback | None = None,
+    epoch: Epoch, start: EpochState, n_epochs: int, seed: int, callback: Callback | None = None
 ) -> OptimizeResult:
     """Call `epoch`, which changes the state, until `n_epochs` are done.
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rpml.method.solver.conjugate_gradient import (
     REFRESH,
@@ -22,8 +21,8 @@ from rpml.method.solver.manifolds import Grassmann, orthonormalize
 from rpml.method.solver.stochastic import Epoch, EpochState, run_epochs
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.runtime.context import Arrays, Context, Json, Progress
+from rpml.runtime.rows import Array
 
-Array = NDArray[np.floating]
 Start = tuple[Array, Array | None]
 """L and theta."""
 

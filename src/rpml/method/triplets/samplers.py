@@ -44,15 +44,10 @@ class Uniform:
 
 @dataclass(frozen=True)
 class Hard:
-    """The anchor's nearest neighbours of another label, one after the other.
-
-    Parameters
-    ----------
-    neighbors : Neighbors
-        Of the rows the labels belong to.
-    """
+    """The anchor's nearest neighbours of another label, one after the other."""
 
     neighbors: Neighbors
+    """Of the rows the labels belong to."""
 
     def negatives(self, draw: Draw, rng: np.random.Generator) -> NDArray[np.intp]:
         turn = np.arange(draw.anchors.size) - np.searchsorted(draw.anchors, draw.anchors)
@@ -66,21 +61,13 @@ class Hard:
 
 @dataclass(frozen=True)
 class SemiHard:
-    """A neighbour of another label that is farther than the positive by less than the margin.
-
-    Parameters
-    ----------
-    neighbors : Neighbors
-        Of the rows the labels belong to.
-    X : array of shape (n_samples, n_features)
-        The rows the neighbours were found in.
-    margin : float, default=0.5
-        In units of the neighbours' distances.
-    """
+    """A neighbour of another label that is farther than the positive by less than the margin."""
 
     neighbors: Neighbors
     X: Array
+    """The rows the neighbours were found in."""
     margin: float = 0.5
+    """In units of the neighbours' distances."""
 
     def negatives(self, draw: Draw, rng: np.random.Generator) -> NDArray[np.intp]:
         luck = rng.random(draw.anchors.size)

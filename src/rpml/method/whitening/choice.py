@@ -32,9 +32,8 @@ from rpml.method.whitening.neighborhoods import (
     whiten_by,
 )
 from rpml.runtime.context import Arrays
-from rpml.runtime.rows import Array
+from rpml.runtime.rows import Array, Labels
 
-Labels = NDArray[np.intp]
 DEFAULT_COMPONENTS = 128
 SOURCES = ("neighbors", "groups", "none", "labels", "groups and labels")
 

@@ -22,11 +22,8 @@ from rpml.method.whitening.neighborhoods import (
     ScatterChoice,
     random_halves,
 )
-from rpml.runtime.rows import unit_rows
+from rpml.runtime.rows import Array, Labels, unit_rows
 from rpml.runtime.threads import single_blas_thread, times, transposed_times
-
-Array = NDArray[np.floating]
-Labels = NDArray[np.intp]
 
 SHRINKAGES = (1 / 32, 1 / 16, 1 / 8, 1 / 2, 2.0, np.inf)
 QUERIES = 1500

@@ -25,10 +25,9 @@ from rpml.method.whitening.neighborhoods import (
     scatter_of,
     taught_correlation,
 )
-from rpml.runtime.rows import unit_rows
+from rpml.runtime.rows import Array, unit_rows
 from rpml.runtime.threads import single_blas_thread, times
 
-Array = NDArray[np.floating]
 Index = NDArray[np.intp]
 
 SHRINKAGES = (1 / 16, 1 / 4, 1.0, 4.0, np.inf)  # strongest whitening first, PCA last

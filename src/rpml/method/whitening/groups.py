@@ -19,10 +19,9 @@ from rpml.method.whitening.neighborhoods import (
     random_halves,
     scatter_of,
 )
-from rpml.runtime.rows import unit_rows
+from rpml.runtime.rows import Array, unit_rows
 from rpml.runtime.threads import single_blas_thread, times
 
-Array = NDArray[np.floating]
 Groups = NDArray[np.intp]
 SHRINKAGES = tuple(2.0**-k for k in range(9, 0, -2))
 NEIGHBOR_SHRINKAGES = (

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.runtime.rows import float_dtype, row_blocks, unit_rows
+from rpml.runtime.rows import Array, float_dtype, row_blocks, unit_rows
 from rpml.runtime.threads import run_chunks, single_blas_thread
 
-Array = NDArray[np.floating]
 EMBED_ROWS = 2048  # at a time and thread: they stay in the cache between the steps
 
 

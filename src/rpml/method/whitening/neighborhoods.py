@@ -18,10 +18,9 @@ from scipy import linalg, sparse
 
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.whitening.linear_map import Preprocessing, Spectrum
-from rpml.runtime.rows import unit_rows
+from rpml.runtime.rows import Array, unit_rows
 from rpml.runtime.threads import times, transposed_times
 
-Array = NDArray[np.floating]
 Mask = NDArray[np.bool_]
 
 NEIGHBORS = 3

@@ -9,14 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.io.datasets.solutions import Solutions, load_solutions
-from rpml.pages.demo.result import (
-    LEARNED,
-    Embeddings,
-    Findings,
-    Note,
-    judge,
-    learn,
-)
+from rpml.pages.demo.result import LEARNED, Embeddings, Findings, Note, judge, learn
 
 N_COMPONENTS = 32
 ALTERNATIVES = ("raw", "random", "pca", "pca-whitened", "half-whitened")

@@ -11,15 +11,7 @@ from numpy.typing import NDArray
 
 from rpml.estimator import Embedding
 from rpml.io.datasets.omniglot import Drawings
-from rpml.pages.demo.result import (
-    LEARNED,
-    Embeddings,
-    Findings,
-    Note,
-    Row,
-    judge,
-    learn,
-)
+from rpml.pages.demo.result import LEARNED, Embeddings, Findings, Note, Row, judge, learn
 from rpml.runtime.extras import MissingExtraError
 from rpml.runtime.rows import Array
 
@@ -79,12 +71,7 @@ def _listed(alphabet: NDArray[np.generic]) -> str:
 
 
 def _draw(
-    path: Path,
-    test: Drawings,
-    embeddings: Embeddings,
-    rows: list[Row],
-    seed: int,
-    note: Note,
+    path: Path, test: Drawings, embeddings: Embeddings, rows: list[Row], seed: int, note: Note
 ) -> Path | None:
     """Draw random queries, one per character, and what the raw features and RPML find for them."""
     from rpml.method.graph.neighbors import nearest_neighbors

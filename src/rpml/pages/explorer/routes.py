@@ -19,12 +19,7 @@ from rpml.pages.explorer.cluster_answers import ClusterAnswers
 from rpml.pages.explorer.label_answers import MAX_BODY, LabelAnswers
 from rpml.pages.explorer.parameters import Query, RequestError, is_digits
 from rpml.pages.explorer.pictures import Pictures
-from rpml.pages.explorer.uploads import (
-    MAX_IMAGE_BYTES,
-    MAX_VECTOR_BYTES,
-    Describe,
-    parse_vector,
-)
+from rpml.pages.explorer.uploads import MAX_IMAGE_BYTES, MAX_VECTOR_BYTES, Describe, parse_vector
 from rpml.runtime.rows import Array
 from rpml.runtime.threads import thread_count
 

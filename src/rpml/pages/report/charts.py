@@ -95,11 +95,7 @@ def tick_texts(values: Sequence[float]) -> list[str]:
 
 
 def line_chart(
-    title: str,
-    series: Sequence[Series],
-    x_label: str,
-    log: bool = False,
-    names: Sequence[str] = (),
+    title: str, series: Sequence[Series], x_label: str, log: bool = False, names: Sequence[str] = ()
 ) -> str:
     """Lines over 0, 1, 2, ... or `names`; values that a logarithm cannot show are left out."""
     lines = [np.asarray(s.values, np.float64) for s in series]

@@ -150,11 +150,7 @@ def quad_grid(tiles: Tiles, side: int, gap: int = 1) -> Tiles:
 
 
 def draw_quad_grid(
-    Z: Array,
-    pictures: Pictures,
-    path: Path,
-    rng: np.random.Generator,
-    most: int = GRID_IMAGES,
+    Z: Array, pictures: Pictures, path: Path, rng: np.random.Generator, most: int = GRID_IMAGES
 ) -> None:
     """Write one large PNG of up to `most` images, similar ones together."""
     order, side = grid_order(Z, rng, most)

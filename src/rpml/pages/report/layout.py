@@ -23,10 +23,7 @@ _STRETCH = 1.4  # largest stretch of one axis to fill the square
 
 
 def layout(
-    Z: Array,
-    rng: np.random.Generator,
-    start: Points | None = None,
-    landmarks: int | None = None,
+    Z: Array, rng: np.random.Generator, start: Points | None = None, landmarks: int | None = None
 ) -> Points:
     """Place the rows on a plane: edges of the neighbor graph attract, random pairs repel.
 

@@ -7,10 +7,11 @@ import hashlib
 from importlib.resources import files
 from typing import Any
 
-from rpml.pages.report.mapdata import as_script
-from rpml.pages.report.measurements import Measurements
+from rpml.pages.report.mapdata import as_script, map_data
+from rpml.pages.report.measurements import N_STAGES, Listener, Measurements
 from rpml.pages.report.sections import SECTIONS
-from rpml.pages.report.verdict import Verdict
+from rpml.pages.report.verdict import judge
+from rpml.runtime.context import Progress
 from rpml.runtime.extras import require
 
 STYLES = ("base.css", "report.css")
@@ -27,15 +28,15 @@ def _template(name: str) -> str:
     return (files("rpml.pages.report") / "templates" / name).read_text(encoding="utf8")
 
 
-def render(measurements: Measurements, verdict: Verdict, data: dict[str, object]) -> str:
+def build_report(measurements: Measurements, listen: Listener = lambda progress: None) -> str:
     """Fill the templates; all values are escaped, and a policy forbids foreign code and requests.
 
     Parameters
     ----------
     measurements : Measurements
-    verdict : Verdict
-    data : dict
-        What the script of the maps reads, as JSON.
+        From `rpml.pages.report.measurements.measure`.
+    listen : callable, optional
+        Receives the progress.
     """
     jinja: Any = require("jinja2", "report", "the report")
     environment = jinja.Environment(
@@ -59,15 +60,16 @@ def render(measurements: Measurements, verdict: Verdict, data: dict[str, object]
         f"script-src '{_digest(script)}'; base-uri 'none'; form-action 'none'"
     )
     page: str = environment.get_template("report.html").render(
-        verdict=verdict,
+        verdict=judge(measurements),
         source=measurements.source,
         n_rows=measurements.n_rows,
         sections=sections,
         style=style,
         script=script,
         policy=policy,
-        data=as_script(data),
+        data=as_script(map_data(measurements)),
     )
+    listen(Progress("report", N_STAGES, N_STAGES))
     return page
 
 

@@ -101,10 +101,7 @@ def points(gain: Interval) -> str:
     return f"{_signed(100 * gain.value)} points, 95% interval {bounds}"
 
 
-_ANSWERS = {
-    ("rpml", "clear"): ("good", "Probably"),
-    ("rpml", "close"): ("open", "Perhaps"),
-}
+_ANSWERS = {("rpml", "clear"): ("good", "Probably"), ("rpml", "close"): ("open", "Perhaps")}
 
 
 def without_labels(advice: Recommendation, rows: str) -> Verdict:

@@ -59,10 +59,7 @@ def quality_by_size(
 
 
 def _chart(
-    heading: str,
-    sizes: list[int],
-    values: Sequence[ArrayLike],
-    rng: np.random.Generator,
+    heading: str, sizes: list[int], values: Sequence[ArrayLike], rng: np.random.Generator
 ) -> Figure:
     """Means per size with 95% intervals."""
     means = [interval(per_row, rng) for per_row in values]

@@ -9,11 +9,7 @@ from rpml.pages.report import charts
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Figure, Section
 
-_HEADINGS = {
-    "loss": "Loss",
-    "gradient_norm": "Gradient norm",
-    "mean_weight": "Mean triplet weight",
-}
+_HEADINGS = {"loss": "Loss", "gradient_norm": "Gradient norm", "mean_weight": "Mean triplet weight"}
 _CONSTANT = 1e-6  # relative range below which a curve is rounding noise
 
 
