@@ -43,6 +43,15 @@ def unit_rows(X: Array) -> Array:
     return np.asarray(out)
 
 
+def with_lengths(X: Array) -> tuple[Array, Array]:
+    """(rows, (n, 1) lengths): X itself, or its unit rows where a length is 0 or not safe."""
+    with np.errstate(over="ignore"):
+        length = np.sqrt(np.einsum("ij,ij->i", X, X))[:, None]
+    if ((length > SAFE_NORMS[0]) & (length < SAFE_NORMS[1])).all():
+        return X, length
+    return unit_rows(X), np.ones_like(length)
+
+
 def sorted_sample(n: int, size: int, rng: np.random.Generator) -> NDArray[np.intp]:
     """Up to `size` of the rows 0 .. n - 1, drawn without replacement, in ascending order."""
     if n <= size:

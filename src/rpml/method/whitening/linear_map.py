@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.runtime.rows import Array, float_dtype, row_blocks, unit_rows
+from rpml.runtime.rows import Array, float_dtype, row_blocks, unit_rows, with_lengths
 from rpml.runtime.threads import run_chunks, single_blas_thread
 
 EMBED_ROWS = 2048  # at a time and thread: they stay in the cache between the steps
@@ -37,21 +37,21 @@ class Preprocessing:
     ) -> Array:
         """The preprocessed rows times the (l, p) components, scaled to unit norm if `unit`.
 
-        Where only a row's direction is asked for, the length it has in between does not matter,
-        and both maps are one product. `dtype` is the precision, by default that of X.
+        Where only a row's direction is asked for, the length it has in between does not matter:
+        with one matrix A for both maps, (u(x) - mean) A points where x A - |x| mean A does.
+        `dtype` is the precision, by default that of X.
         """
         out = np.empty((len(X), len(components)), dtype or float_dtype(X))
         one = self.matrix @ components.T
-        mean, matrix = self.mean.astype(out.dtype), one.astype(out.dtype)
+        shift, matrix = (self.mean @ one).astype(out.dtype), one.astype(out.dtype)
 
         def work(_: int, start: int, stop: int) -> None:
             for first in range(start, stop, EMBED_ROWS):
                 part = slice(first, min(first + EMBED_ROWS, stop))
                 block = np.asarray(X[part], out.dtype)
                 if unit:
-                    block = unit_rows(block) if self.unit_input else np.array(block)
-                    block -= mean
-                    out[part] = unit_rows(block @ matrix)
+                    block, length = with_lengths(block) if self.unit_input else (block, 1)
+                    out[part] = unit_rows(block @ matrix - length * shift)
                 else:
                     out[part] = self.apply(block) @ components.T.astype(out.dtype)
 
