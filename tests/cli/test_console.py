@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from rpml.cli import console as module
-from rpml.cli.console import Console, LineReporter, fields_text, table
+from rpml.cli.console import Console, LineReporter, fields_text, say, table
 from rpml.cli.options import parse_settings
 from rpml.runtime.context import Progress
 from rpml.runtime.errors import InputError
@@ -84,3 +84,9 @@ def test_settings_have_the_type_they_look_like(text, value):
 def test_unknown_setting():
     with pytest.raises(InputError, match="did you mean 'alpha'"):
         parse_settings(["alpa=3"], ["alpha"])
+
+
+def test_text_from_files_cannot_command_the_terminal(capsys):
+    say("a\x1b]0;title\x07b\x9b2Jc\u202edname\ttab\n\udc80")
+    said = capsys.readouterr().out
+    assert said == "a\\x1b]0;title\\x07b\\x9b2Jc\\u202edname\ttab\n\\udc80\n"

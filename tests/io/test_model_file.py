@@ -1,6 +1,8 @@
 """Models on disk: what was fitted comes back; forged content is refused."""
 
 import json
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -115,7 +117,31 @@ def changes(arrays):
     yield "labels in two dimensions", {"labels": np.zeros((3, 3), np.int32)}, {}
     yield "ranges of another size", {"code_ranges": np.zeros((3, 9), np.float32)}, {}
     yield "flat quantiles", {"similarity_quantiles": np.zeros(9, np.float32)}, {}
+    yield "labels beyond any table", {"labels": np.full(len(arrays["labels"]), 2**31 - 1)}, {}
+    yield "labels below -1", {"labels": arrays["labels"] * 0 - 2}, {}
+    yield "huge weights", {"matrix": np.full((d, p), 1e300)}, {}
+    yield "components of no unit norm", {"components": np.full((4, p), 1e6)}, {}
+    yield "weights that are not finite", {"triplet_weights": arrays["triplet_weights"] * np.nan}, {}
+    yield "more axes than features", {"matrix": np.zeros((1, p)), "mean": np.zeros(1)}, {}
+    yield "exemplars without labels", {"exemplar_labels": None}, {}
     yield "no settings", {}, {"settings": None}
+    yield "endless epochs", {}, {"settings": {"n_epochs": 10**12}}
+    yield "a setting of another type", {}, {"settings": {"alpha": "wide"}}
+    yield (
+        "a setting of the clustering",
+        {},
+        {"settings": {"clustering": {"AuthorityAscentShift": {"gamma": -1}}}},
+    )
+    yield "nested too deeply", {}, {"settings": {"alpha": json.loads("[" * 30 + "]" * 30)}}
+    yield "text where a table belongs", {}, {"run": {"options": "x.npy"}}
+    yield "text as training", {}, {"training": "yes"}
+    yield "a history of text", {}, {"training": {"history": "loss"}}
+    yield "text as whitening", {}, {"whitening": "none"}
+    yield (
+        "evidence that is no pairs",
+        {},
+        {"whitening": {"source": "", "shrinkage": 1.0, "evidence": [[1.0]]}},
+    )
     yield "settings as a list", {}, {"settings": [1]}
     yield "a list as a setting", {}, {"settings": {"alpha": [1]}}
     yield "an unknown clustering", {}, {"settings": {"clustering": {"os.system": {"a": "rm"}}}}
@@ -127,7 +153,8 @@ def changes(arrays):
                                               "history": {"loss": ["x"]}}}  # fmt: skip
 
 
-FORGERIES = [name for name, _, _ in changes({"matrix": np.zeros((2, 2)), "triplets": np.zeros(1)})]
+EXAMPLE = {n: np.zeros((2, 2)) for n in ("matrix", "triplets", "labels", "triplet_weights")}
+FORGERIES = [name for name, _, _ in changes(EXAMPLE)]
 
 
 @pytest.mark.parametrize("name", FORGERIES)
@@ -140,6 +167,17 @@ def test_forgery(tmp_path, fitted, name):
         RPML.load(tmp_path / "m.rpml")
     assert "\n" not in str(caught.value)
     assert "damaged" in str(caught.value)
+
+
+def test_an_embedding_is_never_nan(fitted):
+    """Weights that are allowed one by one and overflow together, and rows beyond the model."""
+    model = copy(fitted)
+    model.components_ = np.ones((4, 10))
+    model.preprocessing_ = replace(fitted.preprocessing_, matrix=np.full((10, 10), 3e38))
+    for normalize in (True, False):
+        model.normalize = normalize
+        with pytest.raises(ValueError, match=r"embedding of row \d+ .* overflows float32"):
+            model.transform(data())
 
 
 def test_settings_of_a_newer_package_are_left_out(tmp_path, fitted):

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import typer
 
+from rpml.cli.console import say
 from rpml.cli.groups import expand_groups
 from rpml.runtime.errors import InputError, WriteError
 
@@ -34,9 +35,11 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             with warnings.catch_warnings():
                 warnings.showwarning = _show_warning(bool(options.get("quiet")))
                 function(**options)
+                check_inputs()
         except (typer.Exit, typer.Abort):
             raise
         except BaseException as error:
+            error = _explained(error)
             if os.environ.get("RPML_DEBUG") and not isinstance(error, SystemExit):
                 raise
             code = exit_code(error)
@@ -45,6 +48,23 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             fail(sentence(error), code, bool(options.get("json_output")))
 
     return run
+
+
+def check_inputs() -> None:
+    """Refuse a result of a memory-mapped file that changed during the run."""
+    from rpml.runtime.inputs import check_mapped
+
+    check_mapped(closed=True)
+
+
+def _explained(error: BaseException) -> BaseException:
+    """An input that changed explains whatever else went wrong."""
+    if isinstance(error, Exception):
+        try:
+            check_inputs()
+        except InputError as changed:
+            return changed
+    return error
 
 
 def use_threads(count: int | None) -> None:
@@ -93,7 +113,7 @@ def _flat(value: object) -> str:
 
 def fail(message: str, code: int, as_json: bool = False) -> NoReturn:
     """Print the sentence (and for machines an object on standard output) and leave."""
-    typer.echo(f"rpml: {message}", err=True)
+    say(f"rpml: {message}", err=True)
     try:
         if as_json:
             typer.echo(json.dumps({"error": message, "exit_code": code}))
@@ -108,7 +128,7 @@ def _show_warning(quiet: bool) -> Callable[..., None]:
         text = " ".join(str(message).split())
         SHOWN.append(text)
         if not quiet and issubclass(category, UserWarning):
-            print(f"rpml: warning: {text}", file=sys.stderr)
+            say(f"rpml: warning: {text}", err=True)
 
     return show
 

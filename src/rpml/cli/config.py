@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from difflib import get_close_matches
 from pathlib import Path
 
 import typer
+
+from rpml.runtime.errors import InputError
 
 _NOT_IN_FILES = {"config", "help"}
 
@@ -15,15 +16,15 @@ def load_config(context: typer.Context, value: str | None) -> str | None:
     """Typer callback: make the file's values the defaults of the command's options."""
     if value is None or context.resilient_parsing:
         return value
+    from rpml.runtime.schema import read_toml
+
     try:
-        if Path(value).exists() and not Path(value).is_file():
-            raise typer.BadParameter(f"cannot read {value}: it is not a regular file")
-        document = tomllib.loads(Path(value).read_text(encoding="utf8"))
-    except RecursionError:
-        raise typer.BadParameter(f"{value} is nested too deeply") from None
+        document = read_toml(Path(value))
     except OSError as error:
         raise typer.BadParameter(f"cannot read {value}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except InputError as error:
+        raise typer.BadParameter(str(error)) from error
+    except ValueError as error:
         raise typer.BadParameter(f"{value} is not TOML: {error}") from error
     context.default_map = options_of(document, context, value)
     return value

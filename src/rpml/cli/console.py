@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import signal
 import sys
 import time
@@ -38,6 +39,18 @@ STAGES = {
     "figures": "drawing figures",
 }
 _SECONDS_BETWEEN_LINES = 2.0
+
+
+_CONTROL = re.compile(
+    r"\x1b(?!\[[\d;]*m)"  # escape sequences other than colours
+    "|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def say(text: str, err: bool = False) -> None:
+    """Print text that may come from a file; what would command the terminal is escaped."""
+    escaped = _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+    typer.echo(escaped, err=err)
 
 
 class Event(Protocol):
@@ -239,7 +252,7 @@ class Console:
     def note(self, text: str) -> None:
         """Say something that is not the result."""
         if not self.quiet:
-            typer.echo(text, err=True)
+            say(text, err=True)
 
     @contextmanager
     def following(self, logger: str) -> Iterator[None]:
@@ -263,7 +276,7 @@ class Console:
         if self.json_output:
             typer.echo(json.dumps(_finite(fields), default=_plain, allow_nan=False))
         elif text:
-            typer.echo(text)
+            say(text)
 
 
 def _plain(value: object) -> object:

@@ -11,7 +11,7 @@ import typer
 
 from rpml.cli import options as opt
 from rpml.cli.command import command
-from rpml.cli.console import Console
+from rpml.cli.console import Console, say
 from rpml.cli.rows import ItemOptions
 from rpml.runtime.errors import InputError
 
@@ -92,7 +92,7 @@ def run(
     start_work(catalog, values, seed, tree)
     loud = warning(host)
     if loud:
-        print(f"rpml: warning: {loud}", file=sys.stderr)
+        say(f"rpml: warning: {loud}", err=True)
     url = address(listener)
     console.result({"address": url}, f"exploring on {url}  (Ctrl-C stops it)")
     sys.stdout.flush()

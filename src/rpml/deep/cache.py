@@ -21,6 +21,7 @@ from rpml.io.container import canonical_json
 from rpml.runtime.atomic import atomic_output, repair_folder
 from rpml.runtime.context import Context, Progress
 from rpml.runtime.errors import InputError
+from rpml.runtime.schema import COUNT, check_json, read_json
 from rpml.runtime.threads import thread_count
 from rpml.vision.decode import MAX_PIXELS, as_array, load_rgb
 from rpml.vision.engine import Engine, Failure, Tile, in_parts
@@ -31,6 +32,7 @@ from rpml.vision.views import Views
 _CHUNK = 64  # images between two writes of the manifest
 _BATCH = 8
 _MANIFEST, _ACTIVATIONS = "cache.json", "activations.npy"
+_SCHEMA = {"ids": [str], "images": COUNT, "failures": [{"id": str, "reason": str}]}
 _FLOAT16_MAX = float(np.finfo(np.float16).max)
 
 Indices = NDArray[np.intp]
@@ -70,11 +72,14 @@ class TrunkCache:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         try:
-            manifest = json.loads((self.folder / _MANIFEST).read_text(encoding="utf8"))
+            manifest = read_json(self.folder / _MANIFEST)
+            check_json(manifest, _SCHEMA)
             self._maps = np.load(self.folder / _ACTIVATIONS, mmap_mode="r")
+            if self._maps.ndim != 5 or len(self._maps) != len(manifest["ids"]):
+                raise ValueError("activations of other images")
         except (OSError, ValueError) as error:
             raise InputError(f"{folder} is not a finished cache of a trunk") from error
-        self.failures = tuple(Failure(*pair) for pair in manifest["failures"])
+        self.failures = tuple(Failure(**failure) for failure in manifest["failures"])
         failed = {failure.id for failure in self.failures}
         self._rows = np.array([i for i, name in enumerate(manifest["ids"]) if name not in failed])
         self.ids = [manifest["ids"][i] for i in self._rows]
@@ -163,7 +168,8 @@ def _read_manifest(folder: Path, key: Mapping[str, object]) -> dict[str, Any] | 
     if not path.exists():
         return None
     try:
-        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf8"))
+        manifest: dict[str, Any] = read_json(path)
+        check_json(manifest, _SCHEMA)
     except ValueError:
         raise InputError(f"{path} is damaged: remove the folder {folder}") from None
     for name, value in json.loads(canonical_json(key)).items():
@@ -186,12 +192,12 @@ class _Manifest:
     ) -> None:
         self.folder, self._key, self._report = folder, key, report
         self.images: int = previous["images"] if previous else 0
-        self.failures: list[list[str]] = list(previous["failures"]) if previous else []
+        self.failures: list[dict[str, str]] = list(previous["failures"]) if previous else []
 
     def add(self, n_images: int, failures: Sequence[Failure], total: int) -> None:
         """Record that the next images are on disk."""
         self.images += n_images
-        self.failures += [[failure.id, failure.reason] for failure in failures]
+        self.failures += [asdict(failure) for failure in failures]
         self.write()
         self._report(Progress("trunk", self.images, total))
 

@@ -15,6 +15,7 @@ from rpml.evaluation.metrics.label_free import neighbour_overlap
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.context import Arrays, Context, Progress
 from rpml.runtime.rows import unit_rows
+from rpml.runtime.schema import ArraySpec, Schema
 
 Indices = NDArray[np.intp]
 _BLOCK = 256  # images per forward pass
@@ -73,7 +74,8 @@ def frozen_descriptors(
             views.append(descriptors(PooledDescriptors(embedder), inputs, view))
         return {"frozen": np.stack(views, axis=1)}
 
-    return context.stage("frozen", compute)["frozen"]
+    shape = (len(inputs), inputs.n_views, "channels")
+    return context.stage("frozen", Schema({"frozen": ArraySpec("f", shape)}), compute)["frozen"]
 
 
 def mean_features(embedder: Embedder, frozen: NDArray[np.floating]) -> NDArray[np.float32]:

@@ -21,6 +21,7 @@ from rpml.deep.trainer import Evaluate, Trainer
 from rpml.method.whitening.linear_map import Preprocessing, identity
 from rpml.runtime.context import Arrays, Context
 from rpml.runtime.errors import InputError
+from rpml.runtime.schema import ArraySpec, Schema
 from rpml.vision.files import ImageFile
 
 
@@ -93,7 +94,10 @@ def initialize(
         whitening = fitted.preprocessing_
         return {"mean": whitening.mean, "matrix": whitening.matrix, "L": fitted.components_.T}
 
-    arrays = context.stage("linear", learn)
+    d = frozen.shape[2]
+    shapes = {"mean": (d,), "matrix": (d, "axes"), "L": ("axes", training.dim)}
+    schema = Schema({name: ArraySpec("f", shape) for name, shape in shapes.items()})
+    arrays = context.stage("linear", schema, learn)
     whitening = Preprocessing(True, arrays["mean"], arrays["matrix"], True)
     embedder = Embedder(network.upper, training.pool, whitening, arrays["L"], training.bf16)
     return Initialization(inputs, frozen, embedder)

@@ -16,6 +16,7 @@ from rpml.runtime.atomic import atomic_outputs
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
 from rpml.runtime.outputs import check_output
+from rpml.runtime.schema import read_json
 from rpml.vision.backbone import Convention
 
 OPSET = 17
@@ -95,9 +96,9 @@ def check_onnx_output(path: str | Path, network: Network, overwrite: bool) -> No
     if network.convention == Convention() or not sidecar.exists():
         return
     try:
-        found = json.loads(sidecar.read_text(encoding="utf8"))
+        found = read_json(sidecar)
         ours = all(found[name] == value for name, value in _NAMES.items())
-    except (OSError, ValueError, TypeError, LookupError, RecursionError):
+    except (OSError, ValueError, TypeError, LookupError):
         ours = False
     if not (ours and overwrite):
         raise InputError(f"{sidecar} is in the way: choose another name for the network")

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rpml.deep.embedder import Embedder
 from rpml.deep.methods.base import Indices, Loss
 from rpml.runtime.context import Arrays
+from rpml.runtime.schema import ANY_FLOAT, COUNT, ArraySpec, Schema
 
 Scores = dict[str, float]
 
@@ -62,6 +63,25 @@ def snapshot(state: State) -> tuple[Arrays, dict[str, Any]]:
         for key, tensor in slots.items():
             arrays[f"optimizer/{index}/{key}"] = tensor.detach().cpu().contiguous().numpy()
     return arrays, {"epoch": state.epoch, "history": state.history}
+
+
+def state_schema(state: State) -> Schema:
+    """What `snapshot` gives for this state after any number of epochs."""
+    n = len(state.features)
+    arrays = {
+        "features": ArraySpec("f", state.features.shape),
+        "label_features": ArraySpec("f", state.label_features.shape),
+        "labels": ArraySpec("i", (n,), -1, n, optional=True),
+    }
+    for name in ("student", "teacher", "loss"):
+        for key, tensor in getattr(state, name).state_dict().items():
+            arrays[f"{name}/{key}"] = ArraySpec("fib", tuple(tensor.shape))
+    parameters = [p for group in state.optimizer.param_groups for p in group["params"]]
+    for index, parameter in enumerate(parameters):
+        for slot in ("exp_avg", "exp_avg_sq", "step"):
+            shape = () if slot == "step" else tuple(parameter.shape)
+            arrays[f"optimizer/{index}/{slot}"] = ArraySpec("f", shape, optional=True)
+    return Schema(arrays, {"epoch": COUNT, "history": [{"*": ANY_FLOAT}]})
 
 
 def restore(state: State, arrays: Arrays, metadata: dict[str, Any]) -> None:

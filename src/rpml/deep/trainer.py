@@ -18,7 +18,7 @@ from rpml.deep.embedder import Embedder
 from rpml.deep.methods.base import Batch, FeatureBank, Indices, Loss, LossSpec, Method
 from rpml.deep.samplers import BatchIndices, BatchSampler
 from rpml.deep.schedule import Schedule
-from rpml.deep.state import Scores, State, restore, snapshot
+from rpml.deep.state import Scores, State, restore, snapshot, state_schema
 from rpml.runtime.context import Context, Progress
 from rpml.runtime.errors import TrainingError
 from rpml.runtime.rows import unit_rows
@@ -110,7 +110,7 @@ class Trainer:
         """
         context = context or Context()
         state, schedule = self.state, self.schedule
-        if saved := context.load("epoch"):
+        if saved := context.load("epoch", state_schema(state)):
             restore(state, *saved)
         while state.epoch < schedule.epochs and not self._stalled():
             begun = time.perf_counter()

@@ -19,10 +19,12 @@ from rpml.io.container import read_container, write_container
 from rpml.method.graph.neighbors import Neighbors
 from rpml.runtime.context import Context
 from rpml.runtime.errors import ModelFormatError
+from rpml.runtime.schema import COUNT, ArraySpec, Number, Schema
 
 logger = logging.getLogger(__name__)
 _NAME, _KIND, _VERSION = "graph", "neighbors", 1
-_FIGURES = ("n_neighbors", "recall", "metric", "method")
+_FIGURES = {"n_neighbors": COUNT, "recall": Number(0, 1), "metric": str, "method": str}
+_SCHEMA = Schema({"edges": ArraySpec("i", ("edges",), 0)}, _FIGURES)
 
 
 def keep_graph(cluster: Cluster, graph: Graph, context: Context, key: str) -> None:
@@ -46,15 +48,17 @@ def kept_graph(
     cluster: Cluster, edges: NDArray[np.int64], context: Context, key: str
 ) -> Graph | None:
     """The neighbours found before, whatever partitions they were written by; None: search."""
-    saved = context.load(_NAME, key)
+    saved = context.load(_NAME, _SCHEMA, key)
     if saved is None:
         return None
-    arrays, sizes = saved[0], np.diff(saved[0]["edges"])
+    sizes = np.diff(saved[0]["edges"])
     figures = {name: saved[1][name] for name in _FIGURES}
-    paths = _paths(context, len(sizes))
-    if arrays["edges"][-1] != edges[-1] or not all(Path(path).is_file() for path in paths):
+    paths, n = _paths(context, len(sizes)), int(edges[-1])
+    whole = (sizes > 0).all() and sizes.sum() == n
+    if not whole or not all(Path(path).is_file() for path in paths):
         return None
-    if not all(cluster.value(task) for task in [cluster.submit(_intact, p) for p in paths]):
+    intact = [cluster.submit(_intact, p, s, n) for p, s in zip(paths, sizes.tolist(), strict=True)]
+    if not all(cluster.value(task) for task in intact):
         logger.warning("%s has a damaged part: neighbors are searched again", Path(paths[0]).parent)
         return None
     parts = [cluster.submit(_read, pieces) for pieces in cut(paths, sizes.tolist(), edges)]
@@ -72,9 +76,10 @@ def _write(path: str, lists: Neighbors) -> None:
         write_container(path, arrays, {"metric": lists.metric}, _KIND, _VERSION)
 
 
-def _intact(path: str) -> bool:
+def _intact(path: str, size: int, n: int) -> bool:
     try:
-        read_container(path, _KIND, _VERSION)
+        arrays, fields = read_container(path, _KIND, _VERSION)
+        Schema(Neighbors.schema(size, n).arrays, {"metric": str}).check(arrays, fields["metadata"])
     except ModelFormatError:
         return False
     return True

@@ -23,7 +23,7 @@ from rpml.distributed.whiten import choose_whitening, mean_and_covariance
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.clustering.ascent import usable_labels
 from rpml.method.clustering.exemplars import Exemplars
-from rpml.method.clustering.pseudo_labels import as_clusterer
+from rpml.method.clustering.pseudo_labels import as_clusterer, labels_schema
 from rpml.method.objective.weights import weight_function
 from rpml.method.pipeline import SAMPLE_ROWS, Problem
 from rpml.method.settings import FitInputs, FitSettings
@@ -81,7 +81,8 @@ class DaskStages:
             return found.to_arrays()
 
         dependencies = (X.shape, inputs.groups, inputs.classes, chosen, self.context.seed)
-        return Whitening.from_arrays(self.context.stage("whiten", compute, *dependencies))
+        schema = Whitening.schema(X.shape[1], chosen)
+        return Whitening.from_arrays(self.context.stage("whiten", schema, compute, *dependencies))
 
     def apply(self, whitening: Whitening, X: PartitionedRows) -> Prepared:
         """Preprocess every partition where it is."""
@@ -125,7 +126,8 @@ class DaskStages:
             ascent = DaskAscent.prepare(self.workers, graph, aas, self.context)
             return {"labels": usable_labels(ascent, aas.epsilon)}
 
-        arrays = self.context.stage("labels", compute, Z.key, inputs.groups, aas)
+        schema = labels_schema(int(graph.edges[-1]))
+        arrays = self.context.stage("labels", schema, compute, Z.key, inputs.groups, aas)
         return arrays["labels"].astype(np.intp)[representatives(inputs.groups)[1]]
 
     def supervise(self, Z: Prepared, clusters: Labels, inputs: FitInputs) -> Labels:

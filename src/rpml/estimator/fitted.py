@@ -20,7 +20,6 @@ from rpml.method.whitening.linear_map import Preprocessing
 from rpml.method.whitening.neighborhoods import ScatterChoice
 from rpml.runtime.context import Json
 from rpml.runtime.errors import ModelFormatError
-from rpml.runtime.rows import Array
 
 Model = TypeVar("Model", bound=BaseEstimator)
 
@@ -111,11 +110,11 @@ def _read_whitening(stored: Json | None) -> ScatterChoice | None:
     if stored is None:
         return None
     return ScatterChoice(
-        source=str(stored["source"]),
+        source=stored["source"],
         shrinkage=float(stored["shrinkage"]),
         evidence={float(k): float(v) for k, v in stored["evidence"]},
-        reason=str(stored.get("reason", "")),
-        trains=bool(stored.get("trains", True)),
+        reason=stored.get("reason", ""),
+        trains=stored.get("trains", True),
     )
 
 
@@ -158,122 +157,72 @@ def rebuild_model(
 
 
 def _rebuild(cls: type[Model], arrays: Arrays, metadata: Json) -> Model:
-    """Only numbers, text and flags reach the estimator, each of the type and shape it must have."""
-    mean, matrix, components = check_steps(arrays)
+    """The estimator of arrays and metadata that are as `rpml.io.model_file.SCHEMA` says."""
     model: Any = cls(**_settings(cls, metadata["settings"]))
-    flags = metadata["preprocessing"]
+    flags, names = metadata["preprocessing"], metadata["feature_names"]
     model.preprocessing_ = Preprocessing(
-        _flag(flags["unit_input"]), mean, matrix, _flag(flags["unit_output"])
+        flags["unit_input"], arrays["mean"], arrays["matrix"], flags["unit_output"]
     )
-    model.normalize = _flag(metadata["normalize"])
+    model.normalize = metadata["normalize"]
     model.whitening_ = _read_whitening(metadata.get("whitening"))
-    model.components_ = components
-    model.n_features_in_ = len(mean)
-    names = metadata["feature_names"]
+    model.components_ = arrays["components"]
+    model.n_features_in_ = len(arrays["mean"])
     if names is not None:
-        _require(isinstance(names, list), "its feature names are not a list")
-        _require(len(names) == len(mean), "it has another number of feature names than features")
-        model.feature_names_in_ = np.array([str(n) for n in names], dtype=object)
+        _require(len(names) == model.n_features_in_, "it has not one name per feature")
+        model.feature_names_in_ = np.array(names, dtype=object)
     _set_scales(model, arrays)
     _set_training(model, arrays, metadata["training"])
     return model  # type: ignore[no-any-return]
 
 
-def check_steps(arrays: Arrays) -> tuple[Array, Array, Array]:
-    """(mean, matrix, components), if they are finite floats of shapes that fit together."""
-    mean, matrix, components = (arrays[n] for n in ("mean", "matrix", "components"))
-    for name, array in (("mean", mean), ("matrix", matrix), ("components", components)):
-        _require(array.dtype.kind == "f", f"its {name} are not floats")
-        _require(bool(np.isfinite(array).all()), f"its {name} are not finite")
-    shapes = f"{mean.shape}, {matrix.shape} and {components.shape}"
-    fit = mean.ndim == 1 and matrix.ndim == 2 and components.ndim == 2
-    fit = fit and matrix.shape[0] == len(mean) and components.shape[1] == matrix.shape[1]
-    _require(fit and components.size > 0, f"arrays of shapes {shapes} do not fit together")
-    return mean, matrix, components
-
-
 def _settings(cls: type[Any], stored: Json) -> Json:
-    """Settings the class knows; a newer package of the same format may have written more."""
+    """Settings the class knows; a newer package of the same format may have written more.
+
+    They obey the rules of the class. What was an object at the fit is a text in angle brackets,
+    of which a new fit complains.
+    """
+    settings = _known(cls, stored)
+    if isinstance(settings.get("clustering"), dict):
+        aas = settings["clustering"]["AuthorityAscentShift"]
+        settings["clustering"] = AuthorityAscentShift(**_known(AuthorityAscentShift, aas))
+        settings["clustering"].check_parameters()
+    objects = [n for n, v in settings.items() if isinstance(v, str) and v.startswith("<")]
+    checked = {name: value for name, value in settings.items() if name not in objects}
+    cls(**checked)._validate_params()
+    return settings
+
+
+def _known(cls: type[Any], stored: Json) -> Json:
     known = set(cls().get_params(deep=False)) - {"callback"}
-    kept = {name: value for name, value in stored.items() if name in known}
-    for name, value in kept.items():
-        if isinstance(value, dict):
-            kept[name] = _clustering(value)
-        else:
-            _require(not isinstance(value, list), f"its setting {name} is a list")
-    return kept
-
-
-def _clustering(value: Json) -> Any:
-    (name, settings), *rest = value.items()
-    _require(name == "AuthorityAscentShift" and not rest, f"its clustering is {str(name)[:40]!r}")
-    known = set(AuthorityAscentShift().get_params(deep=False))
-    return AuthorityAscentShift(**{k: v for k, v in settings.items() if k in known})
+    return {name: value for name, value in stored.items() if name in known}
 
 
 def _set_training(model: Any, arrays: Arrays, training: Json) -> None:
-    labels, triplets = arrays["labels"], arrays["triplets"]
-    weights, probabilities = arrays["triplet_weights"], arrays["triplet_probabilities"]
-    _require(labels.ndim == 1 and labels.dtype.kind == "i", "its labels are not integers")
-    fit = triplets.ndim == 2 and triplets.shape[1] == 3 and triplets.dtype.kind == "i"
-    _require(fit and weights.shape == probabilities.shape == (len(triplets),), "wrong triplets")
-    inside = triplets.size == 0 or (triplets.min() >= 0 and triplets.max() < len(labels))
-    _require(bool(inside), "its triplets name rows that do not exist")
-    model.labels_ = labels.astype(np.intp)
-    model.triplets_ = triplets.astype(np.intp)
-    model.triplet_weights_, model.triplet_probabilities_ = weights, probabilities
+    model.labels_ = arrays["labels"].astype(np.intp)
+    model.triplets_ = arrays["triplets"].astype(np.intp)
+    model.triplet_weights_ = arrays["triplet_weights"]
+    model.triplet_probabilities_ = arrays["triplet_probabilities"]
     model.theta_ = arrays.get("theta")
-    _set_exemplars(model, arrays)
-    model.n_classes_ = int(training.get("n_classes", 0))
-    model.n_iter_ = int(training["n_iter"])
-    model.converged_ = _flag(training["converged"])
-    model.message_ = str(training["message"])
+    model.labeled_mask_ = arrays.get("labeled_mask", np.zeros(len(model.labels_), bool))
+    model.exemplars_, model.exemplar_vectors_ = None, arrays.get("exemplar_vectors")
+    if model.exemplar_vectors_ is not None:  # files of format version 1 have none
+        fields = (arrays[f"exemplar_{name}"] for name in ("rows", "labels", "sizes"))
+        model.exemplars_ = Exemplars(*(field.astype(np.intp) for field in fields))
+    model.n_classes_ = training.get("n_classes", 0)
+    model.n_iter_ = training["n_iter"]
+    model.converged_ = training["converged"]
+    model.message_ = training["message"]
     history = training["history"]
-    model.history_ = {str(k): [float(x) for x in values] for k, values in history.items()}
+    model.history_ = {name: [float(x) for x in values] for name, values in history.items()}
 
 
 def _set_scales(model: Any, arrays: Arrays) -> None:
     """Ranges of the codes and quantiles of the similarities, which older files do not have."""
-    model.code_ranges_ = model.similarity_scale_ = None
     ranges, quantiles = (arrays.get(name) for name in ("code_ranges", "similarity_quantiles"))
-    for name, array in (("code ranges", ranges), ("similarity quantiles", quantiles)):
-        fit = array is None or (array.ndim == 2 and len(array) == 3 and array.dtype.kind == "f")
-        _require(fit and (array is None or bool(np.isfinite(array).all())), f"wrong {name}")
-    if ranges is not None:
-        _require(ranges.shape[1] == len(model.components_), "code ranges of another size")
-        model.code_ranges_ = AxisRanges(*ranges)
-    if quantiles is not None:
-        model.similarity_scale_ = SimilarityScale(*quantiles)
-
-
-def _set_exemplars(model: Any, arrays: Arrays) -> None:
-    """The exemplars, which files of format version 1 do not have."""
-    n = len(model.labels_)
-    model.exemplars_ = model.exemplar_vectors_ = None
-    model.labeled_mask_ = arrays.get("labeled_mask", np.zeros(n, bool))
-    _require(
-        model.labeled_mask_.dtype == bool and model.labeled_mask_.shape == (n,),
-        "wrong labeled_mask",
-    )
-    if "exemplar_vectors" not in arrays:
-        return
-    rows, labels, sizes = (arrays[f"exemplar_{f}"] for f in ("rows", "labels", "sizes"))
-    vectors = arrays["exemplar_vectors"]
-    fit = vectors.shape == (len(rows), len(model.preprocessing_.mean))
-    fit = fit and rows.shape == labels.shape == sizes.shape == (len(vectors),)
-    fit = fit and all(a.dtype.kind == "i" for a in (rows, labels, sizes))
-    fit = fit and (len(rows) == 0 or (rows.min() >= 0 and rows.max() < n and labels.min() >= 0))
-    _require(bool(fit) and vectors.dtype.kind == "f", "wrong exemplars")
-    _require(bool(np.isfinite(vectors).all()), "its exemplars are not finite")
-    model.exemplars_ = Exemplars(*(a.astype(np.intp) for a in (rows, labels, sizes)))
-    model.exemplar_vectors_ = vectors
+    model.code_ranges_ = None if ranges is None else AxisRanges(*ranges)
+    model.similarity_scale_ = None if quantiles is None else SimilarityScale(*quantiles)
 
 
 def _require(condition: bool, complaint: str) -> None:
     if not condition:
         raise ModelFormatError(complaint)
-
-
-def _flag(value: object) -> bool:
-    _require(isinstance(value, bool), f"{str(value)[:40]!r} stands where a flag must be")
-    return bool(value)

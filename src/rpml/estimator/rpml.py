@@ -168,21 +168,21 @@ class RPML(
         "training": [StrOptions({"auto", "always"})],
         "alpha": [Interval(Real, 0, 90, closed="neither")],
         "clustering": [StrOptions({"aas"}), HasMethods("fit_predict"), "array-like"],
-        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
-        "triplets_per_anchor": [Interval(Integral, 1, None, closed="left")],
-        "max_triplets": [Interval(Integral, 1, None, closed="left")],
+        "n_neighbors": [Interval(Integral, 1, 2**31, closed="both")],
+        "triplets_per_anchor": [Interval(Integral, 1, 10**4, closed="both")],
+        "max_triplets": [Interval(Integral, 1, 2**31, closed="both")],
         "sampler": [StrOptions(set(SAMPLERS))],
         "init": [StrOptions({"pca", "random"}), "array-like"],
         "normalize_input": ["boolean"],
         "whiten": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="both"), None],
         "n_axes": [Interval(Integral, 1, None, closed="left"), None],
         "weight_ridge": [Interval(Real, 0, None, closed="left"), None],
-        "max_iter": [Interval(Integral, 0, None, closed="left")],
+        "max_iter": [Interval(Integral, 0, 10**6, closed="both")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "batch_size": [Interval(Integral, 3, None, closed="left")],
-        "n_epochs": [Interval(Integral, 1, None, closed="left")],
-        "batch_steps": [Interval(Integral, 1, None, closed="left")],
+        "batch_size": [Interval(Integral, 3, 2**31, closed="both")],
+        "n_epochs": [Interval(Integral, 1, 10**4, closed="both")],
+        "batch_steps": [Interval(Integral, 1, 10**4, closed="both")],
         "average": ["boolean"],
         "mining": [StrOptions({"all", "semi-hard", "hard"})],
         "normalize": ["boolean"],
@@ -361,7 +361,7 @@ class RPML(
             new row, are read, and let the whitening follow the data. Without them the whitening
             stays, and the exemplars stand for the old rows.
         max_iter : int, default=10
-            Maximum number of iterations of the solver.
+            Maximum number of iterations of the solver (epochs of "stochastic").
 
         Notes
         -----
@@ -372,7 +372,10 @@ class RPML(
         self._check_exemplars()
         X_new = check_rows(self, X_new, reset=False)
         X_old = None if X_old is None else check_rows(self, X_old, reset=False)
-        settings = replace(self._settings(), n_components=len(self.components_), max_iter=max_iter)
+        size, n_epochs = len(self.components_), min(self.n_epochs, max_iter)
+        settings = replace(
+            self._settings(), n_components=size, max_iter=max_iter, n_epochs=n_epochs
+        )
         result, vectors, self.drift_ = update(self, X_new, X_old, settings, self._context())
         self._set_fitted(replace(result, n_classes=self.n_classes_), vectors)
         return self

@@ -18,17 +18,21 @@ import rpml
 from rpml.io.container import (
     Arrays,
     canonical_json,
+    check_content,
     is_container,
     read_container,
     write_container,
 )
 from rpml.runtime.atomic import atomic_output, repair_folder, write_error
 from rpml.runtime.errors import CheckpointError, ModelFormatError
+from rpml.runtime.schema import Schema, check_json, read_json
 
 logger = logging.getLogger(__name__)
 
 _VERSION = 2  # 2: every stage is signed with the fingerprint of its run
 _MANIFEST = "manifest.json"
+_SIGNED = Schema({}, {"fingerprint": str, "metadata": {}})
+_MANIFEST_SCHEMA = {"version": int, "rpml_version": str, "data": str, "settings": {}}
 
 
 def fingerprint(data: str, settings: Mapping[str, Any]) -> str:
@@ -48,11 +52,11 @@ def _manifest(data: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 def _read_manifest(directory: Path) -> dict[str, Any] | None:
     """The manifest of a checkpoint, or None if there is none of ours."""
     try:
-        found = json.loads((directory / _MANIFEST).read_text(encoding="utf8"))
-    except (OSError, ValueError, RecursionError):
+        found = read_json(directory / _MANIFEST)
+        check_json(found, _MANIFEST_SCHEMA)
+    except (OSError, ValueError):
         return None
-    ours = isinstance(found, dict) and found.keys() == _manifest("", {}).keys()
-    return found if ours and isinstance(found["settings"], dict) else None
+    return found if found.keys() == _MANIFEST_SCHEMA.keys() else None
 
 
 def check_directory(directory: str | Path) -> None:
@@ -177,10 +181,11 @@ class Checkpoint:
             return None
         try:
             arrays, fields = read_container(path, "checkpoint", _VERSION)
+            check_content(path, _SIGNED, arrays, fields["metadata"])
         except ModelFormatError as error:
             logger.warning("%s: this stage is computed again", error)
             return None
-        if fields["metadata"].get("fingerprint") != self._fingerprint:
+        if fields["metadata"]["fingerprint"] != self._fingerprint:
             logger.warning("%s is of another run: this stage is computed again", path)
             return None
         return arrays, fields["metadata"]["metadata"]

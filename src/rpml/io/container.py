@@ -11,6 +11,7 @@ import os
 import stat
 import struct
 from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 import rpml
 from rpml.runtime.atomic import atomic_output
 from rpml.runtime.errors import ModelFormatError
+from rpml.runtime.schema import Schema, check_json
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -173,9 +175,11 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
         fields = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ModelFormatError(f"{path} is damaged: its metadata is not JSON") from error
-    if not isinstance(fields, dict) or not isinstance(fields.get("metadata"), dict):
-        raise ModelFormatError(f"{path} is damaged: its metadata is not an object")
-    return fields
+    try:
+        check_json(fields, {"metadata": {}, "rpml_version?": str})
+    except ModelFormatError as error:
+        raise ModelFormatError(f"{path} is damaged: {error}") from error
+    return fields  # type: ignore[no-any-return]
 
 
 def read_container(path: str | Path, kind: str, version: int) -> tuple[Arrays, dict[str, Any]]:
@@ -207,3 +211,13 @@ def read_container(path: str | Path, kind: str, version: int) -> tuple[Arrays, d
     if _digest(arrays, raw["rpml"]) != raw["checksum"]:
         raise ModelFormatError(f"{path} is damaged: its checksum does not match its content")
     return arrays, fields
+
+
+def check_content(
+    path: str | PathLike[str], schema: Schema, arrays: Arrays, metadata: dict[str, Any]
+) -> dict[str, int]:
+    """The sizes of the arrays of a file, if they and the metadata are as the schema says."""
+    try:
+        return schema.check(arrays, metadata)
+    except ModelFormatError as error:
+        raise ModelFormatError(f"{path} is damaged: {error}") from error

@@ -9,10 +9,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from rpml.io.container import Arrays, read_container, write_container
+from rpml.io.container import Arrays, check_content, read_container, write_container
 from rpml.io.features.reading import SUFFIXES
-from rpml.runtime.errors import InputError
+from rpml.runtime.errors import InputError, ModelFormatError
 from rpml.runtime.outputs import check_output
+from rpml.runtime.schema import ANY_FLOAT, COUNT, ArraySpec, Number, Schema
 
 FORMAT_VERSION = 3  # 2: exemplars, then called modes; 3: names of today
 _RENAMED_ARRAYS = {
@@ -21,6 +22,53 @@ _RENAMED_ARRAYS = {
     **{f"mode_{field}": f"exemplar_{field}" for field in ("rows", "labels", "sizes")},
 }
 _RENAMED_SETTINGS = {"guard": "weight_ridge"}
+_PLAIN = (None, bool, int, float, str)
+_FLOAT32 = 1e38  # what is larger is infinite in single precision
+_MANY_LABELS = 2**24  # tables of so many are no burden; more labels need rows to justify them
+SCHEMA = Schema(
+    arrays={
+        "mean": ArraySpec("f", ("features",), -_FLOAT32, _FLOAT32),
+        "matrix": ArraySpec("f", ("features", "axes"), -_FLOAT32, _FLOAT32),
+        "components": ArraySpec("f", ("components", "axes"), -2, 2),  # orthonormal rows
+        "theta": ArraySpec("f", optional=True),
+        "code_ranges": ArraySpec("f", (3, "components"), optional=True),
+        "similarity_quantiles": ArraySpec("f", (3, "levels"), optional=True),
+        "labels": ArraySpec("i", ("rows",), -1),
+        "triplets": ArraySpec("i", ("triplets", 3), 0, "rows"),
+        "triplet_weights": ArraySpec("f", ("triplets",)),
+        "triplet_probabilities": ArraySpec("f", ("triplets",)),
+        "labeled_mask": ArraySpec("b", ("rows",), optional=True),
+        "exemplar_rows": ArraySpec("i", ("exemplars",), 0, "rows", optional=True),
+        "exemplar_labels": ArraySpec("i", ("exemplars",), 0, optional=True),
+        "exemplar_sizes": ArraySpec("i", ("exemplars",), 0, 2**53, optional=True),
+        "exemplar_vectors": ArraySpec("f", ("exemplars", "features"), optional=True),
+    },
+    metadata={
+        "settings": {"*": _PLAIN, "clustering": (str, {"AuthorityAscentShift": {"*": _PLAIN}})},
+        "preprocessing": {"unit_input": bool, "unit_output": bool},
+        "normalize": bool,
+        "whitening?": (
+            None,
+            {
+                "source": str,
+                "shrinkage": Number(0, float("inf")),
+                "evidence": [[ANY_FLOAT]],
+                "reason?": str,
+                "trains?": bool,
+            },
+        ),
+        "feature_names": (None, [str]),
+        "training": {
+            "n_iter": COUNT,
+            "n_classes?": Number(0, _MANY_LABELS, whole=True),
+            "converged": bool,
+            "message": str,
+            "history": {"*": [ANY_FLOAT]},
+            "*": COUNT,
+        },
+        "run?": {"options?": {"*": _PLAIN}, "interrupted?": bool, "*": _PLAIN},
+    },
+)
 
 
 def check_model_output(
@@ -73,7 +121,18 @@ def read_model(path: str | PathLike[str]) -> tuple[Arrays, dict[str, Any]]:
     metadata = fields["metadata"]
     if versions["format_version"] < FORMAT_VERSION:
         arrays, metadata = _with_present_names(arrays, metadata)
+    _check_sizes(path, arrays, check_content(path, SCHEMA, arrays, metadata))
     return arrays, {**metadata, **versions}
+
+
+def _check_sizes(path: str | PathLike[str], arrays: Arrays, sizes: dict[str, int]) -> None:
+    """What one array says of another: as many axes as features at most, labels of rows."""
+    if not 0 < sizes["axes"] <= sizes["features"] or sizes["components"] == 0:
+        raise ModelFormatError(f"{path} is damaged: its components have no axes, or too many")
+    most = max(_MANY_LABELS, 4 * sizes["rows"])
+    for name in ("labels", "exemplar_labels"):
+        if name in arrays and arrays[name].max(initial=-1) >= most:
+            raise ModelFormatError(f"{path} is damaged: its {name} are not labels of its rows")
 
 
 def _with_present_names(arrays: Arrays, metadata: dict[str, Any]) -> tuple[Arrays, dict[str, Any]]:

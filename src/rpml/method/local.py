@@ -14,6 +14,7 @@ from rpml.method.clustering.exemplars import Exemplars, find_exemplars
 from rpml.method.clustering.pseudo_labels import (
     apply_supervision,
     as_clusterer,
+    labels_schema,
     pseudo_labels,
     uses_graph,
 )
@@ -53,7 +54,8 @@ class LocalStages:
             return choose_whitening(X, groups, classes, chosen, rng).to_arrays()
 
         dependencies = (X, groups, classes, chosen, self.context.seed)
-        return Whitening.from_arrays(self.context.stage("whiten", compute, *dependencies))
+        schema = Whitening.schema(X.shape[1], chosen)
+        return Whitening.from_arrays(self.context.stage("whiten", schema, compute, *dependencies))
 
     def apply(self, whitening: Whitening, X: Array) -> Array:
         return whitening.preprocessing.apply(X)
@@ -94,7 +96,7 @@ class LocalStages:
             logger.info("%d neighbours by %s, recall %.3f", how[0], found.method, found.recall)
             return {"indices": found.indices, "distances": found.distances}
 
-        arrays = context.stage(stage, compute, points, *how)
+        arrays = context.stage(stage, Neighbors.schema(n), compute, points, *how)
         return Neighbors(arrays["indices"], arrays["distances"], metric=graph.metric)
 
     def cluster(self, Z: Array, graph: Neighbors | None, inputs: FitInputs) -> Labels:
@@ -106,6 +108,7 @@ class LocalStages:
         searched = (points,) if graph is None else (graph.indices, graph.distances)
         arrays = self.context.stage(
             "labels",
+            labels_schema(len(points)),
             lambda: {"labels": pseudo_labels(points, clusterer, graph)},
             *searched,
             clusterer,

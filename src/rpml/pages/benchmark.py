@@ -30,6 +30,7 @@ from rpml.runtime.context import Context, Json, Progress
 from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array
+from rpml.runtime.schema import read_json
 from rpml.runtime.threads import thread_count
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ class Benchmark:
         if not path.exists() or overwrite:
             return
         try:
-            same = json.loads(path.read_text(encoding="utf8")).get("fingerprint") == key
+            same = read_json(path).get("fingerprint") == key
         except (OSError, ValueError, AttributeError):
             same = False
         if not same:

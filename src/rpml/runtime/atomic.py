@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rpml.runtime.errors import InputError, WriteError
+from rpml.runtime.inputs import check_mapped
 from rpml.runtime.locks import hidden_prefix, is_open_at, try_lock
 from rpml.runtime.outputs import check_output
 
@@ -116,7 +117,8 @@ class Transaction:
         return target.name
 
     def publish(self) -> None:
-        """Make the files visible."""
+        """Make the files visible, unless an input they were made from has changed."""
+        check_mapped()
         for name in self._new:
             new, target = self._home / "new" / name, self._folder / name
             check_output(target, self._overwrite)

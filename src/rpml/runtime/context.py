@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,8 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.runtime.digest import data_digest
+from rpml.runtime.errors import ModelFormatError
 from rpml.runtime.memory import WORKING_MEMORY
+from rpml.runtime.schema import Schema
 
+logger = logging.getLogger(__name__)
 Arrays = dict[str, NDArray[Any]]
 Json = dict[str, Any]
 _KEY = "inputs"  # metadata of a stage: the digest of what it was computed from
@@ -61,14 +65,16 @@ class Context:
         """A random stream of the stage's own: resuming after one does not disturb the next."""
         return np.random.default_rng([self.seed, *stage.encode()])
 
-    def stage(self, name: str, compute: Callable[[], Arrays], *inputs: object) -> Arrays:
+    def stage(
+        self, name: str, schema: Schema, compute: Callable[[], Arrays], *inputs: object
+    ) -> Arrays:
         """The arrays of a stage: what the store holds for the same inputs, or computed.
 
         `inputs` are all that the stage depends on: arrays, and settings as plain values.
         """
         self.report(Progress(name, 0, 1))
         key = self.key(*inputs)
-        saved = self.load(name, key)
+        saved = self.load(name, schema, key)
         arrays = saved[0] if saved else compute()
         if not saved:
             self.save(name, arrays, key=key)
@@ -79,10 +85,15 @@ class Context:
         """Digest of the inputs of a stage; nothing is read where there is no store."""
         return data_digest(*inputs) if self.store else ""
 
-    def load(self, name: str, key: str = "") -> tuple[Arrays, Json] | None:
-        """What the store holds of a stage that had the same key."""
+    def load(self, name: str, schema: Schema, key: str = "") -> tuple[Arrays, Json] | None:
+        """What the store holds of a stage that had the same key, if it is as the schema says."""
         saved = self.store.load(name) if self.store else None
         if saved is None or saved[1].get(_KEY, "") != key:
+            return None
+        try:
+            schema.check(*saved)
+        except ModelFormatError as error:
+            logger.warning("the finished stage %s is damaged: %s: computed again", name, error)
             return None
         return saved
 

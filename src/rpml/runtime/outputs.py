@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rpml.runtime.errors import InputError
+from rpml.runtime.schema import check_json, read_json
 
 FOLDER_MANIFEST = "rpml.json"
 """Lists the files of an output that is a folder."""
@@ -88,11 +89,12 @@ class Manifest:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            found = json.loads(path.read_text(encoding="utf8"))
-            self._files = {name: list(state) for name, state in found["files"].items()}
-            self.facts: dict[str, Any] = dict(found["facts"])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            self._files, self.facts = {}, {}
+            found = read_json(path)
+            check_json(found, {"files": {"*": [int]}, "facts": {}})
+        except (OSError, ValueError):
+            found = {"files": {}, "facts": {}}
+        self._files: dict[str, list[int]] = found["files"]
+        self.facts: dict[str, Any] = found["facts"]
         self._ours = bool(self._files)
 
     def owns(self, path: Path) -> bool:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import tomllib
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from numpy.typing import NDArray
 
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
+from rpml.runtime.schema import Number, check_json, read_json, read_toml
 from rpml.vision.normalization import with_fast_normalization
 
 _onnxruntime: Any = require("onnxruntime", "vision", "a backbone")
@@ -79,8 +78,8 @@ def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
 def read_convention(path: Path) -> Convention:
     """Read a .json or .toml sidecar; unknown keys are refused."""
     try:
-        text = path.read_text(encoding="utf8")
-        given = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        given = read_json(path) if path.suffix == ".json" else read_toml(path)
+        check_json(given, {"*": (str, Number(), [Number()])}, "sidecar")
         known = {f.name for f in fields(Convention)}
         unknown = sorted(set(given) - known)
         if unknown:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from rpml.runtime.context import Arrays, Context, Progress
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array, unit_rows
+from rpml.runtime.schema import ArraySpec, Schema
 from rpml.runtime.threads import thread_count
 from rpml.vision.backbone import Backbone
 from rpml.vision.decode import MAX_PIXELS, as_array, fit_long_side, load_rgb
@@ -205,7 +207,7 @@ def iter_parts(job: Job, context: Context) -> Iterator[Part]:
     with job.engine(describe) as engine:
         for start, files in in_parts(job.files, job.execution.part):
             name = f"part-{start:09d}"
-            saved = context.load(name)
+            saved = context.load(name, _part_schema(start, len(files), job.recipe))
             if saved is None:
                 part = _compute(engine, start, files, job.recipe, count)
                 context.save(name, *_as_arrays(part))
@@ -256,11 +258,21 @@ class _Counter:
 
 def _as_arrays(part: Part) -> tuple[Arrays, dict[str, object]]:
     arrays: Arrays = {"image": part.image, "view": part.view, "values": part.values}
-    return arrays, {"failures": [[f.id, f.reason] for f in part.failures]}
+    return arrays, {"failures": [{"id": f.id, "reason": f.reason} for f in part.failures]}
 
 
-def _from_arrays(arrays: Arrays, metadata: Mapping[str, Iterable[Sequence[str]]]) -> Part:
-    failures = tuple(Failure(*pair) for pair in metadata["failures"])
+def _part_schema(start: int, count: int, recipe: Recipe) -> Schema:
+    """What `_as_arrays` gives for the part of `count` images from `start` on."""
+    arrays = {
+        "image": ArraySpec("i", ("rows",), start, start + count - 1),
+        "view": ArraySpec("i", ("rows",), 0, recipe.views.count),
+        "values": ArraySpec("f", ("rows", "features")),
+    }
+    return Schema(arrays, {"failures": [{"id": str, "reason": str}]})
+
+
+def _from_arrays(arrays: Arrays, metadata: Mapping[str, Any]) -> Part:
+    failures = tuple(Failure(f["id"], f["reason"]) for f in metadata["failures"])
     return Part(arrays["image"], arrays["view"], arrays["values"], failures)
 
 

@@ -24,6 +24,7 @@ from rpml.runtime.context import Context
 from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError
 from rpml.runtime.outputs import Manifest, check_apart, write_manifest
+from rpml.runtime.schema import COUNT, check_json
 from rpml.vision.engine import Failure
 from rpml.vision.extract import Job, Part, files_digest, iter_parts, nothing_left, row_id
 from rpml.vision.files import ImageFile
@@ -146,6 +147,15 @@ class Written:
     failures: tuple[Failure, ...]
 
 
+_FACTS = {
+    "rows": COUNT,
+    "dimension": COUNT,
+    "images": COUNT,
+    "failures": [{"id": str, "reason": str}],
+}
+"""What is in the manifest of an extraction."""
+
+
 def _settings(job: Job) -> dict[str, Any]:
     return {
         **job.recipe.settings(),
@@ -174,6 +184,7 @@ def already_written(paths: OutputPaths, job: Job, post: PostProcess) -> Written 
     facts = manifest.facts
     if not manifest.intact() or facts.get("fingerprint") != _fingerprint(job, post):
         return None
+    check_json(facts, _FACTS, "manifest")
     failures = tuple(Failure(**failure) for failure in facts["failures"])
     return Written(facts["rows"], facts["dimension"], facts["images"], failures)
 

@@ -21,7 +21,8 @@ def write_csv(path, X, ids=None, names=None, separator=","):
             writer.writerow(([ids[i]] if ids else []) + row)
 
 
-def test_npy_is_mapped_not_copied(tmp_path, X):
+def test_a_large_npy_is_mapped_not_copied(tmp_path, X, monkeypatch):
+    monkeypatch.setattr("rpml.io.features.numpy_files.MAPPED_BYTES", X.nbytes - 1)
     np.save(tmp_path / "x.npy", X)
     features = read_features(tmp_path / "x.npy")
     assert isinstance(features.values, np.memmap)

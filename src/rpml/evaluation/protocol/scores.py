@@ -16,6 +16,7 @@ from rpml.evaluation.protocol.descriptors import Descriptors
 from rpml.evaluation.registry import Method, chosen_methods
 from rpml.runtime.context import Context, Json, Progress
 from rpml.runtime.rows import Array
+from rpml.runtime.schema import COUNT, ArraySpec, Number, Schema
 
 DEFAULT_METHODS = (
     *("raw", "whitened-512", "random", "pca", "half-whitened", "pca-whitened"),
@@ -41,6 +42,22 @@ class Row:
     settings: Json = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     uses_labels: bool = False
+
+
+_SCHEMA = Schema(
+    {"Z": ArraySpec("f", ("rows", "dim"))},
+    {
+        "method": str,
+        "title": str,
+        "dim": COUNT,
+        "scores": {"*": {"recall_at": {"*": Number(0, 1)}, "*": Number(0, 1)}},
+        "seconds": Number(0),
+        "settings": {},
+        "warnings": [str],
+        "uses_labels": bool,
+    },
+)
+"""A finished row in a checkpoint."""
 
 
 def run_methods(
@@ -72,12 +89,12 @@ def run_methods(
     rows, embeddings = [], {}
     for number, method in enumerate(methods):
         context.report(Progress("methods", number, len(methods)))
-        saved = context.load(f"row-{method.name}")
+        saved = context.load(f"row-{method.name}", _SCHEMA)
         if saved is None:
             row, Z = measure(data, method, dim, seed)
             context.save(f"row-{method.name}", {"Z": Z}, asdict(row))
         else:
-            row, Z = Row(**saved[1]), saved[0]["Z"]
+            row, Z = Row(**{name: saved[1][name] for name in _SCHEMA.metadata}), saved[0]["Z"]
         rows.append(row)
         embeddings[method.name] = Z
     context.report(Progress("methods", len(names), len(names)))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import mmap
+import os
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +15,11 @@ from numpy.typing import NDArray
 
 from rpml.io.features.source import Batch, Features, FeatureSource, Ids, ReadOptions, as_ids
 from rpml.runtime.errors import InputError
+from rpml.runtime.inputs import map_npy
 
 _FEATURE_ARRAYS = ("X", "x", "features", "embeddings", "embedding", "vectors")
 _ID_ARRAYS = ("ids", "id")
+MAPPED_BYTES = 2**26  # what is smaller is read, and so cannot change during a run
 _LARGE, _MOST_COMPRESSION = 2**28, 100  # real vectors shrink to a half, zeros to a thousandth
 
 
@@ -45,11 +49,20 @@ def _empty_side(array: NDArray[Any]) -> str:
 
 
 def load_npy(path: Path) -> NDArray[Any]:
-    """The array of a .npy file, memory-mapped where its type allows."""
+    """The array of a .npy file; a large one is memory-mapped."""
     try:
-        return np.lib.format.open_memmap(path, mode="r")
+        with open(path, "rb") as file:
+            shape, _, dtype = _read_header(file)
+            held = math.prod(shape) * dtype.itemsize
+            missing = file.tell() + held - os.fstat(file.fileno()).st_size
+            if missing > 0 and not dtype.hasobject:
+                raise ValueError(f"its {shape} numbers need {missing} bytes more")
+            if held > MAPPED_BYTES:
+                return map_npy(path)
+            file.seek(0)
+            return np.lib.format.read_array(file, allow_pickle=False)
     except Exception as error:  # a damaged header can raise anything its tokenizer knows
-        if "Python objects" in str(error):
+        if "Object arrays" in str(error):
             check_dtype(np.dtype(object), str(path))
         raise InputError(f"{path} is not a complete .npy file: {_first_line(error)}") from error
 

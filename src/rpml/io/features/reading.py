@@ -15,6 +15,7 @@ from rpml.io.features.shards import ShardedSource, shard_paths
 from rpml.io.features.source import Features, FeatureSource, ReadOptions
 from rpml.runtime.atomic import consistent_read
 from rpml.runtime.errors import InputError
+from rpml.runtime.inputs import Stamp
 from rpml.runtime.locks import try_lock
 
 Opener = Callable[[Path, ReadOptions], FeatureSource]
@@ -106,7 +107,10 @@ def _open_file(path: Path, options: ReadOptions) -> FeatureSource:
         raise InputError(f"{path} has {kind}: features are read from {', '.join(SUFFIXES)}")
     check_readable(path)
     try:
-        return opener(path, options)
+        stamp = Stamp.of(path)
+        source = opener(path, options)
+        source.stamp = stamp
+        return source
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
 
@@ -155,5 +159,6 @@ def _standard_input(options: ReadOptions) -> FeatureSource:
     path = spool.rename(spool.with_suffix(suffix))
     source = _open_file(path, options)
     source.name = source.name.replace(str(path), "standard input")
+    source.stamp = None  # a file of our own
     source._spool = folder  # type: ignore[attr-defined]  # removed with the source
     return source

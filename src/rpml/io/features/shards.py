@@ -76,4 +76,5 @@ class ShardedSource(FeatureSource):
             for batch in part.raw_batches(rows):
                 part._check_finite(batch)
                 yield replace(batch, start=start + batch.start)
+            part.check_unchanged()
             start += part.n_rows if part.n_rows is not None else batch.start + len(batch.values)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.runtime.errors import InputError
+from rpml.runtime.inputs import Stamp
 
 Ids = NDArray[np.object_]
 
@@ -73,6 +74,7 @@ class FeatureSource(ABC):
     has_ids: bool = False
     id_name: str = "id"
     feature_names: tuple[str, ...] | None = None
+    stamp: Stamp | None = None
 
     @abstractmethod
     def raw_batches(self, rows: int) -> Iterator[Batch]:
@@ -91,9 +93,15 @@ class FeatureSource(ABC):
                 ids.add(batch.ids)
             seen += len(batch.values)
             yield batch
+        self.check_unchanged()
         if seen == 0:
             raise InputError(f"{self.name} has no rows")
         ids.finish(self)
+
+    def check_unchanged(self) -> None:
+        """Raise an InputError if the file is not the one that was opened."""
+        if self.stamp is not None:
+            self.stamp.check()
 
     def load(self) -> Features:
         """Every row in memory (a subclass may map the file instead)."""

@@ -16,6 +16,7 @@ from rpml.method.graph.neighbors import Neighbors
 from rpml.method.supervision.constraints import Supervision
 from rpml.method.supervision.labels import as_labels
 from rpml.runtime.rows import Array
+from rpml.runtime.schema import ArraySpec, Schema
 
 Labels = NDArray[np.intp]
 
@@ -50,6 +51,11 @@ def pseudo_labels(Z: Array, clusterer: Any, neighbors: Neighbors | None = None) 
     if hasattr(clusterer, "fit_predict"):
         return as_labels(clone(clusterer).fit_predict(Z), len(Z))
     return as_labels(clusterer, len(Z))
+
+
+def labels_schema(n: int) -> Schema:
+    """Pseudo-labels of n points, as a checkpoint keeps them."""
+    return Schema({"labels": ArraySpec("i", (n,), -1, n)})
 
 
 def apply_supervision(labels: Labels, known: Supervision, Z: Array) -> Labels:

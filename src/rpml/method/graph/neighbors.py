@@ -23,6 +23,7 @@ from rpml.method.graph.exact import (
 )
 from rpml.runtime.memory import WORKING_MEMORY
 from rpml.runtime.rows import Array
+from rpml.runtime.schema import ArraySpec, Schema
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +60,13 @@ class Neighbors:
     @property
     def n_neighbors(self) -> int:
         return int(self.indices.shape[1])
+
+    @staticmethod
+    def schema(n: int, n_rows: int | None = None) -> Schema:
+        """Indices and distances of n rows, of all `n_rows` (default: n), as files keep them."""
+        most = (n if n_rows is None else n_rows) - 1
+        indices = ArraySpec("i", (n, "neighbors"), 0, most)
+        return Schema({"indices": indices, "distances": ArraySpec("f", (n, "neighbors"), 0)})
 
 
 def nearest_neighbors(

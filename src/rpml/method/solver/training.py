@@ -22,6 +22,7 @@ from rpml.method.solver.stochastic import Epoch, EpochState, run_epochs
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.runtime.context import Arrays, Context, Json, Progress
 from rpml.runtime.rows import Array
+from rpml.runtime.schema import COUNT, HISTORY, ArraySpec, Number, Schema
 
 Start = tuple[Array, Array | None]
 """L and theta."""
@@ -122,7 +123,7 @@ def solve(
 
     if settings.solver == "gd":
         return fixed_steps(problem, *start, stopping, settings.learning_rate, listen)
-    saved = context.load("optimizer", key)
+    saved = context.load("optimizer", _state_schema(start, problem), key)
     state = _unpack(*saved) if saved else None
     return conjugate_gradient(problem, *start, stopping, listen, state)
 
@@ -143,6 +144,24 @@ def _pack(state: CGState) -> tuple[Arrays, Json]:
         for i, part in enumerate(getattr(state, name)):
             arrays[f"{name}_{i}"] = np.ascontiguousarray(part)
     return arrays, {"loss": state.loss, "expected": state.expected, "iteration": state.iteration}
+
+
+def _state_schema(start: Start, problem: Evaluator) -> Schema:
+    """What `_pack` gives for a problem with this start."""
+    moved = [part for part in (start if problem.learn_weights else start[:1]) if part is not None]
+    arrays = {
+        f"{name}_{i}": ArraySpec("f", part.shape)
+        for name in ("point", "gradient", "direction")
+        for i, part in enumerate(moved)
+    }
+    arrays["point_0"] = _orthonormal(moved[0])
+    empty = CGState((), 0.0, (), (), 0.0)
+    arrays |= {f"history_{name}": HISTORY for name in empty.history}
+    return Schema(arrays, {"loss": Number(), "expected": Number(), "iteration": COUNT})
+
+
+def _orthonormal(L: Array) -> ArraySpec:
+    return ArraySpec("f", L.shape, -2, 2)
 
 
 def _unpack(arrays: Arrays, metadata: Json) -> CGState:
@@ -178,7 +197,11 @@ def _run_epochs(
         return context.report(Progress("optimize", state.epoch, n_epochs, info))
 
     state = EpochState(*start)
-    if saved := context.load("epoch", key):
+    specs = {f"history_{name}": HISTORY for name in state.history}
+    specs["L"] = _orthonormal(state.L)
+    if state.theta is not None:
+        specs["theta"] = ArraySpec("f", state.theta.shape)
+    if saved := context.load("epoch", Schema(specs, {"epoch": COUNT}), key):
         arrays, metadata = saved
         state = EpochState(arrays["L"], arrays.get("theta"), metadata["epoch"])
         state.history = {name: arrays[f"history_{name}"].tolist() for name in state.history}

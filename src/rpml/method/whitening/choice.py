@@ -33,6 +33,7 @@ from rpml.method.whitening.neighborhoods import (
 )
 from rpml.runtime.context import Arrays
 from rpml.runtime.rows import Array, Labels
+from rpml.runtime.schema import ArraySpec, Schema
 
 DEFAULT_COMPONENTS = 128
 SOURCES = ("neighbors", "groups", "none", "labels", "groups and labels")
@@ -94,6 +95,22 @@ class Whitening:
             arrays["trains"] = np.array([self.choice.trains])
         return arrays
 
+    @staticmethod
+    def schema(n_features: int, settings: WhiteningSettings) -> Schema:
+        """What `to_arrays` gives for such rows and settings."""
+        arrays = {
+            "mean": ArraySpec("f", (n_features,)),
+            "matrix": ArraySpec("f", (n_features, "axes")),
+            "unit": ArraySpec("b", (2,)),
+        }
+        if isinstance(settings.whiten, str):
+            arrays["source"] = ArraySpec("i", (1,), 0, len(SOURCES) - 1)
+            arrays["shrinkage"] = ArraySpec("f", (1,), 0, np.inf)
+            arrays["evidence"] = ArraySpec("f", ("candidates", 2), -np.inf, np.inf)
+            arrays["reason"] = ArraySpec("u", ("bytes",))
+            arrays["trains"] = ArraySpec("b", (1,))
+        return Schema(arrays)
+
     def dependencies(self) -> list[NDArray[np.generic]]:
         """Its arrays in a fixed order, as the key of the stages that depend on it."""
         return [array for _, array in sorted(self.to_arrays().items())]
@@ -109,7 +126,7 @@ class Whitening:
             source=SOURCES[int(arrays["source"][0])],
             shrinkage=float(arrays["shrinkage"][0]),
             evidence={float(shrinkage): float(value) for shrinkage, value in arrays["evidence"]},
-            reason=arrays["reason"].tobytes().decode(),
+            reason=arrays["reason"].tobytes().decode(errors="replace"),
             trains=bool(arrays["trains"][0]),
         )
         return cls(applied, choice)

@@ -40,20 +40,35 @@ class Preprocessing:
         Where only a row's direction is asked for, the length it has in between does not matter:
         with one matrix A for both maps, (u(x) - mean) A points where x A - |x| mean A does.
         `dtype` is the precision, by default that of X.
+
+        Raises
+        ------
+        ValueError
+            If a row of the embedding is not finite: the row or the model is out of range.
         """
         out = np.empty((len(X), len(components)), dtype or float_dtype(X))
-        one = self.matrix @ components.T
-        shift, matrix = (self.mean @ one).astype(out.dtype), one.astype(out.dtype)
+        with np.errstate(over="ignore"):
+            one = self.matrix @ components.T
+            shift, matrix = (self.mean @ one).astype(out.dtype), one.astype(out.dtype)
 
+        def project(rows: Array) -> Array:
+            if not unit:
+                return np.asarray(self.apply(rows) @ components.T.astype(out.dtype))
+            rows, length = with_lengths(rows) if self.unit_input else (rows, 1)
+            return unit_rows(rows @ matrix - length * shift)
+
+        @np.errstate(over="ignore", invalid="ignore")
         def work(_: int, start: int, stop: int) -> None:
             for first in range(start, stop, EMBED_ROWS):
                 part = slice(first, min(first + EMBED_ROWS, stop))
-                block = np.asarray(X[part], out.dtype)
-                if unit:
-                    block, length = with_lengths(block) if self.unit_input else (block, 1)
-                    out[part] = unit_rows(block @ matrix - length * shift)
-                else:
-                    out[part] = self.apply(block) @ components.T.astype(out.dtype)
+                out[part] = project(np.asarray(X[part], out.dtype))
+                finite = np.isfinite(out[part]).all(axis=1)
+                if not finite.all():
+                    row = first + int(finite.argmin())
+                    raise ValueError(
+                        f"the embedding of row {row} (counted from 0) overflows {out.dtype}: the "
+                        "row or the model is out of range."
+                    )
 
         with single_blas_thread():
             run_chunks(work, len(X), EMBED_ROWS)

@@ -1,0 +1,185 @@
+"""What a file may hold: names, types, ranges and shapes, checked before anything is used.
+
+A right checksum says that a file is as somebody wrote it, not that it was us.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from rpml.runtime.errors import ModelFormatError
+
+MAX_DEPTH = 16
+"""Tables and lists within each other."""
+MAX_JSON = 2**26
+"""Bytes of a JSON file."""
+LARGEST = sys.float_info.max
+_KINDS = {"f": "floats", "i": "integers", "b": "flags", "u": "bytes"}
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """The type, the shape and the range of an array.
+
+    Parameters
+    ----------
+    kind : str
+        Kinds that its dtype may have, of "f", "i", "b" and "u".
+    shape : tuple of int or str, default=None
+        A name stands for a size, the same one wherever it occurs; None for any shape.
+    low, high : float, default=the largest finite number
+        Every element lies between them, and is so finite unless they are infinite. A name as
+        `high` means below that size.
+    optional : bool, default=False
+        The array may be absent.
+    """
+
+    kind: str
+    shape: tuple[int | str, ...] | None = None
+    low: float = -LARGEST
+    high: float | str = LARGEST
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Number:
+    """A JSON number between two bounds."""
+
+    low: float = -LARGEST
+    high: float = LARGEST
+    whole: bool = False
+
+
+COUNT = Number(0, 2**53, whole=True)
+HISTORY = ArraySpec("fi", ("steps",), -math.inf, math.inf)
+ANY_FLOAT = (float, int)
+"""NaN and infinity too: a loss that was recorded."""
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Arrays and JSON metadata that belong together.
+
+    Parameters
+    ----------
+    arrays : mapping of str to ArraySpec
+        Others are not looked at.
+    metadata : mapping, default={}
+        See `check_json`.
+    """
+
+    arrays: Mapping[str, ArraySpec]
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def check(self, arrays: Mapping[str, NDArray[Any]], metadata: Any) -> dict[str, int]:
+        """Refuse what does not fit with a ModelFormatError; the named sizes."""
+        check_json(metadata, self.metadata)
+        sizes: dict[str, int] = {}
+        for name, spec in self.arrays.items():
+            if name in arrays:
+                _check_array(name, arrays[name], spec, sizes)
+            elif not spec.optional:
+                raise ModelFormatError(f"it has no {name}")
+        return sizes
+
+
+def _check_array(name: str, array: NDArray[Any], spec: ArraySpec, sizes: dict[str, int]) -> None:
+    if array.dtype.kind not in spec.kind:
+        raise ModelFormatError(f"its {name} are not {_KINDS[spec.kind[0]]}")
+    if spec.shape is not None:
+        fits = array.ndim == len(spec.shape)
+        for size, symbol in zip(array.shape, spec.shape, strict=False):
+            fits &= size == (sizes.setdefault(symbol, size) if isinstance(symbol, str) else symbol)
+        if not fits:
+            raise ModelFormatError(f"its {name} have the shape {array.shape}, which does not fit")
+    if array.size and array.dtype.kind != "b":
+        high = sizes[spec.high] - 1 if isinstance(spec.high, str) else spec.high
+        least, most = array.min().item(), array.max().item()  # NaN is no number between
+        if not (spec.low <= least and most <= high):
+            raise ModelFormatError(f"its {name} are not finite, or not from {spec.low} to {high}")
+
+
+def check_json(value: Any, spec: Any, name: str = "metadata", depth: int = MAX_DEPTH) -> None:
+    """Refuse a JSON value that is not as described with a ModelFormatError.
+
+    Parameters
+    ----------
+    value : JSON value
+    spec : type, Number, None, mapping, list or tuple
+        A type or `Number`; None for null; ``{name: spec}``, where ``name?`` may be absent and
+        ``*`` stands for every other name; ``[spec]`` for a list of any length; a tuple of
+        alternatives; `object` for anything of bounded depth.
+    name : str, default="metadata"
+        What the value is called in the sentence.
+    depth : int, default=MAX_DEPTH
+        How deep it may be nested.
+    """
+    if depth < 0:
+        raise ModelFormatError("it is nested too deeply")
+    if isinstance(spec, tuple):
+        spec = next((s for s in spec if _is_like(value, s)), spec[0])
+    if not _is_like(value, spec):
+        raise ModelFormatError(f"{str(value)[:40]!r} stands where its {name} must be")
+    if isinstance(spec, Mapping):
+        _check_table(value, spec, depth)
+    elif isinstance(value, list):
+        inner = spec[0] if isinstance(spec, list) else object
+        for element in value:
+            check_json(element, inner, name, depth - 1)
+    elif isinstance(value, dict):
+        _check_table(value, {"*": object}, depth)
+
+
+def _check_table(table: dict[str, Any], spec: Mapping[str, Any], depth: int) -> None:
+    for key in spec:
+        if not key.endswith(("?", "*")) and key not in table:
+            raise ModelFormatError(f"it has no {key}")
+    for key, value in table.items():
+        inner = spec.get(key, spec.get(f"{key}?", spec.get("*", object)))
+        check_json(value, inner, key[:40], depth - 1)
+
+
+def _is_like(value: Any, spec: Any) -> bool:
+    """Whether the value itself, not what is in it, is as described."""
+    if spec is None or spec is object:
+        return value is None or spec is object
+    if isinstance(spec, Number):
+        number = type(value) is int or (type(value) is float and not spec.whole)
+        return number and not math.isnan(value) and spec.low <= value <= spec.high
+    if isinstance(spec, Mapping | list):
+        return isinstance(value, dict if isinstance(spec, Mapping) else list)
+    return type(value) is spec
+
+
+def read_json(path: Path) -> Any:
+    """The value of a JSON file of bounded size and depth; a ValueError for anything else."""
+    return _read(path, json.loads)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The same for TOML."""
+    return _read(path, tomllib.loads)  # type: ignore[no-any-return]
+
+
+def _read(path: Path, parse: Callable[[str], Any]) -> Any:
+    if path.exists() and not path.is_file():  # a pipe has no end
+        raise ModelFormatError(f"{path} is not a regular file")
+    with open(path, "rb") as file:
+        text = file.read(MAX_JSON + 1)
+    if len(text) > MAX_JSON:
+        raise ModelFormatError(f"{path} is too large")
+    try:
+        value = parse(text.decode("utf-8-sig"))
+    except RecursionError as error:
+        raise ModelFormatError(f"{path} is nested too deeply") from error
+    check_json(value, object)
+    return value

@@ -1,0 +1,114 @@
+"""The schema that everything read from a file is checked against."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+from rpml.runtime.context import Context
+from rpml.runtime.errors import ModelFormatError
+from rpml.runtime.schema import COUNT, ArraySpec, Number, Schema, check_json, read_json, read_toml
+
+SPEC = {
+    "indices": ArraySpec("i", ("rows", "k"), 0, "rows"),
+    "distances": ArraySpec("f", ("rows", "k"), 0),
+    "mask": ArraySpec("b", ("rows",), optional=True),
+}
+GOOD = {"indices": np.array([[1], [0]]), "distances": np.zeros((2, 1)), "mask": np.ones(2, bool)}
+
+
+def test_what_fits_passes_and_names_its_sizes():
+    assert Schema(SPEC).check(GOOD, {}) == {"rows": 2, "k": 1}
+    without = {name: array for name, array in GOOD.items() if name != "mask"}
+    Schema(SPEC).check({**without, "unknown": np.zeros(3)}, {})
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"indices": None}, "no indices"),
+        ({"indices": np.array([[1.0], [0.0]])}, "not integers"),
+        ({"indices": np.array([[2], [0]])}, "not from 0 to 1"),
+        ({"indices": np.array([[-1], [0]])}, "not from 0 to 1"),
+        ({"indices": np.array([1, 0])}, "shape"),
+        ({"distances": np.zeros((2, 2))}, "shape"),
+        ({"distances": np.full((2, 1), np.nan)}, "not finite"),
+        ({"distances": np.full((2, 1), np.inf, np.float32)}, "not finite"),
+        ({"mask": np.ones(2)}, "not flags"),
+    ],
+)
+def test_what_does_not_fit_is_named(change, complaint):
+    arrays = {name: array for name, array in {**GOOD, **change}.items() if array is not None}
+    with pytest.raises(ModelFormatError, match=complaint):
+        Schema(SPEC).check(arrays, {})
+
+
+VALUES = {"n": COUNT, "share": Number(0, 1), "names?": (None, [str]), "*": bool}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [],
+        {},
+        {"n": 1},
+        {"n": True, "share": 0.5},
+        {"n": -1, "share": 0.5},
+        {"n": 1.5, "share": 0.5},
+        {"n": 10**30, "share": 0.5},
+        {"n": 1, "share": float("nan")},
+        {"n": 1, "share": float("inf")},
+        {"n": 1, "share": 0.5, "names": "abc"},
+        {"n": 1, "share": 0.5, "names": [1]},
+        {"n": 1, "share": 0.5, "other": "text"},
+    ],
+)
+def test_json_that_does_not_fit(value):
+    with pytest.raises(ModelFormatError):
+        check_json(value, VALUES)
+
+
+def test_json_that_fits():
+    check_json({"n": 1, "share": 0, "names": None, "other": True}, VALUES)
+    check_json({"n": 1, "share": 0.5, "names": ["a"]}, VALUES)
+
+
+def test_depth_is_bounded_whatever_is_allowed():
+    check_json(json.loads("[" * 16 + "]" * 16), object)
+    for text in ("[" * 30 + "]" * 30, '{"a":' * 30 + "1" + "}" * 30):
+        with pytest.raises(ModelFormatError, match="deeply"):
+            check_json(json.loads(text), object)
+
+
+def test_files_are_regular_small_and_flat(tmp_path, monkeypatch):
+    path = tmp_path / "x.json"
+    path.write_text("[" * 10**5)
+    with pytest.raises(ModelFormatError, match="deeply"):
+        read_json(path)
+    path.write_text("x = " + "[" * 10**4)
+    with pytest.raises(ModelFormatError, match="deeply"):
+        read_toml(path)
+    monkeypatch.setattr("rpml.runtime.schema.MAX_JSON", 10)
+    path.write_text(" " * 11)
+    with pytest.raises(ModelFormatError, match="large"):
+        read_json(path)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ModelFormatError, match="regular"):
+        read_json(tmp_path / "pipe")
+
+
+class Store:
+    def __init__(self, arrays):
+        self.arrays = arrays
+
+    def load(self, name):
+        return self.arrays, {}
+
+
+def test_a_forged_stage_is_computed_again(caplog):
+    schema = Schema({"labels": ArraySpec("i", (3,), -1, 2)})
+    forged = Context(store=Store({"labels": np.array([0, 1, 2**31 - 1])}))
+    assert forged.load("labels", schema) is None
+    assert "computed again" in caplog.text
+    assert Context(store=Store({"labels": np.array([0, 1, 2])})).load("labels", schema)
