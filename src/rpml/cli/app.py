@@ -1,7 +1,5 @@
 """The `rpml` program: its commands, each in a file of its own."""
 
-from __future__ import annotations
-
 import sys
 from importlib import import_module
 from typing import Annotated

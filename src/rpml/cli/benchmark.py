@@ -1,7 +1,5 @@
 """rpml benchmark: the paper's protocol on its datasets, end to end."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from typing import Annotated

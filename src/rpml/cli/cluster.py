@@ -1,7 +1,5 @@
 """rpml cluster: Authority Ascent Shift alone."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """rpml demo: learn an embedding without labels, print the table, write the figure."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """rpml doctor: is everything installed, and how to install what is not."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 
 from rpml.cli.command import command

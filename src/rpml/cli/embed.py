@@ -1,7 +1,5 @@
 """rpml embed: apply a model to vectors, in bounded memory."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from rpml.cli import options as opt

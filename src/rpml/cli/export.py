@@ -1,7 +1,5 @@
 """rpml export: a model for other programs."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from rpml.cli import options as opt

@@ -1,7 +1,5 @@
 """rpml figures: the paper's figures of an image set."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Option groups: a frozen dataclass declares options once, for every command that takes them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps

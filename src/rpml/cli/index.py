@@ -1,7 +1,5 @@
 """rpml index: the codes of vectors, ready to be searched."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from rpml.cli import options as opt

@@ -1,7 +1,5 @@
 """rpml inspect: what is in a model, a feature file or a checkpoint."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Annotated

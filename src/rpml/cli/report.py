@@ -1,7 +1,5 @@
 """rpml report: one HTML file that shows whether the embedding helped."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """rpml search: the nearest rows of an index."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

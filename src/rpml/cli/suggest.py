@@ -1,7 +1,5 @@
 """rpml suggest: which rows to label next."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from rpml.cli import options as opt

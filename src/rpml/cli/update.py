@@ -1,7 +1,5 @@
 """rpml update: let a model learn from new vectors."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from rpml.cli import options as opt

@@ -1,7 +1,5 @@
 """Networks that end in a feature map, split into a frozen trunk and trained upper blocks."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 from collections import OrderedDict

@@ -6,8 +6,6 @@ is a better descriptor than any single view, so the terms also teach: the networ
 from one view what it used to predict from all of them.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from numpy.typing import NDArray

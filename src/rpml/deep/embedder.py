@@ -1,7 +1,5 @@
 """From activations to the embedding: upper blocks, pooling, a fixed whitening, the projection."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from numpy.typing import NDArray

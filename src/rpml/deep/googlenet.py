@@ -1,7 +1,5 @@
 """GoogLeNet in torch, as named blocks, with the weights of an ONNX file."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The triplet objective as a differentiable function of the features, for torch."""
 
-from __future__ import annotations
-
 import torch
 from torch.nn.functional import softplus
 

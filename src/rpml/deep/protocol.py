@@ -1,7 +1,5 @@
 """The protocol of the paper for methods that train the network."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path

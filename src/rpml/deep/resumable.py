@@ -1,7 +1,5 @@
 """Training a network on images into one ONNX file; an interrupted run continues."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Batch samplers: m images per label, two views per image, neighbourhoods, triplets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol

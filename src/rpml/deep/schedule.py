@@ -1,7 +1,5 @@
 """The training schedule."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, dataclass
 

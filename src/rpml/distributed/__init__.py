@@ -4,8 +4,6 @@
 >>> DaskRPML(64, random_state=0).fit("vectors/").save("model.rpml")  # doctest: +SKIP
 """
 
-from __future__ import annotations
-
 from rpml.runtime.extras import require
 
 require("distributed", "distributed", "rpml.distributed")

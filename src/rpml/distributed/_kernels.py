@@ -1,7 +1,5 @@
 """Compiled loops of the distributed stages: arrays in, arrays out."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rpml.method.graph.kernels import push

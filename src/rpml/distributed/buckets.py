@@ -1,7 +1,5 @@
 """Cells dealt to tasks: neighbouring cells together, about equally many rows a task."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -4,8 +4,6 @@ Which row is in which group, cluster or class is a number a row, which the clien
 vectors are compared do rows meet on a worker.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 

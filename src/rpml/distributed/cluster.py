@@ -1,7 +1,5 @@
 """A Dask cluster as the stages use it: tasks, reductions, progress, errors in one sentence."""
 
-from __future__ import annotations
-
 import logging
 import os
 import time

@@ -1,7 +1,5 @@
 """Embedding and scoring a whole dataset, partition by partition, on the workers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

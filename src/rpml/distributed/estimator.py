@@ -1,7 +1,5 @@
 """DaskRPML: the estimator whose rows are on a cluster."""
 
-from __future__ import annotations
-
 import inspect
 import logging
 from collections.abc import Callable

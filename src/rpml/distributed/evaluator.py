@@ -11,8 +11,6 @@ losses; its derivative is linear in one further sum, so it needs no second pass:
 dJ/dtheta = A - (sum dw w / T) B.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field

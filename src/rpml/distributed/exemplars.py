@@ -1,7 +1,5 @@
 """The middle row of each cluster, found where the rows are."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any

@@ -1,7 +1,5 @@
 """How rows are compared, the same on every worker."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

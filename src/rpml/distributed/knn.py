@@ -7,8 +7,6 @@ and a partition sends each bucket the rows that look into it; what they find com
 merged. The recall is measured on rows that are searched exactly.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What the workers do in a search for nearest neighbours: pure functions of partitions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

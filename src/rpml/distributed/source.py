@@ -4,8 +4,6 @@ The rows are cut into partitions of about equal size, whatever the files are; ea
 worker that needs it and checked there, so that a bad shard is named. The client sees shapes only.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ worker alone is the local solver itself. Whole clusters are dealt to the workers
 shards too, since batches are drawn within a worker.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from dataclasses import replace

@@ -8,8 +8,6 @@ are cut: the random stream belongs to a block of consecutive rows, and up to one
 are those of the local fit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise

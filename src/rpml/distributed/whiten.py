@@ -1,7 +1,5 @@
 """Moments by reduction, and the whitening they give."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The estimator, what a fit leaves, its file, and fits that survive an interruption."""
 
-from __future__ import annotations
-
 from rpml.estimator.description import describe_model
 from rpml.estimator.embedding import Embedding
 from rpml.estimator.features import check_features, embed_batches, embed_file, load_embedded

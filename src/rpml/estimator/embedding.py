@@ -1,7 +1,5 @@
 """What a fitted model does: embeds rows, names their cluster, suggests labels, saves and loads."""
 
-from __future__ import annotations
-
 import warnings
 from copy import copy
 from os import PathLike

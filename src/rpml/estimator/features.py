@@ -1,7 +1,5 @@
 """A model and files of vectors: whether they fit each other, and embedding batch by batch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from os import PathLike

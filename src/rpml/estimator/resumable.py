@@ -1,7 +1,5 @@
 """A fit whose model goes to a file and whose finished stages survive an interruption."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Iterable, Mapping

@@ -8,8 +8,6 @@ All are learned on the very triplets, rows and start of an RPML fit, so that onl
 - free: the smooth one over any matrix L, the orthogonality constraint left out.
 """
 
-from __future__ import annotations
-
 import warnings
 from typing import Self
 

@@ -1,7 +1,5 @@
 """What a fit looks like without labels: each figure with one line on how to read it."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ other part? Its *rank gain* is by how much log(1 + rank) falls against PCA. Nois
 axes knows nothing of the noise in the other, so a method gains by retaining what rows really share.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 

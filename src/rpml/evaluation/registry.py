@@ -5,8 +5,6 @@ A new method is one file and one line here. Methods of the layers above are name
 imported when they are built.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import import_module

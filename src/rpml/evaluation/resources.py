@@ -1,7 +1,5 @@
 """How much memory and time a fit will take, from small fits of the same kind."""
 
-from __future__ import annotations
-
 import itertools
 import time
 import warnings

@@ -1,7 +1,5 @@
 """Algorithm 1 of the paper, stage by stage; `Stages` says who evaluates each of them."""
 
-from __future__ import annotations
-
 from typing import Protocol, TypeVar
 
 import numpy as np

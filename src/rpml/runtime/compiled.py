@@ -1,7 +1,5 @@
 """Compiled loops, kept on disk between processes where there is a folder to keep them in."""
 
-from __future__ import annotations
-
 import functools
 import logging
 from collections.abc import Callable

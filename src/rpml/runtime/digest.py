@@ -1,7 +1,5 @@
 """Digests of arrays and plain values: what a stage of a fit was computed from."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What a result depends on beside the data: versions, threads, memory and optional extras."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

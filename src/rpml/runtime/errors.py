@@ -1,7 +1,5 @@
 """What can go wrong, as few exception classes as possible; each message is one sentence."""
 
-from __future__ import annotations
-
 
 class InputError(ValueError):
     """Something the user gave cannot be used: a file, a column, an option (exit code 2)."""

@@ -1,7 +1,5 @@
 """Optional packages: present, or one sentence that says what to install."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

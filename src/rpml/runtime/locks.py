@@ -1,7 +1,5 @@
 """Locks that the system releases when their process dies."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import logging

@@ -1,7 +1,5 @@
 """How much memory a fit holds at its peak, and what a limit leaves for its working blocks."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from rpml.runtime.threads import thread_count

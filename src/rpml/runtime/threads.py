@@ -1,7 +1,5 @@
 """Threads: how many, and how a range of work is cut between them."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import os

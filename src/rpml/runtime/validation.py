@@ -1,7 +1,5 @@
 """What an estimator accepts as rows, and the one sentence it refuses the rest with."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator

@@ -1,7 +1,5 @@
 """Search among codes: sign bits first, int8 rescoring of the best."""
 
-from __future__ import annotations
-
 from rpml.search.index import Hits, Index
 
 __all__ = ["Hits", "Index"]

@@ -1,7 +1,5 @@
 """The nearest rows of bits by Hamming distance: by faiss where it is installed, else by numpy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

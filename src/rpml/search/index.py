@@ -1,7 +1,5 @@
 """An index of codes: 9/8 of a byte per dimension, and the model that encodes the queries."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path

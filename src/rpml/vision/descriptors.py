@@ -1,7 +1,5 @@
 """Descriptors of the images of a dataset, computed once and stored."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

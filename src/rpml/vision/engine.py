@@ -1,7 +1,5 @@
 """Thread pools for decoding and inference; images of equal shape share a batch."""
 
-from __future__ import annotations
-
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Find image files and name them."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Iterator

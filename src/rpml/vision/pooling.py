@@ -1,7 +1,5 @@
 """From a feature map to one vector: R-MAC, MAC, average and GeM."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """PCA-whitening of R-MAC regions, learned from the regions of training images."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

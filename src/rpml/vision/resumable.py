@@ -1,7 +1,5 @@
 """Descriptors of images into a file; an interrupted run continues."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -4,8 +4,6 @@ A new method is a file with a `Method` in this folder and a line in
 `rpml.evaluation.registry.DEEP_METHODS`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module

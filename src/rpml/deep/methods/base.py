@@ -1,7 +1,5 @@
 """The interface of a deep method: a batch sampler and a loss."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass

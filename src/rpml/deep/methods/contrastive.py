@@ -1,7 +1,5 @@
 """Contrastive: Hadsell, Chopra and LeCun, "Dimensionality reduction ..." (CVPR 2006)."""
 
-from __future__ import annotations
-
 import torch
 
 from rpml.deep.methods.base import Batch, Loss, LossSpec, Method, distances, pair_masks, safe_mean

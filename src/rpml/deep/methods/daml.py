@@ -1,7 +1,5 @@
 """DAML: Duan, Zheng, Lin, Lu and Zhou, "Deep adversarial metric learning" (CVPR 2018)."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 from torch.nn.functional import normalize

@@ -1,7 +1,5 @@
 """DDML: Hu, Lu and Tan, "Discriminative deep metric learning ..." (CVPR 2014)."""
 
-from __future__ import annotations
-
 import torch
 from torch.nn.functional import softplus
 

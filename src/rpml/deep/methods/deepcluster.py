@@ -1,7 +1,5 @@
 """DeepCluster: Caron, Bojanowski, Joulin and Douze, "Deep clustering ..." (ECCV 2018)."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """Exemplar: Dosovitskiy et al., "Discriminative unsupervised feature learning ..." (NIPS 2014)."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy

@@ -1,7 +1,5 @@
 """HDML: Zheng, Chen, Lu and Zhou, "Hardness-aware deep metric learning" (CVPR 2019)."""
 
-from __future__ import annotations
-
 import math
 
 import torch

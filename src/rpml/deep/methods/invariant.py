@@ -1,7 +1,5 @@
 """Invariant: Ye, Zhang, Yuen, Chang, "... invariant and spreading instance feature" (CVPR 2019)."""
 
-from __future__ import annotations
-
 import torch
 
 from rpml.deep.methods.base import Batch, Loss, LossSpec, Method

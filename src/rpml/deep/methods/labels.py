@@ -1,7 +1,5 @@
 """Batch samplers by true classes, by image and by clusters of the features."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Lifted structure: Oh Song, Xiang, Jegelka, Savarese, "Deep metric learning ..." (CVPR 2016)."""
 
-from __future__ import annotations
-
 import torch
 
 from rpml.deep.methods.base import Batch, Loss, LossSpec, Method

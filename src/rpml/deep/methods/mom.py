@@ -1,7 +1,5 @@
 """MOM: Iscen, Tolias, Avrithis and Chum, "Mining on manifolds" (CVPR 2018)."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from numpy.typing import NDArray

@@ -1,7 +1,5 @@
 """NCE: Wu, Xiong, Yu and Lin, "... non-parametric instance discrimination" (CVPR 2018)."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """sRPML end to end: triplets of AAS clusters, Riemannian CG on (theta, L), then the network."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

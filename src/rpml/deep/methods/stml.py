@@ -1,7 +1,5 @@
 """STML: Kim, Kim, Cho and Kwak, "Self-taught metric learning without labels" (CVPR 2022)."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import nn

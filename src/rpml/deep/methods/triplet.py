@@ -1,7 +1,5 @@
 """Triplet: the hinge of Schroff, Kalenichenko and Philbin, "FaceNet" (CVPR 2015)."""
 
-from __future__ import annotations
-
 import torch
 
 from rpml.deep.methods.base import Batch, Loss, LossSpec, Method, safe_mean

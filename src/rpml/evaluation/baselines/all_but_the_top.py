@@ -1,7 +1,5 @@
 """All-but-the-top: the strongest directions, which every row shares, are removed."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

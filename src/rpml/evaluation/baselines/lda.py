@@ -1,7 +1,5 @@
 """Linear discriminant analysis, on the classes of the training rows or on pseudo-labels."""
 
-from __future__ import annotations
-
 import warnings
 from typing import ClassVar
 

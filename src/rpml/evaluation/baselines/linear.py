@@ -1,7 +1,5 @@
 """What all baselines share: unit rows in, one affine map, unit rows out."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import ClassVar, Self
 

@@ -1,7 +1,5 @@
 """Locality preserving projections: neighbours stay neighbours, no labels."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse

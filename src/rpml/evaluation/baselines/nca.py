@@ -1,7 +1,5 @@
 """Neighbourhood components analysis: the classes of the training rows are used."""
 
-from __future__ import annotations
-
 import warnings
 from typing import ClassVar
 

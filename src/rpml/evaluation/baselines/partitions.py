@@ -4,8 +4,6 @@ So that only the partition differs, k-means and Leiden aim at the number of clus
 rows that AAS finds on the same rows. HDBSCAN finds its own number.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import Any, Self
 

@@ -1,7 +1,5 @@
 """Principal components, with any degree of whitening."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

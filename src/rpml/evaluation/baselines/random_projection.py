@@ -1,7 +1,5 @@
 """A random orthonormal projection: what dimension alone costs."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state

@@ -1,7 +1,5 @@
 """The features as they are, scaled to unit norm."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

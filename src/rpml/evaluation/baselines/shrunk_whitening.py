@@ -1,7 +1,5 @@
 """Whitening by a shrunk covariance: weak directions are not blown up."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.covariance import ledoit_wolf_shrinkage

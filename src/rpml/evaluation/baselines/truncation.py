@@ -1,7 +1,5 @@
 """The first columns: what vectors trained in Matryoshka order are cut to."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

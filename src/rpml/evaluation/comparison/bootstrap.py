@@ -1,7 +1,5 @@
 """How sure is a difference? Resampling the queries, the same ones for both sides."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

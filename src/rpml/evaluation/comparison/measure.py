@@ -5,8 +5,6 @@ many rows of other classes come before the first right one, 15 meaning 15 or mor
 Recall@K up to 8 and every bootstrap can be computed again.
 """
 
-from __future__ import annotations
-
 import time
 import warnings
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The whole comparison: every method, dimension and seed on one split, kept as it goes."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

@@ -1,7 +1,5 @@
 """Cells -> the table: means over seeds, bootstrap intervals, differences to PCA."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """What every metric asks of its input, and the one sentence given when it is not so."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from numbers import Integral
 

@@ -1,7 +1,5 @@
 """Compiled loops of the metrics: arrays in, arrays changed in place."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """k-means with as many clusters as classes, scored against the classes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

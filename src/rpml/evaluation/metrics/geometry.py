@@ -1,7 +1,5 @@
 """Rows brought to a common scale in double precision, block by block."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

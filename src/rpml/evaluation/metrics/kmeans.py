@@ -6,8 +6,6 @@ cluster is compared with the moved centres only; the assignment stays exact. And
 is a single-precision product of blocks, so memory is bounded by a block and not by n x k.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass

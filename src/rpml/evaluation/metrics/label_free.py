@@ -1,7 +1,5 @@
 """What can be said of an embedding without labels: small pure functions of arrays."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

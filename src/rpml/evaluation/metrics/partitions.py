@@ -1,7 +1,5 @@
 """Two labelings of the same rows compared: mutual information, and pairs of rows."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import normalized_mutual_info_score

@@ -1,7 +1,5 @@
 """The paper's protocol: descriptors -> whitening -> fit without labels -> scores on new classes."""
 
-from __future__ import annotations
-
 from rpml.evaluation.protocol.descriptors import Descriptors, from_file
 from rpml.evaluation.protocol.scores import DEFAULT_METHODS, Row, run_methods
 from rpml.evaluation.protocol.table import as_fields, as_lines, as_markdown

@@ -4,8 +4,6 @@ U. K. Dutta, M. Harandi, C. C. Sekhar, "A Probabilistic approach for Learning Em
 Supervision" (preprint, 2019).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

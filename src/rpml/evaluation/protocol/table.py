@@ -1,7 +1,5 @@
 """The published rows and ours in one table, as text, Markdown or JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 

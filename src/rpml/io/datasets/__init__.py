@@ -1,7 +1,5 @@
 """Image benchmarks and the data the demos ship."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Cars-196, in both layouts it is found in."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """CUB-200-2011: images.txt, image_class_labels.txt and images/."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from rpml.io.datasets.image_sets import ImageSet, as_number, find_root, make_set, read_lines

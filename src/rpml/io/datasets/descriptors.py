@@ -1,7 +1,5 @@
 """Small images -> vectors without any download: histograms of oriented gradients."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Any tree with a folder for each class."""
 
-from __future__ import annotations
-
 from pathlib import Path, PurePosixPath
 
 import numpy as np

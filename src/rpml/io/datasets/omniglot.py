@@ -1,7 +1,5 @@
 """The handwritten characters that ship with the package (part of Omniglot, MIT licence)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Embeddings of programs that ship with the package (of neetcode-gh/leetcode, MIT license)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Stanford Online Products: Ebay_train.txt, Ebay_test.txt and the product folders."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Random views of small images: the same thing, turned, stretched, slanted and shifted."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 Every target is made from the same list of steps, so that none can drift from `transform`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from os import PathLike

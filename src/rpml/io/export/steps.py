@@ -1,7 +1,5 @@
 """What `transform` does to a row, as data: the steps in order."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """An empty faiss index with the embedding in front of it: add raw vectors, search raw vectors."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

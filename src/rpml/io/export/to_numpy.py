@@ -4,8 +4,6 @@ A reader needs no rpml: sort the names; an array called ``..._unit`` means "scal
 norm", ``..._subtract`` and ``..._multiply`` say what is done with the array.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

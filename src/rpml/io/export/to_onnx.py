@@ -1,7 +1,5 @@
 """An ONNX graph: float32 rows in (input `features`), embedding out (output `embedding`)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Written without torch: each Dense is a config and a safetensors file, each Normalize a config.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

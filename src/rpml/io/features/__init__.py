@@ -1,7 +1,5 @@
 """Vectors and labels in files: readers, writers, and the checks they share."""
 
-from __future__ import annotations
-
 from rpml.io.features.labels import read_labels
 from rpml.io.features.reading import open_features, read_features
 from rpml.io.features.source import Batch, Features, FeatureSource, ReadOptions

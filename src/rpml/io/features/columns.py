@@ -1,7 +1,5 @@
 """Choosing columns by name, the same way for every format that has names."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase

@@ -1,7 +1,5 @@
 """What a file of vectors looks like, in one pass."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

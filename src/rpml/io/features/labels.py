@@ -1,7 +1,5 @@
 """Labels from a file, put in the order of the features' rows."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

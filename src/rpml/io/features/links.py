@@ -1,7 +1,5 @@
 """Constraints between rows from a text file: rows per line, and perhaps a weight."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """.parquet features: one column of lists, or one column a feature; read in batches."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """.csv and .tsv features: names in the first line or not, one column of ids or none."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

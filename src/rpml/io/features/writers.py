@@ -1,7 +1,5 @@
 """Writers of rows, one class a kind of file; `open_writer` makes their output atomic."""
 
-from __future__ import annotations
-
 import csv
 import shutil
 import zipfile

@@ -1,7 +1,5 @@
 """Outputs by suffix, whole or not at all."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager

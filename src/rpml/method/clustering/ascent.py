@@ -1,7 +1,5 @@
 """Authority ascent on an affinity graph: thresholds, the climb to the modes, merging of modes."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Graph -> authority: the stationary distribution of a random walk on it."""
 
-from __future__ import annotations
-
 import logging
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Neighbours -> the sparse affinity graph the random walker of AAS lives on."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse

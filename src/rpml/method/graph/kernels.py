@@ -1,7 +1,5 @@
 """Compiled loops of the neighbour search and of the authority ascent: arrays in, arrays out."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rpml.runtime.compiled import compiled

@@ -3,8 +3,6 @@
 The GIL is released, so callers cut the triplets between threads (`run_chunks`).
 """
 
-from __future__ import annotations
-
 from rpml.runtime.compiled import VECTORIZED, compiled
 
 

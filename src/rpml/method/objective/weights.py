@@ -5,8 +5,6 @@ A function only has to say how theta gives logits, how a derivative by the logit
 theta, and that along a line theta + t eta its logits are polynomials in t.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol

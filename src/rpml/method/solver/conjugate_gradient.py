@@ -1,7 +1,5 @@
 """Solvers for (L, theta): Riemannian conjugate gradient, and the paper's fixed steps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol

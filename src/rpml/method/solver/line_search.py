@@ -4,8 +4,6 @@ With the trick of `TripletObjective.along` a further trial costs a fraction of a
 the search goes on until the interpolated minimum has settled, instead of taking the first decrease.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

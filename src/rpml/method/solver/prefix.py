@@ -7,8 +7,6 @@ weights one, and its axes come first. They see the rows as a whitening for that 
 them, which is smoothed more the smaller it is.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """sRPML: mini-batches, triplets mined inside each, a few warm-started conjugate-gradient steps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 

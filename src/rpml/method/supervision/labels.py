@@ -1,7 +1,5 @@
 """Labels as people write them -> integers."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 

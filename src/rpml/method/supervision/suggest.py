@@ -9,8 +9,6 @@ All rows are candidates where they are at hand. A model alone knows the position
 only: these come first then, and after them the rows whose own triplets are least sure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """Mini-batches with several rows per label, and the triplets within one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

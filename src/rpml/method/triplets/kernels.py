@@ -1,7 +1,5 @@
 """Compiled loops of the triplet mining: arrays in, arrays out."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rpml.runtime.compiled import VECTORIZED, compiled

@@ -1,7 +1,5 @@
 """Which rows share a label, and positives and negatives drawn from them uniformly."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

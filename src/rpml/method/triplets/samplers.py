@@ -1,7 +1,5 @@
 """How negatives are drawn: one class per sampler, and the table of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol

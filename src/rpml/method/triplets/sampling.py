@@ -1,7 +1,5 @@
 """Labels -> triplets (anchor, positive, negative) of row indices."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -8,8 +8,6 @@ to the asked size, rank them than PCA does? Agreement on the single nearest neig
 near-duplicates and shared wording instead.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -5,8 +5,6 @@ one and the same thing varies. They are used three times: their scatter whitens,
 as one point each, and their pairs are positives of the triplets.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Programs: learn from solutions of some problems, find those of others across languages."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Handwritten characters: learn from some alphabets, score on others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

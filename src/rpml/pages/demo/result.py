@@ -1,7 +1,5 @@
 """What the demonstrations share: the folder, the table, the verdict, the text."""
 
-from __future__ import annotations
-
 import json
 import logging
 import time

@@ -1,7 +1,5 @@
 """Compiled scan of int8 codes."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

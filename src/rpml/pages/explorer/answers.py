@@ -1,7 +1,5 @@
 """Answers to the page's requests about items and neighbors; no HTTP beyond statuses."""
 
-from __future__ import annotations
-
 import csv
 import io
 import time

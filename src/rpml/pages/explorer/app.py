@@ -1,7 +1,5 @@
 """The explorer as an ASGI application."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 

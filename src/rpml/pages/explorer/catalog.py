@@ -1,7 +1,5 @@
 """Everything the explorer shows: items, two indices, clusters, maps; slow parts come later."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Answers to the page's requests about clusters."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """The pseudo-clusters of a fit: sizes, modes, impurity, and the ascent tree."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -5,8 +5,6 @@ every row is known, so the few rows that could be among the nearest are compared
 precision, and the answer is that of a full scan.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

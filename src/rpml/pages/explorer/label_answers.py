@@ -1,7 +1,5 @@
 """Answers to the page's requests about labels: assign, undo, suggest, learn again."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

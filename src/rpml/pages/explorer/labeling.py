@@ -1,7 +1,5 @@
 """Labels given in the explorer: assigned, undone, saved after every change."""
 
-from __future__ import annotations
-
 import csv
 import threading
 from collections import Counter

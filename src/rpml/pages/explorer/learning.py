@@ -1,7 +1,5 @@
 """Learning again with the labels given so far, in the background."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import warnings

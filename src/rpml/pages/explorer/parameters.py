@@ -1,7 +1,5 @@
 """Checked query parameters, and the error of a request that cannot be answered."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 Query = Mapping[str, str]

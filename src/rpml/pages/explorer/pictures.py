@@ -1,7 +1,5 @@
 """Pictures of rows: asked for by row number, so that no path ever comes from a request."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The explorer's endpoints: HTTP in and out; computing runs in threads."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from importlib.resources import files

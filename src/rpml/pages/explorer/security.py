@@ -1,7 +1,5 @@
 """Security headers, refusal of cross-site requests, and errors without stack traces."""
 
-from __future__ import annotations
-
 import logging
 from urllib.parse import urlsplit
 

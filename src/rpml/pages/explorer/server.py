@@ -1,7 +1,5 @@
 """Running the explorer: where it listens, and what it says about that."""
 
-from __future__ import annotations
-
 import socket
 
 import uvicorn

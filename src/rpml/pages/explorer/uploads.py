@@ -1,7 +1,5 @@
 """Queries that come from outside: a .npy vector or an image, checked before anything is done."""
 
-from __future__ import annotations
-
 import hashlib
 import tempfile
 import threading

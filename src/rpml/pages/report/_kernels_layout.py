@@ -1,7 +1,5 @@
 """Compiled loop of the map: edges attract, random pairs repel."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

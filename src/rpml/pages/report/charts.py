@@ -1,7 +1,5 @@
 """Charts as inline SVG: no script, sharp at any size, colors from the page's style sheet."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence

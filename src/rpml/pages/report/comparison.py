@@ -1,7 +1,5 @@
 """Before and after: the raw features, PCA of the same size, and the embedding."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Which items the report shows: chosen by rule, never by hand."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Pictures of an embedding, drawn with matplotlib (extra 'report')."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from os import PathLike
 from typing import BinaryIO

@@ -1,7 +1,5 @@
 """A map snapped to a square grid, so that similar items sit side by side and none hides another."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The paper's pictures of an image set: retrieval rows and the quad-grid."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

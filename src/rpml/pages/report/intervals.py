@@ -1,7 +1,5 @@
 """95% bootstrap intervals of measures that are not means over rows."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import normalized_mutual_info_score

@@ -1,7 +1,5 @@
 """What a row of the features stands for: an id, a label, a picture."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

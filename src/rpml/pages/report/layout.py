@@ -3,8 +3,6 @@
 Why not umap-learn: docs/decisions/written-by-hand.md.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse

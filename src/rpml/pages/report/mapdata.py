@@ -1,7 +1,5 @@
 """The data behind the linked maps, as one JSON object that the page's script reads."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections import Counter

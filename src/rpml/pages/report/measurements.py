@@ -1,7 +1,5 @@
 """Everything the sections of a report are made from."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass

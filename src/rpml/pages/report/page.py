@@ -1,7 +1,5 @@
 """One HTML file out of the sections: everything inline, nothing executable but our own script."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from importlib.resources import files

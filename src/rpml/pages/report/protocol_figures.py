@@ -1,7 +1,5 @@
 """The paper's pictures of the test images."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

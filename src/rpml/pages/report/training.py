@@ -1,7 +1,5 @@
 """Settings of a fitted model, and whether rows are those it was fitted on."""
 
-from __future__ import annotations
-
 import platform
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Did it help, compared with what, how certain: the first thing a reader sees."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Items as the page shows them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

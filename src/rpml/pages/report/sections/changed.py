@@ -1,7 +1,5 @@
 """The items whose neighbors changed most."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from rpml.pages.report.examples import SHOWN, most_changed

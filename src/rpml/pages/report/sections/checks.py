@@ -1,7 +1,5 @@
 """Diagnostics of the fit that need no labels."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from rpml.evaluation.diagnostics import of_clusters, of_stability, of_triplets, of_whitening

@@ -1,7 +1,5 @@
 """The pseudo-clusters of the fit."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rpml.pages.report import charts

@@ -1,7 +1,5 @@
 """A sample of the items on a square grid."""
 
-from __future__ import annotations
-
 from rpml.pages.report.grid import grid_side, snap_to_grid
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Section

@@ -1,7 +1,5 @@
 """The linked maps before and after."""
 
-from __future__ import annotations
-
 from rpml.pages.report.layout import layout_note
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Section

@@ -1,7 +1,5 @@
 """Queries that succeed and queries that fail."""
 
-from __future__ import annotations
-
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.report.examples import SHOWN, retrieval_queries
 from rpml.pages.report.measurements import Measurements

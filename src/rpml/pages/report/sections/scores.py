@@ -1,7 +1,5 @@
 """The table of scores before and after, and the differences in Recall@K."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from rpml.evaluation.comparison.bootstrap import Interval

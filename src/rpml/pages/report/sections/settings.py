@@ -1,7 +1,5 @@
 """Settings and versions."""
 
-from __future__ import annotations
-
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Section
 from rpml.pages.report.training import call, settings, versions

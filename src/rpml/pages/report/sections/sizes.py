@@ -1,7 +1,5 @@
 """Quality against the number of components."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The share of variance per principal axis."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rpml.evaluation.metrics.label_free import effective_rank

@@ -1,7 +1,5 @@
 """How the solver went."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rpml.estimator.description import decisions

@@ -1,7 +1,5 @@
 """The triplets of the fit."""
 
-from __future__ import annotations
-
 from rpml.pages.report import charts
 from rpml.pages.report.examples import Triplet, trusted_triplets
 from rpml.pages.report.measurements import Measurements
