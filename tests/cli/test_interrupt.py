@@ -114,7 +114,7 @@ def wait_for(process, text):
     return seen
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_keeps_the_best_model_and_resumes(fit, number):
     target = fit.folder / "stopped.rpml"
     target.unlink(missing_ok=True)

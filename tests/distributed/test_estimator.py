@@ -113,7 +113,7 @@ def test_groups(cluster, views):
     assert one.whitening_.source == "groups"
 
 
-@pytest.mark.parametrize("share", [0.2, 1.0])
+@pytest.mark.parametrize("share", [0.2, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_labels(cluster, views, share):
     X, group = views
     y = np.where(np.random.default_rng(0).random(len(X)) < share, group % 16, -1)

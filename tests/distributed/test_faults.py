@@ -151,6 +151,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow  # the client waits half a minute for a scheduler to come back
 @pytest.mark.parametrize(("stage", "done"), [("graph", 0), ("optimize", 10)])
 def test_a_lost_scheduler_is_said_and_the_fit_resumes(cluster, rows, shards, tmp_path, stage, done):
     from rpml.distributed import Cluster, ClusterError, open_rows

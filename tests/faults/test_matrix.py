@@ -59,9 +59,9 @@ def check(template, tmp_path, name, step):
         assert row["wrong"] == []
 
 
-@pytest.mark.parametrize("name", ["embed-npy", "fit"])
-def test_sample(template, tmp_path, name):
-    check(template, tmp_path, name, 9)
+@pytest.mark.parametrize(("name", "step"), [("embed-npy", 15), ("fit", 40)])
+def test_sample(template, tmp_path, name, step):
+    check(template, tmp_path, name, step)
 
 
 @pytest.mark.slow
