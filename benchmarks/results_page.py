@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import codes
 import results_zoo_page
 from common import RESULTS
 
@@ -253,6 +254,7 @@ def page() -> str:
         "Intervals are 95% paired bootstrap intervals over queries (2,000 resamples); bold gains "
         "exclude 0. The machine was shared and busy: read fit times as orders of magnitude.\n",
         *(results_zoo_page.section() if (RESULTS / "zoo.json").exists() else ()),
+        *(codes.section() if codes.TARGET.exists() else ()),
         f"{EARLIER}\n",
         "## RPML against the best of PCA, half-whitening and whitening\n",
         "The baseline of each row is chosen with hindsight, by its score on the test labels.\n",

@@ -63,3 +63,12 @@ def test_only_labeled_rows_are_compared(files):
     result = run(*words, "--seeds", 1)
     assert result.exit_code == 0, result.stderr
     assert "72 of 96 rows have a label" in result.stderr
+
+
+def test_codes_by_bytes(rpml, shared, tmp_path):
+    args = ["compare", shared / "x.npy", "--labels", shared / "y.npy", "--dim", 8, "--codes"]
+    rows = rpml.json(*args, "--methods", "raw,pca", "-o", tmp_path / "codes.md")["rows"]
+    assert {row["method"] for row in rows} == {"raw", "pca"}
+    assert rows[0]["bytes"] == 48
+    assert "| PCA | int8 | 8 | 8 |" in (tmp_path / "codes.md").read_text()
+    assert "there is no method" in rpml.refused(*args, "--methods", "none", "-q")

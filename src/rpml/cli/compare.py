@@ -15,6 +15,7 @@ Examples:
   rpml compare vectors.npy --dim 64
   rpml compare vectors.npy --labels labels.npy --dim 64 -o table.md
   rpml compare vectors.npy --labels labels.npy --methods raw,pca,rpml,rpml-leiden --seeds 1
+  rpml compare vectors.npy --labels labels.npy --dim 128 --codes
 \b
 Half of the classes are for training, without labels; the scores are of the other half. Methods
 that see the training labels are upper bounds and are marked as such.
@@ -30,6 +31,9 @@ def run(
     methods: Annotated[
         str | None, opt.text("NAMES", "Methods to compare, comma-separated.")
     ] = None,
+    codes: Annotated[
+        bool, opt.flag("Compare codes by their bytes per vector instead.", "--codes")
+    ] = False,
     seeds: Annotated[int, opt.number("Runs per stochastic method.")] = 3,
     output: Annotated[
         str | None, opt.output("TABLE", "Also write the table: .csv, .json or .md.")
@@ -41,7 +45,8 @@ def run(
     console: Console,
 ) -> None:
     """Compare RPML with PCA, whitening and others; recommend one."""
-    from rpml.evaluation.comparison import compare
+    from rpml.evaluation.codes import CodeComparison, compare_codes
+    from rpml.evaluation.comparison import Comparison, compare
     from rpml.evaluation.recommendation import CANDIDATES, recommend, recommend_from
     from rpml.runtime.atomic import atomic_output
 
@@ -54,17 +59,24 @@ def run(
         rows = f"{len(values):,} of {len(data.values):,} rows"
         console.note(f"{rows} have a label: only these are compared")
     names, runs = opt.parse_names(methods), range(seed, seed + seeds)
-    with console.following("rpml.evaluation.comparison"):
-        found = compare(values, y, dim, methods=names, seeds=runs)
-        if y is None:
-            advice = recommend(values, dim, methods=names or CANDIDATES, random_state=seed)
+    found: Comparison | CodeComparison
+    fields: dict[str, object] = {}
+    with console.following("rpml.evaluation"):
+        if codes:
+            found = compare_codes(values, y, dim, methods=names, seed=seed)
+            text = table(found.lines())
         else:
-            advice = recommend_from(found, any_size=dim is None)
+            found = compare(values, y, dim, methods=names, seeds=runs)
+            if y is None:
+                advice = recommend(values, dim, methods=names or CANDIDATES, random_state=seed)
+            else:
+                advice = recommend_from(found, any_size=dim is None)
+            fields["verdict"] = asdict(advice)
+            text = f"{table(short(found.lines()))}\n\n{advice}"
     if output is not None:
         with atomic_output(output, force) as temporary:
             temporary.write_text(found.text(Path(output).suffix), encoding="utf8")
-    fields = {"rows": found.rows, "verdict": asdict(advice)}
-    console.result(fields, f"{table(short(found.lines()))}\n\n{advice}")
+    console.result({"rows": found.rows, **fields}, text)
 
 
 def short(lines: list[list[str]]) -> list[list[str]]:

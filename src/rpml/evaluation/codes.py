@@ -27,7 +27,8 @@ CODED_METHODS = ("raw", "pca", "rpml")
 MAX_ROWS = 10_000
 OVERSAMPLE = 4
 _BLOCK = 1024
-_CENTROIDS = 256
+_CENTROIDS, _PQ_ROWS = 256, 4096
+_OPQ_DIMS = 256  # beyond, learning its rotation takes minutes
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def compare_codes(
     -----
     Queries are floats, rows are codes, except for sign bits, which are compared by Hamming
     distance. "binary + int8" scores the 40 nearest by the bits again by int8. PQ and OPQ have the
-    bytes of the sign bits and need faiss.
+    bytes of the sign bits and need faiss; OPQ only up to 256 dimensions.
     """
     X = np.asarray(X)
     split = make_split(X, y, train)
@@ -114,24 +115,44 @@ def _measure(
         unit_rows(np.asarray(estimator.transform(X), np.float32))
         for X in (split.X_train, split.X_test)
     )
-    for coding in codings(train, test):
-        found = nearest_by_scores(coding.scores, len(test), near.shape[1])
-        row: Row = {
-            "method": method.name,
-            "title": method.title,
+    for figures in score_codes(train, test, near, split.y_test):
+        logger.info("%s, %s", method.name, figures["code"])
+        yield {"method": method.name, "title": method.title, **figures}
+
+
+def score_codes(
+    train: Array, rows: Array, near: Array, y: Array | None = None, learned: bool = True
+) -> Iterator[Row]:
+    """Bytes and quality of every code of unit rows.
+
+    Parameters
+    ----------
+    train : ndarray of shape (n_train, n_components)
+        What the codes learn their ranges and codebooks from.
+    rows : ndarray of shape (n_samples, n_components)
+        Queries, and what they search.
+    near : ndarray of shape (n_samples, k)
+        The nearest rows that should be found.
+    y : ndarray of shape (n_samples,), default=None
+        Labels of the rows.
+    learned : bool, default=True
+        Whether to measure PQ and OPQ, which take longest.
+    """
+    for coding in codings(train, rows, learned):
+        found = nearest_by_scores(coding.scores, len(rows), near.shape[1])
+        figures: Row = {
             "code": coding.name,
-            "dim": test.shape[1],
+            "dim": rows.shape[1],
             "bytes": coding.n_bytes,
             "neighbours_kept": float(neighbour_overlap(near, found, near.shape[1]).mean()),
         }
-        if split.y_test is not None:
-            row["r@1"] = float(np.mean(split.y_test[found[:, 0]] == split.y_test))
-        logger.info("%s, %s", method.name, coding.name)
-        yield row
+        if y is not None:
+            figures["r@1"] = float(np.mean(y[found[:, 0]] == y))
+        yield figures
 
 
-def codings(train: Array, rows: Array) -> Iterator[Coding]:
-    """Every code of unit rows; what a code learns, it learns from `train`."""
+def codings(train: Array, rows: Array, learned: bool) -> Iterator[Coding]:
+    """Every code of unit rows, with or without those that learn codebooks."""
     size = rows.shape[1]
     yield Coding("float32", 4 * size, _products(rows, rows))
     int8 = Int8Codec(AxisRanges.of(train, unit=True))
@@ -143,8 +164,8 @@ def codings(train: Array, rows: Array) -> Iterator[Coding]:
         coarse = _products(signs, signs)
         yield Coding(name, bits.width, coarse)
         yield Coding(f"{name} + int8", bits.width + int8.width, _rescored(coarse, fine))
-    if len(train) >= _CENTROIDS and (faiss := optional("faiss")) is not None:
-        for name in ("PQ", "OPQ"):
+    if learned and len(train) >= _CENTROIDS and (faiss := optional("faiss")) is not None:
+        for name in ("PQ", "OPQ")[: 2 if size <= _OPQ_DIMS else 1]:
             decoded = _product_quantized(faiss, train, rows, rotate=name == "OPQ")
             yield Coding(name, -(-size // 8), _products(rows, decoded))
 
@@ -168,20 +189,22 @@ def _rescored(coarse: Scores, fine: Scores) -> Scores:
 
 def _product_quantized(faiss: Any, train: Array, rows: Array, rotate: bool) -> Array:
     """What product quantization, eight axes per byte, leaves of the rows."""
-    n_bytes = -(-rows.shape[1] // 8)
+    size, n_bytes = rows.shape[1], -(-rows.shape[1] // 8)
+    train = train[sorted_sample(len(train), _PQ_ROWS, np.random.default_rng(0))]
     train, rows = (
         np.pad(part, ((0, 0), (0, 8 * n_bytes - part.shape[1]))) for part in (train, rows)
     )
     quantizer = faiss.ProductQuantizer(8 * n_bytes, n_bytes, 8)
     quantizer.cp.min_points_per_centroid = 1  # or it warns on standard error
+    quantizer.cp.niter = 10
     if rotate:
         turn = faiss.OPQMatrix(8 * n_bytes, n_bytes)
-        turn.pq, turn.niter = quantizer, 20
+        turn.pq, turn.niter = quantizer, 10
         turn.train(train)
         train, rows = turn.apply(train), turn.apply(rows)
     quantizer.train(train)
     decoded = quantizer.decode(quantizer.compute_codes(rows))
-    return np.asarray(turn.reverse_transform(decoded) if rotate else decoded)[:, : rows.shape[1]]
+    return np.asarray(turn.reverse_transform(decoded) if rotate else decoded)[:, :size]
 
 
 def nearest_by_scores(scores: Scores, n: int, k: int) -> NDArray[np.intp]:

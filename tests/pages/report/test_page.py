@@ -22,7 +22,7 @@ from rpml.runtime.errors import InputError
 from tests.drawings import HOSTILE, Sample
 
 SECTIONS = ["verdict", "table", "maps", "changed", "grid", "checks", "training", "clusters"]
-SECTIONS += ["triplets", "spectrum", "sizes", "settings"]
+SECTIONS += ["triplets", "spectrum", "sizes", "codes", "settings"]
 SOURCE = Source("model.rpml", "features.npy")
 
 

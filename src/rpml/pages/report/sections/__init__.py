@@ -5,6 +5,7 @@ from rpml.pages.report.sections import (
     changed,
     checks,
     clusters,
+    codes,
     grid,
     maps,
     retrieval,
@@ -28,5 +29,6 @@ SECTIONS: tuple[Section, ...] = (
     triplets.SECTION,
     spectrum.SECTION,
     sizes.SECTION,
+    codes.SECTION,
     settings.SECTION,
 )

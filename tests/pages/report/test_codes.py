@@ -1,0 +1,23 @@
+"""The section of codes: every space, every code, its bytes."""
+
+import numpy as np
+
+from rpml.pages.report.comparison import Labels, Space
+from rpml.pages.report.sections.codes import quality_by_code
+
+
+def space(key, size):
+    rng = np.random.default_rng(size)
+    return Space(key, key, rng.normal(size=(60, size)).astype(np.float32), np.zeros((60, 1)))
+
+
+def test_table_and_chart():
+    spaces = [space("raw", 32), space("rpml", 8)]
+    lines, figure = quality_by_code(spaces, None, np.random.default_rng(0))
+    assert [line.name for line in lines] == ["float32", "int8", "bits, rescored", "bits"]
+    assert [cell.interval for cell in lines[2].cells] == ["36 bytes", "9 bytes"]
+    assert lines[0].cells[0].text.startswith("100.0")
+    assert "retained" in figure.heading
+    assert ">bits, rescored</text>" in figure.svg
+    labels = Labels(np.arange(50), np.array([str(i % 3) for i in range(50)]))
+    assert quality_by_code(spaces, labels, np.random.default_rng(0))[1].heading == "Recall@1 (%)"
