@@ -24,11 +24,13 @@ Examples:
   rpml fit birds.parquet -o birds.rpml --dim 64 --id-column image
   rpml fit vectors.npy -o model.rpml --resume        (after an interruption)
   rpml fit vectors.npy -o model.rpml --labels few.csv --must-link pairs.csv
+  rpml fit vectors.npy -o model.rpml --pairs sessions.csv
   rpml fit vectors.npy -o model.rpml --set whiten=1 --set sampler=hard
   rpml fit --config run.toml
   rpml fit shards/ -o model.rpml --engine dask --scheduler tcp://host:8786
 \b
 Constraint files hold one constraint per line: ids or row numbers from 0, then an optional weight.
+Files of --pairs hold two of them per line.
 """
 
 
@@ -91,6 +93,10 @@ class SupervisionOptions:
     groups: Annotated[
         str | None, opt.text("FILE", "One group per row: rows that show the same instance.")
     ] = None
+    pairs: Annotated[
+        str | None,
+        opt.text("FILE", "CSV of row pairs that probably belong together; many may be wrong."),
+    ] = None
     labels: Annotated[
         str | None, opt.text("FILE", "True labels of some rows; empty or -1 elsewhere.")
     ] = None
@@ -118,7 +124,7 @@ class SupervisionOptions:
         self, model: RPML, data: Features, reading: opt.LabeledReadingOptions
     ) -> dict[str, object]:
         """The arguments of `RPML.fit`; pseudo-labels are a setting of the model."""
-        from rpml.estimator import read_constraints
+        from rpml.estimator import read_constraints, read_pairs
         from rpml.io.features import read_labels
 
         n, ids = len(data.values), data.ids
@@ -127,6 +133,8 @@ class SupervisionOptions:
             model.set_params(clustering=read_labels(self.pseudo_labels, n, ids, partial=True))
         if self.groups is not None:
             inputs["groups"] = read_labels(self.groups, n, ids, partial=True)
+        if self.pairs is not None:
+            inputs["pairs"] = read_pairs(self.pairs, data)
         if self.labels is not None:
             model.set_params(use_labels=True)
             inputs["y"] = reading.read_labels(self.labels, data, partial=True)

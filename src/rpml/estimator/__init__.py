@@ -3,7 +3,7 @@
 from rpml.estimator.description import describe_model
 from rpml.estimator.embedding import Embedding
 from rpml.estimator.features import check_features, embed_batches, embed_file, load_embedded
-from rpml.estimator.fit_inputs import read_constraints
+from rpml.estimator.fit_inputs import read_constraints, read_pairs
 from rpml.estimator.fitted import describe_settings, load_model, save_model
 from rpml.estimator.resumable import FitOutcome, ResumableFit
 from rpml.estimator.rpml import RPML
@@ -21,5 +21,6 @@ __all__ = [
     "load_embedded",
     "load_model",
     "read_constraints",
+    "read_pairs",
     "save_model",
 ]

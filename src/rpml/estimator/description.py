@@ -48,7 +48,7 @@ def describe_model(model: RPML, path: str | PathLike[str]) -> dict[str, object]:
 
 
 def decisions(model: RPML) -> dict[str, str]:
-    """What a fit decided by itself, and why: the whitening and the training."""
+    """What a fit decided by itself, and why: the whitening, the training, the pairs."""
     choice = model.whitening_
     if choice is None:
         whitening = "as set"
@@ -59,7 +59,11 @@ def decisions(model: RPML) -> dict[str, str]:
     if choice is not None and choice.reason:
         whitening += f", because {choice.reason}"
     trained = f"{model.n_iter_} iterations ({model.message_})"
-    return {"whitening": whitening, "training": trained if model.n_iter_ else model.message_}
+    decided = {"whitening": whitening, "training": trained if model.n_iter_ else model.message_}
+    if choice is not None and choice.pairs is not None:
+        used = "used" if choice.pairs.used else "ignored"
+        decided["pairs"] = f"{used}, because {choice.pairs.reason}; {choice.pairs.rate:.0%} right"
+    return decided
 
 
 def cluster_sizes(labels: NDArray[np.integer]) -> dict[str, int]:

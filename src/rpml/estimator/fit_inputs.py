@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from rpml.io.features import Features
 from rpml.io.features.links import Links, read_links
 from rpml.method.graph.affinity import given_neighbors
 from rpml.method.graph.neighbors import Neighbors
-from rpml.method.supervision.constraints import gather
+from rpml.method.supervision.constraints import gather, row_indices
 from rpml.method.supervision.labels import as_labels
 from rpml.method.whitening.groups import drop_singles, no_groups
 from rpml.runtime.errors import InputError
@@ -28,7 +29,7 @@ def read_constraints(
     y: ArrayLike | None = None,
     conflicts: str = "raise",
 ) -> dict[str, Any]:
-    """Arguments of `RPML.fit` from files of pairs and relative comparisons.
+    """Arguments of `RPML.fit` from files of constraints.
 
     Parameters
     ----------
@@ -70,7 +71,7 @@ def _by_line(text: str, read: Mapping[str, Links]) -> str:
         lines = ", ".join(str(links.lines[int(i)]) for i in found[2].split(","))
         return f"{links.path}: line {lines}"
 
-    text = re.sub(rf"({'|'.join(ROWS_PER_LINE)})\[([\d, ]+)\]", place, text)
+    text = re.sub(rf"({'|'.join(read)})\[([\d, ]+)\]", place, text)
     return text.replace("set conflicts='weight'", "pass --conflicts weight").rstrip(".")
 
 
@@ -79,6 +80,41 @@ def as_groups(groups: ArrayLike | None, n: int) -> NDArray[np.intp]:
     if groups is None:
         return no_groups(n)
     return drop_singles(as_labels(groups, n, "groups"))
+
+
+def as_pairs(pairs: ArrayLike | None, n: int, whiten: object = "auto") -> NDArray[np.intp] | None:
+    """Pairs of the n rows, each once; None if there are none."""
+    if pairs is None or (values := np.asarray(pairs)).size == 0:
+        return None
+    if values.ndim != 2 or values.shape[1] != 2 or values.dtype.kind not in "iuf":
+        raise ValueError(
+            f"pairs must be an array of 2 row indices per line, got {values.dtype} of shape "
+            f"{values.shape}."
+        )
+    if whiten != "auto":
+        raise ValueError(f"pairs are used by whiten='auto' only, not by whiten={whiten!r}.")
+    rows = row_indices("pairs", values, n)
+    alone = np.flatnonzero(rows[:, 0] == rows[:, 1])
+    if len(alone):
+        raise ValueError(f"pairs[{alone[0]}] = {rows[alone[0]].tolist()} is a row and itself.")
+    unique = np.unique(np.sort(rows, axis=1), axis=0)
+    if len(unique) < len(rows):
+        repeated = len(rows) - len(unique)
+        warnings.warn(
+            f"{repeated} of the {len(rows)} pairs repeat another one and are left out.",
+            UserWarning,
+            stacklevel=3,
+        )
+    return unique
+
+
+def read_pairs(path: str | Path, data: Features) -> NDArray[np.intp] | None:
+    """The argument `pairs` of `RPML.fit` from a file; errors name the line."""
+    links = read_links(path, 2, len(data.values), data.ids, weighted=False)
+    try:
+        return as_pairs(links.values[:, :2], len(data.values))
+    except ValueError as error:
+        raise InputError(_by_line(str(error), {"pairs": links})) from None
 
 
 def as_neighbors(neighbors: Any, n: int, groups: ArrayLike | None) -> Neighbors | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from os import PathLike
 from typing import Any, TypeVar
 
@@ -17,7 +18,7 @@ from rpml.method.clustering.exemplars import Exemplars
 from rpml.method.codes import AxisRanges
 from rpml.method.similarity import SimilarityScale
 from rpml.method.whitening.linear_map import Preprocessing
-from rpml.method.whitening.neighborhoods import ScatterChoice
+from rpml.method.whitening.neighborhoods import PairEvidence, ScatterChoice
 from rpml.runtime.context import Json
 from rpml.runtime.errors import ModelFormatError
 
@@ -103,6 +104,7 @@ def _whitening(choice: ScatterChoice | None) -> Json | None:
         "evidence": [[float(k), float(v)] for k, v in choice.evidence.items()],
         "reason": choice.reason,
         "trains": choice.trains,
+        "pairs": choice.pairs and asdict(choice.pairs),
     }
 
 
@@ -115,6 +117,7 @@ def _read_whitening(stored: Json | None) -> ScatterChoice | None:
         evidence={float(k): float(v) for k, v in stored["evidence"]},
         reason=stored.get("reason", ""),
         trains=stored.get("trains", True),
+        pairs=PairEvidence(**pairs) if (pairs := stored.get("pairs")) else None,
     )
 
 

@@ -15,7 +15,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from rpml.estimator.embedding import Embedding
-from rpml.estimator.fit_inputs import as_groups, as_neighbors
+from rpml.estimator.fit_inputs import as_groups, as_neighbors, as_pairs
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.local import LocalStages
 from rpml.method.objective.weights import WEIGHTS
@@ -268,18 +268,10 @@ class RPML(
         to unit norm, as the R-MAC descriptors of the paper are.
         """
         aas = AuthorityAscentShift(50, 1e2, 0.65, metric="cosine", affinity="cosine")
-        settings: dict[str, Any] = {
-            "mining": "semi-hard",
-            "whiten": None,
-            "training": "always",
-            "weight_ridge": None,
-            "batch_size": 120,
-            "n_epochs": 10,
-            "batch_steps": 5,
-            "average": False,
-            "normalize": False,
-        }
-        settings |= {"weight": weight, "solver": solver, "clustering": aas, "init": "random"}
+        settings: dict[str, Any] = {"weight": weight, "solver": solver, "clustering": aas}
+        settings |= {"mining": "semi-hard", "whiten": None, "training": "always", "init": "random"}
+        settings |= {"batch_size": 120, "n_epochs": 10, "batch_steps": 5, "average": False}
+        settings |= {"weight_ridge": None, "normalize": False}
         return cls(n_components, **{**settings, **parameters})
 
     def fit(
@@ -288,6 +280,7 @@ class RPML(
         y: ArrayLike | None = None,
         *,
         groups: ArrayLike | None = None,
+        pairs: ArrayLike | None = None,
         neighbors: Any = None,
         must_link: ArrayLike | None = None,
         cannot_link: ArrayLike | None = None,
@@ -307,6 +300,11 @@ class RPML(
             Rows with the same number or string show the same instance (augmented views, frames,
             photographs of one listing); -1 or None: no group. Groups that carry less information
             than the neighbors are ignored; `whitening_` says so.
+        pairs : array-like of shape (n_pairs, 2), default=None
+            Indices of rows that probably belong together (one session, one document, co-clicks);
+            a good part may be wrong. They refine whiten="auto", with or without groups and
+            labels, by the share of them that is estimated to be right. Pairs that are of no use
+            are ignored; `whitening_.pairs` has the share and the reason.
         neighbors : pair of arrays of shape (n_samples, k), default=None
             Indices and cosine distances of the nearest rows, without the row itself, as found by
             `rpml.method.graph.neighbors.nearest_neighbors`, so that several fits share one search.
@@ -337,7 +335,8 @@ class RPML(
         labels = as_labels(y, len(X)) if self.use_labels and y is not None else None
         supervision = gather(labels, len(X), must_link, cannot_link, comparisons, conflicts)
         searched = as_neighbors(neighbors, len(X), groups)
-        inputs = FitInputs(as_groups(groups, len(X)), supervision, searched)
+        paired = as_pairs(pairs, len(X), self.whiten)
+        inputs = FitInputs(as_groups(groups, len(X)), supervision, searched, pairs=paired)
         settings = self._settings()
         result = learn(LocalStages(settings, context), X, inputs, settings, context)
         self._set_fitted(result, np.asarray(X[result.exemplars.rows], float_dtype(X)))

@@ -55,6 +55,7 @@ SCHEMA = Schema(
                 "evidence": [[ANY_FLOAT]],
                 "reason?": str,
                 "trains?": bool,
+                "pairs?": (None, {"rate": Number(0, 1), "used": bool, "reason": str}),
             },
         ),
         "feature_names": (None, [str]),

@@ -47,14 +47,13 @@ class LocalStages:
 
     def whiten(self, X: Array, inputs: FitInputs) -> Whitening:
         """Chosen from the rows, and kept in the checkpoint."""
-        chosen, groups, classes = self.settings.for_whitening, inputs.groups, inputs.classes
+        given = (inputs.groups, inputs.pairs, inputs.classes, self.settings.for_whitening)
 
         def compute() -> Arrays:
-            rng = self.context.rng("whiten")
-            return choose_whitening(X, groups, classes, chosen, rng).to_arrays()
+            return choose_whitening(X, *given, self.context.rng("whiten")).to_arrays()
 
-        dependencies = (X, groups, classes, chosen, self.context.seed)
-        schema = Whitening.schema(X.shape[1], chosen)
+        dependencies = (X, *given, self.context.seed)
+        schema = Whitening.schema(X.shape[1], self.settings.for_whitening)
         return Whitening.from_arrays(self.context.stage("whiten", schema, compute, *dependencies))
 
     def apply(self, whitening: Whitening, X: Array) -> Array:

@@ -106,6 +106,8 @@ class FitInputs:
     """The k-NN graph to cluster, by cosine; searched if None."""
     whitening: Whitening | None = None
     """The whitening to use; chosen if None."""
+    pairs: NDArray[np.intp] | None = None
+    """(m, 2) rows that probably belong together."""
 
     @property
     def classes(self) -> Labels | None:

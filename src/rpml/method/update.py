@@ -64,7 +64,7 @@ def update(
     first_exemplar = len(X) - len(exemplars)
     stages = LocalStages(settings, context)
     whitening = Whitening(before.preprocessing_, before.whitening_)
-    if X_old is None or whitening.ranks_by_labels:  # an update does not have the labels
+    if X_old is None or whitening.needs_labels_or_pairs:  # an update has neither
         stages = replace(stages, settings=replace(settings, init=before.components_.T))
     else:  # without the exemplars, which may be many, and whose labels are guesses
         rows = X[:first_exemplar] if first_exemplar >= ENOUGH * len(before.components_) else X

@@ -23,7 +23,9 @@ class Links:
     """(m,) line numbers in the file."""
 
 
-def read_links(path: str | Path, width: int, n_rows: int, ids: Ids | None = None) -> Links:
+def read_links(
+    path: str | Path, width: int, n_rows: int, ids: Ids | None = None, weighted: bool = True
+) -> Links:
     """Pairs (or triplets) of rows from a .csv or .tsv file.
 
     Parameters
@@ -36,6 +38,8 @@ def read_links(path: str | Path, width: int, n_rows: int, ids: Ids | None = None
         How many rows the features have.
     ids : ndarray, optional
         The ids of the features, by which the file names rows; row numbers from 0 if not given.
+    weighted : bool, default=True
+        Whether a line may hold a weight.
     """
     path = Path(path)
     check_readable(path)
@@ -52,6 +56,8 @@ def read_links(path: str | Path, width: int, n_rows: int, ids: Ids | None = None
     values = []
     for line, fields in body:
         try:
+            if not weighted and len(fields) != width:
+                raise ValueError(f"{width} rows are expected, not {len(fields)} fields")
             values.append(_parse(fields, width, known, what))
         except ValueError as error:
             raise InputError(f"{path}: line {line}: {error}") from None

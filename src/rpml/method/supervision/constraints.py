@@ -118,16 +118,21 @@ def _links(kind: str, given: ArrayLike | None, n: int, width: int) -> _Links:
             f"{kind} must be an array of {width} row indices (and perhaps a weight) per line, got "
             f"{values.dtype} of shape {values.shape}."
         )
-    rows = values[:, :width]
-    bad = (rows < 0) | (rows >= n) | (rows != np.floor(rows))
-    if bad.any():
-        i = int(np.flatnonzero(bad.any(axis=1))[0])
-        raise ValueError(f"{kind}[{i}] = {values[i].tolist()} names no row of the {n} of X.")
+    rows = row_indices(kind, values[:, :width], n)
     weights = values[:, width] if values.shape[1] > width else np.ones(len(values))
     if not (np.isfinite(weights) & (weights > 0)).all():
         i = int(np.flatnonzero(~(np.isfinite(weights) & (weights > 0)))[0])
         raise ValueError(f"The weight of {kind}[{i}] must be a positive number, got {weights[i]}.")
-    return _Links(kind, rows.astype(np.intp), weights.astype(np.float64))
+    return _Links(kind, rows, weights.astype(np.float64))
+
+
+def row_indices(kind: str, values: NDArray[np.number], n: int) -> Rows:
+    """Lines of row indices, if all of them are rows of the n."""
+    bad = (values < 0) | (values >= n) | (values != np.floor(values))
+    if bad.any():
+        i = int(np.flatnonzero(bad.any(axis=1))[0])
+        raise ValueError(f"{kind}[{i}] = {values[i].tolist()} names no row of the {n} of X.")
+    return values.astype(np.intp)
 
 
 def _by_weight(links: list[_Links], conflicts: str) -> Iterator[tuple[str, int, int, int]]:

@@ -27,16 +27,29 @@ from rpml.method.whitening.linear_map import (
 )
 from rpml.method.whitening.neighborhoods import (
     MAX_ROWS,
+    PairEvidence,
     ScatterChoice,
     coordinates,
     whiten_by,
 )
+from rpml.method.whitening.pairs import pair_scatter, pairs_within, with_paired
 from rpml.runtime.context import Arrays
 from rpml.runtime.rows import Array, Labels
 from rpml.runtime.schema import ArraySpec, Schema
 
+Pairs = NDArray[np.intp]
 DEFAULT_COMPONENTS = 128
-SOURCES = ("neighbors", "groups", "none", "labels", "groups and labels")
+SOURCES = (
+    "neighbors",
+    "none",
+    "groups",
+    "pairs",
+    "labels",
+    "groups and pairs",
+    "groups and labels",
+    "pairs and labels",
+    "groups and pairs and labels",
+)
 
 
 @dataclass(frozen=True)
@@ -76,9 +89,11 @@ class Whitening:
         return self.choice is not None
 
     @property
-    def ranks_by_labels(self) -> bool:
-        """Labels chose the order of the axes."""
-        return self.choice is not None and "labels" in self.choice.source
+    def needs_labels_or_pairs(self) -> bool:
+        """It cannot be learned anew from rows alone."""
+        return self.choice is not None and not {"labels", "pairs"}.isdisjoint(
+            self.choice.source.split(" and ")
+        )
 
     def to_arrays(self) -> Arrays:
         """As a checkpoint keeps it."""
@@ -93,6 +108,9 @@ class Whitening:
             arrays["evidence"] = np.array(list(self.choice.evidence.items())).reshape(-1, 2)
             arrays["reason"] = np.frombuffer(self.choice.reason.encode(), np.uint8)
             arrays["trains"] = np.array([self.choice.trains])
+            if (pairs := self.choice.pairs) is not None:
+                arrays["pairs"] = np.array([pairs.rate, pairs.used])
+                arrays["pairs_reason"] = np.frombuffer(pairs.reason.encode(), np.uint8)
         return arrays
 
     @staticmethod
@@ -109,6 +127,8 @@ class Whitening:
             arrays["evidence"] = ArraySpec("f", ("candidates", 2), -np.inf, np.inf)
             arrays["reason"] = ArraySpec("u", ("bytes",))
             arrays["trains"] = ArraySpec("b", (1,))
+            arrays["pairs"] = ArraySpec("f", (2,), 0, 1, optional=True)
+            arrays["pairs_reason"] = ArraySpec("u", ("letters",), optional=True)
         return Schema(arrays)
 
     def dependencies(self) -> list[NDArray[np.generic]]:
@@ -122,12 +142,18 @@ class Whitening:
         applied = Preprocessing(unit_input, arrays["mean"], arrays["matrix"], unit_output)
         if "source" not in arrays:
             return cls(applied, None)
+        pairs = None
+        if {"pairs", "pairs_reason"} <= arrays.keys():
+            rate, used = arrays["pairs"].tolist()
+            reason = arrays["pairs_reason"].tobytes().decode(errors="replace")
+            pairs = PairEvidence(rate, bool(used), reason)
         choice = ScatterChoice(
             source=SOURCES[int(arrays["source"][0])],
             shrinkage=float(arrays["shrinkage"][0]),
             evidence={float(shrinkage): float(value) for shrinkage, value in arrays["evidence"]},
             reason=arrays["reason"].tobytes().decode(errors="replace"),
             trains=bool(arrays["trains"][0]),
+            pairs=pairs,
         )
         return cls(applied, choice)
 
@@ -135,6 +161,7 @@ class Whitening:
 def choose_whitening(
     X: Array,
     groups: Groups,
+    pairs: Pairs | None,
     classes: Labels | None,
     settings: WhiteningSettings,
     rng: np.random.Generator,
@@ -146,6 +173,8 @@ def choose_whitening(
     X : array of shape (n_samples, n_features)
     groups : ndarray of shape (n_samples,)
         Rows with the same number >= 0 show the same instance.
+    pairs : ndarray of shape (n_pairs, 2) or None
+        Rows that probably belong together.
     classes : ndarray of shape (n_samples,) or None
         Known classes, -1 where unknown.
     settings : WhiteningSettings
@@ -158,7 +187,12 @@ def choose_whitening(
     if not isinstance(settings.whiten, str):
         return Whitening(whiten_by_exponent(spectrum, size, settings), None)
     rows = scatter_rows(groups, classes, rng)
-    sample = Sample(X, rows, groups[rows], None if classes is None else classes[rows])
+    sampled_pairs = None
+    if pairs is not None:
+        rows = with_paired(rows, pairs, len(X), rng)
+        sampled_pairs = pairs_within(pairs, rows, len(X))
+    known = None if classes is None else classes[rows]
+    sample = Sample(X, rows, groups[rows], known, sampled_pairs)
     return whiten_by_scatter(sample, spectrum, settings.normalize_input, size, rng)
 
 
@@ -198,6 +232,8 @@ class Sample:
     """Of each of the rows."""
     classes: Labels | None
     """Of each of the rows, if there are any."""
+    pairs: Pairs | None = None
+    """By positions among the rows."""
 
 
 def scatter_rows(groups: Groups, classes: Labels | None, rng: np.random.Generator) -> Labels:
@@ -211,8 +247,8 @@ def whiten_by_scatter(
 ) -> Whitening:
     """Whiten by the scatter within groups where they help, within neighbourhoods otherwise.
 
-    What is known of the rows refines either. Many labels tell something of more axes, and which
-    of them to keep.
+    Pairs that help refine either, and so does what is known of the rows. Many labels tell
+    something of more axes, and which of them to keep.
     """
     subset = (sample.X, sample.rows, spectrum, unit, n_components)
     sampled = drop_singles(sample.groups)
@@ -224,6 +260,8 @@ def whiten_by_scatter(
         by_groups = group_scatter(data, sampled, np.random.default_rng(seed))
         if groups_help(by_groups[1], instances, np.random.default_rng(seed)):
             found = by_groups
+    if sample.pairs is not None:
+        found = pair_scatter(data, sample.pairs, found, np.random.default_rng(seed))
     retained, spread = data.W.shape[1], None
     if sample.classes is not None:
         leading = coordinates(*subset, least=2 * count_pairs(sample.classes))

@@ -12,6 +12,8 @@ class, the other is measured.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -94,8 +96,14 @@ def label_scatter(
         shrinkages[choose_shrinkage(found, shrinkages <= most)] / 2
     )  # chosen with half of the classes
     scores = dict(zip(shrinkages.tolist(), _mean_score(found).tolist(), strict=True))
-    source = "groups and labels" if prior[1].source == "groups" else "labels"
-    return _blend(data, paired, pairs, spread), ScatterChoice(source, float(shrinkage), scores)
+    choice = replace(
+        prior[1].refined_by("labels"),
+        shrinkage=float(shrinkage),
+        evidence=scores,
+        reason="",
+        trains=True,
+    )
+    return _blend(data, paired, pairs, spread), choice
 
 
 def choose_shrinkage(scores: list[Array], usual: NDArray[np.bool_]) -> int:

@@ -10,7 +10,7 @@ with one and the scatter is measured on the other.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,11 +30,23 @@ KAPPA = 0.9  # largest eigenvalue of the correlation, so that the scatter stays 
 
 
 @dataclass(frozen=True)
+class PairEvidence:
+    """What was made of the pairs that came with the rows."""
+
+    rate: float
+    """Estimated share of right pairs."""
+    used: bool
+    reason: str
+    """Why, in words."""
+
+
+@dataclass(frozen=True)
 class ScatterChoice:
     """Which scatter whitens, how strongly it is smoothed, and the label-free evidence for it."""
 
     source: str
-    """"neighbors", "groups", "labels", "groups and labels" or "none" (plain PCA)."""
+    """"neighbors" or "none" (plain PCA), or what was given: "groups", "pairs", "labels", or
+    several of them joined by "and"."""
     shrinkage: float
     """Added variance, as a multiple of trace / n_components; infinite: plain PCA."""
     evidence: dict[float, float]
@@ -44,6 +56,13 @@ class ScatterChoice:
     """Why, in words."""
     trains: bool = True
     """Whether the evidence supports training on triplets."""
+    pairs: PairEvidence | None = None
+    """What the pairs were worth, if there were any."""
+
+    def refined_by(self, given: str) -> ScatterChoice:
+        """The same with one more source of what was given."""
+        alone = self.source in ("neighbors", "none")
+        return replace(self, source=given if alone else f"{self.source} and {given}")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,187 @@
+"""Rows that probably belong together: one session, one document, neighbouring frames, co-clicks.
+
+Ours, not the paper's. Pairs from outside are worth more than nearer neighbours, even if a good part
+of them is wrong, as long as that part is known. In whitened coordinates a random row has no
+correlation with another, so wrong pairs only dilute the correlation C across right ones: over all
+pairs it is p C, where p is the rate of right pairs, and dividing by p undoes it.
+
+p is estimated from the rows. Hardly any right pair is as far apart as most random rows are, so what
+is found there must be wrong pairs: p is one minus their number, as a share of what random pairs
+would give. Where classes overlap that is too low, which does little harm: the scatter is cut off
+where it would lose rank.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+from rpml.method.whitening.evidence import SHRINKAGES
+from rpml.method.whitening.neighborhoods import (
+    MAX_ROWS,
+    Coordinates,
+    PairEvidence,
+    ScatterChoice,
+    scatter_of,
+)
+from rpml.runtime.rows import Array, unit_rows
+from rpml.runtime.threads import single_blas_thread, times, transposed_times
+
+Index = NDArray[np.intp]
+
+MIN_PAIRS = 50  # with fewer nothing can be estimated
+PRIOR_PAIRS = 300  # right pairs that weigh as much as the scatter without pairs
+KAPPA = 0.9  # largest eigenvalue of the correlation, so that the scatter stays positive definite
+QUANTILES = np.arange(1, 6) / 10  # of the similarity of random rows: what counts as far apart
+RATE_SHRINKAGE = 0.25  # of the whitening in which pairs are compared with random rows
+RANDOM_PAIRS = 20_000
+QUERIES = 1000
+CLEAR = 2  # standard errors by which held-out pairs must rank each other better
+STEP = 4  # from the lowest shrinkage of the neighbours to one that only pairs can support
+PRICE = 0.05  # rank gain of held-out right pairs that this step has to bring
+
+
+def with_paired(rows: Index, pairs: Index, n: int, rng: np.random.Generator) -> Index:
+    """A sample of the n rows with the rows of many pairs added."""
+    if len(rows) == n:
+        return rows
+    return np.union1d(rows, rng.permutation(pairs)[: MAX_ROWS // 4])
+
+
+def pairs_within(pairs: Index, rows: Index, n: int) -> Index:
+    """The pairs among some of the n rows, by their positions there."""
+    position = np.full(n, -1, np.intp)
+    position[rows] = np.arange(len(rows))
+    moved = position[pairs]
+    return moved[(moved >= 0).all(axis=1)]
+
+
+@single_blas_thread()
+def pair_scatter(
+    data: Coordinates,
+    pairs: Index,
+    prior: tuple[Array, ScatterChoice],
+    rng: np.random.Generator,
+) -> tuple[Array, ScatterChoice]:
+    """The scatter that the rows give without pairs, refined by pairs that are clearly of use.
+
+    Parameters
+    ----------
+    data : Coordinates
+        The sampled rows.
+    pairs : ndarray of shape (n_pairs, 2)
+        Positions among the sampled rows.
+    prior : (scatter, choice)
+        What the same rows give without pairs.
+    rng : numpy Generator
+
+    Returns
+    -------
+    (scatter, choice)
+        `choice.pairs` has the rate of right pairs, and why they were used or ignored.
+    """
+    scatter, choice = prior
+
+    def ignored(rate: float, reason: str) -> tuple[Array, ScatterChoice]:
+        return scatter, replace(choice, pairs=PairEvidence(rate, False, reason))
+
+    if len(pairs) < MIN_PAIRS:
+        return ignored(0.0, f"{len(pairs)} pairs are too few to tell")
+    folds = np.array_split(rng.permutation(pairs), 2)
+    rate = right_rate(data, folds, scatter, rng)
+    if rate == 0:
+        return ignored(rate, "they are no closer than random rows")
+    if np.isinf(choice.shrinkage):
+        return ignored(rate, "the rows support no whitening")
+    without, usual, stronger = _held_out_ranks(data, folds, prior, rate)
+    gain = float((without - usual).mean())
+    error = float((without - usual).std() / np.sqrt(len(usual)))
+    if gain <= CLEAR * error:
+        return ignored(rate, f"held-out pairs rank no better ({gain:+.3f} +- {error:.3f})")
+    reason = f"held-out pairs rank better ({gain:+.3f} +- {error:.3f})"
+    at_edge = choice.shrinkage <= SHRINKAGES[0]
+    if at_edge and (usual - stronger).mean() >= PRICE * rate:  # wrong pairs rank alike by both
+        choice = replace(choice, shrinkage=choice.shrinkage / STEP)
+        reason += ", and better again with a lower shrinkage"
+    found = replace(choice.refined_by("pairs"), pairs=PairEvidence(rate, True, reason))
+    return refined_scatter(data, pairs, rate, scatter), found
+
+
+def right_rate(
+    data: Coordinates, folds: list[Index], prior: Array, rng: np.random.Generator
+) -> float:
+    """Share of right pairs, from below: how many fewer of them are far apart than random rows.
+
+    Similarities are those after whitening by the scatter that the other fold's pairs refine.
+    """
+    n = len(data.W)
+    first = rng.integers(0, n, RANDOM_PAIRS)
+    random = np.stack([first, (first + rng.integers(1, n, RANDOM_PAIRS)) % n], axis=1)
+    rates = []
+    for made, tested in (folds, folds[::-1]):
+        rows = _embed(data, refined_scatter(data, made, 1.0, prior), RATE_SHRINKAGE)
+        far = np.quantile(_similarity(rows, random), QUANTILES)
+        share = (_similarity(rows, tested)[:, None] <= far).mean(axis=0)
+        error = np.sqrt(QUANTILES * (1 - QUANTILES) / len(tested))
+        rates.append(1 - ((share + error) / QUANTILES).min())
+    return float(np.clip(np.mean(rates), 0.0, 1.0))
+
+
+def refined_scatter(data: Coordinates, pairs: Index, rate: float, prior: Array) -> Array:
+    """D (I - C) D, where C blends the correlation across right pairs with that of the prior.
+
+    The variance of the former falls with rate^2 times the number of pairs; the more there are,
+    the less the prior counts. C is cut off where the scatter would lose rank.
+    """
+    known = np.eye(len(prior)) - prior / np.outer(data.deviations, data.deviations)
+    top = max(KAPPA, float(linalg.eigvalsh(known)[-1]))
+    weight = len(pairs) * rate**2 / (len(pairs) * rate**2 + PRIOR_PAIRS)
+    blended = weight / rate * pair_correlation(data.W, pairs) + (1 - weight) * known
+    values, axes = linalg.eigh(blended)
+    return scatter_of((axes * np.minimum(values, top)) @ axes.T, data.deviations)
+
+
+def pair_correlation(W: Array, pairs: Index) -> Array:
+    """Symmetric correlation of the columns of W across the pairs."""
+    A, B = W[pairs[:, 0]], W[pairs[:, 1]]
+    both = np.concatenate([A, B])
+    mean, scale = both.mean(axis=0), np.maximum(both.std(axis=0), 1e-6)
+    across = transposed_times((A - mean) / scale, (B - mean) / scale) / len(pairs)
+    return np.asarray((across + across.T) / 2, np.float64)
+
+
+def _held_out_ranks(
+    data: Coordinates, folds: list[Index], prior: tuple[Array, ScatterChoice], rate: float
+) -> tuple[Array, Array, Array]:
+    """How held-out pairs rank each other by the prior, with pairs, and whitened more strongly.
+
+    The log ranks of either fold by what the other one refines.
+    """
+    scatter, shrinkage = prior[0], prior[1].shrinkage
+    ranks = []
+    for made, tested in (folds, folds[::-1]):
+        refined = refined_scatter(data, made, rate, scatter)
+        seen = ((scatter, shrinkage), (refined, shrinkage), (refined, shrinkage / STEP))
+        ranks.append([_log_ranks(_embed(data, *how), tested[:QUERIES]) for how in seen])
+    without, usual, stronger = np.concatenate(ranks, axis=1)
+    return without, usual, stronger
+
+
+def _embed(data: Coordinates, scatter: Array, shrinkage: float) -> Array:
+    every = np.ones(data.W.shape[1], bool)
+    return unit_rows(data.embed(scatter, every, shrinkage, data.n_components))
+
+
+def _similarity(rows: Array, pairs: Index) -> Array:
+    return np.asarray(np.einsum("ij,ij->i", rows[pairs[:, 0]], rows[pairs[:, 1]]))
+
+
+def _log_ranks(rows: Array, pairs: Index) -> Array:
+    """log(1 + rank) of the second row of each pair among all rows, seen from the first."""
+    similarity = times(rows[pairs[:, 0]], np.ascontiguousarray(rows.T))
+    similarity[np.arange(len(pairs)), pairs[:, 0]] = -2  # below any cosine
+    mate = np.take_along_axis(similarity, pairs[:, 1:], axis=1)
+    return np.asarray(np.log1p((similarity > mate).sum(axis=1)))

@@ -1,0 +1,203 @@
+"""Noisy pairs: the rate of right ones, the scatter they give, when they are ignored."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+from rpml import RPML
+from rpml.estimator.description import decisions
+from rpml.evaluation.metrics import recall_at_k
+from rpml.method.whitening.evidence import neighbor_scatter
+from rpml.method.whitening.linear_map import principal_axes
+from rpml.method.whitening.neighborhoods import PairEvidence, ScatterChoice, coordinates
+from rpml.method.whitening.pairs import (
+    pair_scatter,
+    pairs_within,
+    refined_scatter,
+    right_rate,
+    with_paired,
+)
+
+
+def classes_with_nuisance(seed=0, classes=40, per_class=12, d=32):
+    """Classes along all axes, and a spread within them that is large along half of the axes."""
+    rng = np.random.default_rng(seed)
+    y = np.repeat(np.arange(classes), per_class)
+    spread = np.where(np.arange(d) % 2, 2.0, 0.4)
+    return rng.standard_normal((classes, d))[y] + spread * rng.standard_normal((len(y), d)), y
+
+
+def draw(y, m, wrong, seed=0):
+    """Random pairs of one class, of which a part is random rows instead."""
+    rng = np.random.default_rng(seed)
+    first = rng.integers(0, len(y), m)
+    order = np.argsort(y, kind="stable")
+    start, size = np.searchsorted(y[order], y[first]), np.bincount(y)[y[first]]
+    mate = order[start + rng.integers(0, size)]
+    mate = np.where(rng.random(m) < wrong, rng.integers(0, len(y), m), mate)
+    pairs = np.stack([first, mate], axis=1)
+    return np.unique(np.sort(pairs[first != mate], axis=1), axis=0)
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return classes_with_nuisance()
+
+
+@pytest.fixture(scope="module")
+def data(problem):
+    X, _ = problem
+    spectrum = principal_axes(X, unit_input=False, center=True)
+    return coordinates(X, np.arange(len(X)), spectrum, False, 8)
+
+
+@pytest.fixture(scope="module")
+def prior(data):
+    return neighbor_scatter(data, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("wrong", [0.0, 0.4, 0.8, 1.0])
+def test_the_rate_of_right_pairs_is_estimated_from_the_rows(problem, data, prior, wrong):
+    pairs = draw(problem[1], 2000, wrong)
+    folds = np.array_split(np.random.default_rng(0).permutation(pairs), 2)
+    rate = right_rate(data, folds, prior[0], np.random.default_rng(0))
+    assert 1 - wrong - 0.15 <= rate <= 1 - wrong + 0.1
+
+
+def test_the_correction_recovers_the_scatter_within_classes(problem, data):
+    X, y = problem
+    means = np.stack([data.W[y == c].mean(axis=0) for c in range(y.max() + 1)])[y]
+    truth = np.asarray((data.W - means).T @ (data.W - means)) / (len(y) - y.max() - 1)
+    truth = truth * np.outer(data.deviations, data.deviations)
+    pairs = draw(y, 20_000, 0.4)
+    far = np.diag(data.deviations**2)
+
+    def error(rate):
+        return np.abs(np.diag(refined_scatter(data, pairs, rate, far)) / np.diag(truth) - 1).mean()
+
+    right = np.mean(y[pairs[:, 0]] == y[pairs[:, 1]])
+    assert error(right) < 0.1
+    assert error(1.0) > 0.15
+
+
+def fit(X, pairs=None, **inputs):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = RPML(8, random_state=0, normalize_input=False, max_iter=10)
+        return model.fit(X, pairs=pairs, **inputs)
+
+
+def test_pairs_of_which_many_are_wrong_help_on_unseen_classes(problem):
+    X, y = classes_with_nuisance(classes=60)
+    train = y < 40
+    with_pairs, without = fit(X[train], draw(y[train], 2000, 0.4)), fit(X[train])
+    assert with_pairs.whitening_.source == "pairs"
+    assert without.whitening_.pairs is None
+    scores = [
+        recall_at_k(m.transform(X[~train]), y[~train], ks=(1,))[1] for m in (with_pairs, without)
+    ]
+    assert scores[0] > scores[1] + 0.05
+
+
+@pytest.mark.parametrize(
+    ("wrong", "m", "reason"),
+    [(1.0, 2000, "they are no closer than random rows"), (0.0, 40, "40 pairs are too few to tell")],
+)
+def test_useless_pairs_change_nothing(problem, wrong, m, reason):
+    X, y = problem
+    pairs = draw(y, 2 * m, wrong)[::2][:m]
+    ignored, without = fit(X, pairs), fit(X)
+    np.testing.assert_array_equal(ignored.components_, without.components_)
+    np.testing.assert_array_equal(ignored.preprocessing_.matrix, without.preprocessing_.matrix)
+    assert ignored.whitening_.pairs == PairEvidence(0.0, False, reason)
+    assert decisions(ignored)["pairs"] == f"ignored, because {reason}; 0% right"
+    assert "pairs" not in decisions(without)
+
+
+def test_where_the_rows_support_no_whitening_pairs_are_not_used(data):
+    prior = np.diag(data.deviations**2), ScatterChoice("neighbors", np.inf, {})
+    pairs = draw(np.repeat(np.arange(40), 12), 2000, 0.2)
+    scatter, choice = pair_scatter(data, pairs, prior, np.random.default_rng(0))
+    assert scatter is prior[0]
+    assert not choice.pairs.used
+    assert choice.pairs.rate > 0.6
+    assert np.isinf(choice.shrinkage)
+
+
+def test_pairs_refine_groups_and_labels_refine_both(problem):
+    X, y = problem
+    pairs = draw(y, 4000, 0.3)
+    few = np.where(np.arange(len(y)) % 3 == 0, y, -1)
+    both = fit(X, pairs, must_link=[(0, 1)])
+    assert both.whitening_.pairs.used
+    labelled = RPML(8, random_state=0, normalize_input=False, use_labels=True, max_iter=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        labelled.fit(X, few, pairs=pairs)
+    assert labelled.whitening_.source == "pairs and labels"
+    assert labelled.whitening_.pairs.used
+    choice = ScatterChoice("groups", 0.1, {})
+    assert choice.refined_by("pairs").refined_by("labels").source == "groups and pairs and labels"
+
+
+def test_the_evidence_survives_the_file(problem, tmp_path):
+    X, y = problem
+    model = fit(X, draw(y, 2000, 0.4))
+    assert model.whitening_.pairs.used
+    model.save(tmp_path / "m.rpml")
+    assert RPML.load(tmp_path / "m.rpml").whitening_ == model.whitening_
+
+
+def test_an_update_does_not_unlearn_the_pairs(problem):
+    X, y = problem
+    model = fit(X, draw(y, 2000, 0.4))
+    matrix = model.preprocessing_.matrix
+    np.testing.assert_array_equal(model.update(X[:60], X).preprocessing_.matrix, matrix)
+
+
+def test_samples_keep_whole_pairs():
+    pairs = np.array([[0, 9], [3, 4], [1, 8]])
+    np.testing.assert_array_equal(pairs_within(pairs, np.array([1, 3, 4, 8]), 10), [[1, 2], [0, 3]])
+    rows = with_paired(np.array([2, 3]), pairs, 10, np.random.default_rng(0))
+    np.testing.assert_array_equal(rows, [0, 1, 2, 3, 4, 8, 9])
+    every = np.arange(10)
+    assert with_paired(every, pairs, 10, np.random.default_rng(0)) is every
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        ([0, 1], r"array of 2 row indices per line, got int64 of shape \(2,\)"),
+        ([[0, 1, 2]], r"of shape \(1, 3\)"),
+        ([["a", "b"]], "array of 2 row indices per line, got <U1"),
+        ([[0, 1], [0, 480]], r"pairs\[1\] = \[0, 480\] names no row of the 480 of X"),
+        ([[0, 1], [-1, 3]], r"pairs\[1\] = \[-1, 3\] names no row"),
+        ([[0, 1.5]], r"pairs\[0\] = \[0.0, 1.5\] names no row"),
+        ([[0, 1], [5, 5]], r"pairs\[1\] = \[5, 5\] is a row and itself"),
+    ],
+)
+def test_what_is_no_pair_is_refused(problem, pairs, message):
+    with pytest.raises(ValueError, match=message):
+        RPML(8).fit(problem[0], pairs=pairs)
+
+
+def test_pairs_need_the_whitening_that_uses_them(problem):
+    with pytest.raises(ValueError, match="pairs are used by whiten='auto' only, not by whiten=1"):
+        RPML(8, whiten=1).fit(problem[0], pairs=[[0, 1]])
+
+
+def test_a_repeated_pair_counts_once(problem):
+    X, y = problem
+    pairs = draw(y, 300, 0.0)
+    with pytest.warns(UserWarning, match="2 of the .* pairs repeat another one"):
+        repeated = RPML(8, random_state=0).fit(X, pairs=np.vstack([pairs, pairs[:2, ::-1]]))
+    once = RPML(8, random_state=0).fit(X, pairs=pairs)
+    np.testing.assert_array_equal(repeated.components_, once.components_)
+
+
+def test_no_pairs_are_no_pairs(problem):
+    X, _ = problem
+    assert fit(X, np.empty((0, 2), int)).whitening_.pairs is None
