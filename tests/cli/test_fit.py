@@ -237,6 +237,34 @@ def test_constraints_are_the_librarys(rpml, shared, vectors, tmp_path):
     np.testing.assert_array_equal(RPML.load(tmp_path / "m.rpml").components_, library.components_)
 
 
+def test_pairs_are_the_librarys_and_reported(rpml, shared, vectors, tmp_path):
+    X, y = vectors
+    mate = np.roll(np.argsort(y, kind="stable"), 1)[np.argsort(np.argsort(y, kind="stable"))]
+    pairs = np.stack([np.arange(len(y)), mate], axis=1)
+    np.savetxt(tmp_path / "pairs.csv", pairs, "%d", ",", header="one,two", comments="")
+    args = ("fit", shared / "x.npy", "--dim", 4, "-o", tmp_path / "m.rpml")
+    rpml(*args, "--pairs", tmp_path / "pairs.csv")
+    model, library = RPML.load(tmp_path / "m.rpml"), RPML(4, random_state=0).fit(X, pairs=pairs)
+    np.testing.assert_array_equal(model.components_, library.components_)
+    assert model.whitening_ == library.whitening_
+    assert "right" in rpml.json("inspect", tmp_path / "m.rpml")["decisions"]["pairs"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("3,3", "pairs.csv: line 2 = [3, 3] is a row and itself"),
+        ("0,240", "pairs.csv: line 2: '240' is not a row number from 0 to 239"),
+        ("0,2,1", "pairs.csv: line 2: 2 rows are expected, not 3 fields"),
+    ],
+)
+def test_wrong_pairs_name_file_and_line(rpml, shared, tmp_path, line, message):
+    (tmp_path / "pairs.csv").write_text(f"0,1\n{line}\n")
+    args = ("fit", shared / "x.npy", "--dim", 4, "-o", tmp_path / "m.rpml", "-q")
+    assert message in rpml.refused(*args, "--pairs", tmp_path / "pairs.csv")
+    assert not list(tmp_path.glob("m.rpml*"))
+
+
 def test_contradictions_name_file_and_line(rpml, shared, tmp_path):
     (tmp_path / "same.csv").write_text("a,b\n0,1\n1,2\n")
     (tmp_path / "other.csv").write_text("3,4\n0,2\n")

@@ -50,8 +50,8 @@ class DaskRPML(LazyEmbedding, RPML):
     Parameters, fitted attributes, `save` and `load` are those of `RPML`; `fit` takes a Dask array
     or the path of shards instead of an array in memory. What needs all rows in one place is
     refused: another clustering object than AAS, a directed graph, given neighbours, a sampler of
-    hard negatives, constraints between rows. The memory of each worker is the cluster's to limit;
-    `memory_limit` is not looked at.
+    hard negatives, pairs and constraints between rows. The memory of each worker is the cluster's
+    to limit; `memory_limit` is not looked at.
 
     Examples
     --------

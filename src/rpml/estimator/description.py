@@ -62,7 +62,9 @@ def decisions(model: RPML) -> dict[str, str]:
     decided = {"whitening": whitening, "training": trained if model.n_iter_ else model.message_}
     if choice is not None and choice.pairs is not None:
         used = "used" if choice.pairs.used else "ignored"
-        decided["pairs"] = f"{used}, because {choice.pairs.reason}; {choice.pairs.rate:.0%} right"
+        decided["pairs"] = (
+            f"{used}, because {choice.pairs.reason}; about {choice.pairs.rate:.0%} are right"
+        )
     return decided
 
 

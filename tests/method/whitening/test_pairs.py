@@ -10,10 +10,11 @@ import pytest
 from rpml import RPML
 from rpml.estimator.description import decisions
 from rpml.evaluation.metrics import recall_at_k
-from rpml.method.whitening.evidence import neighbor_scatter
+from rpml.method.whitening.evidence import REFERENCE
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.method.whitening.neighborhoods import PairEvidence, ScatterChoice, coordinates
 from rpml.method.whitening.pairs import (
+    pair_correlation,
     pair_scatter,
     pairs_within,
     refined_scatter,
@@ -22,11 +23,11 @@ from rpml.method.whitening.pairs import (
 )
 
 
-def classes_with_nuisance(seed=0, classes=40, per_class=12, d=32):
-    """Classes along all axes, and a spread within them that is large along half of the axes."""
-    rng = np.random.default_rng(seed)
+def classes_with_nuisance(classes=40, nuisance=4.0, per_class=12, d=32):
+    """Classes along all axes, and a spread within them that is large along a few of the axes."""
+    rng = np.random.default_rng(0)
     y = np.repeat(np.arange(classes), per_class)
-    spread = np.where(np.arange(d) % 2, 2.0, 0.4)
+    spread = np.where(np.arange(d) < 4, nuisance, 0.7)
     return rng.standard_normal((classes, d))[y] + spread * rng.standard_normal((len(y), d)), y
 
 
@@ -47,40 +48,45 @@ def problem():
     return classes_with_nuisance()
 
 
-@pytest.fixture(scope="module")
-def data(problem):
-    X, _ = problem
+def sampled(X):
     spectrum = principal_axes(X, unit_input=False, center=True)
     return coordinates(X, np.arange(len(X)), spectrum, False, 8)
 
 
 @pytest.fixture(scope="module")
-def prior(data):
-    return neighbor_scatter(data, np.random.default_rng(0))
+def data(problem):
+    return sampled(problem[0])
 
 
 @pytest.mark.parametrize("wrong", [0.0, 0.4, 0.8, 1.0])
-def test_the_rate_of_right_pairs_is_estimated_from_the_rows(problem, data, prior, wrong):
-    pairs = draw(problem[1], 2000, wrong)
+def test_the_rate_of_right_pairs_is_estimated_from_the_rows(wrong):
+    X, y = classes_with_nuisance(nuisance=0.7)
+    pairs = draw(y, 2000, wrong)
     folds = np.array_split(np.random.default_rng(0).permutation(pairs), 2)
-    rate = right_rate(data, folds, prior[0], np.random.default_rng(0))
-    assert 1 - wrong - 0.15 <= rate <= 1 - wrong + 0.1
-
-
-def test_the_correction_recovers_the_scatter_within_classes(problem, data):
-    X, y = problem
-    means = np.stack([data.W[y == c].mean(axis=0) for c in range(y.max() + 1)])[y]
-    truth = np.asarray((data.W - means).T @ (data.W - means)) / (len(y) - y.max() - 1)
-    truth = truth * np.outer(data.deviations, data.deviations)
-    pairs = draw(y, 20_000, 0.4)
-    far = np.diag(data.deviations**2)
-
-    def error(rate):
-        return np.abs(np.diag(refined_scatter(data, pairs, rate, far)) / np.diag(truth) - 1).mean()
-
+    data = sampled(X)
+    prior = np.diag(data.deviations**2)
+    rate = right_rate(data, folds, prior, np.random.default_rng(0))
     right = np.mean(y[pairs[:, 0]] == y[pairs[:, 1]])
-    assert error(right) < 0.1
-    assert error(1.0) > 0.15
+    assert 0.8 * right - 0.05 <= rate <= right + 0.05
+
+
+def test_wrong_pairs_only_dilute_the_correlation(problem, data):
+    y = problem[1]
+    pairs = draw(y, 8000, 0.4)
+    right = y[pairs[:, 0]] == y[pairs[:, 1]]
+    truth = np.diag(pair_correlation(data.W, pairs[right]))
+    diluted = np.diag(pair_correlation(data.W, pairs))
+    assert np.abs(diluted / right.mean() - truth).mean() < 0.1
+    assert np.abs(diluted - truth).mean() > 0.2
+
+
+def test_the_refined_scatter_keeps_full_rank_and_few_pairs_leave_the_prior(problem, data):
+    pairs, prior = draw(problem[1], 20_000, 0.0), np.diag(data.deviations**2)
+    scale = np.outer(data.deviations, data.deviations)
+    refined = refined_scatter(data, pairs, 0.5, prior) / scale  # too low a rate
+    assert np.linalg.eigvalsh(refined)[0] == pytest.approx(0.1, abs=1e-4)
+    few = refined_scatter(data, pairs[::100], 0.5, prior) / scale
+    assert np.abs(few - np.eye(len(few))).max() < np.abs(refined - np.eye(len(few))).max() / 2
 
 
 def fit(X, pairs=None, **inputs):
@@ -108,23 +114,35 @@ def test_pairs_of_which_many_are_wrong_help_on_unseen_classes(problem):
 )
 def test_useless_pairs_change_nothing(problem, wrong, m, reason):
     X, y = problem
-    pairs = draw(y, 2 * m, wrong)[::2][:m]
+    pairs = draw(y, 3 * m, wrong)[::2][:m]
     ignored, without = fit(X, pairs), fit(X)
     np.testing.assert_array_equal(ignored.components_, without.components_)
     np.testing.assert_array_equal(ignored.preprocessing_.matrix, without.preprocessing_.matrix)
-    assert ignored.whitening_.pairs == PairEvidence(0.0, False, reason)
-    assert decisions(ignored)["pairs"] == f"ignored, because {reason}; 0% right"
+    found = ignored.whitening_.pairs
+    assert not found.used
+    assert found.rate < 0.01
+    assert found.reason == reason
+    assert decisions(ignored)["pairs"] == f"ignored, because {reason}; about 0% are right"
     assert "pairs" not in decisions(without)
 
 
-def test_where_the_rows_support_no_whitening_pairs_are_not_used(data):
+@pytest.mark.parametrize(("nuisance", "used"), [(0.7, False), (2.0, True)])
+def test_instead_of_pca_pairs_must_show_that_a_nuisance_dominates(nuisance, used):
+    X, y = classes_with_nuisance(nuisance=nuisance)
+    data = sampled(X)
     prior = np.diag(data.deviations**2), ScatterChoice("neighbors", np.inf, {})
-    pairs = draw(np.repeat(np.arange(40), 12), 2000, 0.2)
-    scatter, choice = pair_scatter(data, pairs, prior, np.random.default_rng(0))
-    assert scatter is prior[0]
-    assert not choice.pairs.used
-    assert choice.pairs.rate > 0.6
-    assert np.isinf(choice.shrinkage)
+    scatter, choice = pair_scatter(data, draw(y, 4000, 0.2), prior, np.random.default_rng(0))
+    assert choice.pairs.used == used
+    assert choice.pairs.rate > 0.4
+    assert choice.shrinkage == (REFERENCE if used else np.inf)
+    assert (scatter is prior[0]) != used
+
+
+def test_rows_too_few_to_tell_leave_pairs_alone(data):
+    prior = np.eye(data.W.shape[1]), ScatterChoice("none", np.inf, {}, "too few")
+    pairs = draw(np.repeat(np.arange(40), 12), 200, 0.0)
+    found = pair_scatter(data, pairs, prior, np.random.default_rng(0))
+    assert found[1].pairs == PairEvidence(0.0, False, "too few")
 
 
 def test_pairs_refine_groups_and_labels_refine_both(problem):

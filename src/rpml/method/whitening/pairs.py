@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from rpml.method.whitening.evidence import SHRINKAGES
+from rpml.method.whitening.evidence import NUISANCE, REFERENCE, SHRINKAGES
 from rpml.method.whitening.neighborhoods import (
     MAX_ROWS,
     Coordinates,
@@ -32,6 +32,7 @@ from rpml.runtime.threads import single_blas_thread, times, transposed_times
 
 Index = NDArray[np.intp]
 
+MIN_RATE = 0.01  # below it pairs are random
 MIN_PAIRS = 50  # with fewer nothing can be estimated
 PRIOR_PAIRS = 300  # right pairs that weigh as much as the scatter without pairs
 KAPPA = 0.9  # largest eigenvalue of the correlation, so that the scatter stays positive definite
@@ -39,7 +40,7 @@ QUANTILES = np.arange(1, 6) / 10  # of the similarity of random rows: what count
 RATE_SHRINKAGE = 0.25  # of the whitening in which pairs are compared with random rows
 RANDOM_PAIRS = 20_000
 QUERIES = 1000
-CLEAR = 2  # standard errors by which held-out pairs must rank each other better
+CLEAR = 3  # standard errors by which held-out pairs must rank each other better
 STEP = 4  # from the lowest shrinkage of the neighbours to one that only pairs can support
 PRICE = 0.05  # rank gain of held-out right pairs that this step has to bring
 
@@ -88,26 +89,27 @@ def pair_scatter(
     def ignored(rate: float, reason: str) -> tuple[Array, ScatterChoice]:
         return scatter, replace(choice, pairs=PairEvidence(rate, False, reason))
 
+    if choice.source == "none":
+        return ignored(0.0, choice.reason)
     if len(pairs) < MIN_PAIRS:
         return ignored(0.0, f"{len(pairs)} pairs are too few to tell")
     folds = np.array_split(rng.permutation(pairs), 2)
     rate = right_rate(data, folds, scatter, rng)
-    if rate == 0:
+    if rate < MIN_RATE:
         return ignored(rate, "they are no closer than random rows")
-    if np.isinf(choice.shrinkage):
-        return ignored(rate, "the rows support no whitening")
-    without, usual, stronger = _held_out_ranks(data, folds, prior, rate)
-    gain = float((without - usual).mean())
-    error = float((without - usual).std() / np.sqrt(len(usual)))
-    if gain <= CLEAR * error:
-        return ignored(rate, f"held-out pairs rank no better ({gain:+.3f} +- {error:.3f})")
-    reason = f"held-out pairs rank better ({gain:+.3f} +- {error:.3f})"
-    at_edge = choice.shrinkage <= SHRINKAGES[0]
-    if at_edge and (usual - stronger).mean() >= PRICE * rate:  # wrong pairs rank alike by both
-        choice = replace(choice, shrinkage=choice.shrinkage / STEP)
-        reason += ", and better again with a lower shrinkage"
-    found = replace(choice.refined_by("pairs"), pairs=PairEvidence(rate, True, reason))
-    return refined_scatter(data, pairs, rate, scatter), found
+    shrinkage = REFERENCE if np.isinf(choice.shrinkage) else choice.shrinkage
+    without, usual, stronger = _held_out_ranks(data, folds, prior, rate, shrinkage)
+    gain = float((without - usual).mean()) / rate  # wrong pairs rank alike by both
+    error = float((without - usual).std() / np.sqrt(len(usual))) / rate
+    needed = max(CLEAR * error, NUISANCE if np.isinf(choice.shrinkage) else 0.0)
+    found = f"rank gain of held-out pairs {gain:.3f}, {needed:.3f} needed"
+    if gain <= needed:
+        return ignored(rate, found)
+    if shrinkage <= SHRINKAGES[0] and (usual - stronger).mean() >= PRICE * rate:
+        shrinkage /= STEP
+    evidence = PairEvidence(rate, True, found)
+    refined = replace(choice.refined_by("pairs"), shrinkage=shrinkage, pairs=evidence)
+    return refined_scatter(data, pairs, rate, scatter), refined
 
 
 def right_rate(
@@ -154,17 +156,21 @@ def pair_correlation(W: Array, pairs: Index) -> Array:
 
 
 def _held_out_ranks(
-    data: Coordinates, folds: list[Index], prior: tuple[Array, ScatterChoice], rate: float
+    data: Coordinates,
+    folds: list[Index],
+    prior: tuple[Array, ScatterChoice],
+    rate: float,
+    shrinkage: float,
 ) -> tuple[Array, Array, Array]:
     """How held-out pairs rank each other by the prior, with pairs, and whitened more strongly.
 
     The log ranks of either fold by what the other one refines.
     """
-    scatter, shrinkage = prior[0], prior[1].shrinkage
+    scatter, before = prior[0], prior[1].shrinkage
     ranks = []
     for made, tested in (folds, folds[::-1]):
         refined = refined_scatter(data, made, rate, scatter)
-        seen = ((scatter, shrinkage), (refined, shrinkage), (refined, shrinkage / STEP))
+        seen = ((scatter, before), (refined, shrinkage), (refined, shrinkage / STEP))
         ranks.append([_log_ranks(_embed(data, *how), tested[:QUERIES]) for how in seen])
     without, usual, stronger = np.concatenate(ranks, axis=1)
     return without, usual, stronger
