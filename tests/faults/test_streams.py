@@ -90,3 +90,14 @@ def test_an_early_ctrl_c_is_one_sentence(tmp_path):
         # before rpml.__main__ runs, while the package itself is imported, Python answers alone
         assert "rpml/__main__" not in said, said
         assert "rpml/cli" not in said, said
+
+
+def test_closed_streams(shared, tmp_path):  # noqa: F811
+    """A file that is opened next must not take the place of a closed stream."""
+    line = [*PROGRAM, "embed", shared / "model.rpml", shared / "x.npy", "-o"]
+    quoted = " ".join(map(str, line))
+    closed = subprocess.run(f"{quoted} - >&-", shell=True, capture_output=True, text=True)
+    assert closed.returncode == 2
+    assert closed.stderr == "rpml: standard output is closed: there is nowhere to write to\n"
+    subprocess.run(f"{quoted} {tmp_path}/all.csv <&- >&- 2>&-", shell=True, check=True)
+    assert (tmp_path / "all.csv").read_text().startswith("id,")

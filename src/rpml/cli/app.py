@@ -1,5 +1,6 @@
 """The `rpml` program: its commands, each in a file of its own."""
 
+import os
 import sys
 from importlib import import_module
 from typing import Annotated
@@ -70,8 +71,16 @@ for name in COMMANDS:
     app.command(name, epilog=module.EXAMPLES)(module.run)
 
 
+def open_closed_streams() -> None:
+    """Let streams that the caller has closed lead nowhere, not into the next file opened."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 (until the program ends)
+
+
 def main() -> None:
     """Entry point of the installed program."""
+    open_closed_streams()
     try:
         with answering(stop):
             app()

@@ -8,6 +8,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from errno import ELOOP, ENAMETOOLONG, ENOTDIR
 from typing import Any, NoReturn
 
 import typer
@@ -88,6 +89,8 @@ def exit_code(error: BaseException) -> int | None:
         return BAD_INPUT
     if isinstance(error, PermissionError | FileNotFoundError | IsADirectoryError):
         return BAD_INPUT
+    if isinstance(error, OSError) and error.errno in (ENAMETOOLONG, ELOOP, ENOTDIR):
+        return BAD_INPUT
     return FAILED if isinstance(error, Exception) else None
 
 
@@ -101,6 +104,8 @@ def sentence(error: BaseException) -> str:
         return _flat(error.strerror or error)
     if isinstance(error, OSError) and error.filename:
         return _flat(f"{error.filename}: {error.strerror}")
+    if isinstance(error, OSError) and error.strerror:
+        return f"cannot write to standard output: {error.strerror}"
     text = _flat(error)
     if isinstance(error, InputError | ValueError | Interrupted) and text:
         return text

@@ -1,5 +1,7 @@
 """Labels from a file, put in the order of the features' rows."""
 
+import math
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from rpml.io.features.source import Ids
 from rpml.runtime.errors import InputError
 
 UNLABELED = ("", "-1")
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,16}")
 _USUAL = ("label", "labels", "y", "class", "target", "category")
 
 
@@ -53,7 +56,9 @@ def read_labels(
     path = Path(path)
     check_readable(path)
     values, keys = _read(path, column, id_column)
-    values = [None if isinstance(v, str) and not v.strip() else v for v in values]
+    values = [None if _is_missing(v) else v for v in values]
+    if any(isinstance(v, float) and math.isinf(v) for v in values):
+        raise InputError(f"{path} has an infinite label: labels are text or finite numbers")
     if not partial and None in values:
         row = values.index(None)
         raise InputError(f"{path}: the label of row {row} (counted from 0) is missing")
@@ -155,7 +160,11 @@ def _as_array(values: list[Any]) -> NDArray[Any]:
     return np.array([None if v is None else str(v) for v in values], dtype=object)
 
 
+def _is_missing(value: Any) -> bool:
+    return (isinstance(value, str) and not value.strip()) or bool(value != value)
+
+
 def _is_whole(value: Any) -> bool:
     if isinstance(value, str):  # '01' and '1' are two labels
-        return value.lstrip("-").isdigit() and value == str(int(value)) and len(value) < 18
+        return _WHOLE.fullmatch(value) is not None
     return isinstance(value, int | float) and value == int(value) and abs(value) < 2**63

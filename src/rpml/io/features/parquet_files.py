@@ -18,11 +18,14 @@ def open_file(path: Path) -> Any:
     parquet = require("pyarrow.parquet", "parquet", "reading .parquet")
     try:
         file = parquet.ParquetFile(path)
-        list(file.schema_arrow.names)
-        return file
+        names = list(file.schema_arrow.names)
     except Exception as error:  # damage can raise anything Arrow and its text decoder know
         reason = str(error).split("\n")[0]
         raise InputError(f"{path} is not a complete parquet file: {reason}") from error
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"{path} has two columns {twice!r}: their names must differ")
+    return file
 
 
 def iterate(file: Any, columns: list[str], rows: int, name: str) -> Iterator[Any]:
@@ -37,6 +40,14 @@ def iterate(file: Any, columns: list[str], rows: int, name: str) -> Iterator[Any
 def _is_number(kind: Any) -> bool:
     types = require("pyarrow.types", "parquet", "reading .parquet")
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+
+
+def check_plain(kind: Any, name: str) -> None:
+    """Refuse a column of ids or labels whose values are not plain."""
+    types = require("pyarrow.types", "parquet", "reading .parquet")
+    tests = (types.is_nested, types.is_binary, types.is_large_binary, types.is_fixed_size_binary)
+    if any(test(kind) for test in tests):
+        raise InputError(f"{name} is {kind}: ids and labels are text or numbers")
 
 
 def _is_vector(kind: Any) -> bool:
@@ -68,8 +79,12 @@ class ParquetSource(FeatureSource):
     def _id_name(self, options: ReadOptions) -> str | None:
         names = list(self._kinds)
         if options.id_column is not None:
-            return str(names[position(names, options.id_column, self.name)])
-        return next((n for n in names if is_id_name(n)), None)
+            found = names[position(names, options.id_column, self.name)]
+        else:
+            found = next((n for n in names if is_id_name(n)), None)
+        if found is not None:
+            check_plain(self._kinds[found], f"{self.name}: column {found!r}")
+        return None if found is None else str(found)
 
     def _chosen(self, options: ReadOptions) -> list[str]:
         names = [n for n in self._kinds if n != self._id and n not in options.exclude]
@@ -176,5 +191,6 @@ def read_parquet_column(path: Path, wanted: str | None, usual: tuple[str, ...]) 
             )
         wanted = named[0]
     column = names[position(names, wanted, str(path))]
+    check_plain(file.schema_arrow.field(column).type, f"{path}: column {column!r}")
     blocks = iterate(file, [column], 65536, str(path))
     return [v for block in blocks for v in block.column(0).to_pylist()]

@@ -178,6 +178,13 @@ class IdCheck:
 
     def add(self, ids: Ids) -> None:
         """Remember a batch."""
+        for value in ids:
+            if isinstance(value, str) and not value.isascii():
+                try:
+                    value.encode()
+                except UnicodeEncodeError:
+                    shown = ascii(value[:40])
+                    raise InputError(f"{self.name}: the id {shown} is not valid text") from None
         self._hashes.append(np.fromiter(map(hash, ids), dtype=np.int64, count=len(ids)))
 
     def finish(self, source: FeatureSource) -> None:

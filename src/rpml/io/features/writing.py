@@ -1,5 +1,6 @@
 """Outputs by suffix, whole or not at all."""
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -78,7 +79,7 @@ def open_writer(path: str, layout: Layout, overwrite: bool = False) -> Iterator[
     """A writer for the kind of file the suffix names; published only if the body succeeds."""
     check_table_output(path, overwrite)
     if path == "-":
-        if sys.stdout is None:
+        if sys.stdout is None or getattr(sys.stdout, "name", "") == os.devnull:
             raise InputError("standard output is closed: there is nowhere to write to")
         writer = CsvWriter(Path("-.csv"), layout, sys.stdout)
         yield writer
