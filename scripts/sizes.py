@@ -12,7 +12,7 @@ FILE_LINES, FUNCTION_LINES, PARAMETERS = 400, 60, 6
 # may take more parameters: estimators as in scikit-learn (by their bases), commands and compiled
 # kernels (by decorator), and the solver's public function
 ESTIMATORS = {"BaseEstimator", "RPML"}
-DECORATORS = {"command", "njit"}
+DECORATORS = {"command", "compiled"}
 PUBLIC = {"fit_triplets"}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

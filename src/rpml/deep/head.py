@@ -50,13 +50,13 @@ class DeepHead(LinearBaseline):
 
     Parameters
     ----------
-    n_components : int
+    n_components : int, default=2
         Size of the embedding.
-    method : str
+    method : str, default="srpml"
         A key of `rpml.deep.methods.METHODS`.
-    n_epochs : int
+    n_epochs : int, default=5
         Passes over the rows.
-    random_state : int, RandomState or None
+    random_state : int, RandomState instance or None, default=None
     """
 
     uses_labels: ClassVar[bool] = False

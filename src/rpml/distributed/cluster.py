@@ -48,14 +48,14 @@ class Cluster:
 
     Parameters
     ----------
-    target : None, str, Client or Dask cluster
+    target : None, str, Client or Dask cluster, default=None
         None starts worker processes on this machine and ends them on `close`; a string is the
         address of a scheduler (``tcp://host:8786``, ``tls://host:8786``).
-    workers, threads : int, optional
+    workers, threads : int, default=None
         Of a cluster on this machine: processes, and threads of each.
-    memory_limit : str or int
+    memory_limit : str or int, default="auto"
         Of each worker on this machine, such as ``"3GB"``; beyond it Dask spills to disk.
-    security : mapping or distributed.Security, optional
+    security : mapping or distributed.Security, default=None
         TLS: ``tls_ca_file``, ``tls_client_cert``, ``tls_client_key``, as Dask names them.
     """
 

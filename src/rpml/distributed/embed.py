@@ -46,8 +46,8 @@ def embed(
     folder : str or Path
         Created if absent; every worker must see it.
     cluster : Cluster
-    kind : "parquet" or "npy"
-    context : Context, optional
+    kind : "parquet" or "npy", default="parquet"
+    context : Context, default=None
         Told how many partitions are done.
 
     Returns

@@ -77,12 +77,12 @@ class DaskRPML(LazyEmbedding, RPML):
         ----------
         X : Dask array, str, Path or PartitionedRows
             See `rpml.distributed.open_rows`.
-        y, groups : (n,) array-like, optional
+        y, groups : array-like of shape (n_samples,), default=None
             One value per row, as in `RPML`; y is ignored unless use_labels=True.
-        store : Checkpoint, optional
+        store : Checkpoint, default=None
             Finished stages are kept there and found again by a fit that is repeated; neighbours
             by the workers, one file per partition, if they see the folder.
-        cluster : Cluster, Client, str or None
+        cluster : Cluster, Client or str, default=None
             Where to run; None starts worker processes on this machine for the time of the fit.
         **unavailable
             The other arguments of `RPML.fit`, neighbours and constraints, are refused.

@@ -101,12 +101,12 @@ def open_rows(
         A folder of .npy, .npz or parquet shards, or one such file: a path that every worker sees,
         or any address fsspec knows (``s3://...``), which workers copy to their disk.
     cluster : Cluster
-    options : ReadOptions, optional
+    options : ReadOptions, default=None
         Which columns or array, as in `rpml.io.features.open_features`.
-    partition_rows : int, optional
+    partition_rows : int, default=None
         Rows a partition; by default at most 64 MB, and one for every thread, two where workers
         are to share the work evenly.
-    by_size : bool
+    by_size : bool, default=False
         The same partitions on any cluster, however many threads it has.
     """
     if isinstance(X, PartitionedRows):

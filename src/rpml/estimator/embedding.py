@@ -150,8 +150,8 @@ class Embedding:
 
         Parameters
         ----------
-        n : int
-        X : (n_rows, n_features_in_) array-like, optional
+        n : int, default=10
+        X : array-like of shape (n_rows, n_features_in_), default=None
             The rows learned from. Without them only the middles of clusters are looked at, and
             unsure rows follow.
         """

@@ -2,7 +2,8 @@
 
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -102,8 +103,27 @@ class ResumableFit:
         CheckpointError
             If the finished stages are of other rows or settings, or `resume` was forgotten.
         """
+        data = X if isinstance(X, Features) else Features(X)
         with locked(self.path):
-            return self._fit(model, X if isinstance(X, Features) else Features(X), inputs)
+            self.check()
+            digest, settings = _digest(model, data.values, inputs), describe_settings(model)
+            key = fingerprint(digest, settings)
+            if self.resume and self._is_complete(key):
+                self.discard()
+                return FitOutcome(load_model(type(model), self.path), "complete")
+            if self.overwrite and not self.resume:
+                self.discard()
+            if self.checkpoint:
+                inputs["store"] = Checkpoint(self.directory, digest, settings, self.resume)
+            with _stops(model) as stops:
+                model.fit(data.values, **inputs)
+            if data.feature_names is not None:
+                model.feature_names_in_ = as_ids(data.feature_names)
+            run = {"command": "fit", "options": dict(self.notes), "fingerprint": key}
+            save_model(model, self.path, {**run, "interrupted": bool(stops)})
+            if not stops:
+                self.discard()
+            return FitOutcome(model, "stopped" if stops else "fitted")
 
     def check(self, inputs: Iterable[str | Path | None] = ()) -> None:
         """Refuse, before any work is done, what exists, is an input or is not ours to replace.
@@ -118,25 +138,6 @@ class ResumableFit:
         if self.checkpoint:
             check_apart([self.directory], inputs)
             check_directory(self.directory)
-
-    def _fit(self, model: Any, data: Features, inputs: dict[str, Any]) -> FitOutcome:
-        self.check()
-        digest, settings = _digest(model, data.values, inputs), describe_settings(model)
-        key = fingerprint(digest, settings)
-        if self.resume and self._is_complete(key):
-            self.discard()
-            return FitOutcome(load_model(type(model), self.path), "complete")
-        if self.overwrite and not self.resume:
-            self.discard()
-        store = None
-        if self.checkpoint:
-            store = Checkpoint(self.directory, digest, settings, self.resume)
-        stopped = _fit(model, data, {**inputs, "store": store})
-        run = {"command": "fit", "options": dict(self.notes), "fingerprint": key}
-        save_model(model, self.path, {**run, "interrupted": stopped})
-        if not stopped:
-            self.discard()
-        return FitOutcome(model, "stopped" if stopped else "fitted")
 
     def discard(self) -> None:
         """Remove the finished stages."""
@@ -162,23 +163,22 @@ class ResumableFit:
         return False
 
 
-def _fit(model: Any, data: Features, arguments: Mapping[str, Any]) -> bool:
-    """Fit; whether the callback stopped the solver."""
-    callback, stopped = model.callback, False
+@contextmanager
+def _stops(model: Any) -> Iterator[list[Progress]]:
+    """The moments at which the model's callback stopped the solver."""
+    callback, stops = model.callback, []
 
     def report(progress: Progress) -> bool:
-        nonlocal stopped
         asked = bool(callback is not None and callback(progress))
-        stopped = stopped or (asked and progress.stage == "optimize")
+        if asked and progress.stage == "optimize":
+            stops.append(progress)
         return asked
 
+    model.set_params(callback=report)
     try:
-        model.set_params(callback=report).fit(data.values, **arguments)
+        yield stops
     finally:
         model.set_params(callback=callback)
-    if data.feature_names is not None:
-        model.feature_names_in_ = as_ids(data.feature_names)
-    return stopped
 
 
 def _digest(model: Any, X: Any, inputs: Mapping[str, Any]) -> str:

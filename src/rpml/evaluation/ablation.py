@@ -32,13 +32,13 @@ class ReferenceObjective:
 
     Parameters
     ----------
-    X : (n, p) array
-    triplets : (T, 3) int array
+    X : ndarray of shape (n, p)
+    triplets : int ndarray of shape (T, 3)
     loss : str
         One of `LOSSES`.
-    alpha : float
+    alpha : float, default=45.0
         Angle in degrees of the angular losses.
-    margin : float
+    margin : float, default=0.2
         Of the triplet loss.
     """
 
@@ -128,15 +128,15 @@ class ReferenceLoss(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     Parameters
     ----------
-    n_components : int
+    n_components : int, default=2
         Size of the embedding.
-    loss : {"hinge-triplet", "hinge-angular", "smooth", "free"}
+    loss : {"hinge-triplet", "hinge-angular", "smooth", "free"}, default="smooth"
         Which loss.
-    alpha : float
+    alpha : float, default=45.0
         Angle in degrees.
-    max_iter : int
+    max_iter : int, default=100
         Most iterations.
-    random_state : int, RandomState or None
+    random_state : int, RandomState instance or None, default=None
     """
 
     def __init__(

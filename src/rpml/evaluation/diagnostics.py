@@ -49,11 +49,11 @@ def diagnose(
     ----------
     model : RPML
         A fitted one.
-    X : (n, d) array
+    X : ndarray of shape (n_samples, n_features)
         The rows it was fitted on, or others like them; at most 5,000, drawn at random, are used.
-    refits : int
+    refits : int, default=1
         Fits with other seeds for the agreement between seeds; 0 leaves that out.
-    random_state : int, RandomState or None
+    random_state : int, RandomState or None, default=0
 
     Returns
     -------

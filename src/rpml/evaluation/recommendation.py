@@ -51,17 +51,17 @@ class Recommendation:
         Size it was chosen for.
     certainty : {"clear", "close", "unknown"}
         Whether the runner-up may be as good; unknown where too little could be measured.
-    gain : Interval or None
+    gain : Interval, default=None
         Recall@1 less PCA's, as a share: measured with a 95% interval where there are labels, else
         expected from the rank gain with an 80% interval. None where it is not known.
-    uses_labels : bool
+    uses_labels : bool, default=False
         Whether labels decided.
-    evidence : dict of str to float
+    evidence : dict of str to float, default={}
         Per method, Recall@1 with labels and the rank gain over PCA without.
-    neighbors_kept : dict of int to float
+    neighbors_kept : dict of int to float, default={}
         Per number of dimensions, the share of the raw vectors' 10 nearest neighbors that stay
         among the 10 nearest after PCA.
-    reasons : tuple of str
+    reasons : tuple of str, default=()
         Sentences; the first one is the advice.
     """
 

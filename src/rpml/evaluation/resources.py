@@ -52,9 +52,9 @@ def estimate_resources(
     ----------
     n, d : int
         Shape of the vectors to fit.
-    X : (m, d) array, optional
+    X : ndarray of shape (m, d), default=None
         Rows to try on; without it, a mixture of Gaussians.
-    mapped : bool
+    mapped : bool, default=False
         The vectors are read from a memory-mapped file and take no memory of their own.
     **settings
         Parameters of `RPML`.

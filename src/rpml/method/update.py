@@ -51,7 +51,7 @@ def update(
     -------
     result : FitResult
         Its rows are X_new, then the old ones looked at, then the exemplars.
-    vectors : (k, d) array
+    vectors : ndarray of shape (k, d)
         The rows that are the exemplars now.
     drift : float
         Mean of 1 - cosine between the embedding of these rows before and after.

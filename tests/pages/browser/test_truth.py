@@ -250,6 +250,7 @@ def test_density_at_200000_points(chrome: Chrome, explorer: str) -> None:
 def test_unlabeled_neighbors_are_neither_right_nor_wrong(chrome: Chrome, sample: Sample) -> None:
     labels = np.where(np.arange(300) % 2 == 0, sample.labels, "")
     catalog = make_catalog(sample.model, sample.X, make_items(300, sample.ids, labels))
+    start_work(catalog, sample.X).join()  # or the page would ask for the map of a closed server
     with running(make_app(catalog)) as port:
         chrome.open(f"http://127.0.0.1:{port}/?id={sample.ids[0]}")
         chrome.until(f"{HITS} === 40")

@@ -116,8 +116,9 @@ class Method:
         Whether the loss reads the features of the averaged network.
     mines_once : bool, default=False
         Make the sampler once, from the features before training, instead of every few epochs.
-    key, title, uses_labels
+    key, title : str, default=""
         As in `rpml.evaluation.registry.DEEP_METHODS`.
+    uses_labels : bool, default=False
     """
 
     sampler: Callable[[FeatureBank], BatchSampler]

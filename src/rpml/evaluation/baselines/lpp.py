@@ -20,14 +20,14 @@ class LPP(LinearBaseline):
 
     Parameters
     ----------
-    n_components : int
+    n_components : int, default=2
         Size of the embedding, at most the rank of the centred rows.
-    n_neighbors : int
+    n_neighbors : int, default=10
         Neighbours in the graph.
-    variance : float
+    variance : float, default=0.9
         Share of the variance kept by the PCA before (at least n_components axes): axes of hardly
         any variance look local and carry noise.
-    ridge : float
+    ridge : float, default=0.001
         Share of the spread's mean added to its diagonal.
     """
 

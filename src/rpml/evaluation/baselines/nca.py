@@ -21,17 +21,17 @@ class NCA(LinearBaseline):
 
     Parameters
     ----------
-    n_components : int
+    n_components : int, default=2
         Size of the embedding, at most the rank of the centred rows.
-    n_axes : int
+    n_axes : int, default=256
         Principal axes kept before learning (at least n_components).
-    max_rows : int
+    max_rows : int, default=4000
         Rows learned from, drawn at random if there are more.
-    max_iter : int
+    max_iter : int, default=10
         Most iterations; the cap is part of the method here (it overfits), so no warning is given.
-    scale : float
+    scale : float, default=3.0
         Length of the rows it starts from: the longer, the fewer neighbours a row looks at.
-    random_state : int, RandomState or None
+    random_state : int, RandomState instance or None, default=None
         Seed of the sample.
     """
 

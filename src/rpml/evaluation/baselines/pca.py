@@ -13,9 +13,9 @@ class PCA(LinearBaseline):
 
     Parameters
     ----------
-    n_components : int
+    n_components : int, default=2
         Size of the embedding, at most the rank of the centred rows.
-    exponent : float
+    exponent : float, default=0.0
         0 is plain PCA, 1 is PCA-whitening, 1/2 is half-whitening (S^-1/2).
     """
 

@@ -14,9 +14,9 @@ class RandomProjection(LinearBaseline):
 
     Parameters
     ----------
-    n_components : int
+    n_components : int, default=2
         Size of the embedding, at most the number of features.
-    random_state : int, RandomState or None
+    random_state : int, RandomState instance or None, default=None
         Seed of the subspace.
     """
 

@@ -47,18 +47,18 @@ def kmeans(
 
     Parameters
     ----------
-    X : array of shape (n, dimensions)
+    X : ndarray of shape (n, dimensions)
         Finite rows of moderate size (centred or of unit norm): distances are computed in single
         precision.
     k : int
         Number of clusters, at most n. Fewer are returned only if fewer rows are distinct.
     rng : numpy.random.Generator
         Source of the seeds.
-    n_init : int, optional
+    n_init : int, default=None
         Runs; by default 5, or 1 if n * k * dimensions is above 2e10.
-    max_iter : int
+    max_iter : int, default=100
         Lloyd iterations of each run. A run stops sooner when no row changes its cluster.
-    progress : callable, optional
+    progress : callable, default=None
         Called with the finished share of the iterations allowed, in [0, 1].
     """
     rows = np.ascontiguousarray(X, dtype=np.float32)

@@ -13,7 +13,7 @@ def neighbour_overlap(
 
     Parameters
     ----------
-    before, after : (n, >= k) int arrays
+    before, after : int ndarray of shape (n_samples, >= k)
         Neighbours, nearest first.
     k : int
     """

@@ -35,15 +35,15 @@ def recall_at_k(
 
     Parameters
     ----------
-    Z : array of shape (n, dimensions)
+    Z : ndarray of shape (n, dimensions)
         The embedding; every row is a query against all the others.
-    y : array of shape (n,)
+    y : ndarray of shape (n_samples,)
         Class labels, numbers or strings.
-    ks : int or sequence of int
+    ks : int or sequence of int, default=(1, 2, 4, 8)
         The K of Recall@K. A K of n or more looks at all other rows.
-    metric : {"cosine", "euclidean"}
+    metric : {"cosine", "euclidean"}, default="cosine"
         How nearness is measured.
-    progress : callable, optional
+    progress : callable, default=None
         Called with the finished share, in [0, 1].
 
     Returns
@@ -69,12 +69,13 @@ def first_hit_rank(Z: ArrayLike, y: ArrayLike, metric: str = "cosine") -> NDArra
 
     Parameters
     ----------
-    Z, y, metric
+    Z, y
         As in `recall_at_k`, with the same treatment of ties.
+    metric : {"cosine", "euclidean"}, default="cosine"
 
     Returns
     -------
-    array of int64, shape (n,)
+    int ndarray of shape (n_samples,)
         0 where the nearest row is right; n where the class has no other row. Ranks up to 64 are
         exact in double precision, larger ones are decided in single precision.
     """

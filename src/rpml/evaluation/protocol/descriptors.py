@@ -88,7 +88,7 @@ def from_file(
         (``train``); otherwise the split follows the class numbers of the dataset.
     options : ReadOptions
         Which array or columns.
-    labels : str, optional
+    labels : str, default=None
         A file of labels.
     """
     if path.endswith(".npz") and options.array is None:

@@ -73,9 +73,9 @@ def run_methods(
         Of `rpml.evaluation.registry`.
     dim : int
         Size of the embeddings.
-    seed : int
+    seed : int, default=0
         Of everything random.
-    context : Context, optional
+    context : Context, default=None
         Its store keeps finished rows.
 
     Returns

@@ -14,19 +14,19 @@ def gradient_histograms(
 
     Parameters
     ----------
-    images : (n, side, side) array
+    images : ndarray of shape (n, side, side)
         Grey levels or ink bits.
-    cells : int
+    cells : int, default=7
         Cells along each side; the side must be a multiple of it.
-    orientations : int
+    orientations : int, default=8
         Directions told apart; an edge counts for the two nearest, opposite ones are the same.
-    blur : float
+    blur : float, default=1.0
         Width in pixels of the smoothing before the gradient.
 
     Returns
     -------
-    (n, cells * cells * orientations) array of float32, non-negative: square roots of the sums, so
-    that a few strong edges do not drown the others.
+    float32 ndarray of shape (n, cells * cells * orientations)
+        Non-negative: square roots of the sums, so that a few strong edges do not drown the others.
     """
     stack = np.asarray(images, dtype=np.float32)
     if stack.ndim != 3 or stack.shape[1] != stack.shape[2] or stack.shape[1] % cells:

@@ -17,9 +17,9 @@ class Drawings:
 
     Attributes
     ----------
-    images : (n, 28, 28) bool array
+    images : bool ndarray of shape (n, 28, 28)
         True where there is ink.
-    character : (n,) int array
+    character : int ndarray of shape (n_samples,)
         Which character it is: the class.
     alphabet : (n,) string array
         The alphabet of the character.

@@ -13,14 +13,14 @@ def random_views(images: NDArray[Any], rng: np.random.Generator) -> NDArray[np.f
 
     Parameters
     ----------
-    images : (n, side, side) array
+    images : ndarray of shape (n, side, side)
         Ink from 0 to 1; outside the picture there is none.
     rng : numpy.random.Generator
         Source of the turns (up to 15 degrees), stretches, slants and shifts.
 
     Returns
     -------
-    (n, side, side) array of float32
+    ndarray of shape (n, side, side) of float32
     """
     n, side = len(images), images.shape[1]
     middle = (side - 1) / 2

@@ -46,9 +46,9 @@ def export_model(
         sentence-transformers modules, or an .npz file of arrays.
     path : str or Path
         The file, or for sentence-transformers the folder, to write.
-    n_components : int, optional
+    n_components : int, default=None
         Only the first components: a prefix is itself a good smaller embedding.
-    overwrite : bool
+    overwrite : bool, default=False
         Replace what is there.
 
     Returns

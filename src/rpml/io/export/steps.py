@@ -34,7 +34,7 @@ def embedding_steps(model: Any, n_components: int | None = None) -> list[Step]:
     ----------
     model : RPML
         A fitted model.
-    n_components : int, optional
+    n_components : int, default=None
         Keep only the first components.
     """
     size = len(model.components_)

@@ -36,12 +36,12 @@ def read_labels(
         The file of labels.
     n_rows : int
         How many rows the features have.
-    ids : ndarray, optional
+    ids : ndarray, default=None
         The ids of the features. If the file of labels has ids too, labels are matched by id;
         otherwise by order.
-    column : str, optional
+    column : str, default=None
         The column or array with the labels.
-    id_column : str, optional
+    id_column : str, default=None
         The column with the ids.
     partial : bool, default=False
         Labels may be missing: an empty field, a null, or an id that is not in the file. Rows

@@ -36,7 +36,7 @@ def read_links(
         How many rows belong together.
     n_rows : int
         How many rows the features have.
-    ids : ndarray, optional
+    ids : ndarray, default=None
         The ids of the features, by which the file names rows; row numbers from 0 if not given.
     weighted : bool, default=True
         Whether a line may hold a weight.

@@ -80,7 +80,7 @@ def open_features(path: str | Path, options: ReadOptions | None = None) -> Featu
     ----------
     path : str or Path
         .npy, .npz, .parquet, .csv or .tsv; a folder of one of these; or ``-``.
-    options : ReadOptions, optional
+    options : ReadOptions, default=None
         Which columns, array and ids, where the file alone does not say.
 
     Returns

@@ -24,15 +24,15 @@ class ReadOptions:
 
     Parameters
     ----------
-    columns : tuple of str, optional
+    columns : tuple of str, default=None
         Feature columns of a CSV or parquet file, or the list column; ``*`` stands for any text.
-    id_column : str, optional
+    id_column : str, default=None
         The column (or array) that identifies the rows.
-    array : str, optional
+    array : str, default=None
         Which array of an .npz file.
-    exclude : tuple of str
+    exclude : tuple of str, default=()
         Columns that are not features (labels that live in the same file).
-    header : bool, optional
+    header : bool, default=None
         Whether a CSV file starts with names; None finds out.
     """
 

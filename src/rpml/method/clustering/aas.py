@@ -54,13 +54,13 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
-    labels_ : (n,) int array
-    modes_ : (n_clusters_,) int array
+    labels_ : int ndarray of shape (n_samples,)
+    modes_ : int ndarray of shape (n_clusters_,)
         Row each cluster's ascent ends in, ascending.
-    parents_ : (n,) int array
+    parents_ : int ndarray of shape (n_samples,)
         The ascent tree; a mode is its own parent. With merge="saddle" a joined mode points to
         the mode of highest authority it was joined with.
-    authority_ : (n,) float array
+    authority_ : ndarray of shape (n_samples,)
         Stationary distribution of the random walk.
     epsilon_ : float
         The threshold used.
@@ -105,9 +105,9 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : (n, d) array; Neighbors or a pair (indices, distances); or the graph
+        X : ndarray of shape (n_samples, n_features), Neighbors, (indices, distances) or graph
             Features; neighbours found before; or, with metric="precomputed", affinities.
-        y : ignored
+        y : ignored, default=None
         """
         ascent = self.ascent(X)
         result = ascent.run(self.epsilon)

@@ -25,13 +25,13 @@ class AASResult:
 
     Attributes
     ----------
-    labels : (n,) int array
+    labels : int ndarray of shape (n_samples,)
         Cluster of each node, numbered in the order of their modes.
-    modes : (n_clusters,) int array
+    modes : int ndarray of shape (n_clusters,)
         Node each cluster's ascent ends in.
-    parents : (n,) int array
+    parents : int ndarray of shape (n_samples,)
         The ascent tree: the node each node steps to; a mode is its own parent.
-    authority : (n,) float array
+    authority : ndarray of shape (n_samples,)
         Stationary distribution of the random walk; sums to 1.
     epsilon : float
         The threshold used.

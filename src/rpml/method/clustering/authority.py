@@ -25,12 +25,12 @@ def authority(graph: sparse.csr_matrix, symmetric: bool | None = None) -> NDArra
     Parameters
     ----------
     graph : (n, n) csr_matrix, non-negative
-    symmetric : bool, optional
+    symmetric : bool, default=None
         Whether the graph is symmetric; looked up if not given.
 
     Returns
     -------
-    (n,) array that sums to 1; uniform if the graph has no edges.
+    ndarray of shape (n_samples,) that sums to 1; uniform if the graph has no edges.
     """
     degree = np.asarray(graph.sum(axis=1, dtype=np.float64)).ravel()
     if not degree.any():

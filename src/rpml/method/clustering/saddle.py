@@ -52,14 +52,14 @@ def join_basins(
     Parameters
     ----------
     graph : (n, n) csr_matrix
-    omega : (n,) array, the authority
-    labels : (n,) int array, the basins, numbered from 0
+    omega : ndarray of shape (n_samples,), the authority
+    labels : int ndarray of shape (n_samples,), the basins, numbered from 0
     epsilon : float
-    depth : float
+    depth : float, default=DEPTH
 
     Returns
     -------
-    (n,) int array, the joined basins, numbered from 0.
+    int ndarray of shape (n_samples,), the joined basins, numbered from 0.
     """
     return join_passes(basins_of(graph, omega, labels, epsilon), labels, depth)
 

@@ -22,14 +22,14 @@ def affinity_graph(
     Parameters
     ----------
     neighbors : Neighbors
-    affinity : "cosine" or "gaussian"
+    affinity : "cosine" or "gaussian", default="cosine"
         "cosine" is max(0, cos); it needs neighbours found with metric="cosine". "gaussian" is
         exp(-|x_i - x_j|^2 / (2 s_i s_j)).
-    bandwidth : "local", "balanced", "global" or float
+    bandwidth : "local", "balanced", "global" or float, default="local"
         s_i of the Gaussian: the distance to the 7th neighbour of i; the geometric mean of that
         and its median over all rows; the median; or the given number. Local affinities compare
         across dense and sparse regions but forget the density, global ones are the reverse.
-    symmetric : bool
+    symmetric : bool, default=True
         Keep an edge when either end found the other (the union, max(W, W')): both ends give it
         the same weight, so nothing is averaged and no point loses its own neighbours. False
         leaves the directed k-NN graph.

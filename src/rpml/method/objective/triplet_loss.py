@@ -62,17 +62,17 @@ class TripletObjective:
 
     Parameters
     ----------
-    X : (n, d) array
+    X : ndarray of shape (n_samples, n_features)
         Rows the triplets index.
-    triplets : (T, 3) int array
+    triplets : int ndarray of shape (T, 3)
         (anchor, positive, negative) row indices, repeats allowed.
-    weight : str or WeightFunction
+    weight : str or WeightFunction, default="concat"
         "concat", "bilinear" or "constant".
-    alpha : float
+    alpha : float, default=45.0
         Angle in degrees.
-    weight_ridge : WeightRidge or None
+    weight_ridge : WeightRidge, default=None
         None is the objective as printed.
-    learn_weights : bool
+    learn_weights : bool, default=True
         False keeps theta where it is and gives no gradient for it.
     """
 
@@ -231,24 +231,24 @@ def loss_and_gradients(
 
     Parameters
     ----------
-    X : (n, d) array
+    X : ndarray of shape (n_samples, n_features)
         Data rows.
-    triplets : (T, 3) int array
+    triplets : int ndarray of shape (T, 3)
         Row indices (anchor, positive, negative); any indices, repeats included.
-    L : (d, l) array
+    L : ndarray of shape (d, l)
         The projection.
     theta : array or None
         (2d,) for "concat", (d, q) for "bilinear" (q need not equal l), None for "constant".
-    weight : {"concat", "bilinear", "constant"}
+    weight : {"concat", "bilinear", "constant"}, default="concat"
         The weight function: RPML, RPMLv1, or w = 1.
-    alpha : float
+    alpha : float, default=45.0
         Angle of the constraint in degrees.
 
     Returns
     -------
     loss : float
         Sum over the triplets.
-    grad_L : (d, l) array
+    grad_L : ndarray of shape (d, l)
     grad_theta : array shaped like theta, or None for "constant"
     """
     objective = TripletObjective(X, triplets, weight, alpha)

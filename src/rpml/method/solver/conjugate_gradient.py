@@ -114,9 +114,9 @@ def conjugate_gradient(
         Start; theta None when weights are not learned.
     stopping : Stopping
         When to stop.
-    callback : callable, optional
+    callback : callable, default=None
         Called with the state after every iteration; a true result stops the solver.
-    state : CGState, optional
+    state : CGState, default=None
         Continue from here instead of from (L, theta). A state taken at a multiple of REFRESH
         iterations continues exactly as the run it was taken from.
     """
@@ -275,25 +275,28 @@ def fit_triplets(
 
     Parameters
     ----------
-    X, triplets, weight, alpha
+    X, triplets
         As in `rpml.method.objective.triplet_loss.loss_and_gradients`.
-    L0 : (d, l) array
+    L0 : ndarray of shape (d, l)
         Start; orthonormalised if it is not orthonormal.
-    theta0 : array or None
+    theta0 : ndarray, default=None
         Start of the weight parameters; None for "constant".
-    max_iter : int
+    weight : {"concat", "bilinear", "constant"}, default="concat"
+    alpha : float, default=45.0
+        Angle in degrees.
+    max_iter : int, default=100
         Most iterations.
-    learn_weights : bool
+    learn_weights : bool, default=True
         False keeps theta at theta0.
-    weight_ridge : WeightRidge or None
+    weight_ridge : WeightRidge, default=None
         None is the printed objective; a `WeightRidge` keeps the weights from collapsing.
-    solver : {"cg", "gd"}
+    solver : {"cg", "gd"}, default="cg"
         Riemannian conjugate gradient, or the paper's fixed-step updates.
-    tol : float or None
+    tol : float, default=None
         Relative decrease of the loss below which to stop; None: 1e-12 (float64), 1e-7 (float32).
-    learning_rate : float
+    learning_rate : float, default=1.0
         Step size of "gd", on the mean over triplets.
-    callback : callable, optional
+    callback : callable, default=None
         Called with the solver's state after each iteration; a true result stops it.
 
     Returns

@@ -47,13 +47,13 @@ def prefix_rotation(Y: Array, triplets: Triplets, alpha: float, shrinkage: Array
 
     Parameters
     ----------
-    Y : (m, l) array
+    Y : ndarray of shape (m, l)
         Embedded rows, by falling variance.
-    triplets : (T, 3) int array
+    triplets : int ndarray of shape (T, 3)
         Rows of Y.
     alpha : float
         Angle of the loss, in degrees.
-    shrinkage : (l, l) array
+    shrinkage : ndarray of shape (l, l)
         The part of the smoothed scatter, here the identity, that is its shrinkage.
     """
     l = width = Y.shape[1]

@@ -25,22 +25,22 @@ def mine_batch_triplets(
 
     Parameters
     ----------
-    Z : (b, l) array
+    Z : ndarray of shape (b, l)
         The embedded rows; Euclidean distances are taken on them as they are.
-    labels : (b,) int array
+    labels : int ndarray of shape (b,)
         -1: no cluster, takes no part.
     rng : numpy Generator
         Chooses which triplets are retained when there are more than `limit`.
-    margin : float
-    mining : "semi-hard", "hard" or "all"
+    margin : float, default=0.5
+    mining : "semi-hard", "hard" or "all", default="semi-hard"
         Of all (anchor, positive, negative) in the batch: those whose negative is farther than
         the positive by less than `margin`; the nearest negative of every (anchor, positive); or
         every one.
-    limit : int, optional
+    limit : int, default=None
 
     Returns
     -------
-    (T, 3) array, T possibly 0.
+    ndarray of shape (T, 3), T possibly 0.
     """
     if mining not in ("all", *_MINING):
         raise ValueError(f"mining={mining!r}: use 'semi-hard', 'hard' or 'all'")

@@ -82,7 +82,7 @@ def run(
         Folder of table.json, model.rpml and, if there is one, the picture.
     seed : int, default=0
         Seed of everything random.
-    note : callable
+    note : callable, default=logger.info
         Told what is going on, one sentence at a time.
     """
     folder = Path(out_dir)

@@ -21,17 +21,17 @@ class Clusters:
 
     Attributes
     ----------
-    labels : (n,) int array
+    labels : int ndarray of shape (n_samples,)
         -1 for noise.
-    names : (c,) int array
+    names : int ndarray of shape (c,)
         The labels that occur.
-    sizes : (c,) int array
-    modes : (c,) int array
+    sizes : int ndarray of shape (c,)
+    modes : int ndarray of shape (c,)
         The member each cluster ascends to; the most central one if the ascent is unknown.
-    impurity : (c,) float array
+    impurity : ndarray of shape (c,)
         Share of its members' nearest neighbors in the embedding that belong to other clusters;
         NaN for a singleton.
-    parents : (n,) int array or None
+    parents : int ndarray of shape (n_samples,) or None
         The ascent tree of Authority Ascent Shift, if it could be reproduced.
     """
 

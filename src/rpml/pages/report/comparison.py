@@ -46,9 +46,9 @@ class Labels:
 
     Attributes
     ----------
-    positions : (l,) int array
+    positions : int ndarray of shape (l,)
         Which of the sampled rows have a label.
-    values : (l,) array of str
+    values : ndarray of shape (l,) of str
     """
 
     positions: NDArray[np.intp]

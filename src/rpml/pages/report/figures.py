@@ -30,9 +30,9 @@ def retrieval_rows(
     ----------
     images : (n, side, side) or (n, side, side, 3) array
         Ink from 0 to 1, drawn enlarged; or pictures of RGB bytes.
-    classes : (n,) array
+    classes : ndarray of shape (n_samples,)
         Class of each image.
-    queries : (q,) int array
+    queries : int ndarray of shape (q,)
         Rows that are searched for, one a line.
     nearest : dict of title to (q, k) int array
         For each embedding the rows found, nearest first; the embeddings stand side by side.

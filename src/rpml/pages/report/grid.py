@@ -14,7 +14,7 @@ def snap_to_grid(points: NDArray[np.floating], side: int) -> NDArray[np.intp]:
 
     Parameters
     ----------
-    points : (side * side, 2) array
+    points : ndarray of shape (side * side, 2)
         In the unit square, y upwards.
     side : int
     """

@@ -52,9 +52,9 @@ def choose_queries(
 
     Parameters
     ----------
-    Z : (n, d) array
+    Z : ndarray of shape (n_samples, n_features)
         The embedding.
-    labels : (n,) array
+    labels : ndarray of shape (n_samples,)
         The class of each row.
     count : int
         How many queries at most.
@@ -63,8 +63,8 @@ def choose_queries(
 
     Returns
     -------
-    queries : (q,) int array
-    nearest : (q, 4) int array
+    queries : int ndarray of shape (q,)
+    nearest : int ndarray of shape (q, 4)
     """
     nearest = nearest_neighbors(Z, TOP, metric="cosine").indices.astype(np.intp)
     classes, codes = np.unique(labels, return_inverse=True)
@@ -107,7 +107,7 @@ def grid_order(
 
     Returns
     -------
-    rows : (side * side,) int array
+    rows : int ndarray of shape (side * side,)
         Row by row from the top left.
     side : int
     """

@@ -48,16 +48,16 @@ class Measurements:
         Rows of the features.
     trained : bool
         Whether these are the rows the model was fitted on.
-    rows : (m,) int array
+    rows : int ndarray of shape (m,)
         The rows that were measured.
-    X : (m, d) array
+    X : ndarray of shape (m, d)
         Their vectors.
     spaces : list of Space
         Raw features, PCA where it applies, embedding.
     comparison : Comparison
     advice : Recommendation or None
         The label-free recommendation; None if there are labels.
-    drawn : (p,) int array
+    drawn : int ndarray of shape (p,)
         Positions in `rows` of the points on the maps.
     maps : dict of str to (p, 2) array
         By space: "raw" and "rpml".
