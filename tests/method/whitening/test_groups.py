@@ -112,7 +112,10 @@ def test_true_groups_help_on_unseen_classes(problem):
 def test_random_groups_are_ignored(problem):
     X, groups, _ = problem
     shuffled = np.random.default_rng(1).permutation(groups)
-    assert fit(X, shuffled).whitening_.source != "groups"
+    ignored, without = fit(X, shuffled), fit(X, None)
+    assert ignored.whitening_.source != "groups"
+    np.testing.assert_array_equal(ignored.components_, without.components_)
+    np.testing.assert_array_equal(ignored.preprocessing_.matrix, without.preprocessing_.matrix)
 
 
 def test_members_share_a_label_and_are_never_negatives_of_each_other(problem):

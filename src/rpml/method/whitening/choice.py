@@ -254,12 +254,14 @@ def whiten_by_scatter(
     sampled = drop_singles(sample.groups)
     data = coordinates(*subset)
     seed = int(rng.integers(2**31))  # the same splits for both, so that they compare
-    instances = data.subset(representatives(sampled)[0])
-    found = neighbor_scatter(instances, np.random.default_rng(seed))
+    found = None
     if sampled.max() >= MIN_GROUPS:
         by_groups = group_scatter(data, sampled, np.random.default_rng(seed))
+        instances = data.subset(representatives(sampled)[0])
         if groups_help(by_groups[1], instances, np.random.default_rng(seed)):
             found = by_groups
+    if found is None:  # as without groups
+        found = neighbor_scatter(data, np.random.default_rng(seed))
     if sample.pairs is not None:
         found = pair_scatter(data, sample.pairs, found, np.random.default_rng(seed))
     retained, spread = data.W.shape[1], None
