@@ -33,7 +33,7 @@ def one_set(data: FeatureSet, components: int, cluster: object) -> dict:
 
     X = data.X[data.train]
     blocks = da.from_array(X, chunks=(1000, X.shape[1]))
-    cells = AuthorityAscentShift(metric="cosine", method="ann")
+    cells = AuthorityAscentShift(metric="cosine", merge=None, method="ann")
     found: dict[str, list[float]] = {"local": [], "dask": [], "dask, cells": []}
     for seed in SEEDS:
         settings = {"n_components": components, "random_state": seed}

@@ -26,7 +26,7 @@ OUTPUT = RESULTS / "ablation.json"
 
 
 def _aas(**settings: Any) -> dict[str, Any]:
-    return {"clustering": AuthorityAscentShift(metric="cosine", **settings)}
+    return {"clustering": AuthorityAscentShift(metric="cosine", merge=None, **settings)}
 
 
 # knob -> value as shown -> what changes; {} is the default

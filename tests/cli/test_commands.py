@@ -60,8 +60,19 @@ def test_cluster(rpml, shared, vectors, tmp_path):
     labels = read_labels(tmp_path / "c.csv", 240)
     assert labels.tolist() == expected.tolist()
     assert fields["clusters"] == len(set(expected.tolist()))
-    (tmp_path / "c.csv").unlink()
-    rpml("cluster", shared / "x.npy", "-o", tmp_path / "c.csv", "--merge", "saddle")
+
+
+def test_cluster_by_number_and_as_printed(rpml, shared, vectors, tmp_path):
+    run = ("cluster", shared / "x.npy", "-o", tmp_path / "c.csv", "--neighbors", 15)
+    fields = rpml.json(*run, "--clusters", 3, "--min-cluster-size", 20)
+    sizes = np.bincount(read_labels(tmp_path / "c.csv", 240))
+    assert fields["clusters"] == len(sizes) == 3
+    assert sizes.min() >= 20
+    rpml.json(*run, "--merge", "none", "--force")
+    expected = AuthorityAscentShift(15, merge=None).fit_predict(vectors[0])
+    assert read_labels(tmp_path / "c.csv", 240).tolist() == expected.tolist()
+    said = rpml.refused(*run, "--merge", "none", "--clusters", 3, "--force")
+    assert "use merge='average'" in said
 
 
 def test_cluster_with_a_wrong_threshold(rpml, shared, tmp_path):

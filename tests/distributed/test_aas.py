@@ -4,7 +4,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.graph.neighbors import Neighbors, nearest_neighbors
@@ -43,34 +42,18 @@ def graph_of(cluster, found, parts=3):
 )
 def test_equal_labels(cluster, rows, settings):
 
-    aas = AuthorityAscentShift(n_neighbors=12, **settings)
+    aas = AuthorityAscentShift(n_neighbors=12, merge=None, **settings)
     found = nearest_neighbors(rows, 12, metric=aas.metric)
     labels = labels_of(cluster, graph_of(cluster, found), aas)
     np.testing.assert_array_equal(labels, aas.fit(found).labels_)
     assert 1 < len(np.unique(labels)) < len(rows)
 
 
-@pytest.mark.parametrize("affinity", ["gaussian", "cosine"])
-def test_equal_labels_over_saddles(cluster, affinity):
-
-    rng = np.random.default_rng(0)
-    angle = np.pi * rng.random(800)
-    X = np.column_stack([np.cos(angle), np.sin(angle), np.ones(800)])
-    X[400:, :2] = np.column_stack([1 - np.cos(angle[400:]), 0.4 - np.sin(angle[400:])])
-    X[:, :2] += 0.05 * rng.standard_normal((800, 2))
-    aas = AuthorityAscentShift(12, metric="cosine", affinity=affinity, merge="saddle")
-    found = nearest_neighbors(X, 12, metric="cosine")
-    labels = labels_of(cluster, graph_of(cluster, found), aas)
-    np.testing.assert_array_equal(labels, clone(aas).fit(found).labels_)
-    alone = clone(aas).set_params(merge=None).fit(found).labels_
-    assert 1 < labels.max() + 1 < alone.max() + 1
-
-
 def test_duplicates_and_zero_rows(cluster):
 
     X = blobs(classes=3, per_class=20, d=5)[0]
     X[:15], X[30:33] = X[40], 0
-    aas = AuthorityAscentShift(n_neighbors=6, metric="cosine")
+    aas = AuthorityAscentShift(n_neighbors=6, metric="cosine", merge=None)
     found = nearest_neighbors(X, 6, metric="cosine")
     labels = labels_of(cluster, graph_of(cluster, found), aas)
     np.testing.assert_array_equal(labels, aas.fit(found).labels_)
@@ -78,7 +61,7 @@ def test_duplicates_and_zero_rows(cluster):
 
 def test_useless_epsilon_is_retuned(cluster, rows):
 
-    aas = AuthorityAscentShift(n_neighbors=12, metric="cosine", epsilon=1e6)
+    aas = AuthorityAscentShift(n_neighbors=12, metric="cosine", epsilon=1e6, merge=None)
     graph = graph_of(cluster, nearest_neighbors(rows, 12))
     with pytest.warns(UserWarning, match="epsilon was lowered"):
         labels = labels_of(cluster, graph, aas)
@@ -91,4 +74,6 @@ def test_what_needs_the_whole_graph_is_refused(cluster):
     with pytest.raises(ValueError, match=r"symmetric=False.*use symmetric=True"):
         check_supported(AuthorityAscentShift(symmetric=False))
     with pytest.raises(ValueError, match="precomputed"):
-        check_supported(AuthorityAscentShift(metric="precomputed"))
+        check_supported(AuthorityAscentShift(metric="precomputed", merge=None))
+    with pytest.raises(ValueError, match=r"merge='average'\) is not available.*use merge=None"):
+        check_supported(AuthorityAscentShift())

@@ -37,7 +37,7 @@ def fitted():
         {"solver": "stochastic", "n_epochs": 1},
         {"solver": "gd", "max_iter": 3},
         {"whiten": None},
-        {"clustering": AuthorityAscentShift(12, merge="saddle")},
+        {"clustering": AuthorityAscentShift(12, n_clusters=3)},
         {"clustering": KMeans(6, n_init=1)},
         {"clustering": np.arange(150) % 6},
     ],
@@ -59,7 +59,7 @@ def test_round_trip(tmp_path, settings):
 
 
 def test_settings_of_our_clustering_come_back(tmp_path):
-    aas = AuthorityAscentShift(12, merge="saddle")
+    aas = AuthorityAscentShift(12, n_clusters=3)
     RPML(3, clustering=aas, random_state=0).fit(data()).save(tmp_path / "m.rpml")
     assert RPML.load(tmp_path / "m.rpml").clustering.get_params() == aas.get_params()
 

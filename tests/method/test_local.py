@@ -136,12 +136,12 @@ SETTINGS = [
     )
     for values in [
         ("auto", None, "gaussian", "local", "auto", True),
-        ("auto", "saddle", "gaussian", "local", "exact", True),
-        ("auto", "saddle", "gaussian", "global", "auto", True),
-        ("auto", "saddle", "cosine", "local", "auto", True),
+        ("auto", "average", "gaussian", "local", "exact", True),
+        ("auto", "average", "gaussian", "global", "auto", True),
+        ("auto", "average", "cosine", "local", "auto", True),
         (0.2, None, "gaussian", "balanced", "exact", True),
         ("auto", None, "gaussian", 0.3, "auto", False),
-        ("auto", "saddle", "gaussian", "local", "ann", False),
+        ("auto", "average", "gaussian", "local", "ann", False),
     ]
 ]
 

@@ -11,8 +11,9 @@ from rpml.runtime.errors import InputError
 EXAMPLES = """\b
 Examples:
   rpml cluster vectors.npy -o clusters.csv
-  rpml cluster vectors.parquet -o clusters.parquet --merge saddle
-  rpml cluster vectors.npy -o labels.npy --neighbors 30 --epsilon 0.65 --metric cosine
+  rpml cluster vectors.parquet -o clusters.parquet --clusters 20
+  rpml cluster vectors.npy -o clusters.csv --min-cluster-size 50 --metric cosine
+  rpml cluster vectors.npy -o labels.npy --merge none --epsilon 0.65
 """
 
 
@@ -24,9 +25,13 @@ def run(
     gamma: Annotated[float, opt.flag("Sharpness of the ascent.")] = 100.0,
     epsilon: Annotated[str, opt.text("NUMBER|auto", "Threshold on the affinities.")] = "auto",
     metric: Annotated[str, opt.text("NAME", "euclidean or cosine.")] = "euclidean",
-    merge: Annotated[
-        str | None, opt.text("NAME", "saddle: merge modes separated by shallow saddles.")
+    clusters: Annotated[
+        int | None, opt.number("Number of clusters; default: chosen by persistence.")
     ] = None,
+    min_cluster_size: Annotated[int, opt.number("Smaller basins join a neighbour.")] = 5,
+    merge: Annotated[
+        str, opt.text("NAME", "average: merge the basins of the ascent; none: the paper's ascent.")
+    ] = "average",
     settings: opt.Settings = None,
     force: opt.Force = False,
     *,
@@ -35,7 +40,8 @@ def run(
 ) -> None:
     """Cluster vectors by Authority Ascent Shift.
 
-    Rows ascend the authority in their neighbourhood graph; those that reach one mode are a cluster.
+    Rows ascend the authority in their neighbourhood graph; those that reach one mode are a basin.
+    Average linkage merges the basins into a tree, which is cut into clusters.
     """
     from rpml.io.features import Layout, write_table
     from rpml.method.clustering.aas import AuthorityAscentShift
@@ -44,8 +50,16 @@ def run(
 
     opt.check_table(output, force, console.json_output, [features])
     chosen = opt.parse_settings(settings, AuthorityAscentShift().get_params())
-    named = {"gamma": gamma, "epsilon": parse_epsilon(epsilon), "metric": metric, "merge": merge}
+    named = {
+        "gamma": gamma,
+        "epsilon": parse_epsilon(epsilon),
+        "metric": metric,
+        "n_clusters": clusters,
+        "min_cluster_size": min_cluster_size,
+        "merge": None if merge == "none" else merge,
+    }
     aas = AuthorityAscentShift(neighbors, **{**named, **chosen})
+    aas.check_parameters()
     data = reading.open(features).load()
     n = len(data.values)
     with console.reporter() as report:

@@ -7,7 +7,7 @@ that both ends weigh them alike) and vectors of one number a row: bandwidths, au
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +19,10 @@ from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.clustering.ascent import (
     ascend_scaled,
     follow,
-    joined_ends,
-    low_threshold,
     scaled_authority,
     strongest,
     threshold,
 )
-from rpml.method.clustering.saddle import add_basins, basins_of, join_passes
 from rpml.method.graph.affinity import bandwidths, cosine_weights, gaussian_weights, own_scale
 from rpml.method.graph.neighbors import Neighbors
 from rpml.runtime.context import Context
@@ -45,8 +42,6 @@ class DaskAscent:
     strongest: Task
     edges: NDArray[np.int64]
     gamma: float
-    joined: Task | None = None
-    """The basin of each node once shallow saddles are passed, for merge="saddle"."""
 
     @classmethod
     def prepare(
@@ -57,13 +52,7 @@ class DaskAscent:
         bandwidth = aas.bandwidth if aas.affinity == "gaussian" else None
         ascent = cls._of(cluster, _weights(cluster, graph, bandwidth), graph.edges, aas.gamma)
         cluster.wait(ascent.weights, context, "graph")
-        if aas.merge is None:
-            return ascent
-        relief = ascent
-        if bandwidth == "local":  # hardly shows the density: see `GraphAscent.relief`
-            weights = _weights(cluster, graph, "balanced")
-            relief = cls._of(cluster, weights, graph.edges, aas.gamma)
-        return replace(ascent, joined=relief._saddles())
+        return ascent
 
     @classmethod
     def _of(
@@ -86,8 +75,6 @@ class DaskAscent:
 
     def climb(self, epsilon: float) -> Labels:
         ends = self._ends(epsilon)
-        if self.joined is not None:
-            ends = self.cluster.submit(joined_ends, ends, self.omega, self.joined)
         numbered = self.cluster.submit(_narrow, self.cluster.submit(_numbered, ends))
         return np.asarray(self.cluster.value(numbered), np.intp)
 
@@ -99,16 +86,6 @@ class DaskAscent:
         ]
         return self.cluster.submit(_followed, parents)
 
-    def _saddles(self) -> Task:
-        """Join basins over shallow saddles: sums where the edges are, the rest in one task."""
-        low = float(self.cluster.value(self.cluster.submit(low_threshold, self.strongest)))
-        basins = self.cluster.submit(_numbered, self._ends(low))
-        passes = [
-            self.cluster.submit(basins_of, part, self.omega, basins, low, int(start))
-            for part, start in zip(self.weights, self.edges, strict=False)
-        ]
-        return self.cluster.submit(join_passes, self.cluster.total(passes, add_basins), basins)
-
 
 def check_supported(aas: AuthorityAscentShift) -> None:
     """Refuse the settings that need the whole graph at once."""
@@ -117,6 +94,11 @@ def check_supported(aas: AuthorityAscentShift) -> None:
         raise ValueError(
             "AuthorityAscentShift(symmetric=False) is not available on Dask, where the authority "
             "is that of a symmetric graph: use symmetric=True."
+        )
+    if aas.merge is not None:
+        raise ValueError(
+            f"AuthorityAscentShift(merge={aas.merge!r}) is not available on Dask, where edges stay "
+            "on their workers: use merge=None."
         )
     if aas.metric == "precomputed":
         raise ValueError("a precomputed graph is not available on Dask: give features.")

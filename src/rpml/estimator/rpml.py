@@ -267,7 +267,7 @@ class RPML(
         of 50 neighbours, uniform triplets, no whitening, no output normalisation; rows are scaled
         to unit norm, as the R-MAC descriptors of the paper are.
         """
-        aas = AuthorityAscentShift(50, 1e2, 0.65, metric="cosine", affinity="cosine")
+        aas = AuthorityAscentShift(epsilon=0.65, metric="cosine", affinity="cosine", merge=None)
         settings: dict[str, Any] = {"weight": weight, "solver": solver, "clustering": aas}
         settings |= {"mining": "semi-hard", "whiten": None, "training": "always", "init": "random"}
         settings |= {"batch_size": 120, "n_epochs": 10, "batch_steps": 5, "average": False}

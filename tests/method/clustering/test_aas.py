@@ -22,16 +22,17 @@ from rpml.method.clustering.ascent import (
     follow,
 )
 from rpml.method.clustering.authority import authority
+from rpml.method.clustering.hierarchy import BasinMerging
 from rpml.method.graph.affinity import affinity_graph
 from rpml.method.graph.neighbors import nearest_neighbors
 
 
 @parametrize_with_checks(
-    [AuthorityAscentShift(), AuthorityAscentShift(n_neighbors=7, merge="saddle")]
+    [AuthorityAscentShift(), AuthorityAscentShift(n_neighbors=7, min_cluster_size=2)]
 )
 def test_scikit_learn_checks(estimator, check):
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="n_neighbors=")
+        warnings.filterwarnings("ignore", message="n_(neighbors|clusters)=")
         check(estimator)
 
 
@@ -154,15 +155,15 @@ def shapes(kind, n, seed):
 
 @pytest.mark.parametrize("n", [500, 1500])
 @pytest.mark.parametrize("kind", ["moons", "rings", "blobs"])
-def test_modes_are_pure_and_saddles_join_them(kind, n):
+def test_basins_are_pure_and_merge_to_shapes(kind, n):
     for seed in range(2):
         X, y = shapes(kind, n, seed)
-        plain = AuthorityAscentShift().fit(X)
+        plain = AuthorityAscentShift(merge=None).fit(X)
         assert homogeneity_score(y, plain.labels_) >= 0.98
-        merged = AuthorityAscentShift(merge="saddle").fit(X)
+        merged = AuthorityAscentShift().fit(X)
         assert adjusted_rand_score(y, merged.labels_) >= 0.9
-        # joining only joins: every printed cluster lies in one merged cluster
-        assert homogeneity_score(merged.labels_, plain.labels_) == pytest.approx(1.0)
+        # joining only joins: every printed cluster lies in one leaf of the tree
+        assert homogeneity_score(merged.leaves_, plain.labels_) == pytest.approx(1.0)
         np.testing.assert_array_equal(merged.modes_[merged.labels_], follow(merged.parents_))
         assert set(merged.modes_) <= set(plain.modes_)
 
@@ -178,7 +179,7 @@ def high_dimensional(seed=0, classes=40, size=20, d=60):
 def test_auto_follows_the_affinities_in_high_dimension(metric):
     X, y = high_dimensional()
     for offset in (0.0, 5.0):  # all cosines move towards 1
-        model = AuthorityAscentShift(metric=metric).fit(X + np.float32(offset))
+        model = AuthorityAscentShift(metric=metric, merge=None).fit(X + np.float32(offset))
         sizes = np.bincount(model.labels_)
         assert (sizes == 1).sum() < 0.5 * len(X)
         assert homogeneity_score(y, model.labels_) > 0.9
@@ -194,7 +195,7 @@ def test_auto_scales_with_the_graph():
 
 def test_a_given_epsilon_is_the_papers_threshold():
     X, _ = make_moons(200, noise=0.05, random_state=0)
-    model = AuthorityAscentShift(n_neighbors=20, epsilon=0.65).fit(X)
+    model = AuthorityAscentShift(n_neighbors=20, epsilon=0.65, merge=None).fit(X)
     near = nearest_neighbors(X, 20, metric="euclidean")
     W = affinity_graph(near, affinity="gaussian").toarray().astype(float)
     parents, ends = literal_aas(W, W.sum(axis=1) / W.sum(), 100.0, 0.65)
@@ -208,6 +209,7 @@ def test_given_graphs_and_neighbours():
     near = nearest_neighbors(X, 15, metric="euclidean")
     graph = affinity_graph(near, affinity="gaussian")
     wanted = AuthorityAscentShift(n_neighbors=15).fit_predict(X)
+    assert wanted.max() >= 1
     for form in (near, (near.indices, near.distances)):
         np.testing.assert_array_equal(AuthorityAscentShift().fit_predict(form), wanted)
     for form in (graph, graph.tocoo(), graph.toarray()):
@@ -217,7 +219,7 @@ def test_given_graphs_and_neighbours():
 
 def test_directed_graph():
     X, y = make_moons(200, noise=0.05, random_state=2)
-    model = AuthorityAscentShift(n_neighbors=20, symmetric=False).fit(X)
+    model = AuthorityAscentShift(n_neighbors=20, symmetric=False, merge=None).fit(X)
     assert homogeneity_score(y, model.labels_) > 0.98
     assert model.authority_.sum() == pytest.approx(1.0)
 
@@ -253,23 +255,31 @@ def test_isolated_nodes_are_their_own_cluster():
 
 def test_zero_rows_under_cosine_are_alone():
     X = np.vstack([np.zeros((3, 4)), np.random.default_rng(0).random((40, 4)) + 0.5])
-    model = AuthorityAscentShift(10, metric="cosine", affinity="cosine").fit(X)
+    model = AuthorityAscentShift(10, metric="cosine", affinity="cosine", merge=None).fit(X)
     assert np.bincount(model.labels_)[model.labels_[:3]].tolist() == [1, 1, 1]
 
 
-@pytest.mark.parametrize("merge", [None, "saddle"])
-def test_no_edges_at_all(merge):
-    result = GraphAscent(sparse.csr_matrix((5, 5)), merge=merge).run()
-    assert result.labels.tolist() == [0, 1, 2, 3, 4]
+def test_no_edges_at_all():
+    empty = sparse.csr_matrix((5, 5))
+    assert GraphAscent(empty).run().labels.tolist() == [0, 1, 2, 3, 4]
+    merged = GraphAscent(empty, merging=BasinMerging(empty, 3)).run()
+    assert len(merged.modes) == 3
 
 
 def test_a_threshold_that_cuts_all_or_nothing_warns():
     X, _ = make_blobs(60, centers=1, random_state=0)
     with pytest.warns(UserWarning, match="every row its own cluster"):
-        model = AuthorityAscentShift(n_neighbors=10, epsilon=5.0).fit(X)
+        model = AuthorityAscentShift(n_neighbors=10, epsilon=5.0, merge=None).fit(X)
     assert model.n_clusters_ == 60
     with pytest.warns(UserWarning, match="one single cluster"):
-        AuthorityAscentShift(59, epsilon=1e-30, gamma=0, bandwidth=100.0).fit(X)
+        AuthorityAscentShift(59, epsilon=1e-30, gamma=0, bandwidth=100.0, merge=None).fit(X)
+
+
+def test_a_number_that_cannot_be_had_warns():
+    X, _ = make_blobs(60, centers=2, random_state=0)
+    with pytest.warns(UserWarning, match="n_clusters=50, but the ascent finds only"):
+        model = AuthorityAscentShift(10, n_clusters=50).fit(X)
+    assert model.n_clusters_ == len(model.children_) + 1
 
 
 def test_fewer_rows_than_neighbours():
@@ -294,6 +304,10 @@ def test_fewer_rows_than_neighbours():
         ({"affinity": "cosine"}, "metric='cosine'"),
         ({"bandwidth": -2.0}, "bandwidth=-2"),
         ({"merge": "all"}, "merge='all'"),
+        ({"n_clusters": 0}, "n_clusters=0"),
+        ({"n_clusters": 2.5}, "n_clusters=2.5"),
+        ({"n_clusters": 3, "merge": None}, "n_clusters=3 with merge=None"),
+        ({"min_cluster_size": 0}, "min_cluster_size=0"),
         ({"method": "guess"}, "method='guess'"),
     ],
 )
@@ -305,7 +319,7 @@ def test_bad_parameters_get_one_sentence(options, sentence):
 
 def test_the_estimator_can_be_cloned_and_fitted_again():
     X, _ = make_moons(100, noise=0.05, random_state=0)
-    model = AuthorityAscentShift(n_neighbors=10, merge="saddle").fit(X)
+    model = AuthorityAscentShift(n_neighbors=10).fit(X)
     again = clone(model).fit(X)
     np.testing.assert_array_equal(model.labels_, again.labels_)
     assert model.n_features_in_ == 2

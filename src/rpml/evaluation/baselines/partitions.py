@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 
 from rpml.evaluation.baselines.linear import RandomState
 from rpml.evaluation.metrics.kmeans import kmeans
-from rpml.method.clustering.aas import AuthorityAscentShift
+from rpml.method.clustering.pseudo_labels import as_clusterer
 from rpml.method.graph.affinity import affinity_graph
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.extras import require
@@ -59,7 +59,7 @@ class _SizedPartition(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     @staticmethod
     def _aas_count(X: Rows) -> int:
-        aas = AuthorityAscentShift(min(N_NEIGHBORS, len(X) - 1), metric="cosine")
+        aas = as_clusterer("aas", min(N_NEIGHBORS, len(X) - 1))
         return count_clusters(np.asarray(aas.fit_predict(X)))
 
 

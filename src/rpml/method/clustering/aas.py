@@ -13,22 +13,28 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import validate_data
 
 from rpml.method.clustering.ascent import GraphAscent
+from rpml.method.clustering.hierarchy import MERGE_NEIGHBORS, BasinMerging
 from rpml.method.graph.affinity import affinity_graph, bandwidths, check_graph, given_neighbors
 from rpml.method.graph.neighbors import Neighbors, nearest_neighbors
 
 _CHOICES: dict[str, tuple[Any, ...]] = {
     "metric": ("euclidean", "cosine", "precomputed"),
     "affinity": ("gaussian", "cosine"),
-    "merge": (None, "saddle"),
+    "merge": ("average", None),
     "method": ("auto", "exact", "ann", "hnsw"),
 }
 
+_LEAST = {"n_neighbors": 1, "gamma": 0, "n_clusters": 1, "min_cluster_size": 1}
+
 
 class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
-    """Authority Ascent Shift: clusters are the trees of an ascent on a random walk's authority.
+    """Authority Ascent Shift: clusters from an ascent on a random walk's authority.
 
-    Nobody says how many clusters there are. Every point steps to the relevant neighbour that
-    promises the largest gain of authority, until it cannot gain any more: at a mode.
+    Every row steps to the relevant neighbour that promises the largest gain of authority, until
+    it cannot gain any more: at a mode. The rows that end in one mode are a basin, which is what
+    the paper calls a cluster (``merge=None``). Basins are small and pure. By default they are the
+    leaves of a tree: average linkage of the affinities between their rows. The tree is cut into
+    `n_clusters`, or where clusters tell most about the graph and persist longest.
 
     Parameters
     ----------
@@ -46,9 +52,14 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     bandwidth : "local", "balanced", "global" or float, default="local"
     symmetric : bool, default=True
         See `rpml.method.graph.affinity.affinity_graph`. "cosine" needs metric="cosine".
-    merge : None or "saddle", default=None
-        None is the ascent as printed: it stops at every local maximum and so cuts elongated
-        shapes into several pure pieces. "saddle" joins pieces divided by shallow saddles only.
+    merge : "average" or None, default="average"
+        "average" merges the basins (an addition to the paper). None is the ascent as printed.
+    n_clusters : int, default=None
+        Clusters wanted, fewer with a warning if there are fewer leaves; None cuts the tree by
+        persistence, into 2 or more if there are 2 leaves.
+    min_cluster_size : int, default=5
+        Smaller basins join the neighbour of largest affinity. Only an unconnected part of the
+        graph may be smaller. `n_clusters` and `min_cluster_size` are for merge="average".
     method : "auto", "exact" or "ann", default="auto"
         Neighbour search; see `rpml.method.graph.affinity.nearest_neighbors`.
 
@@ -56,10 +67,20 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     labels_ : int ndarray of shape (n_samples,)
     modes_ : int ndarray of shape (n_clusters_,)
-        Row each cluster's ascent ends in, ascending.
+        Row of highest authority in each cluster, in which its ascent ends; ascending.
     parents_ : int ndarray of shape (n_samples,)
-        The ascent tree; a mode is its own parent. With merge="saddle" a joined mode points to
-        the mode of highest authority it was joined with.
+        The ascent tree; a mode is its own parent. In a merged cluster the other modes, and rows
+        whose step leaves the cluster, point to its mode.
+    leaves_ : int ndarray of shape (n_samples,)
+        Leaf of the merge tree each row belongs to: its basin, once small ones were joined.
+    children_ : int ndarray of shape (n_leaves - 1, 2)
+        The merges, as in `sklearn.cluster.AgglomerativeClustering`: values below n_leaves are
+        leaves, a value i above is the node that merge ``i - n_leaves`` made.
+    distances_ : ndarray of shape (n_leaves - 1,)
+        Log of the mean affinity at the first merge over that at each; ascending. A cluster
+        persists from its own merge to the next one up.
+    counts_ : int ndarray of shape (n_leaves - 1,)
+        Leaves under each merge: with them the tree is a linkage matrix of scipy.
     authority_ : ndarray of shape (n_samples,)
         Stationary distribution of the random walk.
     epsilon_ : float
@@ -72,7 +93,21 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     A row without relevant neighbour (isolated, or an outlier) is its own cluster. Duplicated
     rows share a cluster when nothing better is near. Zero rows are ordinary points under
     metric="euclidean" and isolated under affinity="cosine". Rows in other order give the same
-    clusters, but for exactly equal gains.
+    clusters, but for exactly equal gains. At the end of merge="average" rows on a border move to
+    the cluster they are most affine to, so that a few leaves lie in several clusters.
+
+    Examples
+    --------
+    >>> from scipy.cluster.hierarchy import dendrogram
+    >>> from sklearn.datasets import make_blobs
+    >>> X, _ = make_blobs(800, centers=8, n_features=10, random_state=0)
+    >>> aas = AuthorityAscentShift().fit(X)
+    >>> aas.n_clusters_
+    8
+    >>> linkage = np.column_stack([aas.children_, aas.distances_, aas.counts_])
+    >>> tree = dendrogram(linkage, no_plot=True)
+    >>> AuthorityAscentShift(n_clusters=3).fit(X).n_clusters_
+    3
     """
 
     def __init__(
@@ -85,7 +120,9 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         affinity: str = "gaussian",
         bandwidth: str | float = "local",
         symmetric: bool = True,
-        merge: str | None = None,
+        merge: str | None = "average",
+        n_clusters: int | None = None,
+        min_cluster_size: int = 5,
         method: str = "auto",
     ) -> None:
         self.n_neighbors = n_neighbors
@@ -96,6 +133,8 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.bandwidth = bandwidth
         self.symmetric = symmetric
         self.merge = merge
+        self.n_clusters = n_clusters
+        self.min_cluster_size = min_cluster_size
         self.method = method
 
     def fit(
@@ -117,6 +156,12 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.authority_ = result.authority
         self.epsilon_ = result.epsilon
         self.n_clusters_ = len(result.modes)
+        if result.hierarchy is not None:
+            tree = result.hierarchy.tree
+            self.leaves_ = result.hierarchy.leaves
+            self.children_ = tree.children
+            self.distances_ = tree.distances
+            self.counts_ = tree.totals(np.ones(tree.n_leaves))[tree.n_leaves :].astype(np.intp)
         self._warn(ascent.graph)
         return self
 
@@ -126,34 +171,44 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         The one way in which this package runs Authority Ascent Shift in memory.
         """
         self.check_parameters()
-        graph, relief = self._graphs(X)
-        symmetric = None if self.metric == "precomputed" else self.symmetric
-        return GraphAscent(graph, float(self.gamma), self.merge, symmetric, relief)
-
-    def _graphs(self, X: Any) -> tuple[sparse.csr_matrix, sparse.csr_matrix | None]:
-        """The affinity graph, and the one the saddles are measured on if that is another."""
         if self.metric == "precomputed":
             X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32])
-            return check_graph(X), None
+            graph = check_graph(X)
+            merging = self._merging(sparse.csr_matrix(graph.maximum(graph.T)))
+            return GraphAscent(graph, float(self.gamma), None, merging)
+        neighbors = self._neighbors(X)
+        graph = self._affinities(neighbors, self.symmetric)
+        merging = None
+        if self.merge is not None:
+            merging = self._merging(self._affinities(neighbors.first(MERGE_NEIGHBORS)))
+        return GraphAscent(graph, float(self.gamma), self.symmetric, merging)
+
+    def _neighbors(self, X: Any) -> Neighbors:
         if isinstance(X, tuple):
             X = given_neighbors(*X, metric=self.metric)
         if isinstance(X, Neighbors):
             self.n_features_in_ = X.n_neighbors
-        else:
-            X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
-            X = nearest_neighbors(X, self.n_neighbors, metric=self.metric, method=self.method)
-        graph = affinity_graph(
-            X, affinity=self.affinity, bandwidth=self.bandwidth, symmetric=self.symmetric
+            return X
+        X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        return nearest_neighbors(X, self.n_neighbors, metric=self.metric, method=self.method)
+
+    def _affinities(self, neighbors: Neighbors, symmetric: bool = True) -> sparse.csr_matrix:
+        return affinity_graph(
+            neighbors, affinity=self.affinity, bandwidth=self.bandwidth, symmetric=symmetric
         )
-        if self.merge is None or self.affinity != "gaussian" or self.bandwidth != "local":
-            return graph, None
-        return graph, affinity_graph(X, affinity="gaussian", bandwidth="balanced")
+
+    def _merging(self, graph: sparse.csr_matrix) -> BasinMerging | None:
+        if self.merge is None:
+            return None
+        return BasinMerging(graph, self.n_clusters, self.min_cluster_size)
 
     def check_parameters(self) -> None:
         """Raise a ValueError for a setting that no fit could use."""
-        for name, least in (("n_neighbors", 1), ("gamma", 0)):
+        for name, least in _LEAST.items():
             value = getattr(self, name)
-            kind = Integral if name == "n_neighbors" else Real
+            if name == "n_clusters" and value is None:
+                continue
+            kind = Real if name == "gamma" else Integral
             if not isinstance(value, kind) or isinstance(value, bool) or not float(value) >= least:
                 word = "an integer" if kind is Integral else "a number"
                 raise ValueError(f"{name}={value!r}: must be {word} of at least {least}")
@@ -167,6 +222,11 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             if not any(value is choice or value == choice for choice in choices):
                 *others, last = (repr(choice) for choice in choices)
                 raise ValueError(f"{name}={value!r}: use {', '.join(others)} or {last}")
+        if self.merge is None and self.n_clusters is not None:
+            raise ValueError(
+                f"n_clusters={self.n_clusters} with merge=None: the ascent as printed finds its "
+                "own number of clusters; use merge='average'"
+            )
         if self.affinity == "cosine" and self.metric == "euclidean":
             raise ValueError(
                 "affinity='cosine' needs neighbours of metric='cosine', got 'euclidean'"

@@ -1,4 +1,4 @@
-"""Authority ascent on an affinity graph: thresholds, the climb to the modes, merging of modes."""
+"""Authority ascent on an affinity graph: thresholds and the climb to the modes."""
 
 import warnings
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rpml.method.clustering.authority import authority
-from rpml.method.clustering.saddle import join_basins
+from rpml.method.clustering.hierarchy import BasinMerging, Hierarchy
 from rpml.method.graph import kernels
 from rpml.runtime.threads import run_chunks
 
@@ -35,6 +35,8 @@ class AASResult:
         Stationary distribution of the random walk; sums to 1.
     epsilon : float
         The threshold used.
+    hierarchy : Hierarchy or None
+        The merge tree of the basins, if they were merged.
     """
 
     labels: NDArray[np.intp]
@@ -42,6 +44,7 @@ class AASResult:
     parents: NDArray[np.intp]
     authority: NDArray[np.float64]
     epsilon: float
+    hierarchy: Hierarchy | None = None
 
 
 def ascend(
@@ -151,21 +154,18 @@ class GraphAscent:
     ----------
     graph : csr_matrix of shape (n_samples, n_samples)
         Affinities.
-    gamma, merge
+    gamma : float, default=100.0
         As in `AuthorityAscentShift`.
     symmetric : bool, default=None
         Whether the graph is symmetric; looked up if None.
-    relief : csr_matrix, default=None
-        For merge="saddle": the graph whose authority the saddles are measured on; None is `graph`
-        itself. Locally scaled affinities hardly show the density, so features use the same
-        neighbours with bandwidth="balanced".
+    merging : BasinMerging, default=None
+        How the basins become clusters; None leaves them as the ascent found them.
     """
 
     graph: sparse.csr_matrix
     gamma: float = 1e2
-    merge: str | None = None
     symmetric: bool | None = None
-    relief: sparse.csr_matrix | None = None
+    merging: BasinMerging | None = None
 
     def auto_epsilon(self) -> float:
         return choose_epsilon(self.graph)
@@ -183,13 +183,30 @@ class GraphAscent:
         omega = authority(self.graph, self.symmetric)
         relevant = self.auto_epsilon() if isinstance(epsilon, str) else float(epsilon)
         parents = ascend(self.graph, omega, self.gamma, relevant)
-        ends = follow(parents)
-        if self.merge == "saddle":
-            relief = self.graph if self.relief is None else self.relief
-            ends = _join_modes(ends, omega, relief, self.gamma)
-            parents = np.where(parents == np.arange(parents.size), ends, parents)
-        modes, labels = np.unique(ends, return_inverse=True)
-        return AASResult(labels, modes, parents, omega, relevant)
+        modes, labels = np.unique(follow(parents), return_inverse=True)
+        if self.merging is None:
+            return AASResult(labels, modes, parents, omega, relevant)
+        hierarchy = self.merging.merge(labels.astype(np.intp))
+        modes, labels = number_by_mode(hierarchy.labels, omega)
+        parents = point_to_modes(parents, modes, labels)
+        return AASResult(labels, modes, parents, omega, relevant, hierarchy)
+
+
+def number_by_mode(labels: Labels, omega: NDArray[np.float64]) -> tuple[Labels, Labels]:
+    """(the row of highest authority in each cluster, ascending; the labels in that order)."""
+    order = np.lexsort((np.arange(len(labels)), -omega, labels))
+    highest = order[np.diff(labels[order], prepend=-1) != 0]
+    modes, number = np.sort(highest), np.empty(len(highest), np.intp)
+    number[np.argsort(highest)] = np.arange(len(highest))
+    return modes, number[labels]
+
+
+def point_to_modes(parents: Labels, modes: Labels, labels: Labels) -> Labels:
+    """The ascent tree within clusters: what stepped out of its cluster, or nowhere, steps to
+    the mode of its cluster."""
+    rows = np.arange(len(parents))
+    inside = (labels[parents] == labels) & (parents != rows) & (modes[labels] != rows)
+    return np.where(inside, parents, modes[labels])
 
 
 def usable_labels(ascent: Ascent, epsilon: float | str) -> Labels:
@@ -229,35 +246,3 @@ def _has_triplets(labels: Labels) -> bool:
     """Triplets need two labels, one of them with two rows."""
     sizes = np.bincount(labels)
     return bool(len(sizes) > 1 and sizes.max() > 1)
-
-
-def _join_modes(
-    ends: NDArray[np.intp], omega: NDArray[np.float64], relief: sparse.csr_matrix, gamma: float
-) -> NDArray[np.intp]:
-    """Mode every node ends in once modes in the same joined basin of the relief are one.
-
-    The basins come from an ascent with a low threshold, half the affinity of the typical 7th
-    neighbour: wide basins have wide passes, whose heights are known well.
-    """
-    height = authority(relief)
-    low = low_threshold(strongest(relief))
-    basins = np.unique(follow(ascend(relief, height, gamma, low)), return_inverse=True)[1]
-    return joined_ends(ends, omega, join_basins(relief, height, basins.astype(np.intp), low))
-
-
-def low_threshold(best: NDArray[np.float64]) -> float:
-    """Half the affinity of the typical 7th neighbour, from the `strongest` of all nodes."""
-    seventh = best[:, 1]
-    return 0.5 * float(np.median(seventh[seventh > 0])) if (seventh > 0).any() else 1.0
-
-
-def joined_ends(
-    ends: NDArray[np.intp], omega: NDArray[np.float64], joined: NDArray[np.intp]
-) -> NDArray[np.intp]:
-    """Mode every node ends in once the modes within a joined basin are its highest one."""
-    modes = np.unique(ends)
-    order = modes[np.lexsort((modes, -omega[modes], joined[modes]))]  # highest of each first
-    first = np.diff(joined[order], prepend=-1) != 0
-    highest = np.zeros(int(joined.max()) + 1, dtype=np.intp)
-    highest[joined[order[first]]] = order[first]
-    return highest[joined[ends]]

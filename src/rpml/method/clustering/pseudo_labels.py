@@ -22,9 +22,12 @@ Labels = NDArray[np.intp]
 
 
 def as_clusterer(clustering: Any, n_neighbors: int) -> Any:
-    """What the setting `clustering` stands for: an estimator with fit_predict, or an array."""
+    """What the setting `clustering` stands for: an estimator with fit_predict, or an array.
+
+    "aas" is the ascent as printed: triplets want small pure clusters.
+    """
     if isinstance(clustering, str):
-        return AuthorityAscentShift(n_neighbors=n_neighbors, metric="cosine")
+        return AuthorityAscentShift(n_neighbors=n_neighbors, metric="cosine", merge=None)
     return clustering
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +67,10 @@ class Neighbors:
         most = (n if n_rows is None else n_rows) - 1
         indices = ArraySpec("i", (n, "neighbors"), 0, most)
         return Schema({"indices": indices, "distances": ArraySpec("f", (n, "neighbors"), 0)})
+
+    def first(self, k: int) -> Neighbors:
+        """The k nearest of them, or all if there are fewer."""
+        return replace(self, indices=self.indices[:, :k], distances=self.distances[:, :k])
 
 
 def nearest_neighbors(

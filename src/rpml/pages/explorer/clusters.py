@@ -115,10 +115,9 @@ def ascent_tree(model: RPML, X: Array) -> NDArray[np.intp] | None:
     run does not reproduce them.
     """
     from rpml.method.clustering.aas import AuthorityAscentShift
+    from rpml.method.clustering.pseudo_labels import as_clusterer
 
-    clustering = model.clustering
-    if isinstance(clustering, str):
-        clustering = AuthorityAscentShift(n_neighbors=model.n_neighbors, metric="cosine")
+    clustering = as_clusterer(model.clustering, model.n_neighbors)
     if not isinstance(clustering, AuthorityAscentShift) or clustering.metric == "precomputed":
         return None
     again = AuthorityAscentShift(**clustering.get_params(deep=False))

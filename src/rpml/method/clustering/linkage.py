@@ -1,0 +1,204 @@
+"""Average linkage on a sparse affinity graph: the nearest-neighbour chain over linked edge lists.
+
+Time and memory grow with the edges: joining two nodes hooks their edge lists together, and parallel
+edges are summed when a list is next read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from scipy import sparse
+
+UNCONNECTED = 6.0  # log-distance between the parts of a graph beyond its weakest merge
+
+
+@dataclass(frozen=True)
+class MergeTree:
+    """Which nodes were joined, in order of distance; merge t makes the node n_leaves + t."""
+
+    children: NDArray[np.intp]
+    """(n_leaves - 1, 2) the two nodes of each merge."""
+    affinities: NDArray[np.float64]
+    """(n_leaves - 1,) mean affinity between the rows of the two nodes; 0 if they have no edge."""
+    counts: NDArray[np.int64]
+    """(2 n_leaves - 1,) rows of each node."""
+
+    @property
+    def n_leaves(self) -> int:
+        return len(self.children) + 1
+
+    @property
+    def distances(self) -> NDArray[np.float64]:
+        """(n_leaves - 1,) log of the mean affinity at the first merge over that at this one."""
+        linked = self.affinities[self.affinities > 0]
+        out = np.full(len(self.children), UNCONNECTED)
+        out[: len(linked)] = np.log(linked[:1] / linked)
+        out[len(linked) :] += out[: len(linked)].max(initial=0.0)
+        return out
+
+    def cut(self, n_clusters: int) -> NDArray[np.intp]:
+        """The cluster of each leaf once all but the last n_clusters - 1 merges are done."""
+        node = np.arange(2 * self.n_leaves - 1)
+        done = self.n_leaves - n_clusters
+        for t in range(done - 1, -1, -1):
+            node[self.children[t]] = node[self.n_leaves + t]
+        return np.unique(node[: self.n_leaves], return_inverse=True)[1].astype(np.intp)
+
+    def totals(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Sum over the leaves of each node, given a value per leaf."""
+        out = np.concatenate([values, np.zeros(len(self.children))])
+        for t, (a, b) in enumerate(self.children):
+            out[self.n_leaves + t] = out[a] + out[b]
+        return out
+
+
+def average_linkage(graph: sparse.csr_matrix, sizes: NDArray[np.int64]) -> MergeTree:
+    """Join the two nodes of largest mean affinity between their rows, until one node is left.
+
+    Mean affinity is reducible (joining two nodes makes neither nearer to a third), so that chains
+    of nearest neighbours find the merges of the greedy order and distances never fall. Parts of
+    the graph without an edge between them are joined at last, the smallest first.
+
+    Parameters
+    ----------
+    graph : csr_matrix of shape (n_leaves, n_leaves)
+        Symmetric; sums of the affinities between the rows of two leaves.
+    sizes : ndarray of shape (n_leaves,)
+        Rows of each leaf.
+    """
+    first, second, affinity = _chain(graph.indptr, graph.indices, graph.data, sizes.astype(float))
+    order = np.argsort(-affinity, kind="stable")
+    pairs = np.stack([first, second], axis=1)[order]
+    children, counts = _number_merges(pairs, np.asarray(sizes, np.int64))
+    unlinked = np.zeros(len(children) - len(order))
+    return MergeTree(children, np.concatenate([affinity[order], unlinked]), counts)
+
+
+@njit(cache=True, nogil=True)
+def _root(parents, i):  # type: ignore[no-untyped-def]
+    while parents[i] != i:
+        parents[i] = parents[parents[i]]
+        i = parents[i]
+    return i
+
+
+@njit(cache=True, nogil=True)
+def _link_edges(indptr, indices):  # type: ignore[no-untyped-def]
+    """Linked lists of the edges of each node, without loops: (first, last, next)."""
+    n = len(indptr) - 1
+    first, last = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
+    following = np.full(len(indices), -1, np.int64)
+    for i in range(n):
+        for e in range(indptr[i], indptr[i + 1]):
+            if indices[e] == i:
+                continue
+            if first[i] < 0:
+                first[i] = e
+            else:
+                following[last[i]] = e
+            last[i] = e
+    return first, last, following
+
+
+@njit(cache=True, nogil=True)
+def _chain(indptr, indices, data, sizes):  # type: ignore[no-untyped-def]
+    """Merges as found: a row of the one node, a row of the other, their mean affinity."""
+    n = len(sizes)
+    first, last, following = _link_edges(indptr, indices)
+    ends, weights = indices.astype(np.int64), data.astype(np.float64)
+    parents, seen, chain = np.arange(n), np.full(n, -1, np.int64), np.empty(n + 1, np.int64)
+    size = sizes.copy()
+    left, right = np.empty(max(n - 1, 0), np.int64), np.empty(max(n - 1, 0), np.int64)
+    affinity = np.empty(max(n - 1, 0))
+    merged = 0
+    for start in range(n):
+        if parents[start] != start:
+            continue
+        top = 0
+        chain[0] = start
+        while top >= 0:
+            i = chain[top]
+            before = chain[top - 1] if top else -1
+            _sum_parallel(i, parents, first, last, following, ends, weights, seen)
+            best, most = -1, 0.0
+            e = first[i]
+            while e >= 0:
+                j = ends[e]
+                seen[j] = -1
+                mean = weights[e] / (size[i] * size[j])
+                tie = mean == most and (j == before or (best != before and j < best))
+                if mean > most or tie:
+                    best, most = j, mean
+                e = following[e]
+            if best < 0:  # a whole part of the graph: only its last node has no neighbour
+                top -= 1
+            elif best != before:
+                top += 1
+                chain[top] = best
+            else:
+                left[merged], right[merged], affinity[merged] = i, best, most
+                merged += 1
+                parents[best] = i
+                size[i] += size[best]
+                following[last[i]] = first[best]
+                last[i] = last[best]
+                top -= 2
+                if top < 0:
+                    top = 0
+                    chain[0] = i
+    return left[:merged], right[:merged], affinity[:merged]
+
+
+@njit(cache=True, nogil=True)
+def _sum_parallel(i, parents, first, last, following, ends, weights, seen):  # type: ignore[no-untyped-def]
+    """Point the edges of i at present nodes, sum those to the same node, drop inner ones."""
+    kept = -1
+    e = first[i]
+    while e >= 0:
+        after = following[e]
+        j = _root(parents, ends[e])
+        if j != i and seen[j] < 0:
+            ends[e] = j
+            seen[j] = e
+            kept = e
+        else:
+            if j != i:
+                weights[seen[j]] += weights[e]
+            if kept < 0:
+                first[i] = after
+            else:
+                following[kept] = after
+        e = after
+    last[i] = kept
+
+
+@njit(cache=True, nogil=True)
+def _number_merges(pairs, sizes):  # type: ignore[no-untyped-def]
+    """Children as node numbers and the rows of each node; then the unconnected parts are joined.
+
+    Parts join smallest first, so that cutting separates large parts before it isolates small ones.
+    """
+    n = len(sizes)
+    parents, node = np.arange(n), np.arange(n)
+    children = np.empty((max(n - 1, 0), 2), np.intp)
+    counts = np.zeros(max(2 * n - 1, 0), np.int64)
+    counts[:n] = sizes
+    for t in range(len(pairs)):
+        a, b = _root(parents, pairs[t, 0]), _root(parents, pairs[t, 1])
+        children[t] = node[a], node[b]
+        counts[n + t] = counts[node[a]] + counts[node[b]]
+        parents[b] = a
+        node[a] = n + t
+    parts = node[parents == np.arange(n)]
+    parts = parts[np.argsort(counts[parts], kind="mergesort")]
+    joined = parts[0] if n else 0
+    for t in range(1, len(parts)):
+        new = n + len(pairs) + t - 1
+        children[new - n] = joined, parts[t]
+        counts[new] = counts[joined] + counts[parts[t]]
+        joined = new
+    return children, counts
