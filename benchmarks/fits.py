@@ -26,7 +26,7 @@ import numpy as np
 from common import publish
 
 SETS = {"cub_googlenet": 128, "banking77_minilm": 64}
-REPEATS = 5
+REPEATS = 3
 FRESH = """
 import rpml, numpy as np
 rng = np.random.default_rng(0)

@@ -122,10 +122,15 @@ def solve(
         return context.report(Progress("optimize", state.iteration, stopping.max_iter, info))
 
     if settings.solver == "gd":
-        return fixed_steps(problem, *start, stopping, settings.learning_rate, listen)
-    saved = context.load("optimizer", _state_schema(start, problem), key)
-    state = _unpack(*saved) if saved else None
-    return conjugate_gradient(problem, *start, stopping, listen, state)
+        found = fixed_steps(problem, *start, stopping, settings.learning_rate, listen)
+    else:
+        saved = context.load("optimizer", _state_schema(start, problem), key)
+        state = _unpack(*saved) if saved else None
+        found = conjugate_gradient(problem, *start, stopping, listen, state)
+    if found.n_iter < stopping.max_iter:  # nothing is left to do
+        info = {"loss": found.loss / problem.n_triplets}
+        context.report(Progress("optimize", found.n_iter, found.n_iter, info))
+    return found
 
 
 def step_back(problem: Evaluator, start: Start) -> OptimizeResult:
