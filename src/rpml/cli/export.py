@@ -2,9 +2,13 @@
 
 from typing import Annotated
 
+import typer
+
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
+from rpml.cli.rows import ItemOptions
+from rpml.runtime.errors import InputError
 
 EXAMPLES = """\b
 Examples:
@@ -12,25 +16,44 @@ Examples:
   rpml export model.rpml --to faiss -o model.index
   rpml export model.rpml --to sentence-transformers -o modules
   rpml export model.rpml --to numpy -o model.npz --dim 32
+  rpml export model.rpml vectors.npy --to atlas --texts texts.txt -o map.parquet
 """
 
 
 @command
 def run(
     model: opt.ModelPath,
-    to: Annotated[str, opt.text("FORMAT", "onnx, faiss, sentence-transformers or numpy.")],
+    to: Annotated[str, opt.text("FORMAT", "onnx, faiss, sentence-transformers, numpy or atlas.")],
     output: Annotated[str, opt.output("OUT", "File or folder to write.")],
+    rows: ItemOptions,
+    features: Annotated[
+        str | None, typer.Argument(metavar="FEATURES", help="Vectors of the map; only for atlas.")
+    ] = None,
     dim: opt.Dim = None,
+    seed: opt.Seed = 0,
     force: opt.Force = False,
     *,
+    reading: opt.LabeledReadingOptions,
     console: Console,
 ) -> None:
-    """Export a model to ONNX, faiss, sentence-transformers or NumPy."""
-    from rpml.io.export import check_export, export_model
+    """Export a model to ONNX, faiss, sentence-transformers or NumPy, or its map to an atlas."""
+    from rpml.io.export import TARGETS, check_export, export_model
+    from rpml.pages.atlas import check_atlas, export_atlas
 
-    check_export(to, output, force, [model])
-    fitted = opt.load_model(model, dim)
-    written = export_model(fitted, to, output, overwrite=force)
+    if to not in (*TARGETS, "atlas"):
+        raise InputError(f"--to takes {', '.join(TARGETS)} or atlas, got {to!r}")
+    if to == "atlas":
+        if features is None:
+            raise InputError("--to atlas needs FEATURES after the model: the rows of the map")
+        check_atlas(output, force, (model, features, rows.labels, rows.ids, rows.texts))
+        fitted, X, items = rows.load(model, features, reading, dim)
+        written = export_atlas(fitted, X, items, output, seed, force)
+    else:
+        if features is not None or rows != ItemOptions():
+            raise InputError(f"--to {to} takes the model alone: FEATURES are for --to atlas")
+        check_export(to, output, force, [model])
+        fitted = opt.load_model(model, dim)
+        written = export_model(fitted, to, output, overwrite=force)
     size = len(fitted.components_)
     fields = {"output": str(written), "to": to, "features": fitted.n_features_in_, "dim": size}
     text = f"{written}: {to}, {fitted.n_features_in_} features to {size} dimensions"

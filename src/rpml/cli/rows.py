@@ -23,7 +23,11 @@ class ItemOptions:
     texts: opt.Texts = None
 
     def load(
-        self, model: str, features: str, reading: opt.LabeledReadingOptions
+        self,
+        model: str,
+        features: str,
+        reading: opt.LabeledReadingOptions,
+        dim: int | None = None,
     ) -> tuple[RPML, Array, Items]:
         """The model, the vectors and their items, checked against each other."""
         import numpy as np
@@ -31,7 +35,7 @@ class ItemOptions:
         from rpml.estimator import check_features
         from rpml.pages.report.items import make_items, read_ids, read_texts
 
-        fitted = opt.load_model(model)
+        fitted = opt.load_model(model, dim)
         labels = reading.labels_path(features, self.labels)
         source = reading.open(features, reading.excluded(features, labels))
         check_features(fitted, source, model)

@@ -13,7 +13,7 @@ from rpml.estimator import RPML
 from rpml.pages.explorer.clusters import Clusters, ascent_tree, find_clusters
 from rpml.pages.explorer.index import Index
 from rpml.pages.report.items import Items
-from rpml.pages.report.layout import layout, layout_note
+from rpml.pages.report.layout import before_and_after, layout_note
 from rpml.pages.report.mapdata import Category, encode_category, quantized
 from rpml.pages.report.training import fitted_on
 from rpml.runtime.rows import Array
@@ -165,8 +165,7 @@ def _prepare_clusters(catalog: Catalog, X: Array, seed: int, tree: bool | None) 
 
 
 def _draw_maps(catalog: Catalog, seed: int) -> dict[str, bytes]:
-    """Packed points; the second map starts from the first, so that the two are comparable."""
-    rng = np.random.default_rng(seed)
-    before = layout(catalog.indices["raw"].rows, rng)
-    after = layout(catalog.indices["rpml"].rows, rng, start=before)
+    """Packed points."""
+    raw, embedding = (catalog.indices[space].rows for space in ("raw", "rpml"))
+    before, after = before_and_after(raw, embedding, np.random.default_rng(seed))
     return {"raw": quantized(before).tobytes(), "rpml": quantized(after).tobytes()}

@@ -54,6 +54,15 @@ def layout(
     return _in_square(placed)
 
 
+def before_and_after(X: Array, Z: Array, rng: np.random.Generator) -> tuple[Points, Points]:
+    """Maps of the raw and of the embedded rows; the second starts from the first.
+
+    So the two are comparable.
+    """
+    before = layout(X, rng)
+    return before, layout(Z, rng, start=before)
+
+
 def n_landmarks(n: int) -> int:
     """How many of n rows are laid out by forces."""
     return n if n <= MAX_ROWS else LANDMARKS

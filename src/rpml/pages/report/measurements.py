@@ -12,7 +12,7 @@ from rpml.estimator import RPML
 from rpml.evaluation.recommendation import Recommendation, recommend
 from rpml.pages.report.comparison import Comparison, Labels, Space, compare, make_spaces
 from rpml.pages.report.items import Items
-from rpml.pages.report.layout import layout
+from rpml.pages.report.layout import before_and_after
 from rpml.pages.report.thumbnails import Thumbnails
 from rpml.pages.report.training import fitted_on
 from rpml.pages.report.views import Gallery
@@ -146,8 +146,7 @@ def measure(
     advice = None if labels else recommend(sampled, spaces[-1].n_dims, random_state=seed)
     listen(Progress("report", 2, N_STAGES))
     drawn = sorted_sample(len(rows), MAX_DRAWN, rng)
-    before = layout(spaces[0].vectors[drawn], rng)  # the second map starts from the first
-    maps = {"raw": before, "rpml": layout(spaces[-1].vectors[drawn], rng, start=before)}
+    before, after = before_and_after(spaces[0].vectors[drawn], spaces[-1].vectors[drawn], rng)
     listen(Progress("report", 3, N_STAGES))
     return Measurements(
         model=model,
@@ -160,7 +159,7 @@ def measure(
         comparison=comparison,
         advice=advice,
         drawn=drawn,
-        maps=maps,
+        maps={"raw": before, "rpml": after},
         gallery=Gallery(items, Thumbnails(items, rows[drawn], THUMBNAIL_BYTES)),
         seed=seed,
     )

@@ -1,0 +1,99 @@
+"""The map of an embedding as a table for embedding-atlas (extra 'parquet')."""
+
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+
+from rpml.estimator import RPML
+from rpml.method.graph.neighbors import nearest_neighbors
+from rpml.pages.report.items import Items
+from rpml.pages.report.layout import before_and_after
+from rpml.pages.report.thumbnails import SIDES, thumbnail
+from rpml.pages.report.training import fitted_on
+from rpml.runtime.atomic import atomic_output
+from rpml.runtime.errors import InputError
+from rpml.runtime.extras import require
+from rpml.runtime.outputs import check_output
+from rpml.runtime.rows import Array
+
+N_NEIGHBORS = 15
+
+
+def export_atlas(
+    model: RPML,
+    X: Array,
+    items: Items,
+    path: str | PathLike[str],
+    random_state: int = 0,
+    overwrite: bool = False,
+) -> Path:
+    """Write the rows as a .parquet table that embedding-atlas opens.
+
+    Columns: id, x and y (the map of the embedding that the report and the explorer draw), text
+    (the id where there is no text), label, cluster (-1: noise), neighbors (15 rows and their
+    cosine distances in the embedding) and, where the items have pictures, image.
+
+    Parameters
+    ----------
+    model : RPML
+        Fitted.
+    X : ndarray of shape (n_samples, n_features)
+        Training rows, whose clusters are those of the fit, or others.
+    items : Items
+        Their ids and, where known, labels, texts and pictures (`rpml.pages.report.items`).
+    path : str or Path
+        The .parquet file.
+    random_state : int, default=0
+        Of the map.
+    overwrite : bool, default=False
+        Replace the file if it exists.
+
+    Returns
+    -------
+    Path
+        What was written.
+    """
+    arrow = require("pyarrow", "parquet", "writing .parquet")
+    parquet = require("pyarrow.parquet", "parquet", "writing .parquet")
+    path = check_atlas(path, overwrite)
+    Z = model.transform(X)
+    rng = np.random.default_rng(random_state)
+    _, points = before_and_after(X, Z, rng)
+    neighbors = nearest_neighbors(Z, min(N_NEIGHBORS, len(Z) - 1), metric="cosine")
+    cosine_distances = neighbors.distances**2 / 2  # from chords of the unit sphere
+    columns = {
+        "id": items.ids,
+        "x": points[:, 0],
+        "y": points[:, 1],
+        "text": [items.text(row) for row in range(len(items))],
+        "cluster": model.labels_ if fitted_on(model, X) else model.predict(X),
+        "neighbors": [
+            {"ids": ids, "distances": distances}
+            for ids, distances in zip(
+                neighbors.indices.tolist(), cosine_distances.tolist(), strict=True
+            )
+        ],
+    }
+    if items.labels is not None:
+        columns["label"] = items.labels
+    if items.images is not None:
+        columns["image"] = [None if image is None else _picture(image) for image in items.images]
+    with atomic_output(path, overwrite) as temporary:
+        parquet.write_table(arrow.table(columns), temporary)
+    return path
+
+
+def check_atlas(
+    path: str | PathLike[str], overwrite: bool = False, inputs: tuple[str | None, ...] = ()
+) -> Path:
+    """Refuse a name that is not that of a .parquet file, or a file that exists."""
+    if Path(path).suffix.lower() != ".parquet":
+        raise InputError(f"{path} is not the name of an atlas export: call it something.parquet")
+    return check_output(Path(path), overwrite, inputs)
+
+
+def _picture(path: Path) -> dict[str, object] | None:
+    """A thumbnail as Hugging Face datasets store images; None if it cannot be read."""
+    small = thumbnail(path, SIDES[0])
+    return None if small is None else {"bytes": small.data, "path": path.name}
