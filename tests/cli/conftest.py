@@ -57,5 +57,6 @@ def shared(tmp_path_factory, rpml, vectors):
     X, y = vectors
     np.save(folder / "x.npy", X)
     np.save(folder / "y.npy", y)
-    rpml("fit", folder / "x.npy", "-o", folder / "model.rpml", "--dim", 4, "--neighbors", 10)
+    rpml("fit", folder / "x.npy", "-o", folder / "model.rpml", "--dim", 4, "--neighbors", 10,
+         "--keep-exemplars")  # fmt: skip
     return folder

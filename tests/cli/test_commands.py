@@ -135,6 +135,9 @@ def test_inspect_model(rpml, shared):
     assert (fields["features"], fields["dim"]) == (12, 4)
     assert fields["training"]["n_rows"] == 240
     assert fields["trained_on"] == "x.npy"
+    assert sum(array["share"] for array in fields["arrays"].values()) == pytest.approx(1)
+    assert fields["arrays"]["exemplar_vectors"]["shape"][1] == 12
+    assert "exemplar_vectors" in rpml("inspect", shared / "model.rpml").stdout
     assert "settings" in rpml("inspect", shared / "model.rpml").stdout
 
 

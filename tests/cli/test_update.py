@@ -53,3 +53,10 @@ def test_suggest_needs_the_rows_it_was_fitted_on(rpml, shared, tmp_path):
     np.save(tmp_path / "few.npy", np.ones((5, 12), np.float32))
     args = ("suggest", shared / "model.rpml", "-o", tmp_path / "ask.csv")
     assert "has 5 rows" in rpml.refused(*args, "--features", tmp_path / "few.npy")
+
+
+def test_a_model_without_exemplars_says_what_to_do(rpml, shared, tmp_path):
+    RPML.load(shared / "model.rpml").save(tmp_path / "small.rpml")
+    args = ("update", tmp_path / "small.rpml", shared / "x.npy", "-o", tmp_path / "new.rpml", "-q")
+    assert "rpml fit --keep-exemplars" in rpml.refused(*args)
+    assert not (tmp_path / "new.rpml").exists()

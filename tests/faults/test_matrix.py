@@ -28,7 +28,7 @@ def template(tmp_path_factory):
     (folder / "x.ids.csv").write_text("id\n" + "".join(f"row {i}\n" for i in range(60)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # five iterations need not converge
-        RPML(4, n_neighbors=8, random_state=0, max_iter=5).fit(X).save(folder / "model.rpml")
+        RPML(4, n_neighbors=8, random_state=0, max_iter=5).fit(X).save(folder / "model.rpml", True)
     return folder
 
 

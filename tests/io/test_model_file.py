@@ -197,3 +197,18 @@ def test_every_format_version_stays_readable(version):
     rows = np.array(expected["rows"])
     np.testing.assert_allclose(model.transform(rows), expected["embedding"], atol=1e-9)
     assert model.n_iter_ == expected["n_iter"]
+
+
+def test_no_training_row_is_stored_unless_asked(tmp_path, fitted):
+    fitted.save(tmp_path / "small.rpml")
+    fitted.save(tmp_path / "rows.rpml", exemplars=True)
+    assert "exemplar_vectors" not in read_model(tmp_path / "small.rpml")[0]
+    small, whole = (RPML.load(tmp_path / name) for name in ("small.rpml", "rows.rpml"))
+    np.testing.assert_array_equal(whole.predict(data()), fitted.predict(data()))
+    for use in (small.predict, small.update):
+        with pytest.raises(ValueError, match="--keep-exemplars"):
+            use(data())
+    with pytest.raises(ValueError, match="--keep-exemplars"):
+        small.suggest_labels(5)
+    expected = fitted.suggest_labels(5, data())
+    np.testing.assert_array_equal(small.suggest_labels(5, data()), expected)

@@ -157,6 +157,9 @@ def run(
     checkpoint: Annotated[
         bool, opt.flag("Keep finished stages next to the output until the fit ends.")
     ] = True,
+    keep_exemplars: Annotated[
+        bool, opt.flag("Store exemplars, which are training rows: for update.", "--keep-exemplars")
+    ] = False,
     *,
     reading: opt.LabeledReadingOptions,
     engine: EngineOptions,
@@ -171,7 +174,7 @@ def run(
     excluded = reading.excluded(features, supervision.labels)
     notes = {**supervision.files(features), **vars(reading)}
     notes = {name: value for name, value in notes.items() if value is not None}
-    job = ResumableFit(output, resume, force, checkpoint, notes)
+    job = ResumableFit(output, resume, force, checkpoint, notes, keep_exemplars)
     job.check([features, *supervision.paths()])
     with ExitStack() as stack:
         inputs: dict[str, Any] = {}

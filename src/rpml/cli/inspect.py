@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -38,8 +38,15 @@ def run(
         fields = inspect_features(path, reading)
     else:
         fields = describe_model(opt.load_model(path), path)
-    shown = {k: _short(v) for k, v in fields.items()}
+    shown = {k: _shares(v) if k == "arrays" else _short(v) for k, v in fields.items()}
     console.result(fields, fields_text(shown))
+
+
+def _shares(arrays: Any) -> str:
+    return ", ".join(
+        f"{name} ({', '.join(map(str, a['shape']))}) {a['dtype']} {a['share']:.1%}"
+        for name, a in arrays.items()
+    )
 
 
 def _short(value: object) -> str:

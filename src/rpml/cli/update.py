@@ -8,6 +8,7 @@ from rpml.cli.console import Console, fields_text
 
 EXAMPLES = """\b
 Examples:
+  rpml fit vectors.npy -o model.rpml --keep-exemplars
   rpml update model.rpml new.npy -o model2.rpml
   rpml update model.rpml new.npy --old vectors.npy -o model2.rpml
 """
@@ -47,7 +48,7 @@ def run(
         if names is not None:
             fitted.feature_names_in_ = names
         check_model_output(output, force)
-        save_model(fitted, target, {"command": "update"})
+        save_model(fitted, target, {"command": "update"}, exemplars=True)
     fields = {
         "model": str(target),
         "new_rows": len(rows[0]),

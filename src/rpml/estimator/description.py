@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.estimator.rpml import RPML
+from rpml.io.container import Arrays
 from rpml.io.model_file import read_model
 
 
@@ -32,7 +33,7 @@ def describe_model(model: RPML, path: str | PathLike[str]) -> dict[str, object]:
         "rpml_version": metadata["rpml_version"],
         "features": model.n_features_in_,
         "dim": len(model.components_),
-        "arrays": {name: f"{a.shape} {a.dtype}" for name, a in sorted(arrays.items())},
+        "arrays": describe_arrays(arrays),
         "preprocessing": metadata["preprocessing"],
         "normalize": model.normalize,
         "feature_names": metadata["feature_names"] or [],
@@ -44,6 +45,20 @@ def describe_model(model: RPML, path: str | PathLike[str]) -> dict[str, object]:
         "triplet_weights": quantiles(model.triplet_weights_),
         "interrupted": bool(run.get("interrupted", False)),
         "trained_on": run.get("options", {}).get("features", "unknown"),
+    }
+
+
+def describe_arrays(arrays: Arrays) -> dict[str, dict[str, object]]:
+    """Shape, dtype, bytes and share of all bytes of each array, the largest first."""
+    total = sum(array.nbytes for array in arrays.values())
+    return {
+        name: {
+            "shape": list(array.shape),
+            "dtype": str(array.dtype),
+            "bytes": array.nbytes,
+            "share": array.nbytes / total,
+        }
+        for name, array in sorted(arrays.items(), key=lambda item: -item[1].nbytes)
     }
 
 

@@ -140,8 +140,11 @@ class Embedding:
         return np.asarray(self.exemplars_.labels[nearest_exemplar(Y, exemplars)])
 
     def _check_exemplars(self) -> None:
-        if self.exemplars_ is None:
-            raise ValueError(f"This model has no exemplars{OLDER}")
+        if self.exemplar_vectors_ is None:
+            raise ValueError(
+                "This model was saved without its exemplars, which are training rows: save it "
+                "with exemplars=True (rpml fit --keep-exemplars), or fit it again."
+            )
 
     def suggest_labels(self, n: int = 10, X: ArrayLike | None = None) -> NDArray[np.intp]:
         """Rows to label next, the most telling first, as indices into the rows learned from.
@@ -156,7 +159,8 @@ class Embedding:
             unsure rows follow.
         """
         check_is_fitted(self)
-        self._check_exemplars()
+        if X is None or self.exemplars_ is None:
+            self._check_exemplars()
         if X is not None:
             X = check_rows(self, X, reset=False)
             if len(X) != len(self.labels_):
@@ -165,10 +169,18 @@ class Embedding:
                 )
         return rank_candidates(n, self, X)
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the model to one file (safetensors and JSON, no pickle)."""
+    def save(self, path: str | PathLike[str], exemplars: bool = False) -> None:
+        """Write the model to one file (safetensors and JSON, no pickle).
+
+        Parameters
+        ----------
+        path : str or Path
+        exemplars : bool, default=False
+            Store the exemplars, which are rows of the training data. `predict` and `update` need
+            them, and `suggest_labels` if it is not given the rows.
+        """
         check_is_fitted(self)
-        save_model(self, path)
+        save_model(self, path, exemplars=exemplars)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:

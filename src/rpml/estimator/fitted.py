@@ -25,14 +25,23 @@ from rpml.runtime.errors import ModelFormatError
 Model = TypeVar("Model", bound=BaseEstimator)
 
 
+EXEMPLAR_FIELDS = ("rows", "labels", "sizes")
+
+
 def save_model(
-    estimator: Any, path: str | PathLike[str], run: Mapping[str, object] | None = None
+    estimator: Any,
+    path: str | PathLike[str],
+    run: Mapping[str, object] | None = None,
+    exemplars: bool = False,
 ) -> None:
-    """Write a fitted estimator; `run` holds what a program wants to remember beside it."""
-    write_model(path, model_arrays(estimator), model_metadata(estimator, run))
+    """Write a fitted estimator, with the rows that are its exemplars only if asked.
+
+    `run` holds what a program wants to remember beside it.
+    """
+    write_model(path, model_arrays(estimator, exemplars), model_metadata(estimator, run))
 
 
-def model_arrays(estimator: Any) -> Arrays:
+def model_arrays(estimator: Any, exemplars: bool = False) -> Arrays:
     """The arrays of a fitted estimator by the names they have in the file."""
     arrays = {
         "mean": estimator.preprocessing_.mean,
@@ -52,14 +61,11 @@ def model_arrays(estimator: Any) -> Arrays:
         scale = estimator.similarity_scale_
         arrays["similarity_quantiles"] = np.stack([scale.levels, scale.random, scale.nearest])
     if estimator.exemplars_ is not None:
-        exemplars = estimator.exemplars_
-        arrays |= {
-            f"exemplar_{f}": _narrow(getattr(exemplars, f)) for f in ("rows", "labels", "sizes")
-        }
-        arrays |= {
-            "exemplar_vectors": estimator.exemplar_vectors_,
-            "labeled_mask": estimator.labeled_mask_,
-        }
+        found = estimator.exemplars_
+        arrays |= {f"exemplar_{f}": _narrow(getattr(found, f)) for f in EXEMPLAR_FIELDS}
+        arrays["labeled_mask"] = estimator.labeled_mask_
+    if exemplars and estimator.exemplar_vectors_ is not None:
+        arrays["exemplar_vectors"] = estimator.exemplar_vectors_
     return {name: np.asarray(array) for name, array in arrays.items()}
 
 
@@ -208,8 +214,8 @@ def _set_training(model: Any, arrays: Arrays, training: Json) -> None:
     model.theta_ = arrays.get("theta")
     model.labeled_mask_ = arrays.get("labeled_mask", np.zeros(len(model.labels_), bool))
     model.exemplars_, model.exemplar_vectors_ = None, arrays.get("exemplar_vectors")
-    if model.exemplar_vectors_ is not None:  # files of format version 1 have none
-        fields = (arrays[f"exemplar_{name}"] for name in ("rows", "labels", "sizes"))
+    if any(f"exemplar_{name}" in arrays for name in (*EXEMPLAR_FIELDS, "vectors")):
+        fields = (arrays[f"exemplar_{name}"] for name in EXEMPLAR_FIELDS)
         model.exemplars_ = Exemplars(*(field.astype(np.intp) for field in fields))
     model.n_classes_ = training.get("n_classes", 0)
     model.n_iter_ = training["n_iter"]

@@ -63,6 +63,8 @@ class ResumableFit:
         Keep finished stages.
     notes : mapping, default={}
         JSON values that the model file remembers under "options", such as the name of the data.
+    exemplars : bool, default=False
+        As in `RPML.save`.
 
     Examples
     --------
@@ -77,6 +79,7 @@ class ResumableFit:
     overwrite: bool = False
     checkpoint: bool = True
     notes: Mapping[str, object] = field(default_factory=dict)
+    exemplars: bool = False
 
     @property
     def directory(self) -> Path:
@@ -120,7 +123,7 @@ class ResumableFit:
             if data.feature_names is not None:
                 model.feature_names_in_ = as_ids(data.feature_names)
             run = {"command": "fit", "options": dict(self.notes), "fingerprint": key}
-            save_model(model, self.path, {**run, "interrupted": bool(stops)})
+            save_model(model, self.path, {**run, "interrupted": bool(stops)}, self.exemplars)
             if not stops:
                 self.discard()
             return FitOutcome(model, "stopped" if stops else "fitted")

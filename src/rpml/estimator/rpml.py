@@ -117,14 +117,12 @@ class RPML(
         What whiten="auto" chose, with the evidence and the reason.
     labels_ : ndarray of shape (n_samples,)
         Pseudo-labels of the training rows; values below `n_classes_` are classes of y.
-    labeled_mask_ : ndarray of shape (n_samples,)
-        Rows whose class was given.
-    n_classes_ : int
-        Number of classes of y.
+    labeled_mask_, n_classes_ : ndarray of shape (n_samples,), int
+        Rows whose class was given, and the number of classes of y.
     exemplars_ : Exemplars
         The medoid of each cluster: `rows`, `labels` and `sizes`.
     exemplar_vectors_ : ndarray of shape (n_exemplars, n_features_in_)
-        Those rows of X, the only rows the model stores.
+        Those rows of X; in the file only with save(..., exemplars=True).
     code_ranges_, similarity_scale_ : AxisRanges, SimilarityScale
         What int8 codes and `similarity_quantile` are made from.
     drift_ : float

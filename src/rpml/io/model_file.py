@@ -122,12 +122,16 @@ def read_model(path: str | PathLike[str]) -> tuple[Arrays, dict[str, Any]]:
     metadata = fields["metadata"]
     if versions["format_version"] < FORMAT_VERSION:
         arrays, metadata = _with_present_names(arrays, metadata)
-    _check_sizes(path, arrays, check_content(path, SCHEMA, arrays, metadata))
+    check_model(path, arrays, metadata)
     return arrays, {**metadata, **versions}
 
 
-def _check_sizes(path: str | PathLike[str], arrays: Arrays, sizes: dict[str, int]) -> None:
-    """What one array says of another: as many axes as features at most, labels of rows."""
+def check_model(path: str | PathLike[str], arrays: Arrays, metadata: dict[str, Any]) -> None:
+    """Refuse arrays and metadata that are not those of a model.
+
+    Sizes too: as many axes as features at most, labels of rows.
+    """
+    sizes = check_content(path, SCHEMA, arrays, metadata)
     if not 0 < sizes["axes"] <= sizes["features"] or sizes["components"] == 0:
         raise ModelFormatError(f"{path} is damaged: its components have no axes, or too many")
     most = max(_MANY_LABELS, 4 * sizes["rows"])

@@ -12,6 +12,7 @@ from rpml.estimator import RPML
 from rpml.estimator.fitted import model_arrays, model_metadata, rebuild_model
 from rpml.io.container import Arrays, read_container, write_container
 from rpml.io.features.source import as_ids, check_unique_ids
+from rpml.io.model_file import check_model
 from rpml.runtime.errors import ModelFormatError
 from rpml.runtime.rows import top_columns
 from rpml.search.hamming import BitSearch, bit_search
@@ -169,7 +170,9 @@ class Index:
         """Read an index that `save` wrote; safe on files from anywhere."""
         arrays, fields = read_container(Path(path), "index", FORMAT_VERSION)
         mine = {n.removeprefix("model."): a for n, a in arrays.items() if n.startswith("model.")}
-        index = cls(rebuild_model(RPML, mine, fields["metadata"].get("model"), path))
+        stored = fields["metadata"].get("model", {})
+        check_model(path, mine, stored)
+        index = cls(rebuild_model(RPML, mine, stored, path))
         try:
             index._codes = index._int8.check(arrays["codes"])
             index._bits = index._sign.check(arrays["bits"])

@@ -31,7 +31,7 @@ class Fitted(Protocol):
     labels_: Labels
     labeled_mask_: Mask
     exemplars_: Exemplars
-    exemplar_vectors_: Array
+    exemplar_vectors_: Array | None
     triplets_: NDArray[np.integer]
     triplet_probabilities_: Array
 
@@ -41,7 +41,11 @@ class Fitted(Protocol):
 def rank_candidates(n: int, model: Fitted, X: Array | None = None) -> NDArray[np.intp]:
     """Up to n rows without a label, the most telling first; X are the rows learned from."""
     labels, known, exemplars = model.labels_, model.labeled_mask_, model.exemplars_
-    middles = unit_rows(model.transform(model.exemplar_vectors_))
+    if model.exemplar_vectors_ is not None:
+        middles = unit_rows(model.transform(model.exemplar_vectors_))
+    else:  # a model saved without them
+        assert X is not None
+        middles = unit_rows(model.transform(X[exemplars.rows]))
     if X is None:
         rows, places, asked = exemplars.rows, middles, np.isin(exemplars.labels, labels[known])
     else:

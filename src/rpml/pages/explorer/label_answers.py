@@ -10,10 +10,11 @@ from rpml.pages.explorer.answers import Answers, Json
 from rpml.pages.explorer.labeling import LabelStore
 from rpml.pages.explorer.learning import Learner
 from rpml.pages.explorer.parameters import Query, RequestError, integer
-from rpml.runtime.rows import Array, unit_rows
+from rpml.runtime.rows import Array, sorted_sample, unit_rows
 
 MAX_BODY = 8 * 2**20
 MAX_SUGGESTIONS = 50
+DENSITY_ROWS = 2000
 
 
 class LabelAnswers:
@@ -80,10 +81,13 @@ class LabelAnswers:
         """How many training rows lie around each row; the same for every request."""
         if self._density is None:
             model = self.answers.catalog.model
-            if model.exemplars_ is None:
-                raise RequestError(404, "this model stores no exemplars: fit it again")
-            centers = unit_rows(model.transform(model.exemplar_vectors_))
-            self._density = density(places, centers.astype(places.dtype), model.exemplars_.sizes)
+            if model.exemplar_vectors_ is None:  # the rows of the page stand for those learned from
+                some = sorted_sample(len(places), DENSITY_ROWS, np.random.default_rng(0))
+                centers, sizes = places[some], np.ones(len(some), np.intp)
+            else:
+                centers = unit_rows(model.transform(model.exemplar_vectors_)).astype(places.dtype)
+                sizes = model.exemplars_.sizes
+            self._density = density(places, centers, sizes)
         return self._density
 
     def learn(self, body: bytes) -> Json:

@@ -21,10 +21,9 @@ def fitted_on(model: RPML, X: Array) -> bool:
     if len(X) != len(model.labels_) or X.shape[1] != model.n_features_in_:
         return False
     if len(model.triplets_) == 0:  # an untrained fit: its exemplars are rows of the training set
-        exemplars = model.exemplars_
-        if exemplars is None:
+        if model.exemplar_vectors_ is None:
             return True
-        rows = np.asarray(X[exemplars.rows], np.float64)
+        rows = np.asarray(X[model.exemplars_.rows], np.float64)
         return bool(np.allclose(rows, model.exemplar_vectors_, rtol=1e-3, atol=1e-6))
     some = np.linspace(0, len(model.triplets_) - 1, _CHECKED).astype(np.intp)
     triplets = model.triplets_[some]
