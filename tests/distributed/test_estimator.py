@@ -206,7 +206,7 @@ def test_what_needs_all_rows_in_one_place_is_refused(cluster, rows, shards):
 
     from rpml.distributed import DaskRPML
 
-    for name in ("neighbors", "must_link", "comparisons"):
+    for name in ("neighbors", "pairs", "must_link", "comparisons"):
         with pytest.raises(ValueError, match=f"{name} is not available"):
             fit(DaskRPML, shards, cluster=cluster, **{name: np.zeros(len(rows))})
     with pytest.raises(TypeError, match="no argument 'banana'"):

@@ -105,7 +105,7 @@ def pair_scatter(
     found = f"rank gain of held-out pairs {gain:.3f}, {needed:.3f} needed"
     if gain <= needed:
         return ignored(rate, found)
-    if shrinkage <= SHRINKAGES[0] and (usual - stronger).mean() >= PRICE * rate:
+    if shrinkage == SHRINKAGES[0] and (usual - stronger).mean() >= PRICE * rate:
         shrinkage /= STEP
     evidence = PairEvidence(rate, True, found)
     refined = replace(choice.refined_by("pairs"), shrinkage=shrinkage, pairs=evidence)
