@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_info
 
+from rpml import RPML
 from rpml.runtime.threads import (
     chunks,
     run_chunks,
@@ -106,4 +107,14 @@ def test_blas_is_held_to_one_thread_and_let_go_of():
     assert blas_threads() == before
     with pytest.raises(KeyError), single_blas_thread():
         raise KeyError
+    assert blas_threads() == before
+
+
+def test_a_fit_holds_blas_to_one_thread():
+    """Spinning BLAS threads double the CPU time of a fit of a few thousand rows."""
+    X = np.random.default_rng(0).normal(size=(150, 12))
+    before = blas_threads()
+    seen = []
+    RPML(4, n_neighbors=10, callback=lambda _: seen.extend(blas_threads())).fit(X)
+    assert set(seen) == {1}
     assert blas_threads() == before

@@ -14,6 +14,7 @@ from rpml.method.solver.training import Start, solve, step_back
 from rpml.method.whitening.choice import Whitening
 from rpml.runtime.context import Context
 from rpml.runtime.rows import Array, Labels
+from rpml.runtime.threads import single_blas_thread
 
 SAMPLE_ROWS = 10_000
 Features = TypeVar("Features", contravariant=True)
@@ -65,6 +66,7 @@ class Stages(Protocol[Features, Rows, Graph]):
     def sample(self, Z: Rows, L: Array) -> Array: ...
 
 
+@single_blas_thread()
 def learn(
     stages: Stages[Features, Rows, Graph],
     X: Features,

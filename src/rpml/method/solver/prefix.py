@@ -18,8 +18,8 @@ from rpml.runtime.rows import Array
 Triplets = NDArray[np.integer]
 
 SMALLEST = 8
-MAX_TRIPLETS = 50_000  # enough to turn a few hundred axes
-MAX_ITER = 30
+MAX_TRIPLETS = 20_000  # enough to turn a few hundred axes
+MAX_ITER = 15  # 30 change the mean Recall@1 of the prefixes of five sets by less than 0.1
 
 
 def sizes_below(l: int) -> list[int]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.runtime.rows import Array, float_dtype, row_blocks, unit_rows, with_lengths
-from rpml.runtime.threads import run_chunks, single_blas_thread
+from rpml.runtime.threads import run_chunks, single_blas_thread, transposed_times
 
 EMBED_ROWS = 2048  # at a time and thread: they stay in the cache between the steps
 
@@ -120,7 +120,7 @@ def second_moments(X: Array, mean: Array, unit_input: bool) -> Array:
     moments = np.zeros((X.shape[1], X.shape[1]))
     for _, block in row_blocks(X):
         block = prepared(block) - mean.astype(block.dtype)
-        moments += block.T @ block
+        moments += transposed_times(block, block)
     return moments
 
 
