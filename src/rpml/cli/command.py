@@ -1,7 +1,5 @@
 """What every command shares: one sentence for an error, and the exit code it deserves."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os

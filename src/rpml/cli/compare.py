@@ -1,7 +1,5 @@
 """rpml compare: RPML next to its alternatives, and which one to use."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated

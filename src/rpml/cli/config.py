@@ -1,7 +1,5 @@
 """--config run.toml: any option of a command, from a file; the command line wins."""
 
-from __future__ import annotations
-
 from difflib import get_close_matches
 from pathlib import Path
 

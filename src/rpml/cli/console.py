@@ -1,7 +1,5 @@
 """Results on standard output, everything else on standard error."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

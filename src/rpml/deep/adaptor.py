@@ -5,10 +5,10 @@ torch is imported when an adaptor is fitted.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -70,7 +70,7 @@ class MatryoshkaAdaptor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.n_epochs, self.batch_size = n_epochs, batch_size
         self.learning_rate, self.random_state = learning_rate, random_state
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Train f on the rows of X scaled to unit norm; y is ignored."""
         require("torch", "deep", "the Matryoshka-Adaptor")
         import torch
@@ -99,7 +99,7 @@ class MatryoshkaAdaptor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         moved = (rows - adapted).abs().mean()
         return local + self.pairwise * everywhere + self.reconstruction * moved
 
-    def transform(self, X: Any) -> NDArray[np.floating]:
+    def transform(self, X: ArrayLike) -> NDArray[np.floating]:
         """Embed rows; each has unit norm."""
         check_is_fitted(self)
         import torch

@@ -1,7 +1,5 @@
 """The frozen trunk's output for every image and view: computed once, read at random."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -10,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +16,7 @@ from numpy.typing import NDArray
 from rpml.deep.backbones import Network
 from rpml.io.container import canonical_json
 from rpml.runtime.atomic import atomic_output, repair_folder
-from rpml.runtime.context import Context, Progress
+from rpml.runtime.context import Context, Json, Progress
 from rpml.runtime.errors import InputError
 from rpml.runtime.schema import COUNT, check_json, read_json
 from rpml.runtime.threads import thread_count
@@ -162,13 +159,13 @@ def remove_cache(folder: str | Path) -> None:
         folder.rmdir()
 
 
-def _read_manifest(folder: Path, key: Mapping[str, object]) -> dict[str, Any] | None:
+def _read_manifest(folder: Path, key: Mapping[str, object]) -> Json | None:
     """The manifest of the folder, if there is one; the cache of something else is refused."""
     path = folder / _MANIFEST
     if not path.exists():
         return None
     try:
-        manifest: dict[str, Any] = read_json(path)
+        manifest: Json = read_json(path)
         check_json(manifest, _SCHEMA)
     except ValueError:
         raise InputError(f"{path} is damaged: remove the folder {folder}") from None
@@ -187,7 +184,7 @@ class _Manifest:
         self,
         folder: Path,
         key: dict[str, object],
-        previous: dict[str, Any] | None,
+        previous: Json | None,
         report: Callable[[Progress], object],
     ) -> None:
         self.folder, self._key, self._report = folder, key, report

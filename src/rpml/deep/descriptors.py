@@ -1,7 +1,5 @@
 """Descriptors of every image and view by a network, without gradients."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Protocol
 

@@ -1,11 +1,8 @@
 """From images to a trained network: trunk cache, common start, training, one ONNX file."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +16,7 @@ from rpml.deep.methods.base import Indices
 from rpml.deep.schedule import Schedule
 from rpml.deep.trainer import Evaluate, Trainer
 from rpml.method.whitening.linear_map import Preprocessing, identity
-from rpml.runtime.context import Arrays, Context
+from rpml.runtime.context import Arrays, Context, Json
 from rpml.runtime.errors import InputError
 from rpml.runtime.schema import ArraySpec, Schema
 from rpml.vision.files import ImageFile
@@ -49,7 +46,7 @@ class Training:
     image_spec: ImageSpec = field(default_factory=ImageSpec)
     schedule: Schedule = field(default_factory=Schedule)
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Json:
         """The settings as JSON values."""
         return asdict(self)
 

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 
 from rpml.evaluation.baselines.linear import LinearBaseline
 from rpml.method.whitening.linear_map import Preprocessing
-from rpml.runtime.rows import RandomState, unit_rows
+from rpml.runtime.rows import Array, RandomState, unit_rows
 
 if TYPE_CHECKING:
     import torch
@@ -72,7 +72,7 @@ class DeepHead(LinearBaseline):
         self.n_components, self.method = n_components, method
         self.n_epochs, self.random_state = n_epochs, random_state
 
-    def _learn(self, X: Any, y: NDArray[np.intp] | None) -> Preprocessing:
+    def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
         from rpml.runtime.extras import require
 
         require("torch", "deep", f"the method {self.method}")

@@ -1,7 +1,5 @@
 """The trained network and its embedding as one ONNX file that `rpml features` accepts."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from dataclasses import asdict

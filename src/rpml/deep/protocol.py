@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +23,7 @@ from rpml.deep.trainer import Evaluate
 from rpml.evaluation.protocol.scores import Row, scores_of
 from rpml.io.checkpoint import Checkpoint, fingerprint
 from rpml.io.datasets.image_sets import ImageSet
-from rpml.runtime.context import Context, Progress
+from rpml.runtime.context import Context, Json, Progress
 from rpml.runtime.rows import Array
 from rpml.vision.files import ImageFile
 from rpml.vision.views import Views
@@ -81,7 +80,7 @@ class DeepProtocol:
         own = Context(training.schedule.seed, context.report, self._store("start"))
         return initialize(inputs, frozen, network, training, own)
 
-    def _store(self, name: str, settings: dict[str, Any] | None = None) -> Checkpoint:
+    def _store(self, name: str, settings: Json | None = None) -> Checkpoint:
         """A checkpoint whose folder is named after its settings."""
         settings = settings or self.training.settings()
         key = fingerprint(self.digest, settings)[:12]

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from rpml.deep.methods import METHODS, check_methods
 from rpml.deep.methods.base import Indices
 from rpml.deep.onnx_file import check_onnx_output, fingerprint_of, sidecar_of, write_onnx
 from rpml.io.checkpoint import Checkpoint, check_directory, fingerprint, remove_checkpoint
-from rpml.runtime.context import Context
+from rpml.runtime.context import Context, Json
 from rpml.runtime.errors import InputError
 from rpml.runtime.locks import locked
 from rpml.runtime.outputs import check_apart, check_output
@@ -191,7 +190,7 @@ class ResumableFinetuning:
         return FinetuningOutcome(embedder, history, n_images, n_skipped)
 
 
-def _settings(network: Network, training: Training, method: str) -> dict[str, Any]:
+def _settings(network: Network, training: Training, method: str) -> Json:
     return {**training.settings(), "method": method, "trunk": network.fingerprint()}
 
 

@@ -1,9 +1,6 @@
 """The state of a training run between two epochs, and its form on disk."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +8,7 @@ from numpy.typing import NDArray
 
 from rpml.deep.embedder import Embedder
 from rpml.deep.methods.base import Indices, Loss
-from rpml.runtime.context import Arrays
+from rpml.runtime.context import Arrays, Json
 from rpml.runtime.schema import ANY_FLOAT, COUNT, ArraySpec, Schema
 
 Scores = dict[str, float]
@@ -51,7 +48,7 @@ class State:
     history: list[Scores] = field(default_factory=list)
 
 
-def snapshot(state: State) -> tuple[Arrays, dict[str, Any]]:
+def snapshot(state: State) -> tuple[Arrays, Json]:
     """Arrays and JSON values from which `restore` continues exactly."""
     arrays: Arrays = {"features": state.features, "label_features": state.label_features}
     if state.labels is not None:
@@ -84,7 +81,7 @@ def state_schema(state: State) -> Schema:
     return Schema(arrays, {"epoch": COUNT, "history": [{"*": ANY_FLOAT}]})
 
 
-def restore(state: State, arrays: Arrays, metadata: dict[str, Any]) -> None:
+def restore(state: State, arrays: Arrays, metadata: Json) -> None:
     """Set a freshly initialized state to a saved one."""
     state.features[:], state.label_features[:] = arrays["features"], arrays["label_features"]
     state.labels = arrays.get("labels")

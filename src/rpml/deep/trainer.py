@@ -1,7 +1,5 @@
 """The training loop shared by every method: sampler, forward pass, loss, step, moving averages."""
 
-from __future__ import annotations
-
 import copy
 import logging
 import math

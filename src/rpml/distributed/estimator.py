@@ -18,7 +18,7 @@ from rpml.method.pipeline import learn
 from rpml.method.settings import FitInputs
 from rpml.method.supervision.constraints import gather
 from rpml.method.supervision.labels import as_labels
-from rpml.runtime.context import Store
+from rpml.runtime.context import Json, Store
 from rpml.runtime.rows import float_dtype
 
 logger = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class DaskRPML(LazyEmbedding, RPML):
             logger.info("Dask dashboard: %s", started.dashboard)
             return self._fit(X, (y, groups), store, started)
 
-    def _refuse(self, unavailable: dict[str, Any]) -> None:
+    def _refuse(self, unavailable: Json) -> None:
         known = set(inspect.signature(RPML.fit).parameters)
         for name, value in unavailable.items():
             if name not in known:

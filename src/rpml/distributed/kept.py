@@ -4,8 +4,6 @@ They are what a fit spends most of its time on. The folder has to be one that th
 they do on one machine and with a shared disk; where they do not, the search is repeated on resume.
 """
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

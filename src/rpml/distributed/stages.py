@@ -1,7 +1,5 @@
 """The stages of a fit on a Dask cluster; the story is `rpml.method.pipeline.learn`."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What a fit is given besides its rows, checked before anything is computed."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """RPML, the scikit-learn estimator: validates, calls the pipeline, sets the fitted attributes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import fields, replace
 from numbers import Integral, Real

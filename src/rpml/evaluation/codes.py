@@ -1,14 +1,12 @@
 """Bytes per vector against quality: codes of the raw vectors, of PCA and of RPML."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from rpml.evaluation.comparison.measure import NEAREST, Split
 from rpml.evaluation.comparison.run import default_size, make_split
@@ -18,10 +16,9 @@ from rpml.evaluation.registry import Method, chosen_methods
 from rpml.method.codes import AxisRanges, Int8Codec, SignCodec
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.extras import optional
-from rpml.runtime.rows import sorted_sample, top_columns, unit_rows
+from rpml.runtime.rows import Array, sorted_sample, top_columns, unit_rows
 
 logger = logging.getLogger(__name__)
-Array = NDArray[Any]
 Scores = Callable[[slice], Array]
 CODED_METHODS = ("raw", "pca", "rpml")
 MAX_ROWS = 10_000
@@ -62,8 +59,8 @@ class CodeComparison:
 
 
 def compare_codes(
-    X: Any,
-    y: Any = None,
+    X: ArrayLike,
+    y: ArrayLike | None = None,
     n_components: int | None = None,
     *,
     train: Any = None,
@@ -107,7 +104,7 @@ def compare_codes(
 
 
 def _measure(
-    split: Split, method: Method, n_components: int, seed: int, near: Array
+    split: Split, method: Method, n_components: int, seed: int, near: NDArray[np.integer]
 ) -> Iterator[Row]:
     estimator = method.build(n_components, seed)
     estimator.fit(split.X_train, split.y_train if method.uses_labels else None)
@@ -121,7 +118,11 @@ def _measure(
 
 
 def score_codes(
-    train: Array, rows: Array, near: Array, y: Array | None = None, learned: bool = True
+    train: Array,
+    rows: Array,
+    near: NDArray[np.integer],
+    y: NDArray[np.generic] | None = None,
+    learned: bool = True,
 ) -> Iterator[Row]:
     """Bytes and quality of every code of unit rows.
 

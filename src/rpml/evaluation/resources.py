@@ -12,7 +12,7 @@ from rpml.estimator import RPML
 from rpml.method.graph.neighbors import EXACT_ROWS
 from rpml.method.settings import fit_shape
 from rpml.method.whitening.neighborhoods import MAX_ROWS
-from rpml.runtime.context import Progress
+from rpml.runtime.context import Json, Progress
 from rpml.runtime.memory import peak
 from rpml.runtime.rows import Array
 
@@ -74,7 +74,7 @@ class _Pilot:
     stages: dict[str, float]
 
 
-def _run_pilots(n: int, d: int, X: Array | None, settings: dict[str, Any]) -> tuple[_Pilot, _Pilot]:
+def _run_pilots(n: int, d: int, X: Array | None, settings: Json) -> tuple[_Pilot, _Pilot]:
     """The last two of fits of growing size; the last takes seconds or is the whole."""
     rng = np.random.default_rng(0)
     size = min(n, _FIRST_PILOT)
@@ -97,7 +97,7 @@ def _sample(rows: int, d: int, X: Array | None, rng: np.random.Generator) -> Arr
     return np.asarray(centres[rng.integers(len(centres), size=rows)] + noise, np.float32)
 
 
-def _pilot(X: Array, settings: dict[str, Any]) -> _Pilot:
+def _pilot(X: Array, settings: Json) -> _Pilot:
     """One fit, its stages timed from the first report of each to the first of the next."""
     marks: list[tuple[str, float]] = [("prepare", time.perf_counter())]
 

@@ -1,7 +1,5 @@
 """Finished stages of a fit on disk, so that a killed fit continues where it was."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
@@ -11,8 +9,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-
-from numpy.typing import NDArray
 
 import rpml
 from rpml.io.container import (
@@ -24,6 +20,7 @@ from rpml.io.container import (
     write_container,
 )
 from rpml.runtime.atomic import atomic_output, repair_folder, write_error
+from rpml.runtime.context import Json
 from rpml.runtime.errors import CheckpointError, ModelFormatError
 from rpml.runtime.schema import Schema, check_json, read_json
 
@@ -40,7 +37,7 @@ def fingerprint(data: str, settings: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical_json(_manifest(data, settings)).encode()).hexdigest()
 
 
-def _manifest(data: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _manifest(data: str, settings: Mapping[str, Any]) -> Json:
     return {
         "version": _VERSION,
         "rpml_version": rpml.__version__,
@@ -49,7 +46,7 @@ def _manifest(data: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _read_manifest(directory: Path) -> dict[str, Any] | None:
+def _read_manifest(directory: Path) -> Json | None:
     """The manifest of a checkpoint, or None if there is none of ours."""
     try:
         found = read_json(directory / _MANIFEST)
@@ -134,11 +131,7 @@ class Checkpoint:
     """
 
     def __init__(
-        self,
-        directory: str | Path,
-        data: str,
-        settings: Mapping[str, Any],
-        resume: bool = False,
+        self, directory: str | Path, data: str, settings: Mapping[str, Any], resume: bool = False
     ) -> None:
         self.directory = Path(directory)
         self._manifest = _manifest(data, settings)
@@ -158,11 +151,11 @@ class Checkpoint:
                 "repeat the first command with --resume, or start over with --force"
             )
 
-    def _difference(self, found: dict[str, Any]) -> str:
+    def _difference(self, found: Json) -> str:
         if found["data"] != self._manifest["data"]:
             return "it was made from other data"
-        ours: dict[str, Any] = self._manifest["settings"]
-        settings: dict[str, Any] = found["settings"]
+        ours: Json = self._manifest["settings"]
+        settings: Json = found["settings"]
         for name in sorted(ours.keys() | settings.keys()):
             if ours.get(name) != settings.get(name):
                 return f"it was made with {name}={settings.get(name)}, not {ours.get(name)}"
@@ -174,7 +167,7 @@ class Checkpoint:
             raise ValueError(f"checkpoint stage {name!r} must be letters, digits, - and _")
         return self.directory / f"{name}.safetensors"
 
-    def load(self, name: str) -> tuple[Arrays, dict[str, Any]] | None:
+    def load(self, name: str) -> tuple[Arrays, Json] | None:
         """(arrays, metadata) of a finished stage, or None when it has to be computed."""
         path = self.path(name)
         if not path.is_file():
@@ -190,12 +183,7 @@ class Checkpoint:
             return None
         return arrays, fields["metadata"]["metadata"]
 
-    def save(
-        self,
-        name: str,
-        arrays: Mapping[str, NDArray[Any]],
-        metadata: Mapping[str, Any] | None = None,
-    ) -> None:
+    def save(self, name: str, arrays: Arrays, metadata: Mapping[str, object] | None = None) -> None:
         """Keep a finished stage, replacing the previous one of that name."""
         path = self.path(name)
         if not (self.directory / _MANIFEST).is_file():

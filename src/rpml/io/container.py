@@ -3,8 +3,6 @@
 Nothing in it can execute. A reader allocates at most what the file holds, which is bounded.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -20,10 +18,10 @@ from numpy.typing import NDArray
 
 import rpml
 from rpml.runtime.atomic import atomic_output
+from rpml.runtime.context import Arrays as Arrays
+from rpml.runtime.context import Json
 from rpml.runtime.errors import ModelFormatError
 from rpml.runtime.schema import Schema, check_json
-
-Arrays = dict[str, NDArray[Any]]
 
 MAX_BYTES = 32 * 2**30
 MAX_HEADER = 16 * 2**20
@@ -60,7 +58,7 @@ def canonical_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), default=_plain)
 
 
-def _storable(name: str, array: NDArray[Any]) -> NDArray[Any]:
+def _storable(name: str, array: NDArray[np.generic]) -> NDArray[np.generic]:
     array = np.asarray(array)
     if array.dtype.name not in _DTYPES:
         raise TypeError(f"array {name!r} has dtype {array.dtype}, which a file cannot hold")
@@ -68,7 +66,7 @@ def _storable(name: str, array: NDArray[Any]) -> NDArray[Any]:
     return little if little.flags.c_contiguous else np.ascontiguousarray(little)
 
 
-def _digest(arrays: Mapping[str, NDArray[Any]], text: str) -> str:
+def _digest(arrays: Mapping[str, NDArray[np.generic]], text: str) -> str:
     """sha256 over the metadata and each array's name, dtype, shape and bytes."""
     state = hashlib.sha256(text.encode())
     for name in sorted(arrays):
@@ -81,7 +79,7 @@ def _digest(arrays: Mapping[str, NDArray[Any]], text: str) -> str:
 def _header(arrays: Arrays, text: str) -> tuple[bytes, list[str]]:
     # widest items first keeps every array aligned; then by name, so that the file is reproducible
     order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
-    header: dict[str, Any] = {"__metadata__": {"rpml": text, "checksum": _digest(arrays, text)}}
+    header: Json = {"__metadata__": {"rpml": text, "checksum": _digest(arrays, text)}}
     start = 0
     for name in order:
         stop = start + arrays[name].nbytes
@@ -105,7 +103,7 @@ def _write(file: BinaryIO, arrays: Arrays, text: str) -> None:
 
 def write_container(
     path: str | Path,
-    arrays: Mapping[str, NDArray[Any]],
+    arrays: Mapping[str, NDArray[np.generic]],
     metadata: Mapping[str, Any],
     kind: str,
     version: int,
@@ -170,7 +168,7 @@ def _read_raw(path: Path) -> tuple[Arrays, dict[str, str]]:
         raise ModelFormatError(f"{path} is damaged: {reason}") from error
 
 
-def _parse(path: Path, text: str) -> dict[str, Any]:
+def _parse(path: Path, text: str) -> Json:
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -182,7 +180,7 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
     return fields  # type: ignore[no-any-return]
 
 
-def read_container(path: str | Path, kind: str, version: int) -> tuple[Arrays, dict[str, Any]]:
+def read_container(path: str | Path, kind: str, version: int) -> tuple[Arrays, Json]:
     """Read back what `write_container` wrote; anything else is a ModelFormatError.
 
     Returns
@@ -214,7 +212,7 @@ def read_container(path: str | Path, kind: str, version: int) -> tuple[Arrays, d
 
 
 def check_content(
-    path: str | PathLike[str], schema: Schema, arrays: Arrays, metadata: dict[str, Any]
+    path: str | PathLike[str], schema: Schema, arrays: Arrays, metadata: Json
 ) -> dict[str, int]:
     """The sizes of the arrays of a file, if they and the metadata are as the schema says."""
     try:

@@ -1,7 +1,5 @@
 """The stages of a fit in memory."""
 
-from __future__ import annotations
-
 import logging
 import warnings
 from dataclasses import dataclass, replace

@@ -7,8 +7,6 @@ result is turned to lie as close as possible to the embedding before, so that st
 still be compared.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Protocol
 

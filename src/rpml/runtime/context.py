@@ -1,7 +1,5 @@
 """What surrounds a fit: random streams, a listener, and finished stages on disk."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -40,12 +38,7 @@ class Store(Protocol):
 
     def load(self, name: str) -> tuple[Arrays, Json] | None: ...
 
-    def save(
-        self,
-        name: str,
-        arrays: Mapping[str, NDArray[np.generic]],
-        metadata: Mapping[str, object] | None,
-    ) -> None: ...
+    def save(self, name: str, arrays: Arrays, metadata: Mapping[str, object] | None) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -98,11 +91,7 @@ class Context:
         return saved
 
     def save(
-        self,
-        name: str,
-        arrays: Arrays,
-        metadata: Mapping[str, object] | None = None,
-        key: str = "",
+        self, name: str, arrays: Arrays, metadata: Mapping[str, object] | None = None, key: str = ""
     ) -> None:
         if self.store:
             self.store.save(name, arrays, {**(metadata or {}), _KEY: key} if key else metadata)

@@ -5,8 +5,6 @@ systemd's journal, the handler puts a page of zeros there and the work goes on; 
 file is then reported before anything is published.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import mmap

@@ -1,7 +1,5 @@
 """What a job may write: never an input, never a file that somebody else has put there."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """Operations on rows that every layer shares: blocks, unit norm, dtype, samples, top-k."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -3,8 +3,6 @@
 A right checksum says that a file is as somebody wrote it, not that it was us.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sys

@@ -81,10 +81,7 @@ def _pool(_process: int) -> ThreadPoolExecutor:
 
 
 def sum_chunks(
-    add: Callable[[int, int, Array], None],
-    n: int,
-    shape: tuple[int, ...],
-    dtype: DTypeLike,
+    add: Callable[[int, int, Array], None], n: int, shape: tuple[int, ...], dtype: DTypeLike
 ) -> Array:
     """The sum of what add(start, stop, accumulator) adds, each thread into an array of its own."""
     parts = np.zeros((len(chunks(n)), *shape), dtype)

@@ -1,7 +1,5 @@
 """An ONNX network that turns a batch of images into feature maps."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,7 @@ from rpml.io.features.source import as_ids
 from rpml.io.features.writers import Writer
 from rpml.io.features.writing import table_writer
 from rpml.runtime.atomic import Transaction, atomic_outputs
-from rpml.runtime.context import Context
+from rpml.runtime.context import Context, Json
 from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError
 from rpml.runtime.outputs import Manifest, check_apart, write_manifest
@@ -31,46 +30,30 @@ from rpml.vision.files import ImageFile
 from rpml.vision.whitening import Whitening
 
 
+def _beside(pattern: str) -> property:
+    """A file next to the features, whose name and stem the pattern may use."""
+
+    def path(self: OutputPaths) -> Path:
+        features = Path(self.features)
+        return features.with_name(pattern.format(name=features.name, stem=features.stem))
+
+    return property(path)
+
+
 @dataclass(frozen=True)
 class OutputPaths:
     """Where the files of one extraction go: all beside the features."""
 
     features: str
 
-    def _beside(self, name: str) -> Path:
-        return Path(self.features.rstrip("/")).with_name(name)
-
-    @property
-    def ids(self) -> Path:
-        return self._beside("ids.csv")
-
-    @property
-    def failures(self) -> Path:
-        return self._beside("failures.csv")
-
-    @property
-    def groups(self) -> Path:
-        return self._beside("groups.csv")
-
-    @property
-    def labels(self) -> Path:
-        return self._beside("labels.csv")
-
-    @property
-    def parts(self) -> Path:
-        return self._beside(Path(self.features).name + ".parts")
-
-    @property
-    def whitening(self) -> Path:
-        return self._beside(Path(self.features).stem + ".whitening.npz")
-
-    @property
-    def region_whitening(self) -> Path:
-        return self._beside(Path(self.features).stem + ".regions.npz")
-
-    @property
-    def manifest(self) -> Path:
-        return self._beside(Path(self.features).name + ".manifest.json")
+    ids = _beside("ids.csv")
+    failures = _beside("failures.csv")
+    groups = _beside("groups.csv")
+    labels = _beside("labels.csv")
+    parts = _beside("{name}.parts")
+    whitening = _beside("{stem}.whitening.npz")
+    region_whitening = _beside("{stem}.regions.npz")
+    manifest = _beside("{name}.manifest.json")
 
     @property
     def tables(self) -> tuple[Path, ...]:
@@ -156,7 +139,7 @@ _FACTS = {
 """What is in the manifest of an extraction."""
 
 
-def _settings(job: Job) -> dict[str, Any]:
+def _settings(job: Job) -> Json:
     return {
         **job.recipe.settings(),
         "backbone": job.backbone.fingerprint(),
@@ -244,7 +227,7 @@ class _Publication:
 
     def __init__(self, paths: OutputPaths, outputs: Transaction) -> None:
         self.paths, self.outputs = paths, outputs
-        self.facts: dict[str, Any] = {}
+        self.facts: Json = {}
         self._files: dict[str, Path] = {}
 
     def new(self, path: Path) -> Path:

@@ -60,7 +60,7 @@ class ResumableExtraction:
     @property
     def started(self) -> bool:
         """Whether there are finished parts to continue with."""
-        return self._paths.parts.exists()
+        return bool(self._paths.parts.exists())
 
     def check(self, inputs: Iterable[str | Path | None] = ()) -> None:
         """Refuse, before any work is done, what exists, is an input or cannot be written.

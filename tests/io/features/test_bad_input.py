@@ -31,9 +31,19 @@ def test_empty_file(tmp_path, suffix):
     assert refusal(path) == f"{path} is empty"
 
 
-def test_blank_text(tmp_path):
-    (tmp_path / "x.csv").write_text("\n\n")
-    assert "is empty" in refusal(tmp_path / "x.csv")
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("\n\n", "is empty"),
+        ("a,b\n1,2\n3\n", "line 3 has 1 columns, the first line has 2"),
+        ("id,a,b\n1,2,3\n2,oops,3\n", "line 3, column 'a' is 'oops', not a number"),
+        ("a,b\n1,2\n3,nan\n", "line 3, column 'b' is NaN"),
+        ("id,a\nu,1\nv,2\nu,3\n", "id 'u' is given to rows 0 and 2"),
+    ],
+)
+def test_a_bad_csv_is_named_by_line_or_row(tmp_path, text, reason):
+    (tmp_path / "x.csv").write_text(text)
+    assert reason in refusal(tmp_path / "x.csv")
 
 
 def test_wrong_suffix(tmp_path):
@@ -41,21 +51,6 @@ def test_wrong_suffix(tmp_path):
     assert "'.xlsx'" in refusal(tmp_path / "x.xlsx")
     (tmp_path / "x").write_text("1")
     assert "no suffix" in refusal(tmp_path / "x")
-
-
-def test_ragged_csv_names_the_line(tmp_path):
-    (tmp_path / "x.csv").write_text("a,b\n1,2\n3\n")
-    assert "line 3 has 1 columns, the first line has 2" in refusal(tmp_path / "x.csv")
-
-
-def test_text_in_a_numeric_column(tmp_path):
-    (tmp_path / "x.csv").write_text("id,a,b\n1,2,3\n2,oops,3\n")
-    assert "line 3, column 'a' is 'oops', not a number" in refusal(tmp_path / "x.csv")
-
-
-def test_nan_in_csv_names_line_and_column(tmp_path):
-    (tmp_path / "x.csv").write_text("a,b\n1,2\n3,nan\n")
-    assert "line 3, column 'b' is NaN" in refusal(tmp_path / "x.csv")
 
 
 @pytest.mark.parametrize(("value", "word"), [(np.nan, "NaN"), (-np.inf, "infinite")])
@@ -69,11 +64,6 @@ def test_missing_value_in_parquet(tmp_path):
     table = pa.table({"a": [1, None, 3], "b": [1.0, 2.0, 3.0]})
     pq.write_table(table, tmp_path / "x.parquet")
     assert "row 1, column 'a'" in refusal(tmp_path / "x.parquet")
-
-
-def test_duplicated_ids(tmp_path):
-    (tmp_path / "x.csv").write_text("id,a\nu,1\nv,2\nu,3\n")
-    assert "id 'u' is given to rows 0 and 2" in refusal(tmp_path / "x.csv")
 
 
 def test_duplicated_ids_across_batches(tmp_path, X):

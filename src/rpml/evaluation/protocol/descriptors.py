@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,7 +116,7 @@ def _only_matrix(path: Path) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
-def _split(dataset: str, path: str, y: NDArray[np.integer]) -> NDArray[np.bool_]:
+def _split(dataset: str, path: str, y: NDArray[Any]) -> NDArray[np.bool_]:
     if path.endswith(".npz"):
         archive = NpzFile(Path(path))
         if _TRAIN_ARRAY in archive.names:

@@ -1,7 +1,5 @@
 """Fitting on the training classes without labels, scoring on the others."""
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Sequence

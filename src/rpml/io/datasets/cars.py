@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from rpml.io.datasets.image_sets import ImageSet, make_set
+from rpml.runtime.context import Json
 from rpml.runtime.errors import InputError
 
 TRAINING_CLASSES = 98
@@ -52,7 +52,7 @@ def _devkit(folder: Path) -> Iterator[tuple[str, int]]:
             yield f"{images}/{record['fname']}", int(record["class"])
 
 
-def _annotations(path: Path, fields: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+def _annotations(path: Path, fields: tuple[str, ...]) -> Iterator[Json]:
     """The records of a MATLAB annotation file."""
     from scipy.io import loadmat
 

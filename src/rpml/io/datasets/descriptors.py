@@ -1,14 +1,12 @@
 """Small images -> vectors without any download: histograms of oriented gradients."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
 
 def gradient_histograms(
-    images: NDArray[Any], cells: int = 7, orientations: int = 8, blur: float = 1.0
+    images: NDArray[np.generic], cells: int = 7, orientations: int = 8, blur: float = 1.0
 ) -> NDArray[np.float32]:
     """Describe each image by how much edge of each direction lies in each cell of a grid.
 

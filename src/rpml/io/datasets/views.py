@@ -1,14 +1,12 @@
 """Random views of small images: the same thing, turned, stretched, slanted and shifted."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 _TURN, _STRETCH, _SLANT, _SHIFT = np.deg2rad(15), 0.15, 0.2, 1.5  # largest of each; pixels
 
 
-def random_views(images: NDArray[Any], rng: np.random.Generator) -> NDArray[np.float32]:
+def random_views(images: NDArray[np.generic], rng: np.random.Generator) -> NDArray[np.float32]:
     """Return one random affine view of each image.
 
     Parameters

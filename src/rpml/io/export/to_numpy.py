@@ -6,17 +6,17 @@ norm", ``..._subtract`` and ``..._multiply`` say what is done with the array.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rpml.io.export.steps import Affine, Step
+from rpml.runtime.context import Json
 
 
 def write(steps: Sequence[Step], path: Path) -> None:
     """Write the .npz file."""
-    named: list[tuple[str, NDArray[Any]]] = []
+    named: list[tuple[str, NDArray[np.generic]]] = []
     for step in steps:
         if not isinstance(step, Affine):
             named.append(("unit", np.zeros(0, np.float32)))
@@ -25,5 +25,5 @@ def write(steps: Sequence[Step], path: Path) -> None:
             named.append(("subtract", step.mean))
         named.append(("multiply", np.ascontiguousarray(step.matrix)))
     with open(path, "wb") as file:
-        arrays: dict[str, Any] = {f"{i:02d}_{what}": a for i, (what, a) in enumerate(named)}
+        arrays: Json = {f"{i:02d}_{what}": a for i, (what, a) in enumerate(named)}
         np.savez(file, **arrays)

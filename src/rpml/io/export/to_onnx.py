@@ -24,7 +24,7 @@ class _Graph:
         self.constants: list[Any] = []
         self.value = "features"
 
-    def constant(self, name: str, array: NDArray[Any]) -> str:
+    def constant(self, name: str, array: NDArray[np.generic]) -> str:
         self.constants.append(self.onnx.numpy_helper.from_array(array, name))
         return name
 

@@ -1,7 +1,6 @@
 """What a file of vectors looks like, in one pass."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +25,8 @@ class Diagnosis:
 def diagnose(source: FeatureSource) -> Diagnosis:
     """Read every row once; bad values are counted, not refused."""
     found = Diagnosis()
-    low: NDArray[Any] = np.full(source.n_features, np.inf)
-    high: NDArray[Any] = np.full(source.n_features, -np.inf)
+    low: NDArray[np.floating] = np.full(source.n_features, np.inf)
+    high: NDArray[np.floating] = np.full(source.n_features, -np.inf)
     norms = []
     for batch in source.raw_batches(source.batch_rows()):
         values = batch.values.astype(np.float64)

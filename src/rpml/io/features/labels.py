@@ -27,7 +27,7 @@ def read_labels(
     column: str | None = None,
     id_column: str | None = None,
     partial: bool = False,
-) -> NDArray[Any]:
+) -> NDArray[np.generic]:
     """One label per row, from .npy, .npz, .csv, .tsv, .txt or .parquet.
 
     Parameters
@@ -74,7 +74,7 @@ def read_labels(
     return _as_array(values)
 
 
-def labeled_mask(y: NDArray[Any]) -> NDArray[np.bool_]:
+def labeled_mask(y: NDArray[np.generic]) -> NDArray[np.bool_]:
     """Which rows have a label: not None, -1 or empty text."""
     return np.array([label is not None and str(label).strip() not in UNLABELED for label in y])
 
@@ -97,7 +97,7 @@ def _read(path: Path, column: str | None, id_column: str | None) -> tuple[list[A
     )
 
 
-def _vector(array: NDArray[Any], name: str) -> list[Any]:
+def _vector(array: NDArray[np.generic], name: str) -> list[Any]:
     check_dtype_or_text(array.dtype, name)
     if array.ndim != 1:
         raise InputError(f"{name} has shape {array.shape}, and labels must have one dimension")
@@ -151,7 +151,7 @@ def _match(values: list[Any], keys: list[Any], ids: Ids, path: Path, partial: bo
     return [by_id.get(str(i)) for i in ids]
 
 
-def _as_array(values: list[Any]) -> NDArray[Any]:
+def _as_array(values: list[Any]) -> NDArray[np.generic]:
     """Integers if every label is one (text files hold '3'), else text."""
     if all(v is None or _is_whole(v) for v in values):
         return np.array([-1 if v is None else int(v) for v in values], dtype=np.int64)

@@ -1,7 +1,5 @@
 """.npy (memory-mapped) and .npz features; object arrays are refused, never unpickled."""
 
-from __future__ import annotations
-
 import math
 import mmap
 import os
@@ -16,6 +14,7 @@ from numpy.typing import NDArray
 from rpml.io.features.source import Batch, Features, FeatureSource, Ids, ReadOptions, as_ids
 from rpml.runtime.errors import InputError
 from rpml.runtime.inputs import map_npy
+from rpml.runtime.rows import Array
 
 _FEATURE_ARRAYS = ("X", "x", "features", "embeddings", "embedding", "vectors")
 _ID_ARRAYS = ("ids", "id")
@@ -33,7 +32,7 @@ def check_dtype(dtype: np.dtype[Any], name: str) -> None:
         raise InputError(f"{name} has dtype {dtype}, and features must be real numbers")
 
 
-def check_matrix(array: NDArray[Any], name: str) -> None:
+def check_matrix(array: NDArray[np.generic], name: str) -> None:
     """Refuse what is not an (n, d) array of numbers with at least one row and column."""
     check_dtype(array.dtype, name)
     if array.ndim != 2:
@@ -44,7 +43,7 @@ def check_matrix(array: NDArray[Any], name: str) -> None:
         raise InputError(f"{name} has shape {array.shape}: it has no {_empty_side(array)}")
 
 
-def _empty_side(array: NDArray[Any]) -> str:
+def _empty_side(array: NDArray[np.generic]) -> str:
     return "rows" if array.shape[0] == 0 else "columns"
 
 
@@ -71,7 +70,7 @@ def _first_line(error: BaseException) -> str:
     return str(error).split("\n")[0].strip() or type(error).__name__
 
 
-def release_rows(array: NDArray[Any], start: int, stop: int) -> None:
+def release_rows(array: NDArray[np.generic], start: int, stop: int) -> None:
     """Let go of the pages of rows already read, so that a mapped file never fills the memory."""
     pages = getattr(array, "_mmap", None)
     if pages is None or not array.flags.c_contiguous or not hasattr(pages, "madvise"):
@@ -87,7 +86,7 @@ def release_rows(array: NDArray[Any], start: int, stop: int) -> None:
 class ArraySource(FeatureSource):
     """Rows of an array that is mapped or already in memory."""
 
-    def __init__(self, array: NDArray[Any], name: str, ids: Ids | None = None) -> None:
+    def __init__(self, array: Array, name: str, ids: Ids | None = None) -> None:
         check_matrix(array, name)
         self.name, self.dtype = name, array.dtype
         self.n_rows, self.n_features = array.shape
@@ -110,7 +109,7 @@ class ArraySource(FeatureSource):
         return self._features(self._native(self._array), self._ids)
 
     @staticmethod
-    def _native(values: NDArray[Any]) -> NDArray[Any]:
+    def _native(values: Array) -> Array:
         """The machine's byte order and at most 64 bits, which is what the numerics read."""
         if values.dtype.kind == "b":
             return values.astype(np.float32)

@@ -11,6 +11,7 @@ from rpml.io.features.columns import is_id_name, match_columns, position
 from rpml.io.features.source import Batch, FeatureSource, Ids, ReadOptions, as_ids
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
+from rpml.runtime.rows import Array
 
 
 def open_file(path: Path) -> Any:
@@ -136,7 +137,7 @@ class ParquetSource(FeatureSource):
             yield Batch(start, values, ids)
             start += len(values)
 
-    def _list_values(self, column: Any, start: int, width: int | None) -> NDArray[Any]:
+    def _list_values(self, column: Any, start: int, width: int | None) -> Array:
         if column.null_count:
             row = start + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
             raise InputError(f"{self.name}: row {row} of {self._vector!r} is empty")
@@ -152,7 +153,7 @@ class ParquetSource(FeatureSource):
             )
         return flat.reshape(len(column), expected)
 
-    def _column_values(self, block: Any) -> NDArray[Any]:
+    def _column_values(self, block: Any) -> Array:
         values = np.empty((block.num_rows, self.n_features), self.dtype)
         for i, name in enumerate(self._names):
             values[:, i] = _numbers(block.column(name))
@@ -165,9 +166,9 @@ class ParquetSource(FeatureSource):
         return as_ids(column.to_pylist())
 
 
-def _numbers(column: Any) -> NDArray[Any]:
+def _numbers(column: Any) -> Array:
     """Values of a flat column; a missing one is NaN, which the checks then name."""
-    values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    values: Array = column.to_numpy(zero_copy_only=False)
     if values.dtype == object:  # booleans or integers with missing values
         values = np.array([np.nan if v is None else v for v in values], dtype=np.float64)
     return values.astype(np.float32) if values.dtype.kind == "b" else values
@@ -175,7 +176,7 @@ def _numbers(column: Any) -> NDArray[Any]:
 
 def _list_lengths(column: Any) -> NDArray[np.int64]:
     compute = require("pyarrow.compute", "parquet", "reading .parquet")
-    lengths: NDArray[Any] = compute.list_value_length(column).to_numpy(zero_copy_only=False)
+    lengths: Array = compute.list_value_length(column).to_numpy(zero_copy_only=False)
     return lengths.astype(np.int64)
 
 

@@ -1,7 +1,5 @@
 """Opening features of any kind: the suffix decides, a folder is shards, `-` standard input."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

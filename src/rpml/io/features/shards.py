@@ -1,7 +1,5 @@
 """A directory of feature files, read as one."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """What every reader gives: rows in batches, with ids, checked once for all formats."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,6 +10,7 @@ from numpy.typing import NDArray
 
 from rpml.runtime.errors import InputError
 from rpml.runtime.inputs import Stamp
+from rpml.runtime.rows import Array
 
 Ids = NDArray[np.object_]
 
@@ -48,7 +47,7 @@ class Batch:
     """Consecutive rows; `lines` are their places in a text file."""
 
     start: int
-    values: NDArray[Any]
+    values: Array
     ids: Ids | None = None
     lines: Sequence[int] | None = None
 
@@ -57,7 +56,7 @@ class Batch:
 class Features:
     """A whole set of vectors, possibly memory-mapped, and what names its rows and columns."""
 
-    values: NDArray[Any]
+    values: Array
     ids: Ids | None = None
     id_name: str = "id"
     feature_names: tuple[str, ...] | None = None
@@ -129,7 +128,7 @@ class FeatureSource(ABC):
             raise InputError(f"{self.name} is damaged: it says {n_rows} rows and has others")
         return self._features(values, _join(ids))
 
-    def _features(self, values: NDArray[Any], ids: Ids | None) -> Features:
+    def _features(self, values: Array, ids: Ids | None) -> Features:
         return Features(values, ids, self.id_name, self.feature_names, self.name)
 
     def _check_finite(self, batch: Batch) -> None:
@@ -149,7 +148,7 @@ class FeatureSource(ABC):
         return f"row {batch.start + row}, column {name} (counted from 0)"
 
 
-def first_not_finite(values: NDArray[Any]) -> tuple[int, int] | None:
+def first_not_finite(values: Array) -> tuple[int, int] | None:
     """(row, column) of the first NaN or infinity, or None."""
     if values.dtype.kind != "f" or np.isfinite(values).all():
         return None
@@ -157,7 +156,7 @@ def first_not_finite(values: NDArray[Any]) -> tuple[int, int] | None:
     return int(row), int(column)
 
 
-def as_ids(values: Sequence[Any] | NDArray[Any]) -> Ids:
+def as_ids(values: Sequence[Any] | NDArray[np.generic]) -> Ids:
     """Ids as Python strings or integers (fixed-width text would cost the longest id per row)."""
     array = np.empty(len(values), dtype=object)
     array[:] = values.tolist() if isinstance(values, np.ndarray) else values

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from rpml.io.features.numpy_files import sidecar
 from rpml.io.features.source import Ids, as_ids
+from rpml.runtime.context import Json
 from rpml.runtime.extras import require
 from rpml.runtime.outputs import mark_folder
+from rpml.runtime.rows import Array
 
 SHARD_ROWS = 1_000_000
 
@@ -112,7 +114,7 @@ class NpzWriter(Writer):
                     np.lib.format.write_array(file, _fixed(ids), allow_pickle=False)
 
 
-def _fixed(ids: Ids) -> NDArray[Any]:
+def _fixed(ids: Ids) -> NDArray[np.generic]:
     """Ids as an array numpy can store without pickle."""
     whole = all(type(i) is int and -(2**63) <= i < 2**63 for i in ids)
     return ids.astype(np.int64) if whole else np.array([str(i) for i in ids])
@@ -145,7 +147,7 @@ class CsvWriter(Writer):
             self._file.close()
 
 
-def _texts(values: NDArray[Any]) -> list[list[Any]]:
+def _texts(values: Array) -> list[list[Any]]:
     if values.dtype.kind != "f":
         rows: list[list[Any]] = values.tolist()
         return rows
@@ -169,9 +171,9 @@ class ParquetWriter(Writer):
             self._file = self._parquet.ParquetWriter(self.path, table.schema)
         self._file.write_table(table)
 
-    def _columns(self, values: NDArray[Any], ids: Ids | None) -> dict[str, Any]:
+    def _columns(self, values: Array, ids: Ids | None) -> Json:
         pa = self._arrow
-        columns: dict[str, Any] = {}
+        columns: Json = {}
         if ids is not None:
             whole = all(type(i) is int for i in ids)
             kept = list(ids) if whole else [str(i) for i in ids]

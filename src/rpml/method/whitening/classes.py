@@ -10,20 +10,13 @@ whatever the truth. So the principal axes are split in two as in `neighborhoods`
 class, the other is measured.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rpml.method.whitening.groups import drop_singles, within_scatter
-from rpml.method.whitening.neighborhoods import (
-    MAX_ROWS,
-    Coordinates,
-    ScatterChoice,
-    random_halves,
-)
+from rpml.method.whitening.neighborhoods import MAX_ROWS, Coordinates, ScatterChoice, random_halves
 from rpml.runtime.rows import Array, Labels, unit_rows
 from rpml.runtime.threads import single_blas_thread, times, transposed_times
 
@@ -54,10 +47,7 @@ def with_labelled(
 
 @single_blas_thread()
 def label_scatter(
-    data: Coordinates,
-    known: Labels,
-    prior: tuple[Array, ScatterChoice],
-    rng: np.random.Generator,
+    data: Coordinates, known: Labels, prior: tuple[Array, ScatterChoice], rng: np.random.Generator
 ) -> tuple[Array, ScatterChoice]:
     """The scatter within classes, smoothed so that it finds class mates in classes not seen.
 

@@ -1,7 +1,5 @@
 """What happens to a row before the projection: l2, centring, PCA-whitening with an exponent, l2."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

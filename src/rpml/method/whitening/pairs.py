@@ -11,8 +11,6 @@ would give. Where classes overlap that is too low, which does little harm: the s
 where it would lose rank.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -62,10 +60,7 @@ def pairs_within(pairs: Index, rows: Index, n: int) -> Index:
 
 @single_blas_thread()
 def pair_scatter(
-    data: Coordinates,
-    pairs: Index,
-    prior: tuple[Array, ScatterChoice],
-    rng: np.random.Generator,
+    data: Coordinates, pairs: Index, prior: tuple[Array, ScatterChoice], rng: np.random.Generator
 ) -> tuple[Array, ScatterChoice]:
     """The scatter that the rows give without pairs, refined by pairs that are clearly of use.
 

@@ -1,7 +1,5 @@
 """Bytes per vector against quality: the codes of every space."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rpml.evaluation.codes import score_codes
