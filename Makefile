@@ -54,6 +54,9 @@ results: $(DEV)         ## docs/results.md from DATA=folder of .npz files; conti
 	$(BIN)/python benchmarks/results_limits.py --data $(DATA)
 	$(PIP) metric-learn
 	$(BIN)/python benchmarks/results_groups.py --data $(DATA)
+	$(PIP) leidenalg evoc
+	$(BIN)/python benchmarks/clustering.py --data $(DATA)
+	$(BIN)/python benchmarks/clustering.py --page
 	$(BIN)/python benchmarks/results_page.py
 	$(BIN)/python benchmarks/readme_figures.py
 
