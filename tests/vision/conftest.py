@@ -13,6 +13,18 @@ from PIL import Image
 CHANNELS = 6
 
 
+def save_network(path: Path, node: onnx.NodeProto, shape: list[int | str]) -> Path:
+    """A network of one operator that keeps the shape."""
+    ends = [
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)]
+        for name in (node.input[0], node.output[0])
+    ]
+    graph = helper.make_graph([node], "one", *ends)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+    onnx.save(model, path)
+    return path
+
+
 def tiny_network(
     path: Path,
     *,

@@ -8,26 +8,18 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper
 
 from rpml.runtime.errors import InputError
 from rpml.vision.backbone import Backbone, Convention, read_convention
-from tests.vision.conftest import CHANNELS, tiny_network
+from tests.vision.conftest import CHANNELS, save_network, tiny_network
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (3, 32, 48, 3), np.uint8)
 
 
 def identity_network(path: Path, shape: list[int | str]) -> Path:
     """Gives back what it is given, so that the convention can be seen."""
-    graph = helper.make_graph(
-        [helper.make_node("Identity", ["pixels"], ["same"])],
-        "identity",
-        [helper.make_tensor_value_info("pixels", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("same", TensorProto.FLOAT, shape)],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
-    onnx.save(model, path)
-    return path
+    return save_network(path, helper.make_node("Identity", ["pixels"], ["same"]), shape)
 
 
 def test_default_convention(network: Path) -> None:

@@ -10,26 +10,19 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper
 
 from rpml.vision.backbone import Backbone
 from rpml.vision.normalization import with_fast_normalization
+from tests.vision.conftest import save_network
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (2, 32, 40, 3), np.uint8)
 
 
 def lrn_network(path: Path, channels: int | str = 3, **settings: Any) -> Path:
     """The pixels, normalised over their channels."""
-    shape = ["n", channels, "h", "w"]
-    graph = helper.make_graph(
-        [helper.make_node("LRN", ["image"], ["feature_map"], **settings)],
-        "lrn",
-        [helper.make_tensor_value_info("image", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("feature_map", TensorProto.FLOAT, shape)],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
-    onnx.save(model, path)
-    return path
+    node = helper.make_node("LRN", ["image"], ["feature_map"], **settings)
+    return save_network(path, node, ["n", channels, "h", "w"])
 
 
 def run(network: bytes | str, x: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,8 +28,7 @@ _CENTROIDS, _PQ_ROWS = 256, 4096
 _OPQ_DIMS = 256  # beyond, learning its rotation takes minutes
 
 
-@dataclass(frozen=True)
-class Coding:
+class Coding(NamedTuple):
     """A way to store vectors: its name, its bytes per vector, and the scores it gives."""
 
     name: str

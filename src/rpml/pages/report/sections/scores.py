@@ -1,6 +1,6 @@
 """The table of scores before and after, and the differences in Recall@K."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rpml.evaluation.comparison.bootstrap import Interval
 from rpml.pages.report import charts
@@ -11,8 +11,7 @@ from rpml.pages.report.section import Content, Figure, Section
 _NAMES = {"raw": "raw", "pca": "PCA"}
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """A value of the table as text, with its interval."""
 
     text: str
@@ -20,8 +19,7 @@ class Cell:
     best: bool
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """A line of the table."""
 
     name: str
