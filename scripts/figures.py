@@ -14,8 +14,8 @@ from PIL import Image
 from rpml import RPML
 from rpml.io.datasets.descriptors import gradient_histograms
 from rpml.io.datasets.omniglot import load_drawings
+from rpml.pages.figures import FigureOptions, draw_figures
 from rpml.pages.report.figures import as_pixels
-from rpml.pages.report.image_figures import draw_quad_grid, draw_retrievals
 
 FOLDER = Path(__file__).parent.parent / "docs" / "images"
 
@@ -25,14 +25,15 @@ def main() -> None:
     framework_figure(FOLDER / "framework.png")
     train, test = load_drawings()
     model = RPML(64, random_state=0).fit(gradient_histograms(train.images))
-    Z = model.transform(gradient_histograms(test.images))
+    X = gradient_histograms(test.images)
 
     def pictures(rows, side):
         drawn = (Image.fromarray(as_pixels(test.images[row])) for row in rows)
         return np.stack([np.asarray(d.resize((side, side), Image.LANCZOS)) for d in drawn])
 
-    draw_retrievals(Z, test.character, pictures, FOLDER)
-    draw_quad_grid(Z, pictures, FOLDER / "quad-grid.png", np.random.default_rng(0), most=900)
+    names = np.array([f"{a} {c}" for a, c in zip(test.alphabet, test.character, strict=True)])
+    spaces = {"raw features": X, "RPML": model.transform(X)}
+    draw_figures(spaces, FOLDER, names, pictures, FigureOptions(max_images=900))
     for path in FOLDER.glob("*.png"):  # few colours: a fraction of the bytes, no visible loss
         Image.open(path).convert("RGB").quantize(256).save(path, optimize=True)
 

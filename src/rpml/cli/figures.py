@@ -1,5 +1,6 @@
-"""rpml figures: the paper's figures of an image set."""
+"""rpml figures: the map, retrieval rows and the quad-grid, for papers."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -10,25 +11,31 @@ from rpml.runtime.errors import InputError
 
 EXAMPLES = """\b
 Examples:
-  rpml figures features.npy --images photos/ -o figures
+  rpml figures features.npy --model model.rpml --labels labels.csv -o figures
   rpml figures features.npy --images photos/ --model model.rpml --labels labels.csv -o figures
+  rpml figures features.npy --model model.rpml --format pdf,png --width 8.4cm --dpi 300 -o figures
 \b
-quad-grid.png: up to 2,500 images on a square grid, similar ones together. With --labels also
-retrieval-successes.png and retrieval-failures.png: one query per row with its four nearest
-images, framed green if they are of the query's class and red otherwise. A success has three or
-four right, a failure at most one; there is one query per class, spread evenly over the classes.
+map: a point per row, the raw features and the model side by side, colored by --labels. With
+--images also quad-grid: up to 2,500 images on a square grid, similar ones together. With both
+also retrieval-successes and retrieval-failures: one query per line with its four nearest images
+by the raw features and by the model, framed green if they are of the query's class and red
+otherwise. A success has three or four right by the model, a failure at most one; there is one
+query per class, spread evenly over the classes.
 """
 
 
 @command
 def run(
     features: opt.FeaturesPath,
-    images: Annotated[str, opt.text("DIR", "Folder that the ids are relative to.")],
     output: Annotated[str, opt.output("FOLDER", "Folder for the figures.")],
+    images: Annotated[str | None, opt.text("DIR", "Folder that the ids are relative to.")] = None,
     model: Annotated[
-        str | None, opt.text("MODEL", "Embed the features with this model first.")
+        str | None, opt.text("MODEL", "Draw its embedding beside the raw features.")
     ] = None,
     labels: opt.Labels = None,
+    formats: Annotated[str, opt.text("NAMES", "pdf, svg, png, or several.", "--format")] = "png",
+    width: Annotated[str, opt.text("LENGTH", "Width: 3.3in, 8.4cm; a number is inches.")] = "7in",
+    dpi: Annotated[int, opt.number("Dots per inch of PNG, and of images in PDF and SVG.")] = 200,
     queries: Annotated[int, opt.number("Queries per retrieval figure.")] = 8,
     most: Annotated[int, opt.number("Maximum number of images on the grid.")] = 2500,
     seed: opt.Seed = 0,
@@ -37,16 +44,19 @@ def run(
     reading: opt.LabeledReadingOptions,
     console: Console,
 ) -> None:
-    """Draw retrieval examples and the quad-grid of images."""
-    import numpy as np
-
+    """Draw the map, retrieval examples and the quad-grid of images, for papers."""
     from rpml.estimator import check_features
-    from rpml.pages.report.image_figures import draw_quad_grid, draw_retrievals, pictures_of
+    from rpml.pages.figures import FigureOptions, draw_figures, figure_names
+    from rpml.pages.report.image_figures import pictures_of
+    from rpml.runtime.extras import require
     from rpml.runtime.outputs import check_apart, check_output
 
-    folder = Path(output)
-    names = ("quad-grid", *(("retrieval-successes", "retrieval-failures") if labels else ()))
-    targets = [folder / f"{name}.png" for name in names]
+    require("matplotlib", "report", "rpml figures")
+    kinds = tuple(opt.parse_names(formats) or ())
+    options = FigureOptions(kinds, parse_length(width), dpi, queries, most, seed)
+    labels = reading.labels_path(features, labels)
+    folder, names = Path(output), figure_names(images is not None, labels is not None)
+    targets = [folder / f"{name}.{kind}" for name in names for kind in kinds]
     check_apart(targets, [features, model, labels, images])
     for target in targets if folder.exists() else ():
         check_output(target, force)
@@ -55,18 +65,25 @@ def run(
     if fitted is not None:
         check_features(fitted, source, str(model))
     data = source.load()
-    if data.ids is None:
-        raise InputError(f"{features} has no ids, which name the images: use rpml features")
-    paths = [image_path(images, str(name)) for name in data.ids]
-    Z = np.asarray(data.values if fitted is None else fitted.transform(data.values))
-    folder.mkdir(parents=True, exist_ok=True)
-    written = targets[:1]
-    if labels is not None:
-        y = reading.read_labels(labels, data)
-        written += draw_retrievals(Z, y, pictures_of(paths), folder, queries)
-    draw_quad_grid(Z, pictures_of(paths), written[0], np.random.default_rng(seed), most)
-    drawn = [str(path) for path in written]
+    y = None if labels is None else reading.read_labels(labels, data)
+    pictures = None
+    if images is not None:
+        if data.ids is None:
+            raise InputError(f"{features} has no ids, which name the images: use rpml features")
+        pictures = pictures_of([image_path(images, str(name)) for name in data.ids])
+    spaces = {"raw features": data.values}
+    if fitted is not None:
+        spaces["RPML"] = fitted.transform(data.values)
+    drawn = [str(path) for path in draw_figures(spaces, folder, y, pictures, options)]
     console.result({"figures": drawn}, "\n".join(drawn))
+
+
+def parse_length(text: str) -> float:
+    """3.3in, 8.4cm or 3.3 in inches."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(in|cm|)\s*", text.lower())
+    if found is None:
+        raise InputError(f"--width must be a length such as 3.3in or 8.4cm, got {text!r}")
+    return float(found[1]) / (2.54 if found[2] == "cm" else 1)
 
 
 def image_path(folder: str, name: str) -> Path:

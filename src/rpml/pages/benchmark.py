@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from rpml.evaluation.protocol import (
     DEFAULT_METHODS,
     Descriptors,
@@ -23,7 +25,8 @@ from rpml.evaluation.protocol.published import published_rows
 from rpml.evaluation.protocol.scores import LEARNED
 from rpml.evaluation.registry import chosen_methods
 from rpml.io.checkpoint import Checkpoint, fingerprint
-from rpml.pages.report.protocol_figures import draw_figures
+from rpml.pages.figures import FigureOptions, draw_figures
+from rpml.pages.report.image_figures import pictures_of
 from rpml.pages.report.training import versions
 from rpml.runtime.atomic import atomic_output
 from rpml.runtime.context import Context, Json, Progress
@@ -223,9 +226,16 @@ class Benchmark:
             return []
         context.report(Progress("figures", 0, 1))
         Z = embeddings[LEARNED if LEARNED in embeddings else last]
-        drawn = draw_figures(data, Z, Path(self.folder) / "figures", self.seed)
+        test = np.flatnonzero(~data.train)
+        drawn = draw_figures(
+            {LEARNED: Z},
+            Path(self.folder) / "figures",
+            data.labels[test],
+            pictures_of([data.images[i] for i in test]),
+            FigureOptions(random_state=self.seed),
+        )
         context.report(Progress("figures", 1, 1))
-        return drawn
+        return [path.name for path in drawn]
 
     def _origin(self, data: Descriptors, key: str) -> Json:
         """Everything needed to repeat the run."""

@@ -65,7 +65,7 @@ def test_from_images_to_figures(cub: Path, network: Path, tmp_path: Path) -> Non
     assert json.loads((out / "results.json").read_text())["measured"] == fields["measured"]
     assert "| *sRPML* |" in (out / "results.md").read_text()
     grid = Image.open(out / "figures" / "quad-grid.png")
-    assert grid.size[0] == grid.size[1] == 5 * 49 - 1
+    assert grid.size == (1400, 1400)  # 7 inches at 200 dpi
     assert "quad-grid.png" in fields["figures"]
 
     stamp = (out / "features.npy").stat().st_mtime_ns
@@ -113,11 +113,14 @@ def test_figures_of_any_image_set(cub: Path, network: Path, tmp_path: Path) -> N
     )
     line = ["figures", tmp_path / "features.npy", "--images", cub / "images"]
     line += ["-o", tmp_path / "figures"]
-    assert [Path(p).name for p in invoke(*line, "--most", 30)["figures"]] == ["quad-grid.png"]
-    assert Image.open(tmp_path / "figures" / "quad-grid.png").size == (5 * 49 - 1,) * 2
+    drawn = invoke(*line, "--most", 30, "--width", "2.54cm", "--dpi", 100)["figures"]
+    assert [Path(p).name for p in drawn] == ["map.png", "quad-grid.png"]
+    assert Image.open(tmp_path / "figures" / "quad-grid.png").size == (100, 100)
     assert "exists" in invoke(*line, code=2)["error"]
     names = invoke(*line, "--labels", tmp_path / "labels.csv", "--force")["figures"]
     assert any("retrieval" in name for name in names)
     elsewhere = ["figures", tmp_path / "features.npy", "--images", cub]
     assert "does not exist" in invoke(*elsewhere, "-o", tmp_path / "f", code=2)["error"]
+    for option in (["--width", "wide"], ["--format", "gif"], ["--width", "0cm"]):
+        invoke(*line, "--force", *option, code=2)
     assert not (tmp_path / "f").exists()

@@ -17,7 +17,7 @@ from rpml.io.datasets.omniglot import TRAINING, Drawings, load_drawings
 from rpml.io.datasets.views import random_views
 from rpml.pages.demo import drawings as demo
 from rpml.pages.demo.result import LEARNED, Row, judge, run, text
-from rpml.pages.report.figures import RIGHT, WRONG, retrieval_rows
+from rpml.pages.report.figures import RIGHT, WRONG, retrieval_figure
 
 
 @pytest.fixture(scope="module")
@@ -207,9 +207,11 @@ def test_frames_are_green_for_right_and_red_for_wrong(tmp_path):
     classes = np.array([0, 0, 1, 1])
     path = tmp_path / "rows.png"
     found = {"first": np.array([[1, 1]]), "second": np.array([[2, 1]])}
-    retrieval_rows(images, classes, np.array([0]), found, path)
+    # a width at which a side of a picture is 100 pixels: query, two panels of two, two spaces
+    width = 1.06 + 4 * 1.06 + 0.35 + 0.35
+    retrieval_figure(images, classes, np.array([0]), found, width).savefig(path, dpi=100)
     pixels = (imread(path)[..., :3] * 255).round().astype(int).reshape(-1, 3)
     right, wrong = (np.sum(np.all(np.abs(pixels - c) <= 1, axis=1)) for c in (RIGHT, WRONG))
-    frame = 64 * 64 - 56 * 56
-    assert right == 3 * frame
-    assert frame < wrong < 2 * frame
+    frame = 100 * 100 - 88 * 88
+    assert right == pytest.approx(3 * frame, rel=0.1)
+    assert frame < wrong < 1.5 * frame  # and a corner

@@ -73,7 +73,7 @@ def _draw(
 ) -> Path | None:
     """Draw random queries, one per character, and what the raw features and RPML find for them."""
     from rpml.method.graph.neighbors import nearest_neighbors
-    from rpml.pages.report.figures import retrieval_rows
+    from rpml.pages.report.figures import retrieval_figure
 
     rng = np.random.default_rng(seed)
     firsts = np.unique(test.character, return_index=True)[1]
@@ -85,7 +85,9 @@ def _draw(
             title = f"{row.method}, {row.dimensions} dimensions: Recall@1 {100 * row.recall[1]:.1f}"
             found[title] = nearest[queries].astype(np.intp)
     try:
-        retrieval_rows(test.images, test.character, queries, found, path)
+        names = np.array([f"{a} {c}" for a, c in zip(test.alphabet, test.character, strict=True)])
+        figure = retrieval_figure(test.images, names, queries, found, width=12)
+        figure.savefig(path, dpi=100)
     except MissingExtraError as error:
         note(f"No picture: {error}.")
         return None

@@ -1,103 +1,211 @@
 """Pictures of an embedding, drawn with matplotlib (extra 'report')."""
 
+from __future__ import annotations
+
+from collections import Counter
 from collections.abc import Mapping
-from os import PathLike
-from typing import BinaryIO
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rpml.runtime.extras import require
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import PathCollection
+    from matplotlib.figure import Figure
+
 RIGHT, WRONG, QUERY = (0, 158, 115), (213, 60, 20), (90, 90, 90)
-_SCALE, _FRAME, _GAP = 2, 4, 4  # enlargement, frame and space between pictures, in pixels
-_DPI = 100
-Target = str | PathLike[str] | BinaryIO
+PALETTE = ("#3260a2", "#c79a00", "#039773", "#f160b4", "#7598f9", "#ab4d02", "#41410d", "#1c0e84")
+"""Colors of the largest classes, as in static/legend.js."""
+MARKERS = "os^D"
+_NAMED, _OTHER = 16, "#a0a0a0"  # classes with a color and a marker of their own; the others
+_FRAME, _PITCH, _SPACE = 0.06, 1.06, 0.35  # in sides of a picture
+_NAME_SIZE, _TITLE_SIZE = 6.0, 8.0  # points
+_VECTOR_POINTS = 5000  # of a class; more are drawn as pixels within a PDF or SVG
+_CHARACTER = 0.58  # width of a character by the size of its font
 
 
-def retrieval_rows(
+def retrieval_figure(
     images: NDArray[np.generic],
     classes: NDArray[np.generic],
     queries: NDArray[np.intp],
     nearest: Mapping[str, NDArray[np.intp]],
-    path: Target,
-) -> None:
+    width: float = 7.0,
+) -> Figure:
     """Draw queries and what each embedding finds nearest, right ones green and wrong ones red.
 
-    Wrong ones also have a cut corner, for readers who do not see the colors.
+    Wrong ones also have a cut corner, for readers who do not see the colors. The name of its
+    class stands below every picture.
 
     Parameters
     ----------
-    images : (n, side, side) or (n, side, side, 3) array
-        Ink from 0 to 1, drawn enlarged; or pictures of RGB bytes.
-    classes : ndarray of shape (n_samples,)
+    images : ndarray of shape (n, side, side) or (n, side, side, 3)
+        Ink from 0 to 1, or pictures of RGB bytes.
+    classes : ndarray of shape (n,)
         Class of each image.
-    queries : int ndarray of shape (q,)
-        Rows that are searched for, one a line.
-    nearest : dict of title to (q, k) int array
-        For each embedding the rows found, nearest first; the embeddings stand side by side.
-    path : path or binary file
-        Where to write; a path's suffix decides the format, a file gets PNG.
+    queries : ndarray of shape (n_queries,)
+        Rows that are searched for, one per line.
+    nearest : dict of title to ndarray of shape (n_queries, k)
+        For each embedding its nearest rows; the embeddings stand side by side.
+    width : float, default=7.0
+        In inches.
+
+    Returns
+    -------
+    Figure
     """
-    panels = [_panel(images, classes, queries, found) for found in nearest.values()]
-    space = np.full((panels[0].shape[0], 6 * _GAP, 3), 255, dtype=np.uint8)
-    column = _column([_framed(images[q], QUERY) for q in queries])
-    canvas = np.concatenate([column, *(x for panel in panels for x in (space, panel))], axis=1)
-    starts = [column.shape[1] + space.shape[1]]
-    for panel in panels[:-1]:
-        starts.append(starts[-1] + panel.shape[1] + space.shape[1])
-    _write(canvas, dict(zip(nearest, starts, strict=True)), path)
+    starts = [0.0, _PITCH + _SPACE]
+    for found in nearest.values():
+        starts.append(starts[-1] + _PITCH * found.shape[1] + _SPACE)
+    across = starts[-1] - _SPACE
+    points = 72 * width / across  # per side of a picture
+    head, pitch = 2 * _TITLE_SIZE / points, 1 + 1.9 * _NAME_SIZE / points
+    figure, axes = _canvas(width, across, head + pitch * len(queries))
+    for title, start in zip(("query", *nearest), starts, strict=False):
+        axes.text(start, head / 2, title, va="center", fontsize=_TITLE_SIZE, parse_math=False)
+    columns = [(start, found) for start, found in zip(starts[1:], nearest.values(), strict=False)]
+    for line, query in enumerate(queries):
+        y = head + pitch * line
+        shown = [(0.0, int(query), QUERY)]
+        for start, found in columns:
+            for place, row in enumerate(found[line]):
+                color = RIGHT if classes[row] == classes[query] else WRONG
+                shown.append((start + _PITCH * place, int(row), color))
+        for x, row, color in shown:
+            _framed(axes, images[row], x, y, color)
+            name = _shortened(str(classes[row]), points / (_NAME_SIZE * _CHARACTER))
+            below = y + 1 + 0.3 * _NAME_SIZE / points
+            axes.text(x, below, name, va="top", fontsize=_NAME_SIZE, parse_math=False)
+    return figure
 
 
-def _panel(
-    images: NDArray[np.generic],
-    classes: NDArray[np.generic],
-    queries: NDArray[np.intp],
-    found: NDArray[np.intp],
-) -> NDArray[np.uint8]:
-    columns = []
-    for place in range(found.shape[1]):
-        rows = found[:, place]
-        colors = [RIGHT if same else WRONG for same in classes[rows] == classes[queries]]
-        framed = [_framed(images[r], c) for r, c in zip(rows, colors, strict=True)]
-        columns.append(_column(framed))
-    return np.concatenate(columns, axis=1)
+def _canvas(width: float, across: float, down: float) -> tuple[Figure, Axes]:
+    """A figure of one plane, `across` by `down` units, y downwards."""
+    figures = require("matplotlib.figure", "report", "the picture")
+    figure = figures.Figure(figsize=(width, width * down / across), facecolor="white")
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(0, across), ylim=(down, 0), autoscale_on=False)
+    axes.set_axis_off()
+    return figure, axes
 
 
-def _framed(image: NDArray[np.generic], color: tuple[int, int, int]) -> NDArray[np.uint8]:
+def _framed(
+    axes: Axes, image: NDArray[np.generic], x: float, y: float, color: tuple[int, int, int]
+) -> None:
     """A picture in a colored frame, with a cut corner if the color says wrong."""
-    pixels = image if image.ndim == 3 else as_pixels(image, _SCALE)
-    side = len(pixels) + 2 * _FRAME
-    framed = np.empty((side, side, 3), dtype=np.uint8)
-    framed[:] = color
-    inside = slice(_FRAME, side - _FRAME)
-    framed[inside, inside] = pixels
+    patches = require("matplotlib.patches", "report", "the picture")
+    paint = tuple(part / 255 for part in color)
+    axes.add_patch(patches.Rectangle((x, y), 1, 1, color=paint, linewidth=0, zorder=-1))
+    extent = (x + _FRAME, x + 1 - _FRAME, y + 1 - _FRAME, y + _FRAME)
+    axes.imshow(image if image.ndim == 3 else as_pixels(image), extent=extent, aspect="auto")
     if color == WRONG:
-        down, right = np.indices((side, side))
-        framed[right - down > side - 4 * _FRAME] = color
-    return framed
+        corner = [(x + 1 - 4 * _FRAME, y), (x + 1, y), (x + 1, y + 4 * _FRAME)]
+        axes.add_patch(patches.Polygon(corner, color=paint, linewidth=0, zorder=3))
 
 
-def as_pixels(ink: NDArray[np.generic], scale: int = 1) -> NDArray[np.uint8]:
-    """Dark ink on white, enlarged, as RGB bytes."""
-    large = np.kron(np.asarray(ink, dtype=np.float64), np.ones((scale, scale)))
-    gray = (255 - 225 * np.clip(large, 0, 1)).astype(np.uint8)
+def as_pixels(ink: NDArray[np.generic]) -> NDArray[np.uint8]:
+    """Dark ink on white as RGB bytes."""
+    gray = (255 - 225 * np.clip(np.asarray(ink, dtype=np.float64), 0, 1)).astype(np.uint8)
     return np.repeat(gray[..., None], 3, axis=2)
 
 
-def _column(framed: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
-    padded = [np.pad(f, ((0, _GAP), (0, _GAP), (0, 0)), constant_values=255) for f in framed]
-    return np.concatenate(padded, axis=0)
+def _shortened(text: str, room: float) -> str:
+    return text if len(text) <= room else text[: max(1, int(room) - 1)] + "…"
 
 
-def _write(canvas: NDArray[np.uint8], titles: dict[str, int], path: Target) -> None:
-    """Put the canvas, pixel for pixel, under a line of titles at their columns."""
+def image_figure(pixels: NDArray[np.uint8], width: float = 7.0) -> Figure:
+    """One picture that fills the figure."""
+    down, across = pixels.shape[:2]
+    figure, axes = _canvas(width, across, down)
+    axes.imshow(pixels, extent=(0, across, down, 0), aspect="auto")
+    return figure
+
+
+def map_figure(
+    maps: Mapping[str, NDArray[np.floating]],
+    labels: NDArray[np.generic] | None = None,
+    width: float = 7.0,
+) -> Figure:
+    """Draw maps side by side, their points colored by label.
+
+    The 16 largest classes have a color and a marker of their own, the others are gray.
+
+    Parameters
+    ----------
+    maps : dict of title to ndarray of shape (n, 2)
+        Points in the unit square.
+    labels : ndarray of shape (n,), default=None
+        The class of each point.
+    width : float, default=7.0
+        In inches.
+
+    Returns
+    -------
+    Figure
+    """
     figures = require("matplotlib.figure", "report", "the picture")
-    head, margin = 46, 12
-    height, width = canvas.shape[0] + head + margin, canvas.shape[1] + 2 * margin
-    figure = figures.Figure(figsize=(width / _DPI, height / _DPI), dpi=_DPI, facecolor="white")
-    figure.figimage(canvas, xo=margin, yo=margin, origin="upper")
-    line = 1 - head / 2 / height
-    for title, start in {"query": 0, **titles}.items():
-        figure.text((margin + start) / width, line, title, va="center", fontsize=11)
-    figure.savefig(path, dpi=_DPI)
+    groups = _groups(labels, len(next(iter(maps.values()))))
+    longest = max(len(name) for name in groups)
+    across = max(1, int(72 * width / ((longest * _CHARACTER + 3.5) * _TITLE_SIZE)))
+    legend = 0 if labels is None else -(-len(groups) // across) * 1.6 * _TITLE_SIZE / 72 + 0.1
+    side, head = width / len(maps), 2 * _TITLE_SIZE / 72
+    height = side + head + legend
+    figure: Figure = figures.Figure(figsize=(width, height), facecolor="white")
+    for place, (title, points) in enumerate(maps.items()):
+        box = (place / len(maps), legend / height, 1 / len(maps), side / height)
+        axes = figure.add_axes(box, xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+        axes.set_axis_off()
+        axes.set_title(title, fontsize=_TITLE_SIZE, pad=2, parse_math=False)
+        size = float(np.clip(1500 * side**2 / len(points), 0.3, 14))
+        for rank, rows in enumerate(groups.values()):
+            _scatter(axes, points[rows], rank, size)
+    if labels is not None:
+        _draw_legend(figure, list(groups), across)
+    return figure
+
+
+def _groups(labels: NDArray[np.generic] | None, n: int) -> dict[str, NDArray[np.intp]]:
+    """Rows of the largest classes by name, and of the others."""
+    if labels is None:
+        return {"items": np.arange(n)}
+    names = np.array([str(label) for label in labels])
+    ranked = [name for name, _ in Counter(names.tolist()).most_common()]
+    named = ranked if len(ranked) <= _NAMED + 1 else ranked[:_NAMED]
+    groups = {_shortened(name, 40): np.flatnonzero(names == name) for name in named}
+    rest = np.flatnonzero(~np.isin(names, named))
+    return groups | ({f"{len(ranked) - len(named)} others": rest} if len(rest) else {})
+
+
+def _scatter(axes: Axes, points: NDArray[np.floating], rank: int, size: float) -> PathCollection:
+    """The points of a class, with color and marker as in the legend of the pages."""
+    named = rank < _NAMED
+    return axes.scatter(
+        points[:, 0],
+        points[:, 1],
+        s=size,
+        color=PALETTE[rank % len(PALETTE)] if named else _OTHER,
+        marker=MARKERS[(rank + rank // len(PALETTE)) % len(MARKERS)] if named else "o",
+        linewidths=0,
+        zorder=2 if named else 1,
+        rasterized=len(points) > _VECTOR_POINTS,
+    )
+
+
+def _draw_legend(figure: Figure, names: list[str], across: int) -> None:
+    nowhere = np.empty((0, 2))
+    handles = [_scatter(figure.axes[0], nowhere, rank, 16) for rank in range(len(names))]
+    legend = figure.legend(
+        handles,
+        ["x" * len(name) for name in names],  # a name may look like mathematics or be private
+        loc="lower center",
+        ncols=across,
+        fontsize=_TITLE_SIZE - 1,
+        frameon=False,
+        handletextpad=0.2,
+        columnspacing=1.0,
+        borderpad=0.2,
+    )
+    for text, name in zip(legend.get_texts(), names, strict=True):
+        text.set(text=name, parse_math=False)

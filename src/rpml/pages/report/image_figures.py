@@ -6,23 +6,20 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.method.graph.neighbors import nearest_neighbors
-from rpml.pages.report.figures import retrieval_rows
 from rpml.pages.report.grid import grid_side, snap_to_grid
-from rpml.runtime.atomic import atomic_output
 from rpml.runtime.extras import require
 from rpml.runtime.rows import Array
 
 TOP = 4  # images shown for a query, as in the paper
 GRID_IMAGES = 2500
-TILE, GRID_TILE = 112, 48  # pixels a picture in the rows and in the grid
+TILE, GRID_TILE = 224, 48  # pixels per picture in the rows and in the grid
 Tiles = NDArray[np.uint8]
 Pictures = Callable[[Sequence[int], int], Tiles]
 """Squares (n, side, side, 3) of the images of some rows, for a side in pixels."""
 
 
 def pictures_of(paths: Sequence[Path]) -> Pictures:
-    """Pictures read from files, one a row."""
+    """Pictures read from files, one per row."""
     return lambda rows, side: load_tiles([paths[i] for i in rows], side)
 
 
@@ -42,31 +39,29 @@ def load_tiles(paths: Sequence[Path], side: int) -> Tiles:
 
 
 def choose_queries(
-    Z: Array, labels: NDArray[np.generic], count: int, successful: bool
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Queries by rule, and their four nearest rows.
+    nearest: NDArray[np.intp], labels: NDArray[np.generic], count: int, successful: bool
+) -> NDArray[np.intp]:
+    """Queries by rule.
 
-    Mostly successful: at least three of the four are of the query's class; mostly failed: at
-    most one is. Of each class at most one query, the first that qualifies; of these, `count`
-    spread evenly over the classes. A class with fewer than five images is not asked for.
+    Mostly successful: at least three of the four nearest are of the query's class; mostly
+    failed: at most one is. Of each class at most one query, the first that qualifies; of these,
+    `count` spread evenly over the classes. Classes of fewer than five images are left out.
 
     Parameters
     ----------
-    Z : ndarray of shape (n_samples, n_features)
-        The embedding.
+    nearest : ndarray of shape (n_samples, 4)
+        The nearest other rows of each row.
     labels : ndarray of shape (n_samples,)
         The class of each row.
     count : int
-        How many queries at most.
+        Maximum number of queries.
     successful : bool
         Which of the two kinds.
 
     Returns
     -------
-    queries : int ndarray of shape (q,)
-    nearest : int ndarray of shape (q, 4)
+    ndarray of shape (n_queries,)
     """
-    nearest = nearest_neighbors(Z, TOP, metric="cosine").indices.astype(np.intp)
     classes, codes = np.unique(labels, return_inverse=True)
     right = (codes[nearest] == codes[:, None]).sum(axis=1)
     wanted = right >= TOP - 1 if successful else right <= 1
@@ -74,28 +69,7 @@ def choose_queries(
     rows = np.flatnonzero(wanted)
     firsts = rows[np.unique(codes[rows], return_index=True)[1]]
     spread = np.linspace(0, len(firsts) - 1, min(count, len(firsts))).round().astype(np.intp)
-    queries = firsts[spread]
-    return queries, nearest[queries]
-
-
-def draw_retrievals(
-    Z: Array, labels: NDArray[np.generic], pictures: Pictures, folder: Path, count: int = 8
-) -> list[Path]:
-    """Write retrieval-successes.png and retrieval-failures.png (each if there are such queries)."""
-    written = []
-    for name, successful in (("successes", True), ("failures", False)):
-        queries, nearest = choose_queries(Z, labels, count, successful)
-        if not len(queries):
-            continue
-        shown, places = np.unique(np.column_stack([queries, nearest]), return_inverse=True)
-        places = places.reshape(len(queries), -1).astype(np.intp)
-        tiles = pictures(shown.tolist(), TILE)
-        found = {"nearest in the embedding": places[:, 1:]}
-        path = folder / f"retrieval-{name}.png"
-        with atomic_output(path) as temporary, open(temporary, "wb") as file:
-            retrieval_rows(tiles, np.asarray(labels)[shown], places[:, 0], found, file)
-        written.append(path)
-    return written
+    return firsts[spread]
 
 
 def grid_order(
@@ -145,18 +119,3 @@ def quad_grid(tiles: Tiles, side: int, gap: int = 1) -> Tiles:
     t = padded.shape[1]
     rows = padded.reshape(side, side, t, t, 3).transpose(0, 2, 1, 3, 4)
     return np.ascontiguousarray(rows.reshape(side * t, side * t, 3)[:-gap, :-gap])
-
-
-def draw_quad_grid(
-    Z: Array, pictures: Pictures, path: Path, rng: np.random.Generator, most: int = GRID_IMAGES
-) -> None:
-    """Write one large PNG of up to `most` images, similar ones together."""
-    order, side = grid_order(Z, rng, most)
-    write_png(quad_grid(pictures(order.tolist(), GRID_TILE), side), path)
-
-
-def write_png(pixels: Tiles, path: Path) -> None:
-    """RGB bytes as a PNG file."""
-    images = require("PIL.Image", "vision", "writing a picture")
-    with atomic_output(path) as temporary, open(temporary, "wb") as file:
-        images.fromarray(pixels).save(file, "PNG")

@@ -4,9 +4,9 @@
 (() => {
   const { SHAPES, parse, pixel } = window.rpml;
   const NAMED = 16; // classes with a color and a shape of their own
-  // told apart with any common color vision deficiency, after Okabe and Ito
-  const LIGHT = ["#0072b2", "#d98200", "#00825f", "#b8508c", "#4aa3d8", "#c44601", "#7a6a00", "#3b2a8c"];
-  const DARK = ["#56b4e9", "#e69f00", "#2fc79a", "#e39ac4", "#a3d3ff", "#ff8347", "#f0e442", "#b9abff"];
+  // apart with and without red or green cones (tests/pages/test_figures.py); from those of Okabe and Ito
+  const LIGHT = ["#3260a2", "#c79a00", "#039773", "#f160b4", "#7598f9", "#ab4d02", "#41410d", "#1c0e84"];
+  const DARK = ["#0b9af5", "#eaac22", "#00cba0", "#ae64aa", "#b1fdfa", "#f34300", "#f2fe1d", "#f0aefc"];
   const PATHS = ["M6 1a5 5 0 1 0 .01 0z", "M1.5 1.5h9v9h-9z", "M6 .5l5.5 10H.5z", "M6 .2l5.8 5.8L6 11.8.2 6z"];
 
   function shapeOf(rank) { return (rank + Math.floor(rank / LIGHT.length)) % SHAPES.length; }

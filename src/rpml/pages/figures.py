@@ -1,0 +1,186 @@
+"""Figures for papers: the map, retrieval rows and the quad-grid as PDF, SVG or PNG."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.method.graph.neighbors import nearest_neighbors
+from rpml.pages.report.figures import image_figure, map_figure, retrieval_figure
+from rpml.pages.report.image_figures import (
+    GRID_IMAGES,
+    GRID_TILE,
+    TILE,
+    TOP,
+    Pictures,
+    choose_queries,
+    grid_order,
+    quad_grid,
+)
+from rpml.pages.report.layout import Points, layout
+from rpml.runtime.atomic import atomic_output
+from rpml.runtime.errors import InputError
+from rpml.runtime.extras import require
+from rpml.runtime.rows import Array
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FORMATS = ("pdf", "svg", "png")
+MAX_PIXELS = 20_000  # width of a figure
+# text stays text: editable, searchable, and accepted by publishers who refuse Type 3 fonts
+_SETTINGS = {"pdf.fonttype": 42, "svg.fonttype": "none", "svg.hashsalt": "rpml"}
+_UNDATED = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}
+
+
+@dataclass(frozen=True)
+class FigureOptions:
+    """How figures are drawn and written.
+
+    Parameters
+    ----------
+    formats : tuple of {"pdf", "svg", "png"}, default=("png",)
+        Every figure is written once per format.
+    width : float, default=7.0
+        In inches; 3.3 is one column of most journals.
+    dpi : int, default=200
+        Of a PNG, and of the photographs within a PDF or SVG.
+    n_queries : int, default=8
+        Queries per retrieval figure.
+    max_images : int, default=2500
+        Images on the quad-grid.
+    random_state : int, default=0
+        Of the map and the quad-grid.
+    """
+
+    formats: tuple[str, ...] = ("png",)
+    width: float = 7.0
+    dpi: int = 200
+    n_queries: int = 8
+    max_images: int = GRID_IMAGES
+    random_state: int = 0
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.formats if name not in FORMATS]
+        if unknown or not self.formats:
+            raise InputError(f"figures are written as {', '.join(FORMATS)}, not as {unknown}")
+        if not (self.width > 0 and self.dpi > 0 and self.width * self.dpi <= MAX_PIXELS):
+            raise InputError(
+                f"a figure of {self.width:g} inches at {self.dpi} dpi cannot be drawn: "
+                f"the width must be positive and at most {MAX_PIXELS:,} pixels"
+            )
+
+
+def draw_figures(
+    spaces: Mapping[str, Array],
+    folder: str | PathLike[str],
+    labels: NDArray[np.generic] | None = None,
+    pictures: Pictures | None = None,
+    options: FigureOptions | None = None,
+) -> list[Path]:
+    """Write the map, and with pictures the quad-grid and the retrieval rows.
+
+    Parameters
+    ----------
+    spaces : dict of title to ndarray of shape (n_samples, n_features)
+        The same rows in each space, drawn side by side; queries are chosen, and the grid is
+        drawn, by the last one.
+    folder : str or Path
+        Made if it does not exist; files of the same names are replaced.
+    labels : ndarray of shape (n_samples,), default=None
+        Names of the classes. They color the map; retrieval rows need them.
+    pictures : callable, default=None
+        From rows and a side in pixels to square RGB pictures: `pictures_of(paths)`.
+    options : FigureOptions, default=None
+
+    Returns
+    -------
+    list of Path
+        What was written. A retrieval figure without a query that qualifies is not.
+
+    Examples
+    --------
+    >>> spaces = {"raw features": X, "RPML": model.transform(X)}  # doctest: +SKIP
+    >>> draw_figures(spaces, "figures", y, options=FigureOptions(("pdf",), 3.3))  # doctest: +SKIP
+    """
+    options = FigureOptions() if options is None else options
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(options.random_state)
+    figures = {"map": map_figure(_maps(spaces, rng), labels, options.width)}
+    if pictures is not None:
+        *_, last = spaces.values()
+        order, side = grid_order(last, rng, options.max_images)
+        tiles = quad_grid(pictures(order.tolist(), GRID_TILE), side)
+        figures["quad-grid"] = image_figure(tiles, options.width)
+        if labels is not None:
+            figures |= _retrievals(spaces, labels, pictures, options)
+    return [
+        _written(figure, Path(folder, f"{name}.{kind}"), options.dpi)
+        for name, figure in figures.items()
+        for kind in options.formats
+    ]
+
+
+def figure_names(has_pictures: bool, has_labels: bool) -> list[str]:
+    """What `draw_figures` writes, without suffixes."""
+    names = ["map", *(["quad-grid"] if has_pictures else [])]
+    return names + (
+        ["retrieval-successes", "retrieval-failures"] if has_pictures and has_labels else []
+    )
+
+
+def _maps(spaces: Mapping[str, Array], rng: np.random.Generator) -> dict[str, Points]:
+    """A map per space; each starts from the one before, so that they are comparable."""
+    maps: dict[str, Points] = {}
+    start = None
+    for title, rows in spaces.items():
+        maps[title] = start = layout(rows, rng, start)
+    return maps
+
+
+def _retrievals(
+    spaces: Mapping[str, Array],
+    labels: NDArray[np.generic],
+    pictures: Pictures,
+    options: FigureOptions,
+) -> dict[str, Figure]:
+    nearest = {
+        title: nearest_neighbors(rows, TOP, metric="cosine").indices.astype(np.intp)
+        for title, rows in spaces.items()
+    }
+    *_, last = nearest.values()
+    figures = {}
+    for name, successful in (("successes", True), ("failures", False)):
+        queries = choose_queries(last, labels, options.n_queries, successful)
+        if not len(queries):
+            continue
+        found = np.column_stack([queries, *(rows[queries] for rows in nearest.values())])
+        shown, places = np.unique(found, return_inverse=True)
+        places = places.reshape(found.shape).astype(np.intp)
+        panels = np.split(places[:, 1:], len(nearest), axis=1)
+        figures[f"retrieval-{name}"] = retrieval_figure(
+            pictures(shown.tolist(), TILE),
+            np.asarray(labels)[shown],
+            places[:, 0],
+            dict(zip(nearest, panels, strict=True)),
+            options.width,
+        )
+    return figures
+
+
+def _written(figure: Figure, path: Path, dpi: int) -> Path:
+    matplotlib = require("matplotlib", "report", "the picture")
+    kind = path.suffix[1:]
+    with (
+        matplotlib.rc_context(_SETTINGS),
+        atomic_output(path) as temporary,
+        open(temporary, "wb") as file,
+    ):
+        figure.savefig(file, format=kind, dpi=dpi, metadata=_UNDATED[kind])
+    return path
