@@ -121,6 +121,11 @@ def test_forgeries_and_other_files_are_refused(index, model, tmp_path):
         Index.load(tmp_path / "m.rpml")
 
 
+def test_a_single_vector_is_one_query(index, rows):
+    for one, row in zip(index.search(rows[3]), index.search(rows[3:4]), strict=True):
+        np.testing.assert_array_equal(one, row)
+
+
 def test_bad_requests(index, model, rows):
     with pytest.raises(ValueError, match="at least 1"):
         index.search(rows[:1], k=0)

@@ -113,7 +113,7 @@ class Index:
 
         Parameters
         ----------
-        X : array-like of shape (n_queries, n_features_in_)
+        X : array-like of shape (n_queries, n_features_in_) or (n_features_in_,)
             Vectors as the model was fitted on, not embedded.
         k : int, default=10
             Rows per query; fewer if the index is smaller.
@@ -130,7 +130,8 @@ class Index:
         if not len(self):
             raise ValueError("The index is empty: add rows first.")
         k, candidates = min(k, len(self)), k * oversample
-        queries = np.asarray(self.model.transform(X), np.float32)
+        asked = np.asarray(X)[None] if np.ndim(X) == 1 else X
+        queries = np.asarray(self.model.transform(asked), np.float32)
         if len(self) <= max(EXACT_ROWS, candidates):
             found = [self._rank_all(block, k) for block in _blocks(queries)]
         else:
