@@ -9,12 +9,12 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from rpml.method.clustering.linkage import UNCONNECTED, MergeTree, average_linkage
+from rpml.runtime.compiled import compiled
 
 Labels = NDArray[np.intp]
 MERGE_NEIGHBORS = 15  # nearest neighbours between whose rows affinities are averaged
@@ -156,7 +156,7 @@ def refine(graph: sparse.csr_matrix, labels: Labels, least: int) -> Labels:
     return labels
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _move_rows(indptr, indices, weights, labels, sizes, least):  # type: ignore[no-untyped-def]
     """One pass over the rows in order; the number of rows moved."""
     affinity = np.zeros(len(sizes))

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
+
+from rpml.runtime.compiled import compiled
 
 UNCONNECTED = 6.0  # log-distance between the parts of a graph beyond its weakest merge
 
@@ -78,7 +79,7 @@ def average_linkage(graph: sparse.csr_matrix, sizes: NDArray[np.int64]) -> Merge
     return MergeTree(children, np.concatenate([affinity[order], unlinked]), counts)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _root(parents, i):  # type: ignore[no-untyped-def]
     while parents[i] != i:
         parents[i] = parents[parents[i]]
@@ -86,12 +87,16 @@ def _root(parents, i):  # type: ignore[no-untyped-def]
     return i
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _link_edges(indptr, indices):  # type: ignore[no-untyped-def]
-    """Linked lists of the edges of each node, without loops: (first, last, next)."""
+    """Linked lists of the edges of each node, without loops: (first, last, edges).
+
+    An edge is the node at its end and the edge that follows in the list.
+    """
     n = len(indptr) - 1
     first, last = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
-    following = np.full(len(indices), -1, np.int64)
+    edges = np.full((len(indices), 2), -1, np.int64)
+    edges[:, 0] = indices
     for i in range(n):
         for e in range(indptr[i], indptr[i + 1]):
             if indices[e] == i:
@@ -99,17 +104,17 @@ def _link_edges(indptr, indices):  # type: ignore[no-untyped-def]
             if first[i] < 0:
                 first[i] = e
             else:
-                following[last[i]] = e
+                edges[last[i], 1] = e
             last[i] = e
-    return first, last, following
+    return first, last, edges
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _chain(indptr, indices, data, sizes):  # type: ignore[no-untyped-def]
     """Merges as found: a row of the one node, a row of the other, their mean affinity."""
     n = len(sizes)
-    first, last, following = _link_edges(indptr, indices)
-    ends, weights = indices.astype(np.int64), data.astype(np.float64)
+    first, last, edges = _link_edges(indptr, indices)
+    weights = data.astype(np.float64)
     parents, seen, chain = np.arange(n), np.full(n, -1, np.int64), np.empty(n + 1, np.int64)
     size = sizes.copy()
     left, right = np.empty(max(n - 1, 0), np.int64), np.empty(max(n - 1, 0), np.int64)
@@ -123,17 +128,17 @@ def _chain(indptr, indices, data, sizes):  # type: ignore[no-untyped-def]
         while top >= 0:
             i = chain[top]
             before = chain[top - 1] if top else -1
-            _sum_parallel(i, parents, first, last, following, ends, weights, seen)
+            last[i] = _sum_parallel(i, parents, first, edges, weights, seen)
             best, most = -1, 0.0
             e = first[i]
             while e >= 0:
-                j = ends[e]
+                j = edges[e, 0]
                 seen[j] = -1
                 mean = weights[e] / (size[i] * size[j])
                 tie = mean == most and (j == before or (best != before and j < best))
                 if mean > most or tie:
                     best, most = j, mean
-                e = following[e]
+                e = edges[e, 1]
             if best < 0:  # a whole part of the graph: only its last node has no neighbour
                 top -= 1
             elif best != before:
@@ -144,7 +149,7 @@ def _chain(indptr, indices, data, sizes):  # type: ignore[no-untyped-def]
                 merged += 1
                 parents[best] = i
                 size[i] += size[best]
-                following[last[i]] = first[best]
+                edges[last[i], 1] = first[best]
                 last[i] = last[best]
                 top -= 2
                 if top < 0:
@@ -153,16 +158,16 @@ def _chain(indptr, indices, data, sizes):  # type: ignore[no-untyped-def]
     return left[:merged], right[:merged], affinity[:merged]
 
 
-@njit(cache=True, nogil=True)
-def _sum_parallel(i, parents, first, last, following, ends, weights, seen):  # type: ignore[no-untyped-def]
-    """Point the edges of i at present nodes, sum those to the same node, drop inner ones."""
+@compiled()
+def _sum_parallel(i, parents, first, edges, weights, seen):  # type: ignore[no-untyped-def]
+    """Point the edges of i at present nodes, sum parallel ones, drop inner ones; the last edge."""
     kept = -1
     e = first[i]
     while e >= 0:
-        after = following[e]
-        j = _root(parents, ends[e])
+        after = edges[e, 1]
+        j = _root(parents, edges[e, 0])
         if j != i and seen[j] < 0:
-            ends[e] = j
+            edges[e, 0] = j
             seen[j] = e
             kept = e
         else:
@@ -171,12 +176,12 @@ def _sum_parallel(i, parents, first, last, following, ends, weights, seen):  # t
             if kept < 0:
                 first[i] = after
             else:
-                following[kept] = after
+                edges[kept, 1] = after
         e = after
-    last[i] = kept
+    return kept
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _number_merges(pairs, sizes):  # type: ignore[no-untyped-def]
     """Children as node numbers and the rows of each node; then the unconnected parts are joined.
 
