@@ -25,8 +25,10 @@ from rpml.method.triplets.samplers import SAMPLERS
 from rpml.method.update import update
 from rpml.runtime.context import Context, Progress, Store
 from rpml.runtime.memory import WORKING_MEMORY, working_memory
-from rpml.runtime.rows import RandomState, float_dtype
+from rpml.runtime.rows import Array, RandomState, common_scale, float_dtype
 from rpml.runtime.validation import check_rows, check_varied
+
+SAFE_SCALE = 1e15  # beyond it squares of rows leave the range of float32
 
 
 class RPML(
@@ -68,7 +70,8 @@ class RPML(
     init : {"pca", "random"} or ndarray of shape (p, n_components), default="pca"
         Initial L.
     normalize_input : bool, default=True
-        Scale rows to unit norm first, and again after whitening.
+        Scale rows to unit norm first, and again after whitening. False divides all rows by one
+        number instead, their typical norm, unless whiten=None.
     whiten : "auto", float or None, default="auto"
         "auto" whitens by the scatter within neighborhoods, with a shrinkage chosen without labels
         and PCA as the fallback. A number in [0, 1] divides each principal axis by that power of
@@ -333,9 +336,12 @@ class RPML(
         searched = as_neighbors(neighbors, len(X), groups)
         paired = as_pairs(pairs, len(X), self.whiten)
         inputs = FitInputs(as_groups(groups, len(X)), supervision, searched, pairs=paired)
-        settings = self._settings()
-        result = learn(LocalStages(settings, context), X, inputs, settings, context)
-        self._set_fitted(result, np.asarray(X[result.exemplars.rows], float_dtype(X)))
+        settings, scale = self._settings(), self._scale(X)
+        rows = X if scale == 1 else np.asarray(X, float_dtype(X)) / float_dtype(X)(scale)
+        result = learn(LocalStages(settings, context), rows, inputs, settings, context)
+        self._set_fitted(
+            result.of_rows_times(scale), np.asarray(X[result.exemplars.rows], float_dtype(X))
+        )
         self._calibrate(result.sample)
         self._warn()
         return self
@@ -374,6 +380,15 @@ class RPML(
         result, vectors, self.drift_ = update(self, X_new, X_old, settings, self._context())
         self._set_fitted(replace(result, n_classes=self.n_classes_), vectors)
         return self
+
+    def _scale(self, X: Array) -> float:
+        """What the rows are divided by, so that their unit does not matter and nothing overflows.
+
+        1 where each row is scaled anyway, or none is to be changed, unless squares would be lost.
+        """
+        scale = common_scale(X)
+        own = self.normalize_input or self.whiten is None
+        return 1.0 if own and 1 / SAFE_SCALE < scale < SAFE_SCALE else scale
 
     def _context(self, store: Store | None = None, blocks: int = WORKING_MEMORY) -> Context:
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))

@@ -23,12 +23,11 @@ _RENAMED_ARRAYS = {
 }
 _RENAMED_SETTINGS = {"guard": "weight_ridge"}
 _PLAIN = (None, bool, int, float, str)
-_FLOAT32 = 1e38  # what is larger is infinite in single precision
 _MANY_LABELS = 2**24  # tables of so many are no burden; more labels need rows to justify them
 SCHEMA = Schema(
     arrays={
-        "mean": ArraySpec("f", ("features",), -_FLOAT32, _FLOAT32),
-        "matrix": ArraySpec("f", ("features", "axes"), -_FLOAT32, _FLOAT32),
+        "mean": ArraySpec("f", ("features",)),
+        "matrix": ArraySpec("f", ("features", "axes")),
         "components": ArraySpec("f", ("components", "axes"), -2, 2),  # orthonormal rows
         "theta": ArraySpec("f", optional=True),
         "code_ranges": ArraySpec("f", (3, "components"), optional=True),

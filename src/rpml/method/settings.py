@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,6 +144,14 @@ class FitResult:
     weights: Array
     probabilities: Array
     optimum: OptimizeResult
+
+    def of_rows_times(self, scale: float) -> Self:
+        """The same embedding for rows that are `scale` times as long as those learned from."""
+        applied = self.whitening.preprocessing
+        if scale == 1 or applied.unit_input:
+            return self
+        applied = replace(applied, mean=applied.mean * scale, matrix=applied.matrix / scale)
+        return replace(self, whitening=replace(self.whitening, preprocessing=applied))
 
 
 def fit_shape(settings: Any, n: int, like: Array, mapped: bool) -> Shape:

@@ -1,5 +1,6 @@
 """Operations on rows that every layer shares: blocks, unit norm, dtype, samples, top-k."""
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -48,6 +49,15 @@ def with_lengths(X: Array) -> tuple[Array, Array]:
     if ((length > SAFE_NORMS[0]) & (length < SAFE_NORMS[1])).all():
         return X, length
     return unit_rows(X), np.ones_like(length)
+
+
+def common_scale(X: Array) -> float:
+    """The power of two nearest to the typical length of a row; to divide by it is exact."""
+    largest = max(float(np.abs(block).max(initial=0)) for _, block in row_blocks(X))
+    if largest == 0:
+        return 1.0
+    squares = (np.square(block / largest).sum(dtype=np.float64) for _, block in row_blocks(X))
+    return float(2.0 ** round(math.log2(largest) + math.log2(sum(squares) / len(X)) / 2))
 
 
 def sorted_sample(n: int, size: int, rng: np.random.Generator) -> NDArray[np.intp]:

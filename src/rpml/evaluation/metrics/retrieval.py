@@ -1,5 +1,6 @@
 """Recall@K without the n x n matrix, with ties counted against the embedding."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -59,7 +60,23 @@ def recall_at_k(
     """
     wanted = checked_ks(ks)
     ranks = _ranks(Z, y, metric, max(wanted), progress or (lambda share: None))
+    warn_of_trivial(y, len(ranks), wanted)
     return {k: float(np.mean(ranks < min(k, len(ranks)))) for k in wanted}
+
+
+def warn_of_trivial(y: ArrayLike, n: int, ks: Sequence[int]) -> None:
+    """Say where Recall@K tells nothing about an embedding."""
+    classes = np.bincount(checked_codes(y, n))
+    reasons = []
+    if len(classes) == 1:
+        reasons.append("all rows are of one class, so that every neighbor is right")
+    if classes.max() == 1:
+        reasons.append("no class has two rows, so that no neighbor can be right")
+    if max(ks) >= n:
+        reasons.append(f"K = {max(ks)} looks at all {n - 1} other rows")
+    if reasons:
+        text = f"Recall@K says nothing of the embedding: {'; '.join(reasons)}."
+        warnings.warn(text, UserWarning, stacklevel=3)
 
 
 def first_hit_rank(Z: ArrayLike, y: ArrayLike, metric: str = "cosine") -> NDArray[np.int64]:

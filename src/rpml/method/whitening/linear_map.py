@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from rpml.runtime.rows import Array, float_dtype, row_blocks, unit_rows, with_lengths
 from rpml.runtime.threads import run_chunks, single_blas_thread, transposed_times
 
+ROUNDING = 2  # units in the last place that a row of unit norm may be off
 EMBED_ROWS = 2048  # at a time and thread: they stay in the cache between the steps
 
 
@@ -45,7 +46,7 @@ class Preprocessing:
             If a row of the embedding is not finite: the row or the model is out of range.
         """
         out = np.empty((len(X), len(components)), dtype or float_dtype(X))
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             one = self.matrix @ components.T
             shift, matrix = (self.mean @ one).astype(out.dtype), one.astype(out.dtype)
 
@@ -95,10 +96,14 @@ def principal_axes(X: Array, unit_input: bool, center: bool) -> Spectrum:
     if center:
         mean = row_sum(X, unit_input) / n
     if n >= d:
-        return spectrum_of(mean, second_moments(X, mean, unit_input) / n)
+        spectrum = spectrum_of(mean, second_moments(X, mean, unit_input) / n, float_dtype(X))
+        if _lost_in_rounding(spectrum.variances, float_dtype(X)):
+            precise = second_moments(X, mean, unit_input, np.float64)
+            spectrum = spectrum_of(mean, precise / n, float_dtype(X))
+        return spectrum
     rows = (unit_rows if unit_input else np.asarray)(np.asarray(X, np.float64)) - mean
     variances, small = np.linalg.eigh(rows @ rows.T / n)
-    keep = _significant(variances, n)
+    keep = _significant(variances, n, _rounding(mean, variances, float_dtype(X)))
     axes = rows.T @ small[:, keep] / np.sqrt(variances[keep] * n)
     return Spectrum(mean, axes * _signs(axes), variances[keep])
 
@@ -112,20 +117,23 @@ def row_sum(X: Array, unit_input: bool) -> Array:
     return total
 
 
-def second_moments(X: Array, mean: Array, unit_input: bool) -> Array:
-    """(d, d): sum over the rows of (x - mean)(x - mean)'."""
+def second_moments(
+    X: Array, mean: Array, unit_input: bool, dtype: type[np.floating] | None = None
+) -> Array:
+    """(d, d): sum over the rows of (x - mean)(x - mean)', products in X's precision or `dtype`."""
     prepared = unit_rows if unit_input else np.asarray
     moments = np.zeros((X.shape[1], X.shape[1]))
     for _, block in row_blocks(X):
-        block = prepared(block) - mean.astype(block.dtype)
+        block = prepared(block).astype(dtype or block.dtype, copy=False)
+        block = block - mean.astype(block.dtype)
         moments += transposed_times(block, block)
     return moments
 
 
-def spectrum_of(mean: Array, covariance: Array) -> Spectrum:
-    """Principal axes from the (d, d) moments of the rows."""
+def spectrum_of(mean: Array, covariance: Array, dtype: type[np.floating] = np.float64) -> Spectrum:
+    """Principal axes from the (d, d) moments of rows of a precision."""
     variances, axes = np.linalg.eigh(covariance)
-    keep = _significant(variances, len(covariance))
+    keep = _significant(variances, len(covariance), _rounding(mean, variances, dtype))
     axes = axes[:, keep]
     return Spectrum(mean, axes * _signs(axes), variances[keep])
 
@@ -134,11 +142,24 @@ def _signs(axes: Array) -> Array:
     return np.where(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])] < 0, -1.0, 1.0)
 
 
-def _significant(variances: Array, size: int) -> NDArray[np.intp]:
+def _significant(variances: Array, size: int, rounding: float) -> NDArray[np.intp]:
     """Indices of the eigenvalues above rounding error, largest first."""
     order = np.arange(len(variances))[::-1]
     floor = float(variances.max(initial=0.0)) * size * 1e-10
-    return np.asarray(order[variances[order] > max(floor, 1e-300)])
+    return np.asarray(order[variances[order] > max(floor, rounding, 1e-300)])
+
+
+def _lost_in_rounding(variances: Array, dtype: type[np.floating]) -> bool:
+    """Whether most axes are no more than rounding errors of single-precision products."""
+    if dtype == np.float64 or len(variances) == 0:
+        return False
+    return bool(np.median(variances) < np.finfo(dtype).eps * variances[0])
+
+
+def _rounding(mean: Array, variances: Array, dtype: type[np.floating]) -> float:
+    """The variance along any axis of rows that differ by rounding alone."""
+    energy = float(mean @ mean + variances.sum())  # mean squared norm of a row
+    return float((ROUNDING * np.finfo(dtype).eps) ** 2 * energy)
 
 
 def whitening(

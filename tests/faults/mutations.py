@@ -1,0 +1,310 @@
+"""Damaged and forged files of every kind, read as the commands read them.
+
+``python -m tests.faults.mutations COUNT [SEED]`` prints a JSON object per kind: how many files
+were tried, how many were accepted (exit code 0) or refused with a sentence (2), and what else
+happened. A batch runs in a fork with 10 s of processor time per file and 1 GB more memory than at
+its start. Half of the models and stages are forged: the content is changed, the checksum right.
+"""
+
+import contextlib
+import io
+import json
+import os
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
+
+from rpml import RPML
+from rpml.cli.app import app
+from rpml.cli.command import exit_code, sentence
+from rpml.estimator.description import describe_model
+from rpml.io.checkpoint import Checkpoint
+from rpml.io.container import read_container, write_container
+from rpml.io.features import read_features, read_labels
+from rpml.runtime.errors import InputError
+from rpml.vision.decode import MAX_PIXELS, ImageError, load_rgb
+
+SECONDS, MEMORY, BATCH = 10, 2**30, 250
+rng = np.random.default_rng(0)
+X = rng.normal(size=(4, 6))[np.arange(40) % 4] + 0.3 * rng.normal(size=(40, 6))
+SETTINGS = {"n_neighbors": 6, "random_state": 0, "max_iter": 12, "tol": 0, "training": "always"}
+
+
+def fit(folder, **more):
+    """A small fit whose stages are in ``folder/stages``."""
+    store = Checkpoint(folder / "stages", "data", {}, resume=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return RPML(3, **SETTINGS, **more).fit(X, store=store)
+
+
+# what is read
+
+
+def read_model(folder):
+    path = folder / "m.rpml"
+    model = RPML.load(path)
+    json.dumps(describe_model(model, path), default=str)
+    for rows in (X, X.astype(np.float32)):
+        assert np.isfinite(model.transform(rows)).all()
+    model.predict(X[:3])
+
+
+def read_updated_model(folder):
+    model = RPML.load(folder / "m.rpml")
+    assert np.isfinite(model.update(X + 0.1, max_iter=1).transform(X)).all()
+
+
+def read_stages(folder):
+    assert np.isfinite(fit(folder).transform(X)).all()
+
+
+def read_vectors(suffix):
+    return lambda folder: read_features(folder / f"x{suffix}").values.sum()
+
+
+def read_classes(suffix):
+    return lambda folder: read_labels(folder / f"y{suffix}", 40, partial=True)
+
+
+def read_image(suffix):
+    def read(folder):
+        with contextlib.suppress(ImageError):  # skipped, and listed in failures.csv
+            load_rgb(folder / f"image{suffix}", MAX_PIXELS, 64)
+
+    return read
+
+
+def read_config(folder):
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        try:
+            app(["inspect", str(folder / "x.npy"), "--config", str(folder / "c.toml")])
+        except SystemExit as end:
+            if end.code == 2 and "Traceback" not in said.getvalue():
+                raise InputError("refused") from None
+            if end.code != 0:
+                raise RuntimeError(said.getvalue()[-300:]) from None
+
+
+READERS = {
+    "model": ("m.rpml", read_model),
+    "updated model": ("m.rpml", read_updated_model),
+    "checkpoint": (
+        [f"stages/{name}.safetensors" for name in ("whiten", "neighbors", "labels", "optimizer")]
+        + ["stages/manifest.json"],
+        read_stages,
+    ),
+    **{f"vectors {s}": (f"x{s}", read_vectors(s)) for s in (".npy", ".npz", ".parquet", ".csv")},
+    **{f"labels {s}": (f"y{s}", read_classes(s)) for s in (".npy", ".parquet", ".csv", ".txt")},
+    **{f"image {s}": (f"image{s}", read_image(s)) for s in (".png", ".jpg", ".webp", ".tiff")},
+    "toml": ("c.toml", read_config),
+}
+SHARES = {"updated model": 0.02, "checkpoint": 0.04, "toml": 0.04, "model": 0.2}
+"""Of all files; the other kinds share the rest."""
+
+
+def write_files(folder):
+    """One whole file of every kind."""
+    fit(folder).save(folder / "m.rpml")
+    y = np.arange(40) % 4
+    np.save(folder / "x.npy", X)
+    np.savez_compressed(folder / "x.npz", X=X, ids=np.arange(40))
+    pq.write_table(pa.table({"id": np.arange(40), "v": X.tolist()}), folder / "x.parquet")
+    rows = "".join(f"item {i}," + ",".join(map(str, r)) + "\n" for i, r in enumerate(X.tolist()))
+    (folder / "x.csv").write_text(f"id,a,b,c,d,e,f\n{rows}")
+    np.save(folder / "y.npy", y)
+    pq.write_table(pa.table({"id": np.arange(40), "label": y}), folder / "y.parquet")
+    (folder / "y.csv").write_text("id,label\n" + "".join(f"{i},{c}\n" for i, c in enumerate(y)))
+    (folder / "y.txt").write_text("".join(f"{c}\n" for c in y))
+    (folder / "c.toml").write_text('array = "X"\nquiet = true\n[fit]\ndim = 3\nset = {tol = 0.1}\n')
+    picture = Image.fromarray(rng.integers(0, 255, (24, 30, 3), np.uint8))
+    for suffix in (".png", ".jpg", ".webp", ".tiff"):
+        picture.save(folder / f"image{suffix}")
+
+
+# what is done to a file
+
+
+def damage(data, rng):
+    """Bits flipped; bytes changed, removed, repeated or zeroed; digits replaced; a cut."""
+    data = bytearray(data)
+    at, size, kind = int(rng.integers(len(data))), int(rng.integers(1, 24)), rng.integers(7)
+    if kind == 0:
+        data[at] ^= 1 << int(rng.integers(8))
+    elif kind == 1:
+        data[at : at + size] = rng.bytes(len(data[at : at + size]))
+    elif kind == 2:
+        del data[at : at + size]
+    elif kind == 3:
+        data[at:at] = data[at : at + size] * int(rng.integers(1, 50))
+    elif kind == 4:
+        data[at : at + size] = bytes(len(data[at : at + size]))
+    elif kind == 5:
+        del data[at:]
+    else:
+        digits = [i for i, byte in enumerate(data) if 48 <= byte < 58] or [at]
+        place = digits[int(rng.integers(len(digits)))]
+        data[place : place + 1] = rng.choice([b"9", b"0", b"-1", b"1e300", b"99999999999", b"nan"])
+    return bytes(data)
+
+
+VALUES = [None, True, "", "text\x1b[2J", -1, 0, 2**31 - 1, 2**63, 1e300, float("nan"), [], {}]
+VALUES += [[[1]], 10**12, 0.5, {"a": {"b": [1]}}, json.loads("[" * 40 + "]" * 40), "x" * 10_000]
+
+
+def forge_json(value, rng):
+    """The same with one node replaced or removed."""
+    if isinstance(value, dict) and value and rng.random() < 0.85:
+        key = sorted(value)[int(rng.integers(len(value)))]
+        if rng.random() < 0.1:
+            return {k: v for k, v in value.items() if k != key}
+        return {**value, key: forge_json(value[key], rng)}
+    if isinstance(value, list) and value and rng.random() < 0.7:
+        at = int(rng.integers(len(value)))
+        return [*value[:at], forge_json(value[at], rng), *value[at + 1 :]]
+    return VALUES[int(rng.integers(len(VALUES)))]
+
+
+def forge_array(array, rng):
+    """Other values, another type or another shape."""
+    kind, array = rng.integers(6), array.copy()
+    if kind < 3 and array.size and array.dtype.kind in "if":
+        wild = [-1, 0, 2**31 - 1, -(2**31), array.size] if array.dtype.kind == "i" else []
+        wild = wild or [np.nan, np.inf, -np.inf, 1e300, -1e30, 1e38, 0, 1e-300]
+        with np.errstate(over="ignore"):
+            chosen = np.array(wild[int(rng.integers(len(wild)))]).astype(array.dtype)
+        array.reshape(-1)[rng.random(array.size) < rng.choice([0.02, 1.0])] = chosen
+        return array
+    if kind == 3:
+        return array[: int(rng.integers(len(array)))] if array.ndim and len(array) else array[None]
+    if kind == 4:
+        return array.astype(rng.choice(["i4", "f2", "f4", "f8", "u1", "?"]))
+    return array.reshape(-1) if array.ndim > 1 else array[None]
+
+
+def forge(path, rng):
+    """Change what a container holds, and give it the right checksum."""
+    kind = "model" if path.suffix == ".rpml" else "checkpoint"
+    arrays, fields = read_container(path, kind, 99)
+    metadata, version = fields["metadata"], fields["format_version"]
+    for _ in range(int(rng.integers(1, 3))):
+        if arrays and rng.random() < 0.5:
+            name = sorted(arrays)[int(rng.integers(len(arrays)))]
+            arrays = {**arrays, name: forge_array(arrays[name], rng)}
+        elif kind == "model":
+            metadata = forge_json(metadata, rng)
+        else:
+            metadata = {**metadata, "metadata": forge_json(metadata["metadata"], rng)}
+    with contextlib.suppress(ValueError):  # a number that JSON cannot hold
+        write_container(path, arrays, metadata, kind, version)
+
+
+def mutate(path, rng):
+    if path.suffix in (".rpml", ".safetensors") and rng.random() < 0.5:
+        forge(path, rng)
+    elif path.suffix == ".json" and rng.random() < 0.5:
+        path.write_text(json.dumps(forge_json(json.loads(path.read_text()), rng)))
+    else:
+        path.write_bytes(damage(path.read_bytes(), rng))
+
+
+# the judgement
+
+
+def outcome(read, folder):
+    """0, 2, or what went wrong."""
+    try:
+        read(folder)
+    except Exception as error:
+        code, said = exit_code(error), sentence(error)
+        return 2 if code == 2 and "\n" not in said else f"{type(error).__name__}: {said[:200]}"
+    return 0
+
+
+def too_slow(*_):
+    raise RuntimeError("more than 10 s")
+
+
+def run_batch(whole, kind, seeds, results):
+    """In a fork: each file mutated, read, judged; results are a line each."""
+    names, read = READERS[kind]
+    names = [names] if isinstance(names, str) else names
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
+    signal.signal(signal.SIGVTALRM, too_slow)
+    warnings.simplefilter("ignore")
+    with open(results, "w") as file, tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "work"
+        for seed in seeds:
+            rng = np.random.default_rng(seed)
+            shutil.copytree(whole, folder)
+            mutate(folder / names[int(rng.integers(len(names)))], rng)
+            signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
+            file.write(json.dumps([seed, outcome(read, folder)]) + "\n")
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            file.flush()
+            shutil.rmtree(folder)
+
+
+def in_fork(whole, kind, seeds, results):
+    """The outcomes of a batch; the one at which the process died is what killed it."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            run_batch(whole, kind, seeds, results)
+            status = 0
+        finally:
+            os._exit(status)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    found = [json.loads(line) for line in results.read_text().splitlines()]
+    return found if status == 0 else [*found, [seeds[len(found)], f"process ended by {status}"]]
+
+
+def table(count, seed, whole):
+    """A row per kind: tried, exit codes 0 and 2, and everything else with its seed."""
+    rest = (1 - sum(SHARES.values())) / (len(READERS) - len(SHARES))
+    for number, kind in enumerate(READERS):
+        row = {"kind": kind, "tried": 0, "accepted": 0, "refused": 0, "wrong": []}
+        todo = max(1, round(count * SHARES.get(kind, rest)))
+        seeds = [[seed, number, i] for i in range(todo)]
+        for start in range(0, todo, BATCH):
+            for which, code in in_fork(
+                whole, kind, seeds[start : start + BATCH], whole.with_name("results")
+            ):
+                row["tried"] += 1
+                row["accepted"] += code == 0
+                row["refused"] += code == 2
+                if code not in (0, 2):
+                    row["wrong"].append([which, code])
+        yield row
+
+
+def main(count="50000", seed="0"):
+    logging_off()
+    with tempfile.TemporaryDirectory() as name:
+        whole = Path(name) / "whole"
+        whole.mkdir()
+        write_files(whole)
+        for row in table(int(count), int(seed), whole):
+            print(json.dumps(row), flush=True)
+
+
+def logging_off():
+    import logging
+
+    logging.disable(logging.CRITICAL)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
