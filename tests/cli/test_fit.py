@@ -17,7 +17,8 @@ def test_same_model_as_the_library(rpml, shared, vectors, tmp_path):
 
 def test_same_seed_same_bytes_and_nothing_left_behind(rpml, shared, tmp_path):
     out = tmp_path / "again.rpml"
-    rpml("fit", shared / "x.npy", "-o", out, "--dim", 4, "--neighbors", 10, "--seed", 0)
+    rpml("fit", shared / "x.npy", "-o", out, "--dim", 4, "--neighbors", 10,
+         "--seed", 0, "--keep-exemplars")  # fmt: skip
     assert out.read_bytes() == (shared / "model.rpml").read_bytes()
     assert [p.name for p in tmp_path.iterdir()] == ["again.rpml"]
 
@@ -161,7 +162,8 @@ class TestResume:
     def killed(self, rpml, shared, tmp_path, monkeypatch):
         """A fit that died after a few stages."""
         out = tmp_path / "m.rpml"
-        self.args = ["fit", shared / "x.npy", "-o", out, "--dim", 4, "--neighbors", 10]
+        self.args = ["fit", shared / "x.npy", "-o", out, "--dim", 4, "--neighbors", 10,
+                     "--keep-exemplars"]  # fmt: skip
         saved = []
         original = Checkpoint.save
 
