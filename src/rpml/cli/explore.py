@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +25,7 @@ Examples:
   rpml explore model.rpml vectors.npy
   rpml explore model.rpml photos.npz --images photos/ --labels labels.csv
   rpml explore model.rpml photos.npz --images photos/ --backbone googlenet.onnx
+  rpml explore model.rpml vectors.npy --metadata products.csv
   rpml explore model.rpml vectors.npy --save-labels labels.csv
 \b
 The page is served on 127.0.0.1 only, unless --host says otherwise. Stop it with Ctrl-C.
@@ -54,6 +56,9 @@ def run(
         str | None,
         typer.Option(metavar="FILE", help="Label items in the page; a .csv for fit --labels."),
     ] = None,
+    metadata: Annotated[
+        str | None, opt.text("FILE", "Table to show and search, matched by its id column.")
+    ] = None,
     tree: Annotated[
         bool | None,
         opt.flag("Compute cluster trees; default: up to 30,000 rows.", "--tree/--no-tree"),
@@ -72,6 +77,7 @@ def run(
 
     require("starlette", "explore", "rpml explore")
     require("uvicorn", "explore", "rpml explore")
+    from rpml.io.features.labels import read_metadata
     from rpml.pages.explorer.app import Options, make_app
     from rpml.pages.explorer.catalog import make_catalog, start_work
     from rpml.pages.explorer.labeling import open_labels
@@ -81,6 +87,8 @@ def run(
 
     listener = open_socket(host, port)
     fitted, values, items = rows.load(model, features, reading)
+    if metadata is not None:
+        items = replace(items, metadata=read_metadata(metadata, items.ids))
     describe = describer(fitted, backbone, descriptor, whitening) if backbone else None
     console.note(f"preparing {len(items):,} items ...")
     store = None if save_labels is None else open_labels(items, save_labels)

@@ -4,7 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rpml.io.features import read_labels
-from rpml.io.features.labels import labeled_mask
+from rpml.io.features.labels import labeled_mask, read_metadata
 from rpml.io.features.source import as_ids
 from rpml.runtime.errors import InputError
 
@@ -105,3 +105,36 @@ def test_ids_that_match_nothing_are_refused(tmp_path):
     (tmp_path / "y.csv").write_text("id,label\nx,1\ny,2\n")
     with pytest.raises(InputError, match=r"no id in .* is an id of the features"):
         read_labels(tmp_path / "y.csv", 2, as_ids(["a", "b"]), partial=True)
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "parquet"])
+def test_metadata_are_matched_by_id(tmp_path, kind):
+    path = tmp_path / f"m.{kind}"
+    columns = {"price": [3, -1, None], "id": ["b", "a", "x"], "title": ["B, b", "", "X"]}
+    if kind == "parquet":
+        pq.write_table(pa.table(columns), path)
+    else:
+        separator = "," if kind == "csv" else "\t"
+        path.write_text(
+            "\n".join(
+                separator.join("" if v is None else f'"{v}"' for v in row)
+                for row in [columns, *zip(*columns.values(), strict=True)]
+            )
+        )
+    found = read_metadata(path, ["a", "b", "c"])
+    assert found == {"price": ["-1", "3", ""], "title": ["", "B, b", ""]}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("m.csv", "name,price\na,1\n", "column of ids"),
+        ("m.csv", "id\na\n", "column of ids"),
+        ("m.csv", "id,price\nz,1\n", "no id in"),
+        ("m.txt", "id\na\n", "metadata are read from"),
+    ],
+)
+def test_metadata_without_ids_are_refused(tmp_path, name, text, sentence):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=sentence):
+        read_metadata(tmp_path / name, ["a"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -254,6 +255,24 @@ def test_hostile_ids_are_text(chrome: Chrome, sample: Sample, hostile: list[str]
         chrome.find(".cluster-list button.pick").click()
         chrome.until("document.querySelector('#cluster .tree button')")
         assert chrome.js("return document.querySelectorAll('img[src=x], b').length") == 0
+
+
+def test_metadata_are_shown_and_searched(chrome: Chrome, sample: Sample) -> None:
+    colors = ["<b>Crimson</b>" if row % 50 == 0 else "" for row in range(len(sample.X))]
+    items = replace(make_items(len(sample.X), sample.ids), metadata={"ink": colors})
+    catalog = make_catalog(sample.model, sample.X, items)
+    start_work(catalog, sample.X, tree=False).join()
+    with running(make_app(catalog)) as port:
+        look(chrome, f"http://127.0.0.1:{port}", id=sample.ids[50])
+        chrome.until(f"{HITS} === 40")
+        assert chrome.text(".metadata") == "ink\n<b>Crimson</b>"
+        chrome.find("#query").clear()
+        chrome.find("#query").send_keys("crimson")
+        chrome.until("document.querySelectorAll('#suggestions [role=option]').length === 7")
+        assert chrome.text("#suggestions .all") == "Mark all 6 matches on the map"
+        chrome.find("#suggestions .all").click()
+        chrome.until("!document.getElementById('matches').hidden")
+        assert chrome.text("#matches").startswith("6 items contain “crimson”.")
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -3,6 +3,7 @@
 import math
 import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,50 @@ def read_labels(
     return _as_array(values)
 
 
+def read_metadata(path: str | Path, ids: Sequence[object]) -> dict[str, list[str]]:
+    """Every column of a table with an id column, as text in the order of `ids`.
+
+    Empty text where a value is missing or the table does not have the id.
+
+    Parameters
+    ----------
+    path : str or Path
+        .csv, .tsv or .parquet.
+    ids : sequence
+        The ids of the rows.
+
+    Returns
+    -------
+    dict of str to list of str
+    """
+    path = Path(path)
+    check_readable(path)
+    if path.suffix.lower() not in (".csv", ".tsv", ".parquet", ".pq"):
+        raise InputError(f"{path}: metadata are read from .csv, .tsv or .parquet")
+    names = _column_names(path)
+    key = next((name for name in names if is_id_name(name)), None)
+    if key is None or len(names) == 1:
+        raise InputError(f"{path} needs a column of ids (called id) and others, it has {names}")
+    columns = {}
+    for name in names:
+        if name != key:
+            values, keys = _read(path, name, key)
+            matched = _match(values, keys, np.array(ids, object), path, partial=True)
+            columns[name] = ["" if v is None or _is_missing(v) else str(v) for v in matched]
+    return columns
+
+
+def _column_names(path: Path) -> list[str]:
+    if path.suffix.lower() in (".parquet", ".pq"):
+        from rpml.io.features.parquet_files import open_file
+
+        return list(open_file(path).schema_arrow.names)
+    from rpml.io.features.text_files import SEPARATORS, csv_rows
+
+    with csv_rows(path, SEPARATORS.get(path.suffix.lower(), ",")) as rows:
+        return next((row for _, row in rows), [])
+
+
 def labeled_mask(y: NDArray[np.generic]) -> NDArray[np.bool_]:
     """Which rows have a label: not None, -1 or empty text."""
     return np.array([label is not None and str(label).strip() not in UNLABELED for label in y])
@@ -109,9 +154,9 @@ def _vector(array: NDArray[np.generic], name: str) -> list[Any]:
 
 
 def _read_parquet(path: Path, column: str | None, id_column: str | None) -> tuple[list[Any], Any]:
-    from rpml.io.features.parquet_files import open_file, read_parquet_column
+    from rpml.io.features.parquet_files import read_parquet_column
 
-    names = list(open_file(path).schema_arrow.names)
+    names = _column_names(path)
     key = id_column if id_column in names else next((n for n in names if is_id_name(n)), None)
     rest = [n for n in names if n != key]
     if column is None and len(rest) == 1:
@@ -121,10 +166,9 @@ def _read_parquet(path: Path, column: str | None, id_column: str | None) -> tupl
 
 
 def _read_text(path: Path, column: str | None, id_column: str | None) -> tuple[list[Any], Any]:
-    from rpml.io.features.text_files import SEPARATORS, csv_rows, read_column
+    from rpml.io.features.text_files import read_column
 
-    with csv_rows(path, SEPARATORS.get(path.suffix.lower(), ",")) as rows:
-        first = next((row for _, row in rows), [])
+    first = _column_names(path)
     key = id_column if id_column in first else next((n for n in first if is_id_name(n)), None)
     rest = [n for n in first if n != key]
     if key is not None and column is None and len(rest) == 1:

@@ -105,7 +105,7 @@ class Answers:
         return self.item(target.row)
 
     def find(self, query: Query) -> Json:
-        """The first items whose id or text contains a text, and how many there are."""
+        """The first items that contain a text in any column, and how many there are."""
         rows = self._matches(query)
         shown = rows[: integer(query, "most", 10, 1, 50)].tolist()
         return {"items": [self.item(row) for row in shown], "total": len(rows)}
@@ -166,7 +166,9 @@ class Answers:
         items = [{**self.item(row), "similarity": round(score, 4)} for row, score in pairs]
         shown: Json = {"title": target.title, "row": None}
         if target.row is not None:
-            shown = {"title": target.title, **self.item(target.row)}
+            columns = self.catalog.items.metadata.items()
+            metadata = [[name, values[target.row]] for name, values in columns]
+            shown = {"title": target.title, **self.item(target.row), "metadata": metadata}
         return {"query": shown, "space": space, "items": items, "ms": round(1e3 * seconds, 2)}
 
     def map_points(self, query: Query) -> bytes:

@@ -71,9 +71,9 @@ class Catalog:
     def __post_init__(self) -> None:
         self.models = {"rpml": self.model}
         self._rows = {name: row for row, name in enumerate(self.items.ids)}
-        texts = self.items.texts or [""] * len(self.items)
-        pairs = zip(self.items.ids, texts, strict=True)
-        self._searched = [f"{name}\n{text}".lower() for name, text in pairs]
+        columns = [self.items.ids, self.items.texts, *self.items.metadata.values()]
+        rows = zip(*(column for column in columns if column is not None), strict=True)
+        self._searched = ["\n".join(row).lower() for row in rows]
 
     def __len__(self) -> int:
         return len(self.items)
@@ -93,7 +93,7 @@ class Catalog:
         return self._rows.get(name)
 
     def find(self, text: str) -> NDArray[np.intp]:
-        """Rows whose id or text contains the text, in row order, an exact id first."""
+        """Rows that contain the text in any column, in row order, an exact id first."""
         wanted = text.lower()
         if not wanted:
             return np.empty(0, np.intp)

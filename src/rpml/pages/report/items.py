@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -30,12 +30,15 @@ class Items:
         The picture of each row, None for a row without one; None without any pictures.
     texts : list of str, or None
         What each row says, shown in place of its id; texts may repeat.
+    metadata : dict of str to list of str
+        Other columns by name, empty text where there is no value.
     """
 
     ids: list[str]
     labels: list[str | None] | None = None
     images: list[Path | None] | None = None
     texts: list[str] | None = None
+    metadata: dict[str, list[str]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -1,4 +1,4 @@
-/* Finding an item by a part of its id or text. */
+/* Finding items by a part of their id, text or metadata. */
 import { go, pick } from "./explore.js";
 import { $, ask, cancel, complain, page, request, views } from "./page.js";
 
@@ -31,7 +31,7 @@ async function suggest() {
     option.addEventListener("mousedown", (event) => { event.preventDefault(); closeFinder(); pick(item); });
     return option;
   });
-  if (!options.length) options.push(views.element("li", { className: "none", attributes: { role: "option", "aria-disabled": "true", "aria-selected": "false" }, textContent: "No id or text contains this." }));
+  if (!options.length) options.push(views.element("li", { className: "none", attributes: { role: "option", "aria-disabled": "true", "aria-selected": "false" }, textContent: "No item contains this." }));
   if (finder.total > 1) options.push(allMatches(text));
   $("suggestions").replaceChildren(...options);
   $("suggestions").hidden = false;

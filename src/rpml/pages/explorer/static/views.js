@@ -65,7 +65,9 @@
       link.addEventListener("click", () => onCluster(query.cluster));
       tools.prepend(link);
     }
-    const body = element("div", {}, element("h2", { tabIndex: -1, textContent: query.text || query.title }), about, tools);
+    const known = (query.metadata || []).filter(([, value]) => value);
+    const metadata = known.length ? element("dl", { className: "metadata" }, ...known.flatMap(([name, value]) => [element("dt", { textContent: name }), element("dd", { textContent: value })])) : null;
+    const body = element("div", {}, element("h2", { tabIndex: -1, textContent: query.text || query.title }), about, metadata, tools);
     return element("div", { className: "asked" },
       picture && element("div", { className: "item query" }, picture), body);
   }
