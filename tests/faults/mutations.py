@@ -115,7 +115,7 @@ SHARES = {"updated model": 0.02, "checkpoint": 0.04, "toml": 0.04, "model": 0.2}
 
 def write_files(folder):
     """One whole file of every kind."""
-    fit(folder).save(folder / "m.rpml")
+    fit(folder).save(folder / "m.rpml", exemplars=True)
     y = np.arange(40) % 4
     np.save(folder / "x.npy", X)
     np.savez_compressed(folder / "x.npz", X=X, ids=np.arange(40))

@@ -48,7 +48,7 @@ def test_a_model_keeps_its_modes(fitted, rows, tmp_path):
     X = rows[0][:300]
     np.testing.assert_array_equal(fitted.exemplar_vectors_, X[fitted.exemplars_.rows])
     np.testing.assert_array_equal(fitted.exemplars_.labels, fitted.labels_[fitted.exemplars_.rows])
-    fitted.save(tmp_path / "m.rpml")
+    fitted.save(tmp_path / "m.rpml", exemplars=True)
     loaded = RPML.load(tmp_path / "m.rpml")
     np.testing.assert_array_equal(loaded.predict(X), fitted.predict(X))
     np.testing.assert_array_equal(loaded.suggest_labels(7), fitted.suggest_labels(7))
