@@ -140,7 +140,7 @@ class Embedding:
         return np.asarray(self.exemplars_.labels[nearest_exemplar(Y, exemplars)])
 
     def _check_exemplars(self) -> None:
-        if self.exemplar_vectors_ is None:
+        if self.exemplars_ is None or self.exemplar_vectors_ is None:
             raise ValueError(
                 "This model was saved without its exemplars, which are training rows: save it "
                 "with exemplars=True (rpml fit --keep-exemplars), or fit it again."
