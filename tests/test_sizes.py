@@ -18,7 +18,7 @@ spec.loader.exec_module(sizes)
         ("def f(a, b, c, d, e, f, g): ...", False),
         ("class C:\n def f(self, a, b, c, d, e, f, g): ...", False),
         ("class C(BaseEstimator):\n def fit(self, a, b, c, d, e, f, g): ...", True),
-        ("@njit(cache=True)\ndef f(a, b, c, d, e, f, g): ...", True),
+        ("@compiled()\ndef f(a, b, c, d, e, f, g): ...", True),
         ("@command\ndef run(a, b, c, d, e, f, g): ...", True),
     ],
 )

@@ -3,6 +3,7 @@
 import functools
 import itertools
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -101,7 +102,7 @@ class _BlasLimit:
     def take(self) -> None:
         with self._lock:
             if self._holders == 0:
-                self._limit = _blas().limit(limits=1, user_api="blas")
+                self._limit = _blas(len(sys.modules)).limit(limits=1, user_api="blas")
             self._holders += 1
 
     def release(self) -> None:
@@ -114,8 +115,9 @@ class _BlasLimit:
 _limit = _BlasLimit()
 
 
-@functools.cache
-def _blas() -> ThreadpoolController:
+@functools.lru_cache(maxsize=1)
+def _blas(_modules: int) -> ThreadpoolController:
+    """The BLAS libraries of the process; modules imported since may have brought others."""
     return ThreadpoolController()
 
 
