@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rpml.io.features import read_features, read_labels
+from rpml.io.features.source import as_ids
 from rpml.runtime.errors import InputError
 
 X = np.arange(6.0).reshape(3, 2)
@@ -48,6 +49,14 @@ def test_infinite_and_missing_numbers(tmp_path):
 def test_text_that_resembles_a_number_is_text(tmp_path, odd):
     (tmp_path / "y.txt").write_text(f"{odd}\n1\n{odd}\n", encoding="utf8")
     assert read_labels(tmp_path / "y.txt", 3).tolist() == [odd, "1", odd]
+
+
+def test_a_header_without_labels(tmp_path):
+    (tmp_path / "y.csv").write_text("id,label\n")
+    with pytest.raises(InputError, match="no labels"):
+        read_labels(tmp_path / "y.csv", 3, ids=as_ids(["a", "b", "c"]), partial=True)
+    with pytest.raises(InputError, match="no labels"):
+        read_labels(tmp_path / "y.csv", 3, partial=True)
 
 
 def test_ids_that_are_no_text(tmp_path):

@@ -180,6 +180,8 @@ def _read_text(path: Path, column: str | None, id_column: str | None) -> tuple[l
 def _match(values: list[Any], keys: list[Any], ids: Ids, path: Path, partial: bool) -> list[Any]:
     """Labels by id; as text, since one file may hold 7 and the other '7'."""
     names = [str(k) for k in keys]
+    if not names:
+        raise InputError(f"{path} has a header and no labels")
     if len(set(names)) < len(names):
         twice = Counter(names).most_common(1)[0][0]
         raise InputError(f"{path} has two labels for the id {twice!r}")

@@ -24,6 +24,7 @@ from rpml.runtime.context import Arrays, Context, Json, Progress
 from rpml.runtime.rows import Array
 from rpml.runtime.schema import COUNT, HISTORY, ArraySpec, Number, Schema
 
+_LARGE = 1e30  # beyond any gradient of a loss whose rows have unit scale
 Start = tuple[Array, Array | None]
 """L and theta."""
 
@@ -155,14 +156,15 @@ def _state_schema(start: Start, problem: Evaluator) -> Schema:
     """What `_pack` gives for a problem with this start."""
     moved = [part for part in (start if problem.learn_weights else start[:1]) if part is not None]
     arrays = {
-        f"{name}_{i}": ArraySpec("f", part.shape)
+        f"{name}_{i}": ArraySpec("f", part.shape, -_LARGE, _LARGE)
         for name in ("point", "gradient", "direction")
         for i, part in enumerate(moved)
     }
     arrays["point_0"] = _orthonormal(moved[0])
     empty = CGState((), 0.0, (), (), 0.0)
     arrays |= {f"history_{name}": HISTORY for name in empty.history}
-    return Schema(arrays, {"loss": Number(), "expected": Number(), "iteration": COUNT})
+    expected = Number(1 / _LARGE, _LARGE)
+    return Schema(arrays, {"loss": Number(), "expected": expected, "iteration": COUNT})
 
 
 def _orthonormal(L: Array) -> ArraySpec:
