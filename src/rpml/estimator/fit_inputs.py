@@ -17,7 +17,9 @@ from rpml.method.supervision.constraints import gather, row_indices
 from rpml.method.supervision.labels import as_labels
 from rpml.method.whitening.groups import drop_singles, no_groups
 from rpml.runtime.errors import InputError
+from rpml.runtime.rows import Array, common_scale, float_dtype
 
+SAFE_SCALE = 1e15  # beyond it squares of rows leave the range of float32
 ROWS_PER_LINE = {"must_link": 2, "cannot_link": 2, "comparisons": 3}
 
 
@@ -125,3 +127,15 @@ def as_neighbors(neighbors: Any, n: int, groups: ArrayLike | None) -> Neighbors 
     if len(checked.indices) != n:
         raise ValueError(f"neighbors are of {len(checked.indices)} rows, X has {n}.")
     return checked
+
+
+def to_common_scale(X: Array, as_they_are: bool) -> tuple[Array, float]:
+    """(rows, scale): X divided so that its unit does not matter and no square is lost.
+
+    Rows that the fit takes `as_they_are`, or scales one by one, are divided only where squares
+    would be lost.
+    """
+    scale = common_scale(X)
+    if as_they_are and 1 / SAFE_SCALE < scale < SAFE_SCALE:
+        return X, 1.0
+    return np.asarray(X, float_dtype(X)) / float_dtype(X)(scale), scale

@@ -13,7 +13,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from rpml.estimator.embedding import Embedding
-from rpml.estimator.fit_inputs import as_groups, as_neighbors, as_pairs
+from rpml.estimator.fit_inputs import as_groups, as_neighbors, as_pairs, to_common_scale
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.local import LocalStages
 from rpml.method.objective.weights import WEIGHTS
@@ -25,10 +25,8 @@ from rpml.method.triplets.samplers import SAMPLERS
 from rpml.method.update import update
 from rpml.runtime.context import Context, Progress, Store
 from rpml.runtime.memory import WORKING_MEMORY, working_memory
-from rpml.runtime.rows import Array, RandomState, common_scale, float_dtype
+from rpml.runtime.rows import RandomState, float_dtype
 from rpml.runtime.validation import check_rows, check_varied
-
-SAFE_SCALE = 1e15  # beyond it squares of rows leave the range of float32
 
 
 class RPML(
@@ -336,12 +334,11 @@ class RPML(
         searched = as_neighbors(neighbors, len(X), groups)
         paired = as_pairs(pairs, len(X), self.whiten)
         inputs = FitInputs(as_groups(groups, len(X)), supervision, searched, pairs=paired)
-        settings, scale = self._settings(), self._scale(X)
-        rows = X if scale == 1 else np.asarray(X, float_dtype(X)) / float_dtype(X)(scale)
+        settings = self._settings()
+        rows, scale = to_common_scale(X, as_they_are=self.normalize_input or self.whiten is None)
         result = learn(LocalStages(settings, context), rows, inputs, settings, context)
-        self._set_fitted(
-            result.of_rows_times(scale), np.asarray(X[result.exemplars.rows], float_dtype(X))
-        )
+        vectors = np.asarray(X[result.exemplars.rows], float_dtype(X))
+        self._set_fitted(result.of_rows_times(scale), vectors)
         self._calibrate(result.sample)
         self._warn()
         return self
@@ -374,21 +371,11 @@ class RPML(
         X_new = check_rows(self, X_new, reset=False)
         X_old = None if X_old is None else check_rows(self, X_old, reset=False)
         size, n_epochs = len(self.components_), min(self.n_epochs, max_iter)
-        settings = replace(
-            self._settings(), n_components=size, max_iter=max_iter, n_epochs=n_epochs
-        )
+        settings = replace(self._settings(), n_components=size, n_epochs=n_epochs)
+        settings = replace(settings, max_iter=max_iter)
         result, vectors, self.drift_ = update(self, X_new, X_old, settings, self._context())
         self._set_fitted(replace(result, n_classes=self.n_classes_), vectors)
         return self
-
-    def _scale(self, X: Array) -> float:
-        """What the rows are divided by, so that their unit does not matter and nothing overflows.
-
-        1 where each row is scaled anyway, or none is to be changed, unless squares would be lost.
-        """
-        scale = common_scale(X)
-        own = self.normalize_input or self.whiten is None
-        return 1.0 if own and 1 / SAFE_SCALE < scale < SAFE_SCALE else scale
 
     def _context(self, store: Store | None = None, blocks: int = WORKING_MEMORY) -> Context:
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -399,9 +386,8 @@ class RPML(
 
     def _check_size(self, d: int) -> None:
         if self.n_components is not None and self.n_components > d:
-            raise ValueError(
-                f"n_components={self.n_components} must not exceed the {d} features of X."
-            )
+            asked = f"n_components={self.n_components}"
+            raise ValueError(f"{asked} must not exceed the {d} features of X.")
 
     @property
     def _n_features_out(self) -> int:
