@@ -118,9 +118,29 @@ def fits() -> list[str]:
     return lines
 
 
+def middle_fits() -> list[str]:
+    """Fits of a few thousand rows, from fits.py."""
+    lines = []
+    for name, row in (results("fits") or {}).items():
+        if name == "fresh process":
+            lines.append(
+                f"| import and fit of 1,000 x 64 in a fresh process | {row['now']:.1f} CPU s | |"
+            )
+            continue
+        (n, d), now = row["rows"], row["now"]
+        share = now["whitening's share"]
+        lines.append(
+            f"| whole fit, {n:,} x {d} -> {row['components']} | {now['fit']:.1f} CPU s | "
+            f"{now['fit / search and PCA']:.1f} x the exact 50 neighbours and one PCA; "
+            f"{share:.0%} whitening; recommend {now['recommend / fit']:.2f}, "
+            f'solver="stochastic" {now["stochastic / fit"]:.2f} of a fit |'
+        )
+    return lines
+
+
 def main() -> None:
     head = ["| operation | time | compared with |", "|---|---|---|"]
-    lines = [*head, *objective(), *solvers(), *search(), *rest(), *fits(), ""]
+    lines = [*head, *objective(), *solvers(), *search(), *rest(), *middle_fits(), *fits(), ""]
     before, rest_of_page = PAGE.read_text(encoding="utf8").split(START)
     after = rest_of_page.split(STOP)[1]
     PAGE.write_text(before + START + "\n".join(lines) + STOP + after, encoding="utf8")
