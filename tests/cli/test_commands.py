@@ -182,6 +182,10 @@ def test_estimate_of_nothing(rpml, args):
     assert "shape" in rpml.refused("estimate", *args)
 
 
+def test_estimate_of_a_size_that_no_fit_would_take(rpml):
+    assert "n_components=9" in rpml.refused("estimate", "--shape", "200x8", "--dim", 9)
+
+
 def test_compare(rpml, shared, tmp_path):
     args = ["compare", shared / "x.npy", "--labels", shared / "y.npy", "--dim", 4, "--seeds", 1]
     result = rpml(*args, "--methods", "raw,pca,rpml", "-o", tmp_path / "table.csv")

@@ -100,7 +100,7 @@ def mutate(whole, rng):
     elif kind == 2:
         del data[at : at + size]
     elif kind == 3:
-        data[at:at] = data[at : at + size]
+        data[at:at] = data[at : at + size] * int(rng.integers(1, 50))
     elif kind == 4:
         data[at : at + size] = bytes(len(data[at : at + size]))
     else:

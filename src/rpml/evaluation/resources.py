@@ -61,6 +61,8 @@ def estimate_resources(
     """
     if n < 2 or d < 1:
         raise ValueError(f"n={n} and d={d}: a fit needs at least two rows and one feature.")
+    if (size := settings.get("n_components")) and size > d:
+        raise ValueError(f"n_components={size} must not exceed the {d} features of X.")
     before, last = _run_pilots(n, d, X, settings)
     stages = {name: _extrapolate(name, (before, last), n) for name in last.stages}
     like = np.empty((0, d), np.float32 if X is None else X.dtype)
