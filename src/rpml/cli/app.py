@@ -19,6 +19,7 @@ COMMANDS = (
     "embed",
     "index",
     "search",
+    "bridge",
     "cluster",
     "evaluate",
     "compare",

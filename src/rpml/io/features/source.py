@@ -206,3 +206,15 @@ def check_unique_ids(ids: Ids | None, name: str) -> None:
                 "(counted from 0): ids must be unique"
             )
         first[value] = row
+
+
+def pair_by_id(first: Features, second: Features) -> tuple[Array, Array]:
+    """The rows of both, in the same order; where both have ids, those with the same id."""
+    if first.ids is None or second.ids is None:
+        return first.values, second.values
+    place = {str(value): row for row, value in enumerate(second.ids)}
+    pairs = [(i, place[str(v)]) for i, v in enumerate(first.ids) if str(v) in place]
+    if not pairs:
+        raise InputError(f"{first.name} and {second.name} have no id in common")
+    rows, others = np.array(pairs).T
+    return first.values[rows], second.values[others]

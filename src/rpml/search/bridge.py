@@ -1,0 +1,140 @@
+"""From one encoder to another: the linear map that lets an old index answer new queries."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_array
+
+from rpml.estimator import RPML
+from rpml.estimator.fitted import rebuild_model
+from rpml.runtime.rows import Array, sorted_sample, top_columns, unit_rows
+
+PENALTIES = (None, 1e-3, 1e-2, 1e-1, 1.0)  # None: orthogonal
+MIN_PAIRS, MAX_PAIRS, MAX_HELD_OUT = 20, 20_000, 1000
+NEAREST = 10
+
+
+@dataclass(frozen=True)
+class Bridge:
+    """The map from the new space to the old one, and how well it does on pairs not learned from."""
+
+    model: RPML
+    """`transform` takes vectors of the new encoder to unit rows in the old space."""
+    method: str
+    """"orthogonal" or "ridge"."""
+    penalty: float | None
+    """Of ridge regression, in units of the mean variance per feature."""
+    neighbors_kept: float
+    """Share of the 10 nearest old rows of the old vector that the mapped vector finds too."""
+    encoder_overlap: float
+    """The same share between the spaces as they are: what the encoders agree on."""
+    n_pairs: int
+    n_held_out: int
+
+
+def learn_bridge(old: ArrayLike, new: ArrayLike, random_state: int = 0) -> Bridge:
+    """Learn the map from the vectors of a new encoder to those of an old one.
+
+    Orthogonal Procrustes and ridge regressions are learned from 80% of the pairs. Half of the
+    rest chooses among them, the other half says how many neighbors are kept. The choice is then
+    learned from all pairs.
+
+    Parameters
+    ----------
+    old : array-like of shape (n_pairs, n_old_features)
+        What the index holds.
+    new : array-like of shape (n_pairs, n_new_features)
+        The same items in the same order by the new encoder; a few thousand are enough, and at
+        most 20,000 are used.
+    random_state : int, default=0
+
+    Returns
+    -------
+    Bridge
+
+    Notes
+    -----
+    Rows are scaled to unit norm on both sides: the map is for cosine similarities.
+    """
+    spaces = _paired(old, new)
+    rng = np.random.default_rng(random_state)
+    kept = sorted_sample(len(spaces[0]), MAX_PAIRS, rng)
+    Y, X = (unit_rows(np.asarray(rows[kept], np.float64)) for rows in spaces)
+    order = rng.permutation(len(X))
+    n_held_out = min(len(X) // 5, MAX_HELD_OUT)
+    held_out, learned = order[:n_held_out], order[n_held_out:]
+    choosing, testing = np.array_split(held_out, 2)
+    maps = {penalty: _fit(X[learned], Y[learned], penalty) for penalty in PENALTIES}
+    shares = {p: _neighbors_kept(X[choosing] @ W, Y, Y, choosing) for p, W in maps.items()}
+    penalty = max(shares, key=lambda p: shares[p])
+    method = "orthogonal" if penalty is None else "ridge"
+    share = _neighbors_kept(X[testing] @ maps[penalty], Y, Y, testing)
+    overlap = _neighbors_kept(X[testing], X, Y, testing)
+    message = f"bridge between encoders by {method} map: {share:.1%} of the neighbors kept"
+    model = _as_model(_fit(X, Y, penalty), X, message)
+    return Bridge(model, method, penalty, share, overlap, len(X), len(testing))
+
+
+def _paired(old: ArrayLike, new: ArrayLike) -> tuple[Array, Array]:
+    first, second = (
+        check_array(rows, dtype="numeric", input_name=name, ensure_all_finite=True)
+        for name, rows in (("old", old), ("new", new))
+    )
+    if len(first) != len(second):
+        raise ValueError(
+            f"There are {len(first)} old and {len(second)} new rows: they must be the same items "
+            "in the same order."
+        )
+    if len(first) < MIN_PAIRS:
+        raise ValueError(f"There are {len(first)} pairs: a bridge needs at least {MIN_PAIRS}.")
+    return first, second
+
+
+def _fit(X: Array, Y: Array, penalty: float | None) -> Array:
+    """W of X @ W = Y: with orthonormal rows or columns, or by ridge regression."""
+    if penalty is None:
+        U, strength, Vt = np.linalg.svd(X.T @ Y, full_matrices=False)
+        known = strength > 1e-9 * strength[0]
+        return np.asarray(U[:, known] @ Vt[known])
+    moments = X.T @ X
+    ridge = penalty * np.trace(moments) / len(moments)
+    return np.asarray(np.linalg.solve(moments + ridge * np.eye(len(moments)), X.T @ Y))
+
+
+def _neighbors_kept(queries: Array, rows: Array, Y: Array, own: NDArray[np.intp]) -> float:
+    """Share of the nearest rows of Y[own] in Y that queries have in `rows`, their own left out."""
+    found, expected = (
+        _nearest(unit_rows(asked), among, own) for asked, among in ((queries, rows), (Y[own], Y))
+    )
+    return float((found[:, :, None] == expected[:, None]).any(axis=1).mean())
+
+
+def _nearest(queries: Array, rows: Array, own: NDArray[np.intp]) -> NDArray[np.intp]:
+    scores = queries @ rows.T
+    scores[np.arange(len(own)), own] = -np.inf
+    return top_columns(scores, NEAREST)
+
+
+def _as_model(W: Array, X: Array, message: str) -> RPML:
+    """The map as a model: x -> u(u(x) @ W), W = matrix @ components with the factors of its SVD."""
+    U, strength, Vt = np.linalg.svd(W, full_matrices=False)
+    arrays = {
+        "mean": np.zeros(len(W), np.float32),
+        "matrix": (U * strength).astype(np.float32),
+        "components": np.ascontiguousarray(Vt.T, np.float32),
+        "labels": np.empty(0, np.intp),
+        "triplets": np.empty((0, 3), np.intp),
+        "triplet_weights": np.empty(0),
+        "triplet_probabilities": np.empty(0),
+    }
+    metadata = {
+        "settings": {"n_components": W.shape[1]},
+        "preprocessing": {"unit_input": True, "unit_output": False},
+        "normalize": True,
+        "feature_names": None,
+        "training": {"n_iter": 0, "converged": True, "message": message, "history": {}},
+    }
+    model = rebuild_model(RPML, arrays, metadata, "the bridge")
+    model._calibrate(X @ W)
+    return model
