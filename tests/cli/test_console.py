@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from rpml.cli import console as module
-from rpml.cli.console import Console, LineReporter, fields_text, say, table
+from rpml.cli.console import BarReporter, Console, LineReporter, fields_text, say, table
 from rpml.cli.options import parse_settings
 from rpml.runtime.context import Progress
 from rpml.runtime.errors import InputError
@@ -65,6 +65,15 @@ def test_rich_bars_on_a_terminal(shared, tmp_path):
     assert "━" in shown
     assert "240/240" in shown
     assert b"240 rows, 4 dimensions" in done.stdout
+
+
+def test_a_bar_ends_with_the_steps_it_had(capsys):
+    with BarReporter() as report:
+        for done, total in ((0, 1), (3, 7), (1, 1)):
+            report(Progress("whiten", done, total))
+    shown = capsys.readouterr().err
+    assert "whitening" in shown
+    assert "7/7" in shown
 
 
 def test_tables_line_up():

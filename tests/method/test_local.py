@@ -99,6 +99,16 @@ def test_a_stage_is_found_again_for_the_same_inputs_only():
         np.testing.assert_array_equal(mixed.transform(X), alone.transform(X))
 
 
+def test_the_whitening_tells_how_far_it_is():
+    X, _ = blobs()
+    events = []
+    RPML(4, n_neighbors=12, max_iter=2, random_state=0, callback=events.append).fit(X)
+    steps = [(e.done, e.total) for e in events if e.stage == "whiten" and e.total > 1]
+    assert len({total for _, total in steps}) == 1
+    assert [done for done, _ in steps] == list(range(1, len(steps) + 1))
+    assert steps[-1][1] - 8 <= steps[-1][0] < steps[-1][1]  # the last round may not be needed
+
+
 @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
 def test_given_neighbours_are_used_whatever_the_metric(metric):
     X, _ = blobs()

@@ -156,17 +156,19 @@ class BarReporter(Reporter):
 
     def show(self, event: Event) -> None:
         """Move the stage's bar."""
-        known = event.total > 1
         if event.stage not in self._tasks:
             name = STAGES.get(event.stage, event.stage)
-            total = event.total if known else None
-            self._tasks[event.stage] = self._bars.add_task(name, total=total, rate="", info="")
-        rate, _ = self.rate(event)
+            self._tasks[event.stage] = self._bars.add_task(name, total=None, rate="", info="")
+        task = self._tasks[event.stage]
         finished = 0 < event.total <= event.done
+        total = self._bars.tasks[task].total
+        if event.total > 1 or (finished and total is None):
+            total = event.total
+        rate, _ = self.rate(event)
         self._bars.update(
-            self._tasks[event.stage],
-            completed=event.done,
-            total=event.total if known or finished else None,
+            task,
+            completed=total if finished else event.done,
+            total=total,
             rate=f"{rate:.3g}/s" if rate else "",
             info=" ".join(f"{name} {value:.5g}" for name, value in event.info.items()),
         )

@@ -48,7 +48,7 @@ class LocalStages:
         given = (inputs.groups, inputs.pairs, inputs.classes, self.settings.for_whitening)
 
         def compute() -> Arrays:
-            return choose_whitening(X, *given, self.context.rng("whiten")).to_arrays()
+            return choose_whitening(X, *given, self.context).to_arrays()
 
         dependencies = (X, *given, self.context.seed)
         schema = Whitening.schema(X.shape[1], self.settings.for_whitening)

@@ -31,6 +31,24 @@ class Progress:
     """Figures of the moment, such as the loss."""
 
 
+@dataclass
+class Steps:
+    """Reports each step of a stage when it is done."""
+
+    stage: str
+    total: int
+    report: Callable[[Progress], object]
+    done: int = 0
+
+    def __call__(self) -> None:
+        self.done = min(self.done + 1, self.total - 1)  # the stage itself reports its end
+        self.report(Progress(self.stage, self.done, self.total))
+
+
+def silent() -> None:
+    """A step that nobody is told of."""
+
+
 class Store(Protocol):
     """Finished stages kept on disk; see `rpml.io.checkpoint.Checkpoint`."""
 

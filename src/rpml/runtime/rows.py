@@ -17,10 +17,19 @@ SAFE_NORMS = (1e-12, 1e15)  # between, no square is lost in float32
 def row_blocks(X: Array, dtype: DTypeLike | None = None) -> Iterator[tuple[slice, Array]]:
     """(rows, X[rows] as floats), in blocks of bounded size: a memory map is never copied whole."""
     dtype = dtype or float_dtype(X)
-    step = max(1, BLOCK_BYTES // (max(1, X.shape[1]) * np.dtype(dtype).itemsize))
+    step = _block_rows(X, dtype)
     for start in range(0, len(X), step):
         part = slice(start, min(start + step, len(X)))
         yield part, np.asarray(X[part], dtype)
+
+
+def count_blocks(X: Array) -> int:
+    """How many blocks `row_blocks` yields."""
+    return -(-len(X) // _block_rows(X, float_dtype(X)))
+
+
+def _block_rows(X: Array, dtype: DTypeLike) -> int:
+    return max(1, BLOCK_BYTES // (max(1, int(X.shape[1])) * np.dtype(dtype).itemsize))
 
 
 def float_dtype(X: Array) -> type[np.floating]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rpml.method.whitening.classes import count_pairs, label_scatter, label_spread, with_labelled
-from rpml.method.whitening.evidence import neighbor_scatter
+from rpml.method.whitening.evidence import STEPS, neighbor_scatter
 from rpml.method.whitening.groups import (
     MIN_GROUPS,
     Groups,
@@ -33,8 +34,8 @@ from rpml.method.whitening.neighborhoods import (
     whiten_by,
 )
 from rpml.method.whitening.pairs import pair_scatter, pairs_within, with_paired
-from rpml.runtime.context import Arrays
-from rpml.runtime.rows import Array, Labels
+from rpml.runtime.context import Arrays, Context, Steps, silent
+from rpml.runtime.rows import Array, Labels, count_blocks
 from rpml.runtime.schema import ArraySpec, Schema
 
 Pairs = NDArray[np.intp]
@@ -164,7 +165,7 @@ def choose_whitening(
     pairs: Pairs | None,
     classes: Labels | None,
     settings: WhiteningSettings,
-    rng: np.random.Generator,
+    context: Context,
 ) -> Whitening:
     """Centre and whiten on the leading axes; with whiten=None leave the rows as they are.
 
@@ -178,11 +179,15 @@ def choose_whitening(
     classes : ndarray of shape (n_samples,) or None
         Known classes, -1 where unknown.
     settings : WhiteningSettings
-    rng : numpy Generator
+    context : Context
+        Its random stream of the whitening, and who listens to the progress.
     """
     if settings.whiten is None:
         return Whitening(identity(X.shape[1], settings.normalize_input), None)
-    spectrum = principal_axes(X, settings.normalize_input, center=True)
+    rng = context.rng("whiten")
+    total = 2 * count_blocks(X) + STEPS + 1  # mean, moments, scatter, the whitening itself
+    step = Steps("whiten", total, context.report)
+    spectrum = principal_axes(X, settings.normalize_input, center=True, step=step)
     size = size_within(spectrum, X.shape, settings)
     if not isinstance(settings.whiten, str):
         return Whitening(whiten_by_exponent(spectrum, size, settings), None)
@@ -193,7 +198,7 @@ def choose_whitening(
         sampled_pairs = pairs_within(pairs, rows, len(X))
     known = None if classes is None else classes[rows]
     sample = Sample(X, rows, groups[rows], known, sampled_pairs)
-    return whiten_by_scatter(sample, spectrum, settings.normalize_input, size, rng)
+    return whiten_by_scatter(sample, spectrum, settings.normalize_input, size, rng, step)
 
 
 def size_within(spectrum: Spectrum, shape: tuple[int, int], settings: WhiteningSettings) -> int:
@@ -243,7 +248,12 @@ def scatter_rows(groups: Groups, classes: Labels | None, rng: np.random.Generato
 
 
 def whiten_by_scatter(
-    sample: Sample, spectrum: Spectrum, unit: bool, n_components: int, rng: np.random.Generator
+    sample: Sample,
+    spectrum: Spectrum,
+    unit: bool,
+    n_components: int,
+    rng: np.random.Generator,
+    step: Callable[[], None] = silent,
 ) -> Whitening:
     """Whiten by the scatter within groups where they help, within neighbourhoods otherwise.
 
@@ -261,7 +271,7 @@ def whiten_by_scatter(
         if groups_help(by_groups[1], instances, np.random.default_rng(seed)):
             found = by_groups
     if found is None:  # as without groups
-        found = neighbor_scatter(data, np.random.default_rng(seed))
+        found = neighbor_scatter(data, np.random.default_rng(seed), step)
     if sample.pairs is not None:
         found = pair_scatter(data, sample.pairs, found, np.random.default_rng(seed))
     retained, spread = data.W.shape[1], None

@@ -8,6 +8,7 @@ to the asked size, rank them than PCA does? Agreement on the single nearest neig
 near-duplicates and shared wording instead.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,7 @@ from rpml.method.whitening.neighborhoods import (
     scatter_of,
     taught_correlation,
 )
+from rpml.runtime.context import silent
 from rpml.runtime.rows import Array, unit_rows
 from rpml.runtime.threads import single_blas_thread, times
 
@@ -40,6 +42,7 @@ MIN_ROWS, MIN_AXES = 100, 8  # with less there is nothing to estimate: plain PCA
 QUERIES = 500
 REPEATS = 2
 FINAL_REPEATS = 3  # every two axes are then measured together
+STEPS = 2 * (2 * REPEATS + REPEATS + FINAL_REPEATS)  # two rounds, the evidence, the last round
 
 
 @dataclass(frozen=True)
@@ -53,8 +56,13 @@ class RankGains:
 
 
 @single_blas_thread()
-def neighbor_scatter(data: Coordinates, rng: np.random.Generator) -> tuple[Array, ScatterChoice]:
-    """The scatter within cross-fitted neighbourhoods, and how far it is trusted."""
+def neighbor_scatter(
+    data: Coordinates, rng: np.random.Generator, step: Callable[[], None] = silent
+) -> tuple[Array, ScatterChoice]:
+    """The scatter within cross-fitted neighbourhoods, and how far it is trusted.
+
+    `step` is called `STEPS` times, or fewer if the scatter is not needed.
+    """
     n, q = data.W.shape
     if q < MIN_AXES:
         reason = f"{q} axes are too few to be halved"
@@ -62,12 +70,12 @@ def neighbor_scatter(data: Coordinates, rng: np.random.Generator) -> tuple[Array
     if n < MIN_ROWS:
         reason = f"{n} rows are too few to tell"
         return np.eye(q), ScatterChoice("none", np.inf, {}, reason, trains=False)
-    gains, teacher = rank_gains(data, rng)
+    gains, teacher = rank_gains(data, rng, step)
     choice = choose_shrinkage(gains)
     if np.isinf(choice.shrinkage):
         return scatter_of(teacher, data.deviations), choice
     rows = data.subset(rng.permutation(n)[:MAX_ROWS])
-    correlation = taught_correlation(rows, teacher, FINAL_REPEATS, rng)
+    correlation = taught_correlation(rows, teacher, FINAL_REPEATS, rng, step)
     return scatter_of(correlation, data.deviations), choice
 
 
@@ -97,11 +105,13 @@ def choose_shrinkage(gains: RankGains) -> ScatterChoice:
     return ScatterChoice("neighbors", SHRINKAGES[i], evidence, reason, trains)
 
 
-def rank_gains(data: Coordinates, rng: np.random.Generator) -> tuple[RankGains, Array]:
+def rank_gains(
+    data: Coordinates, rng: np.random.Generator, step: Callable[[], None] = silent
+) -> tuple[RankGains, Array]:
     """The evidence, and the correlation of the half of the rows that made the scatter."""
     order = rng.permutation(len(data.W))[:MAX_ROWS]
     made, tested = (data.subset(part) for part in np.array_split(order, 2))
-    correlation = cross_fitted_correlation(made, REPEATS, rng)
+    correlation = cross_fitted_correlation(made, REPEATS, rng, step)
     trace = float(((1 - np.diag(correlation)) * data.deviations**2).sum())
     ridges = [shrinkage * trace / data.n_components for shrinkage in SHRINKAGES]
     queries = np.arange(min(QUERIES, len(tested.W)))
@@ -114,6 +124,7 @@ def rank_gains(data: Coordinates, rng: np.random.Generator) -> tuple[RankGains, 
             for i, reference in enumerate((np.inf, REFERENCE)):
                 mates = _nearest(other[SHRINKAGES.index(reference)], queries)
                 log_ranks[i] += [mean_log_rank(rows[:, :size], queries, mates) for rows in one]
+            step()
     gains = (log_ranks[:, -1:] - log_ranks) / (2 * REPEATS)
     return RankGains(*gains), correlation
 

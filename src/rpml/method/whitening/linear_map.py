@@ -1,10 +1,12 @@
 """What happens to a row before the projection: l2, centring, PCA-whitening with an exponent, l2."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.runtime.context import silent
 from rpml.runtime.rows import Array, float_dtype, row_blocks, unit_rows, with_lengths
 from rpml.runtime.threads import run_chunks, single_blas_thread, transposed_times
 
@@ -85,18 +87,23 @@ class Spectrum:
     """(rank,) positive."""
 
 
-def principal_axes(X: Array, unit_input: bool, center: bool) -> Spectrum:
+def principal_axes(
+    X: Array, unit_input: bool, center: bool, step: Callable[[], None] = silent
+) -> Spectrum:
     """Eigen-decomposition of the covariance (or, uncentred, of the second moments) of the rows.
 
     Accumulated in float64 block by block; with fewer rows than features the small Gram matrix is
-    decomposed instead. Directions whose variance is lost in rounding are left out.
+    decomposed instead. Directions whose variance is lost in rounding are left out. `step` is called
+    after every block of a pass over the rows.
     """
     n, d = X.shape
     mean = np.zeros(d)
     if center:
-        mean = row_sum(X, unit_input) / n
+        mean = row_sum(X, unit_input, step) / n
     if n >= d:
-        spectrum = spectrum_of(mean, second_moments(X, mean, unit_input) / n, float_dtype(X))
+        spectrum = spectrum_of(
+            mean, second_moments(X, mean, unit_input, step=step) / n, float_dtype(X)
+        )
         if _lost_in_rounding(spectrum.variances, float_dtype(X)):
             precise = second_moments(X, mean, unit_input, np.float64)
             spectrum = spectrum_of(mean, precise / n, float_dtype(X))
@@ -108,17 +115,22 @@ def principal_axes(X: Array, unit_input: bool, center: bool) -> Spectrum:
     return Spectrum(mean, axes * _signs(axes), variances[keep])
 
 
-def row_sum(X: Array, unit_input: bool) -> Array:
+def row_sum(X: Array, unit_input: bool, step: Callable[[], None] = silent) -> Array:
     """Sum of the rows, or of the rows scaled to unit norm."""
     prepared = unit_rows if unit_input else np.asarray
     total = np.zeros(X.shape[1])
     for _, block in row_blocks(X):
         total += prepared(block).sum(axis=0, dtype=np.float64)
+        step()
     return total
 
 
 def second_moments(
-    X: Array, mean: Array, unit_input: bool, dtype: type[np.floating] | None = None
+    X: Array,
+    mean: Array,
+    unit_input: bool,
+    dtype: type[np.floating] | None = None,
+    step: Callable[[], None] = silent,
 ) -> Array:
     """(d, d): sum over the rows of (x - mean)(x - mean)', products in X's precision or `dtype`."""
     prepared = unit_rows if unit_input else np.asarray
@@ -127,6 +139,7 @@ def second_moments(
         block = prepared(block).astype(dtype or block.dtype, copy=False)
         block = block - mean.astype(block.dtype)
         moments += transposed_times(block, block)
+        step()
     return moments
 
 

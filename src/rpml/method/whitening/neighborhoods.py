@@ -9,7 +9,7 @@ with one and the scatter is measured on the other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from scipy import linalg, sparse
 
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.whitening.linear_map import Preprocessing, Spectrum
+from rpml.runtime.context import silent
 from rpml.runtime.rows import Array, unit_rows
 from rpml.runtime.threads import times, transposed_times
 
@@ -164,11 +165,13 @@ def shrinkage_share(whitened: Preprocessing, choice: ScatterChoice | None, L: Ar
     return np.asarray(shrinkage * (M @ L).T @ (M @ L))
 
 
-def cross_fitted_correlation(data: Coordinates, repeats: int, rng: np.random.Generator) -> Array:
+def cross_fitted_correlation(
+    data: Coordinates, repeats: int, rng: np.random.Generator, step: Callable[[], None] = silent
+) -> Array:
     """Correlation between a row and its cross-fitted neighbours, largest eigenvalue below 1.
 
     Two rounds of `repeats` halvings of the axes: neighbours by half-whitened axes first, then by
-    what these taught.
+    what these taught. `step` is called after every side of a halving.
 
     Returns
     -------
@@ -177,12 +180,16 @@ def cross_fitted_correlation(data: Coordinates, repeats: int, rng: np.random.Gen
     """
     root = np.sqrt(data.deviations).astype(data.W.dtype)
     halves = _halvings(data.W.shape[1], repeats, rng)
-    first = _correlate(data.W, [(half, data.W[:, half] * root[half]) for half in halves])
-    return taught_correlation(data, first, repeats, rng)
+    first = _correlate(data.W, [(half, data.W[:, half] * root[half]) for half in halves], step)
+    return taught_correlation(data, first, repeats, rng, step)
 
 
 def taught_correlation(
-    data: Coordinates, teacher: Array, repeats: int, rng: np.random.Generator
+    data: Coordinates,
+    teacher: Array,
+    repeats: int,
+    rng: np.random.Generator,
+    step: Callable[[], None] = silent,
 ) -> Array:
     """Another round: neighbours by the axes as the teacher's correlation whitens them."""
     scatter = scatter_of(teacher, data.deviations)
@@ -190,7 +197,7 @@ def taught_correlation(
     for half in _halvings(data.W.shape[1], repeats, rng):
         size = int(half.sum())
         seen.append((half, data.embed(scatter, half, data.n_components / size, size)))
-    return _correlate(data.W, seen)
+    return _correlate(data.W, seen, step)
 
 
 def scatter_of(correlation: Array, deviations: Array) -> Array:
@@ -199,7 +206,7 @@ def scatter_of(correlation: Array, deviations: Array) -> Array:
     return np.asarray(inner * np.outer(deviations, deviations))
 
 
-def _correlate(W: Array, seen: Sequence[tuple[Mask, Array]]) -> Array:
+def _correlate(W: Array, seen: Sequence[tuple[Mask, Array]], step: Callable[[], None]) -> Array:
     """Neighbours in each view of the rows, measured on the axes that view did not see."""
     q = W.shape[1]
     total, count = np.zeros((q, q)), np.zeros((q, q))
@@ -207,6 +214,7 @@ def _correlate(W: Array, seen: Sequence[tuple[Mask, Array]]) -> Array:
         measured = np.ix_(~half, ~half)
         total[measured] += _correlation(W[:, ~half], _neighbor_graph(rows))
         count[measured] += 1
+        step()
     correlation = total / np.maximum(count, 1)
     top = float(linalg.eigvalsh(correlation, subset_by_index=[q - 1, q - 1])[0])
     return np.asarray(correlation * (KAPPA / max(1.0, top)))
