@@ -5,6 +5,7 @@ import importlib.util
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 
 import rpml
 from rpml.cli.app import app
+from tests import postgresql
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -36,7 +38,14 @@ class Block:
 
     @property
     def missing(self):
-        return [m for m in self.needs if importlib.util.find_spec(m) is None]
+        return [name for name in self.needs if not installed(name)]
+
+
+def installed(name):
+    """Whether there is a Python module, or one of two programs, of that name."""
+    if name == "postgresql":
+        return postgresql.binaries() is not None
+    return shutil.which(name) if name == "node" else importlib.util.find_spec(name) is not None
 
 
 def blocks(page):
@@ -76,15 +85,24 @@ def run_block(block, names, folder, page):
         run_shell(block.code, folder)
 
 
+@pytest.fixture
+def database():
+    with postgresql.server() as environment:
+        yield environment
+
+
 @pytest.mark.parametrize(
     "page", [p for p in PAGES if runnable(p)], ids=lambda p: str(p.relative_to(ROOT))
 )
-def test_page(page, tmp_path, monkeypatch):
+def test_page(page, tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)
     if importlib.util.find_spec("sentence_transformers"):
         local_encoder(monkeypatch)
     names = {"__name__": "docs"}
     missing = []
+    if any("postgresql" in block.needs and not block.missing for block in blocks(page)):
+        for name, value in request.getfixturevalue("database").items():
+            monkeypatch.setenv(name, value)
     for block in blocks(page):
         if block.missing:
             missing += block.missing

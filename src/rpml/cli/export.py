@@ -16,6 +16,8 @@ Examples:
   rpml export model.rpml --to faiss -o model.index
   rpml export model.rpml --to sentence-transformers -o modules
   rpml export model.rpml --to numpy -o model.npz --dim 32
+  rpml export model.rpml --to sql -o model.sql
+  rpml export model.rpml --to js -o model.mjs
   rpml export model.rpml vectors.npy --to atlas --texts texts.txt -o map.parquet
 """
 
@@ -23,7 +25,9 @@ Examples:
 @command
 def run(
     model: opt.ModelPath,
-    to: Annotated[str, opt.text("FORMAT", "onnx, faiss, sentence-transformers, numpy or atlas.")],
+    to: Annotated[
+        str, opt.text("FORMAT", "onnx, faiss, sentence-transformers, numpy, sql, js or atlas.")
+    ],
     output: Annotated[str, opt.output("OUT", "File or folder to write.")],
     rows: ItemOptions,
     features: Annotated[
@@ -36,7 +40,7 @@ def run(
     reading: opt.LabeledReadingOptions,
     console: Console,
 ) -> None:
-    """Export a model to ONNX, faiss, sentence-transformers or NumPy, or its map to an atlas."""
+    """Export a model to ONNX, faiss, NumPy, SQL and others, or its map to an atlas."""
     from rpml.io.export import TARGETS, check_export, export_model
     from rpml.pages.atlas import check_atlas, export_atlas
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -111,6 +112,46 @@ def embed(path, X):
             else:
                 X = X @ steps[name]
     return X
+
+
+def long_form(rows):
+    return [(i, axis, float(v)) for i, row in enumerate(rows) for axis, v in enumerate(row)]
+
+
+@pytest.mark.parametrize("size", [None, 2])
+@pytest.mark.parametrize("engine", ["sqlite3", "duckdb"])
+def test_sql(model, rows, tmp_path, engine, size):
+    path, rows = export_model(model, "sql", tmp_path / "m.sql", n_components=size), rows[:9]
+    db = pytest.importorskip(engine).connect(":memory:")
+    db.execute("CREATE TABLE rpml_input (id INTEGER, axis INTEGER, value DOUBLE PRECISION)")
+    db.executemany("INSERT INTO rpml_input VALUES (?, ?, ?)", long_form(rows))
+    (db.executescript if engine == "sqlite3" else db.execute)(path.read_text())
+    found = db.execute("SELECT value FROM rpml_embedding ORDER BY id, axis").fetchall()
+    expected = prefix(model, rows, size)
+    np.testing.assert_allclose(np.reshape(found, expected.shape), expected, atol=1e-5)
+
+
+WITH_NODE = """
+import { embed } from "./m.mjs";
+import { readFileSync } from "node:fs";
+const rows = JSON.parse(readFileSync(0, "utf8"));
+let refused = "";
+try { embed([1, 2]); } catch (error) { refused = error.message; }
+console.log(JSON.stringify({ found: rows.map((row) => [...embed(row)]), refused }));
+"""
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="node is not installed")
+@pytest.mark.parametrize("size", [None, 2])
+def test_js(model, rows, tmp_path, size):
+    export_model(model, "js", tmp_path / "m.mjs", n_components=size)
+    line = ["node", "--input-type=module", "-e", WITH_NODE]
+    sent = json.dumps(rows.tolist())
+    done = subprocess.run(line, cwd=tmp_path, input=sent, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    np.testing.assert_allclose(answer["found"], prefix(model, rows, size), atol=1e-5)
+    assert answer["refused"] == "10 features expected"
 
 
 WITH_SENTENCE_TRANSFORMERS = """

@@ -1,4 +1,4 @@
-"""A model for other programs: ONNX, faiss, sentence-transformers, plain numpy; one file a target.
+"""A model for other programs: ONNX, faiss, sentence-transformers, numpy, SQL, JavaScript.
 
 Every target is made from the same list of steps, so that none can drift from `transform`.
 """
@@ -20,9 +20,11 @@ TARGETS = {
     "faiss": "rpml.io.export.to_faiss",
     "sentence-transformers": "rpml.io.export.to_sentence_transformers",
     "numpy": "rpml.io.export.to_numpy",
+    "sql": "rpml.io.export.to_sql",
+    "js": "rpml.io.export.to_js",
 }
 
-SUFFIXES = {"onnx": ".onnx", "numpy": ".npz"}
+SUFFIXES = {"onnx": ".onnx", "numpy": ".npz", "sql": ".sql", "js": ".mjs"}
 """What the names of these exports end in, and those of the others do not."""
 
 __all__ = ["TARGETS", "Step", "check_export", "embedding_steps", "export_model"]
@@ -41,9 +43,10 @@ def export_model(
     ----------
     model : RPML
         A fitted model.
-    target : {"onnx", "faiss", "sentence-transformers", "numpy"}
+    target : {"onnx", "faiss", "sentence-transformers", "numpy", "sql", "js"}
         An ONNX graph, a faiss index (empty, with the embedding in front), a folder of
-        sentence-transformers modules, or an .npz file of arrays.
+        sentence-transformers modules, an .npz file of arrays, an SQL script with a view, or an
+        ES module.
     path : str or Path
         The file, or for sentence-transformers the folder, to write.
     n_components : int, default=None
