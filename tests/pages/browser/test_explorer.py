@@ -181,7 +181,7 @@ def test_keyboard_alone(chrome: Chrome, explorer: str, sample: Sample) -> None:
     chrome.press("c")
     chrome.until("!document.getElementById('panel-clusters').hidden")
     chrome.until("document.activeElement.id === 'tab-clusters'")
-    chrome.press(Keys.ARROW_LEFT)
+    chrome.press(Keys.ARROW_LEFT, Keys.ARROW_LEFT)
     chrome.until("!document.getElementById('panel-neighbors').hidden")
     chrome.press(Keys.TAB, Keys.TAB)
     assert chrome.js("return document.activeElement.closest('#asked') !== null")
@@ -269,7 +269,7 @@ def test_metadata_are_shown_and_searched(chrome: Chrome, sample: Sample) -> None
         chrome.find("#query").clear()
         chrome.find("#query").send_keys("crimson")
         chrome.until("document.querySelectorAll('#suggestions [role=option]').length === 7")
-        assert chrome.text("#suggestions .all") == "Mark all 6 matches on the map"
+        assert chrome.text("#suggestions .all") == "Show all 6 matches"
         chrome.find("#suggestions .all").click()
         chrome.until("!document.getElementById('matches').hidden")
         assert chrome.text("#matches").startswith("6 items contain “crimson”.")

@@ -152,7 +152,7 @@ def test_learn_again_shows_before_and_after(
 def test_a_changed_file_is_said(chrome: Chrome, labeling: Labeling) -> None:
     look(chrome, labeling.address, tab="labels")
     labeling.store.path.write_text("id,label\nother,1\n")
-    chrome.js("rpmlLabels.select([1, 2])")
+    chrome.js("rpmlExplorer.select([1, 2])")
     chrome.find("#label").send_keys("cat\n")
     chrome.until("!document.getElementById('alert').hidden")
     assert "changed by another program" in chrome.text("#alert")
@@ -189,6 +189,6 @@ def test_accessible(chrome: Chrome, labeling: Labeling, axe: str, width: int, da
     look(chrome, labeling.address, tab="labels")
     chrome.find("#suggest").click()
     chrome.until("document.querySelector('.question') !== null")
-    chrome.js("rpmlLabels.select([1, 2, 3])")
+    chrome.js("rpmlExplorer.select([1, 2, 3])")
     assert chrome.overflow() <= 0
     assert chrome.violations(axe) == []

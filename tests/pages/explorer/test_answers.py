@@ -29,7 +29,7 @@ def test_the_page_and_its_parts_are_served(client: Client) -> None:
     page = client.get("/")
     assert page.status == 200
     assert page.headers["content-type"].startswith("text/html")
-    for name in ("base.css", "explore.css", "scatter.js", "views.js", "explore.js"):
+    for name in ("base.css", "explore.css", "scatter.js", "legend.js", "explore.js"):
         assert f"/static/{name}".encode() in page.body
         assert client.get(f"/static/{name}").status == 200
     assert b"<script>" not in page.body

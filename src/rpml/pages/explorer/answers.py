@@ -106,15 +106,12 @@ class Answers:
 
     def find(self, query: Query) -> Json:
         """The first items that contain a text in any column, and how many there are."""
-        rows = self._matches(query)
+        rows = self.matches(query)
         shown = rows[: integer(query, "most", 10, 1, 50)].tolist()
         return {"items": [self.item(row) for row in shown], "total": len(rows)}
 
-    def find_rows(self, query: Query) -> bytes:
-        """All rows that match, as little-endian 32-bit integers."""
-        return self._matches(query).astype("<u4").tobytes()
-
-    def _matches(self, query: Query) -> NDArray[np.intp]:
+    def matches(self, query: Query) -> NDArray[np.intp]:
+        """The rows that contain the text `q`."""
         text = query.get("q", "")
         if len(text) > MAX_TEXT:
             raise RequestError(400, f"q must not be longer than {MAX_TEXT} characters")

@@ -4,6 +4,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Generic, Literal, TypeVar
 
 import numpy as np
@@ -73,7 +74,7 @@ class Catalog:
         self._rows = {name: row for row, name in enumerate(self.items.ids)}
         columns = [self.items.ids, self.items.texts, *self.items.metadata.values()]
         rows = zip(*(column for column in columns if column is not None), strict=True)
-        self._searched = ["\n".join(row).lower() for row in rows]
+        self._searched = ["\n".join(row).casefold() for row in rows]
 
     def __len__(self) -> int:
         return len(self.items)
@@ -88,16 +89,38 @@ class Catalog:
         """How the points were placed; empty where all were laid out alike."""
         return layout_note(len(self))
 
+    @property
+    def columns(self) -> dict[str, list[str]]:
+        """What the table shows; a cell without a value is empty."""
+        items = self.items
+        columns = {"id": items.ids}
+        if items.texts is not None:
+            columns["text"] = items.texts
+        if items.labels is not None:
+            columns["label"] = [label or "" for label in items.labels]
+        if self.trained:
+            columns["cluster"] = self._cluster_names
+        for name, column in items.metadata.items():
+            columns[f"{name} (metadata)" if name in columns else name] = column
+        return columns
+
+    @cached_property
+    def _cluster_names(self) -> list[str]:
+        return ["" if c < 0 else str(c) for c in self.model.labels_.tolist()]
+
     def row_of(self, name: str) -> int | None:
         """The row with an id."""
         return self._rows.get(name)
 
     def find(self, text: str) -> NDArray[np.intp]:
-        """Rows that contain the text in any column, in row order, an exact id first."""
-        wanted = text.lower()
+        """Rows that contain the text in any column but the cluster, an exact id first."""
+        wanted = text.casefold()
         if not wanted:
             return np.empty(0, np.intp)
-        rows = np.flatnonzero([wanted in searched for searched in self._searched])
+        found = np.array([wanted in searched for searched in self._searched])
+        if self.items.labels is not None:
+            found |= [wanted in (label or "").casefold() for label in self.items.labels]
+        rows = np.flatnonzero(found)
         exact = self.row_of(text)
         return rows if exact is None else np.append(exact, rows[rows != exact])
 

@@ -17,6 +17,7 @@ from rpml.pages.explorer.cluster_answers import ClusterAnswers
 from rpml.pages.explorer.label_answers import MAX_BODY, LabelAnswers
 from rpml.pages.explorer.parameters import Query, RequestError, is_digits
 from rpml.pages.explorer.pictures import Pictures
+from rpml.pages.explorer.table import TableAnswers
 from rpml.pages.explorer.uploads import MAX_IMAGE_BYTES, MAX_VECTOR_BYTES, Describe, parse_vector
 from rpml.runtime.rows import Array
 from rpml.runtime.threads import thread_count
@@ -52,6 +53,7 @@ class Routes:
         describe: Describe | None,
     ) -> None:
         self.answers, self.clusters = answers, clusters
+        self.table_answers = TableAnswers(answers)
         self.pictures, self.describe = pictures, describe
         self._slots = asyncio.Semaphore(thread_count())
         static = [file for name in _PACKAGES for file in (files(name) / "static").iterdir()]
@@ -70,13 +72,15 @@ class Routes:
             "category": answers.category,
             "clusters": clusters.page,
             "cluster": clusters.one,
+            "table": self.table_answers.columns,
+            "table/cells": self.table_answers.cells,
         }
         return [
             *(Route(f"/api/{name}", self._json(answer)) for name, answer in json.items()),
             Route("/", self._index),
             Route("/static/{name}", self._static_file),
             Route("/api/map", self._binary(answers.map_points)),
-            Route("/api/find/rows", self._binary(answers.find_rows)),
+            Route("/api/table/rows", self._binary(self.table_answers.rows)),
             Route("/api/cluster/rows", self._binary(clusters.rows)),
             Route("/api/neighbors.csv", self._csv(answers.export)),
             Route("/api/cluster.csv", self._csv(clusters.export)),

@@ -1,6 +1,7 @@
 /* The list of clusters, and one cluster. */
 import { follow, go } from "./explore.js";
 import { $, ask, clusterRows, complain, download, page, views } from "./page.js";
+import { selectButton } from "./selection.js";
 
 let listed = [];
 let total = 0;
@@ -75,7 +76,6 @@ export async function showCluster() {
 }
 
 function clusterTools() {
-  const select = views.element("button", { type: "button", textContent: "Select its items", hidden: !page.about.can_label });
-  select.addEventListener("click", async () => window.rpmlLabels.select(await clusterRows(page.state.cluster)));
+  const select = selectButton("Select its items", () => clusterRows(page.state.cluster));
   return views.element("span", {}, download("/api/cluster.csv", { cluster: page.state.cluster }), " ", select);
 }

@@ -1,14 +1,17 @@
 /* The explorer: what is looked at lives in the address, everything else follows from it. */
 import { listClusters, showCluster } from "./clusters.js";
 import { closeFinder, finderKeys, suggestSoon } from "./finder.js";
-import { forgetPoints, markMap, paintMap, relabel, showMap, waitForMap } from "./map.js";
-import { $, Problem, ask, calm, checked, complain, download, page, request, say, views } from "./page.js";
+import { startLabels } from "./labels.js";
+import { forgetPoints, listSpaces, markMap, paintMap, showMaps, waitForMap } from "./map.js";
+import { $, Problem, ask, calm, checked, complain, download, page, say, views } from "./page.js";
+import { nextTool, select, selectButton, startSelection } from "./selection.js";
+import { findRows, isFiltered, showMatches, startTable } from "./table.js";
 
-const DEFAULTS = { id: "", upload: "", k: "20", tab: "neighbors", cluster: "", sort: "size", least: "1", map: "rpml", color: "", view: "" };
-const ALLOWED = { tab: ["neighbors", "clusters", "labels"], map: ["raw", "rpml", "learned"], sort: ["size", "impurity", "name"], k: ["10", "20", "50", "100"] };
+const DEFAULTS = { id: "", upload: "", k: "20", tab: "neighbors", cluster: "", sort: "size", least: "1", map: "rpml", beside: "", color: "", view: "", q: "", where: "", by: "" };
+const ALLOWED = { tab: ["neighbors", "table", "clusters", "labels"], sort: ["size", "impurity", "name"], k: ["10", "20", "50", "100"] };
 const narrow = matchMedia("(max-width: 61.99rem)");
 let focusResults = false; // after an item of a list was chosen by keyboard
-let revealResults = false; // where they are below the page.map
+let revealResults = false; // where they are below the map
 
 /* ---- what is looked at ---- */
 
@@ -44,7 +47,9 @@ function update(before) {
   if (changed("id", "upload", "k")) search();
   if (changed("cluster")) showCluster();
   if (changed("sort", "least")) listClusters();
-  if (changed("map")) showMap();
+  if (changed("map", "beside")) showMaps();
+  if (changed("q", "where", "by") || (changed("tab") && page.state.tab === "table")) findRows();
+  else if (changed("tab")) showMatches();
   if (changed("color")) paintMap();
   if (changed("cluster", "tab", "map")) markMap();
 }
@@ -78,7 +83,7 @@ async function search() {
   } catch (problem) {
     if (problem.name === "AbortError") return;
     $("lists").hidden = true;
-    $("asked").replaceChildren(views.empty("Nothing found", [problem.message, "Check the id, or select an item on the page.map."], randomButton()));
+    $("asked").replaceChildren(views.empty("Nothing found", [problem.message, "Check the id, or select an item on the map."], randomButton()));
     if (problem.status === undefined) complain(problem, search);
   } finally {
     clearTimeout(slow);
@@ -101,16 +106,12 @@ function showResults() {
   const rows = lists.every(Boolean) ? lists.map((found) => new Set(found.items.map((item) => item.row))) : [new Set()];
   const shared = new Set([...rows[0]].filter((row) => rows.every((list) => list.has(row))));
   const everywhere = lists.length > 2 ? "in all" : "in both";
-  for (const list of document.querySelectorAll(".list")) {
-    const found = page.results[list.dataset.space];
-    list.hidden = !page.about.spaces[list.dataset.space];
-    if (!found) continue;
-    const heading = list.querySelector("h2");
-    const space = page.about.spaces[list.dataset.space];
-    heading.replaceChildren(space.title, " ", views.element("span", { className: "muted", textContent: `${space.n_dims.toLocaleString("en")} dimensions, ${shared.size} ${everywhere}` }));
-    list.querySelector("ol").replaceChildren(...found.items.map((item, i) =>
-      views.hit(found.query, item, i + 1, shared.has(item.row) ? everywhere : "", follow)));
-  }
+  $("lists").replaceChildren(...Object.entries(page.about.spaces).map(([space, { title, n_dims: dims }]) => {
+    const found = page.results[space];
+    const heading = views.element("h2", { id: `list-${space}` }, title, " ", views.element("span", { className: "muted", textContent: `${dims.toLocaleString("en")} dimensions, ${shared.size} ${everywhere}` }));
+    const hits = found ? found.items.map((item, i) => views.hit(found.query, item, i + 1, shared.has(item.row) ? everywhere : "", follow)) : [];
+    return views.element("section", { className: "list", dataset: { space }, attributes: { "aria-labelledby": `list-${space}` } }, heading, views.element("ol", {}, ...hits));
+  }));
 }
 
 function tools() {
@@ -128,8 +129,7 @@ function tools() {
     say(copy.textContent);
     setTimeout(() => { copy.textContent = "Copy link"; }, 1800);
   });
-  const select = views.element("button", { type: "button", textContent: "Select these", hidden: !page.about.can_label });
-  select.addEventListener("click", () => window.rpmlLabels.select(Object.values(page.results).filter(Boolean).flatMap((found) => found.items.map((item) => item.row))));
+  const select = selectButton("Select these", () => Object.values(page.results).filter(Boolean).flatMap((found) => found.items.map((item) => item.row)));
   return views.element("div", { className: "tools" }, size, select, download("/api/neighbors.csv", { ...chosen(), k: page.state.k }), copy);
 }
 
@@ -194,11 +194,11 @@ function showTab() {
   }
 }
 
-/* A new embedding: one more list and one more page.map. */
-async function relearned() {
+/* A new embedding: one more list and one more map. */
+export async function relearned() {
   page.about = await ask("/api/about");
   forgetPoints("learned");
-  $("map-learned").hidden = false;
+  listSpaces();
   await search();
 }
 
@@ -212,7 +212,8 @@ function shortcuts(event) {
     c: () => { go({ tab: "clusters" }); $("tab-clusters").focus(); },
     r: showRandom,
     l: () => { if (page.about.can_label) { go({ tab: "labels" }); $("tab-labels").focus(); } },
-    s: () => window.rpmlLabels?.nextTool(),
+    t: () => { go({ tab: "table" }); $("tab-table").focus(); },
+    s: nextTool,
     u: () => $("upload").click(),
     b: () => { const maps = Object.keys(page.about.spaces); go({ map: maps[(maps.indexOf(page.state.map) + 1) % maps.length] }, false); },
     "?": () => $("help").showModal(),
@@ -245,11 +246,11 @@ function listen() {
   }
   $("sort").addEventListener("change", () => go({ sort: $("sort").value }));
   $("least").addEventListener("change", () => go({ least: String(Math.max(1, Math.round(Number($("least").value)) || 1)) }));
-  for (const input of document.querySelectorAll("input[name=map]")) input.addEventListener("change", () => go({ map: input.value }, false));
+  $("beside").addEventListener("change", () => go({ beside: $("beside").value }, false));
   $("color").addEventListener("change", () => go({ color: $("color").value }, false));
-  $("zoom-in").addEventListener("click", () => page.map?.zoomIn(1.6));
-  $("zoom-out").addEventListener("click", () => page.map?.zoomIn(1 / 1.6));
-  $("zoom-all").addEventListener("click", () => page.map?.reset());
+  $("zoom-in").addEventListener("click", () => page.maps.forEach((map) => map.zoomIn(1.6)));
+  $("zoom-out").addEventListener("click", () => page.maps.forEach((map) => map.zoomIn(1 / 1.6)));
+  $("zoom-all").addEventListener("click", () => page.maps.forEach((map) => map.reset()));
   document.addEventListener("keydown", shortcuts);
   for (const name of ["dragover", "drop"]) document.addEventListener(name, (event) => event.preventDefault());
   document.addEventListener("drop", (event) => { if (event.dataTransfer.files[0]) upload(event.dataTransfer.files[0]); });
@@ -283,11 +284,15 @@ async function start() {
   if (page.state.tab === "labels" && !page.about.can_label) page.state.tab = "neighbors";
   describe();
   listen();
-  window.rpmlExplorer = { ask, request, checked, complain, say, go, pick, views, $, get map() { return page.map; }, get about() { return page.about; }, relabel, relearned };
-  if (page.about.can_label) window.startLabels();
+  window.rpmlExplorer = { go, page, select };
+  listSpaces();
+  startSelection();
+  startTable();
+  if (page.about.can_label) startLabels();
   showTab();
   showCluster();
   waitForMap();
+  if (isFiltered() || page.state.tab === "table") findRows();
   await search();
 }
 

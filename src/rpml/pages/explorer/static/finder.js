@@ -1,6 +1,6 @@
 /* Finding items by a part of their id, text or metadata. */
 import { go, pick } from "./explore.js";
-import { $, ask, cancel, complain, page, request, views } from "./page.js";
+import { $, ask, cancel, complain, views } from "./page.js";
 
 const finder = { items: [], at: -1, timer: 0 };
 
@@ -39,31 +39,13 @@ async function suggest() {
   finder.at = -1;
 }
 
-/* The last suggestion: every match, marked on the map. */
+/* The last suggestion: every match, marked on the map and in the table. */
 function allMatches(text) {
   const count = finder.total.toLocaleString("en");
-  const option = views.element("li", { id: `option-${finder.items.length}`, className: "all", attributes: { role: "option", "aria-selected": "false" }, textContent: `Mark all ${count} matches on the map` });
-  option.addEventListener("mousedown", (event) => { event.preventDefault(); closeFinder(); markMatches(text); });
+  const option = views.element("li", { id: `option-${finder.items.length}`, className: "all", attributes: { role: "option", "aria-selected": "false" }, textContent: `Show all ${count} matches` });
+  option.addEventListener("mousedown", (event) => { event.preventDefault(); closeFinder(); go({ q: text }); });
   finder.items.push({ matches: text });
   return option;
-}
-
-async function markMatches(text) {
-  try {
-    const rows = text ? new Uint32Array(await (await request("/api/find/rows", { q: text }, "matches")).arrayBuffer()) : [];
-    const mask = text ? new Uint8Array(page.map.n) : null;
-    for (const row of rows) mask[row] = 1;
-    page.map?.filter("matches", mask);
-    $("matches").hidden = !text;
-    if (!text) return;
-    const clear = views.element("button", { type: "button", textContent: "Clear" });
-    clear.addEventListener("click", () => { markMatches(""); $("query").focus(); });
-    const select = views.element("button", { type: "button", textContent: "Select them", hidden: !page.about.can_label });
-    select.addEventListener("click", () => window.rpmlLabels.select(rows));
-    $("matches").replaceChildren(`${rows.length.toLocaleString("en")} items contain “${text}”. `, select, " ", clear);
-  } catch (problem) {
-    complain(problem, () => markMatches(text));
-  }
 }
 
 function moveFinder(step) {
@@ -75,6 +57,18 @@ function moveFinder(step) {
   $("query").setAttribute("aria-activedescendant", `option-${finder.at}`);
 }
 
+/* The item with this id, else every item that contains the text. */
+async function findText(text) {
+  if (!text) return;
+  try {
+    const { items, total } = await ask("/api/find", { q: text, most: 1 }, "find");
+    if (total && items[0].id !== text) go({ q: text, tab: "table" });
+    else go({ id: text, upload: "", tab: "neighbors" });
+  } catch (problem) {
+    complain(problem, () => findText(text));
+  }
+}
+
 export function finderKeys(event) {
   if (event.key === "ArrowDown") moveFinder(1);
   else if (event.key === "ArrowUp") moveFinder(-1);
@@ -84,9 +78,9 @@ export function finderKeys(event) {
     clearTimeout(finder.timer);
     cancel("find");
     closeFinder();
-    if (item?.matches) markMatches(item.matches);
+    if (item?.matches) go({ q: item.matches });
     else if (item) pick(item);
-    else if ($("query").value.trim()) go({ id: $("query").value.trim(), upload: "", tab: "neighbors" });
+    else findText($("query").value.trim());
   } else return;
   event.preventDefault();
 }

@@ -1,167 +1,134 @@
-"use strict";
-/* Selecting and labeling items, the queue of suggestions, and learning again. */
-window.startLabels = () => {
-  const { ask, checked, complain, say, go, views, $, relabel, relearned } = window.rpmlExplorer;
-  const explorer = window.rpmlExplorer;
-  const TOOLS = ["move", "box", "lasso"];
-  let selected = new Set();
-  let queue = [];
-  let labels = [];
+/* Labeling items, the queue of suggestions, and learning again. */
+import { go, pick, relearned } from "./explore.js";
+import { relabel } from "./map.js";
+import { $, ask, checked, complain, page, say, views } from "./page.js";
+import { select, selectedRows } from "./selection.js";
 
-  async function post(path, body = {}) {
-    const response = await fetch(path, { method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json" } });
-    return (await checked(response)).json();
-  }
+let queue = [];
+let labels = [];
 
-  /* Run an action; what goes wrong is said on the page. */
-  function attempt(action) {
-    return async (...given) => {
-      try { return await action(...given); } catch (problem) { return complain(problem); }
-    };
-  }
+async function post(path, body = {}) {
+  const response = await fetch(path, { method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json" } });
+  return (await checked(response)).json();
+}
 
-  /* ---- selection ---- */
+/* Run an action; what goes wrong is said on the page. */
+function attempt(action) {
+  return async (...given) => {
+    try { return await action(...given); } catch (problem) { return complain(problem); }
+  };
+}
 
-  function select(rows, add = false) {
-    selected = new Set(add ? [...selected, ...rows] : rows);
-    showSelection();
-  }
+/* ---- labels ---- */
 
-  function showSelection() {
-    const n = selected.size, map = explorer.map;
-    $("selection").textContent = n ? `${n.toLocaleString("en")} ${n === 1 ? "item is" : "items are"} selected.` : "Nothing is selected.";
-    for (const id of ["unlabel", "clear"]) $(id).disabled = !n;
-    if (!map) return;
-    let mask = null;
-    if (n) {
-      mask = new Uint8Array(map.n);
-      for (const row of selected) mask[row] = 1;
-    }
-    map.setSelection(mask);
-  }
-
-  function nextTool() {
-    const now = document.querySelector("input[name=tool]:checked").value;
-    useTool(TOOLS[(TOOLS.indexOf(now) + 1) % TOOLS.length]);
-  }
-
-  function useTool(tool) {
-    document.querySelector(`input[name=tool][value=${tool}]`).checked = true;
-    if (explorer.map) explorer.map.tool = tool;
-    say(`Dragging on the map: ${tool}`);
-  }
-
-  /* ---- labels ---- */
-
-  function show(summary) {
-    labels = summary.labels;
-    $("known-labels").replaceChildren(...labels.map(({ label }) => views.element("option", { value: label })));
-    $("label-list").replaceChildren(...labels.map(({ label, count }, i) => {
-      const number = i < 9 ? views.element("kbd", { textContent: String(i + 1) }) : null;
-      const button = views.element("button", { type: "button", title: `Select the items labeled ${label}` }, number,
-        views.element("span", { className: "name", textContent: label }),
-        views.element("span", { className: "count", textContent: count.toLocaleString("en") }));
-      button.addEventListener("click", attempt(async () => {
-        const response = await checked(await fetch(`/api/labels/rows?${new URLSearchParams({ label })}`));
-        select(new Uint32Array(await response.arrayBuffer()));
-      }));
-      return button;
+function show(summary) {
+  labels = summary.labels;
+  $("known-labels").replaceChildren(...labels.map(({ label }) => views.element("option", { value: label })));
+  $("label-list").replaceChildren(...labels.map(({ label, count }, i) => {
+    const number = i < 9 ? views.element("kbd", { textContent: String(i + 1) }) : null;
+    const button = views.element("button", { type: "button", title: `Select the items labeled ${label}` }, number,
+      views.element("span", { className: "name", textContent: label }),
+      views.element("span", { className: "count", textContent: count.toLocaleString("en") }));
+    button.addEventListener("click", attempt(async () => {
+      const response = await checked(await fetch(`/api/labels/rows?${new URLSearchParams({ label })}`));
+      select(new Uint32Array(await response.arrayBuffer()));
     }));
-    $("undo").disabled = !summary.can_undo;
-    $("label-status").textContent = summary.n_labeled
-      ? `${summary.n_labeled.toLocaleString("en")} items are labeled; saved in ${summary.file}.`
-      : `No item is labeled yet; labels are saved in ${summary.file}.`;
+    return button;
+  }));
+  $("undo").disabled = !summary.can_undo;
+  $("label-status").textContent = summary.n_labeled
+    ? `${summary.n_labeled.toLocaleString("en")} items are labeled; saved in ${summary.file}.`
+    : `No item is labeled yet; labels are saved in ${summary.file}.`;
+}
+
+async function assign(rows, label) {
+  const summary = await post("/api/labels", { rows, label });
+  show(summary);
+  relabel();
+  say(label === null ? `${summary.changed} labels removed` : `${summary.changed} items labeled ${label}`);
+}
+
+const assignSelected = attempt(async (label) => {
+  const rows = selectedRows();
+  if (!rows.length) return say("Select items first");
+  await assign(rows, label);
+  if (label !== null) $("label").value = "";
+});
+
+const undo = attempt(async () => {
+  show(await post("/api/labels/undo"));
+  relabel();
+  say("Undone");
+});
+
+/* ---- suggestions ---- */
+
+const suggest = attempt(async () => {
+  queue = (await ask("/api/suggest", { n: 10 })).items;
+  showQuestion();
+});
+
+function showQuestion() {
+  const item = queue[0];
+  if (!item) return $("queue").replaceChildren(views.element("p", { className: "muted", textContent: "No suggestion left: ask for more, or learn again." }));
+  for (const map of page.maps) {
+    map.mark({ selected: item.row });
+    map.reveal(item.row);
   }
-
-  async function assign(rows, label) {
-    const summary = await post("/api/labels", { rows: [...rows], label });
-    show(summary);
-    relabel();
-    say(label === null ? `${summary.changed} labels removed` : `${summary.changed} items labeled ${label}`);
-  }
-
-  const assignSelected = attempt(async (label) => {
-    if (!selected.size) return say("Select items first");
-    await assign(selected, label);
-    if (label !== null) $("label").value = "";
+  const input = views.element("input", { type: "text", ariaLabel: `Label of ${item.id}`, autocomplete: "off", maxLength: 200, attributes: { list: "known-labels" } });
+  const skip = views.element("button", { type: "button", textContent: "Skip" });
+  const look = views.element("button", { type: "button", textContent: "Show its neighbors" });
+  const form = views.element("form", {},
+    views.element("p", { textContent: item.text }),
+    views.element("div", { className: "answer" }, input, views.element("button", { textContent: "Assign" }), skip, look));
+  input.addEventListener("keydown", (event) => {
+    const known = labels[Number(event.key) - 1];
+    if (!input.value && known && event.key >= "1" && event.key <= "9") { event.preventDefault(); answer(item, known.label); }
   });
+  form.addEventListener("submit", (event) => { event.preventDefault(); if (input.value.trim()) answer(item, input.value); });
+  skip.addEventListener("click", () => { queue.shift(); showQuestion(); });
+  look.addEventListener("click", () => pick(item));
+  const picture = views.image(item, item.id, true);
+  $("queue").replaceChildren(views.element("div", { className: "question" }, picture && views.element("div", { className: "item query" }, picture), form));
+  input.focus();
+}
 
-  const undo = attempt(async () => {
-    show(await post("/api/labels/undo"));
-    relabel();
-    say("Undone");
-  });
+const answer = attempt(async (item, label) => {
+  await assign([item.row], label);
+  queue.shift();
+  if (queue.length) showQuestion();
+  else await suggest();
+});
 
-  /* ---- suggestions ---- */
+/* ---- learning again ---- */
 
-  const suggest = attempt(async () => {
-    queue = (await ask("/api/suggest", { n: 10 })).items;
-    showQuestion();
-  });
+const learn = attempt(async () => { showLearning(await post("/api/learn")); });
 
-  function showQuestion() {
-    const item = queue[0];
-    if (!item) return $("queue").replaceChildren(views.element("p", { className: "muted", textContent: "No suggestion left: ask for more, or learn again." }));
-    explorer.map?.mark({ selected: item.row });
-    explorer.map?.reveal(item.row);
-    const input = views.element("input", { type: "text", ariaLabel: `Label of ${item.id}`, autocomplete: "off", maxLength: 200, attributes: { list: "known-labels" } });
-    const skip = views.element("button", { type: "button", textContent: "Skip" });
-    const look = views.element("button", { type: "button", textContent: "Show its neighbors" });
-    const form = views.element("form", {},
-      views.element("p", { textContent: item.text }),
-      views.element("div", { className: "answer" }, input, views.element("button", { textContent: "Assign" }), skip, look));
-    input.addEventListener("keydown", (event) => {
-      const known = labels[Number(event.key) - 1];
-      if (!input.value && known && event.key >= "1" && event.key <= "9") { event.preventDefault(); answer(item, known.label); }
-    });
-    form.addEventListener("submit", (event) => { event.preventDefault(); if (input.value.trim()) answer(item, input.value); });
-    skip.addEventListener("click", () => { queue.shift(); showQuestion(); });
-    look.addEventListener("click", () => explorer.pick(item));
-    const picture = views.image(item, item.id, true);
-    $("queue").replaceChildren(views.element("div", { className: "question" }, picture && views.element("div", { className: "item query" }, picture), form));
-    input.focus();
-  }
+function showLearning(now) {
+  const working = now.state === "working";
+  $("learn").disabled = working;
+  $("cancel-learning").hidden = !working;
+  if (working) {
+    $("learning").textContent = `Learning: ${now.stage}, ${Math.round(100 * now.share)} %`;
+    setTimeout(attempt(async () => showLearning(await ask("/api/learn"))), 500);
+  } else if (now.state === "failed") $("learning").textContent = `Learning failed: ${now.message}`;
+  else if (now.state === "ready") {
+    const percent = (share) => `${(100 * share).toFixed(1)} %`;
+    $("learning").textContent = `Learned from ${now.n_labeled.toLocaleString("en")} labels. Recall@1 among these labeled items: ${percent(now.recall.before)} before, ${percent(now.recall.after)} after. The labels were used to learn, so the gain on other items is smaller.`;
+    attempt(async () => { await relearned(); go({ map: "learned" }, false); })();
+  } else $("learning").textContent = "";
+}
 
-  const answer = attempt(async (item, label) => {
-    await assign([item.row], label);
-    queue.shift();
-    if (queue.length) showQuestion();
-    else await suggest();
-  });
+/* ---- listening ---- */
 
-  /* ---- learning again ---- */
-
-  const learn = attempt(async () => { showLearning(await post("/api/learn")); });
-
-  function showLearning(now) {
-    const working = now.state === "working";
-    $("learn").disabled = working;
-    $("cancel-learning").hidden = !working;
-    if (working) {
-      $("learning").textContent = `Learning: ${now.stage}, ${Math.round(100 * now.share)} %`;
-      setTimeout(attempt(async () => showLearning(await ask("/api/learn"))), 500);
-    } else if (now.state === "failed") $("learning").textContent = `Learning failed: ${now.message}`;
-    else if (now.state === "ready") {
-      const percent = (share) => `${(100 * share).toFixed(1)} %`;
-      $("learning").textContent = `Learned from ${now.n_labeled.toLocaleString("en")} labels. Recall@1 among these labeled items: ${percent(now.recall.before)} before, ${percent(now.recall.after)} after. The labels were used to learn, so the gain on other items is smaller.`;
-      attempt(async () => { await relearned(); go({ map: "learned" }, false); })();
-    } else $("learning").textContent = "";
-  }
-
-  /* ---- listening ---- */
-
+export function startLabels() {
   $("tab-labels").hidden = false;
-  $("tools").hidden = false;
-  for (const input of document.querySelectorAll("input[name=tool]")) input.addEventListener("change", () => useTool(input.value));
   $("assign").addEventListener("submit", (event) => { event.preventDefault(); if ($("label").value.trim()) assignSelected($("label").value); });
   $("unlabel").addEventListener("click", () => assignSelected(null));
   $("undo").addEventListener("click", undo);
-  $("clear").addEventListener("click", () => select([]));
   $("suggest").addEventListener("click", suggest);
   $("learn").addEventListener("click", learn);
   $("cancel-learning").addEventListener("click", attempt(async () => { await post("/api/learn/cancel"); }));
-  window.rpmlLabels = { select, nextTool };
-  showSelection();
   attempt(async () => show(await ask("/api/labels")))();
   attempt(async () => { const now = await ask("/api/learn"); if (now.state !== "idle") showLearning(now); })();
-};
+}

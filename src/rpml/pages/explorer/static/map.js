@@ -2,15 +2,19 @@
 import { clustersReady } from "./clusters.js";
 import { go, pick } from "./explore.js";
 import { $, ask, clusterRows, complain, page, request, say, views } from "./page.js";
+import { select, showSelection } from "./selection.js";
+import { forgetCells, showMatches } from "./table.js";
 
 const { Scatter, Legend, unpack } = window.rpml;
+const CANVASES = ["map", "map-beside"];
+const scatters = [];
 const points = {};
 const categories = {};
 
 export async function waitForMap() {
   try {
     const status = await ask("/api/status", {}, "status");
-    if (status.map.state === "ready") return showMap();
+    if (status.map.state === "ready") return showMaps();
     if (status.map.state === "missing") return cover(`There is no map: ${status.map.reason}.`, false);
     cover(`Drawing the map of ${page.about.rows.toLocaleString("en")} items; searching works meanwhile.`, true);
     setTimeout(waitForMap, 1000);
@@ -26,36 +30,56 @@ function cover(text, working) {
   box.replaceChildren(views.element("p", { textContent: text }));
 }
 
-export async function showMap() {
-  const space = page.about.spaces[page.state.map] ? page.state.map : "rpml";
-  for (const input of document.querySelectorAll("input[name=map]")) input.checked = input.value === space;
+/* One or two maps: the canvases that are used show these spaces. */
+function spacesShown() {
+  const known = (space) => page.about.spaces[space];
+  const first = known(page.state.map) ? page.state.map : "rpml";
+  return [first, page.state.beside].filter((space, i) => known(space) && (i === 0 || space !== first));
+}
+
+export async function showMaps() {
+  const spaces = spacesShown();
+  for (const input of document.querySelectorAll("input[name=map]")) input.checked = input.value === spaces[0];
+  $("beside").value = spaces[1] || "";
   try {
-    points[space] = points[space] || unpack(await (await request("/api/map", { space }, "map")).arrayBuffer());
+    await Promise.all(spaces.map(async (space) => {
+      points[space] = points[space] || unpack(await (await request("/api/map", { space }, `map-${space}`)).arrayBuffer());
+    }));
   } catch (problem) {
     if (problem.status === 503) return waitForMap();
-    return complain(problem, showMap);
+    return complain(problem, showMaps);
   }
-  if (page.state.map !== space && page.about.spaces[page.state.map]) return; // another one was chosen meanwhile
-  const { x, y } = points[space];
-  if (page.map) page.map.setPoints(x, y);
-  else makeMap(x, y);
+  if (spacesShown().join() !== spaces.join()) return; // others were chosen meanwhile
+  $("map-beside").parentElement.hidden = spaces.length < 2;
+  spaces.forEach((space, i) => {
+    const { x, y } = points[space];
+    if (scatters[i]) scatters[i].setPoints(x, y);
+    else scatters[i] = makeMap(i, x, y);
+    $(CANVASES[i]).setAttribute("aria-label", `Map of the items: ${page.about.spaces[space].title}`);
+    $(CANVASES[i]).nextElementSibling.textContent = spaces.length > 1 ? page.about.spaces[space].title : "";
+  });
+  page.maps = scatters.slice(0, spaces.length);
+  window.rpmlMap = scatters[0];
+  window.rpmlMaps = page.maps;
   cover("", false);
   paintMap();
+  showSelection();
+  showMatches();
   markMap();
 }
 
-function makeMap(x, y) {
-  page.map = new Scatter($("map"), x, y, {
+function makeMap(i, x, y) {
+  const map = new Scatter($(CANVASES[i]), x, y, {
     wheel: "always",
-    onHover: hover,
+    onHover: (row) => hover(map, row),
     onPick: (row) => { if (row >= 0) pickRow(row); },
-    onView: (view) => { clearTimeout(page.map.saving); page.map.saving = setTimeout(() => saveView(view), 250); },
+    onView: (view) => { if (i === 0) { clearTimeout(map.saving); map.saving = setTimeout(() => saveView(view), 250); } },
     thumb: page.about.has_pictures ? thumb : null,
-    onSelect: (rows, event) => window.rpmlLabels?.select(rows, event.shiftKey || event.ctrlKey),
+    onSelect: (rows, event) => select(rows, event.shiftKey || event.ctrlKey),
   });
   const [vx, vy, zoom] = page.state.view.split(",").map(Number);
-  if (zoom >= 1) page.map.setView({ x: vx, y: vy, zoom }, true);
-  window.rpmlMap = page.map;
+  if (i === 0 && zoom >= 1) map.setView({ x: vx, y: vy, zoom }, true);
+  return map;
 }
 
 function saveView(view) {
@@ -73,21 +97,23 @@ async function itemOf(row) {
 }
 
 async function pickRow(row) {
+  if (page.state.tab === "table") return select([row]);
   const item = await itemOf(row);
   if (item) pick(item);
 }
 
-async function hover(row) {
+async function hover(map, row) {
   const box = $("map-hover");
+  for (const other of page.maps) if (other !== map) other.mark({ hover: row });
   if (row < 0) { box.hidden = true; return; }
   const item = await itemOf(row);
-  if (!item || page.map.hover !== row) return;
+  if (!item || map.hover !== row) return;
   box.replaceChildren();
   const picture = views.image(item, "");
   if (picture) box.append(picture);
   box.append(views.element("span", { textContent: [item.text, views.facts(item)].filter(Boolean).join(" · ") }));
   box.hidden = false;
-  if (document.activeElement === $("map")) say([item.text, views.facts(item)].filter(Boolean).join(", "));
+  if (document.activeElement === map.canvas) say([item.text, views.facts(item)].filter(Boolean).join(", "));
 }
 
 const pictures = new Map();
@@ -95,7 +121,7 @@ function thumb(row) {
   if (!pictures.has(row)) {
     if (pictures.size > 2000) pictures.clear();
     const image = new Image();
-    image.onload = () => page.map.draw();
+    image.onload = () => page.maps.forEach((map) => map.draw());
     image.src = `/picture/${row}`;
     pictures.set(row, image);
   }
@@ -104,9 +130,9 @@ function thumb(row) {
 }
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
-const legend = new Legend($("legend"), () => (page.map ? [page.map] : []));
+const legend = new Legend($("legend"), () => page.maps);
 export async function paintMap() {
-  if (!page.map) return;
+  if (!page.maps.length) return;
   const name = $("color").value = page.state.color || $("color").options[0].value;
   try {
     if (name !== "nothing") categories[name] = categories[name] || await ask("/api/category", { name });
@@ -116,32 +142,44 @@ export async function paintMap() {
   legend.show(categories[name] || null, dark.matches);
 }
 
+/* The chosen item and its neighbors, or a cluster. */
 export async function markMap() {
-  if (!page.map) return;
-  const style = getComputedStyle(document.documentElement);
-  const ring = (space, name) => ({ rows: page.results[space] ? page.results[space].items.map((item) => item.row) : [], color: style.getPropertyValue(name).trim() });
-  const query = page.results.rpml?.query || page.results.raw?.query;
+  if (!page.maps.length) return;
+  const query = Object.values(page.results).find(Boolean)?.query;
   const selected = query && query.row !== null ? query.row : -1;
-  const clusters = page.state.tab === "clusters" && page.state.cluster;
-  $("ring-key").hidden = clusters || !query;
-  if (!clusters) {
-    page.map.filter("cluster", null);
-    page.map.mark({ selected, rings: query ? [ring("raw", "--pca"), ring(page.state.map === "learned" ? "learned" : "rpml", "--rpml")] : [] });
-    if (selected >= 0) page.map.reveal(selected);
-    return;
-  }
+  const cluster = page.state.tab === "clusters" && page.state.cluster;
+  $("ring-key").hidden = cluster || !query;
+  let mask = null;
   try {
-    if (!await clustersReady()) return;
-    const rows = await clusterRows(page.state.cluster);
-    const mask = new Uint8Array(page.map.n);
-    for (const row of rows) mask[row] = 1;
-    page.map.filter("cluster", mask);
-    page.map.mark({ selected: -1, rings: [] });
+    if (cluster && await clustersReady()) {
+      mask = new Uint8Array(page.about.rows);
+      for (const row of await clusterRows(cluster)) mask[row] = 1;
+    }
   } catch (problem) {
-    page.map.filter("cluster", null);
-    page.map.mark({ selected: -1, rings: [] });
     if (!problem.status) complain(problem);
   }
+  const style = getComputedStyle(document.documentElement);
+  const rings = Object.entries(page.results).filter(([, result]) => result).map(([space, { items }]) => (
+    { rows: items.map((item) => item.row), color: style.getPropertyValue(`--ring-${space}`).trim() }));
+  for (const map of page.maps) {
+    map.filter("cluster", mask);
+    map.mark(cluster ? { selected: -1, rings: [] } : { selected, rings });
+    if (!cluster && selected >= 0) map.reveal(selected);
+  }
+}
+
+/* The choice of maps, and what the rings mean. */
+export function listSpaces() {
+  const spaces = Object.entries(page.about.spaces);
+  $("which").replaceChildren($("which").firstElementChild, ...spaces.map(([space, { title }]) => {
+    const input = views.element("input", { type: "radio", name: "map", value: space, checked: space === page.state.map });
+    input.addEventListener("change", () => go({ map: space, beside: page.state.beside === space ? "" : page.state.beside }, false));
+    return views.element("label", {}, input, views.element("span", { textContent: title }));
+  }));
+  $("beside").replaceChildren(views.element("option", { value: "", textContent: "nothing" }),
+    ...spaces.map(([value, { title }]) => views.element("option", { value, textContent: title })));
+  $("beside").value = page.state.beside;
+  $("ring-key").replaceChildren("Neighbors by", ...spaces.flatMap(([space, { title }]) => [views.element("i", { className: `ring ${space}` }), ` ${title} `]));
 }
 
 /* Labels have changed: color by them anew. */
@@ -153,6 +191,7 @@ export function relabel() {
     $("color").prepend(views.element("option", { value: "label", textContent: "label" }));
   }
   paintMap();
+  forgetCells();
 }
 
 /* A space has new points. */

@@ -1,9 +1,11 @@
 /* What every part of the page shares: what is looked at, and how the server is asked. */
+import * as views from "./views.js";
+
 export const $ = (id) => document.getElementById(id);
-export const views = window.rpmlViews;
-/* state: what is looked at; about: what the server said of itself; map: a Scatter once drawn;
-   results: the neighbors by space. */
-export const page = { state: {}, about: null, map: null, results: {} };
+export { views };
+/* state: what is looked at; about: what the server said of itself; maps: each a Scatter, once
+   drawn; results: the neighbors by space. */
+export const page = { state: {}, about: null, maps: [], results: {} };
 
 export class Problem extends Error {}
 

@@ -1,150 +1,145 @@
-"use strict";
 /* Pieces of the page: values in, elements out. Text is only ever set as text. */
-(() => {
-  function element(name, properties = {}, ...children) {
-    const { dataset, attributes, ...rest } = properties;
-    const node = Object.assign(document.createElement(name), rest);
-    Object.assign(node.dataset, dataset || {});
-    for (const [key, value] of Object.entries(attributes || {})) node.setAttribute(key, value);
-    node.append(...children.filter((child) => child !== null && child !== undefined));
-    return node;
-  }
+export function element(name, properties = {}, ...children) {
+  const { dataset, attributes, ...rest } = properties;
+  const node = Object.assign(document.createElement(name), rest);
+  Object.assign(node.dataset, dataset || {});
+  for (const [key, value] of Object.entries(attributes || {})) node.setAttribute(key, value);
+  node.append(...children.filter((child) => child !== null && child !== undefined));
+  return node;
+}
 
-  function image(item, alt, large = false) {
-    if (!item.picture) return null;
-    const node = element("img", { src: `/picture/${item.row}${large ? "?large=1" : ""}`, alt, loading: "lazy" });
-    node.onload = () => node.classList.toggle("tiny", Math.max(node.naturalWidth, node.naturalHeight) < 40);
-    return node;
-  }
+export function image(item, alt, large = false) {
+  if (!item.picture) return null;
+  const node = element("img", { src: `/picture/${item.row}${large ? "?large=1" : ""}`, alt, loading: "lazy" });
+  node.onload = () => node.classList.toggle("tiny", Math.max(node.naturalWidth, node.naturalHeight) < 40);
+  return node;
+}
 
-  function facts(item) {
-    const parts = [];
-    if (item.label !== null && item.label !== undefined) parts.push(`label ${item.label}`);
-    if (item.cluster !== null && item.cluster !== undefined) parts.push(`cluster ${item.cluster}`);
-    return parts.join(" · ");
-  }
+export function facts(item) {
+  const parts = [];
+  if (item.label !== null && item.label !== undefined) parts.push(`label ${item.label}`);
+  if (item.cluster !== null && item.cluster !== undefined) parts.push(`cluster ${item.cluster}`);
+  return parts.join(" · ");
+}
 
-  function tone(query, item) {
-    if (query.label === null || query.label === undefined || item.label === null) return "";
-    return query.label === item.label ? "right" : "wrong";
-  }
+function tone(query, item) {
+  if (query.label === null || query.label === undefined || item.label === null) return "";
+  return query.label === item.label ? "right" : "wrong";
+}
 
-  /* A neighbor: a button that makes it the query. */
-  function hit(query, item, rank, everywhere, onPick) {
-    const picture = image(item, "");
-    const same = tone(query, item);
-    const words = { right: ", same label", wrong: ", another label" };
-    const button = element("button", { type: "button", className: `hit ${same} ${picture ? "" : "plain"}` },
-      picture && element("span", { className: "item" }, picture),
-      element("span", {},
-        element("span", { className: "name", textContent: item.text, title: item.text }),
-        element("span", { className: "facts" },
-          `${rank}. ${item.similarity.toFixed(3)}`,
-          everywhere ? element("span", { className: "both", textContent: ` · ${everywhere}` }) : "",
-          element("span", { className: "unseen", textContent: words[same] || "" })),
-        element("span", { className: "facts", textContent: facts(item), title: facts(item) })));
+/* A neighbor: a button that makes it the query. */
+export function hit(query, item, rank, everywhere, onPick) {
+  const picture = image(item, "");
+  const same = tone(query, item);
+  const words = { right: ", same label", wrong: ", another label" };
+  const button = element("button", { type: "button", className: `hit ${same} ${picture ? "" : "plain"}` },
+    picture && element("span", { className: "item" }, picture),
+    element("span", {},
+      element("span", { className: "name", textContent: item.text, title: item.text }),
+      element("span", { className: "facts" },
+        `${rank}. ${item.similarity.toFixed(3)}`,
+        everywhere ? element("span", { className: "both", textContent: ` · ${everywhere}` }) : "",
+        element("span", { className: "unseen", textContent: words[same] || "" })),
+      element("span", { className: "facts", textContent: facts(item), title: facts(item) })));
+  button.addEventListener("click", () => onPick(item));
+  return element("li", {}, button);
+}
+
+export function empty(title, lines, action) {
+  const box = element("div", { className: "empty" }, element("h2", { textContent: title }));
+  for (const line of lines) box.append(element("p", { textContent: line }));
+  if (action) box.append(action);
+  return box;
+}
+
+/* The item that was searched for, with what can be done with the result. */
+export function asked(query, tools, onCluster) {
+  const picture = query.picture ? image(query, query.id, true) : null;
+  const about = element("p", { className: "muted" });
+  if (query.row === null) about.textContent = "uploaded query";
+  else about.textContent = [query.text === query.id ? "" : `id ${query.id}`, query.label === null ? "" : `label ${query.label}`].filter(Boolean).join(" · ");
+  if (query.cluster !== null && query.cluster !== undefined) {
+    const link = element("button", { type: "button", textContent: `Cluster ${query.cluster}` });
+    link.addEventListener("click", () => onCluster(query.cluster));
+    tools.prepend(link);
+  }
+  const known = (query.metadata || []).filter(([, value]) => value);
+  const metadata = known.length ? element("dl", { className: "metadata" }, ...known.flatMap(([name, value]) => [element("dt", { textContent: name }), element("dd", { textContent: value })])) : null;
+  const body = element("div", {}, element("h2", { tabIndex: -1, textContent: query.text || query.title }), about, metadata, tools);
+  return element("div", { className: "asked" },
+    picture && element("div", { className: "item query" }, picture), body);
+}
+
+export function clusterRow(cluster, current, onPick) {
+  const button = element("button", { type: "button", className: "pick", title: `mode: ${cluster.mode.id}` },
+    image(cluster.mode, ""), element("span", { textContent: `Cluster ${cluster.cluster}` }));
+  button.addEventListener("click", () => onPick(cluster.cluster));
+  const impurity = cluster.impurity === null ? "–" : `${Math.round(100 * cluster.impurity)} %`;
+  const row = element("tr", {}, element("td", {}, button),
+    element("td", { className: "number", textContent: cluster.size.toLocaleString("en") }),
+    element("td", { className: "number", textContent: impurity }));
+  if (current) row.setAttribute("aria-current", "true");
+  return row;
+}
+
+export function clusterTable(rows) {
+  const head = element("tr", {},
+    element("th", { scope: "col", textContent: "Cluster, by its mode" }),
+    element("th", { scope: "col", className: "number", textContent: "Items" }),
+    element("th", { scope: "col", className: "number", textContent: "Impurity" }));
+  return element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows));
+}
+
+function chip(item, onPick) {
+  const picture = image(item, item.id);
+  const button = element("button", { type: "button", title: [item.text, facts(item)].filter(Boolean).join(" · ") },
+    element("span", { className: "item" }, picture || element("span", { className: "text" }, element("span", { textContent: item.text }))));
+  button.addEventListener("click", () => onPick(item));
+  return button;
+}
+
+/* Nested lists from a map of row -> parent row. */
+function tree(members, parents, onPick) {
+  const children = new Map(), roots = [];
+  const byRow = new Map(members.map((item) => [item.row, item]));
+  for (const item of members) {
+    const parent = parents[item.row];
+    if (parent === item.row || !byRow.has(parent)) roots.push(item);
+    else if (children.has(parent)) children.get(parent).push(item);
+    else children.set(parent, [item]);
+  }
+  const top = element("ul", { className: "tree" });
+  const waiting = roots.map((item) => [item, top]);
+  while (waiting.length) {
+    const [item, list] = waiting.shift();
+    const button = element("button", { type: "button" }, image(item, ""), element("span", { className: "name", textContent: item.text }));
     button.addEventListener("click", () => onPick(item));
-    return element("li", {}, button);
-  }
-
-  function empty(title, lines, action) {
-    const box = element("div", { className: "empty" }, element("h2", { textContent: title }));
-    for (const line of lines) box.append(element("p", { textContent: line }));
-    if (action) box.append(action);
-    return box;
-  }
-
-  /* The item that was searched for, with what can be done with the result. */
-  function asked(query, tools, onCluster) {
-    const picture = query.picture ? image(query, query.id, true) : null;
-    const about = element("p", { className: "muted" });
-    if (query.row === null) about.textContent = "uploaded query";
-    else about.textContent = [query.text === query.id ? "" : `id ${query.id}`, query.label === null ? "" : `label ${query.label}`].filter(Boolean).join(" · ");
-    if (query.cluster !== null && query.cluster !== undefined) {
-      const link = element("button", { type: "button", textContent: `Cluster ${query.cluster}` });
-      link.addEventListener("click", () => onCluster(query.cluster));
-      tools.prepend(link);
+    const entry = element("li", {}, button);
+    list.append(entry);
+    const below = children.get(item.row);
+    if (below) {
+      const inner = element("ul");
+      entry.append(inner);
+      for (const child of below) waiting.push([child, inner]);
     }
-    const known = (query.metadata || []).filter(([, value]) => value);
-    const metadata = known.length ? element("dl", { className: "metadata" }, ...known.flatMap(([name, value]) => [element("dt", { textContent: name }), element("dd", { textContent: value })])) : null;
-    const body = element("div", {}, element("h2", { tabIndex: -1, textContent: query.text || query.title }), about, metadata, tools);
-    return element("div", { className: "asked" },
-      picture && element("div", { className: "item query" }, picture), body);
   }
+  return top;
+}
 
-  function clusterRow(cluster, current, onPick) {
-    const button = element("button", { type: "button", className: "pick", title: `mode: ${cluster.mode.id}` },
-      image(cluster.mode, ""), element("span", { textContent: `Cluster ${cluster.cluster}` }));
-    button.addEventListener("click", () => onPick(cluster.cluster));
-    const impurity = cluster.impurity === null ? "–" : `${Math.round(100 * cluster.impurity)} %`;
-    const row = element("tr", {}, element("td", {}, button),
-      element("td", { className: "number", textContent: cluster.size.toLocaleString("en") }),
-      element("td", { className: "number", textContent: impurity }));
-    if (current) row.setAttribute("aria-current", "true");
-    return row;
-  }
-
-  function clusterTable(rows) {
-    const head = element("tr", {},
-      element("th", { scope: "col", textContent: "Cluster, by its mode" }),
-      element("th", { scope: "col", className: "number", textContent: "Items" }),
-      element("th", { scope: "col", className: "number", textContent: "Impurity" }));
-    return element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows));
-  }
-
-  function chip(item, onPick) {
-    const picture = image(item, item.id);
-    const button = element("button", { type: "button", title: [item.text, facts(item)].filter(Boolean).join(" · ") },
-      element("span", { className: "item" }, picture || element("span", { className: "text" }, element("span", { textContent: item.text }))));
-    button.addEventListener("click", () => onPick(item));
-    return button;
-  }
-
-  /* Nested lists from a map of row -> parent row. */
-  function tree(members, parents, onPick) {
-    const children = new Map(), roots = [];
-    const byRow = new Map(members.map((item) => [item.row, item]));
-    for (const item of members) {
-      const parent = parents[item.row];
-      if (parent === item.row || !byRow.has(parent)) roots.push(item);
-      else if (children.has(parent)) children.get(parent).push(item);
-      else children.set(parent, [item]);
-    }
-    const top = element("ul", { className: "tree" });
-    const waiting = roots.map((item) => [item, top]);
-    while (waiting.length) {
-      const [item, list] = waiting.shift();
-      const button = element("button", { type: "button" }, image(item, ""), element("span", { className: "name", textContent: item.text }));
-      button.addEventListener("click", () => onPick(item));
-      const entry = element("li", {}, button);
-      list.append(entry);
-      const below = children.get(item.row);
-      if (below) {
-        const inner = element("ul");
-        entry.append(inner);
-        for (const child of below) waiting.push([child, inner]);
-      }
-    }
-    return top;
-  }
-
-  function cluster(found, onPick, exportLink) {
-    const impurity = found.impurity === null ? "" : `, impurity ${Math.round(100 * found.impurity)} %`;
-    const plain = found.members.some((item) => item.picture) ? "" : " plain";
-    const box = element("div", {},
-      element("h2", { textContent: `Cluster ${found.cluster}` }),
-      element("p", { className: "muted", textContent: `${found.size.toLocaleString("en")} items${impurity}` }),
-      element("div", { className: "tools" }, exportLink),
-      element("h3", { textContent: "Mode" }),
-      element("div", { className: `members${plain}` }, chip(found.mode, onPick)));
-    const more = found.size > found.members.length ? `, the ${found.members.length} nearest to the mode` : "";
-    box.append(element("h3", { textContent: `Members${more}` }),
-      element("div", { className: `members${plain}` }, ...found.members.map((item) => chip(item, onPick))));
-    box.append(element("h3", { textContent: "Ascent tree: the parent of each member" }));
-    if (found.tree) box.append(tree(found.members, found.tree, onPick));
-    else box.append(element("p", { className: "muted", textContent: `There is no tree: ${found.tree_reason}.` }));
-    return box;
-  }
-
-  window.rpmlViews = { element, image, facts, hit, empty, asked, clusterRow, clusterTable, cluster };
-})();
+export function cluster(found, onPick, exportLink) {
+  const impurity = found.impurity === null ? "" : `, impurity ${Math.round(100 * found.impurity)} %`;
+  const plain = found.members.some((item) => item.picture) ? "" : " plain";
+  const box = element("div", {},
+    element("h2", { textContent: `Cluster ${found.cluster}` }),
+    element("p", { className: "muted", textContent: `${found.size.toLocaleString("en")} items${impurity}` }),
+    element("div", { className: "tools" }, exportLink),
+    element("h3", { textContent: "Mode" }),
+    element("div", { className: `members${plain}` }, chip(found.mode, onPick)));
+  const more = found.size > found.members.length ? `, the ${found.members.length} nearest to the mode` : "";
+  box.append(element("h3", { textContent: `Members${more}` }),
+    element("div", { className: `members${plain}` }, ...found.members.map((item) => chip(item, onPick))));
+  box.append(element("h3", { textContent: "Ascent tree: the parent of each member" }));
+  if (found.tree) box.append(tree(found.members, found.tree, onPick));
+  else box.append(element("p", { className: "muted", textContent: `There is no tree: ${found.tree_reason}.` }));
+  return box;
+}

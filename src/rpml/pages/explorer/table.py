@@ -1,0 +1,102 @@
+"""The columns of the items as a table: searched, filtered, sorted."""
+
+import operator
+import re
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.pages.explorer.answers import Answers, Json
+from rpml.pages.explorer.parameters import Query, RequestError, is_digits
+
+MAX_CELLS = 200  # rows per request
+FILTER = "where."  # parameters with this prefix name a column
+_CONDITION = re.compile(r"(<=|>=|<|>|=)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)")
+_COMPARE = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "=": operator.eq,
+}
+
+
+class TableAnswers:
+    """Answers to the page's requests about its table.
+
+    Parameters
+    ----------
+    answers : Answers
+    """
+
+    def __init__(self, answers: Answers) -> None:
+        self.answers, self.catalog = answers, answers.catalog
+        self._keys: dict[str, NDArray[np.float64]] = {}
+
+    def columns(self, query: Query) -> Json:
+        """The names of the columns, and which of them hold numbers."""
+        names = list(self.catalog.columns)
+        return {"columns": [{"name": n, "numeric": self._numbers(n) is not None} for n in names]}
+
+    def rows(self, query: Query) -> bytes:
+        """The rows that pass the search and every filter, sorted; 32-bit integers."""
+        rows = np.arange(len(self.catalog))
+        if query.get("q"):
+            rows = np.sort(self.answers.matches(query))
+        for parameter, condition in query.items():
+            if parameter.startswith(FILTER) and condition.strip():
+                rows = rows[self._passes(parameter.removeprefix(FILTER), condition)[rows]]
+        by = query.get("by", "")
+        if by:
+            keys = self._sort_keys(by.removeprefix("-"))[rows]
+            rows = rows[np.argsort(-keys if by.startswith("-") else keys, kind="stable")]
+        return rows.astype("<u4").tobytes()
+
+    def cells(self, query: Query) -> Json:
+        """The values of some rows, in the order of the columns."""
+        asked = query.get("rows", "").split(",")
+        if len(asked) > MAX_CELLS or not all(
+            is_digits(row) and int(row) < len(self.catalog) for row in asked
+        ):
+            raise RequestError(400, f"rows must be up to {MAX_CELLS} row numbers")
+        columns = self.catalog.columns.values()
+        return {"cells": [[column[int(row)] for column in columns] for row in asked]}
+
+    def _values(self, name: str) -> list[str]:
+        values = self.catalog.columns.get(name)
+        if values is None:
+            raise RequestError(404, f"there is no column {name[:80]!r}")
+        return values
+
+    def _numbers(self, name: str) -> NDArray[np.float64] | None:
+        """A column as numbers, NaN where it is empty; None if it holds anything else."""
+        values = self._values(name)
+        try:
+            numbers = np.array([value or "nan" for value in values], np.float64)
+        except ValueError:
+            return None
+        return None if np.isnan(numbers).all() else numbers
+
+    def _sort_keys(self, name: str) -> NDArray[np.float64]:
+        """Numbers that sort as the column does, NaN for an empty cell; labels may change."""
+        if name not in self._keys or name == "label":
+            keys = self._numbers(name)
+            if keys is None:
+                folded = [value.casefold() for value in self._values(name)]
+                rank = {value: place for place, value in enumerate(sorted(set(folded)))}
+                keys = np.array([rank[v] if v else np.nan for v in folded], np.float64)
+            self._keys[name] = keys
+        return self._keys[name]
+
+    def _passes(self, name: str, condition: str) -> NDArray[np.bool_]:
+        """Which rows pass a filter: comparisons of numbers, else a part of the text."""
+        values = self._values(name)
+        compared = _CONDITION.findall(condition)
+        numbers = self._numbers(name) if compared else None
+        if numbers is not None:
+            tests = [_COMPARE[sign](numbers, float(bound)) for sign, bound in compared]
+            return np.asarray(np.logical_and.reduce(tests))
+        wanted = condition.strip().casefold()
+        if wanted.startswith("="):
+            return np.array([value.casefold() == wanted[1:].strip() for value in values])
+        return np.array([wanted in value.casefold() for value in values])
