@@ -230,7 +230,7 @@ def test_not_converged_always_warns():
         (np.array([["a", "b"], ["c", "d"]]), ValueError, "X must hold numbers"),
         (np.ones((1, 5)), ValueError, "minimum of 2 is required"),
         (np.ones((6, 3)), ValueError, "All 6 rows of X are identical"),
-        (np.ones(5), ValueError, "Expected 2D array"),
+        (np.ones(5), ValueError, "a single vector of 5 numbers. Reshape"),
     ],
 )
 def test_bad_input_gets_one_clear_sentence(X, error, message):

@@ -8,19 +8,22 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from sklearn.utils._set_output import _wrap_data_with_container
 from sklearn.utils.validation import check_is_fitted
 
 from rpml.estimator.fitted import load_model, save_model
 from rpml.method.clustering.exemplars import nearest_exemplar
 from rpml.method.codes import AxisRanges, Codec, make_codec
+from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.settings import FitResult
 from rpml.method.similarity import SimilarityScale
 from rpml.method.supervision.suggest import rank_candidates
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.errors import WeightCollapseWarning
 from rpml.runtime.rows import Array, float_dtype, row_blocks, unit_rows
-from rpml.runtime.validation import check_rows
+from rpml.runtime.threads import using_jobs
+from rpml.runtime.validation import as_matrix, check_rows
 
 OLDER = ", being from an older rpml: fit it again."
 COLLAPSED = 0.05  # mean triplet weight below which the weights are called collapsed
@@ -40,6 +43,7 @@ class Embedding:
     code_ranges_: AxisRanges | None
     similarity_scale_: SimilarityScale | None
     normalize: bool
+    n_jobs: int | None
     weight: str
 
     def transform(
@@ -50,6 +54,7 @@ class Embedding:
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features_in_)
+            As in `fit`.
         n_components : int, default=None
             Size of the embedding: the first so many components. One fit serves every smaller size.
         output : {"float", "int8", "binary", "binary-rotated"}, default="float"
@@ -66,15 +71,63 @@ class Embedding:
         model = self if n_components is None else self._first(n_components)
         codec = None if output == "float" else model.codec(output)
         rows = check_rows(self, X, reset=False)
-        if codec is None:
-            Y = self.preprocessing_.embed(rows, model.components_, self.normalize)
-            return _wrap_data_with_container("transform", Y, X, model)
-        codes = np.empty((len(rows), codec.width), codec.dtype)
-        for part, block in row_blocks(rows):
-            # in double precision, so that rounding, which differs with the batch, changes no code
-            Y = self.preprocessing_.embed(block, model.components_, self.normalize, np.float64)
-            codes[part] = codec.encode(Y)
+        with using_jobs(self.n_jobs):
+            if codec is None:
+                Y = self.preprocessing_.embed(rows, model.components_, self.normalize)
+                return _wrap_data_with_container("transform", Y, X, model)
+            codes = np.empty((len(rows), codec.width), codec.dtype)
+            for part, block in row_blocks(rows):
+                # in double precision: rounding, which differs with the batch, changes no code
+                Y = self.preprocessing_.embed(block, model.components_, self.normalize, np.float64)
+                codes[part] = codec.encode(Y)
         return codes
+
+    def transform_one(
+        self, x: ArrayLike, n_components: int | None = None, output: str = "float"
+    ) -> NDArray[Any]:
+        """Embed a single vector, such as a query: (n_features_in_,) to (n_components,).
+
+        As `transform`, which refuses one-dimensional input by scikit-learn's rules.
+        """
+        row = np.asarray(as_matrix(x))
+        if row.ndim != 1:
+            raise ValueError(f"transform_one takes one vector, got the shape {row.shape}.")
+        embedded = np.asarray(self.transform(row[None], n_components, output))
+        return np.asarray(embedded[0])
+
+    def inverse_transform(self, Y: ArrayLike) -> Array:
+        """Vectors with the embedding Y: least squares, and so lossy.
+
+        What the map dropped is gone: the result lies on the plane spanned by the components,
+        through the mean. Rows learned with normalize_input=True come back with unit norm.
+
+        Parameters
+        ----------
+        Y : array-like of shape (n_samples, n_components)
+            May have fewer columns than the model has components: a prefix.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features_in_)
+        """
+        check_is_fitted(self)
+        rows = check_array(as_matrix(Y), dtype=(np.float64, np.float32))
+        components = self._first(rows.shape[1]).components_
+        return self.preprocessing_.invert(rows, components, self.normalize)
+
+    def score(self, X: ArrayLike, y: ArrayLike) -> float:
+        """Recall@1: the share of rows whose nearest other row in the embedding has their label.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features_in_)
+        y : array-like of shape (n_samples,)
+        """
+        Y = np.asarray(self.transform(X))
+        labels = column_or_1d(y)
+        check_consistent_length(Y, labels)
+        nearest = nearest_neighbors(Y, 1, metric="cosine").indices[:, 0]
+        return float(np.mean(labels[nearest] == labels))
 
     def codec(self, output: str) -> Codec:
         """The codes of the embedding: `encode` rows, `decode` codes.

@@ -26,6 +26,7 @@ Model = TypeVar("Model", bound=BaseEstimator)
 
 
 EXEMPLAR_FIELDS = ("rows", "labels", "sizes")
+NOT_STORED = {"callback", "verbose", "n_jobs"}  # parameters that change no result
 
 
 def save_model(
@@ -128,9 +129,9 @@ def _read_whitening(stored: Json | None) -> ScatterChoice | None:
 
 
 def describe_settings(estimator: Any) -> Json:
-    """The parameters of an estimator as JSON values, its callback left out."""
+    """The parameters of an estimator as JSON values, those left out that change no result."""
     parameters = estimator.get_params(deep=False)
-    return {name: _describe(value) for name, value in parameters.items() if name != "callback"}
+    return {n: _describe(value) for n, value in parameters.items() if n not in NOT_STORED}
 
 
 def _describe(value: Any) -> Any:
@@ -202,7 +203,7 @@ def _settings(cls: type[Any], stored: Json) -> Json:
 
 
 def _known(cls: type[Any], stored: Json) -> Json:
-    known = set(cls().get_params(deep=False)) - {"callback"}
+    known = set(cls().get_params(deep=False)) - NOT_STORED
     return {name: value for name, value in stored.items() if name in known}
 
 

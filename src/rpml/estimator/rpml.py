@@ -2,30 +2,28 @@
 
 from collections.abc import Callable
 from dataclasses import fields, replace
-from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from rpml.estimator.embedding import Embedding
 from rpml.estimator.fit_inputs import as_groups, as_neighbors, as_pairs, to_common_scale
+from rpml.estimator.parameters import CONSTRAINTS
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.local import LocalStages
-from rpml.method.objective.weights import WEIGHTS
 from rpml.method.pipeline import learn
 from rpml.method.settings import FitInputs, FitSettings, fit_shape
 from rpml.method.supervision.constraints import gather
 from rpml.method.supervision.labels import as_labels
-from rpml.method.triplets.samplers import SAMPLERS
 from rpml.method.update import update
-from rpml.runtime.context import Context, Progress, Store
+from rpml.runtime.context import Context, PrintedProgress, Progress, Store
 from rpml.runtime.memory import WORKING_MEMORY, working_memory
-from rpml.runtime.rows import RandomState, float_dtype
+from rpml.runtime.rows import Labels, RandomState, float_dtype
+from rpml.runtime.threads import using_jobs
 from rpml.runtime.validation import check_rows, check_varied
 
 
@@ -100,6 +98,10 @@ class RPML(
         Use `y` in `fit`. Otherwise it is ignored, so that labels never leak by accident.
     memory_limit : int, default=None
         Bytes the process may use. The fit works in smaller blocks, or refuses to start.
+    n_jobs : int, default=None
+        Threads of `fit` and `transform`; -1 and None: all cores (that OMP_NUM_THREADS allows).
+    verbose : int, default=0
+        1 prints a line per finished stage, 2 every step.
     callback : callable, default=None
         Called with a `Progress`; a true result stops the solver, which keeps what it has.
     random_state : int, RandomState instance or None, default=None
@@ -158,36 +160,7 @@ class RPML(
     (1797, 16)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [Interval(Integral, 1, None, closed="left"), None],
-        "weight": [StrOptions(set(WEIGHTS))],
-        "solver": [StrOptions({"cg", "stochastic", "gd"})],
-        "training": [StrOptions({"auto", "always"})],
-        "alpha": [Interval(Real, 0, 90, closed="neither")],
-        "clustering": [StrOptions({"aas"}), HasMethods("fit_predict"), "array-like"],
-        "n_neighbors": [Interval(Integral, 1, 2**31, closed="both")],
-        "triplets_per_anchor": [Interval(Integral, 1, 10**4, closed="both")],
-        "max_triplets": [Interval(Integral, 1, 2**31, closed="both")],
-        "sampler": [StrOptions(set(SAMPLERS))],
-        "init": [StrOptions({"pca", "random"}), "array-like"],
-        "normalize_input": ["boolean"],
-        "whiten": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="both"), None],
-        "n_axes": [Interval(Integral, 1, None, closed="left"), None],
-        "weight_ridge": [Interval(Real, 0, None, closed="left"), None],
-        "max_iter": [Interval(Integral, 0, 10**6, closed="both")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "batch_size": [Interval(Integral, 3, 2**31, closed="both")],
-        "n_epochs": [Interval(Integral, 1, 10**4, closed="both")],
-        "batch_steps": [Interval(Integral, 1, 10**4, closed="both")],
-        "average": ["boolean"],
-        "mining": [StrOptions({"all", "semi-hard", "hard"})],
-        "normalize": ["boolean"],
-        "use_labels": ["boolean"],
-        "memory_limit": [Interval(Integral, 1, None, closed="left"), None],
-        "callback": [callable, None],
-        "random_state": ["random_state"],
-    }
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = CONSTRAINTS
 
     def __init__(
         self,
@@ -218,6 +191,8 @@ class RPML(
         normalize: bool = True,
         use_labels: bool = False,
         memory_limit: int | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
         callback: Callable[[Progress], object] | None = None,
         random_state: RandomState = None,
     ) -> None:
@@ -247,6 +222,8 @@ class RPML(
         self.normalize = normalize
         self.use_labels = use_labels
         self.memory_limit = memory_limit
+        self.n_jobs = n_jobs
+        self.verbose = verbose
         self.callback = callback
         self.random_state = random_state
 
@@ -291,6 +268,7 @@ class RPML(
         ----------
         X : array-like of shape (n_samples, n_features)
             float32 or float64; float16 and integers are converted. Memory maps are read in blocks.
+            Also tensors of torch, and columns of vectors: pandas, polars, Arrow, Hugging Face.
         y : array-like of shape (n_samples,), default=None
             Ignored unless use_labels=True; then -1, None or NaN mean "no label".
         groups : array-like of shape (n_samples,), default=None
@@ -321,6 +299,11 @@ class RPML(
         -------
         RPML
             The fitted estimator.
+
+        Notes
+        -----
+        There is no `sample_weight`: clusters are made of rows, each of which counts once. Leave
+        rows out or repeat them instead; constraints have weights.
         """
         self._validate_params()
         mapped = isinstance(X, np.memmap)
@@ -336,12 +319,17 @@ class RPML(
         inputs = FitInputs(as_groups(groups, len(X)), supervision, searched, pairs=paired)
         settings = self._settings()
         rows, scale = to_common_scale(X, as_they_are=self.normalize_input or self.whiten is None)
-        result = learn(LocalStages(settings, context), rows, inputs, settings, context)
+        with using_jobs(self.n_jobs):
+            result = learn(LocalStages(settings, context), rows, inputs, settings, context)
         vectors = np.asarray(X[result.exemplars.rows], float_dtype(X))
         self._set_fitted(result.of_rows_times(scale), vectors)
         self._calibrate(result.sample)
         self._warn()
         return self
+
+    def fit_predict(self, X: ArrayLike, y: ArrayLike | None = None, **inputs: Any) -> Labels:
+        """Fit, and return the pseudo-labels of the rows, `labels_`; arguments as in `fit`."""
+        return self.fit(X, y, **inputs).labels_
 
     def update(
         self, X_new: ArrayLike, X_old: ArrayLike | None = None, *, max_iter: int = 10
@@ -373,13 +361,16 @@ class RPML(
         size, n_epochs = len(self.components_), min(self.n_epochs, max_iter)
         settings = replace(self._settings(), n_components=size, n_epochs=n_epochs)
         settings = replace(settings, max_iter=max_iter)
-        result, vectors, self.drift_ = update(self, X_new, X_old, settings, self._context())
+        with using_jobs(self.n_jobs):
+            result, vectors, self.drift_ = update(self, X_new, X_old, settings, self._context())
         self._set_fitted(replace(result, n_classes=self.n_classes_), vectors)
         return self
 
     def _context(self, store: Store | None = None, blocks: int = WORKING_MEMORY) -> Context:
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        return Context(seed, self.callback or (lambda progress: None), store, blocks)
+        report = self.callback or (lambda progress: None)
+        report = PrintedProgress(int(self.verbose), report) if self.verbose else report
+        return Context(seed, report, store, blocks)
 
     def _settings(self) -> FitSettings:
         return FitSettings(**{f.name: getattr(self, f.name) for f in fields(FitSettings)})

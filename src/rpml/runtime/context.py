@@ -1,6 +1,7 @@
 """What surrounds a fit: random streams, a listener, and finished stages on disk."""
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,29 @@ class Progress:
     total: int
     info: Mapping[str, float] = field(default_factory=dict)
     """Figures of the moment, such as the loss."""
+
+
+@dataclass
+class PrintedProgress:
+    """Prints each finished stage and its time, or from verbose=2 every step; then reports it."""
+
+    verbose: int
+    report: Callable[[Progress], object]
+    stage: str = ""
+    started: float = 0.0
+    ended: str = ""
+
+    def __call__(self, progress: Progress) -> object:
+        if progress.stage != self.stage:
+            self.stage, self.started, self.ended = progress.stage, time.perf_counter(), ""
+        finished = 0 < progress.total <= progress.done
+        if (finished and self.ended != progress.stage) or self.verbose > 1:
+            self.ended = progress.stage if finished else ""
+            figures = "".join(f", {name} {value:.5g}" for name, value in progress.info.items())
+            seconds = time.perf_counter() - self.started
+            count = f"{progress.done}/{progress.total}"
+            print(f"[RPML] {progress.stage} {count}{figures}, {seconds:.1f} s", flush=True)
+        return self.report(progress)
 
 
 @dataclass

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 Array = NDArray[np.floating]
 
@@ -30,6 +30,17 @@ def using_threads(count: int) -> Iterator[None]:
         yield
     finally:
         _inside.count = before
+
+
+@contextmanager
+def using_jobs(n_jobs: int | None) -> Iterator[None]:
+    """Bound the threads as scikit-learn's `n_jobs` does: -1 is all cores, None changes nothing."""
+    if n_jobs is None:
+        yield
+        return
+    count = n_jobs if n_jobs > 0 else max(1, (os.cpu_count() or 1) + 1 + n_jobs)
+    with using_threads(count), threadpool_limits(count):
+        yield
 
 
 def thread_count() -> int:

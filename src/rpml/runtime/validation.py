@@ -1,5 +1,7 @@
 """What an estimator accepts as rows, and the one sentence it refuses the rest with."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
@@ -8,12 +10,38 @@ from sklearn.utils.validation import validate_data
 from rpml.runtime.rows import Array, row_blocks
 
 
+def as_matrix(X: Any) -> Any:
+    """Vectors in a container that numpy does not read as a matrix, as one; all else as it is.
+
+    Torch tensors (with gradients, bfloat16), series and Arrow arrays of lists, and tables with a
+    single column of lists: pandas, polars, Arrow, Hugging Face datasets.
+    """
+    if hasattr(X, "detach"):  # torch
+        X = X.detach().cpu()
+        return (X.float() if str(X.dtype) == "torch.bfloat16" else X).numpy()
+    names: Any = getattr(X, "column_names", getattr(X, "columns", ()))
+    if len(names) == 1 and len(X):
+        column = as_matrix(X[names[0]])
+        return column if np.ndim(column) == 2 else X
+    if len(names) > 1 or not hasattr(X, "__array__"):
+        return X
+    rows = X if isinstance(X, np.ndarray) else np.asarray(X)
+    nested = rows.dtype == object and rows.ndim == 1 and len(rows) > 0 and np.ndim(rows[0]) == 1
+    return np.stack(rows.tolist()) if nested else rows
+
+
 def check_rows(estimator: BaseEstimator, X: ArrayLike, *, reset: bool) -> Array:
     """X as a finite matrix of numbers, read in blocks so that a memory map stays one.
 
     `reset` is True in fit, where at least two rows are needed and the number and the names of the
     features are learned; in other methods they are compared.
     """
+    X = as_matrix(X)
+    if isinstance(X, np.ndarray) and X.ndim == 1:
+        raise ValueError(
+            f"X is a single vector of {len(X)} numbers. Reshape your data: X[None] is one row, "
+            "X[:, None] one feature."
+        )
     rows: Array = validate_data(
         estimator,
         X,

@@ -75,6 +75,20 @@ class Preprocessing:
             run_chunks(work, len(X), EMBED_ROWS)
         return out
 
+    def invert(self, Y: Array, components: Array, unit: bool) -> Array:
+        """Rows that `embed` takes to Y, of those the one of least norm: least squares.
+
+        Where rows have unit norm before and after the map, the length lost at the end is the one
+        that gives the row unit norm again.
+        """
+        rows = np.asarray(Y, np.float64) @ np.linalg.pinv(self.matrix @ components.T)
+        if unit and self.unit_input:
+            along, square = rows @ self.mean, np.einsum("ij,ij->i", rows, rows)
+            rest = max(0.0, 1 - float(self.mean @ self.mean))
+            length = (np.sqrt(along**2 + square * rest) - along) / np.where(square > 0, square, 1)
+            rows = rows * length[:, None]
+        return np.asarray(self.mean + rows, float_dtype(Y))
+
 
 @dataclass(frozen=True)
 class Spectrum:

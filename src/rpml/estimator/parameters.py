@@ -1,0 +1,46 @@
+"""What each parameter of RPML may be, in scikit-learn's terms."""
+
+from numbers import Integral, Real
+from typing import Any
+
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+
+from rpml.method.objective.weights import WEIGHTS
+from rpml.method.triplets.samplers import SAMPLERS
+
+CONSTRAINTS: dict[str, list[Any]] = {
+    "n_components": [Interval(Integral, 1, None, closed="left"), None],
+    "weight": [StrOptions(set(WEIGHTS))],
+    "solver": [StrOptions({"cg", "stochastic", "gd"})],
+    "training": [StrOptions({"auto", "always"})],
+    "alpha": [Interval(Real, 0, 90, closed="neither")],
+    "clustering": [StrOptions({"aas"}), HasMethods("fit_predict"), "array-like"],
+    "n_neighbors": [Interval(Integral, 1, 2**31, closed="both")],
+    "triplets_per_anchor": [Interval(Integral, 1, 10**4, closed="both")],
+    "max_triplets": [Interval(Integral, 1, 2**31, closed="both")],
+    "sampler": [StrOptions(set(SAMPLERS))],
+    "init": [StrOptions({"pca", "random"}), "array-like"],
+    "normalize_input": ["boolean"],
+    "whiten": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="both"), None],
+    "n_axes": [Interval(Integral, 1, None, closed="left"), None],
+    "weight_ridge": [Interval(Real, 0, None, closed="left"), None],
+    "max_iter": [Interval(Integral, 0, 10**6, closed="both")],
+    "tol": [Interval(Real, 0, None, closed="left")],
+    "learning_rate": [Interval(Real, 0, None, closed="neither")],
+    "batch_size": [Interval(Integral, 3, 2**31, closed="both")],
+    "n_epochs": [Interval(Integral, 1, 10**4, closed="both")],
+    "batch_steps": [Interval(Integral, 1, 10**4, closed="both")],
+    "average": ["boolean"],
+    "mining": [StrOptions({"all", "semi-hard", "hard"})],
+    "normalize": ["boolean"],
+    "use_labels": ["boolean"],
+    "memory_limit": [Interval(Integral, 1, None, closed="left"), None],
+    "n_jobs": [
+        Interval(Integral, None, -1, closed="right"),
+        Interval(Integral, 1, None, closed="left"),
+        None,
+    ],
+    "verbose": [Interval(Integral, 0, None, closed="left"), "boolean"],
+    "callback": [callable, None],
+    "random_state": ["random_state"],
+}

@@ -1,0 +1,112 @@
+"""What scikit-learn users expect beside fit and transform."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.model_selection import cross_val_score
+
+from rpml import RPML
+from rpml.evaluation.metrics import recall_at_k
+from rpml.runtime.rows import unit_rows
+from rpml.runtime.threads import thread_count
+from tests.problems import blobs
+
+
+@pytest.fixture(scope="module")
+def data():
+    return blobs(classes=6, per_class=20, d=10)
+
+
+@pytest.fixture(scope="module")
+def model(data):
+    return RPML(4, n_neighbors=10, random_state=0).fit(data[0])
+
+
+def test_score_is_recall_at_1(model, data):
+    X, y = data
+    assert model.score(X, y) == pytest.approx(recall_at_k(model.transform(X), y, 1)[1])
+    assert model.score(X, y.astype(str)) == model.score(X, y)
+    assert cross_val_score(RPML(4, n_neighbors=10, random_state=0), X, y, cv=2).shape == (2,)
+    with pytest.raises(ValueError, match="inconsistent"):
+        model.score(X, y[:-1])
+
+
+def test_fit_predict_gives_the_pseudo_labels(model, data):
+    again = RPML(4, n_neighbors=10, random_state=0).fit_predict(data[0])
+    np.testing.assert_array_equal(again, model.labels_)
+
+
+def test_one_vector(model, data):
+    X, _ = data
+    np.testing.assert_allclose(model.transform_one(X[3]), model.transform(X[3:4])[0], atol=1e-12)
+    assert model.transform_one(X[3].tolist(), n_components=2).shape == (2,)
+    code = model.transform_one(X[3], output="int8")
+    np.testing.assert_array_equal(code, model.transform(X, output="int8")[3])
+    with pytest.raises(ValueError, match="one vector"):
+        model.transform_one(X)
+    with pytest.raises(ValueError, match="Reshape your data"):
+        model.transform(X[3])
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("normalize_input", [True, False])
+def test_what_is_inverted_embeds_the_same(data, normalize, normalize_input):
+    X, _ = data
+    flags = {"normalize": normalize, "normalize_input": normalize_input}
+    fitted = RPML(4, n_neighbors=10, random_state=0, whiten=0.5, **flags).fit(X)
+    pre, Y = fitted.preprocessing_, fitted.transform(X)
+    back = fitted.inverse_transform(Y)
+    assert back.shape == X.shape
+    if normalize and normalize_input:
+        np.testing.assert_allclose(np.linalg.norm(back, axis=1), 1, atol=1e-9)
+        np.testing.assert_allclose(fitted.transform(back), Y, atol=1e-9)
+        start = unit_rows(X)
+        error, spread = np.linalg.norm(back - start), np.linalg.norm(start - pre.mean)
+        assert error < 0.9 * spread
+    else:
+        np.testing.assert_allclose((back - pre.mean) @ pre.matrix @ fitted.components_.T, Y)
+    assert fitted.inverse_transform(Y[:, :2]).shape == X.shape
+    with pytest.raises(ValueError, match="1 to 4"):
+        fitted.inverse_transform(np.ones((1, 5)))
+
+
+def test_verbose_prints_and_still_reports(data, capsys):
+    heard = []
+    settings = {"n_neighbors": 10, "random_state": 0, "training": "always", "max_iter": 2}
+    RPML(4, verbose=1, callback=lambda p: heard.append(p.stage), **settings).fit(data[0])
+    stages = [line.split()[1] for line in capsys.readouterr().out.splitlines()]
+    assert len(stages) == len(set(stages)) >= 3
+    assert set(stages) <= set(heard)
+    RPML(4, verbose=2, **settings).fit(data[0])
+    steps = [s for s in capsys.readouterr().out.splitlines() if s.startswith("[RPML] optimize")]
+    assert len(steps) > 1
+    assert all(", loss " in step for step in steps[1:-1])
+
+
+@pytest.mark.parametrize(("n_jobs", "expected"), [(1, 1), (3, 3), (None, thread_count())])
+def test_n_jobs_bounds_the_threads(data, n_jobs, expected):
+    seen = set()
+    fitted = RPML(4, n_neighbors=10, random_state=0, n_jobs=n_jobs)
+    fitted.callback = lambda progress: seen.add(thread_count()) and False
+    fitted.fit(data[0])
+    assert seen == {expected}
+    with pytest.raises(ValueError, match="n_jobs"):
+        fitted.set_params(n_jobs=0).fit(data[0])
+
+
+def test_n_jobs_and_verbose_are_not_in_the_file(data, tmp_path):
+    fitted = RPML(4, n_neighbors=10, random_state=0, n_jobs=1).fit(data[0])
+    fitted.save(tmp_path / "m.rpml")
+    assert RPML.load(tmp_path / "m.rpml").n_jobs is None
+
+
+def test_a_column_of_vectors_is_fitted(model, data):
+    column = pd.DataFrame({"embedding": list(data[0])})
+    fitted = RPML(4, n_neighbors=10, random_state=0).fit(column)
+    assert fitted.n_features_in_ == 10
+    np.testing.assert_array_equal(fitted.transform(column), model.transform(data[0]))
+
+
+def test_sample_weight_is_refused_by_name(data):
+    with pytest.raises(TypeError, match="sample_weight"):
+        RPML(4).fit(data[0], sample_weight=np.ones(len(data[0])))
