@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 from rpml.cli import options as opt
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
-
-    from rpml.runtime.rows import Array
 
 EXAMPLES = """\b
 Examples:
@@ -49,80 +48,109 @@ def run(
     console: Console,
 ) -> None:
     """Score vectors, or their embedding, against labels."""
-    from rpml.estimator import check_features, load_embedded
-
-    wanted = parse_ks(ks)
-    on_dask = engine.on_dask()
     if dim is not None and model is None:
         raise InputError("--dim needs --model: it selects components of the model")
-    fitted = None if model is None else opt.load_model(model, dim)
-    excluded = reading.excluded(features, labels)
-    scores: dict[str, float] = {}
-    unlabeled = 0
-    if on_dask:
-        from rpml.distributed import embedded, evaluate
-        from rpml.io.features import read_labels
-        from rpml.runtime.context import Context
-
-        with engine.cluster(console) as cluster, console.reporter() as report:
-            rows = engine.open_rows(features, reading.options(excluded), cluster, console)
-            if fitted is not None:
-                check_features(fitted, rows, str(model))
-            y = read_labels(labels, rows.count, None, reading.label_column)
-            if fitted is not None:
-                rows = embedded(fitted, rows, cluster)
-            told = Context(report=report)
-            recall = evaluate(rows, y, cluster, ks=tuple(wanted), metric=metric, context=told)
-        width = rows.width
+    task = Task(features, labels, reading, model, parse_ks(ks), metric, dim)
+    if engine.on_dask():
+        found = task.run_on_dask(engine, console)
     else:
-        source = reading.open(features, excluded)
-        if fitted is None:
+        found = task.run(seed if clustering else None, console)
+    if found.unlabeled:
+        console.note(
+            f"{found.unlabeled:,} rows have no label: "
+            f"only the {len(found.labels):,} labeled ones count"
+        )
+    console.result(found.fields(metric), found.as_table())
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What was found, on the rows that have a label."""
+
+    labels: NDArray[np.generic]
+    unlabeled: int
+    dim: int
+    recall: dict[int, float]
+    clustering: dict[str, float] = field(default_factory=dict)
+
+    def fields(self, metric: str) -> dict[str, object]:
+        return {
+            "rows": len(self.labels),
+            "unlabeled": self.unlabeled,
+            "classes": len(set(self.labels.tolist())),
+            "dim": self.dim,
+            "metric": metric,
+            "recall_at_k": {str(k): v for k, v in self.recall.items()},
+            **self.clustering,
+        }
+
+    def as_table(self) -> str:
+        """Percentages, one column per score."""
+        names = [*(f"R@{k}" for k in self.recall), *(name.upper() for name in self.clustering)]
+        values = [*self.recall.values(), *self.clustering.values()]
+        row = [str(len(self.labels)), str(self.dim), *(f"{100 * v:.2f}" for v in values)]
+        return table([["rows", "dim", *names], row])
+
+
+@dataclass(frozen=True)
+class Task:
+    """Which vectors to score, and how."""
+
+    features: str
+    labels: str
+    reading: opt.LabeledReadingOptions
+    model: str | None
+    ks: list[int]
+    metric: str
+    dim: int | None
+
+    def run(self, seed: int | None, console: Console) -> Scores:
+        """In this process; with a seed also the scores of k-means clusters."""
+        from rpml.estimator import check_features, load_embedded
+        from rpml.evaluation.metrics import clustering_scores, recall_at_k
+        from rpml.runtime.context import Progress
+
+        source = self.reading.open(self.features, self._excluded())
+        if self.model is None:
             data = source.load()
         else:
-            check_features(fitted, source, str(model))
+            fitted = opt.load_model(self.model, self.dim)
+            check_features(fitted, source, self.model)
             data = load_embedded(fitted, source)
-        width = data.values.shape[1]
-        values, y = reading.labeled_rows(labels, data)
-        unlabeled = len(data.values) - len(y)
-        recall, scores = measure(values, y, wanted, metric, seed if clustering else None, console)
-    fields = {
-        "rows": len(y),
-        "unlabeled": unlabeled,
-        "classes": len(set(y.tolist())),
-        "dim": width,
-        "metric": metric,
-        "recall_at_k": {str(k): v for k, v in recall.items()},
-        **scores,
-    }
-    if unlabeled:
-        console.note(f"{unlabeled:,} rows have no label: only the {len(y):,} labeled ones count")
-    console.result(fields, as_table(len(y), width, recall, scores))
+        X, y = self.reading.labeled_rows(self.labels, data)
+        with console.reporter() as report:
 
+            def advance(stage: str) -> Callable[[float], None]:
+                return lambda share: report(Progress(stage, round(share * len(y)), len(y)))
 
-def measure(
-    X: Array, y: NDArray[np.generic], ks: list[int], metric: str, seed: int | None, console: Console
-) -> tuple[dict[int, float], dict[str, float]]:
-    """Recall@K and, with a seed, the scores of k-means clusters."""
-    from rpml.evaluation.metrics import clustering_scores, recall_at_k
-    from rpml.runtime.context import Progress
+            recall = recall_at_k(X, y, self.ks, self.metric, progress=advance("recall"))
+            clusters = {}
+            if seed is not None:
+                clusters = clustering_scores(X, y, seed, self.metric, progress=advance("kmeans"))
+        return Scores(y, len(data.values) - len(y), X.shape[1], recall, clusters)
 
-    with console.reporter() as report:
+    def run_on_dask(self, engine: EngineOptions, console: Console) -> Scores:
+        """On the workers of a cluster; there is no k-means."""
+        from rpml.distributed import embedded, evaluate
+        from rpml.estimator import check_features
+        from rpml.io.features.labels import labeled_mask, read_labels
+        from rpml.runtime.context import Context
 
-        def advance(stage: str) -> Callable[[float], None]:
-            return lambda share: report(Progress(stage, round(share * len(y)), len(y)))
+        options, column = self.reading.options(self._excluded()), self.reading.label_column
+        with engine.cluster(console) as cluster, console.reporter() as report:
+            rows = engine.open_rows(self.features, options, cluster, console)
+            y = read_labels(self.labels, rows.count, None, column, partial=True)
+            if self.model is not None:
+                fitted = opt.load_model(self.model, self.dim)
+                check_features(fitted, rows, self.model)
+                rows = embedded(fitted, rows, cluster)
+            told = Context(report=report)
+            recall = evaluate(rows, y, cluster, ks=tuple(self.ks), metric=self.metric, context=told)
+        known = y[labeled_mask(y)]
+        return Scores(known, len(y) - len(known), rows.width, recall)
 
-        recall = recall_at_k(X, y, ks, metric, progress=advance("recall"))
-        if seed is None:
-            return recall, {}
-        return recall, clustering_scores(X, y, seed, metric, progress=advance("kmeans"))
-
-
-def as_table(rows: int, dim: int, recall: dict[int, float], scores: dict[str, float]) -> str:
-    """Percentages, one column per score."""
-    head = ["rows", "dim", *(f"R@{k}" for k in recall), *(name.upper() for name in scores)]
-    values = [*recall.values(), *scores.values()]
-    row = [str(rows), str(dim), *(f"{100 * v:.2f}" for v in values)]
-    return table([head, row])
+    def _excluded(self) -> tuple[str, ...]:
+        return self.reading.excluded(self.features, self.labels)
 
 
 def parse_ks(text: str) -> list[int]:

@@ -10,6 +10,7 @@ from rpml.distributed.cluster import Cluster, Task
 from rpml.distributed.knn import KnnSettings, nearest_neighbors
 from rpml.distributed.source import PartitionedRows, Piece, open_rows, read_piece
 from rpml.estimator import RPML
+from rpml.io.features.labels import labeled_mask
 from rpml.io.features.source import ReadOptions
 from rpml.io.features.writers import Layout
 from rpml.io.features.writing import write_table
@@ -170,26 +171,42 @@ def evaluate(
     X : Dask array, path of shards, or PartitionedRows
         For instance the result of `embedded`.
     labels : array-like of shape (n_samples,)
-        One label per row.
+        One label per row; rows with None, -1 or empty text are left out.
     cluster : Cluster
     ks : tuple of int, default=(1, 2, 4, 8)
     metric : {"cosine", "euclidean"}, default="cosine"
     context : Context, default=None
         Told how many tasks of the search are done.
     """
-    rows = open_rows(X, cluster)
-    names = np.unique(np.asarray(labels), return_inverse=True)[1].astype(np.int32)
-    if len(names) != rows.count:
-        raise ValueError(f"there are {len(names)} labels for {rows.count} rows")
+    rows, y = open_rows(X, cluster), np.asarray(labels)
+    if len(y) != rows.count:
+        raise ValueError(f"there are {len(y)} labels for {rows.count} rows")
+    known = labeled_mask(y)
+    if not known.any():
+        raise InputError("no row has a label: every label is empty or -1")
+    parts, edges = _only(known, rows, cluster)
+    names = np.unique(y[known], return_inverse=True)[1].astype(np.int32)
     settings = KnnSettings(max(ks), metric)
-    graph = nearest_neighbors(cluster, rows.parts, rows.edges, settings, context or Context())
+    graph = nearest_neighbors(cluster, parts, edges, settings, context or Context())
     held = cluster.hold(names)
     tasks = [
         cluster.submit(_hits, part, held, int(start), ks)
         for part, start in zip(graph.parts, graph.edges, strict=False)
     ]
     hits = cluster.value(cluster.total(tasks))
-    return {k: float(h) / rows.count for k, h in zip(ks, hits, strict=True)}
+    return {k: float(h) / len(names) for k, h in zip(ks, hits, strict=True)}
+
+
+def _only(
+    mask: NDArray[np.bool_], rows: PartitionedRows, cluster: Cluster
+) -> tuple[list[Task], NDArray[np.int64]]:
+    """Partitions and edges of the rows in the mask."""
+    if mask.all():
+        return rows.parts, rows.edges
+    inside = np.split(mask, rows.edges[1:-1])
+    chosen = [(part, keep) for part, keep in zip(rows.parts, inside, strict=True) if keep.any()]
+    parts = [cluster.submit(np.compress, keep, part, 0) for part, keep in chosen]
+    return parts, np.cumsum([0, *(keep.sum() for _, keep in chosen)])
 
 
 def _hits(
