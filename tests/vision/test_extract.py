@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from rpml.io.checkpoint import Checkpoint
 from rpml.runtime.context import Context, Progress
 from rpml.runtime.errors import InputError
 from rpml.vision.backbone import Backbone
-from rpml.vision.extract import Execution, Job, Recipe, extract, files_digest, iter_parts
+from rpml.vision.extract import Execution, Job, Part, Recipe, extract, files_digest, iter_parts
 from rpml.vision.files import ImageFile, find_images
 from rpml.vision.pooling import Pooling
 from rpml.vision.regions import learn_region_whitening
@@ -69,6 +70,27 @@ def test_views_follow_their_image(photos: Path, network: Path) -> None:
     assert found.groups.tolist() == [i for i in range(15) for _ in range(3)]
     assert np.allclose(found.values[::3], extract(files, backbone, Recipe((64,))).values, atol=1e-6)
     assert not np.allclose(found.values[1::3], found.values[::3], atol=1e-2)
+
+
+def test_an_interruption_at_151_of_200_keeps_150(
+    photos: Path, network: Path, tmp_path: Path
+) -> None:
+    path = find_images(photos)[0].path
+    job = Job([ImageFile(str(i), path) for i in range(200)], Backbone(network), Recipe((64,)))
+
+    def interrupt(progress: Progress) -> None:
+        if progress.done > 150:
+            raise KeyboardInterrupt
+
+    def parts(report: Callable[[Progress], object]) -> list[Part]:
+        store = Checkpoint(tmp_path / "parts", "files", {}, resume=True)
+        return list(iter_parts(job, Context(report=report, store=store)))
+
+    with pytest.raises(KeyboardInterrupt):
+        parts(interrupt)
+    seen: list[Progress] = []
+    assert sum(len(part.values) for part in parts(seen.append)) == 200
+    assert min(progress.done for progress in seen) > 150
 
 
 def test_bad_images_are_left_out(photos: Path, network: Path) -> None:

@@ -249,5 +249,8 @@ def test_a_killed_run_continues_with_the_same_result(tool: Tool, tmp_path: Path)
     assert "scales" in tool("--resume", "--scales", 80, code=2)["error"]
     assert "images_per_second" not in tool("--resume")
     assert not parts.exists()
+    before = (tool.out / "features.npy").stat().st_mtime_ns
+    assert "images_per_second" not in tool("--resume")  # it is complete
+    assert (tool.out / "features.npy").stat().st_mtime_ns == before
     for name in ("features.npy", "ids.csv", "features.ids.csv"):
         assert (tool.out / name).read_bytes() == (whole / name).read_bytes()

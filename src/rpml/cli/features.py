@@ -123,11 +123,13 @@ def finish(written: Written, output: str, seconds: float, resumed: bool, console
         "left_out": len(written.failures),
         "seconds": round(seconds, 2),
     }
-    if not resumed:  # what was there already took no time
+    if written.computed and not resumed:  # what was there already took no time
         fields["images_per_second"] = round(written.images / seconds, 2)
     if written.failures:
         fields["failures"] = failures
-    console.result(fields, fields_text(fields))
+    console.result(
+        fields, fields_text(fields) if written.computed else f"{output} is already complete"
+    )
     if written.failures:
         console.note(f"rpml: {len(written.failures)} images were skipped, see {failures}")
         raise typer.Exit(SKIPPED)

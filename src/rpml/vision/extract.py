@@ -74,7 +74,7 @@ class Execution:
         Batches processed in parallel; None: one per core.
     batch : int, default=4
         Maximal number of images of equal shape per call of the network.
-    part : int, default=256
+    part : int, default=50
         Images per part; an interrupted run loses at most one part.
     strict : bool, default=False
         Stop at the first image that cannot be used.

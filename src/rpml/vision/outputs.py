@@ -122,12 +122,13 @@ class PostProcess:
 
 @dataclass(frozen=True)
 class Written:
-    """What an extraction has written."""
+    """What an extraction has written, now or (not `computed`) in an earlier run."""
 
     rows: int
     dimension: int
     images: int
     failures: tuple[Failure, ...]
+    computed: bool = True
 
 
 _FACTS = {
@@ -169,7 +170,7 @@ def already_written(paths: OutputPaths, job: Job, post: PostProcess) -> Written 
         return None
     check_json(facts, _FACTS, "manifest")
     failures = tuple(Failure(**failure) for failure in facts["failures"])
-    return Written(facts["rows"], facts["dimension"], facts["images"], failures)
+    return Written(facts["rows"], facts["dimension"], facts["images"], failures, False)
 
 
 def training_files(files: Sequence[ImageFile], pattern: str) -> list[ImageFile]:

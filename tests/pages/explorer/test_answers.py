@@ -141,6 +141,29 @@ def test_an_uploaded_vector_is_a_query(client: Client, sample: Sample) -> None:
     assert client.post("/api/upload/vector", npy(sample.X[9])).json["upload"] == again
 
 
+def hostile(descr: str, shape: str) -> bytes:
+    """A .npy file with any text as type and shape."""
+    text = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(8 * 392)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        hostile("'<f8'", "(" + "9" * 30 + ",)"),
+        hostile("'<f8'", "(-1,)"),
+        hostile("'<f8'", "(" * 3000 + ")" * 3000),
+        hostile("'<f8'", "-" * 9000 + "1"),
+        hostile("[('a', " * 900 + "'<f8'" + ")]" * 900, "(392,)"),
+        hostile("'999999999999f8'", "(392,)"),
+        hostile("'|O'", "(392,)"),
+        hostile('"""', "(392,)"),
+    ],
+)
+def test_hostile_headers_are_refused(client: Client, body: bytes) -> None:
+    assert client.post("/api/upload/vector", body).status == 422
+
+
 @pytest.mark.parametrize(
     ("body", "sentence"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import random
 import socket
 import threading
@@ -16,7 +17,7 @@ from PIL import Image
 from rpml.pages.explorer.app import Options, allowed_hosts, make_app
 from rpml.pages.explorer.catalog import Catalog, make_catalog
 from rpml.pages.explorer.pictures import Pictures
-from rpml.pages.explorer.server import address, open_socket, warning
+from rpml.pages.explorer.server import HeaderTimeout, address, open_socket, warning
 from rpml.pages.report.items import make_items
 from rpml.runtime.errors import InputError
 from tests.drawings import Sample
@@ -260,6 +261,23 @@ def test_an_idle_connection_does_not_block_others(client: Client) -> None:
     finally:
         for connection in idle:
             connection.close()
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\nHost: local"])
+def test_slow_headers_are_dropped(
+    client: Client, begun: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = http.client.HTTPConnection("127.0.0.1", client.port)
+    kept.request("GET", "/api/about")
+    assert kept.getresponse().read()
+    monkeypatch.setattr(HeaderTimeout, "seconds", 0.05)
+    with socket.create_connection(("127.0.0.1", client.port)) as slow, kept.sock as used:
+        slow.sendall(begun)
+        assert slow.recv(1) == b""
+        used.sendall(begun or b"G")
+        assert used.recv(1) == b""
+    monkeypatch.undo()
+    assert client.get("/api/about").status == 200
 
 
 def test_listening_elsewhere_is_said_loudly() -> None:

@@ -51,7 +51,7 @@ def load_npy(path: Path) -> NDArray[Any]:
     """The array of a .npy file; a large one is memory-mapped."""
     try:
         with open(path, "rb") as file:
-            shape, _, dtype = _read_header(file)
+            shape, _, dtype = read_npy_header(file)
             held = math.prod(shape) * dtype.itemsize
             missing = file.tell() + held - os.fstat(file.fileno()).st_size
             if missing > 0 and not dtype.hasobject:
@@ -152,7 +152,7 @@ class NpzFile:
         label = f"{self.path}[{name!r}]"
         try:
             with zipfile.ZipFile(self.path) as archive, archive.open(name + ".npy") as file:
-                shape, _, dtype = _read_header(file)
+                shape, _, dtype = read_npy_header(file)
                 check_dtype_or_text(dtype, label)
                 entry = archive.getinfo(name + ".npy")
                 stored = entry.file_size
@@ -190,7 +190,8 @@ def check_dtype_or_text(dtype: np.dtype[Any], name: str) -> None:
         check_dtype(dtype, name)
 
 
-def _read_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def read_npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """(shape, fortran_order, dtype); a damaged header can raise anything its parser knows."""
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
         return np.lib.format.read_array_header_1_0(file)

@@ -1,9 +1,12 @@
 """Running the explorer: where it listens, and what it says about that."""
 
+import asyncio
 import socket
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from rpml.pages.explorer.security import LOOPBACK
 from rpml.runtime.errors import InputError
@@ -45,10 +48,44 @@ def warning(host: str) -> str | None:
     )
 
 
+class HeaderTimeout(H11Protocol):
+    """Closes a connection whose request line and headers are not there in time."""
+
+    seconds = 10.0
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait."""
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        """Go on waiting, or end it when the headers are complete."""
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting."""
+        super().connection_lost(exc)
+        self._cancel()
+
+    def _watch(self) -> None:
+        if self.conn.their_state is not h11.IDLE:
+            self._cancel()
+        elif self._timer is None:
+            self._timer = self.loop.call_later(self.seconds, self.transport.close)
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
 def configuration(app: ASGIApp) -> uvicorn.Config:
     """Quiet, plain HTTP, nothing but our application."""
     return uvicorn.Config(
         app,
+        http=HeaderTimeout,
         log_level="error",
         access_log=False,
         ws="none",

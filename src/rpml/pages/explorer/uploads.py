@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.io.features.numpy_files import read_npy_header
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array
 
@@ -27,12 +28,8 @@ def parse_vector(data: bytes, n_features: int) -> NDArray[np.float64]:
     """The one vector in the bytes of a .npy file; nothing is allocated on the header's word."""
     stream = BytesIO(data)
     try:
-        version = np.lib.format.read_magic(stream)
-        read = np.lib.format.read_array_header_1_0
-        if version != (1, 0):
-            read = np.lib.format.read_array_header_2_0
-        shape, _, dtype = read(stream)
-    except (ValueError, EOFError, SyntaxError, TypeError, OverflowError) as error:
+        shape, _, dtype = read_npy_header(stream)
+    except Exception as error:  # whatever the parser of the header knows
         raise InputError("the upload is not a .npy file") from error
     if dtype.hasobject or dtype.kind not in "fiub":
         raise InputError(f"the uploaded array has dtype {dtype}, and a query must be real numbers")
