@@ -1,11 +1,6 @@
 """rpml finetune and rpml benchmark --deep on tiny images and a tiny network."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections import OrderedDict
 
 import numpy as np
@@ -17,6 +12,7 @@ torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 from torch import nn
 
 from rpml.cli.app import app
+from rpml.cli.console import Reporter
 from rpml.deep import backbones
 
 SMALL = ["--size", "32", "--dim", "4", "--views", "1", "--epochs", "2", "-q", "--threads", "1"]
@@ -139,43 +135,25 @@ def test_the_output_is_an_onnx_file_and_is_not_replaced(tiny_backbone, photos, t
     assert (tmp_path / "x.onnx").read_bytes() == b"mine"
 
 
-SCRIPT = """
-import sys
-sys.path.insert(0, {tests!r})
-from tests.deep.test_command import tiny
-from rpml.deep import backbones
-backbones.load_googlenet = tiny
-from rpml.cli.app import app
-app()
-"""
+def test_a_resumed_run_gives_the_bytes_of_an_undisturbed_one(
+    tiny_backbone, photos, tmp_path, monkeypatch
+):
+    args = ["finetune", photos / "train", "--backbone", tiny_backbone, *SMALL]
+    args += ["--set", "batch_size=12", "-o"]
+    assert invoke(*args, tmp_path / "whole.onnx").exit_code == 0
 
+    def interrupt(reporter, event):
+        if event.stage == "train":
+            raise KeyboardInterrupt
 
-@pytest.mark.slow
-def test_resume_after_kill(photos, tmp_path, network_file):
-    """SIGKILL in the middle: the finished network is the one of an undisturbed run."""
-    root = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([root, *sys.path]), "OMP_NUM_THREADS": "1"}
-    base = [sys.executable, "-c", SCRIPT.format(tests=root), "finetune", str(photos / "train"),
-            "--backbone", str(network_file), "--size", "32", "--dim", "4", "--views", "1",
-            "--json", "--epochs", "4", "--set", "batch_size=12"]  # fmt: skip
-
-    def loss(name, *more):
-        words = [*base, "-o", str(tmp_path / name), *more]
-        done = subprocess.run(words, env=env, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)["loss"]
-
-    expected = loss("whole.onnx")
-    killed = subprocess.Popen([*base, "-o", str(tmp_path / "cut.onnx")], env=env,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
-    epoch = tmp_path / "cut.onnx.work" / "run" / "epoch.safetensors"
-    deadline = time.monotonic() + 300
-    while not epoch.exists() and killed.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.005)
-    killed.send_signal(signal.SIGKILL)
-    killed.wait()
-    if not (tmp_path / "cut.onnx").exists():
-        assert loss("cut.onnx", "--resume") == expected
+    with monkeypatch.context() as patched:
+        patched.setattr(Reporter, "__call__", interrupt)
+        assert invoke(*args, tmp_path / "cut.onnx").exit_code == 130
+    assert (tmp_path / "cut.onnx.work").is_dir()
+    for said in ("seconds", "is already complete"):
+        assert said in invoke(*args, tmp_path / "cut.onnx", "--resume").stdout
+    assert (tmp_path / "cut.onnx").read_bytes() == (tmp_path / "whole.onnx").read_bytes()
+    assert not (tmp_path / "cut.onnx.work").exists()
 
 
 def test_benchmark_deep(tiny_backbone, photos, tmp_path):

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from rpml.io.features.reading import remove_dead_spools
+from rpml.runtime.scratch import remove_dead
 from tests.cli.conftest import rpml, shared, vectors  # noqa: F401
 
 PROGRAM = [sys.executable, "-m", "rpml"]
@@ -50,7 +50,7 @@ def spooling(shared, folder):  # noqa: F811
     process.stdin.write(b"1,2\n")
     process.stdin.flush()
     deadline = time.monotonic() + 60
-    while not list(folder.glob("rpml-stdin-*/stdin")) and time.monotonic() < deadline:
+    while not list(folder.glob("rpml-scratch-*/stdin")) and time.monotonic() < deadline:
         time.sleep(0.01)
     return process
 
@@ -68,13 +68,13 @@ def test_a_signal_removes_what_was_spooled(shared, tmp_path, number):  # noqa: F
 def test_a_kill_leaves_a_spool_that_the_next_run_removes(shared, tmp_path, monkeypatch):  # noqa: F811
     process = spooling(shared, tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    (spool,) = tmp_path.glob("rpml-stdin-*")
+    (spool,) = tmp_path.glob("rpml-scratch-*")
     os.utime(spool, (0, 0))
-    remove_dead_spools()
+    remove_dead()
     assert spool.exists()  # its owner is alive
     process.kill()
     process.communicate()
-    remove_dead_spools()
+    remove_dead()
     assert not spool.exists()
 
 

@@ -110,8 +110,10 @@ class Context:
         self.report(Progress(name, 0, 1))
         key = self.key(*inputs)
         saved = self.load(name, schema, key)
-        arrays = saved[0] if saved else compute()
-        if not saved:
+        if saved:
+            arrays = saved[0]
+        else:  # in the layout that they have when they are read again: products round alike
+            arrays = {part: np.asarray(array, order="C") for part, array in compute().items()}
             self.save(name, arrays, key=key)
         self.report(Progress(name, 1, 1))
         return arrays

@@ -3,10 +3,7 @@
 import os
 import shutil
 import sys
-import tempfile
-import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 from rpml.io.features.shards import ShardedSource, shard_paths
@@ -14,7 +11,7 @@ from rpml.io.features.source import Features, FeatureSource, ReadOptions
 from rpml.runtime.atomic import consistent_read
 from rpml.runtime.errors import InputError
 from rpml.runtime.inputs import Stamp
-from rpml.runtime.locks import try_lock
+from rpml.runtime.scratch import ScratchFolder
 
 Opener = Callable[[Path, ReadOptions], FeatureSource]
 
@@ -121,30 +118,9 @@ def read_features(path: str | Path, options: ReadOptions | None = None) -> Featu
 _MAGIC = {b"\x93NUMPY": ".npy", b"PK\x03\x04": ".npz", b"PAR1": ".parquet"}
 
 
-_SPOOL = "rpml-stdin-"
-_MINUTE = 60.0
-
-
-def remove_dead_spools() -> None:
-    """Delete what killed processes have left of standard input."""
-    for path in Path(tempfile.gettempdir()).glob(f"{_SPOOL}*"):
-        with suppress(OSError):
-            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-            try:
-                young = time.time() - os.fstat(lock).st_mtime < _MINUTE  # may not be locked yet
-                if os.fstat(lock).st_uid == os.getuid() and not young and try_lock(lock):
-                    shutil.rmtree(path)
-            finally:
-                os.close(lock)
-
-
 def _standard_input(options: ReadOptions) -> FeatureSource:
     """Spool the pipe to a temporary file, so that every kind works in bounded memory."""
-    remove_dead_spools()
-    folder = tempfile.TemporaryDirectory(prefix=_SPOOL)
-    lock = os.open(folder.name, os.O_RDONLY)  # open for as long as we live
-    with suppress(OSError):
-        try_lock(lock)
+    folder = ScratchFolder()
     spool = Path(folder.name) / "stdin"
     with open(spool, "wb") as file:
         shutil.copyfileobj(sys.stdin.buffer, file)

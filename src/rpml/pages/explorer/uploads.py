@@ -1,7 +1,6 @@
 """Queries that come from outside: a .npy vector or an image, checked before anything is done."""
 
 import hashlib
-import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from rpml.io.features.numpy_files import read_npy_header
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array
+from rpml.runtime.scratch import ScratchFolder
 
 MAX_VECTOR_BYTES = 2 * 2**20
 MAX_IMAGE_BYTES = 20 * 2**20
@@ -81,7 +81,7 @@ def image_describer(backbone: Any, recipe: Any, whitening: Any = None) -> Descri
     recipe = replace(recipe, max_pixels=min(recipe.max_pixels, MAX_IMAGE_PIXELS))
 
     def describe(data: bytes) -> NDArray[np.float32]:
-        with tempfile.TemporaryDirectory(prefix="rpml-query-") as folder:
+        with ScratchFolder() as folder:
             path = Path(folder) / "query"
             path.write_bytes(data)
             try:

@@ -1,0 +1,42 @@
+"""Folders for temporary files, which a killed process leaves and the next one removes."""
+
+import os
+import shutil
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from rpml.runtime.locks import try_lock
+
+_PREFIX = "rpml-scratch-"
+_MINUTE = 60.0
+
+
+class ScratchFolder(tempfile.TemporaryDirectory[str]):
+    """A temporary folder, locked for as long as we live; those of dead processes go."""
+
+    def __init__(self) -> None:
+        remove_dead()
+        super().__init__(prefix=_PREFIX)
+        self._lock = os.open(self.name, os.O_RDONLY)
+        with suppress(OSError):  # a file system without locks
+            try_lock(self._lock)
+
+    def cleanup(self) -> None:
+        """Remove the folder."""
+        super().cleanup()
+        os.close(self._lock)
+
+
+def remove_dead() -> None:
+    """Delete what killed processes have left."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                young = time.time() - os.fstat(lock).st_mtime < _MINUTE  # may not be locked yet
+                if os.fstat(lock).st_uid == os.getuid() and not young and try_lock(lock):
+                    shutil.rmtree(path)
+            finally:
+                os.close(lock)
