@@ -226,6 +226,13 @@ def test_too_little_memory_is_refused(rpml, shared, tmp_path):
     assert RPML.load(tmp_path / "m.rpml").memory_limit == 2 * 2**30
 
 
+def test_a_fit_of_a_subsample(rpml, shared, tmp_path):
+    line = ("fit", shared / "x.npy", "-o", tmp_path / "m.rpml", "--dim", 4, "--subsample", 120)
+    assert "learned from 119 of 240 rows" in rpml(*line).stdout
+    assert (RPML.load(tmp_path / "m.rpml").labels_ >= 0).sum() == 119
+    assert "all rows are used" in rpml.refused(*line, "--engine", "dask", "--force")
+
+
 def test_constraints_are_the_librarys(rpml, shared, vectors, tmp_path):
     (tmp_path / "same.csv").write_text("one,two\n0,4\n4,8,2\n")
     (tmp_path / "other.csv").write_text("0,1\n")

@@ -99,6 +99,64 @@ def test_a_stage_is_found_again_for_the_same_inputs_only():
         np.testing.assert_array_equal(mixed.transform(X), alone.transform(X))
 
 
+def subsampled(X, **inputs):
+    model = RPML(4, n_neighbors=8, max_iter=3, subsample=100, random_state=0, training="always")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(X, **inputs)
+
+
+def test_a_subsample_decides_and_all_rows_make_the_axes(tmp_path):
+    X, _ = blobs(n=600)
+    model = subsampled(X)
+    used = np.flatnonzero(model.labels_ >= 0)
+    assert len(model.labels_) == 600
+    assert 90 <= len(used) <= 100
+    assert np.isin(model.triplets_, used).all()
+    assert np.isin(model.exemplars_.rows, used).all()
+    np.testing.assert_array_equal(model.exemplar_vectors_, X[model.exemplars_.rows])
+    unit = X / np.linalg.norm(X, axis=1, keepdims=True)
+    np.testing.assert_allclose(model.preprocessing_.mean, unit.mean(axis=0), atol=1e-12)
+    assert f"learned from {len(used)} of 600 rows" in model.message_
+    model.save(tmp_path / "m.rpml", exemplars=True)
+    again = RPML.load(tmp_path / "m.rpml")
+    np.testing.assert_array_equal(again.labels_, model.labels_)
+    assert len(again.predict(X)) == 600
+    everything = RPML(4, n_neighbors=8, max_iter=3, subsample=None, random_state=0).fit(X)
+    assert (everything.labels_ >= 0).all()
+    assert "learned from" not in everything.message_
+
+
+def test_a_subsample_has_all_rows_that_are_known():
+    X, y = blobs(n=600)
+    known = np.where(np.arange(600) % 7 == 0, y, -1)
+    comparison = np.array([[3, 11, 580]])
+    model = clone(subsampled(X)).set_params(use_labels=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X, known, comparisons=comparison)
+    assert (model.labels_[known >= 0] >= 0).all()
+    np.testing.assert_array_equal(model.labeled_mask_, known >= 0)
+    assert (model.triplets_ == comparison).all(axis=1).any()
+
+
+def test_a_subsample_takes_groups_whole():
+    X, _ = blobs(n=600)
+    groups = np.arange(600) // 3
+    used = subsampled(X, groups=groups).labels_ >= 0
+    assert 0 < used.sum() < 200
+    np.testing.assert_array_equal(used, np.repeat(used[::3], 3))
+
+
+def test_given_clusters_are_subsampled_with_their_rows():
+    X, y = blobs(n=600)
+    model = RPML(4, clustering=y, max_iter=3, subsample=100, random_state=0).fit(X)
+    used = model.labels_ >= 0
+    assert used.sum() < 100
+    pairs = {(a, b) for a, b in zip(model.labels_[used], y[used], strict=True)}
+    assert len(pairs) == len(set(y))
+
+
 def test_the_whitening_tells_how_far_it_is():
     X, _ = blobs()
     events = []

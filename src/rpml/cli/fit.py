@@ -13,6 +13,7 @@ from rpml.cli import options as opt
 from rpml.cli.command import SHOWN, Interrupted, command
 from rpml.cli.console import Console, Stopper, fields_text
 from rpml.cli.engine import EngineOptions
+from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
     from rpml.estimator import RPML, FitOutcome, ResumableFit
@@ -48,6 +49,10 @@ class MethodOptions:
     max_iter: opt.MaxIter = None
     paper: Annotated[bool, opt.flag("Use the settings printed in the paper.", "--paper")] = False
     settings: opt.Settings = None
+    subsample: Annotated[
+        int | None,
+        opt.number("Rows that neighbours and triplets come from; default: at most 1,000,000."),
+    ] = None
     memory_limit: Annotated[
         str | None, opt.text("SIZE", "Memory limit, on Dask per worker: 800MB, 4GB.")
     ] = None
@@ -63,6 +68,8 @@ class MethodOptions:
 
         kind = RPML
         if on_dask:
+            if self.subsample is not None:
+                raise InputError("--subsample is for --engine local: on Dask all rows are used")
             from rpml.distributed import DaskRPML
 
             kind = DaskRPML
@@ -73,6 +80,7 @@ class MethodOptions:
             "solver": self.solver,
             "n_neighbors": self.neighbors,
             "max_iter": self.max_iter,
+            "subsample": self.subsample,
             "memory_limit": None if on_dask else self.memory,
         }
         chosen = {name: value for name, value in given.items() if value is not None}

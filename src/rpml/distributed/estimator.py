@@ -51,7 +51,7 @@ class DaskRPML(LazyEmbedding, RPML):
     or the path of shards instead of an array in memory. What needs all rows in one place is
     refused: another clustering object than AAS, a directed graph, given neighbours, a sampler of
     hard negatives, pairs and constraints between rows. The memory of each worker is the cluster's
-    to limit; `memory_limit` is not looked at.
+    to limit, and all rows are used: `memory_limit` and `subsample` are not looked at.
 
     Examples
     --------

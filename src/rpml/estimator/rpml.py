@@ -14,8 +14,7 @@ from rpml.estimator.embedding import Embedding
 from rpml.estimator.fit_inputs import as_groups, as_neighbors, as_pairs, to_common_scale
 from rpml.estimator.parameters import CONSTRAINTS
 from rpml.method.clustering.aas import AuthorityAscentShift
-from rpml.method.local import LocalStages
-from rpml.method.pipeline import learn
+from rpml.method.local import learn_in_memory
 from rpml.method.settings import FitInputs, FitSettings, fit_shape
 from rpml.method.supervision.constraints import gather
 from rpml.method.supervision.labels import as_labels
@@ -96,6 +95,11 @@ class RPML(
         Euclidean distance give the same ranking.
     use_labels : bool, default=False
         Use `y` in `fit`. Otherwise it is ignored, so that labels never leak by accident.
+    subsample : int or None, default=1000000
+        Beyond this many rows, neighbors, clusters and triplets come from a random sample of them;
+        mean, principal axes and whitening come from all rows. Groups are sampled whole, and rows
+        that anything is known of are all used. None uses all rows, and so does a fit with given
+        neighbors.
     memory_limit : int, default=None
         Bytes the process may use. The fit works in smaller blocks, or refuses to start.
     n_jobs : int, default=None
@@ -117,7 +121,8 @@ class RPML(
     whitening_ : ScatterChoice or None
         What whiten="auto" chose, with the evidence and the reason.
     labels_ : ndarray of shape (n_samples,)
-        Pseudo-labels of the training rows; values below `n_classes_` are classes of y.
+        Pseudo-labels of the training rows; values below `n_classes_` are classes of y. Rows
+        outside the `subsample` have -1.
     labeled_mask_, n_classes_ : ndarray of shape (n_samples,), int
         Rows whose class was given, and the number of classes of y.
     exemplars_ : Exemplars
@@ -190,6 +195,7 @@ class RPML(
         mining: str = "all",
         normalize: bool = True,
         use_labels: bool = False,
+        subsample: int | None = 1_000_000,
         memory_limit: int | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -221,6 +227,7 @@ class RPML(
         self.mining = mining
         self.normalize = normalize
         self.use_labels = use_labels
+        self.subsample = subsample
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -320,7 +327,7 @@ class RPML(
         settings = self._settings()
         rows, scale = to_common_scale(X, as_they_are=self.normalize_input or self.whiten is None)
         with using_jobs(self.n_jobs):
-            result = learn(LocalStages(settings, context), rows, inputs, settings, context)
+            result = learn_in_memory(rows, inputs, settings, context, self.subsample)
         vectors = np.asarray(X[result.exemplars.rows], float_dtype(X))
         self._set_fitted(result.of_rows_times(scale), vectors)
         self._calibrate(result.sample)

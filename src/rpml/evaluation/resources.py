@@ -64,9 +64,11 @@ def estimate_resources(
     if (size := settings.get("n_components")) and size > d:
         raise ValueError(f"n_components={size} must not exceed the {d} features of X.")
     before, last = _run_pilots(n, d, X, settings)
-    stages = {name: _extrapolate(name, (before, last), n) for name in last.stages}
+    model = RPML(**settings)
+    used = min(n, model.subsample or n)
+    stages = {name: _extrapolate(name, (before, last), used) for name in last.stages}
     like = np.empty((0, d), np.float32 if X is None else X.dtype)
-    shape = fit_shape(RPML(**settings), n, like, mapped)
+    shape = fit_shape(model, n, like, mapped)
     return Resources(n, d, peak(shape), sum(stages.values()), stages, last.rows)
 
 

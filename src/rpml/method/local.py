@@ -19,8 +19,8 @@ from rpml.method.clustering.pseudo_labels import (
 from rpml.method.graph.neighbors import Neighbors, nearest_neighbors
 from rpml.method.objective.triplet_loss import TripletObjective
 from rpml.method.objective.weights import PinnedWeights, weight_function
-from rpml.method.pipeline import SAMPLE_ROWS, Problem
-from rpml.method.settings import FitInputs, FitSettings
+from rpml.method.pipeline import SAMPLE_ROWS, Problem, learn
+from rpml.method.settings import FitInputs, FitResult, FitSettings
 from rpml.method.solver.conjugate_gradient import OptimizeResult
 from rpml.method.solver.prefix import prefix_order
 from rpml.method.solver.stochastic import Epoch, EpochState, run_epoch
@@ -32,6 +32,7 @@ from rpml.method.whitening.groups import Groups, group_means, representatives
 from rpml.method.whitening.neighborhoods import shrinkage_share
 from rpml.runtime.context import Arrays, Context, Progress
 from rpml.runtime.rows import Array, Labels, sorted_sample
+from rpml.runtime.threads import single_blas_thread
 
 logger = logging.getLogger(__name__)
 
@@ -200,6 +201,26 @@ class LocalStages:
     def sample(self, Z: Array, L: Array) -> Array:
         rows = sorted_sample(len(Z), SAMPLE_ROWS, self.context.rng("sample"))
         return np.asarray(Z[rows] @ L.astype(Z.dtype))
+
+
+@single_blas_thread()
+def learn_in_memory(
+    X: Array,
+    inputs: FitInputs,
+    settings: FitSettings,
+    context: Context,
+    subsample: int | None = None,
+) -> FitResult:
+    """Learn an embedding of the rows of X; beyond `subsample` of them only whiten all rows."""
+    stages = LocalStages(settings, context)
+    rows = inputs.sample(subsample, context.rng("subsample"))
+    if rows is None:
+        return learn(stages, X, inputs, settings, context)
+    if not isinstance(settings.clustering, str) and not hasattr(settings.clustering, "fit_predict"):
+        settings = replace(settings, clustering=np.asarray(settings.clustering)[rows])
+    inputs = inputs.subset(rows, inputs.whitening or stages.whiten(X, inputs))
+    result = learn(LocalStages(settings, context), X[rows], inputs, settings, context)
+    return result.among(rows, len(X))
 
 
 def given_labels(inputs: FitInputs) -> list[Labels]:

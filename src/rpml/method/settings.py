@@ -16,7 +16,7 @@ from rpml.method.solver.stochastic import TRIPLETS_PER_ROW, BatchSettings
 from rpml.method.solver.training import SolverSettings
 from rpml.method.supervision.constraints import Supervision
 from rpml.method.whitening.choice import DEFAULT_COMPONENTS, Whitening, WhiteningSettings
-from rpml.method.whitening.groups import Groups, no_groups
+from rpml.method.whitening.groups import Groups, drop_singles, no_groups, sample_rows
 from rpml.method.whitening.neighborhoods import MAX_ROWS, leading_axes_kept
 from rpml.runtime.memory import Shape
 from rpml.runtime.rows import Array, Labels
@@ -121,6 +121,18 @@ class FitInputs:
             return np.zeros(len(self.groups), bool)
         return self.supervision.is_classed()
 
+    def sample(self, limit: int | None, rng: np.random.Generator) -> NDArray[np.intp] | None:
+        """About `limit` rows, with all that anything is known of; None: all rows are used."""
+        if limit is None or len(self.groups) <= limit or self.neighbors is not None:
+            return None
+        rows = sample_rows(self.groups, limit, rng)
+        return rows if self.supervision is None else np.union1d(rows, self.supervision.mentioned())
+
+    def subset(self, rows: NDArray[np.intp], whitening: Whitening) -> FitInputs:
+        """What comes with some of the rows, whose whitening is known."""
+        known = None if self.supervision is None else self.supervision.subset(rows)
+        return FitInputs(drop_singles(self.groups[rows]), known, whitening=whitening)
+
     def without_groups(self) -> FitInputs:
         return replace(self, groups=no_groups(len(self.groups)))
 
@@ -153,10 +165,25 @@ class FitResult:
         applied = replace(applied, mean=applied.mean * scale, matrix=applied.matrix / scale)
         return replace(self, whitening=replace(self.whitening, preprocessing=applied))
 
+    def among(self, rows: NDArray[np.intp], n: int) -> Self:
+        """The same, if the rows learned from are these of n rows."""
+        labels, mask = np.full(n, -1, self.labels.dtype), np.zeros(n, bool)
+        labels[rows], mask[rows] = self.labels, self.labeled_mask
+        message = f"{self.optimum.message}; learned from {len(rows)} of {n} rows"
+        return replace(
+            self,
+            labels=labels,
+            labeled_mask=mask,
+            exemplars=replace(self.exemplars, rows=rows[self.exemplars.rows]),
+            triplets=rows[self.triplets],
+            optimum=replace(self.optimum, message=message),
+        )
+
 
 def fit_shape(settings: Any, n: int, like: Array, mapped: bool) -> Shape:
     """What decides the memory of a fit of n rows that are `like` these, by the settings of RPML."""
-    d = like.shape[1]
+    d, given = like.shape[1], n
+    n = min(n, settings.subsample or n)
     size = settings.n_components or min(DEFAULT_COMPONENTS, d)
     n_axes = leading_axes_kept(n, d, size)
     return Shape(
@@ -167,6 +194,7 @@ def fit_shape(settings: Any, n: int, like: Array, mapped: bool) -> Shape:
         n_triplets=min(settings.max_triplets, settings.triplets_per_anchor * n),
         itemsize=like.dtype.itemsize,
         mapped=mapped,
+        given=given,
         n_axes=n_axes,
         sample=min(n, MAX_ROWS) * 4 * n_axes,
     )

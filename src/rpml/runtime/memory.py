@@ -22,6 +22,8 @@ class Shape:
     """Bytes of a number of X; half precision is computed in single."""
     mapped: bool = False
     """X is read from a memory-mapped file and takes no memory of its own."""
+    given: int = 0
+    """Rows of X, if the n rows are a sample of them."""
     n_axes: int = 0
     """Dimension of the preprocessed rows; 0: d."""
     sample: int = 0
@@ -31,7 +33,9 @@ class Shape:
 def held(shape: Shape) -> int:
     """Bytes at the peak of everything but the working blocks of the search."""
     n, number = shape.n, max(4, shape.itemsize)
-    own = 0 if shape.mapped else n * shape.d * shape.itemsize
+    given = max(n, shape.given)
+    own = (0 if shape.mapped else given) + (n if given > n else 0)
+    own *= shape.d * shape.itemsize  # X, and the sample of it
     rows = n * (shape.n_axes or shape.d) * number  # the preprocessed rows
     found = 8 * n * shape.n_neighbors  # indices and distances
     search = rows + 2 * found

@@ -40,6 +40,16 @@ class Supervision:
         labels = self.labels[rows]
         return np.asarray((labels >= 0) & (labels < self.n_classes))
 
+    def mentioned(self) -> NDArray[np.intp]:
+        """The rows that anything is known of, sorted."""
+        linked = np.concatenate([self.apart.ravel(), self.comparisons.ravel()])
+        return np.union1d(np.flatnonzero(self.labels >= 0), linked)
+
+    def subset(self, rows: NDArray[np.intp]) -> Supervision:
+        """The same of some rows, sorted and all mentioned ones among them, by their places."""
+        places = (np.searchsorted(rows, links) for links in (self.apart, self.comparisons))
+        return Supervision(self.labels[rows], self.n_classes, *places)
+
     def certain(self, triplets: NDArray[np.integer]) -> NDArray[np.bool_]:
         """Which triplets (anchor, positive, negative) are known to be right."""
         a, p, n = (self.labels[role] for role in triplets.T)
