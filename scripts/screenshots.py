@@ -104,7 +104,7 @@ def main() -> None:
         try:
             chrome.reset()
             page = build_report(
-                measure(model, X_new, new, Source("characters.rpml", "unseen-alphabets.npy"))
+                measure([model], X_new, new, Source("characters.rpml", "unseen-alphabets.npy"))
             )
             shoot_report(chrome, page, folder)
             catalog = make_catalog(model, X, items, "characters.npy")

@@ -13,7 +13,7 @@ import typer
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, say
-from rpml.cli.rows import ItemOptions
+from rpml.cli.rows import ItemOptions, short_names
 from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ Examples:
   rpml explore model.rpml vectors.npy
   rpml explore model.rpml photos.npz --images photos/ --labels labels.csv
   rpml explore model.rpml photos.npz --images photos/ --backbone googlenet.onnx
+  rpml explore old.rpml new.rpml vectors.npy
   rpml explore model.rpml vectors.npy --metadata products.csv
   rpml explore model.rpml vectors.npy --save-labels labels.csv
 \b
@@ -34,7 +35,7 @@ The page is served on 127.0.0.1 only, unless --host says otherwise. Stop it with
 
 @command
 def run(
-    model: opt.ModelPath,
+    models: opt.ModelPaths,
     features: opt.FeaturesPath,
     rows: ItemOptions,
     port: Annotated[
@@ -80,13 +81,14 @@ def run(
     from rpml.io.features.labels import read_metadata
     from rpml.pages.explorer.app import Options, make_app
     from rpml.pages.explorer.catalog import make_catalog, start_work
+    from rpml.pages.explorer.index import Index
     from rpml.pages.explorer.labeling import open_labels
     from rpml.pages.explorer.learning import Learner
     from rpml.pages.explorer.pictures import Pictures
     from rpml.pages.explorer.server import address, open_socket, serve, warning
 
     listener = open_socket(host, port)
-    fitted, values, items = rows.load(model, features, reading)
+    (fitted, *second), values, items = rows.load(models, features, reading)
     if metadata is not None:
         items = replace(items, metadata=read_metadata(metadata, items.ids))
     describe = describer(fitted, backbone, descriptor, whitening) if backbone else None
@@ -94,6 +96,9 @@ def run(
     store = None if save_labels is None else open_labels(items, save_labels)
     items = items if store is None else store.items
     catalog = make_catalog(fitted, values, items, Path(features).name)
+    for model in second:
+        catalog.titles["rpml"], title = short_names(models)
+        catalog.add_model("second", title, model, Index(model.transform(values)))
     learner = None if store is None else Learner(catalog, values, store)
     pictures = Pictures(items, Path(rows.images)) if rows.images else None
     app = make_app(catalog, Options(pictures, describe, [host, *(allow_host or [])], learner))

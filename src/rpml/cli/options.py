@@ -48,6 +48,10 @@ KINDS = ".npy, .npz, .parquet, .csv, .tsv, a folder of these, or - for standard 
 
 FeaturesPath = Annotated[str, typer.Argument(metavar="FEATURES", help=f"Vectors: {KINDS}.")]
 ModelPath = Annotated[str, typer.Argument(metavar="MODEL", help="Model written by rpml fit.")]
+ModelPaths = Annotated[
+    list[str],
+    typer.Argument(metavar="MODEL...", help="Model written by rpml fit, or two to compare."),
+]
 ImagesPath = Annotated[
     str, typer.Argument(metavar="IMAGES", help="A folder, a .txt list of paths, or one image.")
 ]

@@ -8,13 +8,14 @@ from typing import Annotated
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, fields_text
-from rpml.cli.rows import ItemOptions
+from rpml.cli.rows import ItemOptions, short_names
 from rpml.runtime.errors import InputError
 
 EXAMPLES = """\b
 Examples:
   rpml report model.rpml vectors.npy -o report.html
   rpml report model.rpml vectors.npy --labels labels.csv -o report.html
+  rpml report old.rpml new.rpml vectors.npy --labels labels.csv -o report.html
   rpml report model.rpml birds.npz --images photos/ --ids names.txt -o report.html
 \b
 The page opens offline from disk; nothing is loaded from the network.
@@ -23,7 +24,7 @@ The page opens offline from disk; nothing is loaded from the network.
 
 @command
 def run(
-    model: opt.ModelPath,
+    models: opt.ModelPaths,
     features: opt.FeaturesPath,
     output: Annotated[str, opt.output("REPORT", "The .html file to write.")],
     rows: ItemOptions,
@@ -47,9 +48,11 @@ def run(
 
     if not output.endswith((".html", ".htm")):
         raise InputError(f"--output {output}: the page is HTML, call it something.html")
-    check_output(output, force, [model, features, rows.labels, rows.images, rows.ids])
-    fitted, values, items = rows.load(model, features, reading)
-    source = Source(Path(model).name, Path(features).name, shlex.join(["rpml", *sys.argv[1:]]))
+    check_output(output, force, [*models, features, rows.labels, rows.images, rows.ids])
+    fitted, values, items = rows.load(models, features, reading)
+    command = shlex.join(["rpml", *sys.argv[1:]])
+    first, *second = short_names(models)
+    source = Source(first, Path(features).name, command, *second)
     with console.reporter() as report:
         page = build_report(measure(fitted, values, items, source, seed, report), report)
     with atomic_output(output, force) as temporary:

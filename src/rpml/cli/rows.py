@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rpml.cli import options as opt
+from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
     from rpml.estimator import RPML
     from rpml.pages.report.items import Items
     from rpml.runtime.rows import Array
+
+
+def short_names(paths: Sequence[str]) -> list[str]:
+    """File names, or whole paths where the names are the same."""
+    names = [Path(path).name for path in paths]
+    return names if len(set(names)) == len(names) else list(paths)
 
 
 @dataclass(frozen=True)
@@ -24,21 +33,24 @@ class ItemOptions:
 
     def load(
         self,
-        model: str,
+        models: Sequence[str],
         features: str,
         reading: opt.LabeledReadingOptions,
         dim: int | None = None,
-    ) -> tuple[RPML, Array, Items]:
-        """The model, the vectors and their items, checked against each other."""
+    ) -> tuple[list[RPML], Array, Items]:
+        """One or two models, the vectors and their items, checked against each other."""
         import numpy as np
 
         from rpml.estimator import check_features
         from rpml.pages.report.items import make_items, read_ids, read_texts
 
-        fitted = opt.load_model(model, dim)
+        if len(models) > 2:
+            raise InputError(f"at most two models can be compared, {len(models)} were given")
+        fitted = [opt.load_model(path, dim) for path in models]
         labels = reading.labels_path(features, self.labels)
         source = reading.open(features, reading.excluded(features, labels))
-        check_features(fitted, source, model)
+        for model, path in zip(fitted, models, strict=True):
+            check_features(model, source, path)
         data = source.load()
         n = len(data.values)
         names = data.ids if self.ids is None else read_ids(self.ids, n)

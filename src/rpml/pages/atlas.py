@@ -8,7 +8,7 @@ import numpy as np
 from rpml.estimator import RPML
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.report.items import Items
-from rpml.pages.report.layout import before_and_after
+from rpml.pages.report.layout import linked_maps
 from rpml.pages.report.thumbnails import SIDES, thumbnail
 from rpml.pages.report.training import fitted_on
 from rpml.runtime.atomic import atomic_output
@@ -59,7 +59,7 @@ def export_atlas(
     path = check_atlas(path, overwrite)
     Z = model.transform(X)
     rng = np.random.default_rng(random_state)
-    _, points = before_and_after(X, Z, rng)
+    points = linked_maps({"raw": X, "rpml": Z}, rng)["rpml"]
     neighbors = nearest_neighbors(Z, min(N_NEIGHBORS, len(Z) - 1), metric="cosine")
     cosine_distances = neighbors.distances**2 / 2  # from chords of the unit sphere
     columns = {

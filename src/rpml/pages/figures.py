@@ -23,7 +23,7 @@ from rpml.pages.report.image_figures import (
     grid_order,
     quad_grid,
 )
-from rpml.pages.report.layout import Points, layout
+from rpml.pages.report.layout import linked_maps
 from rpml.runtime.atomic import atomic_output
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
@@ -112,7 +112,7 @@ def draw_figures(
     options = FigureOptions() if options is None else options
     Path(folder).mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(options.random_state)
-    figures = {"map": map_figure(_maps(spaces, rng), labels, options.width)}
+    figures = {"map": map_figure(linked_maps(spaces, rng), labels, options.width)}
     if pictures is not None:
         *_, last = spaces.values()
         order, side = grid_order(last, rng, options.max_images)
@@ -133,15 +133,6 @@ def figure_names(has_pictures: bool, has_labels: bool) -> list[str]:
     return names + (
         ["retrieval-successes", "retrieval-failures"] if has_pictures and has_labels else []
     )
-
-
-def _maps(spaces: Mapping[str, Array], rng: np.random.Generator) -> dict[str, Points]:
-    """A map per space; each starts from the one before, so that they are comparable."""
-    maps: dict[str, Points] = {}
-    start = None
-    for title, rows in spaces.items():
-        maps[title] = start = layout(rows, rng, start)
-    return maps
 
 
 def _retrievals(

@@ -46,7 +46,7 @@ def sample(driver: Chrome, tmp_path_factory: pytest.TempPathFactory) -> Sample:
 def report(sample: Sample) -> str:
     """Address of a report with pictures and labels."""
     page = build_report(
-        measure(sample.model, sample.X, sample.items, Source("model.rpml", "x.npy"))
+        measure([sample.model], sample.X, sample.items, Source("model.rpml", "x.npy"))
     )
     path = sample.folder / "report.html"
     path.write_text(page, encoding="utf8")
@@ -63,7 +63,7 @@ def hostile(sample: Sample) -> list[str]:
 def plain_report(sample: Sample, hostile: list[str]) -> str:
     """Address of a report without pictures, with hostile ids and labels."""
     items = make_items(len(hostile), hostile, [f"</script>{label}" for label in sample.labels])
-    page = build_report(measure(sample.model, sample.X, items, Source(HOSTILE, "x.npy")))
+    page = build_report(measure([sample.model], sample.X, items, Source(HOSTILE, "x.npy")))
     path: Path = sample.folder / "plain.html"
     path.write_text(page, encoding="utf8")
     return path.as_uri()

@@ -27,7 +27,7 @@ def write_report(sample: Sample) -> WriteReport:
     """Write a report on the sample's vectors; its address."""
 
     def write(name: str, items: Items) -> str:
-        page = build_report(measure(sample.model, sample.X, items, Source("model.rpml", "x.npy")))
+        page = build_report(measure([sample.model], sample.X, items, Source("model.rpml", "x.npy")))
         path = sample.folder / f"{name}.html"
         path.write_text(page, encoding="utf8")
         return path.as_uri()
@@ -270,7 +270,7 @@ def test_a_search_in_the_texts_marks_every_match(chrome: Chrome, sample: Sample)
         look(chrome, f"http://127.0.0.1:{port}")
         chrome.find("#query").send_keys("card WAS")
         chrome.until("document.querySelectorAll('#suggestions [role=option]').length === 11")
-        assert "Mark all 30 matches" in chrome.text("#suggestions .all")
+        assert "Show all 30 matches" in chrome.text("#suggestions .all")
         chrome.press(Keys.ARROW_UP, Keys.ENTER)
         chrome.until("rpmlMap.mask && rpmlMap.mask.reduce((a, b) => a + b) === 30")
         assert "30 items contain" in chrome.text("#matches")

@@ -30,13 +30,16 @@ def start(*arguments: object) -> subprocess.Popen[str]:
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
 def test_it_says_where_it_listens_and_stops_on_ctrl_c(sample: Sample, host: str) -> None:
     folder = sample.folder
-    arguments = ["explore", folder / "model.rpml", folder / "features.npy", "--port", 0]
+    models = [folder / "model.rpml"] * (2 if host == "127.0.0.1" else 1)
+    arguments = ["explore", *models, folder / "features.npy", "--port", 0]
     arguments += ["--ids", folder / "ids.txt", "--images", sample.images, "--host", host]
     process = start(*arguments)
     try:
         said = process.stdout.readline()
         port = int(said.partition("://")[2].partition("/")[0].rpartition(":")[2])
-        assert Client(port).json("/api/about")["rows"] == len(sample.X)
+        about = Client(port).json("/api/about")
+        assert about["rows"] == len(sample.X)
+        assert list(about["spaces"]) == ["raw", "rpml", "second"][: 1 + len(models)]
         assert Client(port).get("/picture/0").status == 200
         foreign = Client(port).get("/api/about", host="evil.example")
         assert foreign.status == 400

@@ -26,6 +26,17 @@ def test_writes_one_page(sample: Sample, tmp_path: Path) -> None:
     rpml(*arguments, "--force", "--quiet")
 
 
+def test_two_models_on_one_page(sample: Sample, tmp_path: Path) -> None:
+    old, new, out = sample.folder / "model.rpml", tmp_path / "model.rpml", tmp_path / "r.html"
+    new.write_bytes(old.read_bytes())
+    features, labels = sample.folder / "features.npy", sample.folder / "labels.txt"
+    rpml("report", old, new, features, "--labels", labels, "-o", out, "-q")
+    page = out.read_text(encoding="utf8")
+    assert f"{old} and {new} have 100.0\u00a0% of the 10 nearest neighbors in common" in page
+    said = rpml.refused("report", old, new, old, features, "-o", tmp_path / "s.html")
+    assert "at most two models" in said
+
+
 @pytest.mark.parametrize(
     ("extra", "sentence"),
     [

@@ -15,7 +15,7 @@ from tests.drawings import Sample
 
 @pytest.fixture(scope="module")
 def spaces(sample: Sample) -> list[Space]:
-    return make_spaces(sample.model, sample.X)
+    return make_spaces({"RPML": sample.model}, sample.X)
 
 
 def test_spaces_are_raw_pca_and_embedding(sample: Sample, spaces: list[Space]) -> None:
@@ -52,7 +52,7 @@ def test_without_labels_nothing_needs_them(spaces: list[Space]) -> None:
 
 
 def test_a_small_rank_leaves_pca_out(sample: Sample) -> None:
-    assert [s.key for s in make_spaces(sample.model, sample.X[:10])] == ["raw", "rpml"]
+    assert [s.key for s in make_spaces({"RPML": sample.model}, sample.X[:10])] == ["raw", "rpml"]
 
 
 UP, NONE, DOWN = (

@@ -56,7 +56,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def page(sample: Sample) -> str:
-    return build_report(measure(sample.model, sample.X, sample.items, SOURCE))
+    return build_report(measure([sample.model], sample.X, sample.items, SOURCE))
 
 
 def test_every_section_is_there_and_in_the_contents(page: str) -> None:
@@ -103,7 +103,9 @@ def test_hostile_names_are_shown_as_text(sample: Sample) -> None:
     ids = [f"{HOSTILE}{i}</script><img src=x onerror=alert(1)>" for i in range(len(sample.X))]
     labels = [f"'\"><svg onload=alert(1)>{label}" for label in sample.labels]
     source = Source(HOSTILE, "</title><script>", HOSTILE)
-    text = build_report(measure(sample.model, sample.X, make_items(len(ids), ids, labels), source))
+    text = build_report(
+        measure([sample.model], sample.X, make_items(len(ids), ids, labels), source)
+    )
     parsed = Page(text)
     assert len(parsed.scripts) == 2
     assert json.loads(parsed.scripts[0])["ids"] == ids
@@ -113,7 +115,7 @@ def test_hostile_names_are_shown_as_text(sample: Sample) -> None:
 
 
 def test_without_labels_images_and_ids(sample: Sample) -> None:
-    text = build_report(measure(sample.model, sample.X, make_items(len(sample.X)), SOURCE))
+    text = build_report(measure([sample.model], sample.X, make_items(len(sample.X)), SOURCE))
     parsed = Page(text)
     assert not parsed.every("img")
     assert 'id="retrieval"' not in text
@@ -124,13 +126,13 @@ def test_without_labels_images_and_ids(sample: Sample) -> None:
 def test_other_rows_than_the_training_rows(sample: Sample) -> None:
     rows = np.arange(0, len(sample.X), 2)
     items = make_items(len(rows), labels=np.array(sample.labels)[rows])
-    text = build_report(measure(sample.model, sample.X[rows], items, SOURCE))
+    text = build_report(measure([sample.model], sample.X[rows], items, SOURCE))
     assert "not the training rows" in text
     assert "cluster" not in json.loads(Page(text).scripts[0])["categories"]
 
 
 def test_the_seed_decides_everything(sample: Sample, page: str) -> None:
-    assert build_report(measure(sample.model, sample.X, sample.items, SOURCE)) == page
+    assert build_report(measure([sample.model], sample.X, sample.items, SOURCE)) == page
 
 
 def test_a_fit_without_triplets_and_few_rows() -> None:
@@ -138,10 +140,10 @@ def test_a_fit_without_triplets_and_few_rows() -> None:
     model = RPML(2, clustering=np.zeros(12, int), training="always", random_state=0)
     with pytest.warns(UserWarning, match="triplet"):
         model.fit(X)
-    text = build_report(measure(model, X, make_items(12, labels=["a", "b"] * 6), SOURCE))
+    text = build_report(measure([model], X, make_items(12, labels=["a", "b"] * 6), SOURCE))
     assert "there is nothing to count" in text
     with pytest.raises(InputError, match="at least 3 rows"):
-        build_report(measure(model, X[:2], make_items(2), SOURCE))
+        build_report(measure([model], X[:2], make_items(2), SOURCE))
 
 
 @pytest.mark.slow
@@ -156,7 +158,7 @@ def test_5000_items_with_photographs_stay_under_10_megabytes(tmp_path: Path) -> 
         Image.fromarray(small[i]).resize((320, 240)).save(tmp_path / f"{i:05d}.jpg")
     model = RPML(8, max_iter=3, random_state=0).fit(X)
     items = make_items(n, labels=rng.integers(50, size=n), images=tmp_path)
-    text = build_report(measure(model, X, items, SOURCE))
+    text = build_report(measure([model], X, items, SOURCE))
     assert len(text.encode()) < 10_000_000
 
 

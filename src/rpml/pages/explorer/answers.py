@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import rpml
-from rpml.pages.explorer.catalog import SPACES, Catalog
+from rpml.pages.explorer.catalog import Catalog
 from rpml.pages.explorer.index import Neighbors
 from rpml.pages.explorer.parameters import Query, RequestError, choice, integer
 from rpml.pages.explorer.uploads import Uploads
@@ -62,7 +62,7 @@ class Answers:
         """What the page needs first."""
         catalog = self.catalog
         spaces = {
-            key: {"title": SPACES[key], "n_dims": index.n_dims}
+            key: {"title": catalog.titles[key], "n_dims": index.n_dims}
             for key, index in catalog.indices.items()
         }
         return {

@@ -1,4 +1,4 @@
-"""Everything the explorer shows: items, two indices, clusters, maps; slow parts come later."""
+"""Everything the explorer shows: items, indices, clusters, maps; slow parts come later."""
 
 import logging
 import threading
@@ -14,14 +14,13 @@ from rpml.estimator import RPML
 from rpml.pages.explorer.clusters import Clusters, ascent_tree, find_clusters
 from rpml.pages.explorer.index import Index
 from rpml.pages.report.items import Items
-from rpml.pages.report.layout import before_and_after, layout_note
+from rpml.pages.report.layout import layout_note, linked_maps
 from rpml.pages.report.mapdata import Category, encode_category, quantized
 from rpml.pages.report.training import fitted_on
 from rpml.runtime.rows import Array
 
 logger = logging.getLogger(__name__)
 
-SPACES = {"raw": "Raw features", "rpml": "RPML embedding", "learned": "RPML with your labels"}
 TREE_ROWS = 30_000  # beyond, the ascent is not run again unless asked for
 T = TypeVar("T")
 
@@ -52,7 +51,7 @@ class Catalog:
     model : RPML
     items : Items
     indices : dict of str to Index
-        By space: "raw", "rpml" and, after learning again, "learned".
+        By space: "raw", "rpml" and those of `add_model`.
     trained : bool
         Whether the rows are those the model was fitted on.
     clusters : Pending of Clusters
@@ -71,6 +70,7 @@ class Catalog:
 
     def __post_init__(self) -> None:
         self.models = {"rpml": self.model}
+        self.titles = {"raw": "Raw features", "rpml": "RPML embedding"}
         self._rows = {name: row for row, name in enumerate(self.items.ids)}
         columns = [self.items.ids, self.items.texts, *self.items.metadata.values()]
         rows = zip(*(column for column in columns if column is not None), strict=True)
@@ -78,6 +78,10 @@ class Catalog:
 
     def __len__(self) -> int:
         return len(self.items)
+
+    def add_model(self, space: str, title: str, model: RPML, index: Index) -> None:
+        """One more embedding of the rows."""
+        self.titles[space], self.models[space], self.indices[space] = title, model, index
 
     @property
     def n_features(self) -> int:
@@ -189,6 +193,6 @@ def _prepare_clusters(catalog: Catalog, X: Array, seed: int, tree: bool | None) 
 
 def _draw_maps(catalog: Catalog, seed: int) -> dict[str, bytes]:
     """Packed points."""
-    raw, embedding = (catalog.indices[space].rows for space in ("raw", "rpml"))
-    before, after = before_and_after(raw, embedding, np.random.default_rng(seed))
-    return {"raw": quantized(before).tobytes(), "rpml": quantized(after).tobytes()}
+    spaces = {key: index.rows for key, index in catalog.indices.items()}
+    maps = linked_maps(spaces, np.random.default_rng(seed))
+    return {key: quantized(points).tobytes() for key, points in maps.items()}

@@ -99,8 +99,7 @@ class Learner:
             start = np.frombuffer(maps["rpml"], "<u2").reshape(-1, 2) / 65535
             points = layout(index.rows, np.random.default_rng(0), start.astype(np.float32))
             maps["learned"] = quantized(points).tobytes()
-        self.catalog.models["learned"] = model
-        self.catalog.indices["learned"] = index
+        self.catalog.add_model("learned", "RPML with your labels", model, index)
 
 
 class _CancelledError(Exception):

@@ -1,6 +1,6 @@
 """Before and after: the raw features, PCA of the same size, and the embedding."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -22,6 +22,7 @@ from rpml.pages.report.intervals import hubness_interval, nmi_interval
 from rpml.runtime.rows import Array
 
 KS = (1, 2, 4, 8)
+MODELS = ("rpml", "second")  # keys of the spaces of the models
 N_NEIGHBORS = 10  # of the label-free measures
 
 
@@ -99,25 +100,36 @@ class Comparison:
         Share of variance per principal axis.
     n_labeled : int
         Rows that the scores with labels were measured on.
+    shared : Interval or None
+        Share of the nearest neighbors that two models have in common; None for one model.
     """
 
     scores: list[Score]
     differences: dict[str, dict[int, Interval]]
     spectra: dict[str, Array]
     n_labeled: int = 0
+    shared: Interval | None = None
 
 
-def make_spaces(model: RPML, X: Array) -> list[Space]:
-    """Raw features, PCA with the dimensions of the embedding (if the rows allow it), embedding."""
+def make_spaces(models: Mapping[str, RPML], X: Array) -> list[Space]:
+    """Raw features, PCA with the dimensions of the first model (if the rows allow it), embeddings.
+
+    Parameters
+    ----------
+    models : dict of str to RPML
+        One or two models by name; their spaces have the keys "rpml" and "second".
+    X : ndarray of shape (n_samples, n_features)
+    """
     from rpml.evaluation.baselines.pca import PCA
 
     k = min(max(N_NEIGHBORS, *KS), len(X) - 1)
-    embedding = model.transform(X)
-    n_dims = embedding.shape[1]
+    embeddings = [model.transform(X) for model in models.values()]
+    n_dims = embeddings[0].shape[1]
     vectors = {"raw": ("raw features", np.asarray(X, np.float32))}
     with suppress(ValueError):  # rows that span fewer dimensions: the table goes without PCA
         vectors["pca"] = (f"PCA, {n_dims} dimensions", PCA(n_dims).fit(X).transform(X))
-    vectors["rpml"] = (f"RPML, {n_dims} dimensions", embedding)
+    for key, name, embedding in zip(MODELS, models, embeddings, strict=False):
+        vectors[key] = (f"{name}, {embedding.shape[1]} dimensions", embedding)
     return [
         Space(key, title, rows, nearest_neighbors(rows, k, metric="cosine").indices)
         for key, (title, rows) in vectors.items()
@@ -128,8 +140,11 @@ def compare(spaces: Sequence[Space], labels: Labels | None, rng: np.random.Gener
     """Every score in every space; labels add Recall@K and NMI, measured on the labeled rows."""
     spectra = {space.key: spectrum(space.vectors) for space in spaces}
     label_free = _label_free(spaces, spectra, rng)
+    near = [space.neighbors for space in spaces if space.key in MODELS]
+    k = min(N_NEIGHBORS, near[0].shape[1])
+    shared = interval(neighbour_overlap(near[0], near[1], k), rng) if len(near) > 1 else None
     if labels is None:
-        return Comparison(label_free, {}, spectra)
+        return Comparison(label_free, {}, spectra, shared=shared)
     hits = {space.key: _hits(space, labels) for space in spaces}
     scores = [_recall_score(k, hits, rng) for k in KS]
     scores.append(_nmi_score(spaces, labels, rng))
@@ -138,7 +153,7 @@ def compare(spaces: Sequence[Space], labels: Labels | None, rng: np.random.Gener
         for key in hits
         if key != "rpml"
     }
-    return Comparison([*scores, *label_free], differences, spectra, len(labels))
+    return Comparison([*scores, *label_free], differences, spectra, len(labels), shared)
 
 
 Hits = dict[int, NDArray[np.bool_]]

@@ -3,6 +3,8 @@
 Why not umap-learn: docs/decisions/written-by-hand.md.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
@@ -54,13 +56,13 @@ def layout(
     return _in_square(placed)
 
 
-def before_and_after(X: Array, Z: Array, rng: np.random.Generator) -> tuple[Points, Points]:
-    """Maps of the raw and of the embedded rows; the second starts from the first.
-
-    So the two are comparable.
-    """
-    before = layout(X, rng)
-    return before, layout(Z, rng, start=before)
+def linked_maps(spaces: Mapping[str, Array], rng: np.random.Generator) -> dict[str, Points]:
+    """A map per space; each starts from the one before, so that they are comparable."""
+    maps: dict[str, Points] = {}
+    start = None
+    for key, rows in spaces.items():
+        maps[key] = start = layout(rows, rng, start)
+    return maps
 
 
 def n_landmarks(n: int) -> int:

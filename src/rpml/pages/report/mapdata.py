@@ -33,6 +33,14 @@ def encode_category(values: Sequence[str | None]) -> Category:
     }
 
 
+def map_titles(measurements: Measurements) -> dict[str, str]:
+    """What the maps and the lists of neighbors show, by space."""
+    source = measurements.source
+    if source.second:
+        return {"raw": "Raw features", "rpml": source.model, "second": source.second}
+    return {"raw": "Before: raw features", "rpml": "After: RPML"}
+
+
 def map_data(measurements: Measurements) -> dict[str, object]:
     """What the script needs to know about the drawn rows."""
     items, thumbnails = measurements.items, measurements.gallery.thumbnails
@@ -43,6 +51,7 @@ def map_data(measurements: Measurements) -> dict[str, object]:
     }
     return {
         "maps": maps,
+        "titles": map_titles(measurements),
         "ids": [items.ids[row] for row in rows],
         "texts": None if items.texts is None else [items.texts[row] for row in rows],
         "categories": _categories(measurements, rows),
@@ -65,8 +74,8 @@ def _neighbors(measurements: Measurements) -> dict[str, list[list[int]]] | None:
     """Neighbors by position on the map; None if not every measured row is drawn."""
     if len(measurements.drawn) < len(measurements.rows):
         return None
-    spaces = {"raw": measurements.spaces[0], "rpml": measurements.embedding}
-    return {key: space.neighbors[:, :_MAP_NEIGHBORS].tolist() for key, space in spaces.items()}
+    spaces = [space for space in measurements.spaces if space.key in measurements.maps]
+    return {space.key: space.neighbors[:, :_MAP_NEIGHBORS].tolist() for space in spaces}
 
 
 def _short(picture: Thumbnail | None) -> str:

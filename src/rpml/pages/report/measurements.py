@@ -1,7 +1,7 @@
 """Everything the sections of a report are made from."""
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,7 +12,7 @@ from rpml.estimator import RPML
 from rpml.evaluation.recommendation import Recommendation, recommend
 from rpml.pages.report.comparison import Comparison, Labels, Space, compare, make_spaces
 from rpml.pages.report.items import Items
-from rpml.pages.report.layout import before_and_after
+from rpml.pages.report.layout import linked_maps
 from rpml.pages.report.thumbnails import Thumbnails
 from rpml.pages.report.training import fitted_on
 from rpml.pages.report.views import Gallery
@@ -29,11 +29,17 @@ Listener = Callable[[Progress], object]
 
 @dataclass(frozen=True)
 class Source:
-    """Names of the model and the features, for the reader."""
+    """Names of the model, the features and the second model, for the reader."""
 
     model: str
     features: str
     command: str = ""
+    second: str = ""
+
+    @property
+    def models(self) -> list[str]:
+        """Names of the embeddings."""
+        return [self.model, self.second] if self.second else ["RPML"]
 
 
 @dataclass(frozen=True)
@@ -53,14 +59,14 @@ class Measurements:
     X : ndarray of shape (m, d)
         Their vectors.
     spaces : list of Space
-        Raw features, PCA where it applies, embedding.
+        Raw features, PCA where it applies, embedding, that of a second model.
     comparison : Comparison
     advice : Recommendation or None
         The label-free recommendation; None if there are labels.
     drawn : int ndarray of shape (p,)
         Positions in `rows` of the points on the maps.
     maps : dict of str to (p, 2) array
-        By space: "raw" and "rpml".
+        By space: "raw", "rpml" and, of a second model, "second".
     gallery : Gallery
     seed : int
     """
@@ -87,7 +93,7 @@ class Measurements:
     @property
     def embedding(self) -> Space:
         """The space of the model."""
-        return self.spaces[-1]
+        return next(space for space in self.spaces if space.key == "rpml")
 
     @cached_property
     def labels(self) -> Labels | None:
@@ -110,7 +116,7 @@ def sampled_labels(items: Items, rows: NDArray[np.intp]) -> Labels | None:
 
 
 def measure(
-    model: RPML,
+    models: Sequence[RPML],
     X: Array,
     items: Items,
     source: Source,
@@ -121,8 +127,8 @@ def measure(
 
     Parameters
     ----------
-    model : RPML
-        Fitted.
+    models : sequence of RPML
+        One fitted model, or two to compare; sections about the fit are about the first.
     X : ndarray of shape (n_samples, n_features)
         Training rows or others.
     items : Items
@@ -140,13 +146,15 @@ def measure(
     rows = _sample_rows(items, len(X), rng)
     sampled = X[rows]
     labels = sampled_labels(items, rows)
-    spaces = make_spaces(model, sampled)
+    model = models[0]
+    spaces = make_spaces(dict(zip(source.models, models, strict=True)), sampled)
     listen(Progress("report", 1, N_STAGES))
     comparison = compare(spaces, labels, rng)
-    advice = None if labels else recommend(sampled, spaces[-1].n_dims, random_state=seed)
+    advice = None if labels else recommend(sampled, len(model.components_), random_state=seed)
     listen(Progress("report", 2, N_STAGES))
     drawn = sorted_sample(len(rows), MAX_DRAWN, rng)
-    before, after = before_and_after(spaces[0].vectors[drawn], spaces[-1].vectors[drawn], rng)
+    laid_out = {s.key: s.vectors[drawn] for s in spaces if s.key != "pca"}
+    maps = linked_maps(laid_out, rng)
     listen(Progress("report", 3, N_STAGES))
     return Measurements(
         model=model,
@@ -159,7 +167,7 @@ def measure(
         comparison=comparison,
         advice=advice,
         drawn=drawn,
-        maps={"raw": before, "rpml": after},
+        maps=maps,
         gallery=Gallery(items, Thumbnails(items, rows[drawn], THUMBNAIL_BYTES)),
         seed=seed,
     )

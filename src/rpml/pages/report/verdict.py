@@ -1,11 +1,13 @@
 """Did it help, compared with what, how certain: the first thing a reader sees."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from rpml.evaluation.comparison.bootstrap import RESAMPLES, Interval
 from rpml.evaluation.recommendation import Recommendation
 from rpml.evaluation.registry import METHODS
+from rpml.pages.report.comparison import N_NEIGHBORS
 from rpml.pages.report.measurements import Measurements
 
 _ALTERNATIVES = {"raw": "the raw features", "pca": "PCA with as many dimensions"}
@@ -26,6 +28,19 @@ class Verdict:
 
 def judge(measurements: Measurements) -> Verdict:
     """From the differences in Recall@1 if there are labels, else from the recommendation."""
+    verdict = _judge_first(measurements)
+    shared, names = measurements.comparison.shared, measurements.source.models
+    if shared is None:
+        return verdict
+    fact = (
+        f"{' and '.join(names)} have {shared.value:.1%} of the {N_NEIGHBORS} nearest neighbors in "
+        f"common (95% interval {shared.low:.1%} to {shared.high:.1%}). What is said below of the "
+        f"training, the clusters and the settings is about {names[0]}."
+    )
+    return replace(verdict, facts={**verdict.facts, "The two models": spaced(fact)})
+
+
+def _judge_first(measurements: Measurements) -> Verdict:
     small, large = measurements.embedding.n_dims, measurements.spaces[0].n_dims
     sizes = f"{small} dimensions instead of {large:,}"
     if measurements.advice is not None:
@@ -33,7 +48,7 @@ def judge(measurements: Measurements) -> Verdict:
     comparison = measurements.comparison
     gains = {key: by_k[1] for key, by_k in comparison.differences.items()}
     values = comparison.scores[0].values
-    return with_labels(gains, values, sizes, rows_phrase(measurements))
+    return with_labels(gains, values, sizes, rows_phrase(measurements), measurements.source.models)
 
 
 def rows_phrase(measurements: Measurements) -> str:
@@ -47,20 +62,25 @@ def rows_phrase(measurements: Measurements) -> str:
 
 
 def with_labels(
-    gains: dict[str, Interval], recall: dict[str, float], sizes: str, rows: str
+    gains: dict[str, Interval],
+    recall: dict[str, float],
+    sizes: str,
+    rows: str,
+    models: Sequence[str] = ("RPML",),
 ) -> Verdict:
-    """The verdict from Recall@1 of the embedding and its paired differences."""
+    """The verdict from Recall@1 of the (first) embedding and its paired differences."""
+    names = {**_ALTERNATIVES, "second": models[-1]}
     tone, answer = _outcome(gains["raw"].clear, gains["pca"].clear if "pca" in gains else None)
-    parts = [f"{_change(gain)} {_ALTERNATIVES[key]}" for key, gain in gains.items()]
+    parts = [f"{_change(gain)} {names[key]}" for key, gain in gains.items()]
     return Verdict(
         tone,
         answer,
         spaced(f"With {sizes}, the nearest neighbor has the right label {' and '.join(parts)}."),
         {
             "Share of items whose nearest neighbor has the right label (Recall@1)": spaced(
-                f"RPML {recall['rpml']:.1%}, "
+                f"{models[0]} {recall['rpml']:.1%}, "
                 + ", ".join(
-                    f"{_ALTERNATIVES[key]} {recall[key]:.1%} (difference {points(gain)})"
+                    f"{names[key]} {recall[key]:.1%} (difference {points(gain)})"
                     for key, gain in gains.items()
                 )
                 + "."

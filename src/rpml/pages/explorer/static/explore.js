@@ -275,12 +275,13 @@ function describe() {
 }
 
 async function start() {
-  page.state = readAddress();
   try {
     page.about = await ask("/api/about");
   } catch (problem) {
     return complain(problem, start);
   }
+  if (page.about.spaces.second) DEFAULTS.beside = "second"; // two models: their maps side by side
+  page.state = readAddress();
   if (page.state.tab === "labels" && !page.about.can_label) page.state.tab = "neighbors";
   describe();
   listen();

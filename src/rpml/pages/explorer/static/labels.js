@@ -115,7 +115,7 @@ function showLearning(now) {
   else if (now.state === "ready") {
     const percent = (share) => `${(100 * share).toFixed(1)} %`;
     $("learning").textContent = `Learned from ${now.n_labeled.toLocaleString("en")} labels. Recall@1 among these labeled items: ${percent(now.recall.before)} before, ${percent(now.recall.after)} after. The labels were used to learn, so the gain on other items is smaller.`;
-    attempt(async () => { await relearned(); go({ map: "learned" }, false); })();
+    attempt(async () => { await relearned(); go({ map: "rpml", beside: "learned" }, false); })();
   } else $("learning").textContent = "";
 }
 

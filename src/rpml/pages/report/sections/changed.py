@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from rpml.pages.report.examples import SHOWN, most_changed
+from rpml.pages.report.mapdata import map_titles
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Section
 from rpml.pages.report.views import ItemView
@@ -10,32 +11,31 @@ from rpml.pages.report.views import ItemView
 
 @dataclass(frozen=True)
 class Pair:
-    """The neighbors of one item before and after."""
+    """The neighbors of one item by space."""
 
     query: ItemView
-    before: list[ItemView]
-    after: list[ItemView]
+    lists: dict[str, list[ItemView]]
     remark: str
 
 
 def content(measurements: Measurements) -> Content:
-    """Neighbors before and after of the items that changed most."""
-    rows, gallery = measurements.rows, measurements.gallery
-    before, after = measurements.spaces[0].neighbors, measurements.embedding.neighbors
+    """Neighbors of the items that changed most, or on which two models differ most."""
+    rows, gallery, two = measurements.rows, measurements.gallery, measurements.source.second
+    titles = map_titles(measurements)
+    spaces = {s.key: s.neighbors for s in measurements.spaces if s.key in titles}
+    *_, before, after = spaces.values()
     pairs = []
     for i in most_changed(before, after, 6, measurements.rng("changed")):
         query = int(rows[i])
-        lists = [rows[s[i, :SHOWN]].tolist() for s in (before, after)]
-        same = len(set(lists[0]) & set(lists[1]))
-        pairs.append(
-            Pair(
-                gallery.view(query, "query"),
-                gallery.results(query, lists[0]),
-                gallery.results(query, lists[1]),
-                f"{same} of {len(lists[0])} neighbors retained",
-            )
-        )
+        lists = {titles[key]: rows[near[i, :SHOWN]].tolist() for key, near in spaces.items()}
+        *_, one, other = lists.values()
+        same = len(set(one) & set(other))
+        remark = f"{same} of {len(one)} neighbors {'in common' if two else 'retained'}"
+        views = {title: gallery.results(query, found) for title, found in lists.items()}
+        pairs.append(Pair(gallery.view(query, "query"), views, remark))
     how = "Items that retained the fewest nearest neighbors: judge which list is better."
+    if two:
+        how = "Items with the fewest nearest neighbors in common: judge which list is better."
     if measurements.labels is not None:
         how += " Green with a tick: same label; red and dashed: another label."
     return {"how": how, "pairs": pairs}
@@ -49,7 +49,7 @@ TEMPLATE = """
     <p class="muted">{{ pair.remark }}</p>
   </div>
   <div class="pair-lists">
-    {% for title, views in (("Before", pair.before), ("After", pair.after)) %}
+    {% for title, views in pair.lists.items() %}
     <div><h3>{{ title }}</h3>{{ ui.row(views) }}</div>
     {% endfor %}
   </div>

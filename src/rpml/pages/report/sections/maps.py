@@ -1,12 +1,13 @@
 """The linked maps before and after."""
 
 from rpml.pages.report.layout import layout_note
+from rpml.pages.report.mapdata import map_titles
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Section
 
 
 def content(measurements: Measurements) -> Content:
-    """Titles of the two maps and what their points are; the points come as data."""
+    """Titles of the maps and what their points are; the points come as data."""
     notes = []
     if len(measurements.drawn) < measurements.n_rows:
         notes.append(
@@ -17,9 +18,9 @@ def content(measurements: Measurements) -> Content:
     return {
         "how": (
             "Items with similar vectors are close together. Point at an item or tap it, and it is "
-            "marked in both maps. Distances between distant groups mean little."
+            "marked in every map. Distances between distant groups mean little."
         ),
-        "maps": {"raw": "Before: raw features", "rpml": "After: RPML"},
+        "maps": map_titles(measurements),
         "notes": " ".join(note for note in notes if note),
     }
 

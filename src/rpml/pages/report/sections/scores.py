@@ -5,10 +5,8 @@ from typing import NamedTuple
 from rpml.evaluation.comparison.bootstrap import Interval
 from rpml.pages.report import charts
 from rpml.pages.report.comparison import Comparison, Score
-from rpml.pages.report.measurements import Measurements
+from rpml.pages.report.measurements import Measurements, Source
 from rpml.pages.report.section import Content, Figure, Section
-
-_NAMES = {"raw": "raw", "pca": "PCA"}
 
 
 class Cell(NamedTuple):
@@ -35,7 +33,7 @@ def content(measurements: Measurements) -> Content:
     n_measured = len(measurements.rows)
     how = (
         "Each line compares the raw features, PCA and the embedding. Small figures are 95 % "
-        "intervals; bold marks a value that is better than both others beyond chance."
+        "intervals; bold marks a value that is better than all others beyond chance."
     )
     if labels is not None and len(labels) < n_measured:
         how += (
@@ -47,7 +45,7 @@ def content(measurements: Measurements) -> Content:
         "spaces": spaces,
         "with_labels": [_line(s, keys) for s in comparison.scores if s.uses_labels],
         "without_labels": [_line(s, keys) for s in comparison.scores if not s.uses_labels],
-        "differences": differences(comparison),
+        "differences": differences(comparison, measurements.source),
     }
 
 
@@ -79,17 +77,18 @@ def format_interval(bounds: Interval | None, style: str) -> str:
     return f"{low} – {high}"
 
 
-def differences(comparison: Comparison) -> Figure | None:
+def differences(comparison: Comparison, source: Source) -> Figure | None:
     """Differences in Recall@K to each alternative, with intervals; None without labels."""
+    names = {"raw": "raw", "pca": "PCA", "second": source.second}
     ranges = [
-        charts.Range(f"R@{k}, vs {_NAMES[key]}", key, 100 * g.value, 100 * g.low, 100 * g.high)
+        charts.Range(f"R@{k}, vs {names[key]}", key, 100 * g.value, 100 * g.low, 100 * g.high)
         for key, gains in comparison.differences.items()
         for k, g in gains.items()
         if k in (1, 4)
     ]
     if not ranges:
         return None
-    heading = "Recall@K of RPML minus that of the alternative"
+    heading = f"Recall@K of {source.models[0]} minus that of the alternative"
     return Figure(heading, charts.interval_chart(heading, ranges, "percentage points"))
 
 

@@ -7,7 +7,6 @@
   const card = document.getElementById("card");
   const colorBy = document.getElementById("color-by");
   const maps = [];
-  const titles = { raw: "Before", rpml: "After" };
   let selected = -1;
 
   const textOf = (i) => (data.texts ? data.texts[i] : data.ids[i]);
@@ -70,7 +69,7 @@
       button.addEventListener("click", () => { select(i); card.querySelector(".name").focus(); });
       row.append(button);
     }
-    return element("div", {}, element("h3", { textContent: titles[key] }), row);
+    return element("div", {}, element("h3", { textContent: data.titles[key] }), row);
   }
 
   function show(i) {
@@ -85,7 +84,7 @@
       element("p", { className: "name", tabIndex: -1, textContent: textOf(i) }),
       element("p", { className: "muted", textContent: [...id, ...facts].join(", ") }));
     if (data.neighbors) {
-      body.append(element("div", { className: "lists" }, list("raw", i), list("rpml", i)));
+      body.append(element("div", { className: "lists" }, ...Object.keys(data.neighbors).map((key) => list(key, i))));
     }
     card.replaceChildren(data.thumbs ? element("div", { className: "card-grid" }, side, body) : body);
   }
