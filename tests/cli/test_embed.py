@@ -108,3 +108,15 @@ def test_unknown_codes_and_models_without_ranges(rpml, shared, tmp_path):
     assert "no int8 ranges" in said
     assert "fit it again" in said
     assert not (tmp_path / "c.npy").exists()
+
+
+def test_columns_are_carried_through(rpml, shared, vectors, tmp_path):
+    X, _ = vectors
+    source, out = tmp_path / "x.parquet", tmp_path / "y.parquet"
+    pq.write_table(pa.table({"title": [f"t{i}" for i in range(240)], "v": X.tolist()}), source)
+    rpml("embed", shared / "model.rpml", source, "-o", out, "--keep-columns", "title")
+    table = pq.read_table(out)
+    assert table.column_names == ["title", "embedding"]
+    assert table["title"][7].as_py() == "t7"
+    args = ("embed", shared / "model.rpml", shared / "x.npy", "-o", tmp_path / "z.csv")
+    assert "no columns to keep" in rpml.refused(*args, "--keep-columns", "title")

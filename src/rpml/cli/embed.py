@@ -13,6 +13,7 @@ Examples:
   rpml embed model.rpml vectors.npy -o small.npy
   rpml embed model.rpml new.parquet -o small.parquet --dim 32
   rpml embed model.rpml vectors.npy -o codes.npy --codes int8
+  rpml embed model.rpml items.parquet -o small.parquet --keep-columns 'title,price'
   cat vectors.csv | rpml embed model.rpml - -o - > small.csv
   rpml embed model.rpml shards/ -o embedded/         (a folder of .npy parts)
   rpml embed model.rpml shards/ -o embedded/ --engine dask --scheduler tcp://host:8786
@@ -30,13 +31,16 @@ def run(
     codes: Annotated[
         str | None, opt.text("NAME", "Write codes: int8, binary or binary-rotated.")
     ] = None,
+    keep_columns: Annotated[
+        str | None, opt.text("NAMES", "Columns to carry through; * matches any text.")
+    ] = None,
     force: opt.Force = False,
     *,
     reading: opt.ReadingOptions,
     engine: EngineOptions,
     console: Console,
 ) -> None:
-    """Embed vectors with a model; ids are carried through."""
+    """Embed vectors with a model; ids, and other columns if asked, are carried through."""
     from rpml.estimator import check_features, embed_file
     from rpml.runtime.context import Context
 
@@ -47,8 +51,8 @@ def run(
     size = len(fitted.components_)
     if codes is not None:
         fitted.codec(codes)  # refused before anything is read
-    if on_dask and codes is not None:
-        raise InputError("--codes is not for --engine dask: embed on this machine instead")
+    if on_dask and (codes is not None or keep_columns is not None):
+        raise InputError("--codes and --keep-columns are not for --engine dask: embed locally")
     if on_dask:  # one file per partition, written by the workers; a second run writes the rest
         from rpml.distributed import embed
 
@@ -60,7 +64,7 @@ def run(
         fields = {"output": output, "rows": rows.count, "dim": size, "files": len(files)}
         text = f"{output}: {rows.count} rows, {size} dimensions, {len(files)} files"
     else:
-        source = reading.open(features)
+        source = reading.open(features, keep=opt.parse_names(keep_columns) or ())
         check_features(fitted, source, model)
         with console.reporter() as report:
             told = Context(report=report)

@@ -44,7 +44,7 @@ def output(metavar: str, help: str) -> object:
     return text(metavar, help, "--output", "-o")
 
 
-KINDS = ".npy, .npz, .parquet, .csv, .tsv, a folder of these, or - for standard input"
+KINDS = ".npy, .npz, .parquet, .feather, .jsonl, .csv, .tsv, a folder of these, or - (stdin)"
 
 FeaturesPath = Annotated[str, typer.Argument(metavar="FEATURES", help=f"Vectors: {KINDS}.")]
 ModelPath = Annotated[str, typer.Argument(metavar="MODEL", help="Model written by rpml fit.")]
@@ -57,7 +57,7 @@ ImagesPath = Annotated[
 ]
 Labels = Annotated[
     str | None,
-    text("FILE", "One label per row: .npy, .npz, .csv, .tsv, .txt or .parquet.", "--labels"),
+    text("FILE", "One label per row: .npy, .npz, .txt, or a column of a table.", "--labels"),
 ]
 Images = Annotated[str | None, text("DIR", "Images of the rows, matched by id.", "--images")]
 Ids = Annotated[str | None, text("FILE", "One id per line, in row order.", "--ids")]
@@ -87,18 +87,22 @@ class ReadingOptions:
     id_column: Annotated[str | None, text("NAME", "Column or array that holds the ids.")] = None
     array: Annotated[str | None, text("NAME", "Array of an .npz file to read.", "--array")] = None
 
-    def options(self, exclude: tuple[str, ...] = ()) -> ReadOptions:
-        """As the readers take them; `exclude` names columns that are not features."""
+    def options(self, exclude: Iterable[str] = (), keep: Iterable[str] = ()) -> ReadOptions:
+        """As the readers take them; columns to `exclude` and to `keep` are not features."""
         from rpml.io.features import ReadOptions
 
-        names = tuple(c.strip() for c in self.columns.split(",")) if self.columns else None
-        return ReadOptions(names, self.id_column, self.array, exclude)
+        names = parse_names(self.columns)
+        chosen = None if names is None else tuple(names)
+        kept = tuple(keep)
+        return ReadOptions(chosen, self.id_column, self.array, tuple(exclude), keep=kept)
 
-    def open(self, path: str, exclude: tuple[str, ...] = ()) -> FeatureSource:
+    def open(
+        self, path: str, exclude: Iterable[str] = (), keep: Iterable[str] = ()
+    ) -> FeatureSource:
         """Open a file of vectors."""
         from rpml.io.features import open_features
 
-        return open_features(path, self.options(exclude))
+        return open_features(path, self.options(exclude, keep))
 
 
 @dataclass(frozen=True)

@@ -99,10 +99,11 @@ def embed_file(
     names = [str(name) for name in model.get_feature_names_out()]
     if output.startswith("binary"):
         names = [f"bits{i}" for i in range(model.codec(output).width)]
-    layout = Layout("embedding", names, source.id_name if source.has_ids else None)
+    id_name = source.id_name if source.has_ids else None
+    layout = Layout("embedding", names, id_name, kept=source.kept_names)
     with open_writer(path, layout, overwrite) as writer:
         for batch in embed_batches(model, source, output):
-            writer.write(batch.values, batch.ids)
+            writer.write(batch.values, batch.ids, batch.kept)
             rows = batch.start + len(batch.values)
             report(Progress("embed", rows, source.n_rows or 0))
     return rows

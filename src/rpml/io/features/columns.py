@@ -1,9 +1,10 @@
 """Choosing columns by name, the same way for every format that has names."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
+from rpml.io.features.source import ReadOptions
 from rpml.runtime.errors import InputError
 
 _ID_NAMES = {"id", "ids", "key", "index", "uuid", "__index_level_0__"}
@@ -31,6 +32,16 @@ def match_columns(names: Sequence[str], patterns: Sequence[str], where: str) -> 
         for i, n in enumerate(names)
         if any(n == pattern or fnmatchcase(n, pattern) for pattern in patterns)
     ]
+
+
+def kept_columns(
+    names: Sequence[str], options: ReadOptions, where: str, taken: Iterable[str | None]
+) -> tuple[str, ...]:
+    """Columns that are carried through: not those `taken`, nor those named as features."""
+    features = match_columns(names, options.columns or (), where)
+    others = set(taken) | {names[i] for i in features}
+    free = [name for name in names if name not in others]
+    return tuple(free[i] for i in match_columns(free, options.keep, where))
 
 
 def _hint(names: Sequence[str], wanted: str) -> str:

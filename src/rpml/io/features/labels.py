@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.io.features.arrow_files import SUFFIXES as ARROW
+from rpml.io.features.arrow_files import ArrowFile, read_arrow_column
 from rpml.io.features.columns import is_id_name
 from rpml.io.features.numpy_files import NpzFile, check_dtype_or_text, load_npy
 from rpml.io.features.reading import check_readable
@@ -29,7 +31,7 @@ def read_labels(
     id_column: str | None = None,
     partial: bool = False,
 ) -> NDArray[np.generic]:
-    """One label per row, from .npy, .npz, .csv, .tsv, .txt or .parquet.
+    """One label per row, from .npy, .npz, .csv, .tsv, .txt, .parquet, .feather or .jsonl.
 
     Parameters
     ----------
@@ -83,7 +85,7 @@ def read_metadata(path: str | Path, ids: Sequence[object]) -> dict[str, list[str
     Parameters
     ----------
     path : str or Path
-        .csv, .tsv or .parquet.
+        .csv, .tsv, .parquet, .feather or .jsonl.
     ids : sequence
         The ids of the rows.
 
@@ -93,8 +95,8 @@ def read_metadata(path: str | Path, ids: Sequence[object]) -> dict[str, list[str
     """
     path = Path(path)
     check_readable(path)
-    if path.suffix.lower() not in (".csv", ".tsv", ".parquet", ".pq"):
-        raise InputError(f"{path}: metadata are read from .csv, .tsv or .parquet")
+    if path.suffix.lower() not in (".csv", ".tsv", *ARROW):
+        raise InputError(f"{path}: metadata are read from .csv, .tsv, {', '.join(ARROW)}")
     names = _column_names(path)
     key = next((name for name in names if is_id_name(name)), None)
     if key is None or len(names) == 1:
@@ -109,10 +111,8 @@ def read_metadata(path: str | Path, ids: Sequence[object]) -> dict[str, list[str
 
 
 def _column_names(path: Path) -> list[str]:
-    if path.suffix.lower() in (".parquet", ".pq"):
-        from rpml.io.features.parquet_files import open_file
-
-        return list(open_file(path).schema_arrow.names)
+    if path.suffix.lower() in ARROW:
+        return ArrowFile(path).names
     from rpml.io.features.text_files import SEPARATORS, csv_rows
 
     with csv_rows(path, SEPARATORS.get(path.suffix.lower(), ",")) as rows:
@@ -132,13 +132,13 @@ def _read(path: Path, column: str | None, id_column: str | None) -> tuple[list[A
         archive = NpzFile(path)
         name = archive.choose(column, (*_USUAL, "Y"), "labels", "--label-column")
         return _vector(archive.read(name), f"{path}[{name!r}]"), None
-    if suffix in (".parquet", ".pq"):
-        return _read_parquet(path, column, id_column)
+    if suffix in ARROW:
+        return _read_arrow(path, column, id_column)
     if suffix in (".csv", ".tsv", ".txt"):
         return _read_text(path, column, id_column)
     raise InputError(
-        f"{path} has the suffix {suffix!r}: labels are read from .npy, .npz, .csv, .tsv, .txt "
-        "or .parquet"
+        f"{path} has the suffix {suffix!r}: labels are read from .npy, .npz, .csv, .tsv, .txt, "
+        f"{', '.join(ARROW)}"
     )
 
 
@@ -153,16 +153,14 @@ def _vector(array: NDArray[np.generic], name: str) -> list[Any]:
     return values
 
 
-def _read_parquet(path: Path, column: str | None, id_column: str | None) -> tuple[list[Any], Any]:
-    from rpml.io.features.parquet_files import read_parquet_column
-
+def _read_arrow(path: Path, column: str | None, id_column: str | None) -> tuple[list[Any], Any]:
     names = _column_names(path)
     key = id_column if id_column in names else next((n for n in names if is_id_name(n)), None)
     rest = [n for n in names if n != key]
     if column is None and len(rest) == 1:
         column = rest[0]
-    values = read_parquet_column(path, column, _USUAL)
-    return values, None if key is None else read_parquet_column(path, key, ())
+    values = read_arrow_column(path, column, _USUAL)
+    return values, None if key is None else read_arrow_column(path, key, ())
 
 
 def _read_text(path: Path, column: str | None, id_column: str | None) -> tuple[list[Any], Any]:

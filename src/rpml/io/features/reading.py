@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from rpml.io.features.arrow_files import SUFFIXES as ARROW
+from rpml.io.features.arrow_files import ArrowSource
 from rpml.io.features.shards import ShardedSource, shard_paths
 from rpml.io.features.source import Features, FeatureSource, ReadOptions
 from rpml.runtime.atomic import consistent_read
@@ -34,17 +36,10 @@ def _csv(path: Path, options: ReadOptions) -> FeatureSource:
     return CsvSource(path, options)
 
 
-def _parquet(path: Path, options: ReadOptions) -> FeatureSource:
-    from rpml.io.features.parquet_files import ParquetSource
-
-    return ParquetSource(path, options)
-
-
 OPENERS: dict[str, Opener] = {
     ".npy": _npy,
     ".npz": _npz,
-    ".parquet": _parquet,
-    ".pq": _parquet,
+    **dict.fromkeys(ARROW, ArrowSource),
     ".csv": _csv,
     ".tsv": _csv,
 }
@@ -74,7 +69,7 @@ def open_features(path: str | Path, options: ReadOptions | None = None) -> Featu
     Parameters
     ----------
     path : str or Path
-        .npy, .npz, .parquet, .csv or .tsv; a folder of one of these; or ``-``.
+        .npy, .npz, .parquet, .feather, .jsonl, .csv or .tsv; a folder of one of these; or ``-``.
     options : ReadOptions, default=None
         Which columns, array and ids, where the file alone does not say.
 
@@ -105,9 +100,11 @@ def _open_file(path: Path, options: ReadOptions) -> FeatureSource:
         stamp = Stamp.of(path)
         source = opener(path, options)
         source.stamp = stamp
-        return source
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    if options.keep and not source.kept_names:
+        raise InputError(f"{path} has no columns to keep: only tables have")
+    return source
 
 
 def read_features(path: str | Path, options: ReadOptions | None = None) -> Features:
@@ -115,7 +112,13 @@ def read_features(path: str | Path, options: ReadOptions | None = None) -> Featu
     return open_features(path, options).load()
 
 
-_MAGIC = {b"\x93NUMPY": ".npy", b"PK\x03\x04": ".npz", b"PAR1": ".parquet"}
+_MAGIC = {
+    b"\x93NUMPY": ".npy",
+    b"PK\x03\x04": ".npz",
+    b"PAR1": ".parquet",
+    b"ARROW1": ".feather",
+    b"{": ".jsonl",
+}
 
 
 def _standard_input(options: ReadOptions) -> FeatureSource:

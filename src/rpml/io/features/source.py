@@ -1,8 +1,8 @@
 """What every reader gives: rows in batches, with ids, checked once for all formats."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,9 @@ from rpml.runtime.inputs import Stamp
 from rpml.runtime.rows import Array
 
 Ids = NDArray[np.object_]
+
+Columns = Mapping[str, Any]
+"""Lists or Arrow arrays by name."""
 
 BATCH_BYTES = 2**25
 
@@ -33,6 +36,8 @@ class ReadOptions:
         Columns that are not features (labels that live in the same file).
     header : bool, default=None
         Whether a CSV file starts with names; None finds out.
+    keep : tuple of str, default=()
+        Columns that are carried through, and are not features; ``*`` stands for any text.
     """
 
     columns: tuple[str, ...] | None = None
@@ -40,16 +45,18 @@ class ReadOptions:
     array: str | None = None
     exclude: tuple[str, ...] = ()
     header: bool | None = None
+    keep: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Consecutive rows; `lines` are their places in a text file."""
+    """Consecutive rows; `lines` are their places in a text file, `kept` columns of other values."""
 
     start: int
     values: Array
     ids: Ids | None = None
     lines: Sequence[int] | None = None
+    kept: Columns = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,7 @@ class FeatureSource(ABC):
     has_ids: bool = False
     id_name: str = "id"
     feature_names: tuple[str, ...] | None = None
+    kept_names: tuple[str, ...] = ()
     stamp: Stamp | None = None
 
     @abstractmethod

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rpml.io.features.columns import is_id_name, match_columns, position
+from rpml.io.features.columns import is_id_name, kept_columns, match_columns, position
 from rpml.io.features.source import Batch, FeatureSource, ReadOptions, as_ids
 from rpml.runtime.errors import InputError
 
@@ -87,7 +87,10 @@ class CsvSource(FeatureSource):
         self.has_ids = self._id is not None
         if self._id is not None:
             self.id_name = names[self._id] if self._header and names[self._id] else "id"
-        taken = {self._id, *(i for i, n in enumerate(names) if n in options.exclude)}
+        known = [*options.exclude, *([] if self._id is None else [names[self._id]])]
+        self.kept_names = kept_columns(names, options, self.name, known)
+        others = {*options.exclude, *self.kept_names}
+        taken = {self._id, *(i for i, n in enumerate(names) if n in others)}
         if options.columns is None:
             self._features_at = [i for i in range(self._width) if i not in taken]
         else:
@@ -134,7 +137,9 @@ class CsvSource(FeatureSource):
             self._name_text(block)
             raise
         ids = None if self._id is None else as_ids([row[self._id] for _, row in block])
-        return Batch(start, values, ids, [line for line, _ in block])
+        places = {name: self._names.index(name) for name in self.kept_names}
+        kept = {name: [row[i] for _, row in block] for name, i in places.items()}
+        return Batch(start, values, ids, [line for line, _ in block], kept)
 
     def _name_text(self, block: list[tuple[int, Row]]) -> None:
         for line, row in block:

@@ -1,10 +1,12 @@
 """Writers of rows, one class a kind of file; `open_writer` makes their output atomic."""
 
 import csv
+import itertools
+import json
 import shutil
 import zipfile
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -13,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.io.features.numpy_files import sidecar
-from rpml.io.features.source import Ids, as_ids
+from rpml.io.features.source import Columns, Ids, as_ids
 from rpml.runtime.context import Json
 from rpml.runtime.extras import require
 from rpml.runtime.outputs import mark_folder
@@ -26,13 +28,15 @@ SHARD_ROWS = 1_000_000
 class Layout:
     """What an output holds: the array's name, its columns' names, and the ids' name or None.
 
-    An output with one column and ``vector=False`` holds plain values (labels).
+    An output with one column and ``vector=False`` holds plain values (labels). `kept` names
+    columns that were carried through.
     """
 
     name: str
     columns: Sequence[str]
     id_name: str | None = None
     vector: bool = True
+    kept: Sequence[str] = ()
 
 
 class Writer(ABC):
@@ -41,8 +45,13 @@ class Writer(ABC):
     def __init__(self, path: Path, layout: Layout) -> None:
         self.path, self.layout = path, layout
 
+    keeps_columns = False
+    """Whether the file has room for columns that were carried through."""
+
     @abstractmethod
-    def write(self, values: NDArray[Any], ids: Ids | None = None) -> None:
+    def write(
+        self, values: NDArray[Any], ids: Ids | None = None, kept: Columns | None = None
+    ) -> None:
         """Append rows."""
 
     @abstractmethod
@@ -59,7 +68,9 @@ class NpyWriter(Writer):
         self._rows, self._dtype = 0, np.dtype(np.float32)
         self._ids: list[Ids] = []
 
-    def write(self, values: NDArray[Any], ids: Ids | None = None) -> None:
+    def write(
+        self, values: NDArray[Any], ids: Ids | None = None, kept: Columns | None = None
+    ) -> None:
         """Append rows."""
         if self._rows == 0:
             self._dtype = values.dtype
@@ -95,7 +106,9 @@ class NpzWriter(Writer):
         self._part = path.with_name(path.name + ".part")  # in the hidden folder, like `path`
         self._array = NpyWriter(self._part, layout)
 
-    def write(self, values: NDArray[Any], ids: Ids | None = None) -> None:
+    def write(
+        self, values: NDArray[Any], ids: Ids | None = None, kept: Columns | None = None
+    ) -> None:
         """Append rows to a temporary array."""
         self._array.write(values, ids)
 
@@ -123,6 +136,8 @@ def _fixed(ids: Ids) -> NDArray[np.generic]:
 class CsvWriter(Writer):
     """Text with a header; numbers with as many digits as read back exactly."""
 
+    keeps_columns = True
+
     def __init__(self, path: Path, layout: Layout, file: TextIO | None = None) -> None:
         super().__init__(path, layout)
         self._own = file is None
@@ -130,14 +145,18 @@ class CsvWriter(Writer):
         separator = "\t" if path.suffix.lower() == ".tsv" else ","
         self._writer = csv.writer(self._file, delimiter=separator, lineterminator="\n")
         self._rows = 0
-        self._writer.writerow([layout.id_name or "id", *layout.columns])
+        self._writer.writerow([layout.id_name or "id", *layout.kept, *layout.columns])
 
-    def write(self, values: NDArray[Any], ids: Ids | None = None) -> None:
+    def write(
+        self, values: NDArray[Any], ids: Ids | None = None, kept: Columns | None = None
+    ) -> None:
         """Append rows; without ids the row number stands for one."""
         if ids is None:
             ids = as_ids(list(range(self._rows, self._rows + len(values))))
         texts = _texts(values.reshape(len(values), -1))
-        self._writer.writerows([i, *row] for i, row in zip(ids, texts, strict=True))
+        others = _transposed(kept or {}, len(values))
+        rows = zip(ids, others, texts, strict=True)
+        self._writer.writerows([i, *other, *row] for i, other, row in rows)
         self._rows += len(values)
 
     def close(self) -> None:
@@ -155,31 +174,74 @@ def _texts(values: Array) -> list[list[Any]]:
     return [[digits % v for v in row] for row in values.tolist()]
 
 
-class ParquetWriter(Writer):
-    """A fixed-size list column (or a plain one for labels) and the ids."""
+def _transposed(kept: Columns, n: int) -> Iterator[tuple[Any, ...]]:
+    """The values of the kept columns, row by row."""
+    lists = [c.to_pylist() if hasattr(c, "to_pylist") else c for c in kept.values()]
+    return zip(*lists, strict=True) if lists else itertools.repeat((), n)
+
+
+class JsonLinesWriter(Writer):
+    """One JSON object per row."""
+
+    keeps_columns = True
 
     def __init__(self, path: Path, layout: Layout) -> None:
         super().__init__(path, layout)
-        self._arrow = require("pyarrow", "parquet", "writing .parquet")
-        self._parquet = require("pyarrow.parquet", "parquet", "writing .parquet")
+        self._file = open(path, "w", encoding="utf8")  # noqa: SIM115 (closed in close)
+
+    def write(
+        self, values: NDArray[Any], ids: Ids | None = None, kept: Columns | None = None
+    ) -> None:
+        """Append rows."""
+        kept = kept or {}
+        numbers = _texts(values.reshape(len(values), -1))
+        rows = zip(numbers, _transposed(kept, len(values)), strict=True)
+        for i, (texts, others) in enumerate(rows):
+            fields = {} if ids is None else {self.layout.id_name or "id": ids[i]}
+            fields |= dict(zip(kept, others, strict=True))
+            row = [
+                float(v) if isinstance(v, str) and values.dtype.kind == "f" else v for v in texts
+            ]
+            fields[self.layout.name] = row if self.layout.vector else row[0]
+            self._file.write(json.dumps(fields, ensure_ascii=False, default=str) + "\n")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class ArrowWriter(Writer):
+    """A fixed-size list column (or a plain one for labels), the ids and the kept columns."""
+
+    keeps_columns = True
+
+    def __init__(self, path: Path, layout: Layout) -> None:
+        super().__init__(path, layout)
+        self._arrow = require("pyarrow", "parquet", f"writing {path.suffix}")
+        self._parquet = require("pyarrow.parquet", "parquet", f"writing {path.suffix}")
         self._file: Any = None
 
-    def write(self, values: NDArray[Any], ids: Ids | None = None) -> None:
+    def write(
+        self, values: NDArray[Any], ids: Ids | None = None, kept: Columns | None = None
+    ) -> None:
         """Append a row group."""
-        table = self._arrow.table(self._columns(values, ids))
+        table = self._arrow.table(self._columns(values, ids, kept or {}))
         if self._file is None:
-            self._file = self._parquet.ParquetWriter(self.path, table.schema)
+            feather = self.path.suffix.lower() == ".feather"
+            new = self._arrow.ipc.new_file if feather else self._parquet.ParquetWriter
+            self._file = new(self.path, table.schema)
         self._file.write_table(table)
 
-    def _columns(self, values: Array, ids: Ids | None) -> Json:
+    def _columns(self, values: Array, ids: Ids | None, kept: Columns) -> Json:
         pa = self._arrow
         columns: Json = {}
         if ids is not None:
             whole = all(type(i) is int for i in ids)
-            kept = list(ids) if whole else [str(i) for i in ids]
+            plain = list(ids) if whole else [str(i) for i in ids]
             columns[self.layout.id_name or "id"] = pa.array(
-                kept, type=pa.int64() if whole else pa.string()
+                plain, type=pa.int64() if whole else pa.string()
             )
+        columns |= kept
         flat = pa.array(np.ascontiguousarray(values).reshape(-1))
         if self.layout.vector:
             flat = pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
@@ -201,7 +263,9 @@ class ShardWriter(Writer):
         self._limit, self._count, self._in_part = rows, 0, 0
         self._part: NpyWriter | None = None
 
-    def write(self, values: NDArray[Any], ids: Ids | None = None) -> None:
+    def write(
+        self, values: NDArray[Any], ids: Ids | None = None, kept: Columns | None = None
+    ) -> None:
         """Append rows, opening a new part when one is full."""
         while len(values):
             if self._part is None:

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from rpml.io.features.numpy_files import sidecar
 from rpml.io.features.source import Ids
 from rpml.io.features.writers import (
+    ArrowWriter,
     CsvWriter,
+    JsonLinesWriter,
     Layout,
     NpyWriter,
     NpzWriter,
-    ParquetWriter,
     ShardWriter,
     Writer,
     write_ids,
@@ -27,11 +28,13 @@ from rpml.runtime.extras import require
 from rpml.runtime.locks import locked
 from rpml.runtime.outputs import check_apart, check_folder, check_output
 
-WRITERS: dict[str, Callable[[Path, Layout], Writer]] = {
+WRITERS: dict[str, type[Writer]] = {
     ".npy": NpyWriter,
     ".npz": NpzWriter,
-    ".parquet": ParquetWriter,
-    ".pq": ParquetWriter,
+    ".parquet": ArrowWriter,
+    ".pq": ArrowWriter,
+    ".feather": ArrowWriter,
+    ".jsonl": JsonLinesWriter,
     ".csv": CsvWriter,
     ".tsv": CsvWriter,
 }
@@ -60,8 +63,8 @@ def check_table_output(
             f"{path} has {kind}: outputs are written as {', '.join(WRITERS)}, "
             "a folder of shards (ending in /), or - for standard output"
         )
-    if target.suffix.lower() in (".parquet", ".pq"):
-        require("pyarrow.parquet", "parquet", "writing .parquet")
+    if WRITERS.get(target.suffix.lower()) is ArrowWriter:
+        require("pyarrow.parquet", "parquet", f"writing {target.suffix}")
     read = [Path(i) for i in inputs if i is not None]
     outputs = [target, sidecar(target)] if target.suffix.lower() == ".npy" else [target]
     check_apart(outputs, [*read, *(sidecar(i) for i in read if i.suffix.lower() == ".npy")])
@@ -74,10 +77,22 @@ def check_table_output(
         check_folder(target)
 
 
+def writer_class(path: str) -> type[Writer]:
+    """What writes a file of that name."""
+    if path == "-":
+        return CsvWriter
+    return ShardWriter if path.endswith("/") else WRITERS[Path(path).suffix.lower()]
+
+
 @contextmanager
 def open_writer(path: str, layout: Layout, overwrite: bool = False) -> Iterator[Writer]:
     """A writer for the kind of file the suffix names; published only if the body succeeds."""
     check_table_output(path, overwrite)
+    if layout.kept and not writer_class(path).keeps_columns:
+        tables = ", ".join(s for s, kind in WRITERS.items() if kind.keeps_columns)
+        raise InputError(f"{path} has no room for other columns: tables are {tables} and -")
+    for name in {layout.name, *layout.columns} & set(layout.kept):
+        raise InputError(f"the column {name!r} cannot be kept: the output has one of that name")
     if path == "-":
         if sys.stdout is None or getattr(sys.stdout, "name", "") == os.devnull:
             raise InputError("standard output is closed: there is nowhere to write to")
@@ -95,8 +110,7 @@ def open_writer(path: str, layout: Layout, overwrite: bool = False) -> Iterator[
 @contextmanager
 def table_writer(outputs: Transaction, path: str, layout: Layout) -> Iterator[Writer]:
     """A writer whose file, with the ids that belong beside it, becomes part of a transaction."""
-    kind = ShardWriter if path.endswith("/") else WRITERS[Path(path).suffix.lower()]
-    writer = kind(outputs.new(path), layout)
+    writer = writer_class(path)(outputs.new(path), layout)
     yield writer
     writer.close()
     if isinstance(writer, NpyWriter):

@@ -1,4 +1,4 @@
-""".parquet features: one column of lists, or one column a feature; read in batches."""
+""".parquet, .feather and .jsonl features: one column of lists, or one per feature; in batches."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,35 +7,46 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.io.features.columns import is_id_name, match_columns, position
+from rpml.io.features.columns import is_id_name, kept_columns, match_columns, position
 from rpml.io.features.source import Batch, FeatureSource, Ids, ReadOptions, as_ids
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
 from rpml.runtime.rows import Array
 
-
-def open_file(path: Path) -> Any:
-    """A pyarrow ParquetFile, or an InputError."""
-    parquet = require("pyarrow.parquet", "parquet", "reading .parquet")
-    try:
-        file = parquet.ParquetFile(path)
-        names = list(file.schema_arrow.names)
-    except Exception as error:  # damage can raise anything Arrow and its text decoder know
-        reason = str(error).split("\n")[0]
-        raise InputError(f"{path} is not a complete parquet file: {reason}") from error
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"{path} has two columns {twice!r}: their names must differ")
-    return file
+FORMATS = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".jsonl": "json"}
+SUFFIXES = tuple(FORMATS)
 
 
-def iterate(file: Any, columns: list[str], rows: int, name: str) -> Iterator[Any]:
-    """Record batches of the columns; a damaged page is an InputError."""
-    arrow = require("pyarrow", "parquet", "reading .parquet")
-    try:
-        yield from file.iter_batches(batch_size=rows, columns=columns)
-    except (arrow.ArrowException, OSError, ValueError) as error:
-        raise InputError(f"{name} cannot be read: {str(error).splitlines()[0]}") from error
+class ArrowFile:
+    """The columns of a file that Arrow reads, or an InputError."""
+
+    def __init__(self, path: Path) -> None:
+        self.name, kind = str(path), FORMATS[path.suffix.lower()]
+        self._damage = require("pyarrow", "parquet", f"reading {path.suffix}").ArrowException
+        dataset = require("pyarrow.dataset", "parquet", f"reading {path.suffix}")
+        parquet = require("pyarrow.parquet", "parquet", f"reading {path.suffix}")
+        try:
+            if kind == "parquet":
+                self._file = parquet.ParquetFile(path)
+                self.schema, self.n_rows = self._file.schema_arrow, self._file.metadata.num_rows
+            else:
+                self._file = dataset.dataset(path, format=kind)
+                self.schema, self.n_rows = self._file.schema, self._file.count_rows()
+            self.names = list(self.schema.names)
+        except Exception as error:  # damage can raise anything Arrow and its text decoder know
+            reason = str(error).split("\n")[0]
+            raise InputError(f"{path} is not a complete {kind} file: {reason}") from error
+        if len(set(self.names)) < len(self.names):
+            twice = next(name for name in self.names if self.names.count(name) > 1)
+            raise InputError(f"{path} has two columns {twice!r}: their names must differ")
+
+    def batches(self, columns: list[str], rows: int) -> Iterator[Any]:
+        """Record batches of the columns; a damaged page is an InputError."""
+        read = getattr(self._file, "iter_batches", None) or self._file.to_batches
+        try:
+            yield from read(batch_size=rows, columns=columns)
+        except (self._damage, OSError, ValueError) as error:
+            raise InputError(f"{self.name} cannot be read: {str(error).splitlines()[0]}") from error
 
 
 def _is_number(kind: Any) -> bool:
@@ -57,20 +68,23 @@ def _is_vector(kind: Any) -> bool:
     return any(test(kind) for test in tests) and _is_number(kind.value_type)
 
 
-class ParquetSource(FeatureSource):
-    """A parquet file; its row groups are decoded as they are needed."""
+class ArrowSource(FeatureSource):
+    """Columns of an Arrow file, decoded as they are needed."""
 
     def __init__(self, path: Path, options: ReadOptions) -> None:
         self.name, self._path = str(path), path
-        self._file = open_file(path)
-        self.n_rows = int(self._file.metadata.num_rows)
+        self._file = ArrowFile(path)
+        self.n_rows = int(self._file.n_rows)
         if self.n_rows == 0:
             raise InputError(f"{path} has no rows")
-        schema = self._file.schema_arrow
+        schema = self._file.schema
         self._kinds = dict(zip(schema.names, schema.types, strict=True))
         self._id = self._id_name(options)
         self.has_ids = self._id is not None
         self.id_name = "id" if self._id in (None, "", "__index_level_0__") else str(self._id)
+        vectors = [n for n, kind in self._kinds.items() if not options.columns and _is_vector(kind)]
+        taken = [self._id, *options.exclude, *vectors]
+        self.kept_names = kept_columns(self._file.names, options, self.name, taken)
         chosen = self._chosen(options)
         self._vector = chosen[0] if len(chosen) == 1 and _is_vector(self._kinds[chosen[0]]) else ""
         self._check_types(chosen)
@@ -88,7 +102,8 @@ class ParquetSource(FeatureSource):
         return None if found is None else str(found)
 
     def _chosen(self, options: ReadOptions) -> list[str]:
-        names = [n for n in self._kinds if n != self._id and n not in options.exclude]
+        others = {self._id, *options.exclude, *self.kept_names}
+        names = [n for n in self._kinds if n not in others]
         if options.columns is not None:
             return [names[i] for i in match_columns(names, options.columns, self.name)]
         vectors = [n for n in names if _is_vector(self._kinds[n])]
@@ -111,7 +126,7 @@ class ParquetSource(FeatureSource):
     def _measure(self) -> None:
         """Width and type, which for lists only the first row tells."""
         if self._vector:
-            first = next(iterate(self._file, [self._vector], 1, self.name), None)
+            first = next(self._file.batches([self._vector], 1), None)
             if first is None or first.num_rows == 0:
                 raise InputError(f"{self.name} is damaged: it has fewer rows than it says")
             values = self._list_values(first.column(0), 0, None)
@@ -127,14 +142,14 @@ class ParquetSource(FeatureSource):
     def raw_batches(self, rows: int) -> Iterator[Batch]:
         """Decode the chosen columns batch by batch."""
         start = 0
-        columns = self._names + ([self._id] if self._id is not None else [])
-        for block in iterate(self._file, columns, rows, self.name):
+        columns = {*self._names, *self.kept_names, *([] if self._id is None else [self._id])}
+        for block in self._file.batches(sorted(columns), rows):
             if self._vector:
                 values = self._list_values(block.column(self._vector), start, self.n_features)
             else:
                 values = self._column_values(block)
             ids = None if self._id is None else self._ids(block.column(self._id), start)
-            yield Batch(start, values, ids)
+            yield Batch(start, values, ids, kept={n: block.column(n) for n in self.kept_names})
             start += len(values)
 
     def _list_values(self, column: Any, start: int, width: int | None) -> Array:
@@ -180,10 +195,10 @@ def _list_lengths(column: Any) -> NDArray[np.int64]:
     return lengths.astype(np.int64)
 
 
-def read_parquet_column(path: Path, wanted: str | None, usual: tuple[str, ...]) -> list[Any]:
+def read_arrow_column(path: Path, wanted: str | None, usual: tuple[str, ...]) -> list[Any]:
     """One column as Python values: by name, by a usual name, or the only one."""
-    file = open_file(path)
-    names = list(file.schema_arrow.names)
+    file = ArrowFile(path)
+    names = file.names
     if wanted is None:
         named = [n for n in names if n.lower() in usual] or names
         if len(named) > 1 and named == names:
@@ -192,6 +207,6 @@ def read_parquet_column(path: Path, wanted: str | None, usual: tuple[str, ...]) 
             )
         wanted = named[0]
     column = names[position(names, wanted, str(path))]
-    check_plain(file.schema_arrow.field(column).type, f"{path}: column {column!r}")
-    blocks = iterate(file, [column], 65536, str(path))
+    check_plain(file.schema.field(column).type, f"{path}: column {column!r}")
+    blocks = file.batches([column], 65536)
     return [v for block in blocks for v in block.column(0).to_pylist()]

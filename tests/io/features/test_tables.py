@@ -1,0 +1,156 @@
+"""Feather and JSON lines like parquet; other columns carried from table to table."""
+
+import io
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from rpml.io.features import (
+    Layout,
+    ReadOptions,
+    open_features,
+    open_writer,
+    read_features,
+    read_labels,
+    write_table,
+)
+from rpml.io.features.labels import read_metadata
+from rpml.runtime.errors import InputError
+
+pa = pytest.importorskip("pyarrow")
+X = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)
+NAMES = [f"row {i}" for i in range(7)]
+TABLES = [".parquet", ".feather", ".jsonl", ".csv"]
+
+
+def write(path):
+    """A table with ids, vectors, and other columns, some of them with gaps."""
+    rows = [
+        {"id": n, "title": f"é, {n}", "price": None if i == 2 else i / 4, "tags": ["a"] * i}
+        for i, n in enumerate(NAMES)
+    ]
+    rows = [{**row, "vector": x.tolist()} for row, x in zip(rows, X, strict=True)]
+    if path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf8")
+    elif path.suffix == ".feather":
+        pa.feather.write_feather(pa.Table.from_pylist(rows), path)
+    else:
+        pa.parquet.write_table(pa.Table.from_pylist(rows), path)
+    return path
+
+
+@pytest.fixture(params=[".parquet", ".feather", ".jsonl"])
+def table(request, tmp_path):
+    import pyarrow.feather
+    import pyarrow.parquet  # noqa: F401
+
+    return write(tmp_path / f"table{request.param}")
+
+
+def test_vectors_ids_labels_and_metadata(table):
+    read = read_features(table, ReadOptions(columns=("vector",)))
+    np.testing.assert_allclose(read.values, X, rtol=1e-6)
+    assert read.ids.tolist() == NAMES
+    assert read_labels(table, 7, read.ids, "title")[3] == "é, row 3"
+    with pytest.raises(InputError, match="no column 'vectr': did you mean 'vector'"):
+        open_features(table, ReadOptions(columns=("vectr",)))
+
+
+def test_metadata(table, tmp_path):
+    plain = tmp_path / f"plain{table.suffix}"
+    write_table(str(plain), np.arange(7), Layout("label", ["label"], "id", False), np.array(NAMES))
+    assert read_metadata(plain, NAMES[::-1])["label"] == [str(i) for i in range(6, -1, -1)]
+
+
+@pytest.mark.parametrize("suffix", [".feather", ".jsonl"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8])
+def test_what_is_written_is_read(tmp_path, suffix, dtype):
+    path, values = tmp_path / f"x{suffix}", (10 * X).astype(dtype)
+    with open_writer(str(path), Layout("embedding", list("abc"), "id")) as writer:
+        writer.write(values[:4], np.array(NAMES[:4], object))
+        writer.write(values[4:], np.array(NAMES[4:], object))
+    found = read_features(path)
+    np.testing.assert_array_equal(found.values.astype(dtype), values)
+    assert found.ids.tolist() == NAMES
+    assert open_features(path).n_rows == 7
+
+
+def test_whole_numbers_in_the_first_lines(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"v": [0, 1]}\n{"v": [0.5, 1e3]}\n')
+    assert read_features(path).values.tolist() == [[0, 1], [0.5, 1000]]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.jsonl", b'{"v": [1, 2]}\n{"v": [1,\n', "not a complete json file: .*JSON"),
+        ("x.jsonl", b'{"v": [1, 2]}\n{"v": [1]}\n', "row 1 of 'v' has 1 numbers"),
+        ("x.jsonl", b'{"v": "text"}\n', "not numbers"),
+        ("x.jsonl", b"[1, 2]\n", "not a complete json file"),
+        ("x.feather", b"ARROW1 and no more", "not a complete feather file"),
+    ],
+)
+def test_damage_is_one_sentence(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message) as caught:
+        read_features(tmp_path / name)
+    assert "\n" not in str(caught.value)
+
+
+def test_standard_input(table, monkeypatch):
+    pipe = io.TextIOWrapper(io.BytesIO(table.read_bytes()))
+    monkeypatch.setattr(sys, "stdin", pipe)
+    found = read_features("-", ReadOptions(columns=("vector",)))
+    np.testing.assert_allclose(found.values, X, rtol=1e-6)
+
+
+def keep(source, path, pattern="*"):
+    opened = open_features(source, ReadOptions(keep=(pattern,)))
+    layout = Layout("embedding", list("abc"), "id", kept=opened.kept_names)
+    with open_writer(str(path), layout) as writer:
+        for batch in opened.batches(rows=3):
+            writer.write(batch.values, batch.ids, batch.kept)
+
+
+@pytest.mark.parametrize("suffix", TABLES)
+def test_columns_are_carried_through(table, tmp_path, suffix):
+    out = tmp_path / f"out{suffix}"
+    keep(table, out, "[pt]*e")
+    titles, prices = (
+        read_labels(out, 7, np.array(NAMES), name, partial=True) for name in ("title", "price")
+    )
+    assert titles.tolist() == [f"é, {n}" for n in NAMES]
+    assert prices[1:4].tolist() == ["0.25", None, "0.75"]
+    if suffix != ".csv":
+        again = open_features(out)
+        np.testing.assert_allclose(again.load().values, X, rtol=1e-6)
+        keep(out, tmp_path / "twice.csv")
+        assert read_metadata(tmp_path / "twice.csv", NAMES)["title"] == titles.tolist()
+
+
+def test_csv_columns_are_carried_through(tmp_path):
+    lines = ["id,colour,f0,f1"] + [f"{i},c{i},{i}.5,1" for i in range(5)]
+    (tmp_path / "x.csv").write_text("\n".join(lines) + "\n")
+    opened = open_features(tmp_path / "x.csv", ReadOptions(keep=("colour",)))
+    assert opened.feature_names == ("f0", "f1")
+    assert [b.kept for b in opened.batches(rows=3)][1] == {"colour": ["c3", "c4"]}
+
+
+def test_columns_that_cannot_be_kept(table, tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    with pytest.raises(InputError, match="no columns to keep"):
+        open_features(tmp_path / "x.npy", ReadOptions(keep=("a",)))
+    with pytest.raises(InputError, match="no column 'nope'"):
+        open_features(table, ReadOptions(keep=("nope",)))
+    for out in ("y.npy", "y.npz", "shards/"):
+        with pytest.raises(InputError, match="no room for other columns"):
+            keep(table, f"{tmp_path}/{out}", "title")
+    clash = Layout("title", list("abc"), kept=("title",))
+    with (
+        pytest.raises(InputError, match="'title' cannot be kept"),
+        open_writer(str(tmp_path / "z.csv"), clash),
+    ):
+        pass
