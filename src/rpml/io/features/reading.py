@@ -5,13 +5,16 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from rpml.io.features.arrow_files import SUFFIXES as ARROW
 from rpml.io.features.arrow_files import ArrowSource
+from rpml.io.features.numpy_files import sidecar
 from rpml.io.features.shards import ShardedSource, shard_paths
 from rpml.io.features.source import Features, FeatureSource, ReadOptions
 from rpml.runtime.atomic import consistent_read
 from rpml.runtime.errors import InputError
+from rpml.runtime.extras import require
 from rpml.runtime.inputs import Stamp
 from rpml.runtime.scratch import ScratchFolder
 
@@ -64,12 +67,14 @@ def check_readable(path: Path) -> None:
 
 
 def open_features(path: str | Path, options: ReadOptions | None = None) -> FeatureSource:
-    """Open a file of vectors, a folder of such files, or standard input (``-``).
+    """Open a file of vectors, a folder of such files, an address, or standard input (``-``).
 
     Parameters
     ----------
     path : str or Path
-        .npy, .npz, .parquet, .feather, .jsonl, .csv or .tsv; a folder of one of these; or ``-``.
+        .npy, .npz, .parquet, .feather, .jsonl, .csv or .tsv; a folder of one of these; an address
+        that fsspec knows (``s3://...``, ``https://...``), which is copied to a temporary folder; or
+        ``-``.
     options : ReadOptions, default=None
         Which columns, array and ids, where the file alone does not say.
 
@@ -81,6 +86,8 @@ def open_features(path: str | Path, options: ReadOptions | None = None) -> Featu
     options = options or ReadOptions()
     if str(path) == "-":
         return _standard_input(options)
+    if "://" in str(path):
+        return _remote(str(path), options)
     path = Path(path)
     check_readable(path)
     if path.is_dir():
@@ -134,8 +141,32 @@ def _standard_input(options: ReadOptions) -> FeatureSource:
     suffix = next((s for m, s in _MAGIC.items() if start.startswith(m)), None)
     suffix = suffix or (".tsv" if b"\t" in start else ".csv")
     path = spool.rename(spool.with_suffix(suffix))
-    source = _open_file(path, options)
-    source.name = source.name.replace(str(path), "standard input")
-    source.stamp = None  # a file of our own
-    source._spool = folder  # type: ignore[attr-defined]  # removed with the source
+    return _owned(_open_file(path, options), folder, path, "standard input")
+
+
+def _remote(address: str, options: ReadOptions) -> FeatureSource:
+    """Copy a file or a folder of shards from an address that fsspec knows."""
+    fsspec = require("fsspec", "remote", f"reading {address.split('://')[0]}://")
+    folder = ScratchFolder()
+    try:
+        system, place = fsspec.core.url_to_fs(address)
+        target = Path(folder.name) / Path(urlsplit(place).path.rstrip("/")).name
+        if target.suffix.lower() in SUFFIXES:
+            system.get_file(place, str(target))
+        else:
+            system.get(place, str(target), recursive=True)
+        ids = place.removesuffix(".npy") + ".ids.csv"
+        if place.endswith(".npy") and system.exists(ids):
+            system.get_file(ids, str(sidecar(target)))
+    except Exception as error:  # every file system has errors of its own
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"cannot read {address}: {reason}") from error
+    return _owned(open_features(target, options), folder, target, address)
+
+
+def _owned(source: FeatureSource, folder: ScratchFolder, path: Path, name: str) -> FeatureSource:
+    """A source of a file of our own, which is removed with it."""
+    source.name = source.name.replace(str(path), name)
+    source.stamp = None
+    source._spool = folder  # type: ignore[attr-defined]
     return source
