@@ -2,7 +2,8 @@
 
 Each size runs in a process of its own, so that its peak memory is its own. Prints the growth
 exponent between sizes and each stage's share. `--sizes 10000,30000,100000,300000,1000000` is the
-whole story; the default is quick.
+whole story; the default is quick. With `--mapped FOLDER` the rows are a memory-mapped file there,
+and the peak is that of memory which no file backs: `--sizes 1000000,10000000 --mapped FOLDER`.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import threading
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 from common import in_new_process, peak_memory_mb, publish
@@ -34,17 +37,47 @@ class Clock:
         self.seconds[progress.stage] = now - start
 
 
-def one_size(n: int, d: int, l: int) -> dict:
-    X = mixture(n, d, seed=0)
+class PrivateMemory(threading.Thread):
+    """The peak of the memory that no file backs, looked at ten times a second."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.peak_mb = 0.0
+
+    def run(self) -> None:
+        while True:
+            status = Path("/proc/self/status").read_text(encoding="utf8")
+            line = next(text for text in status.splitlines() if text.startswith("RssAnon"))
+            self.peak_mb = max(self.peak_mb, int(line.split()[1]) / 1024)
+            time.sleep(0.1)
+
+
+def mapped_rows(n: int, d: int, folder: Path) -> np.ndarray:
+    """The rows in a file of the folder, written once."""
+    path = folder / f"mixture-{n}-{d}.npy"
+    if not path.exists():
+        rows = np.lib.format.open_memmap(path, "w+", np.float32, (n, d))
+        mixture(n, d, seed=0, out=rows)
+        rows.flush()
+    return np.load(path, mmap_mode="r")
+
+
+def one_size(n: int, d: int, l: int, folder: Path | None) -> dict:
+    X = mixture(n, d, seed=0) if folder is None else mapped_rows(n, d, folder)
+    memory = PrivateMemory()
+    if folder is not None:
+        memory.start()
     RPML(l, max_iter=2, random_state=0).fit(X[:2000])  # compile
-    expected = estimate_resources(n, d, X=X, n_components=l, random_state=0)
+    expected = estimate_resources(
+        n, d, X=X, mapped=folder is not None, n_components=l, random_state=0
+    )
     before = peak_memory_mb()
     clock = Clock()
-    start = time.perf_counter()
+    start, cpu = time.perf_counter(), time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = RPML(l, random_state=0, callback=clock).fit(X)
-    seconds = time.perf_counter() - start
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
     stages = dict(clock.seconds)
     stages["labels"] = stages.get("labels", 0.0) - stages.get("neighbors", 0.0)  # nested
     return {
@@ -52,13 +85,15 @@ def one_size(n: int, d: int, l: int) -> dict:
         "d": d,
         "components": l,
         "seconds": seconds,
-        "peak MB": peak_memory_mb(),
+        "CPU seconds": cpu,
+        "peak MB": peak_memory_mb() if folder is None else memory.peak_mb,
         "estimated seconds": expected.seconds,
         "estimated peak MB": expected.memory / 2**20,
         "MB before the fit (data included)": before,
         "stages": stages,
         "triplets": len(model.triplets_),
         "clusters": int(model.labels_.max()) + 1,
+        "rows learned from": int((model.labels_ >= 0).sum()),
         "iterations": model.n_iter_,
     }
 
@@ -68,15 +103,19 @@ def main() -> None:
     parser.add_argument("--sizes", default="3000,10000,30000")
     parser.add_argument("--features", type=int, default=128)
     parser.add_argument("--components", type=int, default=64)
+    parser.add_argument("--mapped", type=Path, metavar="FOLDER")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        print(json.dumps(one_size(options.one, options.features, options.components)))
+        print(
+            json.dumps(one_size(options.one, options.features, options.components, options.mapped))
+        )
         return
     rows = []
     for n in (int(s) for s in options.sizes.split(",")):
-        arguments = ("--one", str(n), "--features", str(options.features))
-        rows.append(in_new_process(__file__, *arguments, "--components", str(options.components)))
+        arguments = ["--one", n, "--features", options.features, "--components", options.components]
+        arguments += ["--mapped", options.mapped] if options.mapped else []
+        rows.append(in_new_process(__file__, *map(str, arguments)))
         shares = {k: f"{v / rows[-1]['seconds']:.0%}" for k, v in rows[-1]["stages"].items()}
         last = rows[-1]
         print(
@@ -90,6 +129,7 @@ def main() -> None:
         logs = np.log([[r["n"], r["seconds"]] for r in rows])
         exponent = float(np.polyfit(logs[:, 0], logs[:, 1], 1)[0])
     name = "scaling" if options.features == 128 else f"scaling-{options.features}"
+    name += "-mapped" if options.mapped else ""
     publish(name, {"rows": rows, "growth exponent": exponent})
 
 
