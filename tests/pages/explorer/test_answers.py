@@ -12,7 +12,7 @@ import pytest
 
 from rpml.pages.explorer.app import Options, make_app
 from rpml.pages.explorer.catalog import Catalog, make_catalog
-from rpml.pages.explorer.uploads import Uploads, parse_vector, sample_image
+from rpml.pages.explorer.uploads import Upload, Uploads, parse_vector, sample_image
 from rpml.pages.report.items import make_items
 from rpml.runtime.errors import InputError
 from tests.drawings import HOSTILE, Sample
@@ -136,7 +136,8 @@ def test_an_uploaded_vector_is_a_query(client: Client, sample: Sample) -> None:
         for space in ("raw", "rpml"):
             found = client.json("/api/neighbors", upload=kept.json["upload"], space=space, k=2)
             assert found["items"][0]["row"] == 9
-            assert found["query"] == {"title": "my query.npy", "row": None}
+            assert found["query"]["title"] == "my query.npy"
+            assert not found["query"]["picture"]
     again = client.post("/api/upload/vector", npy(sample.X[9])).json["upload"]
     assert client.post("/api/upload/vector", npy(sample.X[9])).json["upload"] == again
 
@@ -228,9 +229,9 @@ def test_what_is_not_ready_is_said(seeing: Client) -> None:
 
 def test_uploads_are_forgotten_in_order() -> None:
     uploads = Uploads()
-    tokens = [uploads.add(str(i), np.array([float(i)])) for i in range(300)]
+    tokens = [uploads.add(Upload(str(i), np.array([float(i)]))) for i in range(300)]
     assert uploads.get(tokens[0]) is None
-    assert uploads.get(tokens[-1])[0] == "299"
+    assert uploads.get(tokens[-1]).name == "299"
 
 
 def test_an_npy_of_version_2_is_read() -> None:

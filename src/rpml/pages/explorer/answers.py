@@ -27,6 +27,7 @@ class SearchTarget:
     title: str
     row: int | None
     vector: NDArray[np.floating] | None = None
+    has_picture: bool = False
 
 
 def write_csv(header: list[str], rows: Iterable[Iterable[object]]) -> str:
@@ -137,7 +138,7 @@ class Answers:
             upload = self.uploads.get(query["upload"][:64])
             if upload is None:
                 raise RequestError(404, "this upload has expired: upload the query again")
-            return SearchTarget(upload[0], None, upload[1])
+            return SearchTarget(upload.name, None, upload.vector, upload.picture is not None)
         raise RequestError(400, "a search needs an id, a row or an upload")
 
     def search(self, target: SearchTarget, space: str, k: int) -> Neighbors:
@@ -161,7 +162,12 @@ class Answers:
         seconds = time.perf_counter() - start
         pairs = zip(nearest.rows.tolist(), nearest.cosine_similarity.tolist(), strict=True)
         items = [{**self.item(row), "similarity": round(score, 4)} for row, score in pairs]
-        shown: Json = {"title": target.title, "row": None}
+        shown: Json = {
+            "title": target.title,
+            "row": None,
+            "picture": target.has_picture,
+            "upload": query.get("upload"),
+        }
         if target.row is not None:
             columns = self.catalog.items.metadata.items()
             metadata = [[name, values[target.row]] for name, values in columns]

@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Generic, Literal, TypeVar
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.estimator import RPML
+from rpml.pages.explorer.cluster_names import distinctive_words
 from rpml.pages.explorer.clusters import Clusters, ascent_tree, find_clusters
 from rpml.pages.explorer.index import Index
 from rpml.pages.report.items import Items
@@ -138,7 +139,9 @@ class Catalog:
         """Labels or pseudo-clusters as names and codes."""
         if name == "label":
             return encode_category(self.items.labels or [])
-        return encode_category([None if c < 0 else str(c) for c in self.model.labels_.tolist()])
+        labels, found = self.model.labels_, self.clusters.value
+        titles = {c: found.title(c) if found else str(c) for c in np.unique(labels).tolist()}
+        return encode_category([None if c < 0 else titles[c] for c in labels.tolist()])
 
     def cluster_of(self, row: int) -> int | None:
         """The pseudo-cluster of a training row; None for noise and for other rows."""
@@ -188,7 +191,12 @@ def _prepare_clusters(catalog: Catalog, X: Array, seed: int, tree: bool | None) 
             catalog.tree_reason = "the clusters of this model do not come from a single ascent"
     labels = np.asarray(catalog.model.labels_)
     rng = np.random.default_rng(seed)
-    catalog.clusters.finish(find_clusters(labels, catalog.indices["rpml"], parents, rng))
+    clusters = find_clusters(labels, catalog.indices["rpml"], parents, rng)
+    if catalog.items.texts is not None:
+        codes = np.where(labels >= 0, np.searchsorted(clusters.names, labels), -1)
+        words = distinctive_words(catalog.items.texts, codes)
+        clusters = replace(clusters, words=words)
+    catalog.clusters.finish(clusters)
 
 
 def _draw_maps(catalog: Catalog, seed: int) -> dict[str, bytes]:

@@ -51,6 +51,7 @@ class ClusterAnswers:
         impurity = float(clusters.impurity[position])
         return {
             "cluster": int(clusters.names[position]),
+            "title": clusters.title(int(clusters.names[position])),
             "size": int(clusters.sizes[position]),
             "impurity": None if np.isnan(impurity) else round(impurity, 3),
             "mode": self.answers.item(int(clusters.modes[position])),

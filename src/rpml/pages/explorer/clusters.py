@@ -1,6 +1,6 @@
 """The pseudo-clusters of a fit: sizes, modes, impurity, and the ascent tree."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,8 @@ class Clusters:
         NaN for a singleton.
     parents : int ndarray of shape (n_samples,) or None
         The ascent tree of Authority Ascent Shift, if it could be reproduced.
+    words : list of list of str
+        Distinctive words of the texts of each cluster; empty without texts.
     """
 
     labels: NDArray[np.intp]
@@ -41,6 +43,13 @@ class Clusters:
     modes: NDArray[np.intp]
     impurity: NDArray[np.float64]
     parents: NDArray[np.intp] | None
+    words: list[list[str]] = field(default_factory=list)
+
+    def title(self, name: int) -> str:
+        """The number of a cluster and its distinctive words."""
+        at = self.position(name)
+        words = self.words[at] if self.words and at is not None else []
+        return f"{name}: {', '.join(words)}" if words else str(name)
 
     def ordered(self, sort: str) -> NDArray[np.intp]:
         """Positions of the clusters: largest first, least pure first, or by number."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from rpml.pages.report.items import Items
 from rpml.pages.report.thumbnails import Thumbnail, thumbnail
 
-SMALL, LARGE = 160, 900
+SMALL, LARGE = 256, 900
 
 
 class Pictures:

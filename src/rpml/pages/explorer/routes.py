@@ -18,7 +18,15 @@ from rpml.pages.explorer.label_answers import MAX_BODY, LabelAnswers
 from rpml.pages.explorer.parameters import Query, RequestError, is_digits
 from rpml.pages.explorer.pictures import Pictures
 from rpml.pages.explorer.table import TableAnswers
-from rpml.pages.explorer.uploads import MAX_IMAGE_BYTES, MAX_VECTOR_BYTES, Describe, parse_vector
+from rpml.pages.explorer.uploads import (
+    MAX_IMAGE_BYTES,
+    MAX_VECTOR_BYTES,
+    Describe,
+    Upload,
+    parse_vector,
+    upload_picture,
+)
+from rpml.pages.report.thumbnails import Thumbnail
 from rpml.runtime.rows import Array
 from rpml.runtime.threads import thread_count
 
@@ -87,6 +95,7 @@ class Routes:
             Route("/api/upload/vector", self._upload_vector, methods=["POST"]),
             Route("/api/upload/image", self._upload_image, methods=["POST"]),
             Route("/picture/{row}", self._picture),
+            Route("/picture/upload/{token}", self._uploaded_picture),
         ]
 
     def labeling(self, labels: LabelAnswers) -> list[Route]:
@@ -161,19 +170,26 @@ class Routes:
             raise RequestError(404, "this row has no picture that can be shown")
         return Response(picture.data, media_type=picture.kind, headers=_CACHED)
 
+    async def _uploaded_picture(self, request: Request) -> Response:
+        upload = self.answers.uploads.get(request.path_params["token"])
+        if upload is None or upload.picture is None:
+            raise RequestError(404, "there is no such picture")
+        return Response(upload.picture.data, media_type=upload.picture.kind, headers=_CACHED)
+
     async def _upload_vector(self, request: Request) -> Response:
         data = await _body(request, MAX_VECTOR_BYTES)
-        return self._uploaded(request, parse_vector(data, self.answers.catalog.n_features))
+        return self._uploaded(request, parse_vector(data, self.answers.catalog.n_features), None)
 
     async def _upload_image(self, request: Request) -> Response:
         if self.describe is None:
             raise RequestError(404, "the explorer needs --backbone to search with images")
         data = await _body(request, MAX_IMAGE_BYTES)
-        return self._uploaded(request, await self._run(self.describe, data))
+        vector = await self._run(self.describe, data)
+        return self._uploaded(request, vector, await self._run(upload_picture, data))
 
-    def _uploaded(self, request: Request, vector: Array) -> Response:
+    def _uploaded(self, request: Request, vector: Array, picture: Thumbnail | None) -> Response:
         name = unquote(request.headers.get("x-file-name", ""))[:200] or "upload"
-        token = self.answers.uploads.add(name, vector)
+        token = self.answers.uploads.add(Upload(name, vector, picture))
         return JSONResponse({"upload": token, "name": name})
 
 

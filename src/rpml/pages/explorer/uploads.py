@@ -3,7 +3,9 @@
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.io.features.numpy_files import read_npy_header
+from rpml.pages.report.thumbnails import Thumbnail, thumbnail
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array
 from rpml.runtime.scratch import ScratchFolder
@@ -19,6 +22,7 @@ from rpml.runtime.scratch import ScratchFolder
 MAX_VECTOR_BYTES = 2 * 2**20
 MAX_IMAGE_BYTES = 20 * 2**20
 MAX_IMAGE_PIXELS = 40_000_000
+UPLOAD_SIDE = 400  # pixels of an uploaded image in the page
 _KEPT = 256
 
 Describe = Callable[[bytes], NDArray[np.float32]]
@@ -47,33 +51,54 @@ def parse_vector(data: bytes, n_features: int) -> NDArray[np.float64]:
     return vector
 
 
+@dataclass(frozen=True)
+class Upload:
+    """A query from outside; `picture` is None for a vector."""
+
+    name: str
+    vector: Array
+    picture: Thumbnail | None = None
+
+
 class Uploads:
     """The last queries from outside, so that their view has an address while the server runs."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, tuple[str, Array]] = OrderedDict()
+        self._kept: OrderedDict[str, Upload] = OrderedDict()
         self._lock = threading.Lock()
 
-    def add(self, name: str, vector: Array) -> str:
-        """Keep a vector; the same one gets the same token."""
-        token = hashlib.sha256(vector.tobytes()).hexdigest()[:20]
+    def add(self, upload: Upload) -> str:
+        """Keep a query; the same vector gets the same token."""
+        token = hashlib.sha256(upload.vector.tobytes()).hexdigest()[:20]
         with self._lock:
-            self._kept[token] = (name, vector)
+            self._kept[token] = upload
             self._kept.move_to_end(token)
             while len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
         return token
 
-    def get(self, token: str) -> tuple[str, Array] | None:
-        """(name, vector), or None if it is gone."""
+    def get(self, token: str) -> Upload | None:
+        """A query, or None if it is gone."""
         with self._lock:
             return self._kept.get(token)
 
 
+@contextmanager
+def _as_file(data: bytes) -> Iterator[Path]:
+    with ScratchFolder() as folder:
+        path = Path(folder) / "query"
+        path.write_bytes(data)
+        yield path
+
+
+def upload_picture(data: bytes) -> Thumbnail | None:
+    """An uploaded image as the page shows it."""
+    with _as_file(data) as path:
+        return thumbnail(path, UPLOAD_SIDE)
+
+
 def image_describer(backbone: Any, recipe: Any, whitening: Any = None) -> Describe:
     """From the bytes of an image to its vector, by the network the features were made with."""
-    from dataclasses import replace
-
     from rpml.vision.decode import ImageError, load_rgb
     from rpml.vision.extract import Execution, extract
     from rpml.vision.files import ImageFile
@@ -81,9 +106,7 @@ def image_describer(backbone: Any, recipe: Any, whitening: Any = None) -> Descri
     recipe = replace(recipe, max_pixels=min(recipe.max_pixels, MAX_IMAGE_PIXELS))
 
     def describe(data: bytes) -> NDArray[np.float32]:
-        with ScratchFolder() as folder:
-            path = Path(folder) / "query"
-            path.write_bytes(data)
+        with _as_file(data) as path:
             try:
                 load_rgb(path, recipe.max_pixels, enough=64)
             except ImageError as error:  # without the path, which is nobody's business

@@ -7,8 +7,8 @@ import { $, Problem, ask, calm, checked, complain, download, page, say, views } 
 import { nextTool, select, selectButton, startSelection } from "./selection.js";
 import { findRows, isFiltered, showMatches, startTable } from "./table.js";
 
-const DEFAULTS = { id: "", upload: "", k: "20", tab: "neighbors", cluster: "", sort: "size", least: "1", map: "rpml", beside: "", color: "", view: "", q: "", where: "", by: "" };
-const ALLOWED = { tab: ["neighbors", "table", "clusters", "labels"], sort: ["size", "impurity", "name"], k: ["10", "20", "50", "100"] };
+const DEFAULTS = { id: "", upload: "", k: "20", tab: "neighbors", cluster: "", sort: "size", least: "1", map: "rpml", beside: "", color: "", view: "", q: "", where: "", by: "", show: "list" };
+const ALLOWED = { tab: ["neighbors", "table", "clusters", "labels"], show: ["list", "gallery"], sort: ["size", "impurity", "name"], k: ["10", "20", "50", "100"] };
 const narrow = matchMedia("(max-width: 61.99rem)");
 let focusResults = false; // after an item of a list was chosen by keyboard
 let revealResults = false; // where they are below the map
@@ -45,6 +45,7 @@ function update(before) {
   const changed = (...keys) => keys.some((key) => before[key] !== page.state[key]);
   if (changed("tab")) showTab();
   if (changed("id", "upload", "k")) search();
+  if (changed("show") && chosen() && page.results.rpml) showResults();
   if (changed("cluster")) showCluster();
   if (changed("sort", "least")) listClusters();
   if (changed("map", "beside")) showMaps();
@@ -106,10 +107,12 @@ function showResults() {
   const rows = lists.every(Boolean) ? lists.map((found) => new Set(found.items.map((item) => item.row))) : [new Set()];
   const shared = new Set([...rows[0]].filter((row) => rows.every((list) => list.has(row))));
   const everywhere = lists.length > 2 ? "in all" : "in both";
+  $("lists").classList.toggle("gallery", page.state.show === "gallery");
   $("lists").replaceChildren(...Object.entries(page.about.spaces).map(([space, { title, n_dims: dims }]) => {
     const found = page.results[space];
     const heading = views.element("h2", { id: `list-${space}` }, title, " ", views.element("span", { className: "muted", textContent: `${dims.toLocaleString("en")} dimensions, ${shared.size} ${everywhere}` }));
-    const hits = found ? found.items.map((item, i) => views.hit(found.query, item, i + 1, shared.has(item.row) ? everywhere : "", follow)) : [];
+    const piece = page.state.show === "gallery" ? views.tile : views.hit;
+    const hits = found ? found.items.map((item, i) => piece(found.query, item, i + 1, shared.has(item.row) ? everywhere : "", follow)) : [];
     return views.element("section", { className: "list", dataset: { space }, attributes: { "aria-labelledby": `list-${space}` } }, heading, views.element("ol", {}, ...hits));
   }));
 }
@@ -118,6 +121,9 @@ function tools() {
   const size = views.element("select", { ariaLabel: "How many neighbors" });
   for (const k of ["10", "20", "50", "100"]) size.append(views.element("option", { value: k, textContent: `${k} nearest`, selected: k === page.state.k }));
   size.addEventListener("change", () => go({ k: size.value }));
+  const gallery = page.state.show === "gallery";
+  const show = views.element("button", { type: "button", id: "show", textContent: gallery ? "Show as lists" : "Show as gallery", hidden: !page.about.has_pictures });
+  show.addEventListener("click", () => { go({ show: gallery ? "list" : "gallery" }); $("show").focus(); });
   const copy = views.element("button", { type: "button", textContent: "Copy link" });
   copy.addEventListener("click", async () => {
     try {
@@ -130,7 +136,7 @@ function tools() {
     setTimeout(() => { copy.textContent = "Copy link"; }, 1800);
   });
   const select = selectButton("Select these", () => Object.values(page.results).filter(Boolean).flatMap((found) => found.items.map((item) => item.row)));
-  return views.element("div", { className: "tools" }, size, select, download("/api/neighbors.csv", { ...chosen(), k: page.state.k }), copy);
+  return views.element("div", { className: "tools" }, size, show, select, download("/api/neighbors.csv", { ...chosen(), k: page.state.k }), copy);
 }
 
 function welcome() {

@@ -7,6 +7,7 @@ import { forgetCells, showMatches } from "./table.js";
 
 const { Scatter, Legend, unpack } = window.rpml;
 const CANVASES = ["map", "map-beside"];
+const ANCHORS = 4; // items that an uploaded query is placed between
 const scatters = [];
 const points = {};
 const categories = {};
@@ -55,6 +56,7 @@ export async function showMaps() {
     const { x, y } = points[space];
     if (scatters[i]) scatters[i].setPoints(x, y);
     else scatters[i] = makeMap(i, x, y);
+    scatters[i].space = space;
     $(CANVASES[i]).setAttribute("aria-label", `Map of the items: ${page.about.spaces[space].title}`);
     $(CANVASES[i]).nextElementSibling.textContent = spaces.length > 1 ? page.about.spaces[space].title : "";
   });
@@ -165,7 +167,18 @@ export async function markMap() {
     map.filter("cluster", mask);
     map.mark(cluster ? { selected: -1, rings: [] } : { selected, rings });
     if (!cluster && selected >= 0) map.reveal(selected);
+    map.mark({ place: !cluster && query && query.row === null ? placeOf(map) : null });
   }
+}
+
+/* Where an uploaded query belongs: between its nearest items, as the server places items. */
+function placeOf(map) {
+  const near = (page.results[map.space]?.items || []).slice(0, ANCHORS);
+  if (!near.length) return null;
+  const weights = near.map((item) => Math.exp(20 * (item.similarity - near[0].similarity)));
+  const total = weights.reduce((a, b) => a + b);
+  const mean = (values) => near.reduce((sum, item, i) => sum + values[item.row] * weights[i], 0) / total;
+  return [mean(map.x), mean(map.y)];
 }
 
 /* The choice of maps, and what the rings mean. */

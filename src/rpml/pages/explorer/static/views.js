@@ -10,7 +10,8 @@ export function element(name, properties = {}, ...children) {
 
 export function image(item, alt, large = false) {
   if (!item.picture) return null;
-  const node = element("img", { src: `/picture/${item.row}${large ? "?large=1" : ""}`, alt, loading: "lazy" });
+  const path = item.row === null ? `upload/${item.upload}` : `${item.row}${large ? "?large=1" : ""}`;
+  const node = element("img", { src: `/picture/${path}`, alt, loading: "lazy" });
   node.onload = () => node.classList.toggle("tiny", Math.max(node.naturalWidth, node.naturalHeight) < 40);
   return node;
 }
@@ -45,6 +46,21 @@ export function hit(query, item, rank, everywhere, onPick) {
   return element("li", {}, button);
 }
 
+/* A neighbor in the gallery: a large picture, framed and marked as right or wrong. */
+export function tile(query, item, rank, everywhere, onPick) {
+  const same = tone(query, item);
+  const picture = image(item, item.text) || element("span", { className: "text" }, element("span", { textContent: item.text }));
+  const mark = same ? element("span", { className: "mark", textContent: same === "right" ? "✓" : "✗", attributes: { "aria-hidden": "true" } }) : null;
+  const words = { right: ", same label", wrong: ", another label" }[same] || "";
+  const button = element("button", { type: "button", className: "tile", title: [item.text, facts(item)].filter(Boolean).join(" · ") },
+    element("span", { className: `item ${same}` }, picture, mark),
+    element("span", { className: "facts" }, `${rank}. ${item.similarity.toFixed(3)}`,
+      element("span", { className: "unseen", textContent: words }), everywhere ? ` · ${everywhere}` : ""),
+    element("span", { className: "facts", textContent: item.label ?? "" }));
+  button.addEventListener("click", () => onPick(item));
+  return element("li", {}, button);
+}
+
 export function empty(title, lines, action) {
   const box = element("div", { className: "empty" }, element("h2", { textContent: title }));
   for (const line of lines) box.append(element("p", { textContent: line }));
@@ -54,7 +70,7 @@ export function empty(title, lines, action) {
 
 /* The item that was searched for, with what can be done with the result. */
 export function asked(query, tools, onCluster) {
-  const picture = query.picture ? image(query, query.id, true) : null;
+  const picture = query.picture ? image(query, query.title, true) : null;
   const about = element("p", { className: "muted" });
   if (query.row === null) about.textContent = "uploaded query";
   else about.textContent = [query.text === query.id ? "" : `id ${query.id}`, query.label === null ? "" : `label ${query.label}`].filter(Boolean).join(" · ");
@@ -72,7 +88,7 @@ export function asked(query, tools, onCluster) {
 
 export function clusterRow(cluster, current, onPick) {
   const button = element("button", { type: "button", className: "pick", title: `mode: ${cluster.mode.id}` },
-    image(cluster.mode, ""), element("span", { textContent: `Cluster ${cluster.cluster}` }));
+    image(cluster.mode, ""), element("span", { textContent: `Cluster ${cluster.title}` }));
   button.addEventListener("click", () => onPick(cluster.cluster));
   const impurity = cluster.impurity === null ? "–" : `${Math.round(100 * cluster.impurity)} %`;
   const row = element("tr", {}, element("td", {}, button),
@@ -130,8 +146,8 @@ export function cluster(found, onPick, exportLink) {
   const impurity = found.impurity === null ? "" : `, impurity ${Math.round(100 * found.impurity)} %`;
   const plain = found.members.some((item) => item.picture) ? "" : " plain";
   const box = element("div", {},
-    element("h2", { textContent: `Cluster ${found.cluster}` }),
-    element("p", { className: "muted", textContent: `${found.size.toLocaleString("en")} items${impurity}` }),
+    element("h2", { textContent: `Cluster ${found.title}` }),
+    element("p", { className: "muted", textContent: `${found.size.toLocaleString("en")} ${found.size === 1 ? "item" : "items"}${impurity}` }),
     element("div", { className: "tools" }, exportLink),
     element("h3", { textContent: "Mode" }),
     element("div", { className: `members${plain}` }, chip(found.mode, onPick)));

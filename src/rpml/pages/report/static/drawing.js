@@ -3,7 +3,7 @@
    pixel, which keeps 200,000 points smooth and shows their density; thumbnails appear where there
    is room. */
 (() => {
-  const { Cells, SHAPES, stamp, trace, css, pixel } = window.rpml;
+  const { Cells, SHAPES, stamp, trace, cross, css, pixel } = window.rpml;
   const CROWD = 5000; // points in view beyond which they are blended
   const OPAQUE = 15000; // points in view beyond which they become translucent
   const ROOM = 90; // points in view below which thumbnails are drawn
@@ -29,6 +29,7 @@
       this.hover = -1;
       this.selected = -1;
       this.rings = [];
+      this.place = null; // of something that is no point: [x, y]
       this.stride = 1; // while moving, every how many points one is drawn
       this.setPoints(x, y);
       new ResizeObserver(() => this.resize()).observe(canvas);
@@ -49,9 +50,9 @@
       this.draw();
     }
 
-    /* rings: [{rows, color}]. */
-    mark({ hover = this.hover, selected = this.selected, rings = this.rings }) {
-      Object.assign(this, { hover, selected, rings });
+    /* rings: [{rows, color}]; place: [x, y] or null. */
+    mark({ hover = this.hover, selected = this.selected, rings = this.rings, place = this.place }) {
+      Object.assign(this, { hover, selected, rings, place });
       this.draw();
     }
 
@@ -273,6 +274,7 @@
       const text = getComputedStyle(this.canvas).color;
       if (this.selected >= 0) this.ring(this.selected, text, 6, 3);
       if (this.hover >= 0) this.ring(this.hover, text, 4, 2);
+      if (this.place) cross(this.context, ...this.toScreen(...this.place), [css(pixel("--canvas")), text]);
       if (this.outline.length) this.drawOutline(text);
     }
 

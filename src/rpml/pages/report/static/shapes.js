@@ -33,6 +33,20 @@
     context.closePath();
   }
 
+  /* A cross in a color, with a rim in another. */
+  function cross(context, x, y, [rim, color]) {
+    for (const [style, width] of [[rim, 7], [color, 3]]) {
+      context.strokeStyle = style;
+      context.lineWidth = width;
+      context.beginPath();
+      for (const dy of [9, -9]) {
+        context.moveTo(x - 9, y - dy);
+        context.lineTo(x + 9, y + dy);
+      }
+      context.stroke();
+    }
+  }
+
   const styles = new Map();
   function css(pixel) {
     let style = styles.get(pixel);
@@ -58,5 +72,5 @@
     return new Uint32Array(probe.getImageData(0, 0, 1, 1).data.buffer)[0];
   }
 
-  Object.assign(window.rpml, { SHAPES, stamp, trace, css, pixel, parse });
+  Object.assign(window.rpml, { SHAPES, stamp, trace, cross, css, pixel, parse });
 })();
