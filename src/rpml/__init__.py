@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rpml.evaluation.recommendation import recommend
     from rpml.evaluation.resources import estimate_resources
     from rpml.method.clustering.aas import AuthorityAscentShift
+    from rpml.pages.notebook import explore, report
 
 __version__ = "0.1.0"
 
@@ -22,7 +23,9 @@ _EXPORTS = {
     "compare": "rpml.evaluation.comparison.run",
     "diagnose": "rpml.evaluation.diagnostics",
     "estimate_resources": "rpml.evaluation.resources",
+    "explore": "rpml.pages.notebook",
     "recommend": "rpml.evaluation.recommendation",
+    "report": "rpml.pages.notebook",
 }
 __all__ = [
     "RPML",
@@ -31,7 +34,9 @@ __all__ = [
     "compare",
     "diagnose",
     "estimate_resources",
+    "explore",
     "recommend",
+    "report",
 ]
 
 

@@ -11,6 +11,7 @@ from rpml.evaluation.comparison import DEFAULT_METHODS, compare, make_split, run
 from rpml.evaluation.comparison.bootstrap import interval, paired
 from rpml.evaluation.comparison.measure import hits_of
 from rpml.evaluation.comparison.run import read_cells
+from rpml.evaluation.comparison.table import html_table
 from rpml.evaluation.metrics import recall_at_k
 from rpml.evaluation.registry import METHODS, chosen_methods
 from tests.problems import blobs
@@ -203,3 +204,10 @@ def test_public_name():
     # importing a module must not hide the function: that is why it is not rpml/compare.py
     assert rpml.compare is compare
     assert set(DEFAULT_METHODS) <= set(METHODS)
+
+
+def test_notebooks_show_the_table(everything):
+    shown = everything._repr_html_()
+    assert shown.count("<tr>") == len(everything.rows) + 1
+    assert "<td>RPML</td>" in shown
+    assert html_table([("r<1",), ("3 & 4",)]).count("&lt;1") == 1

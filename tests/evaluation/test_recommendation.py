@@ -182,3 +182,12 @@ def test_wrong_arguments():
 
 def test_public_names():
     assert rpml.recommend is recommendation.recommend
+
+
+def test_notebooks_show_the_advice_and_the_evidence():
+    advice = recommendation.Recommendation(
+        "pca", 8, "clear", evidence={"pca": 0.5}, reasons=("Use <PCA>.", "So.")
+    )
+    shown = advice._repr_html_()
+    assert shown.startswith("<p><b>Use &lt;PCA&gt;.</b> So.</p><table>")
+    assert "<td>+0.500</td>" in shown

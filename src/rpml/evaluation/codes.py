@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rpml.evaluation.comparison.measure import NEAREST, Split
 from rpml.evaluation.comparison.run import default_size, make_split
-from rpml.evaluation.comparison.table import Row, table_text
+from rpml.evaluation.comparison.table import Row, html_table, table_text
 from rpml.evaluation.metrics.label_free import neighbour_overlap
 from rpml.evaluation.registry import Method, chosen_methods
 from rpml.method.codes import AxisRanges, Int8Codec, SignCodec
@@ -55,6 +55,9 @@ class CodeComparison:
     def text(self, ending: str) -> str:
         """The rows as the content of a .csv, .json or .md file."""
         return table_text(self.rows, self.lines(), ending)
+
+    def _repr_html_(self) -> str:
+        return html_table(self.lines())
 
 
 def compare_codes(

@@ -7,6 +7,7 @@ gain does (see `rpml.evaluation.rank_gain`); labels were used only to check that
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -17,7 +18,7 @@ from sklearn.utils import check_random_state
 
 from rpml.evaluation.comparison.bootstrap import Interval
 from rpml.evaluation.comparison.run import compare, default_size
-from rpml.evaluation.comparison.table import Comparison
+from rpml.evaluation.comparison.table import Comparison, html_table
 from rpml.evaluation.metrics.label_free import neighbour_overlap
 from rpml.evaluation.rank_gain import REFERENCE, expected_gain, rank_gains
 from rpml.evaluation.registry import METHODS
@@ -86,6 +87,13 @@ class Recommendation:
 
     def __str__(self) -> str:
         return " ".join(self.reasons)
+
+    def _repr_html_(self) -> str:
+        advice, *reasons = (html.escape(reason) for reason in self.reasons or (self.choice,))
+        figure = "Recall@1" if self.uses_labels else "rank gain over PCA"
+        table = [(METHODS[name].title, f"{value:+.3f}") for name, value in self.evidence.items()]
+        shown = html_table([("method", figure), *table]) if table else ""
+        return f"<p><b>{advice}</b> {' '.join(reasons)}</p>{shown}"
 
 
 @single_blas_thread()

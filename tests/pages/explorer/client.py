@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-import uvicorn
 from starlette.types import ASGIApp
 
-from rpml.pages.explorer.server import configuration, open_socket
+from rpml.pages.explorer.server import open_socket, start
 
 SERVER_THREAD = "explorer under test"
 
@@ -25,11 +23,8 @@ SERVER_THREAD = "explorer under test"
 def running(app: ASGIApp) -> Iterator[int]:
     """Serve on a free port while the block runs."""
     listener = open_socket("127.0.0.1", 0)
-    server = uvicorn.Server(configuration(app))
-    thread = threading.Thread(
-        target=server.run, args=([listener],), daemon=True, name=SERVER_THREAD
-    )
-    thread.start()
+    server, thread = start(app, listener)
+    thread.name = SERVER_THREAD
     while not server.started:
         time.sleep(0.01)
     try:

@@ -1,6 +1,7 @@
 """Cells -> the table: means over seeds, bootstrap intervals, differences to PCA."""
 
 import csv
+import html
 import io
 import json
 from collections.abc import Callable, Sequence
@@ -94,6 +95,9 @@ class Comparison:
         Console(file=out, width=200).print(self.__rich__())
         return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
+    def _repr_html_(self) -> str:
+        return html_table(self.lines())
+
     def _cells(self, method: str, dim: int) -> list[Cell]:
         return [c for c in self.cells if c["method"] == method and c["asked"] == dim]
 
@@ -140,6 +144,16 @@ def table_text(rows: Sequence[Row], lines: Sequence[list[str]], ending: str) -> 
     if ending not in writers:
         raise ValueError(f"{ending!r}: the name must end in .csv, .json or .md.")
     return writers[ending]()
+
+
+def html_table(lines: Sequence[Sequence[str]]) -> str:
+    """Header and rows as an HTML table, for notebooks."""
+    header, *body = (
+        "".join(f"<{cell}>{html.escape(text)}</{cell}>" for text in line)
+        for line, cell in zip(lines, ["th", *["td"] * (len(lines) - 1)], strict=True)
+    )
+    rows = "".join(f"<tr>{row}</tr>" for row in body)
+    return f"<table><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table>"
 
 
 def _csv(rows: Sequence[Row]) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import threading
 
 import h11
 import uvicorn
@@ -100,3 +101,11 @@ def configuration(app: ASGIApp) -> uvicorn.Config:
 def serve(app: ASGIApp, listener: socket.socket) -> None:
     """Answer requests until interrupted."""
     uvicorn.Server(configuration(app)).run(sockets=[listener])
+
+
+def start(app: ASGIApp, listener: socket.socket) -> tuple[uvicorn.Server, threading.Thread]:
+    """Answer requests in a thread, until `should_exit` of the server is set."""
+    server = uvicorn.Server(configuration(app))
+    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+    thread.start()
+    return server, thread

@@ -1,0 +1,165 @@
+"""The report and the explorer from Python, and inside notebooks."""
+
+from __future__ import annotations
+
+import html
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
+
+from rpml.estimator import RPML
+from rpml.pages.report.items import make_items
+from rpml.runtime.atomic import atomic_output
+from rpml.runtime.extras import require
+from rpml.runtime.outputs import check_output
+from rpml.runtime.validation import check_rows
+
+if TYPE_CHECKING:
+    import uvicorn
+
+HEIGHT = 800  # pixels of a page in a notebook
+SECONDS_TO_STOP = 10
+
+
+@dataclass(frozen=True)
+class Report:
+    """A page in one piece; a notebook shows it as the result of a cell."""
+
+    html: str
+
+    def save(self, path: str | PathLike[str], overwrite: bool = False) -> Path:
+        """Write the page, which opens offline from disk."""
+        target = check_output(Path(path), overwrite)
+        with atomic_output(target, overwrite) as temporary:
+            temporary.write_text(self.html, encoding="utf8")
+        return target
+
+    def _repr_html_(self) -> str:
+        return (
+            f'<iframe srcdoc="{html.escape(self.html)}" sandbox="allow-scripts" '
+            f'style="width: 100%; height: {HEIGHT}px; border: 0"></iframe>'
+        )
+
+    def __repr__(self) -> str:
+        return f"Report({len(self.html.encode()) / 2**20:.1f} MB of HTML; .save(path) writes it)"
+
+
+class Explorer:
+    """A running explorer; `close` stops it, as does the end of the process.
+
+    Attributes
+    ----------
+    url : str
+        Where the page is, on this machine only.
+    """
+
+    def __init__(self, url: str, server: uvicorn.Server, thread: threading.Thread) -> None:
+        self.url, self._server, self._thread = url, server, thread
+
+    def close(self) -> None:
+        """Stop answering."""
+        self._server.should_exit = True
+        self._thread.join(SECONDS_TO_STOP)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _repr_html_(self) -> str:
+        return f'<a href="{self.url}" target="_blank" rel="noopener">explore on {self.url}</a>'
+
+    def __repr__(self) -> str:
+        return f"Explorer({self.url})"
+
+
+def report(
+    model: RPML,
+    X: ArrayLike,
+    y: Iterable[object] | None = None,
+    ids: Iterable[object] | None = None,
+    images: str | Path | None = None,
+    texts: Iterable[object] | None = None,
+) -> Report:
+    """Did the embedding help? The page of `rpml report`.
+
+    Parameters
+    ----------
+    model : RPML
+        Fitted.
+    X : array-like of shape (n_samples, n_features_in_)
+        Training rows or others.
+    y : sequence of length n_samples, default=None
+        Labels; None, -1 or empty text: none.
+    ids : sequence of length n_samples, default=None
+        Names of the rows; by default they are numbered.
+    images : path, default=None
+        A folder of pictures, matched by id.
+    texts : sequence of length n_samples, default=None
+        What the rows say.
+
+    Returns
+    -------
+    Report
+        Shown by notebooks, written by `save`.
+
+    Examples
+    --------
+    >>> import rpml
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> rpml.report(rpml.RPML(16).fit(X), X, y).save("report.html")  # doctest: +SKIP
+    """
+    require("jinja2", "report", "rpml.report")
+    from rpml.pages.report.measurements import Source, measure
+    from rpml.pages.report.page import build_report
+
+    check_is_fitted(model)
+    rows = check_rows(model, X, reset=False)
+    items = make_items(len(rows), ids, y, images, texts)
+    return Report(build_report(measure([model], rows, items, Source("the model", "X"))))
+
+
+def explore(
+    model: RPML,
+    X: ArrayLike,
+    y: Iterable[object] | None = None,
+    ids: Iterable[object] | None = None,
+    images: str | Path | None = None,
+    texts: Iterable[object] | None = None,
+) -> Explorer:
+    """Start the page of `rpml explore` on a free port of 127.0.0.1, and go on.
+
+    Parameters
+    ----------
+    model, X, y, ids, images, texts
+        As in `report`.
+
+    Returns
+    -------
+    Explorer
+        `url` is the page, `close` stops it.
+    """
+    require("starlette", "explore", "rpml.explore")
+    require("uvicorn", "explore", "rpml.explore")
+    from rpml.pages.explorer.app import Options, make_app
+    from rpml.pages.explorer.catalog import make_catalog, start_work
+    from rpml.pages.explorer.pictures import Pictures
+    from rpml.pages.explorer.server import address, open_socket, start
+
+    check_is_fitted(model)
+    rows = check_rows(model, X, reset=False)
+    items = make_items(len(rows), ids, y, images, texts)
+    catalog = make_catalog(model, rows, items, "X")
+    pictures = None if images is None else Pictures(items, Path(images))
+    listener = open_socket("127.0.0.1", 0)
+    server, thread = start(make_app(catalog, Options(pictures)), listener)
+    start_work(catalog, rows)
+    return Explorer(address(listener), server, thread)
