@@ -76,12 +76,12 @@ def test_an_uploaded_image_is_shown_and_placed(
     assert "/picture/upload/" in chrome.find("#asked img").get_attribute("src")
     for map_number in (0, 1):  # the drawing itself is the nearest, and weighs most
         place, x, y = chrome.until(
-            "(([m]) => m?.place && [m.place, m.x[21], m.y[21]])([rpmlMaps[arguments[0]]])",
+            "(([m]) => m?.query && [m.query, m.x[21], m.y[21]])([rpmlMaps[arguments[0]]])",
             map_number,
         )
         assert place == pytest.approx([x, y], abs=0.12)
     chrome.find("#random").click()
-    chrome.until("rpmlMap.place === null")
+    chrome.until("rpmlMap.query === null")
 
 
 def test_clusters_are_named_by_their_words(chrome: Chrome, gallery: str, named: Catalog) -> None:

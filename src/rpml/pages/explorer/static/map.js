@@ -167,7 +167,7 @@ export async function markMap() {
     map.filter("cluster", mask);
     map.mark(cluster ? { selected: -1, rings: [] } : { selected, rings });
     if (!cluster && selected >= 0) map.reveal(selected);
-    map.mark({ place: !cluster && query && query.row === null ? placeOf(map) : null });
+    map.mark({ query: !cluster && query && query.row === null ? placeOf(map) : null });
   }
 }
 

@@ -29,7 +29,7 @@
       this.hover = -1;
       this.selected = -1;
       this.rings = [];
-      this.place = null; // of something that is no point: [x, y]
+      this.query = null; // place of a query that is no point: [x, y]
       this.stride = 1; // while moving, every how many points one is drawn
       this.setPoints(x, y);
       new ResizeObserver(() => this.resize()).observe(canvas);
@@ -50,9 +50,9 @@
       this.draw();
     }
 
-    /* rings: [{rows, color}]; place: [x, y] or null. */
-    mark({ hover = this.hover, selected = this.selected, rings = this.rings, place = this.place }) {
-      Object.assign(this, { hover, selected, rings, place });
+    /* rings: [{rows, color}]; query: [x, y] or null. */
+    mark({ hover = this.hover, selected = this.selected, rings = this.rings, query = this.query }) {
+      Object.assign(this, { hover, selected, rings, query });
       this.draw();
     }
 
@@ -274,7 +274,7 @@
       const text = getComputedStyle(this.canvas).color;
       if (this.selected >= 0) this.ring(this.selected, text, 6, 3);
       if (this.hover >= 0) this.ring(this.hover, text, 4, 2);
-      if (this.place) cross(this.context, ...this.toScreen(...this.place), [css(pixel("--canvas")), text]);
+      if (this.query) cross(this.context, ...this.toScreen(...this.query), [css(pixel("--canvas")), text]);
       if (this.outline.length) this.drawOutline(text);
     }
 
