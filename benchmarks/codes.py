@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def recall(rows: list[Row], name: str) -> dict[tuple[str, str], float]:
-    return {(r["method"], r["code"]): 100 * r["r@1"] for r in rows if r["set"] == name}
+    return {(r["method"], r["code"]): 100 * r["recall@1"] for r in rows if r["set"] == name}
 
 
 def section() -> list[str]:

@@ -80,7 +80,7 @@ def score(model: Any, data: FeatureSet, size: int | None = None) -> Cell:
     split = data.split
     Z = model.transform(split.X_test) if size is None else model.transform(split.X_test, size)
     return {
-        "r@1": float(np.mean(first_hit_rank(Z, split.y_test) < 1)),
+        "recall@1": float(np.mean(first_hit_rank(Z, split.y_test) < 1)),
         "nmi": clustering_scores(Z, split.y_test, 0)["nmi"],
     }
 
@@ -248,7 +248,7 @@ def main() -> None:
                 cell = {**key, **measure(), "source": SOURCE}
                 with open(CELLS / f"labels-{data.name}.jsonl", "a", encoding="utf8") as file:
                     file.write(json.dumps(cell) + "\n")
-                print(data.name, *key.values(), cell.get("r@1", cell.get("named")), flush=True)
+                print(data.name, *key.values(), cell.get("recall@1", cell.get("named")), flush=True)
     names = [data.name for data in feature_sets(given.data)]
     publish("labels", {name: read(name) for name in names})
 

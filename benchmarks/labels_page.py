@@ -33,7 +33,7 @@ def cell_of(cells: Cells, part: str, method: str, budget: Any) -> str:
         return "–"
     if part == "naming":
         return f"{100 * np.mean([c['named'] for c in own]):.1f} ({len(own)})"
-    r, nmi = (100 * np.mean([c[name] for c in own]) for name in ("r@1", "nmi"))
+    r, nmi = (100 * np.mean([c[name] for c in own]) for name in ("recall@1", "nmi"))
     return f"{r:.1f} / {nmi:.1f} ({len(own)})"
 
 
@@ -54,11 +54,11 @@ def stream(cells: Cells) -> str:
     cell = next(c for c in cells if c["part"] == "stream")
     steps = cell["steps"]
     rows = [
-        [str(s["rows"]), f"{100 * s['update']['r@1']:.1f} / {100 * s['update']['nmi']:.1f}",
+        [str(s["rows"]), f"{100 * s['update']['recall@1']:.1f} / {100 * s['update']['nmi']:.1f}",
          f"{s['drift']:.3f}", f"{s['cpu_seconds']:.1f}"] for s in steps
     ]  # fmt: skip
     refit = cell["refit"]
-    rows.append([f"refit of {steps[-1]['rows']}", f"{100 * refit['r@1']:.1f} / "
+    rows.append([f"refit of {steps[-1]['rows']}", f"{100 * refit['recall@1']:.1f} / "
                  f"{100 * refit['nmi']:.1f}", "", f"{cell['refit_cpu_seconds']:.1f}"])  # fmt: skip
     return table(["rows so far", "R@1 / NMI", "drift", "CPU, s"], rows)
 
@@ -81,7 +81,7 @@ def figure(sets: dict[str, Cells], path: Path) -> None:
             values: dict[str, list[float]] = {b: [] for b in budgets}
             for c in own:
                 if c["method"] == method:
-                    values[str(c["budget"])].append(c["r@1"])
+                    values[str(c["budget"])].append(c["recall@1"])
             found = {b: np.mean(scores) for b, scores in values.items() if scores}
             places = [budgets.index(b) for b in found]
             axis.plot(places, [100 * r for r in found.values()], "o-", label=title, ms=4)

@@ -61,7 +61,7 @@ def measured(data: FeatureSet, dim: int, per_row: float, seed: int):
             "seed": seed,
             "input": name,
             "pairs per row": per_row,
-            "r@1": recall,
+            "recall@1": recall,
             "gain": recall - baseline,
             "source": model.whitening_.source,
             "rate": None if evidence is None else evidence.rate,

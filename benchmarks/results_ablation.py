@@ -69,10 +69,10 @@ def summarise(data: FeatureSet, seeds: tuple[int, ...]) -> list[dict[str, Any]]:
     for (knob, value), one in METHODS.items():
         keys = [(digest, settings_of(one, DIM, seed), DIM, seed) for seed in seeds]
         cells = [known[key] for key in keys if key in known]
-        scored = [cell for cell in cells if "r@1" in cell]
+        scored = [cell for cell in cells if "recall@1" in cell]
         row: dict[str, Any] = {"set": data.name, "knob": knob, "value": value, "seeds": len(scored)}
         row["default"] = one.name == "default"
-        for score in ("r@1", "nmi", "effective_rank", "r@1 rare", "r@1 frequent"):
+        for score in ("recall@1", "nmi", "effective_rank", "recall@1 rare", "recall@1 frequent"):
             if scored and score in scored[0]:
                 row[score] = float(np.mean([cell[score] for cell in scored]))
         row["sources"] = sorted({cell.get("source", "") for cell in cells})
@@ -92,7 +92,7 @@ def main() -> None:
         for data in feature_sets(given.data, given.sets):
             cache = CELLS / f"ablation-{data.name}.jsonl"
             for cell in run_cells(data.split, unique, (DIM,), (seed,), cache, SOURCE):
-                print(data.name, cell["method"], seed, cell.get("r@1"), flush=True)
+                print(data.name, cell["method"], seed, cell.get("recall@1"), flush=True)
     rows = [row for data in feature_sets(given.data) for row in summarise(data, seeds)]
     content = {"dim": DIM, "machine": machine(), "rows": rows}
     OUTPUT.write_text(json.dumps(content, indent=1) + "\n", encoding="utf8")

@@ -59,7 +59,9 @@ def run_stage(data: FeatureSet, stage: Stage) -> None:
     dims = tuple(dim for dim in stage.dims if 2 * dim <= data.X.shape[1])
     cache = CELLS / f"{data.name}.jsonl"
     for cell in run_cells(data.split, methods, dims, stage.seeds, cache, SOURCE):
-        print(data.name, cell["method"], cell["asked"], cell["seed"], cell.get("r@1"), flush=True)
+        print(
+            data.name, cell["method"], cell["asked"], cell["seed"], cell.get("recall@1"), flush=True
+        )
 
 
 def summarise(path: Path) -> None:

@@ -26,7 +26,7 @@ def score(data: FeatureSet, preprocessing: Preprocessing, dim: int) -> dict[str,
     Z = preprocessing.apply(data.X[~data.train])[:, :dim]
     y = data.y[~data.train]
     nmi = [clustering_scores(Z, y, seed)["nmi"] for seed in KMEANS_SEEDS]
-    return {"r@1": 100 * recall_at_k(Z, y, (1,))[1], "nmi": 100 * float(np.mean(nmi))}
+    return {"recall@1": 100 * recall_at_k(Z, y, (1,))[1], "nmi": 100 * float(np.mean(nmi))}
 
 
 def measure(data: FeatureSet, dim: int) -> dict:
@@ -49,7 +49,10 @@ def measure(data: FeatureSet, dim: int) -> dict:
 
 def shown(row: dict) -> list[str]:
     cells = [*row["shrinkages"].values(), row["half"]]
-    return [f"{row['set']}, {row['dim']}", *(f"{c['r@1']:.1f} / {c['nmi']:.1f}" for c in cells)]
+    return [
+        f"{row['set']}, {row['dim']}",
+        *(f"{c['recall@1']:.1f} / {c['nmi']:.1f}" for c in cells),
+    ]
 
 
 def main() -> None:

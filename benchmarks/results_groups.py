@@ -97,7 +97,7 @@ def main() -> None:
                         warnings.simplefilter("ignore")
                         Z = fit()(test)
                     scores = {
-                        "r@1": 100 * recall_at_k(Z, y, (1,))[1],
+                        "recall@1": 100 * recall_at_k(Z, y, (1,))[1],
                         "nmi": 100 * clustering_scores(Z, y, seed)["nmi"],
                     }
                     rows.append(

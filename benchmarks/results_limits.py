@@ -31,7 +31,7 @@ def limits(data: FeatureSet) -> dict:
     def scores(model: RPML) -> dict[str, float]:
         Z = model.transform(test)
         return {
-            "r@1": recall_at_k(Z, classes, (1,))[1],
+            "recall@1": recall_at_k(Z, classes, (1,))[1],
             "nmi": clustering_scores(Z, classes)["nmi"],
         }
 

@@ -46,7 +46,7 @@ def main_table(content: dict[str, Any]) -> str:
     lines = []
     for method in MAIN:
         found = [rows.get((method, dim)) for dim in dims]
-        shown = [f"{percent(r['r@1'])} / {percent(r['nmi'])}" if r and "r@1" in r else "–"
+        shown = [f"{percent(r['recall@1'])} / {percent(r['nmi'])}" if r and "recall@1" in r else "–"
                  for r in found]  # fmt: skip
         first = next((r for r in found if r), None)
         if first:
@@ -61,9 +61,9 @@ def against_best(sets: list[dict[str, Any]]) -> str:
         rows = {(row["method"], row["asked"]): row for row in content["rows"]}
         for (method, dim), row in rows.items():
             rivals = [rows[name, dim] for name in PCA_FAMILY if (name, dim) in rows]
-            if method != "rpml" or not rivals or "r@1" not in row:
+            if method != "rpml" or not rivals or "recall@1" not in row:
                 continue
-            best = max(rivals, key=lambda rival: rival["r@1"])
+            best = max(rivals, key=lambda rival: rival["recall@1"])
             nmi = max(rivals, key=lambda rival: rival["nmi"])
             lines.append([
                 content["set"], str(dim), best["title"], _gain(row["differences"][best["method"]]),
@@ -86,9 +86,9 @@ def _gain(values: list[float] | None) -> str:
 def variants_table(content: dict[str, Any], dim: int) -> str:
     """Everything measured at one dimension."""
     rows = [row for row in content["rows"] if row["asked"] == dim]
-    frequency = any("r@1 rare" in row for row in rows)
-    names = ["r@1", "r@2", "r@4", "r@8", "nmi", "f", "precision", "recall"]
-    names += ["r@1 rare", "r@1 frequent"] if frequency else []
+    frequency = any("recall@1 rare" in row for row in rows)
+    names = ["recall@1", "recall@2", "recall@4", "recall@8", "nmi", "f", "precision", "recall"]
+    names += ["recall@1 rare", "recall@1 frequent"] if frequency else []
     lines = []
     for row in sorted(rows, key=lambda row: list(METHODS).index(row["method"])):
         if "error" in row:
@@ -98,7 +98,7 @@ def variants_table(content: dict[str, Any], dim: int) -> str:
         scores = [percent(row.get(name)) for name in names]
         lines.append([title(row), str(row["dim"]), *scores, gain, f"{row['seconds']:.1f}",
                       str(row["seeds"])])  # fmt: skip
-    shown = [name.replace("r@", "R@") for name in names]
+    shown = [name.replace("recall@", "R@") for name in names]
     header = ["method", "dim", *shown, "R@1 gain over PCA", "fit, s", "seeds"]
     return table(header, lines)
 
@@ -127,8 +127,8 @@ def claims_section(sets: list[dict[str, Any]], dim: int) -> str:
     for content in sets:
         rows = {row["method"]: row for row in content["rows"] if row["asked"] == dim}
         both = [rows.get(orthonormal, {}), rows.get(free, {})]
-        if all("r@1 rare" in row for row in both):
-            shares = [row[f"r@1 {kind}"] for kind in ("rare", "frequent") for row in both]
+        if all("recall@1 rare" in row for row in both):
+            shares = [row[f"recall@1 {kind}"] for kind in ("rare", "frequent") for row in both]
             lines.append([content["set"], *map(percent, shares)])
     header = ["R@1", "rare, orthonormal", "rare, free", "frequent, orthonormal", "frequent, free"]
     parts.append(
@@ -148,17 +148,17 @@ def ablation_figure(content: dict[str, Any], path: Path) -> None:
     from matplotlib import pyplot as plt
 
     knobs = list(dict.fromkeys(row["knob"] for row in content["rows"]))
-    sets = list(dict.fromkeys(row["set"] for row in content["rows"] if "r@1" in row))
+    sets = list(dict.fromkeys(row["set"] for row in content["rows"] if "recall@1" in row))
     fig, axes = plt.subplots(3, 3, figsize=(10, 8), sharey=True, layout="constrained")
     for axis, knob in zip(axes.flat, knobs, strict=False):
         rows = [row for row in content["rows"] if row["knob"] == knob]
         values = list(dict.fromkeys(row["value"] for row in rows))
         for name in sets:
-            own = {r["value"]: r for r in rows if r["set"] == name and "r@1" in r}
-            base = next((r["r@1"] for r in own.values() if r["default"]), None)
+            own = {r["value"]: r for r in rows if r["set"] == name and "recall@1" in r}
+            base = next((r["recall@1"] for r in own.values() if r["default"]), None)
             if base is not None:
                 shown = [v for v in values if v in own]
-                gains = [100 * (own[v]["r@1"] - base) for v in shown]
+                gains = [100 * (own[v]["recall@1"] - base) for v in shown]
                 axis.plot([values.index(v) for v in shown], gains, "o-", label=name, lw=1, ms=4)
         axis.axhline(0, color="0.7", lw=0.8, zorder=0)
         axis.set_title(knob, fontsize=10)
@@ -171,7 +171,7 @@ def ablation_figure(content: dict[str, Any], path: Path) -> None:
 
 
 def ablation_section(content: dict[str, Any]) -> str:
-    sets = list(dict.fromkeys(row["set"] for row in content["rows"] if "r@1" in row))
+    sets = list(dict.fromkeys(row["set"] for row in content["rows"] if "recall@1" in row))
     found: dict[tuple[str, str], dict[str, Row]] = {}
     for row in content["rows"]:
         found.setdefault((row["knob"], row["value"]), {})[row["set"]] = row
@@ -192,7 +192,7 @@ def groups_section(content: dict[str, Any]) -> str:
         cells = []
         for dim in dims:
             own = [r for r in rows if (r["set"], r["method"]) == key and r["dim"] == dim]
-            mean = [sum(r[name] for r in own) / len(own) for name in ("r@1", "nmi")]
+            mean = [sum(r[name] for r in own) / len(own) for name in ("recall@1", "nmi")]
             cells.append(f"{mean[0]:.1f} / {mean[1]:.1f} ({len(own)})")
         lines.append([*key, *cells])
     header = ["set", "method", *(f"R@1 / NMI at {dim} (seeds)" for dim in dims)]
@@ -214,9 +214,9 @@ def limits_section(content: dict[str, Any]) -> str:
 
 
 def _score(row: Row | None) -> str:
-    if row is None or "r@1" not in row:
+    if row is None or "recall@1" not in row:
         return "–"
-    return f"{percent(row['r@1'])} / {percent(row['nmi'])}"
+    return f"{percent(row['recall@1'])} / {percent(row['nmi'])}"
 
 
 def sources(sets: list[dict[str, Any]]) -> str:

@@ -37,7 +37,7 @@ def test_without_labels_as_json(files):
     result = run(files / "x.npy", "--dim", 4, "--methods", "raw,pca", "--json", "-q")
     assert result.exit_code == 0, result.stderr
     found = json.loads(result.stdout)
-    assert "r@1" not in found["rows"][0]
+    assert "recall@1" not in found["rows"][0]
     assert found["verdict"]["choice"] in ("raw", "pca", "half-whitened", "pca-whitened", "rpml")
 
 

@@ -26,7 +26,7 @@ def test_compare_offers_it(vectors, key):
     row = result.rows[1]
     assert row["dim"] == 4
     assert row["uses_labels"] == LOSSES[key].uses_labels
-    assert 0 < row["r@1"] <= 1
+    assert 0 < row["recall@1"] <= 1
 
 
 def test_the_registry_names_every_loss_as_it_is():

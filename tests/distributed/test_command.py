@@ -83,7 +83,7 @@ def test_embed_and_evaluate_on_a_scheduler(rpml, cluster, rows, shards, tmp_path
     local = rpml.json("evaluate", tmp_path / "local.npy", *scoring, "--no-clustering")
     assert rpml.json("evaluate", f"{out}/", *scoring, *dask) == local
     again = rpml.json("evaluate", shards, *scoring, *dask, "--model", model)
-    assert again["recall_at_k"] == local["recall_at_k"]
+    assert again["recall@1"] == local["recall@1"]
     assert again["dim"] == 3
     assert "writes a folder" in rpml.refused("embed", model, shards, "-o", "x.npy", *dask)
     text = rpml.refused("embed", model, shards, "-o", f"{out}/", "--dim", 2, "-q", *dask)

@@ -34,7 +34,16 @@ def everything(data):
 def test_every_method_gives_scores(everything, name):
     (row,) = [row for row in everything.rows if row["method"] == name]
     assert "error" not in row
-    for score in ("r@1", "r@2", "r@4", "r@8", "nmi", "f", "precision", "recall"):
+    for score in (
+        "recall@1",
+        "recall@2",
+        "recall@4",
+        "recall@8",
+        "nmi",
+        "f",
+        "precision",
+        "recall",
+    ):
         assert 0 <= row[score] <= 1
     assert row["seconds"] >= 0
     assert row["dim"] == {"raw": 16, "lda": 4}.get(name, row["dim"]) <= 16
@@ -76,7 +85,7 @@ def test_scores_are_those_of_the_metrics(data):
     Z = METHODS["pca"].build(4, 0).fit(split.X_train).transform(split.X_test)
     (row,) = found.rows
     for k, value in recall_at_k(Z, split.y_test).items():
-        assert row[f"r@{k}"] == pytest.approx(value)
+        assert row[f"recall@{k}"] == pytest.approx(value)
         assert hits_of(found.cells[0], k).mean() == pytest.approx(value)
 
 
@@ -84,9 +93,11 @@ def test_every_method_is_averaged_over_the_same_seeds(data):
     found = compare(*data, (3, 4), methods=FAST, seeds=(0, 1, 2))
     rows = {(row["method"], row["asked"]): row for row in found.rows}
     assert {row["seeds"] for row in rows.values()} == {3}
-    assert len({c["r@1"] for c in found.cells if c["method"] == "pca" and c["asked"] == 3}) == 1
-    own = [c["r@1"] for c in found.cells if c["method"] == "random" and c["asked"] == 3]
-    assert rows["random", 3]["r@1"] == pytest.approx(np.mean(own))
+    assert (
+        len({c["recall@1"] for c in found.cells if c["method"] == "pca" and c["asked"] == 3}) == 1
+    )
+    own = [c["recall@1"] for c in found.cells if c["method"] == "random" and c["asked"] == 3]
+    assert rows["random", 3]["recall@1"] == pytest.approx(np.mean(own))
 
 
 def test_differences_are_paired(data):
@@ -96,7 +107,7 @@ def test_differences_are_paired(data):
     gain = found.difference("raw", "pca", 4)
     assert gain.low <= gain.value <= gain.high
     rows = {row["method"]: row for row in found.rows}
-    assert gain.value == pytest.approx(rows["raw"]["r@1"] - rows["pca"]["r@1"])
+    assert gain.value == pytest.approx(rows["raw"]["recall@1"] - rows["pca"]["recall@1"])
 
 
 def test_bootstrap_against_drawing_queries_one_by_one():
@@ -115,7 +126,7 @@ def test_rare_and_frequent_classes():
     y = np.repeat(np.arange(12), [40, 30, 20, 10, 6, 4] * 2)
     X = rng.standard_normal((12, 8))[y] + 0.5 * rng.standard_normal((len(y), 8))
     (row,) = compare(X, y, 4, methods=("pca",), seeds=(0,)).rows
-    assert row["r@1 rare"] < row["r@1 frequent"]
+    assert row["recall@1 rare"] < row["recall@1 frequent"]
 
 
 def test_interrupted_comparison_goes_on(data, tmp_path, monkeypatch):
@@ -134,7 +145,7 @@ def test_interrupted_comparison_goes_on(data, tmp_path, monkeypatch):
     )
     again = cells(data[0])
     assert measured == list(FAST[2:])
-    assert [c["r@1"] for c in again] == [c["r@1"] for c in first]
+    assert [c["recall@1"] for c in again] == [c["recall@1"] for c in first]
     assert len(read_cells(cache)) == 4
     (other,) = cells(data[0] + 1, ("pca",))
     assert measured[-1] == "pca"
@@ -143,8 +154,8 @@ def test_interrupted_comparison_goes_on(data, tmp_path, monkeypatch):
 
 def test_without_labels(data):
     found = compare(data[0], None, 4, methods=("raw", "pca"), seeds=(0,))
-    assert "r@1" not in found.rows[0]
-    assert found.rows[0]["neighbours_kept"] == 1
+    assert "recall@1" not in found.rows[0]
+    assert found.rows[0]["neighbors_kept"] == 1
     with pytest.raises(ValueError, match="need y"):
         compare(data[0], None, 4, methods=("lda",))
 

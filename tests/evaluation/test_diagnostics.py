@@ -23,7 +23,7 @@ def found(fitted):
 def test_everything_is_there_and_explained(found):
     assert set(found) >= {
         "clusters", "singletons", "stability", "weights", "hard_triplets",
-        "neighbours_kept", "effective_rank", "hubness", "seeds", "whitening",
+        "neighbors_kept", "effective_rank", "hubness", "seeds", "whitening",
     }  # fmt: skip
     for d in found.values():
         assert np.isfinite(d.value)
@@ -93,7 +93,7 @@ def test_no_triplets():
 def test_an_identical_embedding_keeps_everything():
     X, _ = blobs()
     found = {d.key: d for d in of_neighbours(X, X)}
-    assert found["neighbours_kept"].value == 1
+    assert found["neighbors_kept"].value == 1
     flat = np.hstack([X[:, :1], 1e-3 * X[:, 1:]])
     assert {d.key: d for d in of_neighbours(X, flat)}["effective_rank"].concern
 

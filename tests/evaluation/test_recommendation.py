@@ -153,7 +153,7 @@ def test_labels_decide_where_they_are_given():
 def test_the_verdict_of_a_table_is_its_best_label_free_row():
     X, y = nuisance()
     table = compare(X, y, 12, methods=("raw", "pca", "pca-whitened", "lda"), seeds=(0,))
-    recall = {row["method"]: row["r@1"] for row in table.rows}
+    recall = {row["method"]: row["recall@1"] for row in table.rows}
     assert recall["pca"] < recall["pca-whitened"] < min(recall["raw"], recall["lda"])
     assert recommend_from(table).choice == "pca-whitened"
     assert "keep them if you can afford" in str(recommend_from(table))

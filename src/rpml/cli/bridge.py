@@ -46,7 +46,7 @@ def run(
         "method": bridge.method,
         "penalty": bridge.penalty,
         "held_out": bridge.n_held_out,
-        "neighbors_kept@10": round(bridge.neighbors_kept, 4),
-        "encoder_overlap@10": round(bridge.encoder_overlap, 4),
+        "neighbors_kept": round(bridge.neighbors_kept, 4),
+        "encoder_overlap": round(bridge.encoder_overlap, 4),
     }
     console.result(fields, fields_text(fields))

@@ -18,7 +18,7 @@ Examples:
 Half of the classes are for training, without labels; the scores are of the other half. Methods
 that see the training labels are upper bounds and are marked as such.
 """
-COLUMNS = ("method", "dim", "r@1", "r@8", "nmi", "neighbours_kept", "hubness", "seconds")
+COLUMNS = ("method", "dim", "recall@1", "recall@8", "nmi", "neighbors_kept", "hubness", "seconds")
 
 
 @command

@@ -80,7 +80,7 @@ class Scores:
             "classes": len(set(self.labels.tolist())),
             "dim": self.dim,
             "metric": metric,
-            "recall_at_k": {str(k): v for k, v in self.recall.items()},
+            **{f"recall@{k}": v for k, v in self.recall.items()},
             **self.clustering,
         }
 

@@ -45,7 +45,7 @@ class CodeComparison:
 
     def lines(self) -> list[list[str]]:
         """Header and rows as text, in percent."""
-        figures = [name for name in ("r@1", "neighbours_kept") if name in self.rows[0]]
+        figures = [name for name in ("recall@1", "neighbors_kept") if name in self.rows[0]]
         lines = [["method", "code", "dim", "bytes", *figures]]
         for row in self.rows:
             place = [row["title"], row["code"], str(row["dim"]), str(row["bytes"])]
@@ -83,8 +83,8 @@ def compare_codes(
     Returns
     -------
     CodeComparison
-        `neighbours_kept` is the share of the 10 nearest rows of the raw vectors that remain among
-        the 10 nearest by the code, `r@1` the Recall@1 of the labels.
+        `neighbors_kept` is the share of the 10 nearest rows of the raw vectors that remain among
+        the 10 nearest by the code, `recall@1` the Recall@1 of the labels.
 
     Notes
     -----
@@ -147,10 +147,10 @@ def score_codes(
             "code": coding.name,
             "dim": rows.shape[1],
             "bytes": coding.n_bytes,
-            "neighbours_kept": float(neighbour_overlap(near, found, near.shape[1]).mean()),
+            "neighbors_kept": float(neighbour_overlap(near, found, near.shape[1]).mean()),
         }
         if y is not None:
-            figures["r@1"] = float(np.mean(y[found[:, 0]] == y))
+            figures["recall@1"] = float(np.mean(y[found[:, 0]] == y))
         yield figures
 
 

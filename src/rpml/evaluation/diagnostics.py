@@ -225,7 +225,7 @@ def of_neighbours(X: Array, Z: Array) -> tuple[Diagnostic, ...]:
     lost = [antihub_rate(found, k) for found in (before, after)]
     return (
         Diagnostic(
-            "neighbours_kept",
+            "neighbors_kept",
             "Neighbours kept",
             kept,
             f"{kept:.0%}",

@@ -170,8 +170,8 @@ def recommend_from(table: Comparison, any_size: bool = False) -> Recommendation:
         Whether the raw vectors may be recommended: no size was asked for.
     """
     size = table.order[0][1]
-    rows = {row["method"]: row for row in table.rows if row["asked"] == size and "r@1" in row}
-    recall = {name: row["r@1"] for name, row in rows.items() if not row["uses_labels"]}
+    rows = {row["method"]: row for row in table.rows if row["asked"] == size and "recall@1" in row}
+    recall = {name: row["recall@1"] for name, row in rows.items() if not row["uses_labels"]}
     worth = {name: value for name, value in recall.items() if any_size or name != "raw"} or recall
     choice, runner_up = _best_two(worth)
     apart = table.difference(choice, runner_up, size) if runner_up else None

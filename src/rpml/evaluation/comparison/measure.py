@@ -65,7 +65,7 @@ def _without_labels(X: Array, Z: Array) -> Cell:
     k = min(NEAREST, len(Z) - 1)
     before, after = (nearest_neighbors(rows, k, metric="cosine").indices for rows in (X, Z))
     return {
-        "neighbours_kept": float(neighbour_overlap(before, after, k).mean()),
+        "neighbors_kept": float(neighbour_overlap(before, after, k).mean()),
         "effective_rank": effective_rank(spectrum(Z)),
         "hubness": hubness(after, k),
     }
@@ -76,8 +76,8 @@ def _with_labels(Z: Array, y: Array, seed: int) -> Cell:
     return {
         **clustering_scores(Z, y, seed),
         "hits": "".join(f"{rank:x}" for rank in np.minimum(ranks, _DEEPEST)),
-        **{f"r@{k}": float(np.mean(ranks < k)) for k in KS},
-        **{f"r@1 {name}": share for name, share in _by_frequency(ranks == 0, y).items()},
+        **{f"recall@{k}": float(np.mean(ranks < k)) for k in KS},
+        **{f"recall@1 {name}": share for name, share in _by_frequency(ranks == 0, y).items()},
     }
 
 

@@ -18,10 +18,18 @@ from rpml.evaluation.registry import METHODS
 from rpml.runtime.context import Json
 from rpml.runtime.extras import require
 
-SCORES = (*(f"r@{k}" for k in KS), "nmi", "f", "precision", "recall", "r@1 rare", "r@1 frequent")
-FIGURES = ("neighbours_kept", "effective_rank", "hubness", "seconds")
+SCORES = (
+    *(f"recall@{k}" for k in KS),
+    "nmi",
+    "f",
+    "precision",
+    "recall",
+    "recall@1 rare",
+    "recall@1 frequent",
+)
+FIGURES = ("neighbors_kept", "effective_rank", "hubness", "seconds")
 REFERENCE = "pca"
-_PERCENT = (*SCORES, "neighbours_kept")
+_PERCENT = (*SCORES, "neighbors_kept")
 Row = Json
 
 
@@ -61,11 +69,13 @@ class Comparison:
     def lines(self) -> list[list[str]]:
         """Header and rows as text."""
         columns = [c for c in (*SCORES, *FIGURES) if any(c in row for row in self.rows)]
-        lines = [["method", "dim", *columns, *(["R@1 less PCA's"] if "r@1" in columns else [])]]
+        lines = [
+            ["method", "dim", *columns, *(["R@1 less PCA's"] if "recall@1" in columns else [])]
+        ]
         for row in self.rows:
             title = f"*{row['title']}*" if row["uses_labels"] else row["title"]
             cells = [_cell(row, column) for column in columns]
-            gain = [_gain(row)] if "r@1" in columns else []
+            gain = [_gain(row)] if "recall@1" in columns else []
             lines.append([title, str(row.get("dim", "–")), *cells, *gain])
         return lines
 
@@ -127,7 +137,7 @@ class Comparison:
         if hits is None:
             return {}
         own = interval(hits, np.random.default_rng(0))
-        out = {"r@1_low": own.low, "r@1_high": own.high}
+        out = {"recall@1_low": own.low, "recall@1_high": own.high}
         gain = self.difference(method, REFERENCE, dim) if method != REFERENCE else None
         if gain is not None:
             out |= {"gain": gain.value, "gain_low": gain.low, "gain_high": gain.high}

@@ -36,9 +36,9 @@ def quality_by_code(
     y = None if labels is None else labels.values[some]
     raw, k = spaces[0].vectors[known[some]], min(N_NEIGHBORS, len(some) - 1)
     near = nearest_neighbors(raw, k, metric="cosine").indices
-    figure, heading = "neighbours_kept", "Of the nearest neighbors by the raw features, retained"
+    figure, heading = "neighbors_kept", "Of the nearest neighbors by the raw features, retained"
     if labels is not None:
-        figure, heading = "r@1", "Recall@1"
+        figure, heading = "recall@1", "Recall@1"
     found = {}
     for space in spaces:
         rows = unit_rows(np.asarray(space.vectors[known[some]], np.float32))
