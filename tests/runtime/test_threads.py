@@ -37,12 +37,11 @@ def test_the_environment_bounds_the_threads(monkeypatch):
         assert thread_count() == 3
 
 
-@given(st.integers(0, 1000), st.integers(1, 300), st.integers(1, 6))
-def test_chunks_cover_the_range_and_none_is_too_small(n, minimum, threads):
-    with using_threads(threads):
-        pieces = chunks(n, minimum)
+@given(st.integers(0, 1000), st.integers(1, 300), st.integers(1, 40))
+def test_chunks_cover_the_range_and_none_is_too_small(n, minimum, most):
+    pieces = chunks(n, minimum, most)
     assert [i for start, stop in pieces for i in range(start, stop)] == list(range(n))
-    assert len(pieces) <= threads
+    assert len(pieces) <= most
     assert len(pieces) == 1 or min(stop - start for start, stop in pieces) >= minimum
 
 
@@ -53,11 +52,12 @@ def test_every_item_is_worked_on_once_by_several_threads():
     def work(part, start, stop):
         seen[start:stop] += 1
         names.add((part, threading.current_thread().name))
-        together.wait()  # passes only if both parts run at the same time
+        together.wait()  # passes only if two parts run at the same time
 
     with using_threads(2):
         run_chunks(work, 100, minimum=10)
     assert (seen == 1).all()
+    assert {part for part, _ in names} == set(range(10))
     assert len({name for _, name in names}) == 2
 
 
@@ -65,12 +65,16 @@ def test_work_within_work_runs_inline():
     inner = []
 
     def outer(part, start, stop):
+        name = threading.current_thread().name
+        together.wait()  # one of them in a thread of the pool
         with using_threads(2):
-            run_chunks(lambda *_: inner.append(threading.current_thread().name), 100, minimum=10)
+            run_chunks(lambda *_: inner.append(name == threading.current_thread().name), 2, 1)
 
+    together = threading.Barrier(2, timeout=30)
     with using_threads(2):
-        run_chunks(outer, 100, minimum=10)
+        run_chunks(outer, 2, minimum=1)
     assert len(inner) == 4
+    assert inner.count(True) >= 2
 
 
 def test_an_error_in_any_thread_is_raised():
@@ -82,8 +86,7 @@ def test_an_error_in_any_thread_is_raised():
         run_chunks(work, 100, minimum=10)
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3])
-def test_sums_and_products_are_numpys(threads):
+def test_sums_and_products_are_numpys_whatever_the_number_of_threads():
     rng = np.random.default_rng(0)
     values = rng.normal(size=(40_000, 3))
     A, B = rng.normal(size=(700, 90)), rng.normal(size=(90, 80))
@@ -91,10 +94,16 @@ def test_sums_and_products_are_numpys(threads):
     def add(start, stop, total):
         total += values[start:stop].sum(axis=0)
 
-    with using_threads(threads):
-        np.testing.assert_allclose(sum_chunks(add, len(values), (3,), float), values.sum(axis=0))
-        np.testing.assert_allclose(times(A, B), A @ B)
-        np.testing.assert_allclose(transposed_times(A, A), A.T @ A)
+    expected = [values.sum(axis=0), A @ B, A.T @ A]
+    found = []
+    for threads in (1, 2, 3, 5):
+        with using_threads(threads):
+            total = sum_chunks(add, len(values), (3,), float)
+            found.append([total, times(A, B), transposed_times(A, A)])
+    for results in found:
+        for result, value, first in zip(results, expected, found[0], strict=True):
+            np.testing.assert_allclose(result, value)
+            np.testing.assert_array_equal(result, first)
 
 
 def test_blas_is_held_to_one_thread_and_let_go_of():

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from rpml.runtime.threads import thread_count
+from rpml.runtime.threads import SUM_CHUNKS, thread_count
 
 WORKING_MEMORY = 512 * 2**20
 BASE = 300 * 2**20  # the interpreter with numpy, scipy, scikit-learn and compiled kernels
@@ -40,7 +40,7 @@ def held(shape: Shape) -> int:
     found = 8 * n * shape.n_neighbors  # indices and distances
     search = rows + 2 * found
     graph = rows + found + 26 * n * shape.n_neighbors  # both directions, and while they are joined
-    moving = n * shape.n_components * number * (3 + thread_count())
+    moving = n * shape.n_components * number * (4 + min(thread_count(), SUM_CHUNKS))
     solver = rows + found + moving + 60 * shape.n_triplets
     return BASE + own + max(4 * shape.sample, search, graph, solver)
 

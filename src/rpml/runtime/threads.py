@@ -5,6 +5,7 @@ import itertools
 import os
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -16,8 +17,11 @@ from threadpoolctl import ThreadpoolController, threadpool_limits
 
 Array = NDArray[np.floating]
 
-MIN_CHUNK = 8192  # triplets a thread; with fewer, waking the thread costs more than it saves
-MIN_PRODUCT = 2_000_000  # multiplications a thread, likewise
+MIN_CHUNK = 8192  # triplets per piece; with fewer, waking a thread costs more than it saves
+MIN_PRODUCT = 2_000_000  # multiplications per piece, likewise
+MIN_COLUMNS = 64  # of a transposed product, each piece of which reads all of the other matrix
+MAX_CHUNKS = 32  # enough for as many threads, few enough for products at full speed
+SUM_CHUNKS = 4  # fewer, since each is an array that is filled with zeros and added
 _inside = threading.local()  # set in the pool's threads: work within work runs inline
 
 
@@ -52,33 +56,37 @@ def thread_count() -> int:
     return max(1, min(cores or 1, int(limit) if limit.isdigit() and int(limit) else cores or 1))
 
 
-def chunks(n: int, minimum: int = MIN_CHUNK) -> list[tuple[int, int]]:
-    """Cut range(n) into one contiguous piece a thread, each of at least `minimum` items.
+def chunks(n: int, minimum: int = MIN_CHUNK, most: int = MAX_CHUNKS) -> list[tuple[int, int]]:
+    """Cut range(n) into at most `most` contiguous pieces, each of at least `minimum` items.
 
-    The cut depends on n and the thread count alone, which keeps sums reproducible.
+    The cut does not depend on the number of threads: with it rounding would.
     """
-    parts = min(thread_count(), n // minimum) if n >= 2 * minimum else 1
+    parts = max(1, min(most, n // minimum))
     edges = [n * i // parts for i in range(parts + 1)]
     return list(itertools.pairwise(edges))
 
 
 def run_chunks(work: Callable[[int, int, int], object], n: int, minimum: int = MIN_CHUNK) -> None:
-    """Call work(part, start, stop) over `chunks(n)`, one thread a part; small work runs inline.
+    """Call work(part, start, stop) over `chunks(n, minimum)`; every thread takes the next one.
 
     Threads help because the compiled kernels and numpy's loops release the GIL.
     """
-    if n < 2 * minimum:
-        work(0, 0, n)
-        return
-    first, *others = enumerate(chunks(n, minimum))
-    if getattr(_inside, "pool", False):
-        for i, piece in (first, *others):
-            work(i, *piece)
-        return
-    futures = [_pool(os.getpid()).submit(work, i, *piece) for i, piece in others]
+    waiting = deque((i, *piece) for i, piece in enumerate(chunks(n, minimum)))
+
+    def run() -> None:
+        while waiting:
+            try:
+                piece = waiting.popleft()
+            except IndexError:  # another thread has taken the last one
+                return
+            work(*piece)
+
+    threads = 1 if getattr(_inside, "pool", False) else min(thread_count(), len(waiting))
+    futures = [_pool(os.getpid()).submit(run) for _ in range(threads - 1)]
     try:
-        work(first[0], *first[1])
+        run()
     finally:
+        waiting.clear()
         wait(futures)
     for future in futures:
         future.result()
@@ -95,12 +103,20 @@ def _pool(_process: int) -> ThreadPoolExecutor:
 def sum_chunks(
     add: Callable[[int, int, Array], None], n: int, shape: tuple[int, ...], dtype: DTypeLike
 ) -> Array:
-    """The sum of what add(start, stop, accumulator) adds, each thread into an array of its own."""
-    parts = np.zeros((len(chunks(n)), *shape), dtype)
-    run_chunks(lambda i, a, b: add(a, b, parts[i]), n)
-    for other in parts[1:]:
-        parts[0] += other
-    return np.asarray(parts[0])
+    """The sum of what add(start, stop, accumulator) adds.
+
+    Each piece has an accumulator of its own, and these are added in the order of the pieces; no
+    more of them are held than there are threads.
+    """
+    pieces, threads = chunks(n, most=SUM_CHUNKS), thread_count()
+    total = np.zeros(shape, dtype)
+    for first in range(0, len(pieces), threads):
+        some = pieces[first : first + threads]
+        parts = [np.zeros(shape, dtype) if first + i else total for i in range(len(some))]
+        run_chunks(lambda i, *_, some=some, parts=parts: add(*some[i], parts[i]), len(some), 1)
+        for part in parts[first == 0 :]:
+            total += part
+    return total
 
 
 class _BlasLimit:
@@ -157,12 +173,12 @@ def times(A: Array, B: Array) -> Array:
 def transposed_times(A: Array, B: Array) -> Array:
     """A.T @ B, the columns of A cut between threads."""
     out = np.empty((A.shape[1], B.shape[1]), A.dtype)
-    columns = _enough(A.shape[0] * B.shape[1])
+    columns = max(MIN_COLUMNS, _enough(A.shape[0] * B.shape[1]))
     with single_blas_thread():
         run_chunks(lambda _, a, b: np.matmul(A[:, a:b].T, B, out=out[a:b]), A.shape[1], columns)
     return out
 
 
 def _enough(work: int) -> int:
-    """Items a thread, given the multiplications of one."""
+    """Items per piece, given the multiplications of one."""
     return 1 + MIN_PRODUCT // max(1, work)

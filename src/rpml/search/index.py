@@ -15,6 +15,7 @@ from rpml.io.features.source import as_ids, check_unique_ids
 from rpml.io.model_file import check_model
 from rpml.runtime.errors import ModelFormatError
 from rpml.runtime.rows import top_columns
+from rpml.runtime.threads import times
 from rpml.search.hamming import BitSearch, bit_search
 
 FORMAT_VERSION = 1
@@ -142,7 +143,7 @@ class Index:
 
     def _rank_all(self, queries: Floats, k: int) -> tuple[Floats, Rows]:
         """Scores and rows of the best among all int8 codes."""
-        scores = queries @ self._int8.decode(self._codes).T
+        scores = times(queries, self._int8.decode(self._codes).T)
         best = top_columns(scores, k)
         return np.take_along_axis(scores, best, axis=1), best
 

@@ -28,7 +28,7 @@ from rpml.method.graph.exact import (
     sort,
 )
 from rpml.runtime.extras import require
-from rpml.runtime.threads import run_chunks, single_blas_thread, thread_count
+from rpml.runtime.threads import run_chunks, single_blas_thread, times
 
 logger = logging.getLogger(__name__)
 Look = tuple[NDArray[np.int32], int]  # visiting rows, and the cell they look into
@@ -153,7 +153,7 @@ def nearest_centers(
     names = np.arange(len(centers), dtype=np.int32)
     width = len(centers) + 8 * centers.shape[1]
     for part in slices(which.size, max(1, min(8192, memory_limit // (8 * width)))):
-        scores = rows.block(which[part]) @ centers.T
+        scores = times(rows.block(which[part]), centers.T)
         if probes == 1:
             out[part, 0] = np.argmax(scores - half, axis=1)
             continue
@@ -198,8 +198,7 @@ def visit_cells(
     with single_blas_thread():
         for turn in range(cells.probes.shape[1]):
             visitors, cuts = _group(cells.probes[:, turn], cells.count)
-            order = _deal(np.diff(cuts) * np.diff(edges))
-
+            order = np.argsort(-np.diff(cuts) * np.diff(edges), kind="stable")  # the longest first
             looks = [(visitors[cuts[cell] : cuts[cell + 1]], int(cell)) for cell in order]
 
             def work(_: int, start: int, stop: int, looks: list[Look] = looks) -> None:
@@ -216,12 +215,6 @@ def _group(cell: NDArray[np.int32], count: int) -> tuple[NDArray[np.int32], NDAr
     """SearchCorpus in the order of their cells, and where each cell begins."""
     order = np.argsort(cell, kind="stable").astype(np.int32)
     return order, np.searchsorted(cell[order], np.arange(count + 1))
-
-
-def _deal(cost: NDArray[np.integer]) -> NDArray[np.intp]:
-    """An order whose contiguous parts, one a thread, cost about the same."""
-    falling = np.argsort(-cost, kind="stable")
-    return np.concatenate([falling[part :: thread_count()] for part in range(thread_count())])
 
 
 def _fill_gaps(rows: SearchCorpus, found: Found, memory_limit: int) -> Found:

@@ -11,13 +11,14 @@ from numpy.typing import DTypeLike, NDArray
 
 from rpml.method.graph import kernels as kernels
 from rpml.runtime.rows import Array
-from rpml.runtime.threads import run_chunks, single_blas_thread, thread_count
+from rpml.runtime.threads import run_chunks, single_blas_thread, times
 
 Progress = Callable[[float], object]
 Pair = tuple[int, int]
 Found = tuple[Array, NDArray[np.int32]]  # (scores, rows), best first
 
 _BLOCK = 1024  # rows: large enough for the product's full speed, scores small enough for the cache
+_HOLDERS = 8  # threads; a fixed number, since products of other blocks round otherwise
 _LARGEST = 1e18  # beyond, squared distances leave float32
 EMPTY_SLOT = int(np.iinfo(np.int32).max)  # an empty place in a heap
 
@@ -137,9 +138,9 @@ def slices(n: int, size: int) -> Iterator[slice]:
 
 
 def block_size(n: int, d: int, memory_limit: int) -> int:
-    """Rows per block: several blocks per thread, and what all threads hold within the limit."""
+    """Rows per block: several blocks per thread, and what eight threads hold within the limit."""
     size = min(_BLOCK, max(128, -(-n // 16)))
-    while size > 32 and 4 * thread_count() * size * (size + 8 * d) > memory_limit:
+    while size > 32 and 4 * _HOLDERS * size * (size + 8 * d) > memory_limit:
         size //= 2
     return size
 
@@ -189,15 +190,13 @@ def _run(
     done = 0
     with single_blas_thread():
         for turn in rounds:
-            # deal by size, so that the contiguous parts of run_chunks weigh about the same
-            turn.sort(key=lambda pair: -int(sizes[pair[0]] * sizes[pair[1]]))
-            dealt = [pair for i in range(thread_count()) for pair in turn[i :: thread_count()]]
+            turn.sort(key=lambda pair: -int(sizes[pair[0]] * sizes[pair[1]]))  # the longest first
 
-            def work(_: int, start: int, stop: int, dealt: list[Pair] = dealt) -> None:
-                for a, b in dealt[start:stop]:
+            def work(_: int, start: int, stop: int, turn: list[Pair] = turn) -> None:
+                for a, b in turn[start:stop]:
                     search(a, b)
 
-            run_chunks(work, len(dealt), 1)
+            run_chunks(work, len(turn), 1)
             done += sum(int(sizes[a] * sizes[b]) for a, b in turn)
             progress(done / total)
 
@@ -234,7 +233,7 @@ def search_rows(
     for a in slices(wanted.size, size):
         left = rows.block(wanted[a], dtype)
         for b in slices(n, size):
-            scores = left @ rows.block(b, dtype).T
+            scores = times(left, rows.block(b, dtype).T)
             push_scores(scores, half[b], ids[wanted[a]], ids[b], (heaps[0][a], heaps[1][a]))
     sort(*heaps)
     return heaps
