@@ -50,6 +50,6 @@ def test_refusals(rpml, shared, index, tmp_path):
     assert "not a model" in rpml.refused("embed", index, shared / "x.npy", "-o", tmp_path / "e.npy")
     args = ("index", shared / "model.rpml", shared / "x.npy", "-o")
     assert "--force" in rpml.refused(*args, index)
-    assert "data file" in rpml.refused(*args, tmp_path / "x.npy").lower()
+    assert "call it something.index" in rpml.refused(*args, tmp_path / "x.npy")
     out = tmp_path / "hits.txt"
     assert ".csv, .json or .md" in rpml.refused("search", index, shared / "x.npy", "-o", out)

@@ -25,8 +25,8 @@ def run(line, **options):
 def test_a_full_standard_output_is_one_sentence(shared, option):  # noqa: F811
     with open("/dev/full", "w") as full:
         done = run(["inspect", shared / "model.rpml", *option], stdout=full)
-    assert done.returncode == 1
-    assert done.stderr.startswith("rpml: ")
+    assert done.returncode == 2
+    assert done.stderr.startswith("rpml: cannot write to standard output")
     assert len(done.stderr.strip().splitlines()) == 1
 
 

@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from errno import ELOOP, ENAMETOOLONG, ENOTDIR
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeGuard
 
 import typer
 
@@ -89,6 +89,8 @@ def exit_code(error: BaseException) -> int | None:
         return BAD_INPUT
     if isinstance(error, OSError) and error.errno in (ENAMETOOLONG, ELOOP, ENOTDIR):
         return BAD_INPUT
+    if _is_of_stdout(error):
+        return BAD_INPUT
     return FAILED if isinstance(error, Exception) else None
 
 
@@ -102,12 +104,17 @@ def sentence(error: BaseException) -> str:
         return _flat(error.strerror or error)
     if isinstance(error, OSError) and error.filename:
         return _flat(f"{error.filename}: {error.strerror}")
-    if isinstance(error, OSError) and error.strerror:
+    if _is_of_stdout(error):
         return f"cannot write to standard output: {error.strerror}"
     text = _flat(error)
     if isinstance(error, InputError | ValueError | Interrupted) and text:
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _is_of_stdout(error: BaseException) -> TypeGuard[OSError]:
+    """Files of ours are named in their errors."""
+    return isinstance(error, OSError) and error.strerror is not None and error.filename is None
 
 
 def _flat(value: object) -> str:

@@ -31,7 +31,7 @@ def run(
     from rpml.runtime.context import Progress
     from rpml.search import Index
 
-    check_model_output(output, force, [model, features])
+    check_model_output(output, force, [model, features], ".index")
     fitted = opt.load_model(model, dim)
     source = reading.open(features)
     check_features(fitted, source, model)

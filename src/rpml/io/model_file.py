@@ -72,14 +72,20 @@ SCHEMA = Schema(
 
 
 def check_model_output(
-    path: str | PathLike[str], overwrite: bool, inputs: Iterable[str | Path | None] = ()
+    path: str | PathLike[str],
+    overwrite: bool,
+    inputs: Iterable[str | Path | None] = (),
+    suffix: str = ".rpml",
 ) -> Path:
-    """Refuse a model file that exists, cannot be written, is an input, or is named like data."""
+    """Refuse a model or index that exists, cannot be written, is an input, or is named like data.
+
+    `suffix` is what the sentence recommends.
+    """
     if Path(path).suffix.lower() in SUFFIXES:
-        raise InputError(f"{path} is the name of a data file: call the model something.rpml")
+        raise InputError(f"{path} is the name of a data file: call it something{suffix}")
     target = check_output(Path(path), overwrite, inputs)
     if target.is_dir():
-        raise InputError(f"{path} is a folder: give the model a file name")
+        raise InputError(f"{path} is a folder: give a file name, such as something{suffix}")
     return target
 
 

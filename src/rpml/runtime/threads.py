@@ -113,10 +113,20 @@ def sum_chunks(
     for first in range(0, len(pieces), threads):
         some = pieces[first : first + threads]
         parts = [np.zeros(shape, dtype) if first + i else total for i in range(len(some))]
-        run_chunks(lambda i, *_, some=some, parts=parts: add(*some[i], parts[i]), len(some), 1)
+        run_chunks(functools.partial(_add_piece, add, some, parts), len(some), 1)
         for part in parts[first == 0 :]:
             total += part
     return total
+
+
+def _add_piece(
+    add: Callable[[int, int, Array], None],
+    pieces: list[tuple[int, int]],
+    parts: list[Array],
+    i: int,
+    *_: int,
+) -> None:
+    add(*pieces[i], parts[i])
 
 
 class _BlasLimit:

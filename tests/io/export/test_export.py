@@ -212,6 +212,16 @@ def test_existing_output_is_not_replaced(model, tmp_path, target):
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [("onnx", "x.faiss"), ("faiss", "x.onnx"), ("numpy", "x.rpml"), ("js", "x.csv")],
+)
+def test_names_of_other_kinds_are_refused(model, tmp_path, target, name):
+    with pytest.raises(InputError, match=f"not the name of a {target} export"):
+        export_model(model, target, tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_wrong_target_and_size(model, tmp_path):
     with pytest.raises(InputError, match="must be one of"):
         export_model(model, "pickle", tmp_path / "out")

@@ -3,6 +3,7 @@
 Every target is made from the same list of steps, so that none can drift from `transform`.
 """
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from os import PathLike
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rpml.io.export.steps import Step, embedding_steps
+from rpml.io.features.reading import SUFFIXES as DATA_SUFFIXES
 from rpml.runtime.atomic import atomic_output
 from rpml.runtime.errors import InputError
 from rpml.runtime.locks import locked
@@ -24,8 +26,16 @@ TARGETS = {
     "js": "rpml.io.export.to_js",
 }
 
-SUFFIXES = {"onnx": ".onnx", "numpy": ".npz", "sql": ".sql", "js": ".mjs"}
-"""What the names of these exports end in, and those of the others do not."""
+SUFFIXES = {
+    "onnx": (".onnx",),
+    "faiss": (".faiss", ".index"),
+    "sentence-transformers": (),
+    "numpy": (".npz",),
+    "sql": (".sql",),
+    "js": (".mjs",),
+}
+"""What the names of an export may end in, and those of the others do not."""
+_TAKEN = {".rpml", *DATA_SUFFIXES, *itertools.chain(*SUFFIXES.values())}
 
 __all__ = ["TARGETS", "Step", "check_export", "embedding_steps", "export_model"]
 
@@ -81,7 +91,7 @@ def check_export(
     if target not in TARGETS:
         raise InputError(f"target must be one of {', '.join(TARGETS)}, got {target!r}")
     suffix = Path(path).suffix.lower()
-    if suffix in SUFFIXES.values() and suffix != SUFFIXES.get(target):
+    if suffix in _TAKEN and suffix not in SUFFIXES[target]:
         raise InputError(f"{path} is not the name of a {target} export: it ends in {suffix}")
     if check_output(Path(path), overwrite, inputs).is_dir():
         if target != "sentence-transformers":
