@@ -78,8 +78,6 @@ def one_size(n: int, d: int, l: int, folder: Path | None) -> dict:
         warnings.simplefilter("ignore")
         model = RPML(l, random_state=0, callback=clock).fit(X)
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-    stages = dict(clock.seconds)
-    stages["labels"] = stages.get("labels", 0.0) - stages.get("neighbors", 0.0)  # nested
     return {
         "n": n,
         "d": d,
@@ -90,7 +88,7 @@ def one_size(n: int, d: int, l: int, folder: Path | None) -> dict:
         "estimated seconds": expected.seconds,
         "estimated peak MB": expected.memory / 2**20,
         "MB before the fit (data included)": before,
-        "stages": stages,
+        "stages": clock.seconds,
         "triplets": len(model.triplets_),
         "clusters": int(model.labels_.max()) + 1,
         "rows learned from": int((model.labels_ >= 0).sum()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from importlib.resources import files
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from rpml import RPML
+from rpml.evaluation.metrics import recall_at_k
 from rpml.evaluation.registry import METHODS
 from rpml.io.datasets import views as views_module
 from rpml.io.datasets.descriptors import gradient_histograms
@@ -152,6 +154,9 @@ def test_verdict_is_one_honest_sentence(result):
         assert f"{100 * row.recall[1]:.1f}" in said
 
 
+NOISE = {"raw": 0.2, "PCA": 0.4, "RPML": 0.2}
+
+
 @pytest.mark.parametrize(
     ("learned", "alternative", "opening"),
     [
@@ -173,6 +178,17 @@ def test_verdict_follows_the_hits(learned, alternative, opening):
     recall = {"good": 1.0, "bad": 0.05}
     rows = [Row(name, 8, {1: recall[kind]}, 0.5, 0.0) for name, kind in shown.items()]
     assert judge(rows, embeddings, y).startswith(opening)
+
+
+def test_the_gain_is_the_difference_of_the_two_recalls():
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(20), np.arange(2, 22))  # classes of unequal size
+    noise = rng.normal(size=(len(y), 6))
+    embeddings = {name: np.eye(20)[y][:, :6] + s * noise for name, s in NOISE.items()}
+    rows = [Row(n, 6, recall_at_k(Z, y, ks=(1,)), 0.5, 0.0) for n, Z in embeddings.items()]
+    figures = r"is ([\d.]+) against ([\d.]+) .* gain of ([+-][\d.]+)"
+    learned, best, gain = map(float, re.search(figures, judge(rows, embeddings, y)).groups())
+    assert gain == pytest.approx(learned - best, abs=0.11)
 
 
 def test_piped_text_is_plain_and_a_terminal_gets_lines(result):

@@ -152,8 +152,9 @@ def judge(rows: Sequence[Row], embeddings: Embeddings, y: NDArray[np.generic]) -
     learned, best = rows[place], max(others, key=lambda row: row.recall[1])
     hits = [(first_hit_rank(embeddings[r.method], y) < 1).astype(float) for r in (learned, best)]
     codes = np.unique(y, return_inverse=True)[1]
-    gains = np.bincount(codes, hits[0] - hits[1]) / np.bincount(codes)
-    gain, spread = 100 * gains.mean(), 196 * gains.std(ddof=1) / np.sqrt(len(gains))
+    gains = 100 * (hits[0] - hits[1])
+    gain, sums = gains.mean(), np.bincount(codes, gains - gains.mean())
+    spread = 1.96 * np.sqrt(len(sums) / (len(sums) - 1) * (sums**2).sum()) / len(y)
     if gain > spread:
         judgement = "RPML helped"
     elif gain < -spread:
