@@ -59,7 +59,7 @@ def check(template, tmp_path, name, step):
         assert row["wrong"] == []
 
 
-@pytest.mark.parametrize(("name", "step"), [("embed-npy", 15), ("fit", 40)])
+@pytest.mark.parametrize(("name", "step"), [("embed-npy", 45), ("fit", 120)])
 def test_sample(template, tmp_path, name, step):
     check(template, tmp_path, name, step)
 
