@@ -5,6 +5,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rpml.cli.app import app
+from tests.cli.json_schema import check_fields
 
 
 class Run:
@@ -21,7 +22,11 @@ class Run:
         return result
 
     def json(self, *args, code=0):
-        return json.loads(self(*args, "--json", "--quiet", code=code).stdout)
+        """The object on standard output, which is as docs/json.md says."""
+        fields = json.loads(self(*args, "--json", "--quiet", code=code).stdout)
+        if code in (0, 3):
+            check_fields(str(args[0]), fields)
+        return fields
 
     def refused(self, *args, code=2):
         """The one sentence on standard error."""

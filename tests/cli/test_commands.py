@@ -11,6 +11,7 @@ from rpml import RPML, AuthorityAscentShift
 from rpml.cli.app import app
 from rpml.evaluation.metrics import clustering_scores, recall_at_k
 from rpml.io.features import read_labels
+from tests.cli.json_schema import documented
 
 COMMANDS = [c.name for c in app.registered_commands]
 
@@ -194,5 +195,21 @@ def test_compare(rpml, shared, tmp_path):
     lines = (tmp_path / "table.csv").read_text().splitlines()
     assert [line.split(",")[0] for line in lines] == ["method", "raw", "pca", "rpml"]
     fields = rpml.json(*args, "--methods", "raw,pca")
-    assert [row["method"] for row in fields["rows"]] == ["raw", "pca"]
+    assert [row["method"] for row in fields["measured"]] == ["raw", "pca"]
     assert "--force" in rpml.refused(*args, "-o", tmp_path / "table.csv")
+
+
+def test_the_json_of_every_command_is_documented():
+    assert set(documented()) == set(COMMANDS)
+    assert all(documented().values())
+
+
+def test_the_json_of_the_others_is_as_documented(rpml, shared, tmp_path):
+    model, x = shared / "model.rpml", shared / "x.npy"
+    rpml.json("export", model, "--to", "numpy", "-o", tmp_path / "m.npz")
+    rpml.json("index", model, x, "-o", tmp_path / "x.index")
+    rpml.json("report", model, x, "-o", tmp_path / "report.html")
+    rpml.json("embed", model, x, "-o", tmp_path / "z.npy")
+    rpml.json("cluster", x, "-o", tmp_path / "c.csv")
+    rpml.json("estimate", x)
+    rpml.json("doctor")

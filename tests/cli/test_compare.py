@@ -37,7 +37,7 @@ def test_without_labels_as_json(files):
     result = run(files / "x.npy", "--dim", 4, "--methods", "raw,pca", "--json", "-q")
     assert result.exit_code == 0, result.stderr
     found = json.loads(result.stdout)
-    assert "recall@1" not in found["rows"][0]
+    assert "recall@1" not in found["measured"][0]
     assert found["verdict"]["choice"] in ("raw", "pca", "half-whitened", "pca-whitened", "rpml")
 
 
@@ -67,7 +67,7 @@ def test_only_labeled_rows_are_compared(files):
 
 def test_codes_by_bytes(rpml, shared, tmp_path):
     args = ["compare", shared / "x.npy", "--labels", shared / "y.npy", "--dim", 8, "--codes"]
-    rows = rpml.json(*args, "--methods", "raw,pca", "-o", tmp_path / "codes.md")["rows"]
+    rows = rpml.json(*args, "--methods", "raw,pca", "-o", tmp_path / "codes.md")["measured"]
     assert {row["method"] for row in rows} == {"raw", "pca"}
     assert rows[0]["bytes"] == 48
     assert "| PCA | int8 | 8 | 8 |" in (tmp_path / "codes.md").read_text()

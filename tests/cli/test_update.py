@@ -32,7 +32,7 @@ def test_update_refuses_other_features(rpml, shared, tmp_path):
 def test_suggestions_with_and_without_ids(rpml, shared, vectors, tmp_path):
     expected = RPML.load(shared / "model.rpml").suggest_labels(5).tolist()
     fields = rpml.json("suggest", shared / "model.rpml", "-n", 5, "-o", tmp_path / "ask.csv")
-    assert fields["rows"] == expected
+    assert fields["suggested"] == expected
     with open(tmp_path / "ask.csv") as file:
         assert [int(row["row"]) for row in csv.DictReader(file)] == expected
     names = [f"bird {i}" for i in range(len(vectors[0]))]

@@ -14,6 +14,7 @@ from torch import nn
 from rpml.cli.app import app
 from rpml.cli.console import Reporter
 from rpml.deep import backbones
+from tests.cli.json_schema import check_fields
 
 SMALL = ["--size", "32", "--dim", "4", "--views", "1", "--epochs", "2", "-q", "--threads", "1"]
 
@@ -59,6 +60,7 @@ def test_finetune_then_features(tiny_backbone, photos, tmp_path):
     done = invoke(*args, "--json")
     assert done.exit_code == 0, done.stderr
     fields = json.loads(done.stdout)
+    check_fields("finetune", fields)
     assert (fields["images"], fields["epochs"], fields["dim"]) == (24, 2, 4)
     assert not (tmp_path / "trained.onnx.work").exists()
     features = tmp_path / "z.npy"
@@ -164,7 +166,9 @@ def test_benchmark_deep(tiny_backbone, photos, tmp_path):
         "--json",
     )  # fmt: skip
     assert done.exit_code == 0, done.stderr
-    rows = json.loads(done.stdout)["measured"]
+    fields = json.loads(done.stdout)
+    check_fields("benchmark", fields)
+    rows = fields["measured"]
     found = {row["method"]: row["uses_labels"] for row in rows}
     assert found == {
         "raw": False, "deep-frozen": False, "deep-srpml": False, "deep-triplet": True,

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from rpml.cli.app import app
 from rpml.io.features import read_features
 from rpml.vision.views import AUGMENTATIONS
+from tests.cli.json_schema import check_fields
 from tests.vision.conftest import noise_image
 
 
@@ -36,7 +37,10 @@ class Tool:
         if result.exception and not isinstance(result.exception, SystemExit):
             raise result.exception
         assert result.exit_code == code, result.output
-        return json.loads(result.stdout)
+        fields = json.loads(result.stdout)
+        if code in (0, 3):
+            check_fields("features", fields)
+        return fields
 
     def rows(self, name: str) -> list[dict[str, str]]:
         with open(self.out / name, encoding="utf8", newline="") as file:

@@ -74,7 +74,7 @@ def run(
     if output is not None:
         with atomic_output(output, force) as temporary:
             temporary.write_text(found.text(Path(output).suffix), encoding="utf8")
-    console.result({"rows": found.rows, **fields}, text)
+    console.result({"measured": found.rows, **fields}, text)
 
 
 def short(lines: list[list[str]]) -> list[list[str]]:

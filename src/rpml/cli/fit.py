@@ -245,7 +245,7 @@ def summary(model: RPML, output: str) -> dict[str, object]:
     # the stochastic solver already reports means
     count = 1 if model.solver == "stochastic" else max(1, len(model.triplets_))
     return {
-        "model": output,
+        "output": output,
         "rows": len(model.labels_),
         "features": model.n_features_in_,
         "dim": len(model.components_),

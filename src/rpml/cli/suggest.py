@@ -51,5 +51,5 @@ def run(
     ids = None if data is None or data.ids is None else data.ids[rows]
     name = None if data is None or ids is None else data.id_name
     write_table(output, rows, Layout("row", ["row"], name, False), ids, force)
-    fields = {"output": output, "rows": rows.tolist()}
+    fields = {"output": output, "suggested": rows.tolist()}
     console.result(fields, "" if output == "-" else f"{output}: {len(rows)} rows to label")

@@ -50,7 +50,7 @@ def run(
         check_model_output(output, force)
         save_model(fitted, target, {"command": "update"}, exemplars=True)
     fields = {
-        "model": str(target),
+        "output": str(target),
         "new_rows": len(rows[0]),
         "exemplars": len(fitted.exemplars_.rows),
         "new_exemplars": len(fitted.exemplars_.rows) - before,

@@ -12,6 +12,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from rpml.cli.app import app
+from tests.cli.json_schema import check_fields
 from tests.vision.conftest import noise_image, tiny_network
 
 
@@ -20,7 +21,10 @@ def invoke(*args: Any, code: int = 0) -> Any:
     if result.exception and not isinstance(result.exception, SystemExit):
         raise result.exception
     assert result.exit_code == code, result.output
-    return json.loads(result.stdout)
+    fields = json.loads(result.stdout)
+    if code == 0:
+        check_fields(str(args[0]), fields)
+    return fields
 
 
 @pytest.fixture

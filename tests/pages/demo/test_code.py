@@ -12,6 +12,7 @@ from rpml import RPML
 from rpml.io.datasets.solutions import load_solutions
 from rpml.pages.demo import code
 from rpml.pages.demo.result import LEARNED, run, text
+from tests.cli.json_schema import check_fields
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,7 @@ def test_data_is_small_and_its_license_stands_beside_it():
 
 def test_learning_finds_the_problem_and_not_the_language(result):
     recall = {row.method: row.recall[1] for row in result.rows}
-    assert [row.dimensions for row in result.rows] == [384] + [code.N_COMPONENTS] * 5
+    assert [row.dim for row in result.rows] == [384] + [code.N_COMPONENTS] * 5
     assert recall[LEARNED] > recall["raw features"] + 0.05 > recall["PCA"] + 0.2
     assert result.verdict.startswith("RPML helped")
 
@@ -60,5 +61,6 @@ def test_files_are_written_and_can_be_read(result):
     assert result.picture is None
     stored = json.loads(result.table.read_text(encoding="utf8"))
     assert stored["examples"] == result.examples
+    check_fields("demo", stored)
     model = RPML.load(result.model)
     assert np.shape(model.components_)[0] == code.N_COMPONENTS

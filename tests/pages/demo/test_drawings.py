@@ -124,7 +124,7 @@ def test_table_has_every_method_with_sound_scores(result):
     methods = [row.method for row in result.rows]
     titles = [METHODS[name].title for name in demo.ALTERNATIVES]
     assert methods == [*titles, LEARNED, demo.WITH_VIEWS]
-    assert [row.dimensions for row in result.rows] == [392] + [demo.N_COMPONENTS] * 6
+    assert [row.dim for row in result.rows] == [392] + [demo.N_COMPONENTS] * 6
     for row in result.rows:
         recall = list(row.recall.values())
         assert list(row.recall) == [1, 2, 4, 8]
@@ -142,7 +142,7 @@ def test_files_are_written_and_can_be_read(result):
     assert result.picture is not None
     assert result.picture.read_bytes().startswith(b"\x89PNG")
     stored = json.loads(result.table.read_text(encoding="utf8"))
-    assert stored["rows"][-1]["recall"]["1"] == result.rows[-1].recall[1]
+    assert stored["measured"][-1]["recall@1"] == result.rows[-1].recall[1]
     assert RPML.load(result.model).components_.shape[0] == demo.N_COMPONENTS
 
 

@@ -52,7 +52,15 @@ def as_markdown(rows: Sequence[Row], published: Sequence[PublishedRow], ks: Sequ
 
 def as_fields(rows: Sequence[Row], published: Sequence[PublishedRow]) -> dict[str, list[Json]]:
     """Both kinds of rows as JSON values; published figures are in percent, as printed."""
-    return {
-        "measured": [{**asdict(row), "source": MEASURED} for row in rows],
-        "published": [{**asdict(row), "source": PUBLISHED, "unit": "percent"} for row in published],
-    }
+    measured = [{**asdict(row), "source": MEASURED} for row in rows]
+    for fields in measured:
+        fields["scores"] = {m: named_recall(s, "recall_at") for m, s in fields["scores"].items()}
+    quoted = [named_recall(asdict(row), "recall") for row in published]
+    printed = {"source": PUBLISHED, "unit": "percent"}
+    return {"measured": measured, "published": [{**fields, **printed} for fields in quoted]}
+
+
+def named_recall(fields: Json, name: str) -> Json:
+    """The dict of K to Recall@K called `name` as fields recall@K."""
+    recall = {f"recall@{k}": value for k, value in fields[name].items()}
+    return {**recall, **{key: value for key, value in fields.items() if key != name}}

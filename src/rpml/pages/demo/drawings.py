@@ -82,7 +82,7 @@ def _draw(
     for row in rows:
         if row.method in (rows[0].method, LEARNED):
             nearest = nearest_neighbors(embeddings[row.method], 8, metric="cosine").indices
-            title = f"{row.method}, {row.dimensions} dimensions: Recall@1 {100 * row.recall[1]:.1f}"
+            title = f"{row.method}, {row.dim} dimensions: Recall@1 {100 * row.recall[1]:.1f}"
             found[title] = nearest[queries].astype(np.intp)
     try:
         names = np.array([f"{a} {c}" for a, c in zip(test.alphabet, test.character, strict=True)])

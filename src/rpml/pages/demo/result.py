@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.evaluation.protocol.table import named_recall
 from rpml.runtime.atomic import atomic_output
 from rpml.runtime.locks import locked
 from rpml.runtime.outputs import check_folder, mark_folder
@@ -30,7 +31,7 @@ class Row:
     """One line of the table: scores in [0, 1], seconds to learn the map."""
 
     method: str
-    dimensions: int
+    dim: int
     recall: dict[int, float]
     nmi: float
     seconds: float
@@ -61,7 +62,9 @@ class DemoResult:
     def fields(self) -> dict[str, object]:
         """Everything as plain values, ready for JSON."""
         plain = asdict(self)
-        return {k: str(v) if isinstance(v, Path) else v for k, v in plain.items()}
+        measured = [named_recall(row, "recall") for row in plain.pop("rows")]
+        paths = {k: str(v) if isinstance(v, Path) else v for k, v in plain.items()}
+        return {"measured": measured, **paths}
 
 
 def run(
@@ -162,10 +165,10 @@ def judge(rows: Sequence[Row], embeddings: Embeddings, y: NDArray[np.generic]) -
     else:
         judgement = "RPML made no difference beyond chance"
     return (
-        f"{judgement}: Recall@1 at {learned.dimensions} dimensions is "
+        f"{judgement}: Recall@1 at {learned.dim} dimensions is "
         f"{100 * learned.recall[1]:.1f} against {100 * best.recall[1]:.1f} with the best "
         f"alternative of that size ({best.method}), a gain of {gain:+.1f} ± {spread:.1f} points; "
-        f"the raw {raw.dimensions} give {100 * raw.recall[1]:.1f}"
+        f"the raw {raw.dim} give {100 * raw.recall[1]:.1f}"
     )
 
 
@@ -182,7 +185,7 @@ def text(result: DemoResult, terminal: bool = False) -> str:
     for row in result.rows:
         scores = [f"{100 * value:.1f}" for value in (*row.recall.values(), row.nmi)]
         style = "bold" if row.method.startswith(LEARNED) else None
-        cells = [row.method, str(row.dimensions), *scores, f"{row.seconds:.1f}"]
+        cells = [row.method, str(row.dim), *scores, f"{row.seconds:.1f}"]
         table.add_row(*cells, style=style)
     written = StringIO()
     out = Console(file=written, force_terminal=terminal, width=100, highlight=False)
