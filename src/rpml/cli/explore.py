@@ -64,6 +64,9 @@ def run(
         bool | None,
         opt.flag("Compute cluster trees; default: up to 30,000 rows.", "--tree/--no-tree"),
     ] = None,
+    cache: Annotated[
+        bool, opt.flag("Keep the map in MODEL.explorer for the next start.", "--cache/--no-cache")
+    ] = True,
     seed: opt.Seed = 0,
     *,
     descriptor: opt.DescriptorOptions,
@@ -80,11 +83,13 @@ def run(
     require("uvicorn", "explore", "rpml explore")
     from rpml.io.features.labels import read_metadata
     from rpml.pages.explorer.app import Options, make_app
-    from rpml.pages.explorer.catalog import make_catalog, start_work
+    from rpml.pages.explorer.cache import MIN_ROWS, cache_file
+    from rpml.pages.explorer.catalog import make_catalog
     from rpml.pages.explorer.index import Index
     from rpml.pages.explorer.labeling import open_labels
     from rpml.pages.explorer.learning import Learner
     from rpml.pages.explorer.pictures import Pictures
+    from rpml.pages.explorer.preparation import start_work
     from rpml.pages.explorer.server import address, open_socket, serve, warning
 
     listener = open_socket(host, port)
@@ -102,7 +107,10 @@ def run(
     learner = None if store is None else Learner(catalog, values, store)
     pictures = Pictures(items, Path(rows.images)) if rows.images else None
     app = make_app(catalog, Options(pictures, describe, [host, *(allow_host or [])], learner))
-    start_work(catalog, values, seed, tree)
+    kept = cache_file(models[0]) if cache and len(items) >= MIN_ROWS else None
+    if kept is not None:
+        console.note(f"the map is kept in {kept} for the next start (--no-cache: it is not)")
+    start_work(catalog, values, seed, tree, kept)
     loud = warning(host)
     if loud:
         say(f"rpml: warning: {loud}", err=True)

@@ -150,8 +150,9 @@ def explore(
     require("starlette", "explore", "rpml.explore")
     require("uvicorn", "explore", "rpml.explore")
     from rpml.pages.explorer.app import Options, make_app
-    from rpml.pages.explorer.catalog import make_catalog, start_work
+    from rpml.pages.explorer.catalog import make_catalog
     from rpml.pages.explorer.pictures import Pictures
+    from rpml.pages.explorer.preparation import start_work
     from rpml.pages.explorer.server import address, open_socket, start
 
     check_is_fitted(model)

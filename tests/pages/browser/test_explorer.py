@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from rpml.pages.explorer.app import make_app
-from rpml.pages.explorer.catalog import Catalog, make_catalog, start_work
+from rpml.pages.explorer.catalog import Catalog, make_catalog
+from rpml.pages.explorer.preparation import start_work
 from rpml.pages.report.items import make_items
 from tests.drawings import Sample
 from tests.pages.browser.chrome import Chrome

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from rpml.pages.explorer.app import Options, make_app
-from rpml.pages.explorer.catalog import make_catalog, start_work
+from rpml.pages.explorer.catalog import make_catalog
 from rpml.pages.explorer.labeling import LabelStore, open_labels
 from rpml.pages.explorer.learning import Learner
 from rpml.pages.explorer.pictures import Pictures
+from rpml.pages.explorer.preparation import start_work
 from rpml.pages.report.items import make_items
 from tests.drawings import Sample
 from tests.pages.browser.chrome import Chrome

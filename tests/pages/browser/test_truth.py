@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from rpml.pages.explorer.app import make_app
-from rpml.pages.explorer.catalog import make_catalog, start_work
+from rpml.pages.explorer.catalog import make_catalog
+from rpml.pages.explorer.preparation import start_work
 from rpml.pages.report import layout
 from rpml.pages.report.items import Items, make_items
 from rpml.pages.report.measurements import Source, measure

@@ -8,8 +8,9 @@ import pytest
 
 from rpml import RPML
 from rpml.pages.explorer.app import make_app
-from rpml.pages.explorer.catalog import Catalog, make_catalog, start_work
+from rpml.pages.explorer.catalog import Catalog, make_catalog
 from rpml.pages.explorer.index import Index
+from rpml.pages.explorer.preparation import start_work
 from rpml.pages.report.items import make_items
 from rpml.pages.report.measurements import Source, measure
 from rpml.pages.report.page import build_report

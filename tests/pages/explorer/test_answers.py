@@ -241,7 +241,7 @@ def test_an_npy_of_version_2_is_read() -> None:
 
 
 def test_other_rows_have_no_clusters(sample: Sample) -> None:
-    from rpml.pages.explorer.catalog import start_work
+    from rpml.pages.explorer.preparation import start_work
 
     catalog: Catalog = make_catalog(sample.model, sample.X[:100], make_items(100))
     start_work(catalog, sample.X[:100]).join()

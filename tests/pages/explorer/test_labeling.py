@@ -13,9 +13,10 @@ from rpml import RPML
 from rpml.io.features import read_labels
 from rpml.io.features.source import as_ids
 from rpml.pages.explorer.app import Options, make_app
-from rpml.pages.explorer.catalog import make_catalog, start_work
+from rpml.pages.explorer.catalog import make_catalog
 from rpml.pages.explorer.labeling import LabelStore, open_labels
 from rpml.pages.explorer.learning import Learner
+from rpml.pages.explorer.preparation import start_work
 from rpml.pages.report.items import make_items
 from rpml.runtime.errors import InputError
 from tests.drawings import Sample

@@ -1,9 +1,6 @@
 """Everything the explorer shows: items, indices, clusters, maps; slow parts come later."""
 
-import logging
-import threading
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Generic, Literal, TypeVar
 
@@ -11,18 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.estimator import RPML
-from rpml.pages.explorer.cluster_names import distinctive_words
-from rpml.pages.explorer.clusters import Clusters, ascent_tree, find_clusters
+from rpml.pages.explorer.clusters import Clusters
 from rpml.pages.explorer.index import Index
 from rpml.pages.report.items import Items
-from rpml.pages.report.layout import layout_note, linked_maps
-from rpml.pages.report.mapdata import Category, encode_category, quantized
+from rpml.pages.report.layout import layout_note
+from rpml.pages.report.mapdata import Category, encode_category
 from rpml.pages.report.training import fitted_on
 from rpml.runtime.rows import Array
 
-logger = logging.getLogger(__name__)
-
-TREE_ROWS = 30_000  # beyond, the ascent is not run again unless asked for
 T = TypeVar("T")
 
 
@@ -151,56 +144,6 @@ class Catalog:
 
 
 def make_catalog(model: RPML, X: Array, items: Items, name: str = "") -> Catalog:
-    """Index the raw and the embedded rows; maps and clusters are left to `start_work`."""
+    """Index the raw and the embedded rows; maps and clusters are left to `preparation`."""
     indices = {"raw": Index(X), "rpml": Index(model.transform(X))}
     return Catalog(model, items, indices, fitted_on(model, X), name)
-
-
-def start_work(
-    catalog: Catalog, X: Array, seed: int = 0, tree: bool | None = None
-) -> threading.Thread:
-    """Find clusters and draw the maps in a thread, so that searching does not wait for them."""
-
-    def work() -> None:
-        _attempt(catalog.clusters, lambda: _prepare_clusters(catalog, X, seed, tree))
-        _attempt(catalog.maps, lambda: catalog.maps.finish(_draw_maps(catalog, seed)))
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    return thread
-
-
-def _attempt(pending: Pending[T], work: Callable[[], None]) -> None:
-    try:
-        work()
-    except Exception as error:  # the page says so; searching goes on
-        logger.exception("the explorer could not prepare a part of the page")
-        pending.fail(f"this could not be computed: {type(error).__name__}")
-
-
-def _prepare_clusters(catalog: Catalog, X: Array, seed: int, tree: bool | None) -> None:
-    if not catalog.trained:
-        catalog.clusters.fail("these features are not the rows the model was fitted on")
-        return
-    parents = None
-    if tree is False or (tree is None and len(catalog) > TREE_ROWS):
-        catalog.tree_reason = "it is not computed for so many rows unless started with --tree"
-    else:
-        parents = ascent_tree(catalog.model, X)
-        if parents is None:
-            catalog.tree_reason = "the clusters of this model do not come from a single ascent"
-    labels = np.asarray(catalog.model.labels_)
-    rng = np.random.default_rng(seed)
-    clusters = find_clusters(labels, catalog.indices["rpml"], parents, rng)
-    if catalog.items.texts is not None:
-        codes = np.where(labels >= 0, np.searchsorted(clusters.names, labels), -1)
-        words = distinctive_words(catalog.items.texts, codes)
-        clusters = replace(clusters, words=words)
-    catalog.clusters.finish(clusters)
-
-
-def _draw_maps(catalog: Catalog, seed: int) -> dict[str, bytes]:
-    """Packed points."""
-    spaces = {key: index.rows for key, index in catalog.indices.items()}
-    maps = linked_maps(spaces, np.random.default_rng(seed))
-    return {key: quantized(points).tobytes() for key, points in maps.items()}

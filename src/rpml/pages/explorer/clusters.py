@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from rpml.estimator import RPML
 from rpml.pages.explorer.index import Index
@@ -12,6 +13,7 @@ from rpml.runtime.rows import Array
 _NEAREST = 10
 _MEMBERS = 12  # members per cluster whose neighbors are searched
 _MAX_QUERIES = 10_000  # members over all clusters
+_BLOCK = 8192
 SORTS = ("size", "impurity", "name")
 
 
@@ -30,7 +32,7 @@ class Clusters:
         The member each cluster ascends to; the most central one if the ascent is unknown.
     impurity : ndarray of shape (c,)
         Share of its members' nearest neighbors in the embedding that belong to other clusters;
-        NaN for a singleton.
+        NaN where it was not measured.
     parents : int ndarray of shape (n_samples,) or None
         The ascent tree of Authority Ascent Shift, if it could be reproduced.
     words : list of list of str
@@ -76,45 +78,52 @@ def find_clusters(
     rng: np.random.Generator,
 ) -> Clusters:
     """Sizes, modes and impurity of the clusters in `labels`."""
-    names, codes = np.unique(labels[labels >= 0], return_inverse=True)
+    rows = np.flatnonzero(labels >= 0)
+    names, codes = np.unique(labels[rows], return_inverse=True)
     sizes = np.bincount(codes, minlength=len(names))
-    order = np.flatnonzero(labels >= 0)[np.argsort(codes, kind="stable")]
-    groups = np.split(order, np.cumsum(sizes)[:-1]) if len(names) else []
-    modes = np.array([_mode(rows, embedding, parents) for rows in groups], np.intp)
-    impurity = _impurity(labels, groups, embedding, rng)
-    return Clusters(labels, names, sizes, modes, impurity, parents)
+    below = np.zeros(len(rows), np.bool_) if parents is None else parents[rows] != rows
+    order = np.lexsort((rows, -_centrality(rows, codes, embedding), below, codes))
+    modes = rows[order[np.cumsum(sizes) - sizes]]  # the first row of each cluster
+    return Clusters(labels, names, sizes, modes, _impurity(labels, embedding, rng), parents)
 
 
-def _mode(rows: NDArray[np.intp], embedding: Index, parents: NDArray[np.intp] | None) -> int:
-    if parents is not None:
-        ends = rows[parents[rows] == rows]
-        if len(ends):
-            return int(ends[0])
-    vectors = embedding.rows[rows]
-    return int(rows[int((vectors @ vectors.mean(axis=0)).argmax())])
+def _centrality(rows: NDArray[np.intp], codes: NDArray[np.intp], embedding: Index) -> Array:
+    """Inner product of each row and the sum of its cluster."""
+    n = int(codes.max(initial=-1)) + 1
+    members = sparse.csr_matrix(
+        (np.ones(len(rows), np.float32), (codes, rows)), shape=(n, len(embedding))
+    )
+    sums = members @ embedding.rows
+    out = np.empty(len(rows), np.float32)
+    for start in range(0, len(rows), _BLOCK):
+        part = slice(start, start + _BLOCK)
+        out[part] = np.einsum("ij,ij->i", embedding.rows[rows[part]], sums[codes[part]])
+    return out
 
 
 def _impurity(
-    labels: NDArray[np.intp],
-    groups: list[NDArray[np.intp]],
-    embedding: Index,
-    rng: np.random.Generator,
+    labels: NDArray[np.intp], embedding: Index, rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Over min(10, size - 1) neighbors per member, so that a pure cluster can reach 0."""
-    out = np.full(len(groups), np.nan)
-    several = [g for g in range(len(groups)) if len(groups[g]) > 1]
-    each = max(1, min(_MEMBERS, _MAX_QUERIES // max(1, len(several))))
-    asked = [rng.permutation(groups[g])[:each] for g in several]
-    if not asked:
-        return out
-    near = embedding.nearest_rows(np.concatenate(asked), _NEAREST)
-    start = 0
-    for g, rows in zip(several, asked, strict=True):
-        k = min(near.shape[1], len(groups[g]) - 1)
-        inside = labels[near[start : start + len(rows), :k]] == labels[rows][:, None]
-        out[g] = 1.0 - inside.mean()
-        start += len(rows)
-    return out
+    """Over min(10, size - 1) neighbors per member, so that a pure cluster can reach 0.
+
+    NaN for a singleton and, of more than 10,000 clusters, for all but the largest.
+    """
+    shuffled = rng.permutation(np.flatnonzero(labels >= 0))
+    rows = shuffled[np.argsort(labels[shuffled], kind="stable")]
+    _, codes, sizes = np.unique(labels[rows], return_inverse=True, return_counts=True)
+    largest = np.argsort(-sizes, kind="stable")[:_MAX_QUERIES]
+    measured = np.zeros(len(sizes), np.bool_)
+    measured[largest[sizes[largest] > 1]] = True
+    each = max(1, min(_MEMBERS, _MAX_QUERIES // max(1, int(measured.sum()))))
+    rank = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    asked = np.flatnonzero((rank < each) & measured[codes])
+    near = embedding.nearest_rows(rows[asked], _NEAREST)
+    counted = np.arange(near.shape[1]) < sizes[codes[asked], None] - 1
+    elsewhere = counted & (labels[near] != labels[rows[asked], None])
+    others, total = (
+        np.bincount(codes[asked], hits.sum(axis=1), len(sizes)) for hits in (elsewhere, counted)
+    )
+    return np.where(total > 0, others / np.maximum(total, 1), np.nan)
 
 
 def ascent_tree(model: RPML, X: Array) -> NDArray[np.intp] | None:

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.method.graph.exact import SearchCorpus, search_rows
 from rpml.pages.explorer import _kernels as kernels
-from rpml.runtime.rows import Array, row_blocks, top_columns, top_k, unit_rows
+from rpml.runtime.rows import Array, row_blocks, top_k, unit_rows
 from rpml.runtime.threads import run_chunks
 
-_BLOCK = 256  # queries per block of `nearest_rows`
+_SEARCH_BYTES = 2**28  # of blocks of scores in `nearest_rows`
 _BYTES_PER_THREAD = 2**25  # a shorter scan ends before a second thread has started
 _ROUNDING = 1e-5  # of the sums in single precision, generously
 
@@ -93,11 +94,7 @@ class Index:
 
     def nearest_rows(self, queries: NDArray[np.intp], k: int) -> NDArray[np.intp]:
         """(q, k) nearest other rows of many rows, nearest first."""
-        k = min(k, len(self) - 1)
-        out = np.empty((len(queries), k), np.intp)
-        for start in range(0, len(queries), _BLOCK):
-            some = queries[start : start + _BLOCK]
-            scores = self.rows[some] @ self.rows.T
-            scores[np.arange(len(some)), some] = -np.inf
-            out[start : start + _BLOCK] = top_columns(scores, k)
-        return out
+        n, d = self.rows.shape
+        corpus = SearchCorpus(self.rows, "cosine", np.zeros(d), 1.0, np.full(n, 0.5), self.rows)
+        found = search_rows(corpus, queries, min(k, n - 1), _SEARCH_BYTES, np.float32)
+        return found[1].astype(np.intp)

@@ -1,0 +1,120 @@
+"""The maps and the clusters of an explorer in a file beside the model, for the next start."""
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import rpml
+from rpml.io.container import Arrays, check_content, read_container, write_container
+from rpml.pages.explorer.catalog import Catalog
+from rpml.pages.explorer.clusters import Clusters
+from rpml.runtime.digest import data_digest
+from rpml.runtime.errors import InputError, ModelFormatError
+from rpml.runtime.rows import Array
+from rpml.runtime.schema import ArraySpec, Schema
+
+logger = logging.getLogger(__name__)
+
+MIN_ROWS = 2_000  # fewer are drawn in a moment
+KIND, VERSION = "explorer cache", 1
+_MAP = "map_"
+
+
+def cache_file(model: str) -> Path:
+    """Where the cache of a model is: birds.rpml.explorer beside birds.rpml."""
+    return Path(f"{model}.explorer")
+
+
+def cache_key(catalog: Catalog, X: Array, seed: int, tree: bool) -> str:
+    """A digest of everything that the maps and the clusters are computed from."""
+    model = catalog.model
+    settings = {k: v for k, v in model.get_params(deep=False).items() if k != "callback"}
+    embeddings = [index.rows for space, index in catalog.indices.items() if space != "raw"]
+    spaces = tuple(catalog.indices)
+    plain = (VERSION, rpml.__version__, spaces, seed, tree, settings)
+    return data_digest(np.asarray(X), *embeddings, np.asarray(model.labels_), plain)
+
+
+@dataclass(frozen=True)
+class Cache:
+    """A file that holds the maps and the clusters of one key.
+
+    Parameters
+    ----------
+    path : Path
+        Only a new file or an older cache is written.
+    key : str
+    """
+
+    path: Path
+    key: str
+
+    def load(self, catalog: Catalog) -> bool:
+        """Set the maps and the clusters from the file; False if it does not hold them."""
+        try:
+            arrays, fields = read_container(self.path, KIND, VERSION)
+            spec = _schema(catalog)
+            metadata = fields["metadata"]
+            sizes = check_content(self.path, spec, arrays, metadata)
+        except ModelFormatError:
+            return False
+        if metadata["key"] != self.key or sizes["rows"] != len(catalog):
+            return False
+        if "modes" in arrays:
+            clusters = _clusters(catalog, arrays)
+            if len(clusters.names) != sizes["clusters"]:
+                return False
+            catalog.clusters.finish(clusters)
+        else:
+            catalog.clusters.fail(metadata["reason"])
+        catalog.tree_reason = metadata["tree_reason"]
+        catalog.maps.finish({space: arrays[_MAP + space].tobytes() for space in catalog.indices})
+        return True
+
+    def save(self, catalog: Catalog) -> None:
+        """Write the file if all is known; a problem is logged, and nothing else suffers."""
+        clusters, maps = catalog.clusters.value, catalog.maps.value
+        if maps is None or (clusters is None and catalog.trained):
+            return
+        arrays: Arrays = {
+            _MAP + space: np.frombuffer(points, "<u2").reshape(-1, 2)
+            for space, points in maps.items()
+        }
+        if clusters is not None:
+            arrays["modes"] = clusters.modes
+            arrays["impurity"] = np.nan_to_num(clusters.impurity, nan=-1.0)
+            if clusters.parents is not None:
+                arrays["parents"] = clusters.parents
+        reasons = {"reason": catalog.clusters.reason, "tree_reason": catalog.tree_reason}
+        try:
+            self._check()
+            write_container(self.path, arrays, {"key": self.key, **reasons}, KIND, VERSION)
+        except (InputError, OSError) as error:
+            logger.warning("the map is drawn again at the next start: %s", error)
+
+    def _check(self) -> None:
+        if not self.path.exists():
+            return
+        try:
+            read_container(self.path, KIND, VERSION)
+        except ModelFormatError as error:
+            raise InputError(f"{self.path} exists and is not a cache of this explorer") from error
+
+
+def _schema(catalog: Catalog) -> Schema:
+    maps = {_MAP + space: ArraySpec("u", ("rows", 2)) for space in catalog.indices}
+    clusters = {
+        "modes": ArraySpec("i", ("clusters",), 0, "rows", optional=True),
+        "impurity": ArraySpec("f", ("clusters",), -1.0, 1.0, optional=True),
+        "parents": ArraySpec("i", ("rows",), 0, "rows", optional=True),
+    }
+    return Schema({**maps, **clusters}, {"key": str, "reason": str, "tree_reason": str})
+
+
+def _clusters(catalog: Catalog, arrays: Arrays) -> Clusters:
+    labels = np.asarray(catalog.model.labels_)
+    names, sizes = np.unique(labels[labels >= 0], return_counts=True)
+    impurity = np.where(arrays["impurity"] < 0, np.nan, arrays["impurity"])
+    return Clusters(labels, names, sizes, arrays["modes"], impurity, arrays.get("parents"))

@@ -1,0 +1,98 @@
+"""The slow parts of the page: clusters and maps, found in a thread, kept in a file."""
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from rpml.pages.explorer.cache import Cache, cache_key
+from rpml.pages.explorer.catalog import Catalog, Pending
+from rpml.pages.explorer.cluster_names import distinctive_words
+from rpml.pages.explorer.clusters import Clusters, ascent_tree, find_clusters
+from rpml.pages.report.layout import linked_maps
+from rpml.pages.report.mapdata import quantized
+from rpml.runtime.rows import Array
+
+logger = logging.getLogger(__name__)
+
+TREE_ROWS = 30_000  # beyond, the ascent is not run again unless asked for
+T = TypeVar("T")
+
+
+def start_work(
+    catalog: Catalog,
+    X: Array,
+    seed: int = 0,
+    tree: bool | None = None,
+    cache_path: Path | None = None,
+) -> threading.Thread:
+    """Find clusters and draw the maps in a thread, so that searching does not wait for them.
+
+    Parameters
+    ----------
+    catalog : Catalog
+        Its clusters and maps are set.
+    X : ndarray of shape (n_samples, n_features)
+    seed : int, default=0
+    tree : bool, default=None
+        Whether to find the ascent tree; by default for up to 30,000 rows.
+    cache_path : Path, default=None
+        Where to keep the result; it is not computed again from the same input.
+    """
+    tree = len(catalog) <= TREE_ROWS if tree is None else tree
+    thread = threading.Thread(target=_work, args=(catalog, X, seed, tree, cache_path), daemon=True)
+    thread.start()
+    return thread
+
+
+def _work(catalog: Catalog, X: Array, seed: int, tree: bool, cache_path: Path | None) -> None:
+    cache = None if cache_path is None else Cache(cache_path, cache_key(catalog, X, seed, tree))
+    if cache is None or not cache.load(catalog):
+        _attempt(catalog.clusters, lambda: _prepare_clusters(catalog, X, seed, tree))
+        _attempt(catalog.maps, lambda: catalog.maps.finish(_draw_maps(catalog, seed)))
+        if cache is not None:
+            cache.save(catalog)
+    elif catalog.clusters.value is not None:
+        catalog.clusters.finish(_named(catalog, catalog.clusters.value))
+
+
+def _attempt(pending: Pending[T], work: Callable[[], None]) -> None:
+    try:
+        work()
+    except Exception as error:  # the page says so; searching goes on
+        logger.exception("the explorer could not prepare a part of the page")
+        pending.fail(f"this could not be computed: {type(error).__name__}")
+
+
+def _prepare_clusters(catalog: Catalog, X: Array, seed: int, tree: bool) -> None:
+    if not catalog.trained:
+        catalog.clusters.fail("these features are not the rows the model was fitted on")
+        return
+    parents = ascent_tree(catalog.model, X) if tree else None
+    if not tree:
+        catalog.tree_reason = "it is not computed for so many rows unless started with --tree"
+    elif parents is None:
+        catalog.tree_reason = "the clusters of this model do not come from a single ascent"
+    labels, rng = np.asarray(catalog.model.labels_), np.random.default_rng(seed)
+    clusters = find_clusters(labels, catalog.indices["rpml"], parents, rng)
+    catalog.clusters.finish(_named(catalog, clusters))
+
+
+def _named(catalog: Catalog, clusters: Clusters) -> Clusters:
+    """The clusters with the distinctive words of their texts."""
+    if catalog.items.texts is None:
+        return clusters
+    known = clusters.labels >= 0
+    codes = np.where(known, np.searchsorted(clusters.names, clusters.labels), -1)
+    return replace(clusters, words=distinctive_words(catalog.items.texts, codes))
+
+
+def _draw_maps(catalog: Catalog, seed: int) -> dict[str, bytes]:
+    """Packed points."""
+    spaces = {key: index.rows for key, index in catalog.indices.items()}
+    maps = linked_maps(spaces, np.random.default_rng(seed))
+    return {key: quantized(points).tobytes() for key, points in maps.items()}
