@@ -67,6 +67,7 @@ def run(
     cache: Annotated[
         bool, opt.flag("Keep the map in MODEL.explorer for the next start.", "--cache/--no-cache")
     ] = True,
+    scale: Annotated[bool, opt.flag("Say how rare a similarity is.", "--scale")] = False,
     seed: opt.Seed = 0,
     *,
     descriptor: opt.DescriptorOptions,
@@ -106,7 +107,8 @@ def run(
         catalog.add_model("second", title, model, Index(model.transform(values)))
     learner = None if store is None else Learner(catalog, values, store)
     pictures = Pictures(items, Path(rows.images)) if rows.images else None
-    app = make_app(catalog, Options(pictures, describe, [host, *(allow_host or [])], learner))
+    hosts = [host, *(allow_host or [])]
+    app = make_app(catalog, Options(pictures, describe, hosts, learner, scale))
     kept = cache_file(models[0]) if cache and len(items) >= MIN_ROWS else None
     if kept is not None:
         console.note(f"the map is kept in {kept} for the next start (--no-cache: it is not)")

@@ -260,3 +260,19 @@ def test_hostile_ids_come_back_as_they_are(sample: Sample) -> None:
         assert answer.headers["content-type"] == "application/json"
         assert answer.json["query"]["id"] == ids[0]
         assert Client(port).json("/api/find", q="</script>", most=3)["items"][2]["id"] == ids[2]
+
+
+def test_similarities_on_a_scale(catalog: Catalog) -> None:
+    with running(make_app(catalog, Options(scale=True))) as port:
+        for space in ("raw", "rpml"):
+            items = Client(port).json(f"/api/neighbors?row=3&space={space}&k=30")["items"]
+            scale = catalog.indices[space].similarity_scale
+            shares = [item["scale"] for item in items]
+            expected = scale.quantile([item["similarity"] for item in items])
+            assert shares == pytest.approx(expected.tolist(), abs=2e-3)
+            assert shares == sorted(shares, reverse=True)
+            assert shares[0] > 0.95
+
+
+def test_no_scale_unless_asked(client: Client) -> None:
+    assert "scale" not in client.json("/api/neighbors?row=3&space=raw")["items"][0]

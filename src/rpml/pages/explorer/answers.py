@@ -57,7 +57,7 @@ class Answers:
     ) -> None:
         self.catalog, self.uploads = catalog, uploads
         self.accepts_images, self.has_pictures = accepts_images, has_pictures
-        self.can_label = False
+        self.can_label = self.scaled = False
 
     def about(self, query: Query) -> Json:
         """What the page needs first."""
@@ -162,6 +162,10 @@ class Answers:
         seconds = time.perf_counter() - start
         pairs = zip(nearest.rows.tolist(), nearest.cosine_similarity.tolist(), strict=True)
         items = [{**self.item(row), "similarity": round(score, 4)} for row, score in pairs]
+        if self.scaled:
+            scale = self.catalog.indices[space].similarity_scale
+            for item, share in zip(items, scale.quantile(nearest.cosine_similarity), strict=True):
+                item["scale"] = round(float(share), 6)
         shown: Json = {
             "title": target.title,
             "row": None,

@@ -38,12 +38,15 @@ class Options:
         Host names to answer to, besides the loopback ones.
     learner : Learner, default=None
         Allows the page to label items and to learn again.
+    scale : bool, default=False
+        Say of each neighbor which share of random pairs is less similar.
     """
 
     pictures: Pictures | None = None
     describe: Describe | None = None
     hosts: Iterable[str] = field(default_factory=tuple)
     learner: Learner | None = None
+    scale: bool = False
 
 
 def make_app(catalog: Catalog, options: Options | None = None) -> Starlette:
@@ -52,6 +55,7 @@ def make_app(catalog: Catalog, options: Options | None = None) -> Starlette:
     uploads = Uploads()
     answers = Answers(catalog, uploads, options.describe is not None, options.pictures is not None)
     routes = Routes(answers, ClusterAnswers(answers), options.pictures, options.describe)
+    answers.scaled = options.scale
     table = routes.table()
     if options.learner is not None:
         answers.can_label = True

@@ -6,11 +6,13 @@ precision, and the answer is that of a full scan.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rpml.method.graph.exact import SearchCorpus, search_rows
+from rpml.method.similarity import SimilarityScale
 from rpml.pages.explorer import _kernels as kernels
 from rpml.runtime.rows import Array, row_blocks, top_k, unit_rows
 from rpml.runtime.threads import run_chunks
@@ -55,6 +57,11 @@ class Index:
         codes = np.rint(rows / scales[:, None])
         self._codes[part], self._scales[part] = codes, scales
         self._errors[part] = np.linalg.norm(rows - codes * scales[:, None], axis=1) + _ROUNDING
+
+    @cached_property
+    def similarity_scale(self) -> SimilarityScale:
+        """Similarities of random pairs and of nearest neighbors, in a sample of the rows."""
+        return SimilarityScale.of(self.rows)
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -28,6 +28,12 @@ function tone(query, item) {
   return query.label === item.label ? "right" : "wrong";
 }
 
+/* The similarity and, with --scale, the share of random pairs that are less similar. */
+function closeness(item) {
+  const share = item.scale === undefined ? "" : ` (${(Math.floor(1000 * item.scale) / 10).toFixed(1)}%)`;
+  return item.similarity.toFixed(3) + share;
+}
+
 /* A neighbor: a button that makes it the query. */
 export function hit(query, item, rank, everywhere, onPick) {
   const picture = image(item, "");
@@ -38,7 +44,7 @@ export function hit(query, item, rank, everywhere, onPick) {
     element("span", {},
       element("span", { className: "name", textContent: item.text, title: item.text }),
       element("span", { className: "facts" },
-        `${rank}. ${item.similarity.toFixed(3)}`,
+        `${rank}. ${closeness(item)}`,
         everywhere ? element("span", { className: "both", textContent: ` · ${everywhere}` }) : "",
         element("span", { className: "unseen", textContent: words[same] || "" })),
       element("span", { className: "facts", textContent: facts(item), title: facts(item) })));
@@ -54,7 +60,7 @@ export function tile(query, item, rank, everywhere, onPick) {
   const words = { right: ", same label", wrong: ", another label" }[same] || "";
   const button = element("button", { type: "button", className: "tile", title: [item.text, facts(item)].filter(Boolean).join(" · ") },
     element("span", { className: `item ${same}` }, picture, mark),
-    element("span", { className: "facts" }, `${rank}. ${item.similarity.toFixed(3)}`,
+    element("span", { className: "facts" }, `${rank}. ${closeness(item)}`,
       element("span", { className: "unseen", textContent: words }), everywhere ? ` · ${everywhere}` : ""),
     element("span", { className: "facts", textContent: item.label ?? "" }));
   button.addEventListener("click", () => onPick(item));
