@@ -59,7 +59,10 @@ def check_rows(estimator: BaseEstimator, X: ArrayLike, *, reset: bool) -> Array:
                 f"X must hold numbers, but has dtype {rows.dtype}: {reason}."
             ) from None
     for part, block in row_blocks(rows):
-        finite = np.isfinite(block)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.isfinite(block.sum()):
+                continue
+        finite = np.isfinite(block)  # a sum may overflow
         if not finite.all():
             row, column = np.argwhere(~finite)[0]
             what = "NaN" if np.isnan(block[row, column]) else "infinity"

@@ -52,17 +52,24 @@ class Preprocessing:
             one = self.matrix @ components.T
             shift, matrix = (self.mean @ one).astype(out.dtype), one.astype(out.dtype)
 
-        def project(rows: Array) -> Array:
+        def project(rows: Array, result: Array) -> bool:
+            """Write the embedding of the rows; True if all of it is finite for certain."""
             if not unit:
-                return np.asarray(self.apply(rows) @ components.T.astype(out.dtype))
+                np.matmul(self.apply(rows), components.T.astype(out.dtype), out=result)
+                return False
             rows, length = with_lengths(rows) if self.unit_input else (rows, 1)
-            return unit_rows(rows @ matrix - length * shift)
+            np.matmul(rows, matrix, out=result)
+            result -= length * shift
+            scaled, length = with_lengths(result)
+            np.divide(scaled, length, out=result)
+            return scaled is result
 
         @np.errstate(over="ignore", invalid="ignore")
         def work(_: int, start: int, stop: int) -> None:
             for first in range(start, stop, EMBED_ROWS):
                 part = slice(first, min(first + EMBED_ROWS, stop))
-                out[part] = project(np.asarray(X[part], out.dtype))
+                if project(np.asarray(X[part], out.dtype), out[part]):
+                    continue
                 finite = np.isfinite(out[part]).all(axis=1)
                 if not finite.all():
                     row = first + int(finite.argmin())
