@@ -1,4 +1,7 @@
-"""A PostgreSQL with pgvector, started on a socket in a temporary folder."""
+"""A PostgreSQL with pgvector, started on a socket in a temporary folder.
+
+Debian has pgvector from release 13 on; elsewhere the wheel of the development extra brings both.
+"""
 
 import importlib.util
 import os
