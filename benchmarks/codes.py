@@ -1,11 +1,11 @@
 """Bytes per vector against Recall@1: codes of raw vectors, PCA and RPML on every set of a folder.
 
-python benchmarks/codes.py --data DIR [--sets A,B] [--pq A,B]
+python benchmarks/codes.py --data DIR [--sets A,B]
 
 Sets of 384 dimensions and more. PCA and RPML have as many dimensions as int8 codes and sign bits
-need for 1/16 of the bytes of the raw float32 vectors. `--pq` names the sets on which PQ and OPQ,
-which take longest, are measured too. results/codes.json is written after every set, so that an
-interrupted run goes on where it was; results_page.py makes the section of docs/results.md from it.
+need for 1/16 of the bytes of the raw float32 vectors. results/codes.json is written after every
+set, so that an interrupted run goes on where it was; results_page.py makes the section of
+docs/results.md from it.
 """
 
 from __future__ import annotations
@@ -35,33 +35,27 @@ def load() -> list[Row]:
     return json.loads(TARGET.read_text(encoding="utf8"))["rows"] if TARGET.exists() else []
 
 
-def measure(data: FeatureSet, learned: bool) -> Iterator[Row]:
+def measure(data: FeatureSet) -> Iterator[Row]:
     """Every code of every method on the test side; what is learned, is learned on the other."""
     split, d = data.split, data.X.shape[1]
     near = nearest_neighbors(split.X_test, 10, metric="cosine").indices
     for method in chosen_methods(CODED_METHODS):
         fitted = method.build((4 * d // SHARE) * 8 // 9, 0).fit(split.X_train)
         sides = (unit_rows(fitted.transform(X)) for X in (split.X_train, split.X_test))
-        for row in score_codes(*sides, near, split.y_test, learned):
+        for row in score_codes(*sides, near, split.y_test):
             yield {"set": data.name, "features": d, "method": method.name, **row}
 
 
 def main() -> None:
-    arguments = parser(__doc__ or "")
-    arguments.add_argument("--pq", default="", help="sets to measure PQ and OPQ on, by comma")
-    given = arguments.parse_args()
-    learned = given.pq.split(",")
+    given, source = parser(__doc__ or "").parse_args(), commit()
     for data in feature_sets(given.data, given.sets):
         rows = load()
-        known = {row["code"] for row in rows if row["set"] == data.name}
-        enough = "PQ" in known if data.name in learned else known
-        if data.X.shape[1] < MIN_FEATURES or enough:
+        if data.X.shape[1] < MIN_FEATURES or data.name in {row["set"] for row in rows}:
             continue
-        rows = [row for row in rows if row["set"] != data.name]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            rows += measure(data, data.name in learned)
-        content = {"source": commit(), "machine": machine(), "rows": rows}
+            rows += measure(data)
+        content = {"source": source, "machine": machine(), "rows": rows}
         TARGET.write_text(json.dumps(content, indent=1) + "\n", encoding="utf8")
         print(data.name, flush=True)
 
@@ -93,7 +87,7 @@ def section() -> list[str]:
         f"RPML falls back to PCA, and below on {sum(g < 0 for g in gains)}.\n",
         table(["set", "features", "raw float32", "raw, rescored bits", "PCA", "RPML"], lines),
         "Every code, its bytes as a share of the raw vectors' and its Recall@1 less that of the "
-        "raw vectors. PQ and OPQ were measured on fewer sets, over which all means are others:\n",
+        "raw vectors. OPQ is measured up to 256 dimensions, and so on fewer sets:\n",
         table(["method", "code", "sets", "bytes", "mean R@1 less raw"], losses(rows, by_set)),
     ]
 
