@@ -63,3 +63,21 @@ def test_all_else_stays(tmp_path):
         assert as_matrix(given) is given
     with pytest.raises(ValueError, match="same shape"):
         as_matrix(pd.Series([[1.0, 2.0], [3.0]]))
+
+
+def test_every_entrance_takes_them():
+    import rpml
+    from rpml.evaluation.metrics import recall_at_k
+    from rpml.search import Index, learn_bridge
+    from tests.problems import blobs
+
+    rows, y = blobs(classes=4, per_class=30, d=10)
+    column = pd.Series(list(rows))
+    model = rpml.RPML(4, n_neighbors=10, random_state=0).fit(column)
+    index = Index(model).add(column)
+    assert index.search(column[:3], k=2).ids[:, 0].tolist() == [0, 1, 2]
+    assert recall_at_k(column, y, 1) == recall_at_k(rows, y, 1)
+    assert learn_bridge(column, column).neighbors_kept > 0.99
+    assert rpml.recommend(column, 4).choice == rpml.recommend(rows, 4).choice
+    tables = [rpml.compare(X, y, 4, methods=["pca"], seeds=[0]) for X in (column, rows)]
+    assert tables[0].rows[0]["recall@1"] == tables[1].rows[0]["recall@1"]

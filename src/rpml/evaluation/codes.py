@@ -17,6 +17,7 @@ from rpml.method.codes import AxisRanges, Int8Codec, SignCodec
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.extras import optional
 from rpml.runtime.rows import Array, sorted_sample, top_columns, unit_rows
+from rpml.runtime.validation import as_matrix
 
 logger = logging.getLogger(__name__)
 Scores = Callable[[slice], Array]
@@ -92,7 +93,7 @@ def compare_codes(
     distance. "binary + int8" scores the 40 nearest by the bits again by int8. PQ and OPQ have the
     bytes of the sign bits and need faiss; OPQ only up to 256 dimensions.
     """
-    X = np.asarray(X)
+    X = np.asarray(as_matrix(X))
     split = make_split(X, y, train)
     n_components = n_components or default_size(X.shape[1])
     chosen = chosen_methods(methods or CODED_METHODS)

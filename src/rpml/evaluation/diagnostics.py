@@ -21,6 +21,7 @@ from rpml.evaluation.metrics.label_free import (
 from rpml.method.clustering.pseudo_labels import as_clusterer, pseudo_labels
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.rows import Array, RandomState, unit_rows
+from rpml.runtime.validation import as_matrix
 
 NEAREST = 10
 MAX_ROWS = 5000
@@ -60,7 +61,7 @@ def diagnose(
     tuple of Diagnostic
     """
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
-    rows = np.asarray(X)
+    rows = np.asarray(as_matrix(X))
     rows = rows[np.sort(rng.permutation(len(rows))[:MAX_ROWS])]
     found = [
         *of_clusters(model.labels_),

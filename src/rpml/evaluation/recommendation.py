@@ -28,6 +28,7 @@ from rpml.method.whitening.linear_map import Spectrum, principal_axes
 from rpml.method.whitening.neighborhoods import coordinates
 from rpml.runtime.rows import Array, RandomState, sorted_sample, unit_rows
 from rpml.runtime.threads import single_blas_thread
+from rpml.runtime.validation import as_matrix
 
 CANDIDATES = ("pca", "half-whitened", "pca-whitened", "rpml")
 PRICES = {"half-whitened": 0.02, "rpml": 0.03, "pca-whitened": 0.15}
@@ -133,7 +134,7 @@ def recommend(
     True
     """
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
-    rows = np.asarray(X)
+    rows = np.asarray(as_matrix(X))
     if rows.ndim != 2 or not np.isfinite(rows).all():
         raise ValueError(f"X must be a matrix of finite numbers, got shape {rows.shape}.")
     sample = sorted_sample(len(rows), MAX_ROWS, rng)

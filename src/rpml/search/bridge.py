@@ -9,6 +9,7 @@ from sklearn.utils import check_array
 from rpml.estimator import RPML
 from rpml.estimator.fitted import rebuild_model
 from rpml.runtime.rows import Array, sorted_sample, top_columns, unit_rows
+from rpml.runtime.validation import as_matrix
 
 PENALTIES = (None, 1e-3, 1e-2, 1e-1, 1.0)  # None: orthogonal
 MIN_PAIRS, MAX_PAIRS, MAX_HELD_OUT = 20, 20_000, 1000
@@ -78,7 +79,7 @@ def learn_bridge(old: ArrayLike, new: ArrayLike, random_state: int = 0) -> Bridg
 
 def _paired(old: ArrayLike, new: ArrayLike) -> tuple[Array, Array]:
     first, second = (
-        check_array(rows, dtype="numeric", input_name=name, ensure_all_finite=True)
+        check_array(as_matrix(rows), dtype="numeric", input_name=name, ensure_all_finite=True)
         for name, rows in (("old", old), ("new", new))
     )
     if len(first) != len(second):

@@ -16,6 +16,7 @@ from rpml.io.model_file import check_model
 from rpml.runtime.errors import ModelFormatError
 from rpml.runtime.rows import top_columns
 from rpml.runtime.threads import times
+from rpml.runtime.validation import as_matrix
 from rpml.search.hamming import BitSearch, bit_search
 
 FORMAT_VERSION = 1
@@ -131,7 +132,8 @@ class Index:
         if not len(self):
             raise ValueError("The index is empty: add rows first.")
         k, candidates = min(k, len(self)), k * oversample
-        asked = np.asarray(X)[None] if np.ndim(X) == 1 else X
+        asked = as_matrix(X)
+        asked = np.asarray(asked)[None] if np.ndim(asked) == 1 else asked
         queries = np.asarray(self.model.transform(asked), np.float32)
         if len(self) <= max(EXACT_ROWS, candidates):
             found = [self._rank_all(block, k) for block in _blocks(queries)]

@@ -13,6 +13,7 @@ from rpml.evaluation.comparison.measure import Cell, Split, measure
 from rpml.evaluation.comparison.table import Comparison
 from rpml.evaluation.registry import PCA_FAMILY, Method, chosen_methods
 from rpml.runtime.rows import Array
+from rpml.runtime.validation import as_matrix
 
 logger = logging.getLogger(__name__)
 DEFAULT_METHODS = ("raw", "random", *PCA_FAMILY, "lpp", "aas-lda", "rpml", "lda", "nca")
@@ -68,7 +69,7 @@ def compare(
     >>> [row["method"] for row in result.rows]
     ['raw', 'pca', 'rpml']
     """
-    X = np.asarray(X)
+    X = np.asarray(as_matrix(X))
     if X.ndim != 2 or len(X) < 4:
         raise ValueError(f"X must be a matrix of at least 4 rows, got shape {X.shape}.")
     split = make_split(X, y, train)

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rpml.runtime.rows import Array, row_blocks
+from rpml.runtime.validation import as_matrix
 
 METRICS = ("cosine", "euclidean")
 
@@ -20,7 +21,7 @@ def checked_metric(metric: str) -> str:
 
 def checked_embedding(Z: ArrayLike) -> Array:
     """Return Z as a finite 2-D array of floats; float32, float64 and memory maps are not copied."""
-    array = np.asanyarray(Z)
+    array: Array = np.asanyarray(as_matrix(Z))
     if array.ndim != 2:
         raise ValueError(f"Z must be a 2-D array (rows, dimensions), got shape {array.shape}")
     if not (np.issubdtype(array.dtype, np.number) or array.dtype == bool):
