@@ -7,18 +7,22 @@ The commands run in forks of this process, which imports them but computes nothi
 """
 
 import contextlib
+import importlib
 import io
 import json
 import os
+import re
 import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from tests.faults.shim import FAULTS, NOT_REACHED, run_forked
 
 UNFINISHED = (".ckpt", ".parts", ".work")
-DATED = ("rpml.json", ".manifest.json", ".html", "out.json")
+DATED = ("rpml.json", ".manifest.json", ".html", "out.json", "table.json")
 """Files that hold times: only their presence is compared."""
 
 
@@ -31,6 +35,13 @@ class Case:
     again: str = "--force"
 
 
+FIGURES = "figures x.npy --model model.rpml --format png,svg -o out"
+BENCHMARK = (
+    "benchmark folders --root photos --backbone net.onnx --scales 32 --methods raw,pca -o out"
+)
+FINETUNE = (
+    "finetune photos --backbone net.onnx -o out.onnx --size 32 --dim 3 --views 1 --set batch_size=4"
+)
 EMBED = "embed model.rpml x.npy --force -o"
 CASES = {
     "fit": Case(
@@ -67,7 +78,29 @@ CASES = {
         "features photos --backbone net.onnx --scales 64 -o out.npy --folder-labels",
         "--resume --force",
     ),
+    "export-faiss": Case(
+        "export model.rpml --to faiss -o out.faiss --force",
+        "export model.rpml --to faiss -o out.faiss --dim 2",
+    ),
+    "index": Case(
+        "index model.rpml x.npy -o out.index --force",
+        "index model.rpml x.npy -o out.index --dim 2",
+    ),
+    "figures": Case(f"{FIGURES} --width 2in --force", FIGURES),
+    "benchmark": Case(f"{BENCHMARK} --dim 3 --force", f"{BENCHMARK} --dim 2"),
+    "demo": Case("demo -o out --seed 1", "demo -o out", ""),
+    "finetune": Case(f"{FINETUNE} --epochs 2 --force", f"{FINETUNE} --epochs 1", "--resume"),
 }
+
+
+def small_demo(folder, seed, note):
+    """Stands for a demonstration on thousands of rows."""
+    from rpml import RPML
+    from rpml.pages.demo.result import Findings
+
+    RPML(3, n_neighbors=8, random_state=seed).fit(np.load("x.npy")).save(folder / "model.rpml")
+    (folder / "picture.svg").write_text("<svg/>")
+    return Findings([], "nothing", folder / "picture.svg")
 
 
 def command(line):
@@ -91,10 +124,15 @@ def snapshot(folder):
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         parts = name.split("/")
-        if path.is_dir() or any(p[0] == "." or p.endswith(UNFINISHED) for p in parts):
+        if path.is_dir() or any(p[0] == "." or is_unfinished(p) for p in parts):
             continue
-        found[name] = "present" if name.endswith(DATED) else path.read_bytes()
+        content = re.sub(rb'"seconds": [\d.e-]+', b"", path.read_bytes())
+        found[name] = "present" if name.endswith(DATED) else content
     return found
+
+
+def is_unfinished(name):
+    return name.endswith(UNFINISHED) or name.startswith("cache-")  # which a benchmark keeps
 
 
 def leftovers(folder):
@@ -102,9 +140,15 @@ def leftovers(folder):
     return [p.name for p in folder.rglob("*") if p.name[0] == "." or p.name.endswith(UNFINISHED)]
 
 
-def in_fork(line):
+def in_fork(line, then=lambda: None):
     """Run without a fault; the exit code."""
-    return run_forked(lambda: command(line), os.getcwd(), None, "kill")
+
+    def run():
+        code = command(line)
+        then()
+        return code
+
+    return run_forked(run, os.getcwd(), None, "kill")
 
 
 class Table:
@@ -151,15 +195,35 @@ class Table:
             result["wrong"].append([moment, status, whole, completed, leftovers(self.place)])
 
 
-def preload():
-    """Import what the commands import, so that a fork begins at once."""
-    import sklearn.neighbors  # noqa: F401
+def preload(case):
+    """Import what the command imports, so that a fork begins at once."""
+    names = Path("modules.txt")
+    in_fork(case.line, lambda: names.write_text("\n".join(sys.modules)))
+    for name in names.read_text().split():
+        with contextlib.suppress(Exception):  # modules that exist while others are imported
+            importlib.import_module(name)
+
+
+def make_quick(name):
+    """Small networks and demonstrations instead of large ones."""
+    if name == "demo":
+        from rpml.pages.demo import drawings
+
+        drawings.demonstrate = small_demo
+    if name == "finetune":
+        from rpml.deep import backbones
+        from tests.deep.test_command import tiny
+
+        backbones.load_googlenet = tiny
 
 
 def main(folder, name, step="1"):
-    preload()
-    os.chdir(folder)
     case = CASES[name]
+    make_quick(name)
+    scratch = shutil.copytree(folder, f"{folder}.imports")
+    os.chdir(scratch)
+    preload(case)
+    os.chdir(folder)
     template = Path(folder).resolve()
     if "out" in case.earlier:
         assert in_fork(case.earlier) in (0, 3), case.earlier

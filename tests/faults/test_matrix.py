@@ -14,6 +14,7 @@ import pytest
 from rpml import RPML
 from tests.cli.conftest import make_vectors
 from tests.faults.matrix import CASES
+from tests.vision.conftest import noise_image, tiny_network
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,19 +30,12 @@ def template(tmp_path_factory):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # five iterations need not converge
         RPML(4, n_neighbors=8, random_state=0, max_iter=5).fit(X).save(folder / "model.rpml", True)
-    return folder
-
-
-@pytest.fixture
-def photos(template):
-    """A few images and a small network."""
-    from tests.vision.conftest import noise_image, tiny_network
-
-    for name in ("a/0.png", "a/1.png", "b/2.png", "b/3.png"):
-        path = template / "photos" / name
+    for i in range(8):
+        path = folder / "photos" / "ab"[i % 2] / f"{i}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
-        noise_image(ord(name[2]), (30, 20)).save(path)
-    tiny_network(template / "net.onnx")
+        noise_image(i, (30, 20)).save(path)
+    tiny_network(folder / "net.onnx")
+    return folder
 
 
 def check(template, tmp_path, name, step):
@@ -65,12 +59,6 @@ def test_sample(template, tmp_path, name, step):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n in CASES if n != "features"])
+@pytest.mark.parametrize("name", list(CASES))
 def test_every_moment(template, tmp_path, name):
     check(template, tmp_path, name, 1)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("photos")
-def test_every_moment_of_features(template, tmp_path):
-    check(template, tmp_path, "features", 1)

@@ -9,6 +9,7 @@ from rpml.evaluation.protocol import from_file
 from rpml.io.features import ReadOptions
 from rpml.pages.benchmark import Benchmark
 from rpml.runtime.errors import InputError
+from rpml.runtime.locks import locked
 
 
 @pytest.fixture
@@ -38,6 +39,16 @@ def test_other_settings_do_not_replace_results(data, tmp_path):
     with pytest.raises(InputError, match="other data or settings"):
         other.run(data)
     assert other.run(data, overwrite=True).fields["dim"] == 2
+
+
+def test_what_others_have_put_there_stays(data, tmp_path):
+    benchmark = Benchmark("folders", tmp_path, dim=3, methods=("raw",))
+    (tmp_path / "results.md").write_text("mine")
+    with pytest.raises(InputError, match="is of other data"):
+        benchmark.run(data)
+    assert (tmp_path / "results.md").read_text() == "mine"
+    with locked(tmp_path), pytest.raises(InputError, match="is being written by process"):
+        benchmark.run(data, overwrite=True)
 
 
 def test_wrong_names_are_refused_at_once(tmp_path):

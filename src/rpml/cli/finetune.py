@@ -94,6 +94,7 @@ def run(
     from rpml.deep.resumable import ResumableFinetuning
     from rpml.deep.schedule import Schedule
     from rpml.runtime.context import Context
+    from rpml.runtime.locks import locked
     from rpml.vision.files import find_images
 
     check_methods([method])
@@ -105,7 +106,8 @@ def run(
     training = options.training(dim, pool, chosen)
     files, network = find_images(images), open_network(backbone, options.train_from)
     if resume and job.is_complete(files, network, training, method):
-        job.discard()
+        with locked(output):
+            job.discard()
         console.result({"output": output}, f"{output} is already complete")
         return
     job.check(network, [images, backbone, cache])

@@ -28,10 +28,12 @@ from rpml.io.checkpoint import Checkpoint, fingerprint
 from rpml.pages.figures import FigureOptions, draw_figures
 from rpml.pages.report.image_figures import pictures_of
 from rpml.pages.report.training import versions
-from rpml.runtime.atomic import atomic_output
+from rpml.runtime.atomic import atomic_outputs, repair
 from rpml.runtime.context import Context, Json, Progress
 from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError
+from rpml.runtime.locks import locked
+from rpml.runtime.outputs import check_folder, mark_folder
 from rpml.runtime.rows import Array
 from rpml.runtime.schema import read_json
 from rpml.runtime.threads import thread_count
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from rpml.vision.descriptors import Network
 
 Embeddings = dict[str, Array]
+RESULTS, TABLE, FIGURES = "results.json", "results.md", "figures"
 
 
 @dataclass(frozen=True)
@@ -187,9 +190,18 @@ class Benchmark:
         if self.whiten is not None:
             data = data.whitened(self.whiten)
         folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder):
+            return self._measure(data, figures and data.images is not None, overwrite, context)
+
+    def _measure(
+        self, data: Descriptors, figures: bool, overwrite: bool, context: Context
+    ) -> BenchmarkResult:
+        folder = Path(self.folder)
         digest = data_digest(data.X, data.train.astype("u1"))
         key = fingerprint(digest, self.settings())
         self._check_earlier(key, overwrite)
+        if figures:
+            check_folder(folder / FIGURES)
         store = Checkpoint(folder / f"cache-{key[:12]}", digest, self.settings(), resume=True)
         kept = replace(context, store=store)
         rows, embeddings = run_methods(data, self.methods, self.dim, self.seed, kept)
@@ -197,43 +209,47 @@ class Benchmark:
             more = self.end_to_end.run(self.dataset, folder / "deep", data.ks, context)
             rows, embeddings = rows + more[0], embeddings | more[1]
         published = published_rows(self.dataset)
-        drawn = self._draw(data, embeddings, rows[-1].method, context) if figures else []
-        fields = {**self._origin(data, key), **as_fields(rows, published), "figures": drawn}
-        self._write("results.json", json.dumps(fields, indent=2, default=str) + "\n")
-        self._write("results.md", as_markdown(rows, published, data.ks))
+        with atomic_outputs(folder / RESULTS) as outputs:
+            drawn: list[str] = []
+            if figures:
+                Z = embeddings[LEARNED if LEARNED in embeddings else rows[-1].method]
+                drawn = self._draw(data, Z, outputs.new(folder / FIGURES), context)
+                check_folder(folder / FIGURES)
+            fields = {**self._origin(data, key), **as_fields(rows, published), "figures": drawn}
+            text = json.dumps(fields, indent=2, sort_keys=True, default=str) + "\n"
+            outputs.new(folder / RESULTS).write_text(text, encoding="utf8")
+            text = as_markdown(rows, published, data.ks)
+            outputs.new(folder / TABLE).write_text(text, encoding="utf8")
         return BenchmarkResult(fields, as_lines(rows, published, data.ks))
 
     def _check_earlier(self, key: str, overwrite: bool) -> None:
         """Results of other data or settings are not replaced unasked."""
-        path = Path(self.folder) / "results.json"
-        if not path.exists() or overwrite:
-            return
+        folder = Path(self.folder)
+        repair(folder / RESULTS)
         try:
-            same = read_json(path).get("fingerprint") == key
+            same = read_json(folder / RESULTS).get("fingerprint") == key
         except (OSError, ValueError, AttributeError):
             same = False
-        if not same:
-            raise InputError(
-                f"{path} is of other data or settings: choose another folder, or pass --force "
-                "(overwrite=True) to replace it"
-            )
+        for path in (folder / RESULTS, folder / TABLE):
+            if path.exists() and not (same or overwrite):
+                raise InputError(
+                    f"{path} is of other data or settings: choose another folder, or pass --force "
+                    "(overwrite=True) to replace it"
+                )
 
-    def _draw(
-        self, data: Descriptors, embeddings: Embeddings, last: str, context: Context
-    ) -> list[str]:
-        """The paper's figures of the test images, if they are at hand."""
-        if data.images is None:
-            return []
+    def _draw(self, data: Descriptors, Z: Array, folder: Path, context: Context) -> list[str]:
+        """The paper's figures of the test images, in a new folder."""
+        assert data.images is not None
         context.report(Progress("figures", 0, 1))
-        Z = embeddings[LEARNED if LEARNED in embeddings else last]
         test = np.flatnonzero(~data.train)
         drawn = draw_figures(
             {LEARNED: Z},
-            Path(self.folder) / "figures",
+            folder,
             data.labels[test],
             pictures_of([data.images[i] for i in test]),
             FigureOptions(random_state=self.seed),
         )
+        mark_folder(folder)
         context.report(Progress("figures", 1, 1))
         return [path.name for path in drawn]
 
@@ -251,7 +267,3 @@ class Benchmark:
             "threads": thread_count(),
             "versions": versions(),
         }
-
-    def _write(self, name: str, text: str) -> None:
-        with atomic_output(Path(self.folder) / name) as temporary:
-            temporary.write_text(text, encoding="utf8")

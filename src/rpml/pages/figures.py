@@ -24,9 +24,10 @@ from rpml.pages.report.image_figures import (
     quad_grid,
 )
 from rpml.pages.report.layout import linked_maps
-from rpml.runtime.atomic import atomic_output
+from rpml.runtime.atomic import atomic_outputs
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
+from rpml.runtime.locks import locked
 from rpml.runtime.rows import Array
 
 if TYPE_CHECKING:
@@ -120,11 +121,15 @@ def draw_figures(
         figures["quad-grid"] = image_figure(tiles, options.width)
         if labels is not None:
             figures |= _retrievals(spaces, labels, pictures, options)
-    return [
-        _written(figure, Path(folder, f"{name}.{kind}"), options.dpi)
+    paths = {
+        Path(folder, f"{name}.{kind}"): figure
         for name, figure in figures.items()
         for kind in options.formats
-    ]
+    }
+    with locked(Path(folder)), atomic_outputs(next(iter(paths))) as outputs:
+        for path, figure in paths.items():
+            _write(figure, outputs.new(path), options.dpi)
+    return list(paths)
 
 
 def figure_names(has_pictures: bool, has_labels: bool) -> list[str]:
@@ -165,13 +170,8 @@ def _retrievals(
     return figures
 
 
-def _written(figure: Figure, path: Path, dpi: int) -> Path:
+def _write(figure: Figure, path: Path, dpi: int) -> None:
     matplotlib = require("matplotlib", "report", "the picture")
     kind = path.suffix[1:]
-    with (
-        matplotlib.rc_context(_SETTINGS),
-        atomic_output(path) as temporary,
-        open(temporary, "wb") as file,
-    ):
+    with matplotlib.rc_context(_SETTINGS), open(path, "wb") as file:
         figure.savefig(file, format=kind, dpi=dpi, metadata=_UNDATED[kind])
-    return path
