@@ -32,6 +32,7 @@ from rpml.io.checkpoint import Checkpoint
 from rpml.io.container import read_container, write_container
 from rpml.io.features import read_features, read_labels
 from rpml.runtime.errors import InputError
+from rpml.search import Index
 from rpml.vision.decode import MAX_PIXELS, ImageError, load_rgb
 from tests.io.test_container import mutate as damage_anywhere
 
@@ -64,6 +65,11 @@ def read_model(folder):
 def read_updated_model(folder):
     model = RPML.load(folder / "m.rpml")
     assert np.isfinite(model.update(X + 0.1, max_iter=1).transform(X)).all()
+
+
+def read_index(folder):
+    found = Index.load(folder / "x.index").search(X[:3], k=5)
+    assert np.isfinite(found.scores).all()
 
 
 def read_stages(folder):
@@ -101,6 +107,7 @@ def read_config(folder):
 READERS = {
     "model": ("m.rpml", read_model),
     "updated model": ("m.rpml", read_updated_model),
+    "index": ("x.index", read_index),
     "checkpoint": (
         [f"stages/{name}.safetensors" for name in ("whiten", "neighbors", "labels", "optimizer")]
         + ["stages/manifest.json"],
@@ -111,13 +118,15 @@ READERS = {
     **{f"image {s}": (f"image{s}", read_image(s)) for s in (".png", ".jpg", ".webp", ".tiff")},
     "toml": ("c.toml", read_config),
 }
-SHARES = {"updated model": 0.02, "checkpoint": 0.04, "toml": 0.04, "model": 0.2}
+SHARES = {"updated model": 0.02, "index": 0.04, "checkpoint": 0.04, "toml": 0.04, "model": 0.2}
 """Of all files; the other kinds share the rest."""
 
 
 def write_files(folder):
     """One whole file of every kind."""
-    fit(folder).save(folder / "m.rpml", exemplars=True)
+    model = fit(folder)
+    model.save(folder / "m.rpml", exemplars=True)
+    Index(model).add(X, [f"item {i}" for i in range(40)]).save(folder / "x.index")
     y = np.arange(40) % 4
     np.save(folder / "x.npy", X)
     np.savez_compressed(folder / "x.npz", X=X, ids=np.arange(40))
@@ -186,14 +195,14 @@ def forge_array(array, rng):
 
 def forge(path, rng):
     """Change what a container holds, and give it the right checksum."""
-    kind = "model" if path.suffix == ".rpml" else "checkpoint"
+    kind = {".rpml": "model", ".index": "index"}.get(path.suffix, "checkpoint")
     arrays, fields = read_container(path, kind, 99)
     metadata, version = fields["metadata"], fields["format_version"]
     for _ in range(int(rng.integers(1, 3))):
         if arrays and rng.random() < 0.5:
             name = sorted(arrays)[int(rng.integers(len(arrays)))]
             arrays = {**arrays, name: forge_array(arrays[name], rng)}
-        elif kind == "model":
+        elif kind != "checkpoint":
             metadata = forge_json(metadata, rng)
         else:
             metadata = {**metadata, "metadata": forge_json(metadata["metadata"], rng)}
@@ -202,7 +211,7 @@ def forge(path, rng):
 
 
 def mutate(path, rng):
-    if path.suffix in (".rpml", ".safetensors") and rng.random() < 0.5:
+    if path.suffix in (".rpml", ".index", ".safetensors") and rng.random() < 0.5:
         forge(path, rng)
     elif path.suffix == ".json" and rng.random() < 0.5:
         path.write_text(json.dumps(forge_json(json.loads(path.read_text()), rng)))

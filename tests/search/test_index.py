@@ -111,6 +111,7 @@ def test_forgeries_and_other_files_are_refused(index, model, tmp_path):
         ({"bits": arrays["bits"][:5]}, fields["metadata"]),
         ({"ids": np.arange(3)}, fields["metadata"]),
         ({}, {}),
+        ({}, {"model": 3}),
     ]
     for changed, metadata in forgeries:
         write_container(tmp_path / "f.index", arrays | changed, metadata, "index", 1)

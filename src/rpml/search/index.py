@@ -10,11 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from rpml.estimator import RPML
 from rpml.estimator.fitted import model_arrays, model_metadata, rebuild_model
-from rpml.io.container import Arrays, read_container, write_container
+from rpml.io.container import Arrays, check_content, read_container, write_container
 from rpml.io.features.source import as_ids, check_unique_ids
 from rpml.io.model_file import check_model
 from rpml.runtime.errors import ModelFormatError
 from rpml.runtime.rows import top_columns
+from rpml.runtime.schema import ArraySpec, Schema
 from rpml.runtime.threads import times
 from rpml.runtime.validation import as_matrix
 from rpml.search.hamming import BitSearch, bit_search
@@ -22,6 +23,14 @@ from rpml.search.hamming import BitSearch, bit_search
 FORMAT_VERSION = 1
 EXACT_ROWS = 10_000
 OVERSAMPLE = 4
+SCHEMA = Schema(
+    arrays={
+        "codes": ArraySpec("i", ("rows", "components")),
+        "bits": ArraySpec("u", ("rows", "bytes")),
+        "ids": ArraySpec("iu", ("numbers or text",), optional=True),
+    },
+    metadata={"model": {}},
+)
 _QUERIES = 256  # scored at a time
 Floats = NDArray[np.float32]
 Rows = NDArray[np.intp]
@@ -173,19 +182,19 @@ class Index:
     def load(cls, path: str | PathLike[str]) -> Self:
         """Read an index that `save` wrote; safe on files from anywhere."""
         arrays, fields = read_container(Path(path), "index", FORMAT_VERSION)
+        check_content(path, SCHEMA, arrays, fields["metadata"])
         mine = {n.removeprefix("model."): a for n, a in arrays.items() if n.startswith("model.")}
-        stored = fields["metadata"].get("model", {})
+        stored = fields["metadata"]["model"]
         check_model(path, mine, stored)
         index = cls(rebuild_model(RPML, mine, stored, path))
         try:
             index._codes = index._int8.check(arrays["codes"])
             index._bits = index._sign.check(arrays["bits"])
-        except (KeyError, ValueError) as error:
+        except ValueError as error:
             raise ModelFormatError(f"{path} is damaged: wrong codes") from error
         if "ids" in arrays:
             index._ids = _read_ids(arrays["ids"])
-        counts = {len(index._codes), len(index._bits), len(index.ids)}
-        if len(counts) > 1:
+        if len(index.ids) != len(index):
             raise ModelFormatError(f"{path} is damaged: codes and ids of different numbers of rows")
         return index
 
