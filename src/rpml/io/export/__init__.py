@@ -15,7 +15,7 @@ from rpml.io.features.reading import SUFFIXES as DATA_SUFFIXES
 from rpml.runtime.atomic import atomic_output
 from rpml.runtime.errors import InputError
 from rpml.runtime.locks import locked
-from rpml.runtime.outputs import check_folder, check_output, mark_folder
+from rpml.runtime.outputs import check_apart, check_folder, check_output, mark_folder
 
 TARGETS = {
     "onnx": "rpml.io.export.to_onnx",
@@ -90,6 +90,7 @@ def check_export(
     """Refuse an output of another kind, one that exists, or that is not ours to replace."""
     if target not in TARGETS:
         raise InputError(f"target must be one of {', '.join(TARGETS)}, got {target!r}")
+    check_apart([path], inputs)  # said first, whatever the input is called
     suffix = Path(path).suffix.lower()
     if suffix in _TAKEN and suffix not in SUFFIXES[target]:
         raise InputError(f"{path} is not the name of a {target} export: it ends in {suffix}")
