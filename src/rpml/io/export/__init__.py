@@ -90,7 +90,7 @@ def check_export(
     """Refuse an output of another kind, one that exists, or that is not ours to replace."""
     if target not in TARGETS:
         raise InputError(f"target must be one of {', '.join(TARGETS)}, got {target!r}")
-    check_apart([path], inputs)  # said first, whatever the input is called
+    check_apart([Path(path)], inputs)  # said first, whatever the input is called
     suffix = Path(path).suffix.lower()
     if suffix in _TAKEN and suffix not in SUFFIXES[target]:
         raise InputError(f"{path} is not the name of a {target} export: it ends in {suffix}")
