@@ -85,6 +85,16 @@ CASES = {
         "index model.rpml x.npy -o out.index --force",
         "index model.rpml x.npy -o out.index --dim 2",
     ),
+    "export-sql": Case(
+        "export model.rpml --to sql -o out.sql --force",
+        "export model.rpml --to sql -o out.sql --dim 2",
+    ),
+    "export-js": Case(
+        "export model.rpml --to js -o out.mjs --force",
+        "export model.rpml --to js -o out.mjs --dim 2",
+    ),
+    "search": Case("search x.index x.npy -o out.csv --force", f"{EMBED} out.csv"),
+    "bridge": Case("bridge x.npy x.npy -o out.rpml --force", "export model.rpml"),
     "figures": Case(f"{FIGURES} --width 2in --force", FIGURES),
     "benchmark": Case(f"{BENCHMARK} --dim 3 --force", f"{BENCHMARK} --dim 2"),
     "demo": Case("demo -o out --seed 1", "demo -o out", ""),
@@ -176,7 +186,8 @@ class Table:
     def judge(self, result, moment, status):
         from rpml.runtime.atomic import repair_folder
 
-        repair_folder(self.place)  # as the next reader or writer does
+        for folder in (self.place, self.place / "out"):  # as the next reader or writer does
+            repair_folder(folder)
         after = snapshot(self.place)
         whole = after in (self.old, self.new) and status in (0, 1, 2, 3, -9)
         completed = in_fork(f"{self.case.line} {self.case.again}") in (0, 3)

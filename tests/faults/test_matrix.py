@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from rpml import RPML
+from rpml.search import Index
 from tests.cli.conftest import make_vectors
 from tests.faults.matrix import CASES
 from tests.vision.conftest import noise_image, tiny_network
@@ -29,7 +30,9 @@ def template(tmp_path_factory):
     (folder / "x.ids.csv").write_text("id\n" + "".join(f"row {i}\n" for i in range(60)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # five iterations need not converge
-        RPML(4, n_neighbors=8, random_state=0, max_iter=5).fit(X).save(folder / "model.rpml", True)
+        model = RPML(4, n_neighbors=8, random_state=0, max_iter=5).fit(X)
+    model.save(folder / "model.rpml", True)
+    Index(model).add(X).save(folder / "x.index")
     for i in range(8):
         path = folder / "photos" / "ab"[i % 2] / f"{i}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
