@@ -127,3 +127,18 @@ def test_a_fit_holds_blas_to_one_thread():
     RPML(4, n_neighbors=10, callback=lambda _: seen.extend(blas_threads())).fit(X)
     assert set(seen) == {1}
     assert blas_threads() == before
+
+
+def test_every_thread_can_limit_blas():
+    def limited() -> None:
+        with single_blas_thread():
+            found.append(set(blas_threads()))
+
+    found: list[set[int]] = []
+    before = blas_threads()
+    limited()
+    thread = threading.Thread(target=limited)
+    thread.start()
+    thread.join()
+    assert found == [{1}, {1}]
+    assert blas_threads() == before

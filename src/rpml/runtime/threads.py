@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from threadpoolctl import ThreadpoolController, threadpool_limits
+from threadpoolctl import OpenBLASController, ThreadpoolController, threadpool_limits
 
 Array = NDArray[np.floating]
 
@@ -139,6 +139,7 @@ class _BlasLimit:
     def take(self) -> None:
         with self._lock:
             if self._holders == 0:
+                _let_this_thread_limit()
                 self._limit = _blas(len(sys.modules)).limit(limits=1, user_api="blas")
             self._holders += 1
 
@@ -146,7 +147,15 @@ class _BlasLimit:
         with self._lock:
             self._holders -= 1
             if self._holders == 0 and self._limit is not None:
+                _let_this_thread_limit()
                 self._limit.restore_original_limits()
+
+
+def _let_this_thread_limit() -> None:
+    """From 3.8 on threadpoolctl ignores limits of all threads but the first; ours take turns."""
+    clear = getattr(OpenBLASController, "clear_controlling_thread", None)
+    if clear is not None:
+        clear(force=True)
 
 
 _limit = _BlasLimit()

@@ -11,13 +11,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.method.graph.exact import SearchCorpus, search_rows
 from rpml.method.similarity import SimilarityScale
 from rpml.pages.explorer import _kernels as kernels
+from rpml.pages.report.nearest import nearest_among
 from rpml.runtime.rows import Array, row_blocks, top_k, unit_rows
 from rpml.runtime.threads import run_chunks
 
-_SEARCH_BYTES = 2**28  # of blocks of scores in `nearest_rows`
 _BYTES_PER_THREAD = 2**25  # a shorter scan ends before a second thread has started
 _ROUNDING = 1e-5  # of the sums in single precision, generously
 
@@ -101,7 +100,5 @@ class Index:
 
     def nearest_rows(self, queries: NDArray[np.intp], k: int) -> NDArray[np.intp]:
         """(q, k) nearest other rows of many rows, nearest first."""
-        n, d = self.rows.shape
-        corpus = SearchCorpus(self.rows, "cosine", np.zeros(d), 1.0, np.full(n, 0.5), self.rows)
-        found = search_rows(corpus, queries, min(k, n - 1), _SEARCH_BYTES, np.float32)
-        return found[1].astype(np.intp)
+        k = min(k, len(self) - 1)
+        return nearest_among(self.rows[queries], self.rows, k, queries)[1].astype(np.intp)

@@ -16,6 +16,7 @@ from rpml.pages.explorer.clusters import Clusters, ascent_tree, find_clusters
 from rpml.pages.report.layout import linked_maps
 from rpml.pages.report.mapdata import quantized
 from rpml.runtime.rows import Array
+from rpml.runtime.threads import single_blas_thread, using_threads
 
 logger = logging.getLogger(__name__)
 
@@ -52,8 +53,9 @@ def start_work(
 def _work(catalog: Catalog, X: Array, seed: int, tree: bool, cache_path: Path | None) -> None:
     cache = None if cache_path is None else Cache(cache_path, cache_key(catalog, X, seed, tree))
     if cache is None or not cache.load(catalog):
-        _attempt(catalog.clusters, lambda: _prepare_clusters(catalog, X, seed, tree))
-        _attempt(catalog.maps, lambda: catalog.maps.finish(_draw_maps(catalog, seed)))
+        with using_threads(1), single_blas_thread():  # the other cores are for searching
+            _attempt(catalog.clusters, lambda: _prepare_clusters(catalog, X, seed, tree))
+            _attempt(catalog.maps, lambda: catalog.maps.finish(_draw_maps(catalog, seed)))
         if cache is not None:
             cache.save(catalog)
     elif catalog.clusters.value is not None:

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rpml.method.graph.exact import empty_heaps, push_scores, slices
+from rpml.method.graph.exact import slices
 from rpml.method.graph.neighbors import Neighbors, nearest_neighbors
 from rpml.pages.report import _kernels_layout as kernels
+from rpml.pages.report.nearest import nearest_among
 from rpml.runtime.rows import Array, sorted_sample, unit_rows
 
 Points = NDArray[np.float32]
@@ -19,7 +20,7 @@ MAX_ROWS = 12_000  # rows that are all laid out by forces
 LANDMARKS = 6_000  # rows laid out by forces if there are more; the others are interpolated
 _NEIGHBORS, _EPOCHS = 15, 200
 _ANCHORS = 4  # landmarks that an interpolated row is placed between
-_BLOCK = 1024
+_BLOCK = 8192
 _STRETCH = 1.4  # largest stretch of one axis to fill the square
 
 
@@ -143,18 +144,11 @@ def _interpolate(
 ) -> NDArray[np.float64]:
     """Every row between its nearest landmarks, weighted by similarity, with a little noise."""
     out = np.empty((len(Z), 2))
-    names, zeros = np.arange(len(rows), dtype=np.int32), np.zeros(len(rows), np.float32)
-    for start in range(0, len(Z), _BLOCK):
-        part = slice(start, min(start + _BLOCK, len(Z)))
-        block = unit_rows(np.asarray(Z[part], np.float32))
-        heaps = empty_heaps(len(block), _ANCHORS)
-        for some in slices(len(rows), _BLOCK):
-            nobody = np.full(len(block), -1, np.int32)  # no row is left out
-            push_scores(block @ rows[some].T, zeros[some], nobody, names[some], heaps)
-        weights = heaps[0].astype(np.float64)
-        weights = np.exp(20.0 * (weights - weights.max(axis=1, keepdims=True)))
+    for part in slices(len(Z), _BLOCK):
+        scores, near = nearest_among(unit_rows(np.asarray(Z[part], np.float32)), rows, _ANCHORS)
+        weights = np.exp(20.0 * (scores.astype(np.float64) - scores[:, :1]))
         weights /= weights.sum(axis=1, keepdims=True)
-        out[part] = (placed[heaps[1]] * weights[:, :, None]).sum(axis=1)
+        out[part] = (placed[near] * weights[:, :, None]).sum(axis=1)
     out += rng.normal(scale=0.004 * float(np.ptp(placed, axis=0).max()), size=out.shape)
     out[chosen] = placed
     return out

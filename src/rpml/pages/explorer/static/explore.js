@@ -76,7 +76,10 @@ async function search() {
   $("query").value = page.state.id;
   const slow = setTimeout(() => $("panel-neighbors").setAttribute("aria-busy", "true"), 150);
   try {
-    await Promise.all(Object.keys(page.about.spaces).map((space) => searchIn(space, query)));
+    await Promise.all(Object.keys(page.about.spaces).map(async (space) => {
+      page.results[space] = await ask("/api/neighbors", { ...query, space, k: page.state.k }, `search-${space}`);
+    }));
+    showResults();
     say(`Neighbors of ${page.results.rpml.query.title}`);
     focusResults = false;
     if (revealResults) $("results").scrollIntoView({ block: "start" });
@@ -93,18 +96,12 @@ async function search() {
   markMap();
 }
 
-async function searchIn(space, query) {
-  page.results[space] = await ask("/api/neighbors", { ...query, space, k: page.state.k }, `search-${space}`);
-  showResults();
-}
-
 function showResults() {
-  const first = page.results.rpml || page.results.raw;
   $("lists").hidden = false;
-  $("asked").replaceChildren(views.asked(first.query, tools(), (cluster) => go({ tab: "clusters", cluster: String(cluster) })));
+  $("asked").replaceChildren(views.asked(page.results.rpml.query, tools(), (cluster) => go({ tab: "clusters", cluster: String(cluster) })));
   if (focusResults) $("asked").querySelector("h2").focus({ preventScroll: true });
   const lists = Object.keys(page.about.spaces).map((space) => page.results[space]);
-  const rows = lists.every(Boolean) ? lists.map((found) => new Set(found.items.map((item) => item.row))) : [new Set()];
+  const rows = lists.map((found) => new Set(found.items.map((item) => item.row)));
   const shared = new Set([...rows[0]].filter((row) => rows.every((list) => list.has(row))));
   const everywhere = lists.length > 2 ? "in all" : "in both";
   $("lists").classList.toggle("gallery", page.state.show === "gallery");
@@ -112,7 +109,7 @@ function showResults() {
     const found = page.results[space];
     const heading = views.element("h2", { id: `list-${space}` }, title, " ", views.element("span", { className: "muted", textContent: `${dims.toLocaleString("en")} dimensions, ${shared.size} ${everywhere}` }));
     const piece = page.state.show === "gallery" ? views.tile : views.hit;
-    const hits = found ? found.items.map((item, i) => piece(found.query, item, i + 1, shared.has(item.row) ? everywhere : "", follow)) : [];
+    const hits = found.items.map((item, i) => piece(found.query, item, i + 1, shared.has(item.row) ? everywhere : "", follow));
     return views.element("section", { className: "list", dataset: { space }, attributes: { "aria-labelledby": `list-${space}` } }, heading, views.element("ol", {}, ...hits));
   }));
 }
