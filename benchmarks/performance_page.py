@@ -99,22 +99,33 @@ def fits() -> list[str]:
         "| fit | seconds | whitening | neighbour search | pseudo-labels | solver | peak MB |",
         "|---|---|---|---|---|---|---|",
     ]
-    for name in ("scaling", "scaling-512"):
+    for name, kind in (("scaling", ""), ("scaling-512", ""), ("scaling-mapped", ", from a file")):
         found = results(name)
         for row in found["rows"] if found else []:
             stages = row["stages"]
             shares = " | ".join(
-                f"{stages[stage] / row['seconds']:.0%}"
+                f"{stages.get(stage, 0) / row['seconds']:.0%}"
                 for stage in ("whiten", "neighbors", "labels", "optimize")
             )
             lines.append(
-                f"| {row['n']:,} x {row['d']} -> {row['components']} | {row['seconds']:.0f} | "
-                f"{shares} | {row['peak MB']:.0f} |"
+                f"| {row['n']:,} x {row['d']} -> {row['components']}{kind} | "
+                f"{row['seconds']:.0f} | {shares} | {row['peak MB']:.0f} |"
             )
     lines.append("")
     lines.append(
         f"Fit time grows as n^{results('scaling')['growth exponent']:.2f} with the number of rows."
     )
+    if mapped := results("scaling-mapped"):
+        took = [
+            f"{row['n']:,} rows take {row['CPU seconds']:.0f} CPU seconds and "
+            f"{row['peak MB'] / 1024:.1f} GB besides the file"
+            for row in mapped["rows"]
+        ]
+        learned = mapped["rows"][-1]["rows learned from"]
+        lines.append(
+            f"From a memory-mapped file, {'; '.join(took)}. All rows are read for the axes, "
+            f"{learned:,} of them make the neighbours and triplets."
+        )
     return lines
 
 
