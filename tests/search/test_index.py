@@ -5,7 +5,7 @@ import pytest
 
 from rpml import RPML
 from rpml.io.container import read_container, write_container
-from rpml.runtime.errors import ModelFormatError
+from rpml.runtime.errors import InputError, ModelFormatError
 from rpml.search import Index, hamming
 from rpml.search import index as module
 
@@ -80,6 +80,14 @@ def test_rows_arrive_in_parts_and_keep_their_ids(model, rows):
         parts.add(rows[:1], ["a", "b"])
     with pytest.raises(ValueError, match="or none"):
         parts.add(rows[:1])
+
+
+def test_an_id_with_a_zero_byte_is_refused(model, rows, tmp_path):
+    index = Index(model)
+    index.add(rows[:2], ids=["a", "b\0c"])
+    with pytest.raises(InputError, match="zero byte"):
+        index.save(tmp_path / "x.index")
+    assert not (tmp_path / "x.index").exists()
 
 
 @pytest.mark.parametrize("ids", [None, "text", "numbers"])

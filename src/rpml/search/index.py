@@ -13,7 +13,7 @@ from rpml.estimator.fitted import model_arrays, model_metadata, rebuild_model
 from rpml.io.container import Arrays, check_content, read_container, write_container
 from rpml.io.features.source import as_ids, check_unique_ids
 from rpml.io.model_file import check_model
-from rpml.runtime.errors import ModelFormatError
+from rpml.runtime.errors import InputError, ModelFormatError
 from rpml.runtime.rows import top_columns
 from rpml.runtime.schema import ArraySpec, Schema
 from rpml.runtime.threads import times
@@ -174,6 +174,8 @@ class Index:
         if self._ids is not None and all(isinstance(i, int) for i in self._ids):
             arrays["ids"] = self._ids.astype(np.int64)
         elif self._ids is not None:
+            if (bad := next((i for i in map(str, self._ids) if "\0" in i), None)) is not None:
+                raise InputError(f"the id {bad!r} holds a zero byte: rename it")
             arrays["ids"] = np.frombuffer("\0".join(map(str, self._ids)).encode(), np.uint8)
         arrays |= {f"model.{name}": array for name, array in model_arrays(self.model).items()}
         write_container(Path(path), arrays, metadata, "index", FORMAT_VERSION)
