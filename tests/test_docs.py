@@ -182,6 +182,10 @@ def test_names_and_files_exist(page):
     text = page.read_text(encoding="utf8")
     for path in re.findall(r"`((?:src|tests|benchmarks|scripts|docs)/[\w/.-]+\.\w+)`", text):
         assert (ROOT / path).exists(), path
+    for path, name in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text):
+        source = (ROOT / path).read_text(encoding="utf8")
+        assert f"\ndef {name}(" in source, f"{path} has no {name}"
+    assert not re.findall(r"`(?!tests/)[^`\s]*\btest_\w+`", text)  # a test is named with its file
 
 
 def test_the_api_reference_has_every_public_name():

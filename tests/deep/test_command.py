@@ -188,3 +188,34 @@ def test_benchmark_deep_needs_images(tmp_path):
                   "-o", tmp_path / "out")  # fmt: skip
     assert done.exit_code == 2
     assert "--root and --backbone" in done.stderr
+
+
+def test_no_sidecar_of_another_network_is_left_beside_the_new_one(
+    tiny_backbone, photos, tmp_path, monkeypatch
+):
+    """It would be read as the input convention of the new one."""
+    from rpml.deep.resumable import ResumableFinetuning
+
+    out, sidecar = tmp_path / "t.onnx", tmp_path / "t.json"
+    args = ["finetune", photos / "train", "--backbone", tiny_backbone, "-o", out, *SMALL]
+    sidecar.write_text("mine")
+    for more in ([], ["--force"]):
+        done = invoke(*args, *more)
+        assert done.exit_code == 2
+        assert "t.json is in the way" in done.stderr
+    assert sidecar.read_text() == "mine"
+    sidecar.write_text('{"input": "image", "output": "feature_map", "scale": 0.5}')
+    assert invoke(*args, "--force").exit_code == 0
+    assert not sidecar.exists()
+    out.unlink()
+
+    def planting(self, *inputs):
+        sidecar.write_text("mine")
+        return train(self, *inputs)
+
+    train = ResumableFinetuning._train
+    monkeypatch.setattr(ResumableFinetuning, "_train", planting)
+    done = invoke(*args)
+    assert done.exit_code == 2
+    assert sidecar.read_text() == "mine"
+    assert not out.exists()

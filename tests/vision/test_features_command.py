@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from rpml.cli.app import app
 from rpml.io.features import read_features
+from rpml.runtime.locks import locked
 from rpml.vision.views import AUGMENTATIONS
 from tests.cli.json_schema import check_fields
 from tests.vision.conftest import noise_image
@@ -248,7 +249,8 @@ def test_a_killed_run_continues_with_the_same_result(tool: Tool, tmp_path: Path)
         time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert tool.files() == [".features.npy.rpml-lock", "features.npy.parts"]
+    locks = [".features.npy.rpml-lock", ".ids.csv.rpml-lock"]
+    assert tool.files() == [*locks, "features.npy.parts"]
     assert "--resume" in tool(code=2)["error"]
     assert "scales" in tool("--resume", "--scales", 80, code=2)["error"]
     assert "images_per_second" not in tool("--resume")
@@ -258,3 +260,9 @@ def test_a_killed_run_continues_with_the_same_result(tool: Tool, tmp_path: Path)
     assert (tool.out / "features.npy").stat().st_mtime_ns == before
     for name in ("features.npy", "ids.csv", "features.ids.csv"):
         assert (tool.out / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_two_runs_into_one_folder_do_not_mix_their_tables(tool: Tool) -> None:
+    with locked(tool.out / "ids.csv"):  # as a run of another output beside this one holds it
+        assert "ids.csv is being written by process" in tool(code=2)["error"]
+    assert tool.files() == []

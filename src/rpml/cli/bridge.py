@@ -37,6 +37,7 @@ def run(
 
     check_model_output(output, force, [old, new])
     bridge = learn_bridge(*pair_by_id(reading.open(old).load(), reading.open(new).load()), seed)
+    check_model_output(output, force)  # it may have appeared meanwhile
     save_model(bridge.model, output, {"options": {"features": new, "old": old, "seed": seed}})
     fields = {
         "output": output,

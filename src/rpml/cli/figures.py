@@ -74,7 +74,8 @@ def run(
     spaces = {"raw features": data.values}
     if fitted is not None:
         spaces["RPML"] = fitted.transform(data.values)
-    drawn = [str(path) for path in draw_figures(spaces, folder, y, pictures, options)]
+    paths = draw_figures(spaces, folder, y, pictures, options, force)
+    drawn = [str(path) for path in paths]
     console.result({"figures": drawn}, "\n".join(drawn))
 
 

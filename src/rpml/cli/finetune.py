@@ -110,7 +110,7 @@ def run(
             job.discard()
         console.result({"output": output}, f"{output} is already complete")
         return
-    job.check(network, [images, backbone, cache])
+    job.check([images, backbone, cache])
     begun = time.monotonic()
     try:
         with console.reporter() as report:

@@ -15,7 +15,7 @@ from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
 from rpml.runtime.outputs import check_output
 from rpml.runtime.schema import read_json
-from rpml.vision.backbone import Convention
+from rpml.vision.backbone import Convention, find_sidecar
 
 OPSET = 17
 _NAMES = {"input": "image", "output": "feature_map"}
@@ -74,7 +74,9 @@ def write_onnx(
                 dynamo=False,  # the other exporter needs one more package
             )
             _sign(temporary, fingerprint)
-            if network.convention != Convention():
+            if network.convention == Convention():
+                outputs.remove(sidecar_of(path))
+            else:
                 written = {**asdict(network.convention), **_NAMES}
                 text = json.dumps(written, indent=2) + "\n"
                 outputs.new(sidecar_of(path)).write_text(text, encoding="utf8")
@@ -87,19 +89,22 @@ def sidecar_of(path: str | Path) -> Path:
     return Path(path).with_suffix(".json")
 
 
-def check_onnx_output(path: str | Path, network: Network, overwrite: bool) -> None:
-    """Refuse a file that exists, or a sidecar in the way that is none."""
+def check_onnx_output(path: str | Path, overwrite: bool) -> None:
+    """Refuse a file that exists, or one in the way that would be read as the network's sidecar."""
     check_output(path, overwrite)
-    sidecar = sidecar_of(path)
-    if network.convention == Convention() or not sidecar.exists():
+    sidecar = find_sidecar(Path(path))
+    if sidecar is None or (overwrite and sidecar == sidecar_of(path) and _is_ours(sidecar)):
         return
+    raise InputError(f"{sidecar} is in the way: choose another name for the network")
+
+
+def _is_ours(sidecar: Path) -> bool:
+    """Whether `write_onnx` has written it."""
     try:
         found = read_json(sidecar)
-        ours = all(found[name] == value for name, value in _NAMES.items())
+        return all(found[name] == value for name, value in _NAMES.items())
     except (OSError, ValueError, TypeError, LookupError):
-        ours = False
-    if not (ours and overwrite):
-        raise InputError(f"{sidecar} is in the way: choose another name for the network")
+        return False
 
 
 def fingerprint_of(path: str | Path) -> str | None:

@@ -85,18 +85,16 @@ class ResumableFinetuning:
             )
         check_output(self.path, self.overwrite or self.resume)
 
-    def check(self, network: Network, inputs: Iterable[str | Path | None] = ()) -> None:
+    def check(self, inputs: Iterable[str | Path | None] = ()) -> None:
         """Refuse, before any work is done, what exists, is an input or is not ours to replace.
 
         Parameters
         ----------
-        network : Network
-            Some networks need a second file beside the output.
         inputs : iterable of str, Path or None, default=()
             The files and folders that are read.
         """
         check_apart([self.path, sidecar_of(self.path), self.directory], inputs)
-        check_onnx_output(self.path, network, self.overwrite)
+        check_onnx_output(self.path, self.overwrite)
         if self.directory.is_dir():
             others = {entry.name for entry in self.directory.iterdir()} - {"run", "trunk"}
             if others:
@@ -140,7 +138,7 @@ class ResumableFinetuning:
         """
         check_methods([method])
         with locked(self.path):
-            self.check(network)
+            self.check()
             if self.overwrite and not self.resume:
                 self.discard()
             settings = _settings(network, training, method)
@@ -155,6 +153,7 @@ class ResumableFinetuning:
                     self.directory.rmdir()
                 raise
             size, key = training.image_spec.size, fingerprint(digest, settings)
+            self.check()  # files may have appeared meanwhile
             write_onnx(network, outcome.embedder, size, self.path, key)
             self.discard()
         return outcome

@@ -116,12 +116,17 @@ class ResumableFit:
                 return FitOutcome(load_model(type(model), self.path), "complete")
             if self.overwrite and not self.resume:
                 self.discard()
+            if self.resume and not self.directory.exists() and not os.path.lexists(self.path):
+                logger.info("nothing to resume in %s: starting from the beginning", self.directory)
             if self.checkpoint:
                 inputs["store"] = Checkpoint(self.directory, digest, settings, self.resume)
             with _stops(model) as stops:
                 model.fit(data.values, **inputs)
             if data.feature_names is not None:
                 model.feature_names_in_ = as_ids(data.feature_names)
+            self.check()  # a file may have appeared under the name
+            if self.resume:
+                self._is_complete(key)
             run = {"command": "fit", "options": dict(self.notes), "fingerprint": key}
             save_model(model, self.path, {**run, "interrupted": bool(stops)}, self.exemplars)
             if not stops:
@@ -149,8 +154,6 @@ class ResumableFit:
     def _is_complete(self, key: str) -> bool:
         """Whether the file is the finished model of this fit; a model of another one is kept."""
         if not os.path.lexists(self.path):
-            if not self.directory.exists():
-                logger.info("nothing to resume in %s: starting from the beginning", self.directory)
             return False
         try:
             run = read_model(self.path)[1].get("run", {})

@@ -220,6 +220,7 @@ class Benchmark:
             outputs.new(folder / RESULTS).write_text(text, encoding="utf8")
             text = as_markdown(rows, published, data.ks)
             outputs.new(folder / TABLE).write_text(text, encoding="utf8")
+            self._check_earlier(key, overwrite)  # files may have appeared meanwhile
         return BenchmarkResult(fields, as_lines(rows, published, data.ks))
 
     def _check_earlier(self, key: str, overwrite: bool) -> None:

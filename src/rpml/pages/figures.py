@@ -84,6 +84,7 @@ def draw_figures(
     labels: NDArray[np.generic] | None = None,
     pictures: Pictures | None = None,
     options: FigureOptions | None = None,
+    overwrite: bool = True,
 ) -> list[Path]:
     """Write the map, and with pictures the quad-grid and the retrieval rows.
 
@@ -93,12 +94,14 @@ def draw_figures(
         The same rows in each space, drawn side by side; queries are chosen, and the grid is
         drawn, by the last one.
     folder : str or Path
-        Made if it does not exist; files of the same names are replaced.
+        Made if it does not exist.
     labels : ndarray of shape (n_samples,), default=None
         Names of the classes. They color the map; retrieval rows need them.
     pictures : callable, default=None
         From rows and a side in pixels to square RGB pictures: `pictures_of(paths)`.
     options : FigureOptions, default=None
+    overwrite : bool, default=True
+        Replace files of the same names.
 
     Returns
     -------
@@ -126,7 +129,7 @@ def draw_figures(
         for name, figure in figures.items()
         for kind in options.formats
     }
-    with locked(Path(folder)), atomic_outputs(next(iter(paths))) as outputs:
+    with locked(Path(folder)), atomic_outputs(next(iter(paths)), overwrite) as outputs:
         for path, figure in paths.items():
             _write(figure, outputs.new(path), options.dpi)
     return list(paths)

@@ -119,9 +119,10 @@ class Transaction:
     def publish(self) -> None:
         """Make the files visible, unless an input they were made from has changed."""
         check_mapped()
+        for name in [*self._new, *self._removed]:  # they may have appeared meanwhile
+            check_output(self._folder / name, self._overwrite)
         for name in self._new:
             new, target = self._home / "new" / name, self._folder / name
-            check_output(target, self._overwrite)
             if target.is_dir() and not new.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
             _sync_tree(new)

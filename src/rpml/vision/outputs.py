@@ -193,8 +193,10 @@ def check_post_process(files: Sequence[ImageFile], post: PostProcess) -> None:
         )
 
 
-def write_features(paths: OutputPaths, job: Job, post: PostProcess, context: Context) -> Written:
-    """Describe the images and write everything at once.
+def write_features(
+    paths: OutputPaths, job: Job, post: PostProcess, context: Context, overwrite: bool = False
+) -> Written:
+    """Describe the images and write everything at once, unless files of others are in the way.
 
     Parts are computed first, into the context's store, and read again for the output, so that
     memory holds one of them (and the training rows of a whitening) at a time.
@@ -207,7 +209,7 @@ def write_features(paths: OutputPaths, job: Job, post: PostProcess, context: Con
         images += len(set(part.image.tolist()))
         if post.whiten is not None and len(part.values):
             training.append(part.values[_is_training(part, job.files, post.whiten_on)])
-    with _publishing(paths) as publication:
+    with _publishing(paths, overwrite) as publication:
         publication.csv(paths.failures, ["id", "reason"], [(f.id, f.reason) for f in failures])
         if images:
             whitening = post.whitening
@@ -264,11 +266,12 @@ class _Publication:
 
 
 @contextmanager
-def _publishing(paths: OutputPaths) -> Iterator[_Publication]:
+def _publishing(paths: OutputPaths, overwrite: bool) -> Iterator[_Publication]:
     with atomic_outputs(paths.features.rstrip("/")) as outputs:
         publication = _Publication(paths, outputs)
         yield publication
         publication.finish()
+        paths.check(overwrite, resume=True)  # files may have appeared meanwhile
 
 
 def _is_training(part: Part, files: Sequence[ImageFile], pattern: str) -> NDArray[np.bool_]:

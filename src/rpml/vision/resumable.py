@@ -94,7 +94,7 @@ class ResumableExtraction:
             Receives progress.
         """
         self._paths.check_name()
-        with locked(self.path.rstrip("/")):
+        with locked(self.path.rstrip("/")), locked(self._paths.ids):  # one run per folder
             self.check(file.path for file in job.files)
             post, context = post or PostProcess(), context or Context()
             if self.overwrite and not self.resume:
@@ -103,7 +103,8 @@ class ResumableExtraction:
             written = already_written(self._paths, job, post) if self.resume else None
             if written is None:
                 store = open_parts(self._paths, job, self.resume)
-                written = write_features(self._paths, job, post, replace(context, store=store))
+                context = replace(context, store=store)
+                written = write_features(self._paths, job, post, context, self.overwrite)
             forget_parts(self._paths)
             return written
 
