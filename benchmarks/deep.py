@@ -22,6 +22,7 @@ from common import RESULTS, machine
 from rpml.deep.backbones import open_network
 from rpml.deep.cache import ImageSpec
 from rpml.deep.descriptors import descriptors
+from rpml.deep.embedder import has_bf16
 from rpml.deep.finetune import Training
 from rpml.deep.methods import METHODS
 from rpml.deep.protocol import DeepProtocol
@@ -150,12 +151,12 @@ def main() -> None:
     images = read_folders(chosen.data)
     network = open_network(chosen.backbone, chosen.train_from)
     settings = {k: getattr(chosen, k) for k in ("epochs", "dim", "size", "views", "train_from")}
-    settings["schedule"] = asdict(Schedule(chosen.epochs))
+    settings |= {"bf16": has_bf16(), "schedule": asdict(Schedule(chosen.epochs))}
     rows = Rows(RESULTS / f"{chosen.name}.json", settings)
     for seed in map(int, chosen.seeds.split(",")):
         schedule = Schedule(chosen.epochs, seed=seed)
         image_spec = ImageSpec(chosen.size, Views(chosen.views))
-        training = Training(chosen.dim, "mac", True, image_spec, schedule)
+        training = Training(chosen.dim, "mac", has_bf16(), image_spec, schedule)
         report = Context(report=lambda p: None)
         protocol = DeepProtocol(images, network, training, Path(chosen.work), report)
         frozen_rows(protocol, rows, chosen.dim, seed)

@@ -24,7 +24,7 @@ from deep import purity, scored
 from rpml.deep.backbones import open_network
 from rpml.deep.cache import TrunkCache
 from rpml.deep.descriptors import descriptors, frozen_descriptors
-from rpml.deep.embedder import Embedder
+from rpml.deep.embedder import Embedder, has_bf16
 from rpml.deep.finetune import Training, descriptor_network
 from rpml.deep.methods import METHODS, Method
 from rpml.deep.methods.base import Batch, FeatureBank, Loss
@@ -84,11 +84,11 @@ class Half:
     """Some of the images of a cache."""
 
     def __init__(self, cache: TrunkCache, rows: np.ndarray) -> None:
-        self._cache, self._rows, self.views = cache, rows, cache.views
+        self._cache, self._rows, self.n_views = cache, rows, cache.n_views
 
-    def first_views(self, views: int) -> Half:
+    def first_views(self, n_views: int) -> Half:
         fewer = Half(self._cache, self._rows)
-        fewer.views = views
+        fewer.n_views = n_views
         return fewer
 
     def __len__(self) -> int:
@@ -121,8 +121,8 @@ class Fold:
         embedder, history = self.embedder, []
         if recipe is not None:
             method, changes = recipe[0], dict(recipe[1])
-            train = self.train.first_views(changes.pop("views", self.train.views))
-            frozen = self.frozen[:, : train.views]
+            train = self.train.first_views(changes.pop("views", self.train.n_views))
+            frozen = self.frozen[:, : train.n_views]
             trainer = Trainer(embedder, train, method, Schedule(**changes), frozen, self.classes)
             embedder, history = trainer.run(None, self._purity), trainer.state.history
         seconds = round(sum(epoch["seconds"] for epoch in history), 1)
@@ -156,7 +156,7 @@ def main() -> None:
     bank = {(row["recipe"], row["fold"]) for row in rows}
     for number in (0, 1):
         todo = [name for name in chosen.recipes.split("|") if (name, number) not in bank]
-        fold = Fold(number, cache, network, Training(bf16=True)) if todo else None
+        fold = Fold(number, cache, network, Training(bf16=has_bf16())) if todo else None
         for name in todo:
             begun = time.perf_counter()
             found = fold.measure(RECIPES.get(name))

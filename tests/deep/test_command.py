@@ -13,7 +13,8 @@ from torch import nn
 
 from rpml.cli.app import app
 from rpml.cli.console import Reporter
-from rpml.deep import backbones
+from rpml.deep import backbones, embedder
+from rpml.deep.googlenet import read_weights
 from tests.cli.json_schema import check_fields
 
 SMALL = ["--size", "32", "--dim", "4", "--views", "1", "--epochs", "2", "-q", "--threads", "1"]
@@ -101,6 +102,38 @@ def test_the_file_embeds_as_the_trained_network_does(tiny_backbone, photos, tmp_
     np.testing.assert_allclose(found, expected, atol=5e-3)
 
 
+def test_the_whole_network_trains_on_the_budget_of_the_paper(
+    tiny_backbone, photos, tmp_path, monkeypatch
+):
+    from rpml.deep import budgets
+
+    monkeypatch.setitem(budgets.PUBLISHED, "srpml", (3, 12))
+    out = tmp_path / "trained.onnx"
+    words = ["--size", "32", "--dim", "4", "--views", "1", "--json", "-q", "--threads", "1"]
+    words += ["--train-from", "all", "--schedule", "paper", "--set", "micro_batch=5"]
+    args = ["finetune", photos / "train", "--backbone", tiny_backbone, "-o", out, *words]
+    done = invoke(*args)
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["epochs"] == 3
+    trained = read_weights(out)
+    first = tiny().stem[0].weight.detach().numpy()
+    found = [w for w in trained.values() if w.shape == first.shape]
+    assert len(found) == 1
+    assert (found[0] != first).any()  # six small steps, averaged over a thousand
+    refused = invoke(*args, "--epochs", "2", "--force")
+    assert refused.exit_code == 2
+    assert "epochs is set by the schedule of the papers" in refused.stderr
+
+
+def test_bf16_is_accepted_and_its_emulation_is_told(tiny_backbone, photos, tmp_path, monkeypatch):
+    args = ["finetune", photos / "train", "--backbone", tiny_backbone, *SMALL[:-3], "--bf16"]
+    for fast in (True, False):
+        monkeypatch.setattr(embedder, "has_bf16", lambda fast=fast: fast)
+        done = invoke(*args, "--threads", "1", "-o", tmp_path / f"{fast}.onnx")
+        assert done.exit_code == 0, done.stderr
+        assert ("faster without --bf16" in done.stderr) is not fast
+
+
 def test_supervised_methods_need_folders(tiny_backbone, photos, tmp_path):
     args = ["finetune", photos / "train", "--backbone", tiny_backbone, *SMALL]
     done = invoke(*args, "-o", tmp_path / "x.onnx", "--method", "triplet")
@@ -118,6 +151,7 @@ def test_supervised_methods_need_folders(tiny_backbone, photos, tmp_path):
         (["--set", "absent=1"], "no setting 'absent'"),
         (["--dim", "4000"], "n_components"),
         (["--pool", "absent"], "mac, average, gem"),
+        (["--schedule", "absent"], "common, paper"),
     ],
 )
 def test_mistakes_are_told_in_one_sentence(tiny_backbone, photos, tmp_path, words, sentence):

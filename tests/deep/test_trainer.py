@@ -106,6 +106,64 @@ def test_what_is_kept_stays_near(start, inputs, term):
     assert moved(100.0) < moved(0.0)
 
 
+@pytest.mark.parametrize("key", ["srpml", "nce", "stml", "triplet-daml"])
+def test_micro_batches_train_the_same_network(start, inputs, key):
+    whole = trained(start, inputs, key).state
+    parts = trained(start, inputs, key, replace(FAST, micro_batch=7)).state  # does not divide 40
+    np.testing.assert_allclose(
+        [h["loss"] for h in parts.history], [h["loss"] for h in whole.history], rtol=1e-4
+    )
+    for a, b in zip(parts.student.parameters(), whole.student.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
+
+
+class _Recorded:
+    """Inputs that remember what was loaded."""
+
+    def __init__(self, inputs):
+        self.inputs, self.n_views, self.classes, self.loaded = (
+            inputs, inputs.n_views, inputs.classes, [],
+        )  # fmt: skip
+
+    def __len__(self):
+        return len(self.inputs)
+
+    def load(self, rows, views):
+        self.loaded.append((rows.tolist(), views.tolist()))
+        return self.inputs.load(rows, views)
+
+
+@pytest.mark.parametrize("uses_labels", [True, False])
+def test_methods_with_the_same_sampler_see_the_same_batches(start, inputs, uses_labels):
+    """Whatever their losses draw: NCE draws noise, semi-hard mining draws triplets."""
+    keys = [k for k, m in METHODS.items() if m.uses_labels]
+    seen = []
+    for key in keys if uses_labels else ["exemplar", "nce", "invariant"]:
+        recorded = _Recorded(inputs)
+        trained(start, recorded, key)
+        seen.append(recorded.loaded)
+    assert len(seen[0]) == 4
+    assert all(loaded == seen[0] for loaded in seen)
+
+
+def test_no_method_changes_another(start, inputs):
+    """Not the inputs, the start, the frozen descriptors or torch's global random state."""
+    embedder, frozen = start
+    alone = trained(start, inputs, "srpml").state
+    before = [inputs.maps.copy(), frozen.copy(), *(p.clone() for p in embedder.parameters())]
+    random_state = torch.get_rng_state()
+    for key in METHODS:
+        trained(start, inputs, key, replace(FAST, epochs=1))
+    after = [inputs.maps, frozen, *embedder.parameters()]
+    for a, b in zip(before, after, strict=True):
+        assert (a == b).all()
+    assert torch.equal(random_state, torch.get_rng_state())
+    again = trained(start, inputs, "srpml").state
+    assert [h["loss"] for h in again.history] == [h["loss"] for h in alone.history]
+    for a, b in zip(again.teacher.parameters(), alone.teacher.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
 class _Features(torch.nn.Module):
     def __init__(self, embedder):
         super().__init__()

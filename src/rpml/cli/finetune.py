@@ -22,8 +22,10 @@ Examples:
   rpml finetune photos/ --backbone googlenet.onnx -o birds.onnx --resume  (after an interruption)
   rpml finetune photos/ --backbone efficientnet-lite0 -o birds.onnx --train-from block_14
   rpml finetune photos/ --backbone googlenet.onnx -o birds.onnx --method triplet --folder-labels
+  rpml finetune photos/ --backbone googlenet.onnx -o birds.onnx --train-from all --schedule paper
 \b
-Everything below --train-from is frozen and computed once per image and view.
+Everything below --train-from is frozen and computed once per image and view;
+with --train-from all the whole network is trained, which takes a GPU.
 The output is the whole network with its embedding, a backbone for rpml features.
 """
 
@@ -33,26 +35,34 @@ class TrainingOptions:
     """How the upper blocks of a network are trained."""
 
     train_from: Annotated[
-        str | None, opt.text("BLOCK", "First block that trains; default: the last two.")
+        str | None, opt.text("BLOCK", "First block that trains, or all; default: the last two.")
     ] = None
     size: Annotated[int, opt.number("Height and width of the images.", minimum=32)] = 224
     views: Annotated[int, opt.number("Augmented views per image.", minimum=0)] = 8
-    epochs: Annotated[int, opt.number("Passes over the images.")] = 6
+    epochs: Annotated[int | None, opt.number("Passes over the images; default: 6.")] = None
     learning_rate: Annotated[
         float | None, opt.text("RATE", "Learning rate of the upper blocks.")
     ] = None
     bf16: Annotated[bool, opt.flag("Run convolutions in bfloat16.", "--bf16")] = False
+    schedule: Annotated[
+        str, opt.text("NAME", "common, or paper: as long as each paper trains (for a GPU).")
+    ] = "common"
 
     def training(self, dim: int, pool: str, settings: dict[str, Any]) -> Training:
         """The settings of a run; `settings` are other fields of the schedule."""
+        from rpml.deep.budgets import check_free
         from rpml.deep.cache import ImageSpec
+        from rpml.deep.embedder import warn_if_emulated
         from rpml.deep.finetune import Training
         from rpml.deep.schedule import Schedule
         from rpml.vision.views import Views
 
         given = {"epochs": self.epochs, "learning_rate": self.learning_rate, **settings}
-        schedule = Schedule(**{name: value for name, value in given.items() if value is not None})
-        return Training(dim, pool, self.bf16, ImageSpec(self.size, Views(self.views)), schedule)
+        given = {name: value for name, value in given.items() if value is not None}
+        check_free(self.schedule, given)
+        warn_if_emulated(self.bf16)
+        image_spec = ImageSpec(self.size, Views(self.views))
+        return Training(dim, pool, self.bf16, image_spec, Schedule(**given), self.schedule)
 
     def end_to_end(self, root: str, backbone: str, names: str, training: Training) -> EndToEnd:
         """What --deep of a benchmark asks for, checked before anything is computed."""

@@ -17,6 +17,7 @@ from rpml.runtime.extras import require
 from rpml.vision.backbone import Convention, find_sidecar, read_convention
 
 LITE0 = "efficientnet-lite0"
+ALL = "all"  # train_from: the whole network
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,19 @@ class Network:
             return np.asarray(maps.contiguous().numpy(), np.float32)
 
     def fingerprint(self) -> str:
-        """A digest of the weights of the trunk and of the convention."""
+        """A digest of the weights of the trunk and of the convention: what a cache depends on."""
+        return self._digest(self.trunk)
+
+    def whole_fingerprint(self) -> str:
+        """The same with the weights of the upper blocks: what a training run depends on."""
+        return self._digest(self.trunk, self.upper)
+
+    def _digest(self, *parts: nn.Module) -> str:
         state = hashlib.sha256(repr(self.convention).encode())
-        for name, tensor in self.trunk.state_dict().items():
-            state.update(name.encode())
-            state.update(tensor.cpu().contiguous().numpy().tobytes())
+        for part in parts:
+            for name, tensor in part.state_dict().items():
+                state.update(name.encode())
+                state.update(tensor.cpu().contiguous().numpy().tobytes())
         return state.hexdigest()
 
 
@@ -68,8 +77,8 @@ def open_network(
         package; or a module. An `nn.Sequential` can be split between its named blocks, any other
         module is a single block named "network".
     train_from : str, default=None
-        The first block that is trained; the blocks before it are frozen. None: the last two
-        blocks are trained.
+        The first block that is trained; the blocks before it are frozen. "all": the whole network
+        is trained. None: the last two blocks are trained.
     convention : Convention, default=None
         Input convention; None: that of the sidecar (ONNX file), of the published weights
         (EfficientNet-Lite0), or RGB in 0..1 (module).
@@ -92,11 +101,11 @@ def open_network(
 def split(blocks: nn.Sequential, train_from: str | None, convention: Convention) -> Network:
     """Split a sequence of named blocks before `train_from`; None: before the last two."""
     names = list(dict(blocks.named_children()))
-    train_from = names[-2:][0] if train_from is None else train_from
+    train_from = {None: names[-2:][0], ALL: names[0]}.get(train_from, train_from)
     if train_from not in names:
         raise InputError(
             f"the backbone has no block {train_from!r} to train from: choose from "
-            f"{', '.join(names)}"
+            f"{', '.join([ALL, *names])}"
         )
     first = names.index(train_from)
     children = list(blocks.named_children())

@@ -4,7 +4,7 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -52,9 +52,16 @@ class ImageSpec:
 
     def tiles(self, file: ImageFile) -> list[Tile]:
         """The image, then its views, all of one size."""
+        return self._tiles(file, range(self.views.count + 1))
+
+    def tile(self, file: ImageFile, view: int) -> Tile:
+        """One of the `tiles`."""
+        return self._tiles(file, [view])[0]
+
+    def _tiles(self, file: ImageFile, views: Iterable[int]) -> list[Tile]:
         image = load_rgb(file.path, MAX_PIXELS, enough=2 * self.size)
         shape = (self.size, self.size)
-        return [as_array(view, shape) for view in self.views.of(image, file.id)]
+        return [as_array(self.views.view(image, file.id, view), shape) for view in views]
 
 
 class TrunkCache:

@@ -42,11 +42,9 @@ class PooledDescriptors(nn.Module):
         return self.embedder.pooled(maps)
 
 
-def descriptors(
-    network: nn.Module, inputs: MultiViewDataset, view: int, device: str = "cpu"
-) -> NDArray[np.float32]:
-    """The output of a network for one view of every image."""
-    outputs = []
+def descriptors(network: nn.Module, inputs: MultiViewDataset, view: int) -> NDArray[np.float32]:
+    """The output of a network for one view of every image, computed where its weights are."""
+    device, outputs = next(network.parameters()).device, []
     with torch.inference_mode():
         for rows in _blocks(len(inputs)):
             maps = inputs.load(rows, np.full(len(rows), view)).to(device)

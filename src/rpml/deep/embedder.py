@@ -1,5 +1,7 @@
 """From activations to the embedding: upper blocks, pooling, a fixed whitening, the projection."""
 
+import warnings
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -91,6 +93,22 @@ class Embedder(nn.Module):
 
     def forward(self, maps: torch.Tensor) -> torch.Tensor:
         return self.embed(self.features(maps))
+
+
+def has_bf16() -> bool:
+    """Whether the device computes in bfloat16; a processor without it takes ten times as long."""
+    if torch.cuda.is_available():
+        return bool(torch.cuda.is_bf16_supported())
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+def warn_if_emulated(bf16: bool) -> None:
+    """Warn of bfloat16 on a device that has to emulate it."""
+    if bf16 and not has_bf16():
+        warnings.warn(
+            "this processor has no arithmetic in bfloat16: training is faster without --bf16",
+            stacklevel=2,
+        )
 
 
 def linear_start(pooled: NDArray[np.floating], dim: int, seed: int) -> RPML:

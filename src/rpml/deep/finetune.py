@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.deep.backbones import Network
-from rpml.deep.cache import ImageSpec, TrunkCache, build_cache
+from rpml.deep.budgets import check_budget, paper_schedule
+from rpml.deep.cache import ImageSpec
 from rpml.deep.descriptors import MultiViewDataset, descriptors, frozen_descriptors
 from rpml.deep.embedder import Embedder, linear_start
+from rpml.deep.inputs import ImageInputs, open_inputs
 from rpml.deep.methods import Method
 from rpml.deep.methods.base import Indices
 from rpml.deep.schedule import Schedule
@@ -38,6 +40,9 @@ class Training:
         Size and views of the images.
     schedule : Schedule
         How long and how fast.
+    budget : {"common", "paper"}, default="common"
+        "paper": the published epochs and batch size of each method instead of the schedule's (see
+        `rpml.deep.budgets.paper_schedule`).
     """
 
     dim: int = 128
@@ -45,6 +50,14 @@ class Training:
     bf16: bool = False
     image_spec: ImageSpec = field(default_factory=ImageSpec)
     schedule: Schedule = field(default_factory=Schedule)
+    budget: str = "common"
+
+    def __post_init__(self) -> None:
+        check_budget(self.budget)
+
+    def schedule_of(self, method: str) -> Schedule:
+        """The schedule of a method (a key of `rpml.deep.methods.METHODS`)."""
+        return paper_schedule(method, self.schedule) if self.budget == "paper" else self.schedule
 
     def settings(self) -> Json:
         """The settings as JSON values."""
@@ -58,7 +71,7 @@ class Initialization:
     The embedder is the linear RPML on the descriptors: its whitening and its projection.
     """
 
-    inputs: TrunkCache
+    inputs: ImageInputs
     frozen: NDArray[np.float32]
     embedder: Embedder
 
@@ -66,19 +79,19 @@ class Initialization:
 def prepare(
     files: Sequence[ImageFile], network: Network, training: Training, folder: Path, context: Context
 ) -> Initialization:
-    """Cache the activations of the trunk in `folder` and fit the initial embedder."""
+    """Cache the activations of the trunk, if any, in `folder` and fit the initial embedder."""
     if training.dim >= len(files):  # before the minutes that the cache takes
         raise InputError(
             f"n_components={training.dim} needs more images than that, there are {len(files)}: ask "
             "for fewer dimensions or pass more images"
         )
-    inputs = build_cache(files, network, training.image_spec, folder, context)
+    inputs = open_inputs(files, network, training.image_spec, folder, context)
     frozen = frozen_descriptors(descriptor_network(network, inputs, training), inputs, context)
     return initialize(inputs, frozen, network, training, context)
 
 
 def initialize(
-    inputs: TrunkCache,
+    inputs: ImageInputs,
     frozen: NDArray[np.float32],
     network: Network,
     training: Training,
@@ -121,6 +134,6 @@ def finetune(
     return embedder.eval(), trainer.state.history
 
 
-def embed(embedder: Embedder, cache: TrunkCache) -> NDArray[np.float32]:
-    """The embedding of every image of a cache, as unit rows."""
-    return descriptors(embedder, cache, 0)
+def embed(embedder: Embedder, inputs: MultiViewDataset) -> NDArray[np.float32]:
+    """The embedding of every image, as unit rows."""
+    return descriptors(embedder, inputs, 0)

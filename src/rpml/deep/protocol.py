@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.deep.backbones import Network
-from rpml.deep.cache import ImageSpec, build_cache
+from rpml.deep.cache import ImageSpec
 from rpml.deep.descriptors import PooledDescriptors, descriptors, frozen_descriptors
 from rpml.deep.finetune import (
     Initialization,
@@ -18,6 +18,7 @@ from rpml.deep.finetune import (
     finetune,
     initialize,
 )
+from rpml.deep.inputs import open_inputs
 from rpml.deep.methods import METHODS, check_methods
 from rpml.deep.trainer import Evaluate
 from rpml.evaluation.protocol.scores import Row, scores_of
@@ -53,11 +54,11 @@ class DeepProtocol:
     ) -> None:
         self.training, self.folder, self.context = training, folder, context
         folder.mkdir(parents=True, exist_ok=True)
-        self.digest = network.fingerprint()
+        self.digest = network.whole_fingerprint()
         self.network = network
         self.initial = self._prepare(_files(images, images.train), network)
         image_spec = ImageSpec(training.image_spec.size, Views())
-        self.test = build_cache(
+        self.test = open_inputs(
             _files(images, ~images.train), network, image_spec, folder / "test", context
         )
         label = dict(zip(images.paths, images.labels.tolist(), strict=True))
@@ -67,7 +68,7 @@ class DeepProtocol:
 
     def _prepare(self, files: list[ImageFile], network: Network) -> Initialization:
         training, context = self.training, self.context
-        inputs = build_cache(files, network, training.image_spec, self.folder / "train", context)
+        inputs = open_inputs(files, network, training.image_spec, self.folder / "train", context)
         # the descriptors do not depend on dim and schedule: a checkpoint of their own
         settings = {
             "pool": training.pool,
@@ -105,7 +106,8 @@ class DeepProtocol:
         self, name: str, ks: tuple[int, ...], evaluate: Evaluate | None = None
     ) -> tuple[Row, Array]:
         """Train by one method, or not at all, and score the test images."""
-        seed = self.training.schedule.seed
+        schedule = self.training.schedule
+        seed = schedule.seed
         history: list[dict[str, float]] = []
         if name == FROZEN:
             embedder, labeled = self.initial.embedder, False
@@ -113,15 +115,16 @@ class DeepProtocol:
         else:
             method = METHODS[name]
             context = Context(seed, self.context.report, self._store(name))
+            schedule = self.training.schedule_of(name)
             embedder, history = finetune(
-                self.initial, method, self.training.schedule, context, self.classes, evaluate
+                self.initial, method, schedule, context, self.classes, evaluate
             )
             title, labeled = f"{method.title}, end to end", method.uses_labels
         # of every epoch, including those of an interrupted run
         seconds = round(sum(epoch["seconds"] for epoch in history), 3)
         Z = embed(embedder, self.test)
         scores = {"cosine": scores_of(Z, self.test_classes, "cosine", ks, seed)}
-        settings = {**asdict(self.training.schedule), "history": history}
+        settings = {**asdict(schedule), "history": history}
         row = Row(f"deep-{name}", title, Z.shape[1], scores, seconds, settings,
                   uses_labels=labeled)  # fmt: skip
         return row, Z

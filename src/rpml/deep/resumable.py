@@ -184,13 +184,14 @@ class ResumableFinetuning:
         initial = prepare(files, network, training, cache, context)
         method = METHODS[name]
         classes = folder_classes(initial.inputs.ids) if method.uses_labels else None
-        embedder, history = finetune(initial, method, training.schedule, context, classes)
+        schedule = training.schedule_of(name)
+        embedder, history = finetune(initial, method, schedule, context, classes)
         n_images, n_skipped = len(initial.inputs), len(initial.inputs.failures)
         return FinetuningOutcome(embedder, history, n_images, n_skipped)
 
 
 def _settings(network: Network, training: Training, method: str) -> Json:
-    return {**training.settings(), "method": method, "trunk": network.fingerprint()}
+    return {**training.settings(), "method": method, "network": network.whole_fingerprint()}
 
 
 def folder_classes(ids: Sequence[str]) -> Indices:

@@ -8,7 +8,15 @@ import numpy as np
 from rpml.deep.samplers import BATCH_SIZE
 from rpml.runtime.errors import InputError
 
-_MINIMUM = {"epochs": 1, "batch_size": 2, "relabel_every": 1, "patience": 1, "seed": 0}  # integers
+_MINIMUM = {  # integers
+    "epochs": 1,
+    "batch_size": 2,
+    "micro_batch": 1,
+    "relabel_every": 1,
+    "patience": 1,
+    "seed": 0,
+}
+_OPTIONAL = ("patience", "micro_batch")
 _MAXIMUM = {"ema_decay": 1, "feature_momentum": 1}
 
 
@@ -22,6 +30,9 @@ class Schedule:
         Passes over the images.
     batch_size : int, default=120
         Images per step.
+    micro_batch : int, default=None
+        Rows per pass through the network, for less memory; None: the whole batch. Gradients are
+        accumulated over the passes. The loss still sees the whole batch, so they are the same.
     learning_rate : float, default=1e-3
         Learning rate of the upper blocks.
     projection_rate : float, default=1e-4
@@ -47,6 +58,7 @@ class Schedule:
 
     epochs: int = 6
     batch_size: int = BATCH_SIZE
+    micro_batch: int | None = None
     learning_rate: float = 1e-3
     projection_rate: float = 1e-4
     loss_rate: float = 1e-3
@@ -61,7 +73,7 @@ class Schedule:
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            if name == "patience" and value is None:
+            if name in _OPTIONAL and value is None:
                 continue
             low, high = _MINIMUM.get(name, 0), _MAXIMUM.get(name, math.inf)
             kinds = (int, np.integer) if name in _MINIMUM else (int, float, np.number)

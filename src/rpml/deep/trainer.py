@@ -1,10 +1,11 @@
 """The training loop shared by every method: sampler, forward pass, loss, step, moving averages."""
 
 import copy
+import itertools
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from rpml.deep.descriptors import MultiViewDataset, mean_features, view_agreement
 from rpml.deep.distillation import FeatureDistillation
 from rpml.deep.embedder import Embedder
+from rpml.deep.inputs import prefetched
 from rpml.deep.methods.base import Batch, FeatureBank, Indices, Loss, LossSpec, Method
 from rpml.deep.samplers import BatchIndices, BatchSampler
 from rpml.deep.schedule import Schedule
@@ -140,13 +142,16 @@ class Trainer:
         return sampler
 
     def _epoch(self, sampler: BatchSampler, context: Context) -> Scores:
-        state = self.state
-        rng = np.random.default_rng([self.schedule.seed, state.epoch])
-        steps = max(1, len(self.inputs) // self.schedule.batch_size)
+        state, schedule = self.state, self.schedule
+        # one stream for the batches and one for the loss, so that batches depend on neither the
+        # loss nor how far ahead they are loaded
+        batches, rng = (np.random.default_rng([schedule.seed, state.epoch, k]) for k in (0, 1))
+        steps = max(1, len(self.inputs) // schedule.batch_size)
         state.loss.begin_epoch(sampler)
         losses = []
-        for step, indices in zip(range(steps), self._repeat(sampler, rng), strict=False):
-            loss, mean_norm = self._step(indices, rng)
+        drawn = itertools.islice(self._repeat(sampler, batches), steps)
+        for step, (indices, maps) in enumerate(prefetched(drawn, self._load)):
+            loss, mean_norm = self._step(indices, maps, rng)
             self._check(loss, mean_norm, step)
             losses.append(loss)
             context.report(Progress("batches", step + 1, steps, {"loss": loss}))
@@ -165,11 +170,16 @@ class Trainer:
                     "pseudo-label"
                 )
 
-    def _step(self, indices: BatchIndices, rng: np.random.Generator) -> tuple[float, float]:
+    def _load(self, indices: BatchIndices) -> torch.Tensor:
+        return self.inputs.load(indices.rows, indices.views)
+
+    def _step(
+        self, indices: BatchIndices, maps: torch.Tensor, rng: np.random.Generator
+    ) -> tuple[float, float]:
         """One optimizer step; returns the loss and the norm of the mean of the features."""
         state = self.state
-        maps = self.inputs.load(indices.rows, indices.views).to(self.device)
-        features = state.student.features(maps)
+        passes = torch.split(maps.to(self.device), self.schedule.micro_batch or len(maps))
+        features = self._features(passes)
         rows = self._tensor(indices.rows)
         batch = Batch(
             features,
@@ -178,27 +188,38 @@ class Trainer:
             rows,
             state.student.projection,
             rng,
-            self._teacher_features(maps),
+            self._teacher_features(passes),
             None if indices.weights is None else torch.from_numpy(indices.weights).to(features),
         )
         loss = state.loss(batch) + self.distillation.loss(features, rows)
         state.optimizer.zero_grad(set_to_none=True)
         if loss.requires_grad:
             loss.backward()
+            self._accumulate(passes, features)
             state.optimizer.step()
         self._update_teacher()
         new = features.detach().cpu().numpy()
         self._update_features(indices.rows, new)
         return float(loss.detach()), float(np.linalg.norm(new.mean(axis=0)))
 
+    def _features(self, passes: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Features of the batch; those of several passes are a leaf of the graph."""
+        student = self.state.student
+        if len(passes) == 1:
+            return student.features(passes[0])
+        return _features_of(student, passes).requires_grad_()
+
+    def _accumulate(self, passes: Sequence[torch.Tensor], features: torch.Tensor) -> None:
+        """Send the gradient of the features through the network again, pass by pass."""
+        if len(passes) > 1 and features.grad is not None:
+            for maps, grad in zip(passes, torch.split(features.grad, len(passes[0])), strict=True):
+                torch.autograd.backward(self.state.student.features(maps), grad)
+
     def _tensor(self, indices: Indices) -> torch.Tensor:
         return torch.from_numpy(np.asarray(indices, np.int64)).to(self.device)
 
-    def _teacher_features(self, maps: torch.Tensor) -> torch.Tensor | None:
-        if not self.method.needs_teacher:
-            return None
-        with torch.no_grad():
-            return self.state.teacher.features(maps)
+    def _teacher_features(self, passes: Sequence[torch.Tensor]) -> torch.Tensor | None:
+        return _features_of(self.state.teacher, passes) if self.method.needs_teacher else None
 
     def _update_teacher(self) -> None:
         """Exponential moving average of the trained parameters; the others are copied."""
@@ -234,3 +255,8 @@ class Trainer:
             return False
         scores = [past["agreement"] for past in self.state.history]
         return max(scores[-patience:]) <= max(scores[:-patience])
+
+
+def _features_of(embedder: Embedder, passes: Sequence[torch.Tensor]) -> torch.Tensor:
+    with torch.no_grad():
+        return torch.cat([embedder.features(maps) for maps in passes])

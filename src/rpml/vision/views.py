@@ -98,9 +98,12 @@ class Views:
 
     def of(self, image: Image.Image, name: str) -> list[Image.Image]:
         """The image itself, then its views."""
-        return [image, *(self._view(image, name, k) for k in range(1, self.count + 1))]
+        return [self.view(image, name, index) for index in range(self.count + 1)]
 
-    def _view(self, image: Image.Image, name: str, index: int) -> Image.Image:
+    def view(self, image: Image.Image, name: str, index: int) -> Image.Image:
+        """One view; 0 is the image itself."""
+        if index == 0:
+            return image
         rng = np.random.default_rng([self.seed, zlib.crc32(name.encode()), index])
         for augmentation, apply in AUGMENTATIONS.items():
             if augmentation in self.augmentations:

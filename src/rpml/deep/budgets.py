@@ -1,0 +1,65 @@
+"""The training budgets of the publications, for a machine with a GPU."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+
+from rpml.deep.schedule import Schedule
+from rpml.runtime.errors import InputError
+
+BUDGETS = ("common", "paper")
+PUBLISHED: dict[str, tuple[int, int]] = {
+    "exemplar": (60, 256),
+    "nce": (60, 256),
+    "deepcluster": (60, 256),
+    "invariant": (60, 256),
+    "mom": (100, 126),
+    "stml": (90, 240),
+    "srpml": (100, 120),
+    "triplet-hdml": (175, 128),
+}
+"""Epochs and rows per batch on CUB-200-2011.
+
+Invariant, and the label-free methods that its paper measures beside it, by its authors' code (128
+images in two views); MOM by its code (42 triplets) and STML by its code (120 images in two views);
+HDML by its code (8,000 steps). The RPML paper prints the batch size only; its number of epochs is
+that of MOM, whose protocol it follows.
+"""
+SUPERVISED = (437, 128)
+"""20,000 steps on CUB-200-2011, the protocol of Oh Song et al. that supervised methods follow."""
+LEARNING_RATE = 1e-4
+EMA_DECAY = 0.999
+
+
+def check_budget(name: str) -> None:
+    """Refuse a name that is not in `BUDGETS`."""
+    if name not in BUDGETS:
+        raise InputError(f"the schedule must be one of {', '.join(BUDGETS)}, got {name!r}")
+
+
+def check_free(name: str, given: Mapping[str, object]) -> None:
+    """Refuse settings that the schedule of the papers would replace."""
+    check_budget(name)
+    replaced = asdict(paper_schedule("", Schedule())).items() - asdict(Schedule()).items()
+    for setting in given if name == "paper" else ():
+        if setting in dict(replaced):
+            raise InputError(
+                f"{setting} is set by the schedule of the papers: leave one of them out"
+            )
+
+
+def paper_schedule(method: str, schedule: Schedule) -> Schedule:
+    """The schedule with the published budget of a method and without our distillation.
+
+    The optimizer remains AdamW: at STML's rate (1e-4), and with STML's average of the weights.
+    """
+    epochs, batch_size = PUBLISHED.get(method, SUPERVISED)
+    return replace(
+        schedule,
+        epochs=epochs,
+        batch_size=batch_size,
+        learning_rate=LEARNING_RATE,
+        projection_rate=LEARNING_RATE,
+        ema_decay=EMA_DECAY,
+        feature_distillation=0.0,
+        neighbor_distillation=0.0,
+    )
