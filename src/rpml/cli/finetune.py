@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from rpml.cli import options as opt
 from rpml.cli.command import Interrupted, command
@@ -14,6 +14,7 @@ from rpml.runtime.errors import InputError
 if TYPE_CHECKING:
     from rpml.deep.finetune import Training
     from rpml.pages.benchmark import EndToEnd
+    from rpml.runtime.context import Json
 
 EXAMPLES = """\b
 Examples:
@@ -48,7 +49,7 @@ class TrainingOptions:
         str, opt.text("NAME", "common, or paper: as long as each paper trains (for a GPU).")
     ] = "common"
 
-    def training(self, dim: int, pool: str, settings: dict[str, Any]) -> Training:
+    def training(self, dim: int, pool: str, settings: Json) -> Training:
         """The settings of a run; `settings` are other fields of the schedule."""
         from rpml.deep.budgets import check_free
         from rpml.deep.cache import ImageSpec

@@ -7,7 +7,7 @@ import shlex
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from rpml.cli import options as opt
 from rpml.cli.command import SHOWN, Interrupted, command
@@ -18,6 +18,7 @@ from rpml.runtime.errors import InputError
 if TYPE_CHECKING:
     from rpml.estimator import RPML, FitOutcome, ResumableFit
     from rpml.io.features import Features, FeatureSource
+    from rpml.runtime.context import Json
 
 EXAMPLES = """\b
 Examples:
@@ -73,7 +74,7 @@ class MethodOptions:
             from rpml.distributed import DaskRPML
 
             kind = DaskRPML
-        given: dict[str, Any] = {
+        given: Json = {
             "n_components": self.dim,
             "random_state": self.seed,
             "weight": self.weight,
@@ -136,7 +137,7 @@ class SupervisionOptions:
         from rpml.io.features import read_labels
 
         n, ids = len(data.values), data.ids
-        inputs: dict[str, Any] = {}
+        inputs: Json = {}
         if self.pseudo_labels is not None:
             model.set_params(clustering=read_labels(self.pseudo_labels, n, ids, partial=True))
         if self.groups is not None:
@@ -185,7 +186,7 @@ def run(
     job = ResumableFit(output, resume, force, checkpoint, notes, keep_exemplars)
     job.check([features, *supervision.paths()])
     with ExitStack() as stack:
-        inputs: dict[str, Any] = {}
+        inputs: Json = {}
         if on_dask:
             inputs["cluster"] = stack.enter_context(engine.cluster(console, method.memory))
             rows = engine.open_rows(features, reading.options(excluded), inputs["cluster"], console)
@@ -213,7 +214,7 @@ def load(source: FeatureSource, console: Console) -> Features:
 
 
 def fit(
-    job: ResumableFit, model: RPML, data: Features, inputs: dict[str, Any], console: Console
+    job: ResumableFit, model: RPML, data: Features, inputs: Json, console: Console
 ) -> FitOutcome:
     """Fit; on Ctrl-C keep the best model so far and say how to continue."""
     try:

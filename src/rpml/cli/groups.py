@@ -1,10 +1,15 @@
 """Option groups: a frozen dataclass declares options once, for every command that takes them."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, get_type_hints
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 def expand_groups(function: Callable[..., None]) -> Callable[..., None]:
@@ -27,14 +32,16 @@ def expand_groups(function: Callable[..., None]) -> Callable[..., None]:
     x.npy y.npy True
     """
     hints = get_type_hints(function, include_extras=True)
-    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    groups: dict[str, type[DataclassInstance]] = {
+        name: kind for name, kind in hints.items() if isinstance(kind, type) and is_dataclass(kind)
+    }
     options: list[Parameter] = []
     for name, parameter in signature(function).parameters.items():
         plain = parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[name])
         options += _options(groups[name]) if name in groups else [plain]
 
     @wraps(function)
-    def run(**given: Any) -> None:
+    def run(**given: object) -> None:
         packed = {
             name: group(**{field.name: given.pop(field.name) for field in fields(group)})
             for name, group in groups.items()
@@ -46,7 +53,7 @@ def expand_groups(function: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def _options(group: Any) -> list[Parameter]:
+def _options(group: type[DataclassInstance]) -> list[Parameter]:
     """The fields of a dataclass as keyword parameters."""
     hints = get_type_hints(group, include_extras=True)
     return [

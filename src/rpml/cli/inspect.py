@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -42,7 +42,8 @@ def run(
     console.result(fields, fields_text(shown))
 
 
-def _shares(arrays: Any) -> str:
+def _shares(arrays: object) -> str:
+    assert isinstance(arrays, dict)
     return ", ".join(
         f"{name} ({', '.join(map(str, a['shape']))}) {a['dtype']} {a['share']:.1%}"
         for name, a in arrays.items()

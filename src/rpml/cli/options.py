@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from rpml.estimator import RPML
     from rpml.io.features import Features, FeatureSource, ReadOptions
+    from rpml.runtime.context import Json
     from rpml.runtime.rows import Array
     from rpml.vision.descriptors import Network
     from rpml.vision.extract import Recipe
@@ -199,7 +200,7 @@ def parse_size(text: str | None, option: str) -> int | None:
     return int(float(found[1]) * 1024 ** " kmgt".index(found[2] or " "))
 
 
-def parse_settings(pairs: list[str] | None, known: Iterable[str]) -> dict[str, Any]:
+def parse_settings(pairs: list[str] | None, known: Iterable[str]) -> Json:
     """The NAME=VALUE pairs of --set, with values typed as in TOML (text needs no quotes)."""
     settings = {}
     for pair in pairs or []:

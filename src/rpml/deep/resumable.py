@@ -26,22 +26,15 @@ from rpml.vision.files import ImageFile
 
 @dataclass(frozen=True)
 class FinetuningOutcome:
-    """What a run of fine-tuning gave.
-
-    Attributes
-    ----------
-    embedder : Embedder
-        The trained upper blocks and the embedding.
-    history : list of dict
-        The scores of each epoch.
-    n_images, n_skipped : int
-        Images trained on, and images that could not be read.
-    """
+    """What a run of fine-tuning gave."""
 
     embedder: Embedder
+    """The trained upper blocks and the embedding."""
     history: list[dict[str, float]]
+    """The scores of each epoch."""
     n_images: int
     n_skipped: int
+    """Images that could not be read."""
 
 
 @dataclass(frozen=True)

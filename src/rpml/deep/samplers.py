@@ -56,11 +56,11 @@ class LabelSampler:
             yield BatchIndices(rows, rng.integers(0, n_views, len(rows)), self.labels[rows])
 
 
-def two_views(rng: np.random.Generator, n_views: int, n: int) -> Indices:
-    """Two different views of each of n images, (2 n,); the same view twice if there is only one."""
-    first = rng.integers(0, n_views, n)
-    step = rng.integers(1, n_views, n) if n_views > 1 else 0
-    return np.concatenate([first, (first + step) % n_views])
+def _in_two_views(images: Indices, n_views: int, rng: np.random.Generator) -> BatchIndices:
+    """Two different views of each image; the same view twice if there is only one."""
+    rows, first = np.tile(images, 2), rng.integers(0, n_views, len(images))
+    step = rng.integers(1, n_views, len(images)) if n_views > 1 else 0
+    return BatchIndices(rows, np.concatenate([first, (first + step) % n_views]), rows)
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,7 @@ class InstanceSampler:
             images = order[start : start + batch_size // 2]
             if len(images) < 2:
                 return
-            rows = np.tile(images, 2)
-            yield BatchIndices(rows, two_views(rng, n_views, len(images)), rows)
+            yield _in_two_views(images, n_views, rng)
 
 
 @dataclass(frozen=True)
@@ -104,8 +103,7 @@ class NeighborSampler:
         order = rng.permutation(n)
         for start in range(0, n, per_batch):
             images = groups[order[start : start + per_batch]].ravel()
-            rows = np.tile(images, 2)
-            yield BatchIndices(rows, two_views(rng, n_views, len(images)), rows)
+            yield _in_two_views(images, n_views, rng)
 
 
 @dataclass(frozen=True)

@@ -61,12 +61,12 @@ class Cluster:
 
     def __init__(
         self,
-        target: Any = None,
+        target: object = None,
         *,
         workers: int | None = None,
         threads: int | None = None,
         memory_limit: str | int = "auto",
-        security: Mapping[str, Any] | Security | None = None,
+        security: Mapping[str, object] | Security | None = None,
     ) -> None:
         if security is not None and not isinstance(security, Security):
             security = Security(require_encryption=True, **security)
@@ -98,7 +98,7 @@ class Cluster:
         shares = [w["memory_limit"] / w["nthreads"] for w in known if w.get("memory_limit")]
         return float(min(shares, default=np.inf))
 
-    def submit(self, work: Callable[..., Any], *arguments: Any) -> Task:
+    def submit(self, work: Callable[..., Any], *arguments: object) -> Task:
         """A task; results of other tasks among the arguments are fetched where it runs.
 
         Every task is a pure function of its arguments, so that Dask computes again whatever a
@@ -108,14 +108,14 @@ class Cluster:
         with self.failures(), dask.config.set(_QUIET):
             return self.client.submit(work, *arguments, key=_key(work), pure=False)
 
-    def each(self, work: Callable[..., Any], parts: Sequence[Task], *more: Any) -> list[Task]:
+    def each(self, work: Callable[..., Any], parts: Sequence[Task], *more: object) -> list[Task]:
         """The same task for every part, sent to the scheduler in one message."""
         keys = [f"{_key(work)}-{i}" for i in range(len(parts))]
         columns = [[value] * len(parts) for value in more]
         with self.failures():
             return list(self.client.map(work, list(parts), *columns, key=keys, pure=False))
 
-    def sum_each(self, work: Callable[..., float], parts: Sequence[Task], *more: Any) -> float:
+    def sum_each(self, work: Callable[..., float], parts: Sequence[Task], *more: object) -> float:
         """Sum over the parts of a number each: fewer messages than a tree."""
         return float(sum(self.values(self.each(work, parts, *more))))
 
@@ -126,7 +126,7 @@ class Cluster:
             self._patiently(lambda left: list(as_completed(tasks, loop=loop, timeout=left)))
             return list(self.client.gather(list(tasks)))
 
-    def hold(self, value: Any) -> Task:
+    def hold(self, value: object) -> Task:
         """A value on the workers; unlike scattered data it survives the death of its holder."""
         return self.submit(_same, value)
 
@@ -163,7 +163,7 @@ class Cluster:
         with self.failures():
             self._patiently(watch)
 
-    def _patiently(self, attempt: Callable[[float], Any]) -> Any:
+    def _patiently(self, attempt: Callable[[float], object]) -> Any:
         """Try with a timeout until it succeeds; an error once no worker has been seen for long."""
         seen = time.monotonic()
         while True:
@@ -247,7 +247,7 @@ def _start(workers: int | None, threads: int | None, memory_limit: str | int) ->
         )
 
 
-def _connect(target: Any, security: Security | None) -> Client:
+def _connect(target: object, security: Security | None) -> Client:
     try:
         return Client(target, security=security, timeout=_PATIENCE, set_as_default=False)
     except (OSError, TimeoutError) as error:
@@ -259,11 +259,11 @@ def _key(work: Callable[..., Any]) -> str:
     return f"rpml-{work.__name__.replace('_', '')}-{uuid.uuid4().hex}"
 
 
-def _same(value: Any) -> Any:
+def _same(value: object) -> Any:
     return value
 
 
-def _item(values: Any, place: int) -> Any:
+def _item(values: Sequence[object], place: int) -> Any:
     return values[place]
 
 

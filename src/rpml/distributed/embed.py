@@ -1,7 +1,6 @@
 """Embedding and scoring a whole dataset, partition by partition, on the workers."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +24,7 @@ KINDS = ("parquet", "npy")
 
 def embed(
     model: RPML,
-    X: Any,
+    X: object,
     folder: str | Path,
     cluster: Cluster,
     *,
@@ -100,7 +99,7 @@ def _fingerprint(model: RPML, rows: PartitionedRows) -> str:
     return data_digest(model.components_, model.preprocessing_.matrix, text)[:10]
 
 
-def _layout(model: RPML, ids: Any) -> Layout:
+def _layout(model: RPML, ids: object) -> Layout:
     names = [str(n) for n in model.get_feature_names_out()]
     return Layout("embedding", names, None if ids is None else "id")
 
@@ -130,7 +129,7 @@ def _transform(model: RPML, values: Array) -> Array:
     return np.asarray(plain.transform(values))
 
 
-def embedded(model: RPML, X: Any, cluster: Cluster) -> PartitionedRows:
+def embedded(model: RPML, X: object, cluster: Cluster) -> PartitionedRows:
     """The rows of X embedded by a model where they are.
 
     Parameters
@@ -153,8 +152,8 @@ def embedded(model: RPML, X: Any, cluster: Cluster) -> PartitionedRows:
 
 
 def evaluate(
-    X: Any,
-    labels: Any,
+    X: object,
+    labels: object,
     cluster: Cluster,
     *,
     ks: tuple[int, ...] = (1, 2, 4, 8),

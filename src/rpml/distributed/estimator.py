@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from rpml.distributed.cluster import Cluster
@@ -63,13 +64,13 @@ class DaskRPML(LazyEmbedding, RPML):
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: object,
+        y: ArrayLike | None = None,
         *,
-        groups: Any = None,
+        groups: ArrayLike | None = None,
         store: Store | None = None,
-        cluster: Any = None,
-        **unavailable: Any,
+        cluster: object = None,
+        **unavailable: object,
     ) -> Self:
         """Learn the embedding from partitioned rows.
 
@@ -103,7 +104,13 @@ class DaskRPML(LazyEmbedding, RPML):
             if value is not None and name != "conflicts":
                 raise ValueError(f"{name} is not available on Dask: use RPML, or leave it out.")
 
-    def _fit(self, X: Any, notes: tuple[Any, Any], store: Store | None, cluster: Cluster) -> Self:
+    def _fit(
+        self,
+        X: object,
+        notes: tuple[ArrayLike | None, ArrayLike | None],
+        store: Store | None,
+        cluster: Cluster,
+    ) -> Self:
         rows = open_rows(X, cluster)
         self._check_rows(rows)
         y, groups = notes

@@ -15,7 +15,6 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from dask.sizeof import sizeof
@@ -162,18 +161,21 @@ class DaskObjective:
         return self.cluster.sum_each(_weight_sum, self._states, t) / self.n_triplets
 
 
+Reading = tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.bool_]]
+"""(rows that triplets read, the triplets as places in these, the certain ones)"""
+
+
 def _count(shard: Drawn) -> int:
     return len(shard[0])
 
 
-def _read_by(shards: list[Drawn]) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.bool_]]:
-    """(rows the triplets of some shards read, the triplets as places in these, the certain ones)"""
+def _read_by(shards: list[Drawn]) -> Reading:
     triplets, certain = (np.concatenate(column) for column in zip(*shards, strict=True))
     rows, places = np.unique(triplets, return_inverse=True)
     return rows, places.reshape(-1, 3), certain
 
 
-def _make(X: Array, part: tuple[Any, ...], settings: Settings) -> TripletObjective:
+def _make(X: Array, part: Reading, settings: Settings) -> TripletObjective:
     _, triplets, certain = part
     weight = weight_function(settings.weight)
     if certain.any() and weight.learnable:
@@ -223,7 +225,7 @@ def _line_value(state: TripletObjective, t: float, mean: float | None) -> float:
     return _with_mean(state, mean).line_value(t)
 
 
-def _gradients(state: TripletObjective, mean: float | None) -> tuple[Any, ...]:
+def _gradients(state: TripletObjective, mean: float | None) -> tuple[Array | float | None, ...]:
     """(loss, by L, by theta with the mean held fixed, by the mean, sum of dw w, sum of w)."""
     part = _with_mean(state, mean)
     loss, grad_L, grad_theta = part.gradients()

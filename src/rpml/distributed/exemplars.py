@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,5 +48,5 @@ def _middles(part: Array, piece: Labels, L: Array, sums: Array, start: int) -> B
 def _best(parts: list[Best]) -> Best:
     """The likest row of each piece; of equals the first."""
     likeness, rows = (np.stack(column) for column in zip(*parts, strict=True))
-    first: Any = likeness.argmax(axis=0), np.arange(likeness.shape[1])
+    first = likeness.argmax(axis=0), np.arange(likeness.shape[1])
     return likeness[first], rows[first]

@@ -1,7 +1,5 @@
 """What the workers do in a search for nearest neighbours: pure functions of partitions."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -97,11 +95,11 @@ def merge(offers: list[Candidates], size: int, k: int, metric: str) -> Neighbors
     return Neighbors(narrow(idx), -vals, metric, method="dask")
 
 
-def narrow(idx: NDArray[np.int64]) -> Any:
+def narrow(idx: NDArray[np.int64]) -> NDArray[np.int32]:
     """Row numbers below 2^31 in half the space; EMPTY_ROW stays the largest number there is."""
     known = idx[idx != EMPTY_ROW]
     if known.size and known.max() >= EMPTY_SLOT:
-        return idx
+        return idx  # type: ignore[return-value]  # of more rows than int32 counts
     return np.minimum(idx, EMPTY_SLOT).astype(np.int32)
 
 
@@ -120,7 +118,7 @@ def patched(
     return Neighbors(near, far, lists.metric, method="dask")
 
 
-def indices(lists: Neighbors) -> NDArray[np.integer]:
+def indices(lists: Neighbors) -> NDArray[np.int32]:
     return lists.indices
 
 

@@ -4,14 +4,16 @@ The rows are cut into partitions of about equal size, whatever the files are; ea
 worker that needs it and checked there, so that a bad shard is named. The client sees shapes only.
 """
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from rpml.distributed.cluster import Cluster, Task
 from rpml.io.features.reading import SUFFIXES, open_features
@@ -20,6 +22,10 @@ from rpml.io.features.source import FeatureSource, Ids, ReadOptions, first_not_f
 from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array
+
+if TYPE_CHECKING:
+    import dask.array
+
 
 PARTITION_BYTES = 64 * 2**20
 MIN_PARTITION = 500  # rows; smaller ones cost more in messages than they save
@@ -41,7 +47,7 @@ class PartitionedRows:
     read: Callable[[], list[Task]]
     edges: NDArray[np.int64]
     width: int
-    dtype: np.dtype[Any]
+    dtype: np.dtype[np.generic]
     pieces: list[list[Piece]] = field(default_factory=list)
     """Where each partition is read from; empty for a Dask array."""
     options: ReadOptions = field(default_factory=ReadOptions)
@@ -86,7 +92,7 @@ class PartitionedRows:
 
 
 def open_rows(
-    X: Any,
+    X: object,
     cluster: Cluster,
     *,
     options: ReadOptions | None = None,
@@ -119,7 +125,7 @@ def open_rows(
             f"X is a {type(X).__name__}: give a Dask array, or the path of parquet, .npy or .npz "
             "files; for an array in memory RPML is the faster one."
         )
-    return _from_dask_array(X, cluster, (partition_rows, least))
+    return _from_dask_array(cast("dask.array.Array", X), cluster, (partition_rows, least))
 
 
 def _least(cluster: Cluster) -> int:
@@ -127,7 +133,9 @@ def _least(cluster: Cluster) -> int:
     return sum(workers.values()) * (2 if len(workers) > 1 else 1)
 
 
-def _from_dask_array(X: Any, cluster: Cluster, wanted: tuple[int | None, int]) -> PartitionedRows:
+def _from_dask_array(
+    X: dask.array.Array, cluster: Cluster, wanted: tuple[int | None, int]
+) -> PartitionedRows:
     if X.ndim != 2 or np.isnan(X.shape[0]):
         raise InputError(
             f"the Dask array has shape {X.shape}: it must have two dimensions of known size "
@@ -153,7 +161,9 @@ def _open_shards(
 ) -> PartitionedRows:
     paths = shard_addresses(address)
     looks = [cluster.submit(_look, path, options) for path in paths]
-    seen: list[tuple[int, int, str, Any]] = [cluster.value(look) for look in looks]
+    seen: list[tuple[int, int, str, tuple[str, ...] | None]] = [
+        cluster.value(look) for look in looks
+    ]
     first = seen[0]
     for path, found in zip(paths, seen, strict=True):
         if found[1] != first[1]:
@@ -229,7 +239,9 @@ def _edges(n: int, count: int) -> NDArray[np.int64]:
     return np.array([n * i // count for i in range(count + 1)], np.int64)
 
 
-def _partition_count(shape: tuple[int, int], dtype: Any, wanted: tuple[int | None, int]) -> int:
+def _partition_count(
+    shape: tuple[int, int], dtype: DTypeLike, wanted: tuple[int | None, int]
+) -> int:
     """By the rows of each, or else by their size, and no fewer than wanted."""
     (n, width), (rows, least) = shape, wanted
     if rows is not None:
@@ -265,7 +277,7 @@ def open_shard(path: str, options: ReadOptions) -> FeatureSource:
     return source
 
 
-def _look(path: str, options: ReadOptions) -> tuple[int, int, str, Any]:
+def _look(path: str, options: ReadOptions) -> tuple[int, int, str, tuple[str, ...] | None]:
     """(rows, columns, dtype, column names) of a shard."""
     source = open_shard(path, options)
     rows = source.n_rows

@@ -9,7 +9,6 @@ import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +53,9 @@ def deal_clusters(labels: Labels, parts: int, rng: np.random.Generator) -> Label
     return np.append(np.searchsorted(used, part), -1)
 
 
-def _divide(part: Array, labels: Labels, sure: Any, part_of: Labels, count: int) -> list[Dealt]:
+def _divide(
+    part: Array, labels: Labels, sure: NDArray[np.bool_], part_of: Labels, count: int
+) -> list[Dealt]:
     whose = part_of[labels]
     places = [np.flatnonzero(whose == i) for i in range(count)]
     return [(part[mine], labels[mine], sure[mine]) for mine in places]

@@ -11,7 +11,6 @@ are those of the local fit.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from dask.sizeof import sizeof
@@ -105,7 +104,9 @@ def pool_rows(labels: Labels, limit: int, rng: np.random.Generator) -> NDArray[n
 
 
 def _make_pool(
-    some: tuple[Any, ...], counts: tuple[int, int | None, int], cut: tuple[int, int]
+    some: tuple[Labels, Labels, Labels | None, Labels | None],
+    counts: tuple[int, int | None, int],
+    cut: tuple[int, int],
 ) -> Pool:
     rows, labels, groups, classes = some
     per_anchor, total, n_classes = counts

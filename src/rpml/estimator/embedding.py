@@ -45,6 +45,8 @@ class Embedding:
     normalize: bool
     n_jobs: int | None
     weight: str
+    n_features_in_: int
+    feature_names_in_: NDArray[np.object_]
 
     def transform(
         self, X: ArrayLike, n_components: int | None = None, output: str = "float"
@@ -84,7 +86,7 @@ class Embedding:
 
     def transform_one(
         self, x: ArrayLike, n_components: int | None = None, output: str = "float"
-    ) -> NDArray[Any]:
+    ) -> NDArray[np.generic]:
         """Embed a single vector, such as a query: (n_features_in_,) to (n_components,).
 
         As `transform`, which refuses one-dimensional input by scikit-learn's rules.

@@ -4,7 +4,6 @@ import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +15,7 @@ from rpml.method.graph.neighbors import Neighbors
 from rpml.method.supervision.constraints import gather, row_indices
 from rpml.method.supervision.labels import as_labels
 from rpml.method.whitening.groups import drop_singles, no_groups
+from rpml.runtime.context import Json
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array, common_scale, float_dtype
 
@@ -28,7 +28,7 @@ def read_constraints(
     data: Features,
     y: ArrayLike | None = None,
     conflicts: str = "raise",
-) -> dict[str, Any]:
+) -> Json:
     """Arguments of `RPML.fit` from files of constraints.
 
     Parameters
@@ -55,7 +55,7 @@ def read_constraints(
     }
     if not read:
         return {}
-    given: dict[str, Any] = {name: links.values for name, links in read.items()}
+    given = {name: links.values for name, links in read.items()}
     try:
         gather(None if y is None else as_labels(y, n), n, **given, conflicts=conflicts)
     except ValueError as error:
@@ -117,7 +117,9 @@ def read_pairs(path: str | Path, data: Features) -> NDArray[np.intp] | None:
         raise InputError(_by_line(str(error), {"pairs": links})) from None
 
 
-def as_neighbors(neighbors: Any, n: int, groups: ArrayLike | None) -> Neighbors | None:
+def as_neighbors(
+    neighbors: tuple[ArrayLike, ArrayLike] | None, n: int, groups: ArrayLike | None
+) -> Neighbors | None:
     """Neighbors of n rows that the user searched; they cannot be combined with groups."""
     if neighbors is None:
         return None

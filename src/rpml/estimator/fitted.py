@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from os import PathLike
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,11 @@ from rpml.method.whitening.neighborhoods import PairEvidence, ScatterChoice
 from rpml.runtime.context import Json
 from rpml.runtime.errors import ModelFormatError
 
-Model = TypeVar("Model", bound=BaseEstimator)
+if TYPE_CHECKING:
+    from rpml.estimator.embedding import Embedding
+
+
+Model = TypeVar("Model", bound="Embedding")
 
 
 EXEMPLAR_FIELDS = ("rows", "labels", "sizes")
@@ -30,7 +34,7 @@ NOT_STORED = {"callback", "verbose", "n_jobs"}  # parameters that change no resu
 
 
 def save_model(
-    estimator: Any,
+    estimator: Embedding,
     path: str | PathLike[str],
     run: Mapping[str, object] | None = None,
     exemplars: bool = False,
@@ -42,7 +46,7 @@ def save_model(
     write_model(path, model_arrays(estimator, exemplars), model_metadata(estimator, run))
 
 
-def model_arrays(estimator: Any, exemplars: bool = False) -> Arrays:
+def model_arrays(estimator: Embedding, exemplars: bool = False) -> Arrays:
     """The arrays of a fitted estimator by the names they have in the file."""
     arrays = {
         "mean": estimator.preprocessing_.mean,
@@ -76,7 +80,7 @@ def _narrow(indices: NDArray[np.generic]) -> NDArray[np.generic]:
     return indices.astype(np.int32) if small else indices
 
 
-def model_metadata(estimator: Any, run: Mapping[str, object] | None = None) -> Json:
+def model_metadata(estimator: Embedding, run: Mapping[str, object] | None = None) -> Json:
     """Settings, preprocessing, names and training summary of a fitted estimator."""
     names = getattr(estimator, "feature_names_in_", None)
     return {
@@ -128,13 +132,13 @@ def _read_whitening(stored: Json | None) -> ScatterChoice | None:
     )
 
 
-def describe_settings(estimator: Any) -> Json:
+def describe_settings(estimator: BaseEstimator) -> Json:
     """The parameters of an estimator as JSON values, those left out that change no result."""
     parameters = estimator.get_params(deep=False)
     return {n: _describe(value) for n, value in parameters.items() if n not in NOT_STORED}
 
 
-def _describe(value: Any) -> Any:
+def _describe(value: object) -> object:
     """A setting as JSON: plain values as they are, our clustering by its settings, else text."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -144,7 +148,7 @@ def _describe(value: Any) -> Any:
         settings = {k: _describe(v) for k, v in value.get_params(deep=False).items()}
         return {"AuthorityAscentShift": settings}
     if hasattr(value, "__len__") and not hasattr(value, "get_params"):
-        return f"<array of shape {np.shape(value)}>"
+        return f"<array of shape {np.asarray(value).shape}>"
     return None if callable(value) else f"<{' '.join(repr(value).split())}>"
 
 
@@ -168,7 +172,8 @@ def rebuild_model(
 
 def _rebuild(cls: type[Model], arrays: Arrays, metadata: Json) -> Model:
     """The estimator of arrays and metadata that are as `rpml.io.model_file.SCHEMA` says."""
-    model: Any = cls(**_settings(cls, metadata["settings"]))
+    build: Callable[..., Model] = cls
+    model = build(**_settings(cls, metadata["settings"]))
     flags, names = metadata["preprocessing"], metadata["feature_names"]
     model.preprocessing_ = Preprocessing(
         flags["unit_input"], arrays["mean"], arrays["matrix"], flags["unit_output"]
@@ -182,10 +187,10 @@ def _rebuild(cls: type[Model], arrays: Arrays, metadata: Json) -> Model:
         model.feature_names_in_ = np.array(names, dtype=object)
     _set_scales(model, arrays)
     _set_training(model, arrays, metadata["training"])
-    return model  # type: ignore[no-any-return]
+    return model
 
 
-def _settings(cls: type[Any], stored: Json) -> Json:
+def _settings(cls: type[BaseEstimator], stored: Json) -> Json:
     """Settings the class knows; a newer package of the same format may have written more.
 
     They obey the rules of the class. What was an object at the fit is a text in angle brackets,
@@ -202,12 +207,12 @@ def _settings(cls: type[Any], stored: Json) -> Json:
     return settings
 
 
-def _known(cls: type[Any], stored: Json) -> Json:
+def _known(cls: type[BaseEstimator], stored: Json) -> Json:
     known = set(cls().get_params(deep=False)) - NOT_STORED
     return {name: value for name, value in stored.items() if name in known}
 
 
-def _set_training(model: Any, arrays: Arrays, training: Json) -> None:
+def _set_training(model: Embedding, arrays: Arrays, training: Json) -> None:
     model.labels_ = arrays["labels"].astype(np.intp)
     model.triplets_ = arrays["triplets"].astype(np.intp)
     model.triplet_weights_ = arrays["triplet_weights"]
@@ -226,7 +231,7 @@ def _set_training(model: Any, arrays: Arrays, training: Json) -> None:
     model.history_ = {name: [float(x) for x in values] for name, values in history.items()}
 
 
-def _set_scales(model: Any, arrays: Arrays) -> None:
+def _set_scales(model: Embedding, arrays: Arrays) -> None:
     """Ranges of the codes and quantiles of the similarities, which older files do not have."""
     ranges, quantiles = (arrays.get(name) for name in ("code_ranges", "similarity_quantiles"))
     model.code_ranges_ = None if ranges is None else AxisRanges(*ranges)

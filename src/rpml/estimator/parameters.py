@@ -1,14 +1,13 @@
 """What each parameter of RPML may be, in scikit-learn's terms."""
 
 from numbers import Integral, Real
-from typing import Any
 
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from rpml.method.objective.weights import WEIGHTS
 from rpml.method.triplets.samplers import SAMPLERS
 
-CONSTRAINTS: dict[str, list[Any]] = {
+CONSTRAINTS: dict[str, list[object]] = {
     "n_components": [Interval(Integral, 1, None, closed="left"), None],
     "weight": [StrOptions(set(WEIGHTS))],
     "solver": [StrOptions({"cg", "stochastic", "gd"})],

@@ -1,14 +1,17 @@
 """A fit whose model goes to a file and whose finished stages survive an interruption."""
 
+from __future__ import annotations
+
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from rpml.estimator.fitted import describe_settings, load_model, save_model
 from rpml.io.checkpoint import Checkpoint, check_directory, fingerprint, remove_checkpoint
@@ -21,6 +24,10 @@ from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError, ModelFormatError
 from rpml.runtime.locks import locked
 from rpml.runtime.outputs import check_apart
+
+if TYPE_CHECKING:
+    from rpml.estimator.rpml import RPML
+
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +45,7 @@ class FitOutcome:
         fit can be resumed. "complete": an earlier run had written the model.
     """
 
-    model: Any
+    model: RPML
     state: Literal["fitted", "stopped", "complete"]
 
 
@@ -87,7 +94,7 @@ class ResumableFit:
         target = Path(self.path)
         return target.with_name(target.name + ".ckpt")
 
-    def fit(self, model: Any, X: Any, **inputs: Any) -> FitOutcome:
+    def fit(self, model: RPML, X: ArrayLike | Features, **inputs: Any) -> FitOutcome:
         """Fit the model and write it.
 
         Parameters
@@ -106,7 +113,7 @@ class ResumableFit:
         CheckpointError
             If the finished stages are of other rows or settings, or `resume` was forgotten.
         """
-        data = X if isinstance(X, Features) else Features(X)
+        data = X if isinstance(X, Features) else Features(X)  # type: ignore[arg-type]
         with locked(self.path):
             self.check()
             digest, settings = _digest(model, data.values, inputs), describe_settings(model)
@@ -170,7 +177,7 @@ class ResumableFit:
 
 
 @contextmanager
-def _stops(model: Any) -> Iterator[list[Progress]]:
+def _stops(model: RPML) -> Iterator[list[Progress]]:
     """The moments at which the model's callback stopped the solver."""
     callback, stops = model.callback, []
 
@@ -187,7 +194,7 @@ def _stops(model: Any) -> Iterator[list[Progress]]:
         model.set_params(callback=callback)
 
 
-def _digest(model: Any, X: Any, inputs: Mapping[str, Any]) -> str:
+def _digest(model: RPML, X: ArrayLike, inputs: Mapping[str, object]) -> str:
     """Hash of the rows and of everything that is said about them."""
     given = {name: value for name, value in inputs.items() if name != "cluster"}
     if hasattr(model.clustering, "dtype"):

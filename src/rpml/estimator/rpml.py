@@ -19,7 +19,7 @@ from rpml.method.settings import FitInputs, FitSettings, fit_shape
 from rpml.method.supervision.constraints import gather
 from rpml.method.supervision.labels import as_labels
 from rpml.method.update import update
-from rpml.runtime.context import Context, PrintedProgress, Progress, Store
+from rpml.runtime.context import Context, Json, PrintedProgress, Progress, Store
 from rpml.runtime.memory import WORKING_MEMORY, working_memory
 from rpml.runtime.rows import Labels, RandomState, float_dtype
 from rpml.runtime.threads import using_jobs
@@ -165,7 +165,7 @@ class RPML(
     (1797, 16)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = CONSTRAINTS
+    _parameter_constraints: ClassVar[dict[str, list[object]]] = CONSTRAINTS
 
     def __init__(
         self,
@@ -175,12 +175,12 @@ class RPML(
         solver: str = "cg",
         training: str = "auto",
         alpha: float = 45.0,
-        clustering: Any = "aas",
+        clustering: object = "aas",
         n_neighbors: int = 50,
         triplets_per_anchor: int = 4,
         max_triplets: int = 400_000,
         sampler: str = "uniform",
-        init: Any = "pca",
+        init: object = "pca",
         normalize_input: bool = True,
         whiten: float | str | None = "auto",
         n_axes: int | None = None,
@@ -240,7 +240,7 @@ class RPML(
         n_components: int | None = None,
         weight: str = "concat",
         solver: str = "cg",
-        **parameters: Any,
+        **parameters: object,
     ) -> Self:
         """Every setting as the paper prints it, nothing added, and so able to collapse.
 
@@ -249,7 +249,7 @@ class RPML(
         to unit norm, as the R-MAC descriptors of the paper are.
         """
         aas = AuthorityAscentShift(epsilon=0.65, metric="cosine", affinity="cosine", merge=None)
-        settings: dict[str, Any] = {"weight": weight, "solver": solver, "clustering": aas}
+        settings: Json = {"weight": weight, "solver": solver, "clustering": aas}
         settings |= {"mining": "semi-hard", "whiten": None, "training": "always", "init": "random"}
         settings |= {"batch_size": 120, "n_epochs": 10, "batch_steps": 5, "average": False}
         settings |= {"weight_ridge": None, "normalize": False}
@@ -262,7 +262,7 @@ class RPML(
         *,
         groups: ArrayLike | None = None,
         pairs: ArrayLike | None = None,
-        neighbors: Any = None,
+        neighbors: tuple[ArrayLike, ArrayLike] | None = None,
         must_link: ArrayLike | None = None,
         cannot_link: ArrayLike | None = None,
         comparisons: ArrayLike | None = None,

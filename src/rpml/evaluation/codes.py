@@ -3,7 +3,8 @@
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -66,7 +67,7 @@ def compare_codes(
     y: ArrayLike | None = None,
     n_components: int | None = None,
     *,
-    train: Any = None,
+    train: ArrayLike | None = None,
     methods: Sequence[str] | None = None,
     seed: int = 0,
 ) -> CodeComparison:
@@ -191,7 +192,7 @@ def _rescored(coarse: Scores, fine: Scores) -> Scores:
     return scores
 
 
-def _product_quantized(faiss: Any, train: Array, rows: Array, rotate: bool) -> Array:
+def _product_quantized(faiss: ModuleType, train: Array, rows: Array, rotate: bool) -> Array:
     """What product quantization, eight axes per byte, leaves of the rows."""
     size, n_bytes = rows.shape[1], -(-rows.shape[1] // 8)
     train = train[sorted_sample(len(train), _PQ_ROWS, np.random.default_rng(0))]

@@ -8,8 +8,9 @@ imported when they are built.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Protocol, Self
 
+from numpy.typing import ArrayLike
 from sklearn.cluster import HDBSCAN
 
 from rpml.estimator import RPML
@@ -25,9 +26,18 @@ from rpml.evaluation.baselines.raw import Raw
 from rpml.evaluation.baselines.shrunk_whitening import ShrunkWhitening
 from rpml.evaluation.baselines.truncation import Truncation
 from rpml.runtime.errors import InputError
-from rpml.runtime.rows import RandomState
+from rpml.runtime.rows import Array, RandomState
 
-Build = Callable[[int, RandomState], Any]
+
+class Embedder(Protocol):
+    """An estimator with fit and transform, as scikit-learn's are."""
+
+    def fit(self, X: Array, y: ArrayLike | None = None) -> Self: ...
+
+    def transform(self, X: Array) -> Array: ...
+
+
+Build = Callable[[int, RandomState], Embedder]
 
 
 @dataclass(frozen=True)
@@ -52,17 +62,17 @@ class Method:
     uses_labels: bool = False
 
 
-def seeded(estimator: Callable[..., Any], **settings: Any) -> Build:
+def seeded(estimator: Callable[..., Embedder], **settings: object) -> Build:
     """Build an estimator that takes a random_state."""
     return lambda n_components, seed: estimator(n_components, random_state=seed, **settings)
 
 
-def unseeded(estimator: Callable[..., Any], **settings: Any) -> Build:
+def unseeded(estimator: Callable[..., Embedder], **settings: object) -> Build:
     """Build an estimator that draws nothing."""
     return lambda n_components, seed: estimator(n_components, **settings)
 
 
-def trained(**settings: Any) -> Build:
+def trained(**settings: object) -> Build:
     """Build a variant of RPML that trains whatever the evidence says, so that variants differ."""
     return seeded(RPML, training="always", **settings)
 
@@ -74,7 +84,7 @@ def clustered(partition: Callable[[RandomState], object]) -> Build:
     )
 
 
-def imported(path: str, **settings: Any) -> Build:
+def imported(path: str, **settings: object) -> Build:
     """Build an estimator named by "module:class", imported on use."""
     module, name = path.split(":")
     return lambda n_components, seed: getattr(import_module(module), name)(

@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import rpml
 from rpml.io.container import (
@@ -32,12 +31,12 @@ _SIGNED = Schema({}, {"fingerprint": str, "metadata": {}})
 _MANIFEST_SCHEMA = {"version": int, "rpml_version": str, "data": str, "settings": {}}
 
 
-def fingerprint(data: str, settings: Mapping[str, Any]) -> str:
+def fingerprint(data: str, settings: Mapping[str, object]) -> str:
     """One string that is equal for equal data, settings and package version."""
     return hashlib.sha256(canonical_json(_manifest(data, settings)).encode()).hexdigest()
 
 
-def _manifest(data: str, settings: Mapping[str, Any]) -> Json:
+def _manifest(data: str, settings: Mapping[str, object]) -> Json:
     return {
         "version": _VERSION,
         "rpml_version": rpml.__version__,
@@ -131,7 +130,7 @@ class Checkpoint:
     """
 
     def __init__(
-        self, directory: str | Path, data: str, settings: Mapping[str, Any], resume: bool = False
+        self, directory: str | Path, data: str, settings: Mapping[str, object], resume: bool = False
     ) -> None:
         self.directory = Path(directory)
         self._manifest = _manifest(data, settings)

@@ -44,7 +44,7 @@ _DISGUISES = {
 }
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Numpy scalars and arrays as JSON values."""
     if isinstance(value, np.generic):
         return value.item()
@@ -53,7 +53,7 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"metadata of type {type(value).__name__} cannot be written as JSON")
 
 
-def canonical_json(value: Any) -> str:
+def canonical_json(value: object) -> str:
     """JSON text which is equal for equal values, whatever the order of keys."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), default=_plain)
 
@@ -104,7 +104,7 @@ def _write(file: BinaryIO, arrays: Arrays, text: str) -> None:
 def write_container(
     path: str | Path,
     arrays: Mapping[str, NDArray[np.generic]],
-    metadata: Mapping[str, Any],
+    metadata: Mapping[str, object],
     kind: str,
     version: int,
 ) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from rpml.io.container import Arrays, check_content, read_container, write_container
 from rpml.io.features.reading import SUFFIXES
+from rpml.runtime.context import Json
 from rpml.runtime.errors import InputError, ModelFormatError
 from rpml.runtime.outputs import check_output
 from rpml.runtime.schema import ANY_FLOAT, COUNT, ArraySpec, Number, Schema
@@ -90,7 +91,9 @@ def check_model_output(
 
 
 def write_model(
-    path: str | PathLike[str], arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]
+    path: str | PathLike[str],
+    arrays: Mapping[str, NDArray[np.generic]],
+    metadata: Mapping[str, object],
 ) -> None:
     """Write a model file atomically; equal content gives equal bytes.
 
@@ -107,7 +110,7 @@ def write_model(
     write_container(Path(path), arrays, metadata, "model", FORMAT_VERSION)
 
 
-def read_model(path: str | PathLike[str]) -> tuple[Arrays, dict[str, Any]]:
+def read_model(path: str | PathLike[str]) -> tuple[Arrays, Json]:
     """Read a model file from anywhere, trusted or not.
 
     Returns
@@ -131,7 +134,7 @@ def read_model(path: str | PathLike[str]) -> tuple[Arrays, dict[str, Any]]:
     return arrays, {**metadata, **versions}
 
 
-def check_model(path: str | PathLike[str], arrays: Arrays, metadata: dict[str, Any]) -> None:
+def check_model(path: str | PathLike[str], arrays: Arrays, metadata: Json) -> None:
     """Refuse arrays and metadata that are not those of a model.
 
     Sizes too: as many axes as features at most, labels of rows.
@@ -145,7 +148,7 @@ def check_model(path: str | PathLike[str], arrays: Arrays, metadata: dict[str, A
             raise ModelFormatError(f"{path} is damaged: its {name} are not labels of its rows")
 
 
-def _with_present_names(arrays: Arrays, metadata: dict[str, Any]) -> tuple[Arrays, dict[str, Any]]:
+def _with_present_names(arrays: Arrays, metadata: Json) -> tuple[Arrays, Json]:
     """Arrays and metadata of an older format under the names of this one."""
     renamed = {_RENAMED_ARRAYS.get(name, name): array for name, array in arrays.items()}
     settings, whitening = metadata.get("settings"), metadata.get("whitening")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rpml.runtime.rows import Array
 
+Codes = NDArray[np.integer]
 CODES = ("int8", "binary", "binary-rotated")
 STEPS = 255
 ZERO = 1e-9  # a value that rounding alone moves across zero has the same bit in every batch
@@ -62,14 +62,14 @@ class Codec(ABC):
     dtype: type[np.generic]
 
     @abstractmethod
-    def encode(self, Y: Array) -> NDArray[Any]:
+    def encode(self, Y: Array) -> Codes:
         """Codes of rows."""
 
     @abstractmethod
-    def decode(self, codes: NDArray[Any]) -> NDArray[np.float32]:
+    def decode(self, codes: Codes) -> NDArray[np.float32]:
         """The rows that codes stand for."""
 
-    def check(self, codes: NDArray[Any]) -> NDArray[Any]:
+    def check(self, codes: Codes) -> Codes:
         """Refuse codes of another kind, or of a model of another size."""
         if codes.dtype != self.dtype or codes.ndim != 2 or codes.shape[1] != self.width:
             expected = f"(n, {self.width}) of {np.dtype(self.dtype)}"
@@ -95,7 +95,7 @@ class Int8Codec(Codec):
         steps = np.rint((Y - self.low.astype(np.float64)) / self.step)
         return (np.clip(steps, 0, STEPS) - 128).astype(np.int8)
 
-    def decode(self, codes: NDArray[Any]) -> NDArray[np.float32]:
+    def decode(self, codes: Codes) -> NDArray[np.float32]:
         """low + (code + 128) * step."""
         return self.low + (self.check(codes) + np.float32(128)) * self.step.astype(np.float32)
 
@@ -117,9 +117,9 @@ class SignCodec(Codec):
         """Packed sign bits of rows."""
         return np.packbits((Y @ rotation(self.size) if self.rotate else Y) > ZERO, axis=1)
 
-    def decode(self, codes: NDArray[Any]) -> NDArray[np.float32]:
+    def decode(self, codes: Codes) -> NDArray[np.float32]:
         """Unit rows whose entries have the signs of the bits, turned back."""
-        bits = np.unpackbits(self.check(codes), axis=1, count=self.size)
+        bits = np.unpackbits(self.check(codes).view(np.uint8), axis=1, count=self.size)
         signs = (2 * bits.astype(np.float32) - 1) / np.float32(np.sqrt(self.size))
         return signs @ rotation(self.size).T.astype(np.float32) if self.rotate else signs
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,12 +31,12 @@ class FitSettings:
     solver: str
     training: str
     alpha: float
-    clustering: Any
+    clustering: object
     n_neighbors: int
     triplets_per_anchor: int
     max_triplets: int
     sampler: str
-    init: Any
+    init: object
     normalize_input: bool
     whiten: float | str | None
     n_axes: int | None
@@ -180,7 +180,17 @@ class FitResult:
         )
 
 
-def fit_shape(settings: Any, n: int, like: Array, mapped: bool) -> Shape:
+class Sizes(Protocol):
+    """The settings of RPML that decide the sizes of a fit."""
+
+    n_components: int | None
+    n_neighbors: int
+    max_triplets: int
+    triplets_per_anchor: int
+    subsample: int | None
+
+
+def fit_shape(settings: Sizes, n: int, like: Array, mapped: bool) -> Shape:
     """What decides the memory of a fit of n rows that are `like` these, by the settings of RPML."""
     d, given = like.shape[1], n
     n = min(n, settings.subsample or n)

@@ -1,7 +1,7 @@
 """Optional packages: present, or one sentence that says what to install."""
 
 import importlib
-from typing import Any
+from types import ModuleType
 
 from rpml.runtime.errors import InputError
 
@@ -10,7 +10,7 @@ class MissingExtraError(InputError, ImportError):
     """An optional package is not installed."""
 
 
-def require(module: str, extra: str, what: str) -> Any:
+def require(module: str, extra: str, what: str) -> ModuleType:
     """Import an optional module, or say which extra brings it.
 
     Parameters
@@ -30,7 +30,7 @@ def require(module: str, extra: str, what: str) -> Any:
         ) from error
 
 
-def optional(module: str) -> Any:
+def optional(module: str) -> ModuleType | None:
     """An optional module, or None where it is not installed."""
     try:
         return importlib.import_module(module)

@@ -4,8 +4,8 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
+from rpml.runtime.context import Json
 from rpml.runtime.errors import InputError
 from rpml.runtime.schema import check_json, read_json
 
@@ -92,7 +92,7 @@ class Manifest:
         except (OSError, ValueError):
             found = {"files": {}, "facts": {}}
         self._files: dict[str, list[int]] = found["files"]
-        self.facts: dict[str, Any] = found["facts"]
+        self.facts: Json = found["facts"]
         self._ours = bool(self._files)
 
     def owns(self, path: Path) -> bool:
@@ -116,7 +116,7 @@ class Manifest:
 
 
 def write_manifest(
-    path: Path, files: Mapping[str, Path], facts: Mapping[str, Any] | None = None
+    path: Path, files: Mapping[str, Path], facts: Mapping[str, object] | None = None
 ) -> None:
     """List files under the names they will have beside the manifest, and facts about them."""
     states = {name: _state(file) for name, file in files.items()}

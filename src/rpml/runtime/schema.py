@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from rpml.runtime.errors import ModelFormatError
@@ -76,9 +77,9 @@ class Schema:
     """
 
     arrays: Mapping[str, ArraySpec]
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, object] = field(default_factory=dict)
 
-    def check(self, arrays: Mapping[str, NDArray[Any]], metadata: Any) -> dict[str, int]:
+    def check(self, arrays: Mapping[str, NDArray[np.generic]], metadata: Any) -> dict[str, int]:
         """Refuse what does not fit with a ModelFormatError; the named sizes."""
         check_json(metadata, self.metadata)
         sizes: dict[str, int] = {}
@@ -90,7 +91,9 @@ class Schema:
         return sizes
 
 
-def _check_array(name: str, array: NDArray[Any], spec: ArraySpec, sizes: dict[str, int]) -> None:
+def _check_array(
+    name: str, array: NDArray[np.generic], spec: ArraySpec, sizes: dict[str, int]
+) -> None:
     if array.dtype.kind not in spec.kind:
         raise ModelFormatError(f"its {name} are not {_KINDS[spec.kind[0]]}")
     if spec.shape is not None:
@@ -106,7 +109,7 @@ def _check_array(name: str, array: NDArray[Any], spec: ArraySpec, sizes: dict[st
             raise ModelFormatError(f"its {name} are not finite, or not from {spec.low} to {high}")
 
 
-def check_json(value: Any, spec: Any, name: str = "metadata", depth: int = MAX_DEPTH) -> None:
+def check_json(value: Any, spec: object, name: str = "metadata", depth: int = MAX_DEPTH) -> None:
     """Refuse a JSON value that is not as described with a ModelFormatError.
 
     Parameters
@@ -137,7 +140,7 @@ def check_json(value: Any, spec: Any, name: str = "metadata", depth: int = MAX_D
         _check_table(value, {"*": object}, depth)
 
 
-def _check_table(table: dict[str, Any], spec: Mapping[str, Any], depth: int) -> None:
+def _check_table(table: dict[str, Any], spec: Mapping[str, object], depth: int) -> None:
     for key in spec:
         if not key.endswith(("?", "*")) and key not in table:
             raise ModelFormatError(f"it has no {key}")
@@ -146,7 +149,7 @@ def _check_table(table: dict[str, Any], spec: Mapping[str, Any], depth: int) -> 
         check_json(value, inner, key[:40], depth - 1)
 
 
-def _is_like(value: Any, spec: Any) -> bool:
+def _is_like(value: Any, spec: object) -> bool:
     """Whether the value itself, not what is in it, is as described."""
     if spec is None or spec is object:
         return value is None or spec is object
@@ -168,7 +171,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     return _read(path, tomllib.loads)  # type: ignore[no-any-return]
 
 
-def _read(path: Path, parse: Callable[[str], Any]) -> Any:
+def _read(path: Path, parse: Callable[[str], object]) -> Any:
     if path.exists() and not path.is_file():  # a pipe has no end
         raise ModelFormatError(f"{path} is not a regular file")
     with open(path, "rb") as file:

@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -134,7 +133,7 @@ class _BlasLimit:
 
     def __init__(self) -> None:
         self._lock, self._holders = threading.Lock(), 0
-        self._limit: Any = None
+        self._limit: threadpool_limits | None = None
 
     def take(self) -> None:
         with self._lock:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +13,7 @@ from rpml.estimator.fitted import model_arrays, model_metadata, rebuild_model
 from rpml.io.container import Arrays, check_content, read_container, write_container
 from rpml.io.features.source import as_ids, check_unique_ids
 from rpml.io.model_file import check_model
+from rpml.method.codes import Codes
 from rpml.runtime.errors import InputError, ModelFormatError
 from rpml.runtime.rows import top_columns
 from rpml.runtime.schema import ArraySpec, Schema
@@ -41,7 +42,7 @@ class Hits(NamedTuple):
 
     scores: NDArray[np.float32]
     """(n_queries, k) dot products of query and decoded row: cosine similarities."""
-    ids: NDArray[Any]
+    ids: NDArray[np.generic]
     """(n_queries, k) ids given to `add`, or row numbers."""
 
 
@@ -76,7 +77,7 @@ class Index:
     def __init__(self, model: RPML, n_components: int | None = None) -> None:
         self.model = model.map_only(n_components)
         self._int8, self._sign = self.model.codec("int8"), self.model.codec("binary")
-        self._codes: NDArray[np.int8] = np.empty((0, self._int8.width), np.int8)
+        self._codes: Codes = np.empty((0, self._int8.width), np.int8)
         self._bits: NDArray[np.uint8] = np.empty((0, self._sign.width), np.uint8)
         self._ids: NDArray[np.object_] | None = None
         self._bit_search: BitSearch | None = None
@@ -90,7 +91,7 @@ class Index:
         return self._int8.width + self._sign.width
 
     @property
-    def ids(self) -> NDArray[Any]:
+    def ids(self) -> NDArray[np.generic]:
         """The id of each row, or its number."""
         return np.arange(len(self)) if self._ids is None else self._ids
 
@@ -161,7 +162,7 @@ class Index:
     def _rank_candidates(self, queries: Floats, k: int, candidates: int) -> tuple[Floats, Rows]:
         """The same among the rows whose bits are nearest."""
         assert self._bit_search is not None
-        near = self._bit_search(self._sign.encode(queries), candidates)
+        near = self._bit_search(self._sign.encode(queries).view(np.uint8), candidates)
         decoded = self._int8.decode(self._codes[near.ravel()]).reshape(*near.shape, -1)
         scores = np.einsum("qcd,qd->qc", decoded, queries)
         best = top_columns(scores, k)
@@ -170,7 +171,7 @@ class Index:
     def save(self, path: str | PathLike[str]) -> None:
         """Write the codes, the ids and the model to one file, without pickle."""
         arrays: Arrays = {"codes": self._codes, "bits": self._bits}
-        metadata: dict[str, Any] = {"model": model_metadata(self.model)}
+        metadata = {"model": model_metadata(self.model)}
         if self._ids is not None and all(isinstance(i, int) for i in self._ids):
             arrays["ids"] = self._ids.astype(np.int64)
         elif self._ids is not None:
@@ -191,7 +192,7 @@ class Index:
         index = cls(rebuild_model(RPML, mine, stored, path))
         try:
             index._codes = index._int8.check(arrays["codes"])
-            index._bits = index._sign.check(arrays["bits"])
+            index._bits = index._sign.check(arrays["bits"]).view(np.uint8)
         except ValueError as error:
             raise ModelFormatError(f"{path} is damaged: wrong codes") from error
         if "ids" in arrays:
@@ -205,7 +206,7 @@ def _blocks(queries: Floats) -> Iterator[Floats]:
     return (queries[start : start + _QUERIES] for start in range(0, len(queries), _QUERIES))
 
 
-def _read_ids(stored: NDArray[Any]) -> NDArray[np.object_]:
+def _read_ids(stored: NDArray[np.generic]) -> NDArray[np.object_]:
     if stored.dtype == np.uint8:
         return as_ids(stored.tobytes().decode(errors="replace").split("\0"))
     return as_ids(stored)

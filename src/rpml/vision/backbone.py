@@ -3,6 +3,7 @@
 import hashlib
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from rpml.runtime.extras import require
 from rpml.runtime.schema import Number, check_json, read_json, read_toml
 from rpml.vision.normalization import with_fast_normalization
 
-_onnxruntime: Any = require("onnxruntime", "vision", "a backbone")
+_onnxruntime: ModuleType = require("onnxruntime", "vision", "a backbone")
 
 Maps = NDArray[np.float32]
 

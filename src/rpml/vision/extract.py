@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.runtime.context import Arrays, Context, Progress
+from rpml.runtime.context import Arrays, Context, Json, Progress
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array, unit_rows
 from rpml.runtime.schema import ArraySpec, Schema
@@ -271,7 +270,7 @@ def _part_schema(start: int, count: int, recipe: Recipe) -> Schema:
     return Schema(arrays, {"failures": [{"id": str, "reason": str}]})
 
 
-def _from_arrays(arrays: Arrays, metadata: Mapping[str, Any]) -> Part:
+def _from_arrays(arrays: Arrays, metadata: Json) -> Part:
     failures = tuple(Failure(f["id"], f["reason"]) for f in metadata["failures"])
     return Part(arrays["image"], arrays["view"], arrays["values"], failures)
 

@@ -55,15 +55,15 @@ def test_cub_that_is_not_whole(tmp_path: Path) -> None:
     (tmp_path / "images" / "101.White" / "e.jpg").unlink()
     with pytest.raises(InputError, match=r"1 of 5 images are missing .* images/101.White/e.jpg"):
         birds.check_files()
-    (tmp_path / "image_class_labels.txt").write_text("1 1\n2 x\n")
-    with pytest.raises(InputError, match="'x' should be a number"):
-        read_cub(tmp_path)
-    (tmp_path / "image_class_labels.txt").write_text("1 1\n")
-    with pytest.raises(InputError, match="image 2 is in only one"):
-        read_cub(tmp_path)
-    (tmp_path / "image_class_labels.txt").write_text("1\n")
-    with pytest.raises(InputError, match="line 1 must have 2 columns"):
-        read_cub(tmp_path)
+    wrong = {
+        "1 1\n2 x\n": "'x' should be a number",
+        "1 1\n": "image 2 is in only one",
+        "1\n": "line 1 must have 2 columns",
+    }
+    for listing, message in wrong.items():
+        (tmp_path / "image_class_labels.txt").write_text(listing)
+        with pytest.raises(InputError, match=message):
+            read_cub(tmp_path)
     (tmp_path / "image_class_labels.txt").unlink()
     with pytest.raises(InputError, match="cannot read"):
         read_cub(tmp_path)

@@ -23,15 +23,12 @@ from rpml.method.whitening.evidence import neighbor_scatter
 from rpml.method.whitening.groups import within_scatter
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.method.whitening.neighborhoods import coordinates, whitening_map
+from tests.problems import blobs
 
 
 def hidden_classes(seed=0, classes=24, per_class=30, d=40):
     """Classes told apart by weak directions that strong ones, common to all, drown."""
-    rng = np.random.default_rng(seed)
-    y = np.repeat(np.arange(classes), per_class)
-    spread = np.where(np.arange(d) < d // 2, 3.0, 0.4)
-    centres = rng.standard_normal((classes, d))
-    return centres[y] + spread * rng.standard_normal((len(y), d)), y
+    return blobs(seed, classes, per_class, d, spread=np.where(np.arange(d) < d // 2, 3.0, 0.4))
 
 
 def some_labels(y, per_class, seed=0):

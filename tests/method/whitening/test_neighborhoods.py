@@ -15,15 +15,12 @@ from rpml.method.whitening.neighborhoods import (
     whiten_by,
     whitening_map,
 )
+from tests.problems import blobs
 
 
 def nuisance_rows(seed=0, classes=60, per_class=10, d=40):
     """Many classes in all directions, blurred most along the strongest directions."""
-    rng = np.random.default_rng(seed)
-    y = np.repeat(np.arange(classes), per_class)
-    rows = rng.standard_normal((classes, d))[y]
-    blur = np.linspace(2.0, 0.1, d)  # the within-class spread, large where it misleads
-    return rows + blur * rng.standard_normal(rows.shape), y
+    return blobs(seed, classes, per_class, d, spread=np.linspace(2.0, 0.1, d))
 
 
 def sampled(X, n_components=12):

@@ -30,11 +30,14 @@ def test_no_problem_is_on_both_sides_and_a_language_has_each_once():
         assert len(pairs) == len(part)
 
 
-def test_data_is_small_and_its_license_stands_beside_it():
+@pytest.mark.parametrize(
+    ("name", "owner"), [("solutions_demo", "neetcode-gh"), ("omniglot_demo", "Brenden Lake")]
+)
+def test_data_is_small_and_its_license_stands_beside_it(name, owner):
     folder = files("rpml.io.datasets")
-    assert len((folder / "solutions_demo.npz").read_bytes()) < 2 * 2**20
-    license_text = (folder / "solutions_demo.LICENSE.txt").read_text(encoding="utf8")
-    assert "neetcode-gh" in license_text
+    assert len((folder / f"{name}.npz").read_bytes()) < 2 * 2**20
+    license_text = (folder / f"{name}.LICENSE.txt").read_text(encoding="utf8")
+    assert owner in license_text
     assert "MIT License" in license_text
 
 

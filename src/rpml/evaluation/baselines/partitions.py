@@ -4,8 +4,10 @@ So that only the partition differs, k-means and Leiden aim at the number of clus
 rows that AAS finds on the same rows. HDBSCAN finds its own number.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +22,10 @@ from rpml.method.graph.affinity import affinity_graph
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.extras import require
 from rpml.runtime.rows import Labels
+
+if TYPE_CHECKING:
+    import igraph
+
 
 Rows = NDArray[np.float32]
 N_NEIGHBORS = 50
@@ -82,7 +88,7 @@ class LeidenPartition(_SizedPartition):
         return _leiden_of_size(network, n_clusters, seed)
 
 
-def _leiden_of_size(network: Any, wanted: int, seed: int) -> Labels:
+def _leiden_of_size(network: igraph.Graph, wanted: int, seed: int) -> Labels:
     """Bisect the resolution on a log scale; the closest count of clusters wins."""
     import random
 
@@ -105,5 +111,5 @@ def _leiden_of_size(network: Any, wanted: int, seed: int) -> Labels:
     return best[1]
 
 
-def _use_generator(generator: Any) -> None:
+def _use_generator(generator: object) -> None:
     require("igraph", "compare", "Leiden clustering").set_random_number_generator(generator)

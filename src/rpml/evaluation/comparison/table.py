@@ -1,5 +1,7 @@
 """Cells -> the table: means over seeds, bootstrap intervals, differences to PCA."""
 
+from __future__ import annotations
+
 import csv
 import html
 import io
@@ -7,7 +9,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +19,11 @@ from rpml.evaluation.comparison.measure import KS, Cell, hits_of
 from rpml.evaluation.registry import METHODS
 from rpml.runtime.context import Json
 from rpml.runtime.extras import require
+
+if TYPE_CHECKING:
+    import pandas
+    import rich.table
+
 
 SCORES = (
     *(f"recall@{k}" for k in KS),
@@ -58,7 +65,7 @@ class Comparison:
             return None
         return paired(one, two, np.random.default_rng(0))
 
-    def frame(self) -> Any:
+    def frame(self) -> pandas.DataFrame:
         """The rows as a pandas DataFrame."""
         return require("pandas", "compare", "Comparison.frame").DataFrame(self.rows)
 
@@ -87,7 +94,7 @@ class Comparison:
         """The rows as the content of a .csv, .json or .md file."""
         return table_text(self.rows, self.lines(), ending)
 
-    def __rich__(self) -> Any:
+    def __rich__(self) -> rich.table.Table:
         from rich.table import Table
 
         table = Table(box=None, header_style="bold")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,7 +115,7 @@ def _only_matrix(path: Path) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
-def _split(dataset: str, path: str, y: NDArray[Any]) -> NDArray[np.bool_]:
+def _split(dataset: str, path: str, y: NDArray[np.generic]) -> NDArray[np.bool_]:
     if path.endswith(".npz"):
         archive = NpzFile(Path(path))
         if _TRAIN_ARRAY in archive.names:
@@ -129,4 +128,4 @@ def _split(dataset: str, path: str, y: NDArray[Any]) -> NDArray[np.bool_]:
             f"{path} does not say which rows are for training: give an .npz file with an array "
             "'train', or a dataset with numbered classes"
         )
-    return np.asarray(y <= LAST_TRAINING_CLASS[dataset])
+    return np.asarray(y.astype(np.int64) <= LAST_TRAINING_CLASS[dataset])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,7 +134,7 @@ def read_lines(path: Path, columns: int) -> list[list[str]]:
     return rows
 
 
-def as_number(text: Any, path: Path) -> int:
+def as_number(text: str | int, path: Path) -> int:
     """A whole number from a listing."""
     try:
         return int(text)

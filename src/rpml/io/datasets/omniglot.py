@@ -13,20 +13,12 @@ TRAINING = ("Armenian", "Asomtavruli", "Balinese", "Bengali", "Blackfoot")
 
 @dataclass(frozen=True)
 class Drawings:
-    """Drawings of characters, 20 of each.
-
-    Attributes
-    ----------
-    images : bool ndarray of shape (n, 28, 28)
-        True where there is ink.
-    character : int ndarray of shape (n_samples,)
-        Which character it is: the class.
-    alphabet : (n,) string array
-        The alphabet of the character.
-    """
+    """Drawings of characters, 20 of each."""
 
     images: NDArray[np.bool_]
+    """(n_samples, 28, 28): True where there is ink."""
     character: NDArray[np.int64]
+    """Which character it is: the class."""
     alphabet: NDArray[np.str_]
 
     def __len__(self) -> int:

@@ -10,21 +10,14 @@ from rpml.io.datasets import read_packaged
 
 @dataclass(frozen=True)
 class Solutions:
-    """Solutions of programming problems, in up to twelve languages each.
-
-    Attributes
-    ----------
-    vectors : ndarray of shape (n_samples, 384)
-        all-MiniLM-L6-v2 embeddings of the programs.
-    problem : ndarray of shape (n_samples,)
-        Name of the problem: the class.
-    language : ndarray of shape (n_samples,)
-        Number of the programming language, from 1.
-    """
+    """Solutions of programming problems, in up to twelve languages each."""
 
     vectors: NDArray[np.float32]
+    """(n_samples, 384): all-MiniLM-L6-v2 embeddings of the programs."""
     problem: NDArray[np.str_]
+    """Name of the problem: the class."""
     language: NDArray[np.int64]
+    """Number of the programming language, from 1."""
 
     def __len__(self) -> int:
         return len(self.vectors)

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
-from rpml.io.export.steps import Step, embedding_steps
+from rpml.io.export.steps import LinearModel, Step, embedding_steps
 from rpml.io.features.reading import SUFFIXES as DATA_SUFFIXES
 from rpml.runtime.atomic import atomic_output
 from rpml.runtime.errors import InputError
@@ -41,7 +40,7 @@ __all__ = ["TARGETS", "Step", "check_export", "embedding_steps", "export_model"]
 
 
 def export_model(
-    model: Any,
+    model: LinearModel,
     target: str,
     path: str | PathLike[str],
     n_components: int | None = None,

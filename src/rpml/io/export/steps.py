@@ -1,7 +1,7 @@
 """What `transform` does to a row, as data: the steps in order."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +9,25 @@ from numpy.typing import NDArray
 from rpml.runtime.errors import InputError
 
 Array = NDArray[np.floating]
+
+
+class Centering(Protocol):
+    """The linear map before the components."""
+
+    unit_input: bool
+    unit_output: bool
+    mean: Array
+    matrix: Array
+
+
+class LinearModel(Protocol):
+    """What an export needs of a fitted model."""
+
+    @property
+    def preprocessing_(self) -> Centering: ...
+
+    components_: Array
+    normalize: bool
 
 
 @dataclass(frozen=True)
@@ -27,7 +46,7 @@ class Affine:
 Step = Unit | Affine
 
 
-def embedding_steps(model: Any, n_components: int | None = None) -> list[Step]:
+def embedding_steps(model: LinearModel, n_components: int | None = None) -> list[Step]:
     """The steps of a fitted model; neighbouring linear ones are one.
 
     Parameters

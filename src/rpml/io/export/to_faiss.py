@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
@@ -23,7 +23,7 @@ def write(steps: Sequence[Step], path: Path) -> None:
     path.write_bytes(faiss.serialize_index(index).tobytes())
 
 
-def _transform(faiss: Any, steps: list[Step], i: int) -> Any:
+def _transform(faiss: ModuleType, steps: list[Step], i: int) -> object:
     step = steps[i]
     if not isinstance(step, Affine):
         before = [s.matrix.shape[1] for s in steps[:i] if isinstance(s, Affine)]

@@ -3,11 +3,11 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from rpml.io.export.steps import Affine, Step, bias
+from rpml.runtime.context import Json
 
 PROGRAM = """
 function unit(x) {
@@ -37,7 +37,7 @@ def write(steps: Sequence[Step], path: Path) -> None:
     path.write_text(f"// An embedding by rpml.\nexport const steps = {data};\n{PROGRAM}", "utf8")
 
 
-def _described(step: Step) -> dict[str, Any]:
+def _described(step: Step) -> Json:
     """A step as JSON: {} scales to unit norm; weights are (input, output), single precision."""
     if not isinstance(step, Affine):
         return {}

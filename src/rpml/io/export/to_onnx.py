@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,17 +19,17 @@ IR_VERSION = 8
 class _Graph:
     """Nodes added one after the other, each reading what the last one wrote."""
 
-    def __init__(self, onnx: Any) -> None:
+    def __init__(self, onnx: ModuleType) -> None:
         self.onnx = onnx
-        self.nodes: list[Any] = []
-        self.constants: list[Any] = []
+        self.nodes: list[object] = []
+        self.constants: list[object] = []
         self.value = "features"
 
     def constant(self, name: str, array: NDArray[np.generic]) -> str:
         self.constants.append(self.onnx.numpy_helper.from_array(array, name))
         return name
 
-    def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
+    def add(self, operator: str, *inputs: str, **attributes: int) -> str:
         output = f"{operator}_{len(self.nodes)}"
         self.nodes.append(self.onnx.helper.make_node(operator, inputs, [output], **attributes))
         return output
@@ -67,7 +68,7 @@ def write(steps: Sequence[Step], path: Path) -> None:
     path.write_bytes(model.SerializeToString())
 
 
-def _model(onnx: Any, graph: _Graph, d: int, size: int) -> Any:
+def _model(onnx: ModuleType, graph: _Graph, d: int, size: int) -> Any:
     kind = onnx.TensorProto.FLOAT
     body = onnx.helper.make_graph(
         graph.nodes,

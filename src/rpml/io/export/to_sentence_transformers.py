@@ -6,7 +6,6 @@ Written without torch: each Dense is a config and a safetensors file, each Norma
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -62,5 +61,5 @@ def _write_dense(step: Affine, folder: Path) -> None:
     (folder / "model.safetensors").write_bytes(save(weights))
 
 
-def _write_json(path: Path, value: Any) -> None:
+def _write_json(path: Path, value: object) -> None:
     path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf8")

@@ -1,8 +1,10 @@
 """.parquet, .feather and .jsonl features: one column of lists, or one per feature; in batches."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +14,10 @@ from rpml.io.features.source import Batch, FeatureSource, Ids, ReadOptions, as_i
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
 from rpml.runtime.rows import Array
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 FORMATS = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".jsonl": "json"}
 SUFFIXES = tuple(FORMATS)
@@ -40,7 +46,7 @@ class ArrowFile:
             twice = next(name for name in self.names if self.names.count(name) > 1)
             raise InputError(f"{path} has two columns {twice!r}: their names must differ")
 
-    def batches(self, columns: list[str], rows: int) -> Iterator[Any]:
+    def batches(self, columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
         """Record batches of the columns; a damaged page is an InputError."""
         read = getattr(self._file, "iter_batches", None) or self._file.to_batches
         try:
@@ -49,12 +55,12 @@ class ArrowFile:
             raise InputError(f"{self.name} cannot be read: {str(error).splitlines()[0]}") from error
 
 
-def _is_number(kind: Any) -> bool:
+def _is_number(kind: pa.DataType) -> bool:
     types = require("pyarrow.types", "parquet", "reading .parquet")
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
 
 
-def check_plain(kind: Any, name: str) -> None:
+def check_plain(kind: pa.DataType, name: str) -> None:
     """Refuse a column of ids or labels whose values are not plain."""
     types = require("pyarrow.types", "parquet", "reading .parquet")
     tests = (types.is_nested, types.is_binary, types.is_large_binary, types.is_fixed_size_binary)
@@ -62,7 +68,7 @@ def check_plain(kind: Any, name: str) -> None:
         raise InputError(f"{name} is {kind}: ids and labels are text or numbers")
 
 
-def _is_vector(kind: Any) -> bool:
+def _is_vector(kind: pa.DataType) -> bool:
     types = require("pyarrow.types", "parquet", "reading .parquet")
     tests = (types.is_list, types.is_large_list, types.is_fixed_size_list)
     return any(test(kind) for test in tests) and _is_number(kind.value_type)
@@ -152,7 +158,7 @@ class ArrowSource(FeatureSource):
             yield Batch(start, values, ids, kept={n: block.column(n) for n in self.kept_names})
             start += len(values)
 
-    def _list_values(self, column: Any, start: int, width: int | None) -> Array:
+    def _list_values(self, column: pa.Array, start: int, width: int | None) -> Array:
         if column.null_count:
             row = start + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
             raise InputError(f"{self.name}: row {row} of {self._vector!r} is empty")
@@ -168,20 +174,20 @@ class ArrowSource(FeatureSource):
             )
         return flat.reshape(len(column), expected)
 
-    def _column_values(self, block: Any) -> Array:
-        values = np.empty((block.num_rows, self.n_features), self.dtype)
+    def _column_values(self, block: pa.RecordBatch) -> Array:
+        values: Array = np.empty((block.num_rows, self.n_features), self.dtype)
         for i, name in enumerate(self._names):
             values[:, i] = _numbers(block.column(name))
         return values
 
-    def _ids(self, column: Any, start: int) -> Ids:
+    def _ids(self, column: pa.Array, start: int) -> Ids:
         if column.null_count:
             row = start + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
             raise InputError(f"{self.name}: row {row} has no {self._id!r}")
         return as_ids(column.to_pylist())
 
 
-def _numbers(column: Any) -> Array:
+def _numbers(column: pa.Array) -> Array:
     """Values of a flat column; a missing one is NaN, which the checks then name."""
     values: Array = column.to_numpy(zero_copy_only=False)
     if values.dtype == object:  # booleans or integers with missing values
@@ -189,13 +195,13 @@ def _numbers(column: Any) -> Array:
     return values.astype(np.float32) if values.dtype.kind == "b" else values
 
 
-def _list_lengths(column: Any) -> NDArray[np.int64]:
+def _list_lengths(column: pa.Array) -> NDArray[np.int64]:
     compute = require("pyarrow.compute", "parquet", "reading .parquet")
     lengths: Array = compute.list_value_length(column).to_numpy(zero_copy_only=False)
     return lengths.astype(np.int64)
 
 
-def read_arrow_column(path: Path, wanted: str | None, usual: tuple[str, ...]) -> list[Any]:
+def read_arrow_column(path: Path, wanted: str | None, usual: tuple[str, ...]) -> list[object]:
     """One column as Python values: by name, by a usual name, or the only one."""
     file = ArrowFile(path)
     names = file.names

@@ -105,7 +105,7 @@ def read_metadata(path: str | Path, ids: Sequence[object]) -> dict[str, list[str
     for name in names:
         if name != key:
             values, keys = _read(path, name, key)
-            matched = _match(values, keys, np.array(ids, object), path, partial=True)
+            matched = _match(values, keys or [], np.array(ids, object), path, partial=True)
             columns[name] = ["" if v is None or _is_missing(v) else str(v) for v in matched]
     return columns
 
@@ -124,7 +124,9 @@ def labeled_mask(y: NDArray[np.generic]) -> NDArray[np.bool_]:
     return np.array([label is not None and str(label).strip() not in UNLABELED for label in y])
 
 
-def _read(path: Path, column: str | None, id_column: str | None) -> tuple[list[Any], Any]:
+def _read(
+    path: Path, column: str | None, id_column: str | None
+) -> tuple[Sequence[object], Sequence[object] | None]:
     suffix = path.suffix.lower()
     if suffix == ".npy":
         return _vector(load_npy(path), str(path)), None
@@ -142,18 +144,19 @@ def _read(path: Path, column: str | None, id_column: str | None) -> tuple[list[A
     )
 
 
-def _vector(array: NDArray[np.generic], name: str) -> list[Any]:
+def _vector(array: NDArray[np.generic], name: str) -> list[object]:
     check_dtype_or_text(array.dtype, name)
     if array.ndim != 1:
         raise InputError(f"{name} has shape {array.shape}, and labels must have one dimension")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         row = int(np.flatnonzero(~np.isfinite(array))[0])
         raise InputError(f"{name}: the label of row {row} (counted from 0) is not a number")
-    values: list[Any] = array.tolist()
-    return values
+    return array.tolist()  # type: ignore[no-any-return]
 
 
-def _read_arrow(path: Path, column: str | None, id_column: str | None) -> tuple[list[Any], Any]:
+def _read_arrow(
+    path: Path, column: str | None, id_column: str | None
+) -> tuple[Sequence[object], Sequence[object] | None]:
     names = _column_names(path)
     key = id_column if id_column in names else next((n for n in names if is_id_name(n)), None)
     rest = [n for n in names if n != key]
@@ -163,7 +166,9 @@ def _read_arrow(path: Path, column: str | None, id_column: str | None) -> tuple[
     return values, None if key is None else read_arrow_column(path, key, ())
 
 
-def _read_text(path: Path, column: str | None, id_column: str | None) -> tuple[list[Any], Any]:
+def _read_text(
+    path: Path, column: str | None, id_column: str | None
+) -> tuple[Sequence[object], Sequence[object] | None]:
     from rpml.io.features.text_files import read_column
 
     first = _column_names(path)
@@ -175,7 +180,9 @@ def _read_text(path: Path, column: str | None, id_column: str | None) -> tuple[l
     return values, None if key is None else read_column(path, key)
 
 
-def _match(values: list[Any], keys: list[Any], ids: Ids, path: Path, partial: bool) -> list[Any]:
+def _match(
+    values: Sequence[object], keys: Sequence[object], ids: Ids, path: Path, partial: bool
+) -> list[object]:
     """Labels by id; as text, since one file may hold 7 and the other '7'."""
     names = [str(k) for k in keys]
     if not names:
@@ -195,7 +202,7 @@ def _match(values: list[Any], keys: list[Any], ids: Ids, path: Path, partial: bo
     return [by_id.get(str(i)) for i in ids]
 
 
-def _as_array(values: list[Any]) -> NDArray[np.generic]:
+def _as_array(values: Sequence[Any]) -> NDArray[np.generic]:
     """Integers if every label is one (text files hold '3'), else text."""
     if all(v is None or _is_whole(v) for v in values):
         return np.array([-1 if v is None else int(v) for v in values], dtype=np.int64)
@@ -204,11 +211,11 @@ def _as_array(values: list[Any]) -> NDArray[np.generic]:
     return np.array([None if v is None else str(v) for v in values], dtype=object)
 
 
-def _is_missing(value: Any) -> bool:
+def _is_missing(value: object) -> bool:
     return (isinstance(value, str) and not value.strip()) or bool(value != value)
 
 
-def _is_whole(value: Any) -> bool:
+def _is_whole(value: object) -> bool:
     if isinstance(value, str):  # '01' and '1' are two labels
         return _WHOLE.fullmatch(value) is not None
     return isinstance(value, int | float) and value == int(value) and abs(value) < 2**63

@@ -6,7 +6,7 @@ import os
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ MAPPED_BYTES = 2**26  # what is smaller is read, and so cannot change during a r
 _LARGE, _MOST_COMPRESSION = 2**28, 100  # real vectors shrink to a half, zeros to a thousandth
 
 
-def check_dtype(dtype: np.dtype[Any], name: str) -> None:
+def check_dtype(dtype: np.dtype[np.generic], name: str) -> None:
     """Refuse what is not a plain number."""
     if dtype.hasobject:
         raise InputError(
@@ -184,13 +184,13 @@ class NpzFile:
         return "the arrays " + ", ".join(self.names[:20]) if self.names else "no arrays"
 
 
-def check_dtype_or_text(dtype: np.dtype[Any], name: str) -> None:
+def check_dtype_or_text(dtype: np.dtype[np.generic], name: str) -> None:
     """Refuse objects; text is allowed, as ids and labels are text."""
     if dtype.kind != "U":
         check_dtype(dtype, name)
 
 
-def read_npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def read_npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
     """(shape, fortran_order, dtype); a damaged header can raise anything its parser knows."""
     version = np.lib.format.read_magic(file)
     if version == (1, 0):

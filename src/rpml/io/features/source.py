@@ -14,7 +14,7 @@ from rpml.runtime.rows import Array
 
 Ids = NDArray[np.object_]
 
-Columns = Mapping[str, Any]
+Columns = Mapping[str, object]
 """Lists or Arrow arrays by name."""
 
 BATCH_BYTES = 2**25
@@ -76,7 +76,7 @@ class FeatureSource(ABC):
     name: str
     n_features: int
     n_rows: int | None = None
-    dtype: np.dtype[Any] = np.dtype(np.float32)
+    dtype: np.dtype[np.generic] = np.dtype(np.float32)
     has_ids: bool = False
     id_name: str = "id"
     feature_names: tuple[str, ...] | None = None
@@ -164,7 +164,7 @@ def first_not_finite(values: Array) -> tuple[int, int] | None:
     return int(row), int(column)
 
 
-def as_ids(values: Sequence[Any] | NDArray[np.generic]) -> Ids:
+def as_ids(values: Sequence[object] | NDArray[np.generic]) -> Ids:
     """Ids as Python strings or integers (fixed-width text would cost the longest id per row)."""
     array = np.empty(len(values), dtype=object)
     array[:] = values.tolist() if isinstance(values, np.ndarray) else values

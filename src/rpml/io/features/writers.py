@@ -1,5 +1,7 @@
 """Writers of rows, one class a kind of file; `open_writer` makes their output atomic."""
 
+from __future__ import annotations
+
 import csv
 import itertools
 import json
@@ -9,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +21,10 @@ from rpml.io.features.source import Columns, Ids, as_ids
 from rpml.runtime.context import Json
 from rpml.runtime.extras import require
 from rpml.runtime.outputs import mark_folder
-from rpml.runtime.rows import Array
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 SHARD_ROWS = 1_000_000
 
@@ -50,7 +55,7 @@ class Writer(ABC):
 
     @abstractmethod
     def write(
-        self, values: NDArray[Any], ids: Ids | None = None, kept: Columns | None = None
+        self, values: NDArray[np.generic], ids: Ids | None = None, kept: Columns | None = None
     ) -> None:
         """Append rows."""
 
@@ -65,11 +70,12 @@ class NpyWriter(Writer):
     def __init__(self, path: Path, layout: Layout) -> None:
         super().__init__(path, layout)
         self._file = open(path, "wb")  # noqa: SIM115 (closed in close)
-        self._rows, self._dtype = 0, np.dtype(np.float32)
+        self._rows = 0
+        self._dtype: np.dtype[np.generic] = np.dtype(np.float32)
         self._ids: list[Ids] = []
 
     def write(
-        self, values: NDArray[Any], ids: Ids | None = None, kept: Columns | None = None
+        self, values: NDArray[np.generic], ids: Ids | None = None, kept: Columns | None = None
     ) -> None:
         """Append rows."""
         if self._rows == 0:
@@ -107,7 +113,7 @@ class NpzWriter(Writer):
         self._array = NpyWriter(self._part, layout)
 
     def write(
-        self, values: NDArray[Any], ids: Ids | None = None, kept: Columns | None = None
+        self, values: NDArray[np.generic], ids: Ids | None = None, kept: Columns | None = None
     ) -> None:
         """Append rows to a temporary array."""
         self._array.write(values, ids)
@@ -148,7 +154,7 @@ class CsvWriter(Writer):
         self._writer.writerow([layout.id_name or "id", *layout.kept, *layout.columns])
 
     def write(
-        self, values: NDArray[Any], ids: Ids | None = None, kept: Columns | None = None
+        self, values: NDArray[np.generic], ids: Ids | None = None, kept: Columns | None = None
     ) -> None:
         """Append rows; without ids the row number stands for one."""
         if ids is None:
@@ -166,15 +172,14 @@ class CsvWriter(Writer):
             self._file.close()
 
 
-def _texts(values: Array) -> list[list[Any]]:
+def _texts(values: NDArray[np.generic]) -> list[list[object]]:
     if values.dtype.kind != "f":
-        rows: list[list[Any]] = values.tolist()
-        return rows
+        return values.tolist()  # type: ignore[no-any-return]
     digits = {2: "%.5g", 4: "%.9g"}.get(values.dtype.itemsize, "%.17g")
     return [[digits % v for v in row] for row in values.tolist()]
 
 
-def _transposed(kept: Columns, n: int) -> Iterator[tuple[Any, ...]]:
+def _transposed(kept: Columns, n: int) -> Iterator[tuple[object, ...]]:
     """The values of the kept columns, row by row."""
     lists = [c.to_pylist() if hasattr(c, "to_pylist") else c for c in kept.values()]
     return zip(*lists, strict=True) if lists else itertools.repeat((), n)
@@ -190,7 +195,7 @@ class JsonLinesWriter(Writer):
         self._file = open(path, "w", encoding="utf8")  # noqa: SIM115 (closed in close)
 
     def write(
-        self, values: NDArray[Any], ids: Ids | None = None, kept: Columns | None = None
+        self, values: NDArray[np.generic], ids: Ids | None = None, kept: Columns | None = None
     ) -> None:
         """Append rows."""
         kept = kept or {}
@@ -219,10 +224,10 @@ class ArrowWriter(Writer):
         super().__init__(path, layout)
         self._arrow = require("pyarrow", "parquet", f"writing {path.suffix}")
         self._parquet = require("pyarrow.parquet", "parquet", f"writing {path.suffix}")
-        self._file: Any = None
+        self._file: pa.ipc.RecordBatchFileWriter | None = None
 
     def write(
-        self, values: NDArray[Any], ids: Ids | None = None, kept: Columns | None = None
+        self, values: NDArray[np.generic], ids: Ids | None = None, kept: Columns | None = None
     ) -> None:
         """Append a row group."""
         table = self._arrow.table(self._columns(values, ids, kept or {}))
@@ -232,7 +237,7 @@ class ArrowWriter(Writer):
             self._file = new(self.path, table.schema)
         self._file.write_table(table)
 
-    def _columns(self, values: Array, ids: Ids | None, kept: Columns) -> Json:
+    def _columns(self, values: NDArray[np.generic], ids: Ids | None, kept: Columns) -> Json:
         pa = self._arrow
         columns: Json = {}
         if ids is not None:
@@ -264,7 +269,7 @@ class ShardWriter(Writer):
         self._part: NpyWriter | None = None
 
     def write(
-        self, values: NDArray[Any], ids: Ids | None = None, kept: Columns | None = None
+        self, values: NDArray[np.generic], ids: Ids | None = None, kept: Columns | None = None
     ) -> None:
         """Append rows, opening a new part when one is full."""
         while len(values):

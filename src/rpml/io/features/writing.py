@@ -5,8 +5,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from rpml.io.features.numpy_files import sidecar
@@ -122,7 +122,7 @@ def table_writer(outputs: Transaction, path: str, layout: Layout) -> Iterator[Wr
 
 
 def write_table(
-    path: str, values: NDArray[Any], layout: Layout, ids: Ids | None, overwrite: bool = False
+    path: str, values: NDArray[np.generic], layout: Layout, ids: Ids | None, overwrite: bool = False
 ) -> None:
     """Write all rows at once."""
     with open_writer(path, layout, overwrite) as writer:

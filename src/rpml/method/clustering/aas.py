@@ -17,7 +17,7 @@ from rpml.method.clustering.hierarchy import MERGE_NEIGHBORS, BasinMerging
 from rpml.method.graph.affinity import affinity_graph, bandwidths, check_graph, given_neighbors
 from rpml.method.graph.neighbors import Neighbors, nearest_neighbors
 
-_CHOICES: dict[str, tuple[Any, ...]] = {
+_CHOICES: dict[str, tuple[object, ...]] = {
     "metric": ("euclidean", "cosine", "precomputed"),
     "affinity": ("gaussian", "cosine"),
     "merge": ("average", None),
@@ -183,14 +183,14 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             merging = self._merging(self._affinities(neighbors.first(MERGE_NEIGHBORS)))
         return GraphAscent(graph, float(self.gamma), self.symmetric, merging)
 
-    def _neighbors(self, X: Any) -> Neighbors:
+    def _neighbors(self, X: object) -> Neighbors:
         if isinstance(X, tuple):
             X = given_neighbors(*X, metric=self.metric)
         if isinstance(X, Neighbors):
             self.n_features_in_ = X.n_neighbors
             return X
-        X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
-        return nearest_neighbors(X, self.n_neighbors, metric=self.metric, method=self.method)
+        rows = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        return nearest_neighbors(rows, self.n_neighbors, metric=self.metric, method=self.method)
 
     def _affinities(self, neighbors: Neighbors, symmetric: bool = True) -> sparse.csr_matrix:
         return affinity_graph(

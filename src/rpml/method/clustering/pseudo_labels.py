@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from rpml.runtime.schema import ArraySpec, Schema
 Labels = NDArray[np.intp]
 
 
-def as_clusterer(clustering: Any, n_neighbors: int) -> Any:
+def as_clusterer(clustering: object, n_neighbors: int) -> Any:
     """What the setting `clustering` stands for: an estimator with fit_predict, or an array.
 
     "aas" is the ascent as printed: triplets want small pure clusters.
@@ -31,12 +31,12 @@ def as_clusterer(clustering: Any, n_neighbors: int) -> Any:
     return clustering
 
 
-def uses_graph(clusterer: Any) -> bool:
+def uses_graph(clusterer: object) -> TypeGuard[AuthorityAscentShift]:
     """Whether it clusters a k-NN graph, which may be handed to it."""
     return isinstance(clusterer, AuthorityAscentShift) and clusterer.metric != "precomputed"
 
 
-def pseudo_labels(Z: Array, clusterer: Any, neighbors: Neighbors | None = None) -> Labels:
+def pseudo_labels(Z: Array, clusterer: object, neighbors: Neighbors | None = None) -> Labels:
     """Labels of the rows of Z.
 
     Parameters
@@ -53,7 +53,7 @@ def pseudo_labels(Z: Array, clusterer: Any, neighbors: Neighbors | None = None) 
         return usable_labels(ascent, clusterer.epsilon)
     if hasattr(clusterer, "fit_predict"):
         return as_labels(clone(clusterer).fit_predict(Z), len(Z))
-    return as_labels(clusterer, len(Z))
+    return as_labels(np.asarray(clusterer), len(Z))
 
 
 def labels_schema(n: int) -> Schema:

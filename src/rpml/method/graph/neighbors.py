@@ -40,7 +40,7 @@ class Neighbors:
     Attributes
     ----------
     indices : (n, k) int32 array
-        SearchCorpus, nearest first; equal distances in the order of the rows.
+        Row numbers, nearest first; equal distances in the order of the rows.
     distances : (n, k) float32 array
         Euclidean distances; for metric="cosine" between the rows scaled to unit norm, that is
         sqrt(2 - 2 cos), where a zero row has cosine 0 with every other.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -29,7 +28,7 @@ Start = tuple[Array, Array | None]
 """L and theta."""
 
 
-def initial_subspace(Z: Array, l: int, init: Any, rng: np.random.Generator) -> Array:
+def initial_subspace(Z: Array, l: int, init: object, rng: np.random.Generator) -> Array:
     """L0: the leading principal axes of Z, a random subspace, or the given (p, l) matrix."""
     p = Z.shape[1]
     if isinstance(init, str) and init == "random":

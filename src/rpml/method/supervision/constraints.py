@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,7 +34,9 @@ class Supervision:
     comparisons: Rows
     """(k, 3) rows a, b, c: a is closer to b than to c."""
 
-    def is_classed(self, rows: Any = slice(None)) -> NDArray[np.bool_]:
+    def is_classed(
+        self, rows: NDArray[np.integer] | int | slice = slice(None)
+    ) -> NDArray[np.bool_]:
         """Whether the class of the rows is known."""
         labels = self.labels[rows]
         return np.asarray((labels >= 0) & (labels < self.n_classes))

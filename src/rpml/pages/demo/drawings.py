@@ -1,17 +1,23 @@
 """Handwritten characters: learn from some alphabets, score on others."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.estimator import Embedding
 from rpml.io.datasets.omniglot import Drawings
 from rpml.pages.demo.result import LEARNED, Embeddings, Findings, Note, Row, judge, learn
 from rpml.runtime.extras import MissingExtraError
 from rpml.runtime.rows import Array
+
+if TYPE_CHECKING:
+    from rpml.evaluation.registry import Embedder
+
 
 N_COMPONENTS = 64
 ALTERNATIVES = ("raw", "random", "pca", "pca-whitened", "half-whitened")
@@ -40,12 +46,12 @@ def demonstrate(folder: Path, seed: int, note: Note) -> Findings:
     return Findings(rows, verdict, picture)
 
 
-def _methods(X: Array, images: NDArray[np.bool_], seed: int) -> dict[str, Callable[[], Embedding]]:
+def _methods(X: Array, images: NDArray[np.bool_], seed: int) -> dict[str, Callable[[], Embedder]]:
     """What is compared: title -> a call that learns from the training rows."""
     from rpml.estimator import RPML
     from rpml.evaluation.registry import chosen_methods
 
-    fits: dict[str, Callable[[], Embedding]] = {
+    fits: dict[str, Callable[[], Embedder]] = {
         method.title: partial(method.build(N_COMPONENTS, seed).fit, X)
         for method in chosen_methods((*ALTERNATIVES, "rpml"))
     }

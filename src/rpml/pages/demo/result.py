@@ -1,5 +1,7 @@
 """What the demonstrations share: the folder, the table, the verdict, the text."""
 
+from __future__ import annotations
+
 import json
 import logging
 import time
@@ -7,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +19,10 @@ from rpml.runtime.atomic import atomic_output
 from rpml.runtime.locks import locked
 from rpml.runtime.outputs import check_folder, mark_folder
 from rpml.runtime.rows import Array
+
+if TYPE_CHECKING:
+    from rpml.evaluation.registry import Embedder
+
 
 logger = logging.getLogger(__name__)
 
@@ -112,7 +118,11 @@ def run(
 
 
 def learn(
-    fits: Mapping[str, Callable[[], Any]], X: Array, y: NDArray[np.generic], folder: Path, seed: int
+    fits: Mapping[str, Callable[[], Embedder]],
+    X: Array,
+    y: NDArray[np.generic],
+    folder: Path,
+    seed: int,
 ) -> tuple[list[Row], Embeddings]:
     """Fit every method, embed and score the rows X of classes y; save the model of RPML.
 
@@ -127,6 +137,7 @@ def learn(
     seed : int
         Of k-means.
     """
+    from rpml.estimator import RPML
     from rpml.evaluation.metrics import clustering_scores, recall_at_k
 
     rows, embeddings = [], {}
@@ -137,7 +148,7 @@ def learn(
         Z = embeddings[name] = model.transform(X)
         nmi = clustering_scores(Z, y, random_state=seed)["nmi"]
         rows.append(Row(name, Z.shape[1], recall_at_k(Z, y, ks=KS), nmi, seconds))
-        if name == LEARNED:
+        if name == LEARNED and isinstance(model, RPML):
             model.save(folder / "model.rpml")
     return rows, embeddings
 

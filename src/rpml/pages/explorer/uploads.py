@@ -1,5 +1,7 @@
 """Queries that come from outside: a .npy vector or an image, checked before anything is done."""
 
+from __future__ import annotations
+
 import hashlib
 import threading
 from collections import OrderedDict
@@ -8,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,12 @@ from rpml.pages.report.thumbnails import Thumbnail, thumbnail
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array
 from rpml.runtime.scratch import ScratchFolder
+
+if TYPE_CHECKING:
+    from rpml.vision.backbone import Backbone
+    from rpml.vision.extract import Recipe
+    from rpml.vision.whitening import Whitening
+
 
 MAX_VECTOR_BYTES = 2 * 2**20
 MAX_IMAGE_BYTES = 20 * 2**20
@@ -97,7 +105,9 @@ def upload_picture(data: bytes) -> Thumbnail | None:
         return thumbnail(path, UPLOAD_SIDE)
 
 
-def image_describer(backbone: Any, recipe: Any, whitening: Any = None) -> Describe:
+def image_describer(
+    backbone: Backbone, recipe: Recipe, whitening: Whitening | None = None
+) -> Describe:
     """From the bytes of an image to its vector, by the network the features were made with."""
     from rpml.vision.decode import ImageError, load_rgb
     from rpml.vision.extract import Execution, extract

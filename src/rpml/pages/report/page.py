@@ -3,7 +3,7 @@
 import base64
 import hashlib
 from importlib.resources import files
-from typing import Any
+from types import ModuleType
 
 from rpml.pages.report.mapdata import as_script, map_data
 from rpml.pages.report.measurements import N_STAGES, Listener, Measurements
@@ -36,7 +36,7 @@ def build_report(measurements: Measurements, listen: Listener = lambda progress:
     listen : callable, optional
         Receives the progress.
     """
-    jinja: Any = require("jinja2", "report", "the report")
+    jinja: ModuleType = require("jinja2", "report", "the report")
     environment = jinja.Environment(
         loader=jinja.FunctionLoader(_template),
         autoescape=True,
