@@ -3,10 +3,10 @@
     python benchmarks/vision.py --images DIR --backbone googlenet.onnx
 
 The plain loop decodes, resizes, runs and pools one image after the other over the session that
-onnxruntime opens by itself, which uses every core. The engine runs one image a core, decodes ahead,
-batches images of one shape, and opens the network with its slow operators replaced; how much is due
-to that shows the plain loop over that network. Runs alternate; ratios are of medians. All give the
-same descriptors up to rounding.
+onnxruntime opens by itself, which uses every core. The engine runs one image per core, decodes
+ahead, batches images of one shape, and opens the network with its slow operators replaced; the
+plain loop over that network shows how much is due to that. Runs alternate; ratios are of medians.
+All give the same descriptors up to rounding.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ from sklearn.cluster import KMeans
 
 from rpml import RPML, AuthorityAscentShift
 from rpml.estimator.fitted import model_arrays, model_metadata
-from rpml.io.model_file import FORMAT_VERSION, read_model, write_model
+from rpml.io.container import write_container
+from rpml.io.model_file import FORMAT_VERSION, read_model
 from rpml.runtime.errors import ModelFormatError
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -161,7 +162,7 @@ def test_forgery(tmp_path, fitted, name):
     arrays, metadata = model_arrays(fitted), model_metadata(fitted)
     _, replaced, fields = next(c for c in changes(arrays) if c[0] == name)
     arrays = {k: v for k, v in {**arrays, **replaced}.items() if v is not None}
-    write_model(tmp_path / "m.rpml", arrays, {**metadata, **fields})
+    write_container(tmp_path / "m.rpml", arrays, {**metadata, **fields}, "model", FORMAT_VERSION)
     with pytest.raises(ModelFormatError) as caught:
         RPML.load(tmp_path / "m.rpml")
     assert "\n" not in str(caught.value)
@@ -182,7 +183,7 @@ def test_an_embedding_is_never_nan(fitted):
 def test_settings_of_a_newer_package_are_left_out(tmp_path, fitted):
     metadata = model_metadata(fitted)
     metadata["settings"]["invented_later"] = 3
-    write_model(tmp_path / "m.rpml", model_arrays(fitted), metadata)
+    write_container(tmp_path / "m.rpml", model_arrays(fitted), metadata, "model", FORMAT_VERSION)
     np.testing.assert_array_equal(
         RPML.load(tmp_path / "m.rpml").transform(data()), fitted.transform(data())
     )

@@ -55,7 +55,7 @@ def run(
     ] = None,
     workers: opt.Parallel = None,
     incomplete: Annotated[
-        bool, opt.flag("Accept counts that differ from the published.", "--incomplete")
+        bool, opt.flag("Accept image counts that differ from the published ones.", "--incomplete")
     ] = False,
     figures: Annotated[bool, opt.flag("Draw retrieval examples and the quad-grid.")] = True,
     seed: opt.Seed = 0,

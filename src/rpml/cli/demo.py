@@ -23,14 +23,16 @@ def run(
     what: Annotated[
         str, typer.Argument(metavar="[drawings|code]", help="Handwritten characters or programs.")
     ] = "drawings",
-    output: Annotated[str, opt.output("FOLDER", "Folder for the figure.")] = "demo-output",
+    output: Annotated[
+        str, opt.output("FOLDER", "Folder for the table, the model and the figure.")
+    ] = "demo-output",
     seed: opt.Seed = 0,
     *,
     console: Console,
 ) -> None:
-    """Demonstrate RPML on unlabelled handwritten characters.
+    """Demonstrate RPML on unlabelled programs or handwritten characters.
 
-    The scores are of alphabets that were not used for training.
+    The scores are of problems, or alphabets, that were not used for training.
     """
     from rpml.pages.demo import code, drawings
     from rpml.pages.demo import result as demo

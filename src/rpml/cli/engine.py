@@ -28,7 +28,7 @@ class EngineOptions:
     )
     scheduler: Annotated[
         str | None,
-        opt.text("ADDRESS", "Dask scheduler such as tcp://host:8786; default: workers here."),
+        opt.text("ADDRESS", "Dask scheduler, such as tcp://host:8786; default: a local one."),
     ] = None
     workers: Annotated[int | None, opt.number("Worker processes that Dask starts here.")] = None
     partition_rows: Annotated[

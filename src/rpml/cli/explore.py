@@ -42,7 +42,7 @@ def run(
         int, typer.Option(metavar="N", min=0, max=65535, help="0: any free port.")
     ] = 8765,
     host: Annotated[
-        str, opt.text("NAME", "Address to listen on; others than 127.0.0.1 are open.")
+        str, opt.text("NAME", "Address to listen on; any but 127.0.0.1 is open to others.")
     ] = "127.0.0.1",
     allow_host: Annotated[
         list[str] | None, opt.text("NAME", "Another host name to accept in requests.")
@@ -67,7 +67,9 @@ def run(
     cache: Annotated[
         bool, opt.flag("Keep the map in MODEL.explorer for the next start.", "--cache/--no-cache")
     ] = True,
-    scale: Annotated[bool, opt.flag("Say how rare a similarity is.", "--scale")] = False,
+    scale: Annotated[
+        bool, opt.flag("Add the share of random pairs that are less similar.", "--scale")
+    ] = False,
     seed: opt.Seed = 0,
     *,
     descriptor: opt.DescriptorOptions,

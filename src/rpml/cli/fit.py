@@ -97,7 +97,7 @@ class SupervisionOptions:
     """What is known of the rows beside the vectors."""
 
     pseudo_labels: Annotated[
-        str | None, opt.text("FILE", "Clusters to learn from instead of our own.")
+        str | None, opt.text("FILE", "Clusters to learn from instead of those of AAS.")
     ] = None
     groups: Annotated[
         str | None, opt.text("FILE", "One group per row: rows that show the same instance.")

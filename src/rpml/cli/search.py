@@ -25,8 +25,10 @@ def run(
     index: Annotated[str, typer.Argument(metavar="INDEX", help="Index written by rpml index.")],
     queries: Annotated[str, typer.Argument(metavar="QUERIES", help=f"Vectors: {opt.KINDS}.")],
     k: Annotated[int, opt.number("Rows per query.", "-k")] = 10,
-    oversample: Annotated[int, opt.number("Candidates of the bits per row that is returned.")] = 4,
-    scale: Annotated[bool, opt.flag("Say how rare such a score is.", "--scale")] = False,
+    oversample: Annotated[int, opt.number("Candidates chosen by the bits per row returned.")] = 4,
+    scale: Annotated[
+        bool, opt.flag("Add the share of random pairs that are less similar.", "--scale")
+    ] = False,
     output: Annotated[
         str | None, opt.output("HITS", "Also write the rows found: .csv, .json or .md.")
     ] = None,

@@ -7,7 +7,7 @@ from rpml.runtime.compiled import compiled
 
 
 @compiled()
-def push_found(vals, idx, rows, found, scores):  # type: ignore[no-untyped-def]
+def push_candidates(vals, idx, rows, found, scores):  # type: ignore[no-untyped-def]
     """Offer what was found for some rows, best first, to their heaps; the largest scores stay."""
     for r in range(rows.shape[0]):
         at = rows[r]

@@ -1,7 +1,8 @@
 """Authority Ascent Shift on a partitioned graph; the result is that of the local ascent.
 
 Edges stay where their row is. What crosses partitions are the edges that the other end found (so
-that both ends weigh them alike) and vectors of one number a row: bandwidths, authorities, parents.
+that both ends weigh them alike) and vectors of one number per row: bandwidths, authorities and
+parents.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Groups and known classes of partitioned rows, as the local fit uses them.
 
-Which row is in which group, cluster or class is a number a row, which the client has; only where
-vectors are compared do rows meet on a worker.
+Which row is in which group, cluster or class is one number per row, which the client has;
+rows meet on a worker only where vectors are compared.
 """
 
 from collections.abc import Sequence
@@ -38,18 +38,20 @@ def mean_instances(
     return means, edges
 
 
-def apply_classes(cluster: Cluster, rows: Partitions, basins: Labels, known: Supervision) -> Labels:
-    """`apply_supervision` for classes: each cluster takes the class of its known rows.
+def apply_classes(
+    cluster: Cluster, rows: Partitions, basins: Labels, supervision: Supervision
+) -> Labels:
+    """`apply_supervision` for classes: each cluster takes the class of its labelled rows.
 
     The rows of clusters with several classes meet on the workers, each going with the nearest
-    known one.
+    labelled one.
     """
-    out = np.where(basins >= 0, basins + known.n_classes, -1)
-    seeds = np.flatnonzero(known.is_classed() & (basins >= 0))
-    low = np.full(int(basins.max(initial=-1)) + 1, known.n_classes)
+    out = np.where(basins >= 0, basins + supervision.n_classes, -1)
+    seeds = np.flatnonzero(supervision.is_classed() & (basins >= 0))
+    low = np.full(int(basins.max(initial=-1)) + 1, supervision.n_classes)
     high = np.full(len(low), -1)
-    np.minimum.at(low, basins[seeds], known.labels[seeds])
-    np.maximum.at(high, basins[seeds], known.labels[seeds])
+    np.minimum.at(low, basins[seeds], supervision.labels[seeds])
+    np.maximum.at(high, basins[seeds], supervision.labels[seeds])
     sure, mixed = (np.append(which, False) for which in ((low == high), (low < high) & (high >= 0)))
     out = np.where(sure[basins], np.append(low, -1)[basins], out)
     cut = rows_by_label(np.where(mixed[basins], basins, -1))
@@ -58,11 +60,11 @@ def apply_classes(cluster: Cluster, rows: Partitions, basins: Labels, known: Sup
         bunches = [cut[len(cut) * i // count : len(cut) * (i + 1) // count] for i in range(count)]
         wanted = [np.concatenate(bunch) for bunch in bunches]
         tasks = [
-            cluster.submit(_spread, X, basins[mine], known.labels[mine])
+            cluster.submit(_spread, X, basins[mine], supervision.labels[mine])
             for X, mine in zip(deal(cluster, *rows, wanted), wanted, strict=True)
         ]
         out[np.concatenate(wanted)] = np.concatenate(cluster.values(tasks))
-    return np.where(known.is_classed(), known.labels, out)
+    return np.where(supervision.is_classed(), supervision.labels, out)
 
 
 def _spread(X: Array, basins: Labels, classes: Labels) -> Labels:

@@ -31,7 +31,7 @@ _DEATHS = 5  # workers a task may bring down before it is given up
 # again, then cost a third of its time in page faults. Larger ones still go back, or a worker that
 # looks full would be stopped.
 _MALLOC = {"MALLOC_TRIM_THRESHOLD_": str(2**25), "MALLOC_MMAP_THRESHOLD_": str(2**23)}
-# labels are a number a row, and do go through the scheduler
+# labels are one number per row and go through the scheduler
 _QUIET = {"distributed.admin.large-graph-warning-threshold": "16GB"}
 
 

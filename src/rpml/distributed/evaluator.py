@@ -139,7 +139,7 @@ class DaskObjective:
         self._states = self.cluster.each(_begin_line_search, self._states, line)
 
     def line_value(self, t: float) -> float:
-        """Loss at step t of the line: one number a part."""
+        """Loss at step t of the line: one number per part."""
         mean = self._mean(t)
         return self.cluster.sum_each(_line_value, self._states, t, mean)
 

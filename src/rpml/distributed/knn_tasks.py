@@ -90,7 +90,7 @@ def merge(offers: list[Candidates], size: int, k: int, metric: str) -> Neighbors
     vals = np.full((size, k), -np.inf, np.float32)
     idx = np.full((size, k), EMPTY_ROW, np.int64)
     for rows, found, distances in offers:
-        kernels.push_found(vals, idx, rows, found, -distances)
+        kernels.push_candidates(vals, idx, rows, found, -distances)
     sort(vals, idx)
     return Neighbors(narrow(idx), -vals, metric, method="dask")
 

@@ -110,8 +110,8 @@ def open_rows(
     options : ReadOptions, default=None
         Which columns or array, as in `rpml.io.features.open_features`.
     partition_rows : int, default=None
-        Rows a partition; by default at most 64 MB, and one for every thread, two where workers
-        are to share the work evenly.
+        Rows per partition; by default at most 64 MB, and one partition per thread, two where
+        workers are to share the work evenly.
     by_size : bool, default=False
         The same partitions on any cluster, however many threads it has.
     """

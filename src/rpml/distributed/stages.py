@@ -11,7 +11,7 @@ from rpml.distributed.classes import apply_classes, mean_instances
 from rpml.distributed.cluster import Cluster, Task
 from rpml.distributed.evaluator import DaskObjective, Settings
 from rpml.distributed.exemplars import find_exemplars
-from rpml.distributed.kept import keep_graph, kept_graph
+from rpml.distributed.graph_store import load_graph, save_graph
 from rpml.distributed.knn import Graph, KnnSettings, nearest_neighbors
 from rpml.distributed.source import PartitionedRows
 from rpml.distributed.stochastic import deal_rows, distributed_epoch
@@ -105,11 +105,11 @@ class DaskStages:
         if inputs.groups.max() >= 0:
             points = mean_instances(self.workers, Z.rows, representatives(inputs.groups)[1])
         key = self.context.key(Z.key, inputs.groups, aas.n_neighbors, aas.metric, aas.method)
-        graph = kept_graph(self.workers, points[1], self.context, key)
+        graph = load_graph(self.workers, points[1], self.context, key)
         if graph is None:
             knn = KnnSettings(aas.n_neighbors, aas.metric, aas.method)
             graph = nearest_neighbors(self.workers, *points, knn, self.context)
-            keep_graph(self.workers, graph, self.context, key)
+            save_graph(self.workers, graph, self.context, key)
         figures = (graph.n_neighbors, graph.method, graph.recall)
         logger.info("%d neighbours by %s, recall %.3f", *figures)
         return graph
@@ -171,7 +171,7 @@ class DaskStages:
     def order(
         self, Z: Prepared, optimum: OptimizeResult, problem: Problem, whitening: Whitening
     ) -> Array:
-        """In prefix order, by a worker that is sent the rows a part of the triplets read."""
+        """In prefix order, by a worker that is sent the rows that a share of the triplets reads."""
         if optimum.n_iter == 0 and whitening.ranks_axes:
             return optimum.L
         L = order_by_spread(optimum.L, optimum.L.T @ Z.covariance @ optimum.L)

@@ -41,9 +41,10 @@ def deal_rows(
 
 
 def deal_clusters(labels: Labels, parts: int, rng: np.random.Generator) -> Labels:
-    """The part of each cluster, about equally many rows a part; the last entry is -1, no cluster.
+    """The part of each cluster; the last entry is -1, no cluster.
 
-    No part is empty: they are fewer where there are fewer clusters.
+    Parts have about the same number of rows, and none is empty: there are fewer of them where
+    there are fewer clusters.
     """
     sizes = np.bincount(labels[labels >= 0])
     order = rng.permutation(len(sizes))

@@ -17,7 +17,7 @@ from dask.sizeof import sizeof
 from numpy.typing import NDArray
 
 from rpml.distributed.cluster import Cluster, Task
-from rpml.method.local import given_labels
+from rpml.method.local import supervised_labels
 from rpml.method.settings import FitInputs, FitSettings
 from rpml.method.supervision.constraints import Supervision
 from rpml.method.triplets.members import Members, members_of, repeat_anchors, uniform_partners
@@ -40,7 +40,7 @@ class Pool:
     members: Members
     """Which places in `rows` share a label."""
     groups: Groups | None
-    known: Supervision
+    supervision: Supervision
     block: int
     quota: NDArray[np.int64] | None
     """Triplets of each block; None: `per_anchor` an anchor."""
@@ -54,7 +54,7 @@ class Pool:
         anchors = repeat_anchors(able, rng, self.per_anchor, total)
         partners = uniform_partners(anchors, self.members, rng, self.groups)
         places = np.stack([anchors, *partners], axis=1)[partners[1] >= 0]
-        return self.rows[places], self.known.certain(places)
+        return self.rows[places], self.supervision.certain(places)
 
 
 @sizeof.register(Pool)  # type: ignore[untyped-decorator]
@@ -75,8 +75,8 @@ def draw_triplets(
         raise ValueError(
             f"sampler={settings.sampler!r} is not available on Dask: use sampler='uniform'."
         )
-    groups, known = inputs.groups, inputs.supervision
-    sources = [labels, *given_labels(inputs)]
+    groups, supervision = inputs.groups, inputs.supervision
+    sources = [labels, *supervised_labels(inputs)]
     limit = settings.max_triplets // len(sources)
     n, rng = len(labels), context.rng("pool")
     total = limit if n * settings.triplets_per_anchor > limit else None
@@ -84,8 +84,17 @@ def draw_triplets(
     for names in sources:
         rows = pool_rows(names, POOL * settings.max_triplets, rng)
         together = groups[rows] if groups.max() >= 0 else None
-        some = (rows, names[rows], together, None if known is None else known.labels[rows])
-        counts = (settings.triplets_per_anchor, total, 0 if known is None else known.n_classes)
+        some = (
+            rows,
+            names[rows],
+            together,
+            None if supervision is None else supervision.labels[rows],
+        )
+        counts = (
+            settings.triplets_per_anchor,
+            total,
+            0 if supervision is None else supervision.n_classes,
+        )
         pools.append(cluster.submit(_make_pool, some, counts, (n, BLOCK)))
     spans = pairwise(edges.tolist())
     return [cluster.submit(_draw, pools, span, context.seed) for span in spans]
@@ -118,8 +127,8 @@ def _make_pool(
         quota = np.diff(total * np.cumsum([0, *able]) // max(1, int(able.sum())))
     none = np.full(len(rows), -1, np.intp)
     nothing = (np.empty((0, 2), np.intp), np.empty((0, 3), np.intp))
-    known = Supervision(none if classes is None else classes, n_classes, *nothing)
-    return Pool(rows, members, groups, known, block, quota, per_anchor)
+    supervision = Supervision(none if classes is None else classes, n_classes, *nothing)
+    return Pool(rows, members, groups, supervision, block, quota, per_anchor)
 
 
 def _draw(pools: Sequence[Pool], span: tuple[int, int], seed: int) -> Drawn:

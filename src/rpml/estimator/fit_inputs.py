@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rpml.io.features import Features
 from rpml.io.features.links import Links, read_links
-from rpml.method.graph.affinity import given_neighbors
+from rpml.method.graph.affinity import user_neighbors
 from rpml.method.graph.neighbors import Neighbors
 from rpml.method.supervision.constraints import gather, row_indices
 from rpml.method.supervision.labels import as_labels
@@ -125,7 +125,7 @@ def as_neighbors(
         return None
     if groups is not None:
         raise ValueError("neighbors cannot be given with groups, which are clustered as one.")
-    checked = given_neighbors(*neighbors, metric="cosine")
+    checked = user_neighbors(*neighbors, metric="cosine")
     if len(checked.indices) != n:
         raise ValueError(f"neighbors are of {len(checked.indices)} rows, X has {n}.")
     return checked

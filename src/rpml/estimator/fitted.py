@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from rpml.io.container import Arrays
-from rpml.io.model_file import read_model, write_model
+from rpml.io.container import Arrays, write_container
+from rpml.io.model_file import FORMAT_VERSION, read_model
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.clustering.exemplars import Exemplars
 from rpml.method.codes import AxisRanges
@@ -39,11 +40,13 @@ def save_model(
     run: Mapping[str, object] | None = None,
     exemplars: bool = False,
 ) -> None:
-    """Write a fitted estimator, with the rows that are its exemplars only if asked.
+    """Write a fitted estimator atomically, with the rows that are its exemplars only if asked.
 
-    `run` holds what a program wants to remember beside it.
+    `run` holds what a program wants to remember beside it. Equal content gives equal bytes, so
+    that nothing that differs between two equal runs (times, paths) belongs there.
     """
-    write_model(path, model_arrays(estimator, exemplars), model_metadata(estimator, run))
+    arrays, metadata = model_arrays(estimator, exemplars), model_metadata(estimator, run)
+    write_container(Path(path), arrays, metadata, "model", FORMAT_VERSION)
 
 
 def model_arrays(estimator: Embedding, exemplars: bool = False) -> Arrays:

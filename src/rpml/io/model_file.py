@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
-from rpml.io.container import Arrays, check_content, read_container, write_container
+from rpml.io.container import Arrays, check_content, read_container
 from rpml.io.features.reading import SUFFIXES
 from rpml.runtime.context import Json
 from rpml.runtime.errors import InputError, ModelFormatError
@@ -90,26 +87,6 @@ def check_model_output(
     return target
 
 
-def write_model(
-    path: str | PathLike[str],
-    arrays: Mapping[str, NDArray[np.generic]],
-    metadata: Mapping[str, object],
-) -> None:
-    """Write a model file atomically; equal content gives equal bytes.
-
-    Parameters
-    ----------
-    path : str or Path
-        Where to write; an existing file is replaced only once the new one is complete.
-    arrays : mapping of str to ndarray
-        Booleans, integers and floats of any shape.
-    metadata : mapping
-        Anything JSON can hold: settings, preprocessing, feature names, the training summary.
-        Nothing that differs between two equal runs (times, paths) belongs here.
-    """
-    write_container(Path(path), arrays, metadata, "model", FORMAT_VERSION)
-
-
 def read_model(path: str | PathLike[str]) -> tuple[Arrays, Json]:
     """Read a model file from anywhere, trusted or not.
 
@@ -117,7 +94,7 @@ def read_model(path: str | PathLike[str]) -> tuple[Arrays, Json]:
     -------
     arrays : dict of str to ndarray
     metadata : dict
-        What was given to `write_model`, with "format_version" and "rpml_version" added.
+        What was written, with "format_version" and "rpml_version" added.
 
     Raises
     ------

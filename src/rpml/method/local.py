@@ -133,22 +133,22 @@ class LocalStages:
     def _triplets(
         self, Z: Array, graph: Neighbors | None, labels: Labels, inputs: FitInputs
     ) -> tuple[NDArray[np.integer], NDArray[np.bool_] | None]:
-        """Triplets, and which of them are known to be right (None: nothing is known)."""
+        """Triplets, and which of them are known to be right (None: no supervision)."""
         settings, rng = self.settings, self.context.rng("triplets")
         near = self._row_neighbors(Z, graph, inputs)
         sampler = Uniform() if near is None else SAMPLERS[settings.sampler](near, Z)
         sources = [LabelSource(labels, sampler)]
-        sources += [LabelSource(more, Uniform()) for more in given_labels(inputs)]
+        sources += [LabelSource(more, Uniform()) for more in supervised_labels(inputs)]
         drawn = draw_from_sources(
             sources, inputs.groups, rng, settings.triplets_per_anchor, settings.max_triplets
         )
-        known = inputs.supervision
-        if known is None:
+        supervision = inputs.supervision
+        if supervision is None:
             return drawn, None
-        apart = parted_triplets(labels, known.apart, settings.triplets_per_anchor, rng)
-        triplets = np.vstack([drawn, apart, known.comparisons])
-        pinned = known.certain(triplets)
-        pinned[len(triplets) - len(known.comparisons) :] = True
+        apart = parted_triplets(labels, supervision.apart, settings.triplets_per_anchor, rng)
+        triplets = np.vstack([drawn, apart, supervision.comparisons])
+        pinned = supervision.certain(triplets)
+        pinned[len(triplets) - len(supervision.comparisons) :] = True
         return triplets, pinned
 
     def _row_neighbors(
@@ -223,7 +223,7 @@ def learn_in_memory(
     return result.among(rows, len(X))
 
 
-def given_labels(inputs: FitInputs) -> list[Labels]:
+def supervised_labels(inputs: FitInputs) -> list[Labels]:
     """Labels to draw triplets from besides the pseudo-labels: groups, known classes."""
     sources = []
     if inputs.groups.max() >= 0:

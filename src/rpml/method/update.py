@@ -27,7 +27,7 @@ from rpml.runtime.rows import Array, unit_rows
 from rpml.runtime.threads import single_blas_thread
 
 OLD_SHARE, MIN_OLD = 2, 2000
-ENOUGH = 4  # rows a component to learn a whitening from
+ENOUGH = 4  # rows per component to learn a whitening from
 
 
 class Fitted(Protocol):

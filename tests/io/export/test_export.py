@@ -11,7 +11,7 @@ import pytest
 
 from rpml import RPML
 from rpml.io.export import TARGETS, embedding_steps, export_model
-from rpml.io.export.steps import apply_steps
+from rpml.io.export.steps import Affine
 from rpml.io.export.to_onnx import OPSET
 from rpml.runtime.errors import InputError
 
@@ -41,6 +41,17 @@ def rows():
     """New rows, with a zero row and huge and tiny ones among them."""
     X = np.random.default_rng(1).normal(size=(40, 10)).astype(np.float32)
     X[3] = 0
+    return X
+
+
+def apply_steps(steps, X):
+    """The steps in numpy, one after the other."""
+    for step in steps:
+        if isinstance(step, Affine):
+            X = (X if step.mean is None else X - step.mean) @ step.matrix
+        else:
+            norms = np.linalg.norm(X, axis=1, keepdims=True)
+            X = X / np.where(norms > 0, norms, 1)  # a zero row stays zero
     return X
 
 

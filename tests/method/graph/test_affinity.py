@@ -9,7 +9,7 @@ from scipy import sparse
 from rpml.method.graph.affinity import (
     affinity_graph,
     check_graph,
-    given_neighbors,
+    user_neighbors,
 )
 from rpml.method.graph.neighbors import Neighbors, nearest_neighbors
 
@@ -104,10 +104,10 @@ def test_a_given_graph_loses_its_diagonal_and_its_zeros():
         (lambda: check_graph(np.ones((2, 3))), "square"),
         (lambda: check_graph(np.array([[0, -1.0], [1, 0]])), "non-negative, got -1"),
         (lambda: check_graph(np.array([[0, np.inf], [1, 0]])), "finite"),
-        (lambda: given_neighbors([[1], [0]], [[1.0, 2.0], [1, 2]]), r"\(n, k\)"),
-        (lambda: given_neighbors([[2], [0]], [[1.0], [1.0]]), "from 0 to 1"),
-        (lambda: given_neighbors([[0], [0]], [[1.0], [1.0]]), "its own neighbour"),
-        (lambda: given_neighbors([[1], [0]], [[-1.0], [1.0]]), "non-negative"),
+        (lambda: user_neighbors([[1], [0]], [[1.0, 2.0], [1, 2]]), r"\(n, k\)"),
+        (lambda: user_neighbors([[2], [0]], [[1.0], [1.0]]), "from 0 to 1"),
+        (lambda: user_neighbors([[0], [0]], [[1.0], [1.0]]), "its own neighbour"),
+        (lambda: user_neighbors([[1], [0]], [[-1.0], [1.0]]), "non-negative"),
         (lambda: affinity_graph(euclidean(), affinity="cosine"), "metric='cosine'"),
         (lambda: affinity_graph(euclidean(), affinity="linear"), "affinity='linear'"),
         (lambda: affinity_graph(euclidean(), affinity="gaussian", bandwidth=0.0), "bandwidth=0"),

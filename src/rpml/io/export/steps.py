@@ -70,17 +70,6 @@ def embedding_steps(model: LinearModel, n_components: int | None = None) -> list
     return [*steps, Unit()] if model.normalize else steps
 
 
-def apply_steps(steps: list[Step], X: Array) -> Array:
-    """The same as `transform`, spelled out; the reference the exports are compared with."""
-    for step in steps:
-        if isinstance(step, Affine):
-            X = (X if step.mean is None else X - step.mean) @ step.matrix
-        else:
-            norms = np.linalg.norm(X, axis=1, keepdims=True)
-            X = X / np.where(norms > 0, norms, 1)
-    return X
-
-
 def bias(step: Affine) -> Array:
     """b of the same map written as x @ matrix + b."""
     if step.mean is None:

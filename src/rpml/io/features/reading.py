@@ -9,9 +9,10 @@ from urllib.parse import urlsplit
 
 from rpml.io.features.arrow_files import SUFFIXES as ARROW
 from rpml.io.features.arrow_files import ArrowSource
-from rpml.io.features.numpy_files import sidecar
+from rpml.io.features.numpy_files import open_npy, open_npz, sidecar
 from rpml.io.features.shards import ShardedSource, shard_paths
 from rpml.io.features.source import Features, FeatureSource, ReadOptions
+from rpml.io.features.text_files import CsvSource
 from rpml.runtime.atomic import consistent_read
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
@@ -19,32 +20,12 @@ from rpml.runtime.inputs import Stamp
 from rpml.runtime.scratch import ScratchFolder
 
 Opener = Callable[[Path, ReadOptions], FeatureSource]
-
-
-def _npy(path: Path, options: ReadOptions) -> FeatureSource:
-    from rpml.io.features.numpy_files import open_npy
-
-    return open_npy(path, options)
-
-
-def _npz(path: Path, options: ReadOptions) -> FeatureSource:
-    from rpml.io.features.numpy_files import open_npz
-
-    return open_npz(path, options)
-
-
-def _csv(path: Path, options: ReadOptions) -> FeatureSource:
-    from rpml.io.features.text_files import CsvSource
-
-    return CsvSource(path, options)
-
-
 OPENERS: dict[str, Opener] = {
-    ".npy": _npy,
-    ".npz": _npz,
+    ".npy": open_npy,
+    ".npz": open_npz,
     **dict.fromkeys(ARROW, ArrowSource),
-    ".csv": _csv,
-    ".tsv": _csv,
+    ".csv": CsvSource,
+    ".tsv": CsvSource,
 }
 SUFFIXES = tuple(OPENERS)
 

@@ -177,7 +177,7 @@ def _join(parts: list[Ids | None]) -> Ids | None:
 
 
 class IdCheck:
-    """Finds ids that occur twice, keeping eight bytes a row."""
+    """Finds ids that occur twice, keeping eight bytes per row."""
 
     def __init__(self, name: str) -> None:
         self.name = name

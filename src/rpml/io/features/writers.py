@@ -1,4 +1,4 @@
-"""Writers of rows, one class a kind of file; `open_writer` makes their output atomic."""
+"""Writers of rows, one class per file format; `open_writer` makes their output atomic."""
 
 from __future__ import annotations
 
@@ -296,7 +296,7 @@ class ShardWriter(Writer):
 
 
 def write_ids(path: Path, ids: Ids | None, layout: Layout) -> None:
-    """A text file with one id a line, if there are ids."""
+    """A text file with one id per line, if there are ids."""
     if ids is None:
         return
     with open(path, "w", encoding="utf8", newline="") as file:

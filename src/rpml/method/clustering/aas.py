@@ -14,7 +14,7 @@ from sklearn.utils.validation import validate_data
 
 from rpml.method.clustering.ascent import GraphAscent
 from rpml.method.clustering.hierarchy import MERGE_NEIGHBORS, BasinMerging
-from rpml.method.graph.affinity import affinity_graph, bandwidths, check_graph, given_neighbors
+from rpml.method.graph.affinity import affinity_graph, bandwidths, check_graph, user_neighbors
 from rpml.method.graph.neighbors import Neighbors, nearest_neighbors
 
 _CHOICES: dict[str, tuple[object, ...]] = {
@@ -185,7 +185,7 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _neighbors(self, X: object) -> Neighbors:
         if isinstance(X, tuple):
-            X = given_neighbors(*X, metric=self.metric)
+            X = user_neighbors(*X, metric=self.metric)
         if isinstance(X, Neighbors):
             self.n_features_in_ = X.n_neighbors
             return X

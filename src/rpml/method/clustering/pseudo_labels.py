@@ -61,27 +61,27 @@ def labels_schema(n: int) -> Schema:
     return Schema({"labels": ArraySpec("i", (n,), -1, n)})
 
 
-def apply_supervision(labels: Labels, known: Supervision, Z: Array) -> Labels:
-    """Pseudo-labels made to agree with what is known; classes come first, clusters after them.
+def apply_supervision(labels: Labels, supervision: Supervision, Z: Array) -> Labels:
+    """Pseudo-labels made to agree with supervision; classes come first, clusters after them.
 
     A cluster takes the class of its labelled rows; if these are of several classes it is cut,
     each row going with its nearest labelled row. So clusters of one class become one. Clusters
-    that linked rows connect become one as well, and rows known to be apart are parted.
+    that linked rows connect become one as well, and rows of different classes are parted.
     """
-    after = int(known.labels.max(initial=-1)) + 1
-    joined = _join_linked(labels, known)
+    after = int(supervision.labels.max(initial=-1)) + 1
+    joined = _join_linked(labels, supervision)
     out = np.where(joined >= 0, joined + after, -1)
-    classes = np.where(known.is_classed(), known.labels, -1)
+    classes = np.where(supervision.is_classed(), supervision.labels, -1)
     for rows in rows_by_label(out):
         if classes[rows].max() >= 0:
             out[rows] = class_of_nearest(Z[rows], classes[rows])
-    out = np.where(known.is_classed(), known.labels, out)
-    for rows in rows_by_label(np.where(known.is_classed(), -1, known.labels)):
-        out[rows] = out[rows[0]] if out[rows[0]] >= 0 else known.labels[rows[0]]
-    for i, j in known.apart:
+    out = np.where(supervision.is_classed(), supervision.labels, out)
+    for rows in rows_by_label(np.where(supervision.is_classed(), -1, supervision.labels)):
+        out[rows] = out[rows[0]] if out[rows[0]] >= 0 else supervision.labels[rows[0]]
+    for i, j in supervision.apart:
         if out[i] == out[j] >= 0:
-            i, j = (j, i) if known.is_classed(j) else (i, j)
-            out[_side_of(j, i, np.flatnonzero(out == out[i]), known, Z)] = out.max() + 1
+            i, j = (j, i) if supervision.is_classed(j) else (i, j)
+            out[_side_of(j, i, np.flatnonzero(out == out[i]), supervision, Z)] = out.max() + 1
     return out
 
 
@@ -98,10 +98,10 @@ def rows_by_label(labels: Labels) -> list[Labels]:
     return np.split(order, np.flatnonzero(np.diff(labels[order])) + 1) if len(order) else []
 
 
-def _join_linked(labels: Labels, known: Supervision) -> Labels:
+def _join_linked(labels: Labels, supervision: Supervision) -> Labels:
     """One label for clusters that must-links between rows without a class connect."""
     first = np.arange(len(labels))
-    for rows in rows_by_label(np.where(known.is_classed(), -1, known.labels)):
+    for rows in rows_by_label(np.where(supervision.is_classed(), -1, supervision.labels)):
         first[rows] = rows[0]
     ends = np.stack([labels, labels[first]])[:, (labels >= 0) & (labels[first] >= 0)]
     size = int(labels.max(initial=-1)) + 1
@@ -110,10 +110,12 @@ def _join_linked(labels: Labels, known: Supervision) -> Labels:
     return np.where(labels >= 0, part[labels], -1)
 
 
-def _side_of(j: int, i: int, rows: Labels, known: Supervision, Z: Array) -> Labels:
+def _side_of(j: int, i: int, rows: Labels, supervision: Supervision, Z: Array) -> Labels:
     """Rows of a cluster that go with j when it is parted from i; linked rows stay together."""
     nearer = Z[rows] @ (Z[j] - Z[i]) > 0
     for side, row in ((True, j), (False, i)):
-        same = (known.labels[rows] >= 0) & (known.labels[rows] == known.labels[row])
+        same = (supervision.labels[rows] >= 0) & (
+            supervision.labels[rows] == supervision.labels[row]
+        )
         nearer[same | (rows == row)] = side
-    return np.asarray(rows[nearer & ~known.is_classed(rows)])
+    return np.asarray(rows[nearer & ~supervision.is_classed(rows)])

@@ -99,7 +99,7 @@ def bandwidths(near: NDArray[np.float64], bandwidth: str | float) -> NDArray[np.
     return np.asarray(typical * (local / typical) ** share)
 
 
-def given_neighbors(
+def user_neighbors(
     indices: ArrayLike, distances: ArrayLike, *, metric: str = "euclidean"
 ) -> Neighbors:
     """Check neighbours found elsewhere: (n, k) rows and distances, nearest first."""

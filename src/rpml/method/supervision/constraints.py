@@ -169,7 +169,9 @@ class _Book:
         self.labels = labels
         self.parent = np.arange(len(labels))
         self.named: dict[int, int] = {}  # class of a set
-        self.foes: dict[int, dict[int, int]] = {}  # set -> sets apart from it, and by which pair
+        self.conflicts: dict[
+            int, dict[int, int]
+        ] = {}  # set -> sets apart from it, and by which pair
         self.pairs: list[tuple[int, int]] = []
         for c in np.unique(labels[labels >= 0]):
             rows = np.flatnonzero(labels == c)
@@ -189,15 +191,15 @@ class _Book:
             return ""
         if a in self.named and b in self.named:
             return "joins rows of two classes"
-        if b in self.foes.get(a, {}):
-            return f"contradicts cannot_link[{self.foes[a][b]}]"
+        if b in self.conflicts.get(a, {}):
+            return f"contradicts cannot_link[{self.conflicts[a][b]}]"
         if b in self.named:
             a, b = b, a
         self.parent[b] = a
-        for foe, pair in self.foes.pop(b, {}).items():
-            self.foes.setdefault(a, {})[foe] = pair
-            del self.foes[foe][b]
-            self.foes[foe][a] = pair
+        for other, pair in self.conflicts.pop(b, {}).items():
+            self.conflicts.setdefault(a, {})[other] = pair
+            del self.conflicts[other][b]
+            self.conflicts[other][a] = pair
         return ""
 
     def part(self, a: int, b: int, index: int) -> str:
@@ -206,8 +208,8 @@ class _Book:
         if first == second:
             of = " of one class" if first in self.named else " linked by must_link"
             return "parts rows" + of if a != b else "parts a row from itself"
-        self.foes.setdefault(first, {})[second] = index
-        self.foes.setdefault(second, {})[first] = index
+        self.conflicts.setdefault(first, {})[second] = index
+        self.conflicts.setdefault(second, {})[first] = index
         self.pairs.append((a, b))
         return ""
 

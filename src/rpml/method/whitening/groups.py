@@ -81,8 +81,8 @@ def group_scatter(
     if trusted.max() < MIN_GROUPS:
         return np.eye(data.W.shape[1]), ScatterChoice("groups", np.inf, {})
 
-    def estimate(things: NDArray[np.intp]) -> Array:
-        rows = np.isin(of_row, things)
+    def estimate(instances: NDArray[np.intp]) -> Array:
+        rows = np.isin(of_row, instances)
         return within_scatter(data.subset(rows), trusted[rows])
 
     part = rng.random(len(first)) < 0.5
@@ -191,8 +191,8 @@ def no_groups(n: int) -> Groups:
 
 def representatives(groups: Groups) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """One row a thing: (the first row of each group and every ungrouped row, each row's thing)."""
-    things = np.where(groups >= 0, groups, groups.max() + 1 + np.arange(len(groups)))
-    _, first, of_row = np.unique(things, return_index=True, return_inverse=True)
+    instances = np.where(groups >= 0, groups, groups.max() + 1 + np.arange(len(groups)))
+    _, first, of_row = np.unique(instances, return_index=True, return_inverse=True)
     return first, of_row
 
 

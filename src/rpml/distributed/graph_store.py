@@ -25,7 +25,7 @@ _FIGURES = {"n_neighbors": COUNT, "recall": Number(0, 1), "metric": str, "method
 _SCHEMA = Schema({"edges": ArraySpec("i", ("edges",), 0)}, _FIGURES)
 
 
-def keep_graph(cluster: Cluster, graph: Graph, context: Context, key: str) -> None:
+def save_graph(cluster: Cluster, graph: Graph, context: Context, key: str) -> None:
     """Write the neighbours of every partition, and then that they are there."""
     if context.store is None:
         return
@@ -42,7 +42,7 @@ def keep_graph(cluster: Cluster, graph: Graph, context: Context, key: str) -> No
     context.save(_NAME, {"edges": graph.edges}, {**figures, **names}, key)
 
 
-def kept_graph(
+def load_graph(
     cluster: Cluster, edges: NDArray[np.int64], context: Context, key: str
 ) -> Graph | None:
     """The neighbours found before, whatever partitions they were written by; None: search."""
