@@ -11,6 +11,7 @@ from threadpoolctl import threadpool_info
 from rpml import RPML
 from rpml.runtime.threads import (
     chunks,
+    gram,
     run_chunks,
     single_blas_thread,
     sum_chunks,
@@ -142,3 +143,11 @@ def test_every_thread_can_limit_blas():
     thread.join()
     assert found == [{1}, {1}]
     assert blas_threads() == before
+
+
+def test_the_product_of_a_matrix_with_itself():
+    A = np.random.default_rng(0).normal(size=(900, 40))
+    np.testing.assert_allclose(gram(A), A.T @ A, rtol=1e-12, atol=1e-10)
+    with using_threads(1):
+        alone = gram(A)
+    np.testing.assert_array_equal(gram(A), alone)

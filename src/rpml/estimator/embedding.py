@@ -72,7 +72,7 @@ class Embedding:
         check_is_fitted(self)
         model = self if n_components is None else self._first(n_components)
         codec = None if output == "float" else model.codec(output)
-        rows = check_rows(self, X, reset=False)
+        rows = check_rows(self, X, reset=False, finite=False)
         with using_jobs(self.n_jobs):
             if codec is None:
                 Y = self.preprocessing_.embed(rows, model.components_, self.normalize)

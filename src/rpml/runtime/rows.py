@@ -40,7 +40,7 @@ def float_dtype(X: Array) -> type[np.floating]:
 def unit_rows(X: Array) -> Array:
     """Rows scaled to unit norm; zero rows stay zero. No overflow for any finite row."""
     with np.errstate(over="ignore"):
-        norm = np.sqrt(np.einsum("ij,ij->i", X, X))[:, None]
+        norm = np.sqrt(np.vecdot(X, X))[:, None]
     unsafe = np.flatnonzero(~((norm > SAFE_NORMS[0]) & (norm < SAFE_NORMS[1])))
     out = X / np.where(norm > 0, norm, 1)
     if len(unsafe):  # squares that over- or underflow: to a maximum of 1 first
@@ -52,9 +52,9 @@ def unit_rows(X: Array) -> Array:
 
 
 def with_lengths(X: Array) -> tuple[Array, Array]:
-    """(rows, (n, 1) lengths): X itself, or its unit rows where a length is 0 or not safe."""
+    """(rows, (n,) lengths): X itself, or its unit rows where a length is 0 or not safe."""
     with np.errstate(over="ignore"):
-        length = np.sqrt(np.einsum("ij,ij->i", X, X))[:, None]
+        length = np.sqrt(np.vecdot(X, X))
     if ((length > SAFE_NORMS[0]) & (length < SAFE_NORMS[1])).all():
         return X, length
     return unit_rows(X), np.ones_like(length)

@@ -100,14 +100,18 @@ def _pool(_process: int) -> ThreadPoolExecutor:
 
 
 def sum_chunks(
-    add: Callable[[int, int, Array], None], n: int, shape: tuple[int, ...], dtype: DTypeLike
+    add: Callable[[int, int, Array], None],
+    n: int,
+    shape: tuple[int, ...],
+    dtype: DTypeLike,
+    minimum: int = MIN_CHUNK,
 ) -> Array:
     """The sum of what add(start, stop, accumulator) adds.
 
     Each piece has an accumulator of its own, and these are added in the order of the pieces; no
     more of them are held than there are threads.
     """
-    pieces, threads = chunks(n, most=SUM_CHUNKS), thread_count()
+    pieces, threads = chunks(n, minimum, SUM_CHUNKS), thread_count()
     total = np.zeros(shape, dtype)
     for first in range(0, len(pieces), threads):
         some = pieces[first : first + threads]
@@ -195,6 +199,17 @@ def transposed_times(A: Array, B: Array) -> Array:
     with single_blas_thread():
         run_chunks(lambda _, a, b: np.matmul(A[:, a:b].T, B, out=out[a:b]), A.shape[1], columns)
     return out
+
+
+def gram(A: Array) -> Array:
+    """A.T @ A, half the multiplications of `transposed_times`; the rows are cut between threads."""
+    d = A.shape[1]
+
+    def add(start: int, stop: int, total: Array) -> None:
+        total += A[start:stop].T @ A[start:stop]
+
+    with single_blas_thread():
+        return sum_chunks(add, len(A), (d, d), A.dtype, max(d, _enough(d * d)))
 
 
 def _enough(work: int) -> int:

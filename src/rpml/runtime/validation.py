@@ -30,11 +30,14 @@ def as_matrix(X: Any) -> Any:
     return np.stack(rows.tolist()) if nested else rows
 
 
-def check_rows(estimator: BaseEstimator, X: ArrayLike, *, reset: bool) -> Array:
+def check_rows(
+    estimator: BaseEstimator, X: ArrayLike, *, reset: bool, finite: bool = True
+) -> Array:
     """X as a finite matrix of numbers, read in blocks so that a memory map stays one.
 
     `reset` is True in fit, where at least two rows are needed and the number and the names of the
-    features are learned; in other methods they are compared.
+    features are learned; in other methods they are compared. `finite` is False where the rows are
+    checked as they are used.
     """
     X = as_matrix(X)
     if isinstance(X, np.ndarray) and X.ndim == 1:
@@ -58,6 +61,13 @@ def check_rows(estimator: BaseEstimator, X: ArrayLike, *, reset: bool) -> Array:
             raise type(error)(
                 f"X must hold numbers, but has dtype {rows.dtype}: {reason}."
             ) from None
+    if finite:
+        check_finite(rows)
+    return rows
+
+
+def check_finite(rows: Array) -> None:
+    """Refuse rows with NaN or infinity; the message names the first."""
     for part, block in row_blocks(rows):
         with np.errstate(over="ignore", invalid="ignore"):
             if np.isfinite(block.sum()):
@@ -70,7 +80,6 @@ def check_rows(estimator: BaseEstimator, X: ArrayLike, *, reset: bool) -> Array:
                 f"X contains {what} at row {part.start + row}, column {column}; remove or impute "
                 "such rows first."
             )
-    return rows
 
 
 def check_varied(X: Array) -> None:

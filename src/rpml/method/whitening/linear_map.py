@@ -5,13 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import blas
 
 from rpml.runtime.context import silent
 from rpml.runtime.rows import Array, float_dtype, row_blocks, unit_rows, with_lengths
-from rpml.runtime.threads import run_chunks, single_blas_thread, transposed_times
+from rpml.runtime.threads import gram, run_chunks, single_blas_thread
+from rpml.runtime.validation import check_finite
 
 ROUNDING = 2  # units in the last place that a row of unit norm may be off
-EMBED_ROWS = 2048  # at a time and thread: they stay in the cache between the steps
+EMBED_ROWS = 4096  # at a time and thread: they stay in the cache between the steps
 
 
 @dataclass(frozen=True)
@@ -45,23 +47,24 @@ class Preprocessing:
         Raises
         ------
         ValueError
-            If a row of the embedding is not finite: the row or the model is out of range.
+            If a row of X is not finite, or one of the embedding: it or the model is out of range.
         """
         out = np.empty((len(X), len(components)), dtype or float_dtype(X))
         with np.errstate(over="ignore", invalid="ignore"):
             one = self.matrix @ components.T
             shift, matrix = (self.mean @ one).astype(out.dtype), one.astype(out.dtype)
+        ones, rank_one = np.ones(EMBED_ROWS, out.dtype), blas.get_blas_funcs("ger", (out,))
 
         def project(rows: Array, result: Array) -> bool:
             """Write the embedding of the rows; True if all of it is finite for certain."""
             if not unit:
                 np.matmul(self.apply(rows), components.T.astype(out.dtype), out=result)
                 return False
-            rows, length = with_lengths(rows) if self.unit_input else (rows, 1)
+            rows, length = with_lengths(rows) if self.unit_input else (rows, ones[: len(rows)])
             np.matmul(rows, matrix, out=result)
-            result -= length * shift
+            rank_one(-1, shift, length, a=result.T, overwrite_a=1)
             scaled, length = with_lengths(result)
-            np.divide(scaled, length, out=result)
+            np.multiply(scaled, (1 / length)[:, None], out=result)
             return scaled is result
 
         @np.errstate(over="ignore", invalid="ignore")
@@ -72,6 +75,7 @@ class Preprocessing:
                     continue
                 finite = np.isfinite(out[part]).all(axis=1)
                 if not finite.all():
+                    check_finite(X)
                     row = first + int(finite.argmin())
                     raise ValueError(
                         f"the embedding of row {row} (counted from 0) overflows {out.dtype}: the "
@@ -159,7 +163,7 @@ def second_moments(
     for _, block in row_blocks(X):
         block = prepared(block).astype(dtype or block.dtype, copy=False)
         block = block - mean.astype(block.dtype)
-        moments += transposed_times(block, block)
+        moments += gram(block)
         step()
     return moments
 
