@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from rpml.method.similarity import SimilarityScale
+from rpml.method.similarity import LEVELS, SimilarityScale
+from rpml.runtime.rows import unit_rows
 
 
 @pytest.fixture(scope="module")
@@ -38,3 +39,12 @@ def test_the_tail_is_finer_than_the_rest(scale):
 def test_other_pairs_are_refused(scale):
     with pytest.raises(ValueError, match="random, nearest"):
         scale.quantile(0.5, "farthest")
+
+
+@pytest.mark.parametrize("n", [2, 3, 500])
+def test_quantiles_are_those_of_numpy(n):
+    Y = np.random.default_rng(2).normal(size=(n, 5)).astype(np.float32)
+    Z = unit_rows(Y)
+    pairs = (Z @ Z.T)[np.triu_indices(n, 1)]
+    scale = SimilarityScale.of(Y)
+    np.testing.assert_allclose(scale.random, np.quantile(pairs.astype(float), LEVELS), atol=1e-6)
