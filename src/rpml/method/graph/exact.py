@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from rpml.method.graph import kernels as kernels
-from rpml.runtime.rows import Array
+from rpml.runtime.rows import Array, unit_rows
 from rpml.runtime.threads import run_chunks, single_blas_thread, times
 
 Progress = Callable[[float], object]
@@ -72,19 +72,17 @@ def prepare(
         wide = np.asarray(block, dtype=np.result_type(block, dtype))
         wide = wide - np.asarray(center, dtype=wide.dtype)
         return np.asarray(wide if unit == 1.0 else wide / unit, dtype=dtype)
-    wide = np.asarray(block, dtype=np.result_type(block, dtype))
-    scale = np.max(np.abs(wide), axis=1, keepdims=True, initial=0.0)  # keeps squares finite
-    wide = wide / np.where(scale > 0, scale, 1)
-    norm = np.sqrt(np.einsum("ij,ij->i", wide, wide))
-    return np.asarray(wide / np.where(norm > 0, norm, 1)[:, None], dtype=dtype)
+    return np.asarray(unit_rows(np.asarray(block, np.result_type(block, dtype))), dtype=dtype)
 
 
 def measure(X: Array, metric: str, memory_limit: int) -> SearchCorpus:
     """Look at all rows once: are they finite, where is their centre, how long are they."""
     n, d = X.shape
-    low, high, mean = _range(X, memory_limit)
     if metric == "cosine":
+        for part in slices(n, _chunk(d, memory_limit)):
+            _check_finite(X[part], part.start)
         return SearchCorpus(X, metric, np.zeros(d), 1.0, np.full(n, 0.5))
+    low, high, mean = _range(X, memory_limit)
     center, unit = center_and_unit(low, high, mean)
     half = np.empty(n)
     for part in slices(n, _chunk(d, memory_limit)):
@@ -99,12 +97,17 @@ def _range(X: Array, memory_limit: int) -> tuple[NDArray[np.float64], ...]:
     low, high, mean = np.full(d, np.inf), np.full(d, -np.inf), np.zeros(d)
     for part in slices(n, _chunk(d, memory_limit)):
         block = np.asarray(X[part], dtype=np.float64)
-        if not np.isfinite(block).all():
-            row, column = np.argwhere(~np.isfinite(block))[0]
-            raise ValueError(f"X[{part.start + row}, {column}] is {block[row, column]}")
+        _check_finite(block, part.start)
         low, high = np.minimum(low, block.min(axis=0)), np.maximum(high, block.max(axis=0))
         mean += (block / n).sum(axis=0)
     return low, high, mean
+
+
+def _check_finite(block: Array, first: int) -> None:
+    finite = np.isfinite(block)
+    if not finite.all():
+        row, column = np.argwhere(~finite)[0]
+        raise ValueError(f"X[{first + row}, {column}] is {block[row, column]}")
 
 
 def center_and_unit(
@@ -161,11 +164,12 @@ def search_pairs(
     edges = np.cumsum([0, *map(len, blocks)])
     vals, idx = empty_heaps(order.size, k)
     half = rows.half.astype(np.float32)[order]
+    places = [_as_slice(block) for block in blocks]
 
     def search(a: int, b: int) -> None:
         left, right = slice(edges[a], edges[a + 1]), slice(edges[b], edges[b + 1])
-        first = rows.block(blocks[a])
-        scores = first @ (first if a == b else rows.block(blocks[b])).T
+        first = rows.block(places[a])
+        scores = first @ (first if a == b else rows.block(places[b])).T
         size, width = scores.shape
         mine, theirs = (vals[left], idx[left]), (vals[right], idx[right])
         kernels.push_rows(scores, half[right], blocks[a], blocks[b], *mine, 0, size)
@@ -177,6 +181,13 @@ def search_pairs(
     back = np.empty_like(order)
     back[order] = np.arange(order.size, dtype=order.dtype)
     return vals[back], idx[back]
+
+
+def _as_slice(rows: NDArray[np.int32]) -> slice | NDArray[np.int32]:
+    """Successive rows as a slice, which copies nothing."""
+    if len(rows) and (np.diff(rows) == 1).all():
+        return slice(int(rows[0]), int(rows[-1]) + 1)
+    return rows
 
 
 def _run(

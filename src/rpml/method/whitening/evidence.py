@@ -122,9 +122,11 @@ def rank_gains(
         sides = [_seen_by(tested, correlation, side, ridges) for side in (half, ~half)]
         for one, other in (sides, sides[::-1]):
             size = max(1, min(data.n_components, one[0].shape[1] // 2))
-            for i, reference in enumerate((np.inf, REFERENCE)):
-                mates = _nearest(other[SHRINKAGES.index(reference)], queries)
-                log_ranks[i] += [mean_log_rank(rows[:, :size], queries, mates) for rows in one]
+            views = [other[SHRINKAGES.index(reference)] for reference in (np.inf, REFERENCE)]
+            mates = np.hstack([_nearest(rows, queries) for rows in views])
+            for i, rows in enumerate(one):
+                found = _log_ranks(rows[:, :size], queries, mates).reshape(-1, 2, MATES)
+                log_ranks[:, i] += found.mean(axis=(0, 2))
             step()
     gains = (log_ranks[:, -1:] - log_ranks) / (2 * REPEATS)
     return RankGains(*gains), correlation
@@ -132,23 +134,23 @@ def rank_gains(
 
 def _seen_by(data: Coordinates, correlation: Array, half: Mask, ridges: list[float]) -> list[Array]:
     """The rows as one half of the axes sees them, per ridge; best axes first."""
-    W, inside = data.W[:, half], correlation[np.ix_(half, half)]
-    return [times(W, _whitening(inside, data.deviations[half], ridge)) for ridge in ridges]
+    W, deviations = data.W[:, half], data.deviations[half]
+    inside = np.eye(W.shape[1]) - correlation[np.ix_(half, half)]
+    return [_whitened(W, inside, deviations, ridge) for ridge in ridges]
 
 
-def _whitening(correlation: Array, deviations: Array, ridge: float) -> Array:
-    """(q, q) map on whitened coordinates: by D (I - C) D + ridge I, largest spread first."""
-    q = len(deviations)
+def _whitened(W: Array, inside: Array, deviations: Array, ridge: float) -> Array:
+    """Whitened coordinates, whitened by D (I - C) D + ridge I instead, largest spread first."""
     if np.isinf(ridge):
-        return np.diag(deviations).astype(np.float32)
-    values, axes = linalg.eigh(np.eye(q) - correlation + np.diag(ridge / deviations**2))
-    return np.asarray(axes / np.sqrt(values), np.float32)
+        return W * deviations.astype(W.dtype)
+    values, axes = linalg.eigh(inside + np.diag(ridge / deviations**2), driver="evd")
+    return times(W, (axes / np.sqrt(values)).astype(W.dtype))
 
 
 def _similarities(rows: Array, queries: Index) -> Array:
     """Cosines of the queries to all rows; to itself below any cosine."""
     rows = unit_rows(rows)
-    similarity = times(rows[queries], np.ascontiguousarray(rows.T))
+    similarity = times(rows[queries], rows.T)
     similarity[np.arange(len(queries)), queries] = -2
     return np.asarray(similarity)
 
@@ -159,7 +161,12 @@ def _nearest(rows: Array, queries: Index) -> Index:
 
 def mean_log_rank(rows: Array, queries: Index, mates: Index) -> float:
     """Mean of log(1 + rank) of each query's mates among all rows; rank 0 is the nearest."""
+    return float(_log_ranks(rows, queries, mates).mean())
+
+
+def _log_ranks(rows: Array, queries: Index, mates: Index) -> Array:
+    """log(1 + rank) of each query's mates among all rows."""
     similarity = _similarities(rows, queries)
     to_mates = np.take_along_axis(similarity, mates, axis=1)
-    ranks = [(similarity > column[:, None]).sum(axis=1) for column in to_mates.T]
-    return float(np.log1p(np.stack(ranks)).mean())
+    ranks = [np.count_nonzero(similarity > column[:, None], axis=1) for column in to_mates.T]
+    return np.asarray(np.log1p(np.stack(ranks, axis=1)))

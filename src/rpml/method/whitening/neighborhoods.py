@@ -216,8 +216,17 @@ def _correlate(W: Array, seen: Sequence[tuple[Mask, Array]], step: Callable[[], 
         count[measured] += 1
         step()
     correlation = total / np.maximum(count, 1)
-    top = float(linalg.eigvalsh(correlation, subset_by_index=[q - 1, q - 1])[0])
-    return np.asarray(correlation * (KAPPA / max(1.0, top)))
+    return np.asarray(correlation * (KAPPA / max(1.0, _largest_beyond_one(correlation))))
+
+
+def _largest_beyond_one(correlation: Array) -> float:
+    """The largest eigenvalue, or 1 if it is smaller, which a Cholesky factor shows at less cost."""
+    q = len(correlation)
+    try:
+        np.linalg.cholesky(np.eye(q) - correlation)
+    except np.linalg.LinAlgError:
+        return float(linalg.eigvalsh(correlation, subset_by_index=[q - 1, q - 1])[0])
+    return 1.0
 
 
 def _halvings(q: int, repeats: int, rng: np.random.Generator) -> list[Mask]:
