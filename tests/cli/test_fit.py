@@ -75,7 +75,7 @@ def test_config_file_holds_any_option_and_the_command_line_wins(rpml, shared, tm
     [
         ("dimm = 3", "no option 'dimm', did you mean 'dim'?"),
         ("dim = ", "not TOML"),
-        ("dim = 'many'", "many"),
+        ("dim = 'many'", "'--dim': Input should be a valid integer"),
         ("config = 'x'", "no option 'config'"),
     ],
 )
@@ -84,7 +84,7 @@ def test_wrong_config(rpml, shared, tmp_path, text, message):
     result = rpml(
         "fit", shared / "x.npy", "-o", tmp_path / "m", "--config", tmp_path / "run.toml", code=2
     )
-    assert message in result.stderr or "integer" in result.stderr
+    assert message in result.stderr
 
 
 def test_paper_settings(rpml, shared, tmp_path):

@@ -45,7 +45,7 @@ def test_every_method_gives_scores(everything, name):
         "recall",
     ):
         assert 0 <= row[score] <= 1
-    assert row["seconds"] >= 0
+    assert np.isfinite(row["seconds"])
     assert row["dim"] == {"raw": 16, "lda": 4}.get(name, row["dim"]) <= 16
 
 
@@ -55,7 +55,7 @@ def test_methods_that_see_labels_are_marked(everything):
     label_free = {"srpml", "exemplar", "nce", "deepcluster", "mom", "invariant", "stml"}
     assert marked - heads == {"lda", "nca"}
     assert marked & {f"head-{name}" for name in label_free} == set()
-    assert {"head-triplet", "head-lifted"} <= marked or not marked & heads  # without torch: none
+    assert {"head-triplet", "head-lifted"} <= marked
     assert "*LDA (uses labels)*" in everything.markdown()
 
 
