@@ -16,16 +16,7 @@ from rpml.runtime.errors import InputError
 from rpml.runtime.locks import locked
 from rpml.runtime.outputs import check_apart, check_folder, check_output, mark_folder
 
-TARGETS = {
-    "onnx": "rpml.io.export.to_onnx",
-    "faiss": "rpml.io.export.to_faiss",
-    "sentence-transformers": "rpml.io.export.to_sentence_transformers",
-    "numpy": "rpml.io.export.to_numpy",
-    "sql": "rpml.io.export.to_sql",
-    "js": "rpml.io.export.to_js",
-}
-
-SUFFIXES = {
+TARGETS: dict[str, tuple[str, ...]] = {
     "onnx": (".onnx",),
     "faiss": (".faiss", ".index"),
     "sentence-transformers": (),
@@ -33,8 +24,8 @@ SUFFIXES = {
     "sql": (".sql",),
     "js": (".mjs",),
 }
-"""What the names of an export may end in, and those of the others do not."""
-_TAKEN = {".rpml", *DATA_SUFFIXES, *itertools.chain(*SUFFIXES.values())}
+"""What the name of an export may end in, and that of no other; `to_NAME` has its `write`."""
+_TAKEN = {".rpml", *DATA_SUFFIXES, *itertools.chain(*TARGETS.values())}
 
 __all__ = ["TARGETS", "Step", "check_export", "embedding_steps", "export_model"]
 
@@ -71,7 +62,8 @@ def export_model(
     path = Path(path)
     check_export(target, path, overwrite)
     steps = embedding_steps(model, n_components)
-    write: Callable[[Sequence[Step], Path], None] = import_module(TARGETS[target]).write
+    module = import_module(f"{__name__}.to_{target.replace('-', '_')}")
+    write: Callable[[Sequence[Step], Path], None] = module.write
     with locked(path), atomic_output(path, overwrite) as temporary:
         write(steps, temporary)
         if temporary.is_dir():
@@ -91,7 +83,7 @@ def check_export(
         raise InputError(f"target must be one of {', '.join(TARGETS)}, got {target!r}")
     check_apart([Path(path)], inputs)  # said first, whatever the input is called
     suffix = Path(path).suffix.lower()
-    if suffix in _TAKEN and suffix not in SUFFIXES[target]:
+    if suffix in _TAKEN and suffix not in TARGETS[target]:
         raise InputError(f"{path} is not the name of a {target} export: it ends in {suffix}")
     if check_output(Path(path), overwrite, inputs).is_dir():
         if target != "sentence-transformers":

@@ -1,34 +1,12 @@
-"""The sections of the report, in the order of the page: one module and one line each."""
+"""The sections of the report: one module each, with its `SECTION`, and its name in this list."""
+
+from importlib import import_module
 
 from rpml.pages.report.section import Section
-from rpml.pages.report.sections import (
-    changed,
-    checks,
-    clusters,
-    codes,
-    grid,
-    maps,
-    retrieval,
-    scores,
-    settings,
-    sizes,
-    spectrum,
-    training,
-    triplets,
-)
 
-SECTIONS: tuple[Section, ...] = (
-    scores.SECTION,
-    maps.SECTION,
-    changed.SECTION,
-    retrieval.SECTION,
-    grid.SECTION,
-    checks.SECTION,
-    training.SECTION,
-    clusters.SECTION,
-    triplets.SECTION,
-    spectrum.SECTION,
-    sizes.SECTION,
-    codes.SECTION,
-    settings.SECTION,
+NAMES = (
+    *("scores", "maps", "changed", "retrieval", "grid", "checks", "training", "clusters"),
+    *("triplets", "spectrum", "sizes", "codes", "settings"),
 )
+"""In the order of the page."""
+SECTIONS: tuple[Section, ...] = tuple(import_module(f"{__name__}.{name}").SECTION for name in NAMES)
