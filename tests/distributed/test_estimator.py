@@ -230,3 +230,33 @@ def test_nothing_to_learn_from(cluster, shards, rows):
         model = DaskRPML(**settings).fit(shards, cluster=cluster)
     assert model.triplets_.shape == (0, 3)
     assert model.triplet_weights_.shape == (0,)
+
+
+@pytest.mark.parametrize("power", [-100, 100])  # 2^100 is 1e30
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_unit_of_the_rows_does_not_matter(cluster, rows, power, dtype):
+    import dask.array as da
+
+    from rpml.distributed import DaskRPML
+
+    settings = {**SETTINGS, "normalize_input": False}
+    X = rows.astype(dtype) * dtype(2.0**power)
+    model = fit(DaskRPML, da.from_array(X, chunks=(500, -1)), settings, cluster=cluster)
+    expected = fit(RPML, rows.astype(dtype), settings)
+    np.testing.assert_array_equal(model.labels_, expected.labels_)
+    np.testing.assert_array_equal(model.exemplar_vectors_, X[model.exemplars_.rows])
+    found = model.to_local().transform(X)
+    np.testing.assert_allclose(found, expected.transform(rows.astype(dtype)), atol=1e-4)
+
+
+def test_rows_on_one_line_vary_in_one_direction(cluster):
+    """What single precision loses in the moments is computed again in double precision."""
+    import dask.array as da
+
+    from rpml.distributed import DaskRPML
+
+    rng = np.random.default_rng(0)
+    X = np.outer(rng.normal(size=1200), rng.normal(size=16)).astype("f4")
+    settings = {"n_neighbors": 10, "random_state": 0}
+    model = fit(DaskRPML, da.from_array(X, chunks=(500, -1)), settings, cluster=cluster)
+    assert model.components_.shape == (1, 1)

@@ -60,6 +60,18 @@ def test_rows_on_one_line_vary_in_one_direction(dtype):
         RPML(4, normalize_input=False).fit(X)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rows_on_both_sides_of_the_origin_are_two_points(dtype):
+    """Of unit norm; single-precision moments have several axes more, all of rounding errors."""
+    rng = np.random.default_rng(0)
+    X = np.outer(rng.normal(size=400), rng.normal(size=16)).astype(dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        model = RPML(random_state=0, n_neighbors=8).fit(X)
+    assert model.transform(X).shape == (400, 1)
+    assert len(set(model.labels_.tolist())) == 2
+
+
 def test_rows_that_differ_by_rounding_alone_are_the_same():
     X = np.outer(np.random.default_rng(1).uniform(1, 2, 200), np.arange(1.0, 17)).astype("f4")
     with pytest.raises(ValueError, match="all the same after scaling to unit norm"):

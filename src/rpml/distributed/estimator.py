@@ -3,24 +3,25 @@
 import inspect
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from rpml.distributed.cluster import Cluster
+from rpml.distributed.cluster import Cluster, Task
 from rpml.distributed.source import PartitionedRows, open_rows
 from rpml.distributed.stages import DaskStages
 from rpml.distributed.take import take
 from rpml.estimator import RPML, Embedding
-from rpml.estimator.fit_inputs import as_groups
+from rpml.estimator.fit_inputs import as_groups, divided, divisor
 from rpml.method.pipeline import learn
 from rpml.method.settings import FitInputs
 from rpml.method.supervision.constraints import gather
 from rpml.method.supervision.labels import as_labels
-from rpml.runtime.context import Json, Store
-from rpml.runtime.rows import float_dtype
+from rpml.runtime.context import Context, Json, Store
+from rpml.runtime.rows import extent, float_dtype, scale_of
 
 logger = logging.getLogger(__name__)
 
@@ -118,12 +119,31 @@ class DaskRPML(LazyEmbedding, RPML):
         inputs = FitInputs(as_groups(groups, rows.count), gather(labels, rows.count))
         settings, context = self._settings(), self._context(store)
         with cluster.failures():
-            result = learn(DaskStages(cluster, settings, context), rows, inputs, settings, context)
+            learned, scale = self._to_common_scale(rows, cluster, context)
+            stages = DaskStages(cluster, settings, context)
+            result = learn(stages, learned, inputs, settings, context)
             vectors = cluster.value(take(cluster, rows.parts, rows.edges, result.exemplars.rows))
-        self._set_fitted(result, np.asarray(vectors, float_dtype(vectors)))
+        self._set_fitted(result.of_rows_times(scale), np.asarray(vectors, float_dtype(vectors)))
         self._calibrate(result.sample)
         self._warn()
         return self
+
+    def _to_common_scale(
+        self, rows: PartitionedRows, cluster: Cluster, context: Context
+    ) -> tuple[PartitionedRows, float]:
+        """As `rpml.estimator.fit_inputs.to_common_scale`, by the workers."""
+        cluster.wait(rows.parts, context, "read")
+        extents = cluster.values(cluster.each(extent, rows.parts))
+        as_they_are = self.normalize_input or self.whiten is None
+        scale = divisor(scale_of(extents, rows.count), as_they_are)
+        if scale == 1:
+            return rows, scale
+
+        def read() -> list[Task]:
+            return cluster.each(divided, rows.read(), scale)
+
+        rows.release()
+        return replace(rows, read=read, _parts=[]), scale
 
     def _check_rows(self, rows: PartitionedRows) -> None:
         if rows.count < 2:

@@ -71,7 +71,6 @@ class DaskStages:
 
     def whiten(self, X: PartitionedRows, inputs: FitInputs) -> Whitening:
         """Chosen from moments of all rows and a sample of them."""
-        self.workers.wait(X.parts, self.context, "read")
         chosen = self.settings.for_whitening
 
         def compute() -> Arrays:

@@ -23,12 +23,13 @@ from rpml.method.whitening.choice import (
 from rpml.method.whitening.linear_map import (
     Spectrum,
     identity,
+    lost_in_rounding,
     row_sum,
     second_moments,
     spectrum_of,
 )
 from rpml.runtime.context import Context
-from rpml.runtime.rows import Array
+from rpml.runtime.rows import Array, float_dtype
 from rpml.runtime.threads import using_threads
 
 
@@ -55,7 +56,12 @@ def choose_whitening(
     unit = settings.normalize_input
     if settings.whiten is None:
         return Whitening(identity(rows.width, unit), None)
-    spectrum = spectrum_of(*mean_and_covariance(cluster, rows.parts, rows.count, unit, context))
+    mean, covariance = mean_and_covariance(cluster, rows.parts, rows.count, unit, context)
+    precision = float_dtype(rows)
+    spectrum = spectrum_of(mean, covariance, precision)
+    if lost_in_rounding(spectrum, precision):
+        precise = cluster.each(second_moments, rows.parts, mean, unit, np.float64)
+        spectrum = spectrum_of(mean, cluster.value(cluster.total(precise)) / rows.count, precision)
     size = size_within(spectrum, rows.shape, settings)
     if not isinstance(settings.whiten, str):
         return Whitening(whiten_by_exponent(spectrum, size, settings), None)

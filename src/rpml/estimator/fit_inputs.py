@@ -137,7 +137,16 @@ def to_common_scale(X: Array, as_they_are: bool) -> tuple[Array, float]:
     Rows that the fit takes `as_they_are`, or scales one by one, are divided only where squares
     would be lost.
     """
-    scale = common_scale(X)
-    if as_they_are and 1 / SAFE_SCALE < scale < SAFE_SCALE:
-        return X, 1.0
-    return np.asarray(X, float_dtype(X)) / float_dtype(X)(scale), scale
+    scale = divisor(common_scale(X), as_they_are)
+    return (X if scale == 1 else divided(X, scale)), scale
+
+
+def divisor(scale: float, as_they_are: bool) -> float:
+    """What rows of a common scale are divided by; 1 if they need not be."""
+    return 1.0 if as_they_are and 1 / SAFE_SCALE < scale < SAFE_SCALE else scale
+
+
+def divided(X: Array, scale: float) -> Array:
+    """The rows as floats, divided by a power of two."""
+    rows: Array = np.asarray(X, float_dtype(X)) / float_dtype(X)(scale)
+    return rows

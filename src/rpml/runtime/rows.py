@@ -1,7 +1,8 @@
 """Operations on rows that every layer shares: blocks, unit norm, dtype, samples, top-k."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -32,7 +33,14 @@ def _block_rows(X: Array, dtype: DTypeLike) -> int:
     return max(1, BLOCK_BYTES // (max(1, int(X.shape[1])) * np.dtype(dtype).itemsize))
 
 
-def float_dtype(X: Array) -> type[np.floating]:
+class HasDtype(Protocol):
+    """An array, or rows elsewhere."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+
+def float_dtype(X: HasDtype) -> type[np.floating]:
     """float64 stays, float16 and float32 become float32, integers become float64."""
     return np.float32 if X.dtype in (np.float16, np.float32) else np.float64
 
@@ -62,11 +70,25 @@ def with_lengths(X: Array) -> tuple[Array, Array]:
 
 def common_scale(X: Array) -> float:
     """The power of two nearest to the typical length of a row; to divide by it is exact."""
-    largest = max(float(np.abs(block).max(initial=0)) for _, block in row_blocks(X))
+    return scale_of([extent(X)], len(X))
+
+
+def extent(X: Array) -> tuple[float, float]:
+    """(largest entry, sum of all squares in units of it): no finite rows are out of range."""
+    largest = max((float(np.abs(block).max(initial=0)) for _, block in row_blocks(X)), default=0.0)
+    if largest == 0:
+        return 0.0, 0.0
+    squares = (np.square(block / largest).sum(dtype=np.float64) for _, block in row_blocks(X))
+    return largest, float(sum(squares))
+
+
+def scale_of(extents: Sequence[tuple[float, float]], n: int) -> float:
+    """The common scale of n rows from the extents of their parts."""
+    largest = max(size for size, _ in extents)
     if largest == 0:
         return 1.0
-    squares = (np.square(block / largest).sum(dtype=np.float64) for _, block in row_blocks(X))
-    return float(2.0 ** round(math.log2(largest) + math.log2(sum(squares) / len(X)) / 2))
+    squares = sum(total * (size / largest) ** 2 for size, total in extents)
+    return float(2.0 ** round(math.log2(largest) + math.log2(squares / n) / 2))
 
 
 def sorted_sample(n: int, size: int, rng: np.random.Generator) -> NDArray[np.intp]:

@@ -12,6 +12,7 @@ from rpml.runtime.rows import Array, float_dtype, row_blocks, unit_rows, with_le
 from rpml.runtime.threads import gram, run_chunks, single_blas_thread
 from rpml.runtime.validation import check_finite
 
+SIGNIFICANT = 1e-10  # part of the largest variance, per axis, that is no rounding error of sums
 ROUNDING = 2  # units in the last place that a row of unit norm may be off
 EMBED_ROWS = 4096  # at a time and thread: they stay in the cache between the steps
 
@@ -110,6 +111,8 @@ class Spectrum:
     """(d, rank) orthonormal columns, signs fixed."""
     variances: Array
     """(rank,) positive."""
+    error: float = 0.0
+    """Rounding error of the variances, as the negative ones show it."""
 
 
 def principal_axes(
@@ -129,7 +132,7 @@ def principal_axes(
         spectrum = spectrum_of(
             mean, second_moments(X, mean, unit_input, step=step) / n, float_dtype(X)
         )
-        if _lost_in_rounding(spectrum.variances, float_dtype(X)):
+        if lost_in_rounding(spectrum, float_dtype(X)):
             precise = second_moments(X, mean, unit_input, np.float64)
             spectrum = spectrum_of(mean, precise / n, float_dtype(X))
         return spectrum
@@ -173,7 +176,7 @@ def spectrum_of(mean: Array, covariance: Array, dtype: type[np.floating] = np.fl
     variances, axes = np.linalg.eigh(covariance)
     keep = _significant(variances, len(covariance), _rounding(mean, variances, dtype))
     axes = axes[:, keep]
-    return Spectrum(mean, axes * _signs(axes), variances[keep])
+    return Spectrum(mean, axes * _signs(axes), variances[keep], _error(variances))
 
 
 def _signs(axes: Array) -> Array:
@@ -183,15 +186,24 @@ def _signs(axes: Array) -> Array:
 def _significant(variances: Array, size: int, rounding: float) -> NDArray[np.intp]:
     """Indices of the eigenvalues above rounding error, largest first."""
     order = np.arange(len(variances))[::-1]
-    floor = float(variances.max(initial=0.0)) * size * 1e-10
-    return np.asarray(order[variances[order] > max(floor, rounding, 1e-300)])
+    floor = float(variances.max(initial=0.0)) * size * SIGNIFICANT
+    return np.asarray(order[variances[order] > max(floor, rounding, 2 * _error(variances), 1e-300)])
 
 
-def _lost_in_rounding(variances: Array, dtype: type[np.floating]) -> bool:
-    """Whether most axes are no more than rounding errors of single-precision products."""
+def _error(variances: Array) -> float:
+    """How far below zero rounding has taken eigenvalues that are not negative."""
+    return max(0.0, -float(variances.min(initial=0.0)))
+
+
+def lost_in_rounding(spectrum: Spectrum, dtype: type[np.floating]) -> bool:
+    """Whether axes are no more than rounding errors of single-precision products."""
+    variances = spectrum.variances
     if dtype == np.float64 or len(variances) == 0:
         return False
-    return bool(np.median(variances) < np.finfo(dtype).eps * variances[0])
+    return bool(
+        spectrum.error > SIGNIFICANT * len(spectrum.mean) * variances[0]
+        or np.median(variances) < np.finfo(dtype).eps * variances[0]
+    )
 
 
 def _rounding(mean: Array, variances: Array, dtype: type[np.floating]) -> float:
