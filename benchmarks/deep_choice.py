@@ -12,7 +12,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -23,7 +23,7 @@ from deep import purity, scored
 
 from rpml.deep.backbones import open_network
 from rpml.deep.cache import TrunkCache
-from rpml.deep.descriptors import descriptors, frozen_descriptors
+from rpml.deep.descriptors import descriptors, frozen_descriptors, mean_features
 from rpml.deep.embedder import Embedder, has_bf16
 from rpml.deep.finetune import Training, descriptor_network
 from rpml.deep.methods import METHODS, Method
@@ -35,8 +35,10 @@ from rpml.deep.schedule import Schedule
 from rpml.deep.state import State
 from rpml.deep.trainer import Trainer
 from rpml.estimator import RPML
+from rpml.runtime.rows import unit_rows
 
 CLASSES_SEED = 7
+CROSS_FITTED = "sRPML, labels from other views"
 
 
 class Nothing(Loss):
@@ -61,10 +63,49 @@ def clusters(bank: FeatureBank) -> LabelSampler:
     return LabelSampler(kmeans_labels(bank, 150))
 
 
+def agreed_labels(bank: FeatureBank) -> LabelSampler:
+    """Images that AAS joins by either half of the features, drawn anew with every epoch."""
+    order = np.random.default_rng(bank.seed).permutation(bank.features.shape[1])
+    halves = np.array_split(order, 2)
+    found = [aas_labels(replace(bank, features=unit_rows(bank.features[:, h])), 2) for h in halves]
+    return LabelSampler(np.unique(np.stack(found), axis=1, return_inverse=True)[1].ravel())
+
+
+@dataclass(frozen=True)
+class CrossFittedSampler:
+    """Batches by the labels of one half of the views that show the other half, in turn."""
+
+    sides: tuple[LabelSampler, LabelSampler]
+
+    @property
+    def labels(self) -> np.ndarray:
+        return self.sides[0].labels
+
+    def batches(self, rng: np.random.Generator, n_views: int, batch_size: int) -> Any:
+        both = [side.batches(rng, n_views, batch_size) for side in self.sides]
+        for pair in zip(*both, strict=False):
+            for side, batch in enumerate(pair):  # labels of view k % 2 == side, views of the others
+                others = np.arange(1 - side, n_views, 2)
+                yield replace(batch, views=rng.choice(others, len(batch.rows)))
+
+
+def cross_fitted(embedder: Embedder, frozen: np.ndarray) -> Method:
+    """sRPML on labels before training, each from one half of the views."""
+
+    def sampler(bank: FeatureBank) -> CrossFittedSampler:
+        halves = (mean_features(embedder, frozen[:, side::2]) for side in (0, 1))
+        first, second = (LabelSampler(aas_labels(replace(bank, features=x), 2)) for x in halves)
+        return CrossFittedSampler((first, second))
+
+    return replace(METHODS["srpml"], sampler=sampler, mines_once=True)
+
+
 RECIPES: dict[str, tuple[Method, dict[str, Any]]] = {
     "sRPML": (METHODS["srpml"], {}),
     "supervised, triplet + hard": (METHODS["triplet-hard"], {}),
     "views alone": (replace(METHODS["srpml"], loss=lambda spec: Nothing()), {}),
+    "sRPML, halves of the features agree": (srpml(agreed_labels), {}),
+    CROSS_FITTED: (METHODS["srpml"], {}),
     "sRPML, L and theta fixed": (srpml(cg_steps=0), {}),
     "sRPML, share 0.02": (srpml(update_rate=0.02), {}),
     "sRPML, neighbours 3": (METHODS["srpml"], {"neighbor_distillation": 3.0}),
@@ -106,7 +147,7 @@ class Fold:
         classes = np.unique(names, return_inverse=True)[1]
         order = np.random.default_rng(CLASSES_SEED).permutation(classes.max() + 1)
         held = np.isin(classes, order[number::2])
-        self.number = number
+        self.number, self.epochs = number, training.schedule.epochs
         self.train, self.held = (Half(cache, np.flatnonzero(side)) for side in (~held, held))
         self.classes = np.unique(classes[~held], return_inverse=True)[1]
         self.held_classes = classes[held]
@@ -117,17 +158,29 @@ class Fold:
             network.upper, training.pool, start.preprocessing_, start.components_.T, training.bf16
         )
 
-    def measure(self, recipe: tuple[Method, dict[str, Any]] | None) -> dict[str, Any]:
+    def measure(self, name: str) -> dict[str, Any]:
         embedder, history = self.embedder, []
-        if recipe is not None:
-            method, changes = recipe[0], dict(recipe[1])
+        if name in RECIPES:
+            method, changes = RECIPES[name][0], dict(RECIPES[name][1])
+            if name == CROSS_FITTED:
+                method = cross_fitted(embedder, self.frozen)
             train = self.train.first_views(changes.pop("views", self.train.n_views))
             frozen = self.frozen[:, : train.n_views]
-            trainer = Trainer(embedder, train, method, Schedule(**changes), frozen, self.classes)
+            trainer = Trainer(
+                embedder,
+                train,
+                method,
+                Schedule(**{"epochs": self.epochs, **changes}),
+                frozen,
+                self.classes,
+            )
             embedder, history = trainer.run(None, self._purity), trainer.state.history
         seconds = round(sum(epoch["seconds"] for epoch in history), 1)
         found = scored(descriptors(embedder, self.held, 0), self.held_classes, resamples=0)
-        return {"fold": self.number, **found, "seconds": seconds, "epochs": history}
+        views = [descriptors(embedder, self.held, view) for view in range(self.held.n_views)]
+        averaged = scored(np.mean(views, axis=0), self.held_classes, resamples=0)
+        several = {"r1_views": averaged["r1"], "nmi_views": averaged["nmi"]}
+        return {"fold": self.number, **found, **several, "seconds": seconds, "epochs": history}
 
     def _purity(self, state: State) -> dict[str, float]:
         share = purity(state.labels, self.classes)
@@ -140,6 +193,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--work", required=True, help="where deep.py has left its caches")
     parser.add_argument("--recipes", default="|".join(["frozen", *RECIPES]), help="by |")
     parser.add_argument("--train-from", default="inception_5a")
+    parser.add_argument("--name", default="cub130_deep_choice")
+    parser.add_argument("--epochs", type=int, default=6)
     return parser.parse_args()
 
 
@@ -151,19 +206,21 @@ def main() -> None:
     chosen = arguments()
     network = open_network(chosen.backbone, chosen.train_from)
     cache = TrunkCache(Path(chosen.work) / "train")
-    path = RESULTS / "cub130_deep_choice.json"
+    training = Training(bf16=has_bf16(), schedule=Schedule(chosen.epochs))
+    path = RESULTS / f"{chosen.name}.json"
     rows = json.loads(path.read_text())["rows"] if path.exists() else []
     bank = {(row["recipe"], row["fold"]) for row in rows}
     for number in (0, 1):
         todo = [name for name in chosen.recipes.split("|") if (name, number) not in bank]
-        fold = Fold(number, cache, network, Training(bf16=has_bf16())) if todo else None
+        fold = Fold(number, cache, network, training) if todo else None
         for name in todo:
             begun = time.perf_counter()
-            found = fold.measure(RECIPES.get(name))
+            found = fold.measure(name)
             rows.append({"recipe": name, **found})
             write(path, rows)
             took = time.perf_counter() - begun
-            print(number, name, f"{100 * found['r1']:.2f} {100 * found['nmi']:.2f} {took:.0f} s")
+            figures = f"{100 * found['r1']:.2f} {100 * found['nmi']:.2f} {took:.0f} s"
+            print(number, name, figures, flush=True)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ def test_every_label_free_method_has_a_published_budget():
 def test_the_budget_replaces_what_the_papers_fix_and_nothing_else():
     schedule = Schedule(epochs=3, seed=5, micro_batch=30)
     made = paper_schedule("stml", schedule)
-    assert (made.epochs, made.batch_size, made.seed, made.micro_batch) == (90, 240, 5, 30)
+    assert (made.epochs, made.batch_size, made.seed, made.micro_batch) == (180, 240, 5, 30)
     assert made.feature_distillation == made.neighbor_distillation == 0
     assert paper_schedule("lifted", schedule).epochs == SUPERVISED[0]
     training = Training(schedule=schedule)

@@ -8,21 +8,22 @@ from rpml.runtime.errors import InputError
 
 BUDGETS = ("common", "paper")
 PUBLISHED: dict[str, tuple[int, int]] = {
-    "exemplar": (60, 256),
-    "nce": (60, 256),
-    "deepcluster": (60, 256),
-    "invariant": (60, 256),
-    "mom": (100, 126),
-    "stml": (90, 240),
+    "exemplar": (120, 256),
+    "nce": (120, 256),
+    "deepcluster": (60, 128),
+    "invariant": (120, 256),
+    "mom": (300, 126),
+    "stml": (180, 240),
     "srpml": (100, 120),
     "triplet-hdml": (175, 128),
 }
-"""Epochs and rows per batch on CUB-200-2011.
+"""Epochs and rows per batch on CUB-200-2011; an epoch has as many rows as there are images.
 
-Invariant, and the label-free methods that its paper measures beside it, by its authors' code (128
-images in two views); MOM by its code (42 triplets) and STML by its code (120 images in two views);
-HDML by its code (8,000 steps). The RPML paper prints the batch size only; its number of epochs is
-that of MOM, whose protocol it follows.
+Invariant, and the label-free methods that its paper measures beside it, by its authors' code (60
+passes, 128 images per batch in two views, one for DeepCluster); MOM by its code (100 passes over
+the anchors, 42 triplets) and STML by its code (90 passes, 120 images in two views); HDML by its
+code (8,000 steps). The RPML paper prints the batch size only; 100 passes are those of MOM, whose
+protocol it follows.
 """
 SUPERVISED = (437, 128)
 """20,000 steps on CUB-200-2011, the protocol of Oh Song et al. that supervised methods follow."""
