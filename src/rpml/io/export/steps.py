@@ -4,11 +4,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rpml.runtime.errors import InputError
-
-Array = NDArray[np.floating]
+from rpml.runtime.rows import Array
 
 
 class Centering(Protocol):

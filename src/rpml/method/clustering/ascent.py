@@ -11,9 +11,9 @@ from scipy import sparse
 from rpml.method.clustering.authority import authority
 from rpml.method.clustering.hierarchy import BasinMerging, Hierarchy
 from rpml.method.graph import kernels
+from rpml.runtime.rows import Labels
 from rpml.runtime.threads import run_chunks
 
-Labels = NDArray[np.intp]
 _RANK = 7  # the neighbour whose affinity stands for a node's own neighbourhood
 _ABOVE = 1.2  # epsilon="auto": this much above the typical affinity of that neighbour,
 _CUT_OFF = 0.3  # but cutting off no more than this share of the nodes from all others

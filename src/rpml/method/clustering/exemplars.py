@@ -7,11 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.runtime.rows import unit_rows
+from rpml.runtime.rows import Array, Labels, unit_rows
 from rpml.runtime.threads import times
-
-Array = NDArray[np.floating]
-Labels = NDArray[np.intp]
 
 MAX_EXEMPLARS = 10_000  # the largest clusters: a model does not grow with the data beyond it
 BLOCK_ROWS = 4096

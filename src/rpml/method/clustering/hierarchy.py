@@ -15,8 +15,8 @@ from scipy.sparse.csgraph import connected_components
 
 from rpml.method.clustering.linkage import UNCONNECTED, MergeTree, average_linkage
 from rpml.runtime.compiled import compiled
+from rpml.runtime.rows import Labels
 
-Labels = NDArray[np.intp]
 MERGE_NEIGHBORS = 15  # nearest neighbours between whose rows affinities are averaged
 _PASSES = 3  # over the rows, moving those on the borders of clusters
 

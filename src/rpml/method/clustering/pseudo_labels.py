@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, TypeGuard
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from sklearn.base import clone
@@ -15,10 +14,8 @@ from rpml.method.clustering.ascent import usable_labels
 from rpml.method.graph.neighbors import Neighbors
 from rpml.method.supervision.constraints import Supervision
 from rpml.method.supervision.labels import as_labels
-from rpml.runtime.rows import Array
+from rpml.runtime.rows import Array, Labels
 from rpml.runtime.schema import ArraySpec, Schema
-
-Labels = NDArray[np.intp]
 
 
 def as_clusterer(clustering: object, n_neighbors: int) -> Any:

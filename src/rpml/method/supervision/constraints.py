@@ -16,8 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
+from rpml.runtime.rows import Labels
+
 logger = logging.getLogger(__name__)
-Labels = NDArray[np.intp]
 Rows = NDArray[np.intp]
 
 

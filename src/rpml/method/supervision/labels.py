@@ -1,9 +1,9 @@
 """Labels as people write them -> integers."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Labels = NDArray[np.intp]
+from rpml.runtime.rows import Labels
 
 
 def as_labels(values: ArrayLike, n: int, name: str = "labels") -> Labels:

@@ -16,11 +16,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rpml.method.clustering.exemplars import Exemplars
-from rpml.runtime.rows import unit_rows
+from rpml.runtime.rows import Array, Labels, unit_rows
 from rpml.runtime.threads import single_blas_thread, times
 
-Array = NDArray[np.floating]
-Labels = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 BLOCK_ROWS = 1024
 
