@@ -105,7 +105,7 @@ def of_clusters(labels: NDArray[np.integer]) -> tuple[Diagnostic, ...]:
             "largest_cluster",
             "Largest pseudo-cluster",
             largest,
-            f"{largest:.0%} of the rows",
+            f"{largest:.1%} of the rows",
             "near 100 % means that nothing was separated",
             largest > 0.5,
         ),

@@ -51,7 +51,7 @@ def text_report(sample: Sample, write_report: WriteReport) -> str:
 
 def test_partial_labels_are_judged_on_labeled_rows(chrome: Chrome, partial_report: str) -> None:
     chrome.open(partial_report)
-    assert "Measured on the 100 labeled rows among 300 rows" in chrome.text("#verdict")
+    assert "Measured on the 100 labeled items among 300 items" in chrome.text("#verdict")
     assert "100 of 300 items have a label" in chrome.text("#table")
     entries = [e.text.replace("\n", " ") for e in chrome.all("#legend button")]
     assert entries[-1] == "none 200"

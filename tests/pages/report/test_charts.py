@@ -79,4 +79,4 @@ def test_interval_chart_names_its_lines() -> None:
     ranges = [charts.Range(HOSTILE, "raw", 1.0, 0.5, 1.5), charts.Range("b", "pca", -1, -2, 0)]
     root = parse(charts.interval_chart("gain", ranges, "points"))
     names = [t.text for t in root if t.get("class") == "name"]
-    assert names == [HOSTILE, "b"]
+    assert names == [HOSTILE[:24] + "…", "b"]

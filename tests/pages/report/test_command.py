@@ -82,7 +82,7 @@ def test_partial_labels_are_judged_on_the_labeled_rows(
     arguments = ["report", folder / "model.rpml", folder / "features.npy", "-o", out]
     rpml(*arguments, "--ids", folder / "ids.txt", "--labels", labels, "-q")
     page = out.read_text(encoding="utf8")
-    assert "the 100 labeled rows among 300 rows" in page
+    assert "the 100 labeled items among 300 items" in page
     assert "100 of 300 items have a label" in page
     rows = np.array(chosen)
     expected = recall_at_k(

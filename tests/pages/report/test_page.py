@@ -119,7 +119,9 @@ def test_without_labels_images_and_ids(sample: Sample) -> None:
     parsed = Page(text)
     assert not parsed.every("img")
     assert 'id="retrieval"' not in text
-    assert "Without labels: the features were split" in text
+    assert 'id="evidence"' in text
+    assert "The features were split into two halves" in text
+    assert "Estimated without labels from 300 items" in text
     assert json.loads(parsed.scripts[0])["thumbs"] is None
 
 
@@ -127,7 +129,7 @@ def test_other_rows_than_the_training_rows(sample: Sample) -> None:
     rows = np.arange(0, len(sample.X), 2)
     items = make_items(len(rows), labels=np.array(sample.labels)[rows])
     text = build_report(measure([sample.model], sample.X[rows], items, SOURCE))
-    assert "not the training rows" in text
+    assert "on which the model was not trained" in text
     assert "cluster" not in json.loads(Page(text).scripts[0])["categories"]
 
 

@@ -125,7 +125,7 @@ class Catalog:
     @property
     def category_names(self) -> tuple[str, ...]:
         """What the map can be colored by."""
-        labels = () if self.items.labels is None else ("label",)
+        labels = ("label",) if self.items.labeled_mask.any() else ()
         return (*labels, *(("cluster",) if self.trained else ()))
 
     def category(self, name: str) -> Category:

@@ -36,6 +36,7 @@ class LabelAnswers:
         counts = self.store.counts()
         return {
             "file": self.store.path.name,
+            "is_saved": self.store.is_saved,
             "n_labeled": sum(count for _, count in counts),
             "labels": [{"label": label, "count": count} for label, count in counts],
             "can_undo": self.store.can_undo,

@@ -56,6 +56,11 @@ class LabelStore:
         return self.items.labels
 
     @property
+    def is_saved(self) -> bool:
+        """Whether the file holds these labels; not before the first change in a new file."""
+        return self._written is not None
+
+    @property
     def can_undo(self) -> bool:
         """Whether there is a change to undo."""
         return bool(self._undo)

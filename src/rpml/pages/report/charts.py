@@ -202,12 +202,14 @@ def interval_chart(title: str, ranges: Sequence[Range], x_label: str) -> str:
     height = 34 + 30 * len(ranges) + 30
     ends = [0.0, *(r.low for r in ranges), *(r.high for r in ranges)]
     margin = 0.08 * (max(ends) - min(ends)) or 1.0
-    x = Axis(min(ends) - margin, max(ends) + margin, 118, WIDTH - _RIGHT)
+    names = [_shortened(r.name) for r in ranges]
+    left = _left_margin(names)
+    x = Axis(min(ends) - margin, max(ends) + margin, left, WIDTH - _RIGHT)
     base = height - _BOTTOM
     parts = [f'<line class="zero" x1="{x.at(0):.1f}" x2="{x.at(0):.1f}" y1="{_TOP}" y2="{base}"/>']
     for i, r in enumerate(ranges):
         y = 28 + 30 * i
-        parts.append(f'<text class="name" x="110" y="{y + 4}">{escape(r.name)}</text>')
+        parts.append(f'<text class="name" x="{left - 8:.1f}" y="{y + 4}">{escape(names[i])}</text>')
         parts.append(
             f'<line class="line {r.tone}" x1="{x.at(r.low):.1f}" x2="{x.at(r.high):.1f}" '
             f'y1="{y}" y2="{y}"/><circle class="dot {r.tone}" cx="{x.at(r.value):.1f}" '
@@ -218,6 +220,12 @@ def interval_chart(title: str, ranges: Sequence[Range], x_label: str) -> str:
         f"{r.name} {number(r.value)}, interval {number(r.low)} to {number(r.high)}" for r in ranges
     )
     return _svg(f"{title}: {text}", frame + "".join(parts), height)
+
+
+def _shortened(text: str) -> str:
+    """At most as long as half of a chart has room for."""
+    most = WIDTH // 2 // _CHARACTER
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def empty_chart(title: str, reason: str) -> str:

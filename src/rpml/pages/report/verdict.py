@@ -1,16 +1,16 @@
 """Did it help, compared with what, how certain: the first thing a reader sees."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rpml.evaluation.comparison.bootstrap import RESAMPLES, Interval
-from rpml.evaluation.recommendation import Recommendation
-from rpml.evaluation.registry import METHODS
+from rpml.evaluation.rank_gain import expected_gain
+from rpml.evaluation.recommendation import RAW_PRICE, Recommendation
 from rpml.pages.report.comparison import N_NEIGHBORS
 from rpml.pages.report.measurements import Measurements
 
-_ALTERNATIVES = {"raw": "the raw features", "pca": "PCA with as many dimensions"}
+_ALTERNATIVES = {"raw": "the raw features", "pca": "PCA of the same size"}
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,11 @@ def _judge_first(measurements: Measurements) -> Verdict:
 def rows_phrase(measurements: Measurements) -> str:
     """Which rows were measured."""
     measured, total = len(measurements.rows), measurements.n_rows
-    rows = f"{measured:,} of {total:,} rows" if measured < total else f"{total:,} rows"
+    rows = f"{measured:,} of {total:,} items" if measured < total else f"{total:,} items"
     if measurements.labels is not None and len(measurements.labels) < measured:
-        rows = f"the {len(measurements.labels):,} labeled rows among {rows}"
-    kind = "the training rows" if measurements.trained else "not the training rows"
-    return f"{rows}, {kind}"
+        rows = f"the {len(measurements.labels):,} labeled items among {rows}"
+    which = "the model was" if measurements.trained else "the model was not"
+    return f"{rows}, on which {which} trained"
 
 
 def with_labels(
@@ -71,11 +71,11 @@ def with_labels(
     """The verdict from Recall@1 of the (first) embedding and its paired differences."""
     names = {**_ALTERNATIVES, "second": models[-1]}
     tone, answer = _outcome(gains["raw"].clear, gains["pca"].clear if "pca" in gains else None)
-    parts = [f"{_change(gain)} {names[key]}" for key, gain in gains.items()]
     return Verdict(
         tone,
         answer,
-        spaced(f"With {sizes}, the nearest neighbor has the right label {' and '.join(parts)}."),
+        f"With {sizes}, the nearest neighbor has the right label "
+        f"{_compared({names[key]: gain for key, gain in gains.items()})}.",
         {
             "Share of items whose nearest neighbor has the right label (Recall@1)": spaced(
                 f"{models[0]} {recall['rpml']:.1%}, "
@@ -102,10 +102,27 @@ def _outcome(raw: int, pca: int | None) -> tuple[str, str]:
     return ("mixed", "Partly") if pca == 1 else ("bad", "No")
 
 
-def _change(gain: Interval) -> str:
-    if gain.clear:
-        return f"{'more' if gain.clear > 0 else 'less'} often than with"
-    return "neither clearly more nor clearly less often than with"
+_COMPARED = {
+    "more": "more often than with",
+    "less": "less often than with",
+    "equal": "exactly as often as with",
+    "unclear": "neither clearly more nor clearly less often than with",
+}
+
+
+def _compared(gains: Mapping[str, Interval]) -> str:
+    """How often, compared with each alternative; alternatives alike are named together."""
+    alike: dict[str, list[str]] = {kind: [] for kind in _COMPARED}
+    for name, gain in gains.items():
+        kind = {1: "more", -1: "less"}.get(gain.clear, "unclear")
+        alike["equal" if gain.low == gain.high == 0 else kind].append(name)
+    word = {"unclear": " or "}
+    parts = [
+        f"{_COMPARED[kind]} {word.get(kind, ' and ').join(names)}"
+        for kind, names in alike.items()
+        if names
+    ]
+    return ", and ".join(parts)
 
 
 def spaced(text: str) -> str:
@@ -115,38 +132,51 @@ def spaced(text: str) -> str:
 
 def points(gain: Interval) -> str:
     """A difference of shares in percentage points, with its interval."""
-    bounds = f"{_signed(100 * gain.low)} to {_signed(100 * gain.high)}"
-    return f"{_signed(100 * gain.value)} points, 95% interval {bounds}"
+    return f"{signed(100 * gain.value)} points, 95% interval {bounds(gain)}"
+
+
+def bounds(gain: Interval) -> str:
+    """An interval in percentage points; a bound is never rounded to the other side of zero."""
+    return f"{signed(100 * gain.low)} to {signed(100 * gain.high)}"
 
 
 _ANSWERS = {("rpml", "clear"): ("good", "Probably"), ("rpml", "close"): ("open", "Perhaps")}
 
 
 def without_labels(advice: Recommendation, rows: str) -> Verdict:
-    """Three lines from the rank gains of the methods."""
+    """Three short lines; the evidence behind them has a section of its own."""
     if not advice.evidence:
-        return Verdict("open", "Cannot be told", spaced(" ".join(advice.reasons)), {})
+        return Verdict("open", "Cannot be told", " ".join(advice.reasons), {})
     tone, answer = _ANSWERS.get((advice.choice, advice.certainty), ("mixed", "Probably not"))
-    ranked = sorted(advice.evidence.items(), key=lambda pair: -pair[1])
-    gains = ", ".join(f"{METHODS[name].title} {_signed(gain, 2)}" for name, gain in ranked)
+    leads = {
+        "Probably": "The nearest neighbors are probably better than with PCA of the same size.",
+        "Perhaps": "The nearest neighbors may be better than with simpler methods; it is close.",
+        "Probably not": f"A simpler method is probably enough. {advice.reasons[0]}",
+    }
+    gain = expected_gain(advice.evidence["rpml"])
+    lost = advice.evidence.get("raw", 0.0) - advice.evidence["rpml"] > RAW_PRICE
+    larger = " The raw features, all dimensions, probably do better." if lost else ""
     return Verdict(
         tone,
         answer,
-        spaced(advice.reasons[0]),
+        leads[answer],
         {
-            "How this was judged": (
-                "Without labels: the features were split into two halves. A method that captures "
-                "what the items share ranks those high that the other half finds near. The rank "
-                "gain is how much the logarithm of that rank falls, compared with PCA."
+            "What to expect": spaced(
+                f"The share of items whose nearest neighbor is right changes by "
+                f"{signed(100 * gain.value)} points against PCA of the same size "
+                f"(80% interval {bounds(gain)}).{larger}"
             ),
-            "Rank gain over PCA": f"{gains}.",
-            "How certain": spaced(
-                f"Measured on {rows}. {' '.join(advice.reasons[1:])} Labels for a few hundred "
-                "items would settle it."
+            "How certain": (
+                f"Estimated without labels from {rows}. Labels for a few hundred items would "
+                "settle it."
             ),
         },
     )
 
 
-def _signed(value: float, digits: int = 1) -> str:
+def signed(value: float, digits: int = 1) -> str:
+    """With its sign; a value that would be rounded to zero has as many digits as it needs."""
+    if abs(value) < 1e-9:
+        return f"{0:.{digits}f}"
+    digits = next(d for d in range(digits, 12) if float(f"{value:.{d}f}"))
     return f"{value:+.{digits}f}".replace("-", "\u2212")

@@ -2,7 +2,7 @@
 import { listClusters, showCluster } from "./clusters.js";
 import { closeFinder, finderKeys, suggestSoon } from "./finder.js";
 import { startLabels } from "./labels.js";
-import { forgetPoints, listSpaces, markMap, paintMap, showMaps, waitForMap } from "./map.js";
+import { forgetPoints, listColors, listSpaces, markMap, paintMap, showMaps, waitForMap } from "./map.js";
 import { $, Problem, ask, calm, checked, complain, download, page, say, views } from "./page.js";
 import { nextTool, select, selectButton, startSelection } from "./selection.js";
 import { findRows, isFiltered, showMatches, startTable } from "./table.js";
@@ -49,6 +49,7 @@ function update(before) {
   if (changed("cluster")) showCluster();
   if (changed("sort", "least")) listClusters();
   if (changed("map", "beside")) showMaps();
+  if (changed("q")) showQuery();
   if (changed("q", "where", "by") || (changed("tab") && page.state.tab === "table")) findRows();
   else if (changed("tab")) showMatches();
   if (changed("color")) paintMap();
@@ -56,6 +57,9 @@ function update(before) {
 }
 
 /* ---- neighbors ---- */
+
+/* What was searched for last: a text, else the item. */
+function showQuery() { $("query").value = page.state.q || page.state.id; }
 
 function chosen() {
   if (page.state.upload) return { upload: page.state.upload };
@@ -73,7 +77,7 @@ async function search() {
     markMap();
     return;
   }
-  $("query").value = page.state.id;
+  showQuery();
   const slow = setTimeout(() => $("panel-neighbors").setAttribute("aria-busy", "true"), 150);
   try {
     await Promise.all(Object.keys(page.about.spaces).map(async (space) => {
@@ -268,7 +272,7 @@ function listen() {
 
 function describe() {
   $("about").textContent = `${page.about.name ? page.about.name + " · " : ""}${page.about.rows.toLocaleString("en")} items`;
-  for (const name of [...page.about.categories, "nothing"]) $("color").append(views.element("option", { value: name, textContent: name }));
+  listColors();
   $("map-note").textContent = page.about.map_note;
   $("map-note").hidden = !page.about.map_note;
   if (page.about.accepts_images) $("upload").accept = ".npy,image/*";
@@ -293,6 +297,7 @@ async function start() {
   startSelection();
   startTable();
   if (page.about.can_label) startLabels();
+  showQuery();
   showTab();
   showCluster();
   waitForMap();

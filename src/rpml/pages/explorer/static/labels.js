@@ -36,9 +36,9 @@ function show(summary) {
     return button;
   }));
   $("undo").disabled = !summary.can_undo;
-  $("label-status").textContent = summary.n_labeled
-    ? `${summary.n_labeled.toLocaleString("en")} items are labeled; saved in ${summary.file}.`
-    : `No item is labeled yet; labels are saved in ${summary.file}.`;
+  const n = summary.n_labeled;
+  const labeled = n === 0 ? "No item is labeled" : n === 1 ? "1 item is labeled" : `${n.toLocaleString("en")} items are labeled`;
+  $("label-status").textContent = `${labeled}; ${summary.is_saved ? "saved in" : "the first change writes all labels to"} ${summary.file}.`;
 }
 
 async function assign(rows, label) {

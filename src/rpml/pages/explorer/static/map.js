@@ -135,7 +135,8 @@ const dark = matchMedia("(prefers-color-scheme: dark)");
 const legend = new Legend($("legend"), () => page.maps);
 export async function paintMap() {
   if (!page.maps.length) return;
-  const name = $("color").value = page.state.color || $("color").options[0].value;
+  const known = [...$("color").options].map((option) => option.value);
+  const name = $("color").value = known.includes(page.state.color) ? page.state.color : known[0];
   try {
     if (name !== "nothing") categories[name] = categories[name] || await ask("/api/category", { name });
   } catch (problem) {
@@ -195,14 +196,17 @@ export function listSpaces() {
   $("ring-key").replaceChildren("Neighbors by", ...spaces.flatMap(([space, { title }]) => [views.element("i", { className: `ring ${space}` }), ` ${title} `]));
 }
 
+/* What the map can be colored by. */
+export function listColors() {
+  $("color").replaceChildren(...[...page.about.categories, "nothing"].map((name) => views.element("option", { value: name, textContent: name })));
+}
+
 /* Labels have changed: color by them anew. */
-export function relabel() {
+export async function relabel() {
   delete categories.label;
   known.clear();
-  if (!page.about.categories.includes("label")) {
-    page.about.categories.unshift("label");
-    $("color").prepend(views.element("option", { value: "label", textContent: "label" }));
-  }
+  page.about = await ask("/api/about");
+  listColors();
   paintMap();
   forgetCells();
 }

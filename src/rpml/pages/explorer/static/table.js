@@ -147,7 +147,8 @@ function line(row, place) {
 function marked(text, wanted) {
   const low = text.toLowerCase();
   let hit = wanted ? low.indexOf(wanted) : -1;
-  let at = hit > 9 ? hit - 6 : 0;
+  const word = low.lastIndexOf(" ", hit - 2) + 1; // the one before
+  let at = hit <= 9 ? 0 : hit - word < 16 ? word : hit - 6;
   const nodes = at ? ["…"] : [];
   for (; hit >= 0; hit = low.indexOf(wanted, at)) {
     nodes.push(text.slice(at, hit), views.element("mark", { textContent: text.slice(hit, hit + wanted.length) }));

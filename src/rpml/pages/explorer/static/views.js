@@ -106,7 +106,7 @@ export function clusterRow(cluster, current, onPick) {
 
 export function clusterTable(rows) {
   const head = element("tr", {},
-    element("th", { scope: "col", textContent: "Cluster, by its mode" }),
+    element("th", { scope: "col", textContent: "Cluster" }),
     element("th", { scope: "col", className: "number", textContent: "Items" }),
     element("th", { scope: "col", className: "number", textContent: "Impurity" }));
   return element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows));

@@ -5,7 +5,17 @@ from importlib import import_module
 from rpml.pages.report.section import Section
 
 NAMES = (
-    *("scores", "maps", "changed", "retrieval", "grid", "checks", "training", "clusters"),
+    *(
+        "scores",
+        "evidence",
+        "maps",
+        "changed",
+        "retrieval",
+        "grid",
+        "checks",
+        "training",
+        "clusters",
+    ),
     *("triplets", "spectrum", "sizes", "codes", "settings"),
 )
 """In the order of the page."""

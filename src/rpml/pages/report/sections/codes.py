@@ -2,13 +2,15 @@
 
 import numpy as np
 
-from rpml.evaluation.codes import score_codes
+from rpml.evaluation.codes import codings, nearest_by_scores
+from rpml.evaluation.comparison.bootstrap import Interval, interval
+from rpml.evaluation.metrics.label_free import neighbour_overlap
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.report import charts
 from rpml.pages.report.comparison import N_NEIGHBORS, Labels, Space
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Figure, Section
-from rpml.pages.report.sections.scores import Cell, Line, format_value
+from rpml.pages.report.sections.scores import Cell, Line, format_interval, format_value
 from rpml.runtime.rows import sorted_sample, unit_rows
 
 MAX_ROWS = 2000
@@ -22,7 +24,7 @@ def content(measurements: Measurements) -> Content:
     how = (
         "The same vectors in fewer bytes: int8 per dimension, one sign bit per dimension, and sign "
         f"bits whose {4 * N_NEIGHBORS} nearest are ranked again by int8, which takes the bytes of "
-        "both. Queries are floats."
+        "both. Queries are floats. Small figures are 95 % intervals."
     )
     return {"how": how, "spaces": spaces, "lines": lines, "figure": figure}
 
@@ -36,32 +38,41 @@ def quality_by_code(
     y = None if labels is None else labels.values[some]
     raw, k = spaces[0].vectors[known[some]], min(N_NEIGHBORS, len(some) - 1)
     near = nearest_neighbors(raw, k, metric="cosine").indices
-    figure, heading = "neighbors_kept", "Of the nearest neighbors by the raw features, retained"
-    if labels is not None:
-        figure, heading = "recall@1", "Recall@1"
-    found = {}
+    heading = (
+        "Recall@1" if y is not None else "Of the nearest neighbors by the raw features, retained"
+    )
+    found: dict[str, dict[str, tuple[int, Interval]]] = {}
     for space in spaces:
         rows = unit_rows(np.asarray(space.vectors[known[some]], np.float32))
-        scored = score_codes(rows, rows, near, y, learned=False)
-        found[space.key] = {row["code"]: row for row in scored}
+        found[space.key] = {}
+        for coding in codings(rows, rows, learned=False):
+            if coding.name in SHOWN:
+                nearest = nearest_by_scores(coding.scores, len(rows), k)
+                per_row = (
+                    neighbour_overlap(near, nearest, k) if y is None else y[nearest[:, 0]] == y
+                )
+                found[space.key][coding.name] = coding.n_bytes, interval(per_row, rng)
     lines = [
-        Line(title, "", [_cell(by_code[code], figure) for by_code in found.values()])
+        Line(title, "", [_cell(*by_code[code]) for by_code in found.values()])
         for code, title in SHOWN.items()
     ]
-    series = [
-        charts.Series(space.title, space.key, [100 * found[space.key][c][figure] for c in SHOWN])
-        for space in spaces
-    ]
+    series = [_series(space, [found[space.key][code][1] for code in SHOWN]) for space in spaces]
     chart = charts.line_chart(f"{heading} (%)", series, "code", names=list(SHOWN.values()))
     return lines, Figure(f"{heading} (%)", chart)
 
 
-def _cell(row: dict[str, float], figure: str) -> Cell:
-    return Cell(format_value(row[figure], "percent"), f"{row['bytes']:,} bytes", False)
+def _series(space: Space, means: list[Interval]) -> charts.Series:
+    ends = [(100 * m.low, 100 * m.high) for m in means]
+    return charts.Series(space.title, space.key, [100 * m.value for m in means], ends)
+
+
+def _cell(n_bytes: int, mean: Interval) -> Cell:
+    text = format_value(mean.value, "percent")
+    return Cell(text, format_interval(mean, "percent"), False, f"{n_bytes:,} bytes")
 
 
 TEMPLATE = """
-<div class="side-by-side">
+<div class="side-by-side{% if spaces|length > 3 %} single{% endif %}">
 {{ ui.scores(figure.heading, lines, spaces) }}
 <div class="charts one">{{ ui.chart(figure) }}</div>
 </div>

@@ -10,11 +10,12 @@ from rpml.pages.report.section import Content, Figure, Section
 
 
 class Cell(NamedTuple):
-    """A value of the table as text, with its interval."""
+    """A value of the table as text, with its interval and a note."""
 
     text: str
     interval: str
     best: bool
+    note: str = ""
 
 
 class Line(NamedTuple):
@@ -32,8 +33,8 @@ def content(measurements: Measurements) -> Content:
     labels = measurements.labels
     n_measured = len(measurements.rows)
     how = (
-        "Each line compares the raw features, PCA and the embedding. Small figures are 95 % "
-        "intervals; bold marks a value that is better than all others beyond chance."
+        "Small figures are 95 % intervals; bold marks a value that is better than all others "
+        "beyond chance."
     )
     if labels is not None and len(labels) < n_measured:
         how += (
@@ -94,7 +95,7 @@ def differences(comparison: Comparison, source: Source) -> Figure | None:
 
 TEMPLATE = """
 {% if with_labels %}
-<div class="side-by-side">
+<div class="side-by-side{% if spaces|length > 3 %} single{% endif %}">
 {{ ui.scores("With labels", with_labels, spaces) }}
 <div class="charts one">{{ ui.chart(differences) }}
 <p class="note">

@@ -20,18 +20,23 @@ def content(measurements: Measurements) -> Content:
         values = np.asarray(model.history_.get(name, []), float)
         if len(values) == 0:
             continue
-        if is_constant(values):
-            constants.append(f"{heading}: {charts.number(float(values[0]))} throughout.")
+        if len(values) == 1 or is_constant(values):
+            throughout = " throughout" if len(values) > 1 else ""
+            constants.append(f"{heading}: {charts.number(float(values[0]))}{throughout}.")
             continue
         log = name == "gradient_norm" and bool(values.min() > 0)
         line = charts.Series(heading, "rpml", values)
         figures.append(Figure(heading, charts.line_chart(heading, [line], step, log)))
-    constants += [f"{name.capitalize()}: {why}." for name, why in decisions(model).items()]
+    decided = decisions(model)
+    constants += [
+        f"{name.capitalize()}: {decided[name].removeprefix(f'{name} ')}." for name in decided
+    ]
+    how = (
+        "The loss should fall and level off, and the gradient norm should fall by orders of "
+        "magnitude. A mean triplet weight near 0 means that the fit ignores its triplets."
+    )
     return {
-        "how": (
-            "The loss should fall and level off, and the gradient norm should fall by orders of "
-            "magnitude. A mean triplet weight near 0 means that the fit ignores its triplets."
-        ),
+        "how": how if figures else "There is no curve: the solver took no step.",
         "figures": figures,
         "summary": " ".join(constants),
     }

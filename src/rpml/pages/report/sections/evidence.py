@@ -1,0 +1,75 @@
+"""What the verdict without labels rests on."""
+
+from rpml.evaluation.rank_gain import REFERENCE, expected_gain
+from rpml.evaluation.registry import METHODS
+from rpml.pages.report.measurements import Measurements
+from rpml.pages.report.section import Content, Section
+from rpml.pages.report.sections.scores import Cell, format_value
+from rpml.pages.report.verdict import bounds, signed
+
+
+def content(measurements: Measurements) -> Content | None:
+    """Rank gains of the methods, and what they promise; None with labels or too few rows."""
+    advice = measurements.advice
+    if advice is None or not advice.evidence:
+        return None
+    ranked = sorted(advice.evidence.items(), key=lambda pair: -pair[1])
+    return {
+        "how": (
+            "The features were split into two halves. A method that captures what the items share "
+            "ranks those high that the other half finds near; its rank gain is how much the mean "
+            "logarithm of that rank falls, compared with PCA. RPML is judged with its default "
+            "settings."
+        ),
+        "methods": [
+            (METHODS[name].title, signed(gain, 2), _expected(name, gain)) for name, gain in ranked
+        ],
+        "kept": [
+            (size, format_value(share, "percent")) for size, share in advice.neighbors_kept.items()
+        ],
+        "size": advice.n_components,
+    }
+
+
+def _expected(name: str, rank_gain: float) -> Cell:
+    """The gain that a rank gain promised on the sets it was calibrated on, none below zero."""
+    if name == REFERENCE or rank_gain < 0:
+        return Cell("reference" if name == REFERENCE else "none", "", best=False)
+    gain = expected_gain(rank_gain)
+    return Cell(f"{signed(100 * gain.value)} points", bounds(gain), best=False)
+
+
+TEMPLATE = """
+<div class="halves">
+<div class="scroller" role="region" aria-label="Rank gains" tabindex="0">
+<table class="scores">
+  <thead><tr>
+    <th scope="col">Method, {{ size }} dimensions</th>
+    <th scope="col" class="number">Rank gain</th>
+    <th scope="col" class="number">Expected gain in Recall@1 (80&nbsp;% interval)</th>
+  </tr></thead>
+  <tbody>
+  {% for title, gain, expected in methods %}
+    <tr><th scope="row">{{ title }}</th><td class="number">{{ gain }}</td>
+    <td class="number">{{ expected.text }}<span class="interval">{{ expected.interval }}</span></td>
+    </tr>
+  {% endfor %}
+  </tbody>
+</table>
+</div>
+<div class="scroller" role="region" aria-label="Neighbors retained by PCA" tabindex="0">
+<table class="scores">
+  <thead><tr>
+    <th scope="col">Dimensions of PCA</th>
+    <th scope="col" class="number">Of the 10 nearest neighbors, retained</th>
+  </tr></thead>
+  <tbody>
+  {% for dimensions, share in kept %}
+    <tr><th scope="row">{{ dimensions }}</th><td class="number">{{ share }}</td></tr>
+  {% endfor %}
+  </tbody>
+</table>
+</div>
+</div>
+"""
+SECTION = Section("evidence", "Evidence without labels", content, TEMPLATE)
