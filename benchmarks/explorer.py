@@ -236,7 +236,7 @@ const steps = [["pan", 60, () => map.pan(7, 4)],
   ["pan_zoomed", 60, (i) => { if (i === 0) map.zoomBy(8); map.pan(9, 5); }]];
 const run = async () => {
   for (let i = 0; i < 20; i++) {
-    map.moving = false;
+    map.moving = map.blended = false;
     const start = performance.now();
     map.paint();
     result.all_points.push((performance.now() - start) / 1000);

@@ -288,3 +288,29 @@ def test_accessible(
         look(chrome, explorer, **view)
         chrome.until("document.querySelector(arguments[0]) !== null", seen)
         assert chrome.violations(axe) == []
+
+
+def test_marks_do_not_draw_a_crowd_again(chrome: Chrome, explorer: str) -> None:
+    """Pointing, rings and a lasso being drawn leave 20,000 points as they are; colors do not."""
+    look(chrome, explorer)
+    counts = chrome.js(
+        "const n = 20000, random = () => Float32Array.from({length: n}, Math.random);"
+        "const canvas = document.createElement('canvas');"
+        "canvas.getContext('2d', { willReadFrequently: true });"
+        "canvas.style.cssText = 'width:400px;height:400px'; document.body.append(canvas);"
+        "const map = new rpml.Scatter(canvas, random(), random()), counts = [];"
+        "let blends = 0; const blend = map.blend;"
+        "map.blend = function (...given) { blends++; blend.apply(this, given) };"
+        "const pixels = () => canvas.getContext('2d').getImageData(0, 0, 400, 400).data.join();"
+        "const step = (act) => { act(); map.paint(); counts.push(blends) };"
+        "map.paint(); const before = pixels();"
+        "step(() => map.mark({ hover: 5, rings: [{ rows: [1, 2], color: 'red' }] }));"
+        "counts.push(pixels() === before);"
+        "step(() => map.mark({ hover: -1, rings: [] })); counts.push(pixels() === before);"
+        "step(() => map.filter('none', null)); step(() => map.setSelection(null));"
+        "step(() => map.setColors(new Uint32Array(n).fill(0xff0000ff), 0xffcccccc));"
+        "step(() => map.setSelection(new Uint8Array(n).fill(1)));"
+        "step(() => map.filter('some', new Uint8Array(n))); step(() => map.pan(5, 5));"
+        "canvas.remove(); return counts"
+    )
+    assert counts == [0, False, 0, True, 0, 0, 1, 2, 3, 4]

@@ -29,7 +29,8 @@ export function toggle(row) {
 }
 
 function change(mask) {
-  selection.count = mask.reduce((sum, on) => sum + on, 0);
+  selection.count = 0;
+  for (let row = 0; row < mask.length; row++) selection.count += mask[row];
   selection.mask = selection.count ? mask : null;
   showSelection();
   for (const listener of listeners) listener();

@@ -31,6 +31,7 @@
       this.rings = [];
       this.query = null; // place of a query that is no point: [x, y]
       this.stride = 1; // while moving, every how many points one is drawn
+      this.blended = false; // whether the image shows the points as they are now
       this.setPoints(x, y);
       new ResizeObserver(() => this.resize()).observe(canvas);
       this.resize();
@@ -40,14 +41,14 @@
       this.x = x;
       this.y = y;
       this.cells = new Cells(x, y);
-      this.draw();
+      this.redraw();
     }
 
     /* colors: Uint32Array of opaque little-endian RGBA; faint: the color of masked points;
        shapes: Uint8Array of indices into SHAPES, or null for circles. */
     setColors(colors, faint, shapes = null) {
       Object.assign(this, { colors, faint, shapes });
-      this.draw();
+      this.redraw();
     }
 
     /* rings: [{rows, color}]; query: [x, y] or null. */
@@ -57,9 +58,10 @@
     }
 
     setSelection(selection) {
+      if (!selection && !this.selection) return;
       this.selection = selection;
       this.accent = pixel("--selection");
-      this.draw();
+      this.redraw();
     }
 
     colorOf(i, faint) {
@@ -69,11 +71,12 @@
 
     /* Points outside a filter stand back; mask: Uint8Array, or null to remove the filter. */
     filter(name, mask) {
+      if (!mask && !this.filters.has(name)) return;
       if (mask) this.filters.set(name, mask);
       else this.filters.delete(name);
-      const masks = [...this.filters.values()];
-      this.mask = masks.length ? Uint8Array.from({ length: this.n }, (_, i) => masks.every((m) => m[i])) : null;
-      this.draw();
+      const [first = null, ...others] = this.filters.values();
+      this.mask = others.length ? first.map((on, i) => on && others.every((other) => other[i])) : first;
+      this.redraw();
     }
 
     setView(view, quiet = false) {
@@ -83,8 +86,8 @@
       this.view = { x: inside(view.x), y: inside(view.y), zoom };
       clearTimeout(this.resting);
       this.moving = true;
-      this.resting = setTimeout(() => { this.moving = false; if (this.stride > 1) this.draw(); }, REST);
-      this.draw();
+      this.resting = setTimeout(() => { this.moving = false; if (this.thinned) this.redraw(); }, REST);
+      this.redraw();
       if (!quiet && this.options.onView) this.options.onView(this.view);
     }
 
@@ -140,7 +143,14 @@
       this.canvas.width = Math.round(this.width * this.ratio);
       this.canvas.height = Math.round(this.height * this.ratio);
       this.image = null;
+      this.blended = false;
       this.paint(); // at once: a canvas that changes its size is empty
+    }
+
+    /* The points have changed, not only the marks on them. */
+    redraw() {
+      this.blended = false;
+      this.draw();
     }
 
     /* Ask for a frame; many requests before it is drawn are one. */
@@ -180,7 +190,11 @@
       const { runs, count } = this.visible();
       this.context.setTransform(1, 0, 0, 1, 0, 0);
       this.context.clearRect(0, 0, this.canvas.width, this.canvas.height);
-      if (count > CROWD) this.blend(runs, count);
+      if (count > CROWD) {
+        if (!this.blended) this.blend(runs, count);
+        this.blended = true;
+        this.context.putImageData(this.image, 0, 0);
+      }
       this.context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
       this.framed = 0; // side of the thumbnails, if they are drawn
       if (count <= CROWD) this.outlines(runs);
@@ -224,6 +238,7 @@
       const scale = this.scale * this.ratio, order = this.cells.order;
       const left = W / 2 - this.view.x * scale, top = H / 2 + this.view.y * scale;
       const stride = this.moving ? this.stride : 1;
+      this.thinned = stride > 1;
       const alpha = Math.max(0.3, Math.min(1, Math.sqrt((OPAQUE * stride) / count)));
       this.passes((wanted, faint) => {
         for (const [start, stop] of runs) {
@@ -247,7 +262,6 @@
           }
         }
       });
-      this.context.putImageData(this.image, 0, 0);
     }
 
     thumbs(runs) {

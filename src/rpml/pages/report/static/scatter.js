@@ -24,8 +24,7 @@
           if (x < left || x > right || y < low || y > high || (this.mask && !this.mask[i])) continue;
           let odd = false;
           for (let a = 0, b = points.length - 1; a < points.length; b = a++) {
-            const [ax, ay] = points[a], [bx, by] = points[b];
-            if ((ay > y) !== (by > y) && x < ((bx - ax) * (y - ay)) / (by - ay) + ax) odd = !odd;
+            if ((ys[a] > y) !== (ys[b] > y) && x < ((xs[b] - xs[a]) * (y - ys[a])) / (ys[b] - ys[a]) + xs[a]) odd = !odd;
           }
           if (odd) rows.push(i);
         }
