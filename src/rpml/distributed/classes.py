@@ -52,8 +52,8 @@ def apply_classes(
     high = np.full(len(low), -1)
     np.minimum.at(low, basins[seeds], supervision.labels[seeds])
     np.maximum.at(high, basins[seeds], supervision.labels[seeds])
-    sure, mixed = (np.append(which, False) for which in ((low == high), (low < high) & (high >= 0)))
-    out = np.where(sure[basins], np.append(low, -1)[basins], out)
+    pure, mixed = (np.append(which, False) for which in ((low == high), (low < high) & (high >= 0)))
+    out = np.where(pure[basins], np.append(low, -1)[basins], out)
     cut = rows_by_label(np.where(mixed[basins], basins, -1))
     if cut:
         count = min(len(rows[0]), len(cut))

@@ -41,12 +41,12 @@ def _sums(part: Array, piece: Labels, L: Array, count: int) -> Array:
 
 
 def _middles(part: Array, piece: Labels, L: Array, sums: Array, start: int) -> Best:
-    likeness, rows = middle_rows(part @ L.astype(part.dtype), piece, sums)
-    return likeness, np.where(rows < 0, -1, rows + start)
+    similarity, rows = middle_rows(part @ L.astype(part.dtype), piece, sums)
+    return similarity, np.where(rows < 0, -1, rows + start)
 
 
 def _best(parts: list[Best]) -> Best:
-    """The likest row of each piece; of equals the first."""
-    likeness, rows = (np.stack(column) for column in zip(*parts, strict=True))
-    first = likeness.argmax(axis=0), np.arange(likeness.shape[1])
-    return likeness[first], rows[first]
+    """The most similar row of each piece; of equals the first."""
+    similarity, rows = (np.stack(column) for column in zip(*parts, strict=True))
+    first = similarity.argmax(axis=0), np.arange(similarity.shape[1])
+    return similarity[first], rows[first]

@@ -107,7 +107,7 @@ class Search:
     def exact(self) -> list[Task]:
         """Compare every pair of partitions."""
         count = len(self.parts)
-        offers: list[list[Task]] = [[] for _ in range(count)]
+        candidates: list[list[Task]] = [[] for _ in range(count)]
         # the longer ones first
         pairs = sorted((a == b, a, b) for a in range(count) for b in range(a, count))
         found = []
@@ -117,11 +117,11 @@ class Search:
                 on_worker.pair, one, two, self._starts[[a, b]], self.k, self.frame
             )
             found.append(task)
-            offers[a].append(self.cluster.item(task, 0))
+            candidates[a].append(self.cluster.item(task, 0))
             if a != b:
-                offers[b].append(self.cluster.item(task, 1))
+                candidates[b].append(self.cluster.item(task, 1))
         self.cluster.wait(found, self.context, "neighbors")
-        return self._merge(offers)
+        return self._merge(candidates)
 
     def approximate(self) -> Graph:
         """Compare each row with the rows of its nearest cells."""
@@ -193,7 +193,7 @@ class Search:
         count = len(self.parts)
         buckets = self._buckets(int(self.cluster.value(submit(on_worker.width, centers))))
         bucket = submit(deal_cells, centers, sizes, buckets)
-        offers: list[list[Task]] = [[] for _ in range(count)]
+        candidates: list[list[Task]] = [[] for _ in range(count)]
         searches = []
         for b in range(buckets):
             visits = [
@@ -203,12 +203,12 @@ class Search:
             task = submit(on_worker.search, visits, self._starts, bucket, b, self.k, self.frame)
             searches.append(task)
             for i in range(count):
-                offers[i].append(self.cluster.item(task, i))
+                candidates[i].append(self.cluster.item(task, i))
         looks = self.cluster.total([submit(on_worker.looks, p, bucket) for p in probes])
         self.cluster.wait(searches, self.context, "neighbors")
         mean = self.cluster.value(looks) / int(self.edges[-1])
         logger.info("%d buckets, a row looks into %.1f", buckets, mean)
-        return self._merge(offers)
+        return self._merge(candidates)
 
     def _buckets(self, width: int) -> int:
         """Buckets: two a thread at least, and so many that a search fits its worker."""
@@ -217,11 +217,11 @@ class Search:
         threads = sum(self.cluster.workers().values())
         return max(2 * threads, -(-int(self.edges[-1]) // max(1000, int(min(most, _BUCKET)))))
 
-    def _merge(self, offers: list[list[Task]]) -> list[Task]:
+    def _merge(self, candidates: list[list[Task]]) -> list[Task]:
         sizes = np.diff(self.edges).tolist()
         return [
             self.cluster.submit(on_worker.merge, mine, size, self.k, self.frame.metric)
-            for mine, size in zip(offers, sizes, strict=True)
+            for mine, size in zip(candidates, sizes, strict=True)
         ]
 
     def _fill(self, lists: list[Task]) -> list[Task]:

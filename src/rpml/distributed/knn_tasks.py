@@ -85,11 +85,11 @@ def scan(
     return np.arange(len(queries)), *named_lists(rows, heaps, whose)
 
 
-def merge(offers: list[Candidates], size: int, k: int, metric: str) -> Neighbors:
+def merge(candidates: list[Candidates], size: int, k: int, metric: str) -> Neighbors:
     """The best k of all that was found, nearest first."""
     vals = np.full((size, k), -np.inf, np.float32)
     idx = np.full((size, k), EMPTY_ROW, np.int64)
-    for rows, found, distances in offers:
+    for rows, found, distances in candidates:
         kernels.push_candidates(vals, idx, rows, found, -distances)
     sort(vals, idx)
     return Neighbors(narrow(idx), -vals, metric, method="dask")

@@ -18,21 +18,21 @@ from rpml.method.solver.stochastic import BatchSettings, EpochState, IterateMean
 from rpml.runtime.rows import Array, Labels
 
 Dealt = tuple[Array, Labels, NDArray[np.bool_]]
-"""(rows, labels, which of them are sure)."""
+"""(rows, labels, which of them have a label)."""
 
 
 def deal_rows(
     cluster: Cluster,
     rows: tuple[Sequence[Task], NDArray[np.int64]],
     labels: Labels,
-    sure: NDArray[np.bool_],
+    labeled: NDArray[np.bool_],
     rng: np.random.Generator,
 ) -> list[Task]:
     """Whole clusters, one `Dealt` a thread of the cluster; every partition divides its own rows."""
     part_of = deal_clusters(labels, sum(cluster.workers().values()), rng)
     count = int(part_of.max()) + 1
     given = [
-        cluster.submit(_divide, part, labels[a:b], sure[a:b], part_of, count)
+        cluster.submit(_divide, part, labels[a:b], labeled[a:b], part_of, count)
         for part, (a, b) in zip(rows[0], pairwise(rows[1].tolist()), strict=True)
     ]
     return [
@@ -55,16 +55,16 @@ def deal_clusters(labels: Labels, parts: int, rng: np.random.Generator) -> Label
 
 
 def _divide(
-    part: Array, labels: Labels, sure: NDArray[np.bool_], part_of: Labels, count: int
+    part: Array, labels: Labels, labeled: NDArray[np.bool_], part_of: Labels, count: int
 ) -> list[Dealt]:
     whose = part_of[labels]
     places = [np.flatnonzero(whose == i) for i in range(count)]
-    return [(part[mine], labels[mine], sure[mine]) for mine in places]
+    return [(part[mine], labels[mine], labeled[mine]) for mine in places]
 
 
 def _gather(pieces: list[Dealt]) -> Dealt:
-    rows, labels, sure = (np.concatenate(column) for column in zip(*pieces, strict=True))
-    return rows, labels, sure
+    rows, labels, labeled = (np.concatenate(column) for column in zip(*pieces, strict=True))
+    return rows, labels, labeled
 
 
 def distributed_epoch(
@@ -103,9 +103,9 @@ def _epoch(
     settings: BatchSettings,
     rng: np.random.Generator,
 ) -> tuple[Array, Array | None, list[float]]:
-    X, labels, sure = part
+    X, labels, labeled = part
     state = EpochState(*start)
-    settings = replace(settings, sure=sure if sure.any() else None)
+    settings = replace(settings, labeled=labeled if labeled.any() else None)
     run_epoch(X, labels, state, settings, copy.deepcopy(rng))  # run again, it is to draw the same
     names = ("loss", "gradient_norm", "mean_weight", "n_triplets")
     return state.L, state.theta, [state.history[name][-1] for name in names]

@@ -165,8 +165,8 @@ class LocalStages:
 
     def epochs(self, Z: Array, labels: Labels, inputs: FitInputs) -> Epoch:
         """Epochs of the stochastic solver over the rows."""
-        sure = None if inputs.supervision is None else inputs.labeled_mask
-        batches = replace(self.settings.for_batches, sure=sure)
+        labeled = None if inputs.supervision is None else inputs.labeled_mask
+        batches = replace(self.settings.for_batches, labeled=labeled)
 
         def epoch(state: EpochState, rng: np.random.Generator) -> None:
             run_epoch(Z, labels, state, batches, rng)

@@ -63,14 +63,14 @@ def piece_sums(Y: Array, piece: Labels, count: int) -> Array:
 
 
 def middle_rows(Y: Array, piece: Labels, sums: Array) -> tuple[Array, NDArray[np.intp]]:
-    """For each piece the likeness and the number of the row most like its sum; -1: no row."""
+    """For each piece the similarity and the number of the row most like its sum; -1: no row."""
     inside = np.flatnonzero(piece >= 0)
-    likeness = np.einsum("ij,ij->i", unit_rows(Y[inside]), sums[piece[inside]])
-    likeness = likeness.round(5)  # two rows are equally like their sum: the first, not by rounding
-    order = np.lexsort((inside, -likeness, piece[inside]))
+    similarity = np.einsum("ij,ij->i", unit_rows(Y[inside]), sums[piece[inside]])
+    similarity = similarity.round(5)  # of two equally similar rows the first, not by rounding
+    order = np.lexsort((inside, -similarity, piece[inside]))
     first = order[np.diff(piece[inside][order], prepend=-1) != 0]
     best, rows = np.full(len(sums), -np.inf), np.full(len(sums), -1, np.intp)
-    best[piece[inside[first]]] = likeness[first]
+    best[piece[inside[first]]] = similarity[first]
     rows[piece[inside[first]]] = inside[first]
     return best, rows
 

@@ -251,7 +251,7 @@ def search_rows(
 
 
 def empty_heaps(n: int, k: int, dtype: DTypeLike = np.float32) -> Found:
-    """n heaps of k nobodies."""
+    """n heaps of k empty slots."""
     return np.full((n, k), -np.inf, dtype=dtype), np.full((n, k), EMPTY_SLOT, dtype=np.int32)
 
 

@@ -35,7 +35,7 @@ class BatchSettings:
     """Triplets kept of a batch, drawn at random."""
     average: bool = True
     """End each epoch at the mean of its iterates; False: at the last one, as the paper does."""
-    sure: NDArray[np.bool_] | None = None
+    labeled: NDArray[np.bool_] | None = None
     """(n,) rows of known class: triplets of such rows keep their weight."""
 
 
@@ -105,8 +105,8 @@ def run_epoch(
         if len(triplets) == 0:
             continue
         function = weight_function(settings.weight)
-        if settings.sure is not None and function.learnable:
-            function = PinnedWeights(function, np.all(settings.sure[rows][triplets], axis=1))
+        if settings.labeled is not None and function.learnable:
+            function = PinnedWeights(function, np.all(settings.labeled[rows][triplets], axis=1))
         problem = TripletObjective(batch, triplets, function, settings.alpha, settings.weight_ridge)
         result = conjugate_gradient(problem, state.L, state.theta, Stopping(settings.steps))
         state.L, state.theta = result.L, result.theta

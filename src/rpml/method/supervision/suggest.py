@@ -1,12 +1,13 @@
-"""Which rows to label next: those that stand for many others and are far from all asked before.
+"""Which rows to label next: those in dense regions, far from all rows asked for before.
 
-A row scores the density around it (the 4-norm of its likeness to the exemplars, each counted as the
-rows it stands for) times its distance to the nearest row that has a label or was suggested before
-it; the best one is taken, the distances follow, and so on. So classes are covered early, and rows
-of one class are asked for where they lie far apart, which is what its scatter is learned from.
+The score of a row is the density around it (the 4-norm of its similarities to the exemplars, each
+counted as the rows it stands for) times its distance to the nearest row that has a label or was
+suggested before. The best row is taken, the distances are updated, and so on. So classes are
+covered early, and the rows of one class that are asked for lie far apart, which is what its scatter
+is learned from.
 
-All rows are candidates where they are at hand. A model alone knows the positions of its exemplars
-only: these come first then, and after them the rows whose own triplets are least sure.
+Where the rows are at hand all of them are candidates. A model alone has the positions of its
+exemplars only: these come first, and after them the rows with the least probable triplets.
 """
 
 from collections.abc import Callable
@@ -58,15 +59,15 @@ def rank_candidates(n: int, model: Fitted, X: Array | None = None) -> NDArray[np
 @single_blas_thread()
 def spread_out(places: Array, weight: Array, asked: Mask, n: int) -> NDArray[np.intp]:
     """Up to n of the places not asked for: heavy ones, far from those asked for and each other."""
-    likeness = np.full(len(places), -1.0)
+    similarity = np.full(len(places), -1.0)
     if asked.any():
-        likeness = _by_block(places, places[asked], lambda block: block.max(axis=1))
+        similarity = _by_block(places, places[asked], lambda block: block.max(axis=1))
     free = ~asked
     chosen = np.empty(min(n, int(free.sum())), np.intp)
     for i in range(len(chosen)):
-        best = np.where(free, weight * np.maximum(1.0 - likeness, 0.0), -1.0).argmax()
+        best = np.where(free, weight * np.maximum(1.0 - similarity, 0.0), -1.0).argmax()
         chosen[i], free[best] = best, False
-        likeness = np.maximum(likeness, places @ places[best])
+        similarity = np.maximum(similarity, places @ places[best])
     return chosen
 
 

@@ -33,7 +33,7 @@ PLATEAU = 0.98  # shrinkages within 2% of the best count as equally good
 QUERIES = 1500
 MIN_GROUPS = 20  # with fewer their scatter says nothing
 TIMES_CHANCE = 5
-STRANGER = 0.95  # quantile of the likeness to another group
+STRANGER = 0.95  # quantile of the similarity to another group
 MARGIN = 0.95  # of the neighbours' agreement, which groups must reach
 
 
