@@ -18,7 +18,7 @@ Array = NDArray[np.floating]
 
 MIN_CHUNK = 8192  # triplets per piece; with fewer, waking a thread costs more than it saves
 MIN_PRODUCT = 2_000_000  # multiplications per piece, likewise
-MIN_COLUMNS = 64  # of a transposed product, each piece of which reads all of the other matrix
+MIN_COLUMNS = 128  # of a transposed product, each piece of which reads all of the other matrix
 MAX_CHUNKS = 32  # enough for as many threads, few enough for products at full speed
 SUM_CHUNKS = 4  # fewer, since each is an array that is filled with zeros and added
 _inside = threading.local()  # set in the pool's threads: work within work runs inline

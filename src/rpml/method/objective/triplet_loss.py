@@ -252,6 +252,7 @@ def loss_and_gradients(
     grad_theta : array shaped like theta, or None for "constant"
     """
     objective = TripletObjective(X, triplets, weight, alpha)
+    objective.triplets = by_anchor(objective.triplets, len(objective.X))
     d = objective.X.shape[1]
     L = np.asarray(L)
     if L.ndim != 2 or L.shape[0] != d:
@@ -291,3 +292,12 @@ def as_triplets(triplets: ArrayLike, n: int) -> NDArray[np.integer]:
             f"triplets[{row}] = {triplets[row].tolist()} is outside the {n} rows of X."
         )
     return np.ascontiguousarray(triplets, np.int32 if n < 2**31 else np.int64)
+
+
+def by_anchor(triplets: NDArray[np.integer], n: int) -> NDArray[np.integer]:
+    """The same triplets in the order of their anchors, whose rows are then read one by one.
+
+    In the smallest type that holds n, since numpy sorts small integers by their digits.
+    """
+    anchors = triplets[:, 0].astype(np.min_scalar_type(n))
+    return np.asarray(triplets[np.argsort(anchors, kind="stable")])

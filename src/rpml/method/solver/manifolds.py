@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rpml.runtime.rows import Array
-from rpml.runtime.threads import times, transposed_times
+from rpml.runtime.threads import gram, times, transposed_times
 
 
 class Euclidean:
@@ -92,7 +92,7 @@ class PolarCurve:
 
     @classmethod
     def through(cls, point: Array, vector: Array) -> PolarCurve:
-        eigenvalues, rotation = np.linalg.eigh(transposed_times(vector, vector))
+        eigenvalues, rotation = np.linalg.eigh(gram(vector))
         start, direction = times(point, rotation), times(vector, rotation)
         return cls(start, direction, np.maximum(eigenvalues, 0.0), rotation)
 
