@@ -20,7 +20,11 @@ PAUSE = 0.1  # seconds; BLAS' threads spin for a while after a product and would
 PACKAGES = ("rpml", "numpy", "scipy", "scikit-learn", "numba")
 
 
-def alternate(subjects: Mapping[str, Callable[[], Any]], repeats: int = 7) -> dict[str, float]:
+def alternate(
+    subjects: Mapping[str, Callable[[], Any]],
+    repeats: int = 7,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, float]:
     """Median seconds of each subject, run in turns so that a noisy neighbour hits all alike."""
     seconds: dict[str, list[float]] = {name: [] for name in subjects}
     for run in subjects.values():
@@ -28,9 +32,9 @@ def alternate(subjects: Mapping[str, Callable[[], Any]], repeats: int = 7) -> di
     for _ in range(repeats):
         for name, run in subjects.items():
             time.sleep(PAUSE)
-            start = time.perf_counter()
+            start = clock()
             run()
-            seconds[name].append(time.perf_counter() - start)
+            seconds[name].append(clock() - start)
     return {name: statistics.median(times) for name, times in seconds.items()}
 
 
