@@ -1,6 +1,6 @@
 """What does a whole default fit of a few thousand rows cost, in units of what nobody can avoid?
 
-python benchmarks/fits.py --data FOLDER [--against SRC]
+python benchmarks/fits.py --data FOLDER [--against SRC] [--repeats 3]
 
 CPU seconds of this process alone, in turns: the machine is shared. The units are the exact search
 of 50 neighbours plus one PCA of the same rows. `--against` takes the src folder of another
@@ -26,7 +26,6 @@ import numpy as np
 from common import publish
 
 SETS = {"cub_googlenet": 128, "banking77_minilm": 64}
-REPEATS = 3
 FRESH = """
 import rpml, numpy as np
 rng = np.random.default_rng(0)
@@ -47,7 +46,7 @@ def training_rows(path: Path) -> np.ndarray:
         return np.asarray(X[file["train"]], np.float32)
 
 
-def measure(X: np.ndarray, size: int) -> dict[str, float]:
+def measure(X: np.ndarray, size: int, repeats: int) -> dict[str, float]:
     """Median CPU seconds of each subject, run in turns; and of the stages of a fit."""
     import rpml
 
@@ -73,7 +72,7 @@ def measure(X: np.ndarray, size: int) -> dict[str, float]:
     seconds: dict[str, list[float]] = {name: [] for name in subjects}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for repeat in range(REPEATS + 1):  # the first compiles
+        for repeat in range(repeats + 1):  # the first compiles
             for name, run in subjects.items():
                 value = cpu_seconds(run)
                 if repeat:
@@ -82,7 +81,7 @@ def measure(X: np.ndarray, size: int) -> dict[str, float]:
     return found | {f"stage {name}": statistics.median(v[1:]) for name, v in stages.items()}
 
 
-def unavoidable(X: np.ndarray, size: int) -> float:
+def unavoidable(X: np.ndarray, size: int, repeats: int) -> float:
     """Median CPU seconds of the exact search of 50 neighbours and one PCA."""
     from sklearn.decomposition import PCA
 
@@ -95,7 +94,7 @@ def unavoidable(X: np.ndarray, size: int) -> float:
             PCA(size, svd_solver="covariance_eigh").fit(X)
 
     run()
-    return statistics.median(cpu_seconds(run) for _ in range(REPEATS))
+    return statistics.median(cpu_seconds(run) for _ in range(repeats))
 
 
 def in_version(source: Path, *arguments: str) -> Any:
@@ -106,11 +105,11 @@ def in_version(source: Path, *arguments: str) -> Any:
     return json.loads(out.stdout.strip().splitlines()[-1])
 
 
-def fresh_process(source: Path) -> float:
+def fresh_process(source: Path, repeats: int) -> float:
     """CPU seconds of a process that imports rpml and fits 1,000 rows; compiled code is cached."""
     environment = {**os.environ, "PYTHONPATH": str(source)}
     seconds = []
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         before = os.times()
         subprocess.run([sys.executable, "-W", "ignore", "-c", FRESH], check=True, env=environment)
         after = os.times()
@@ -127,20 +126,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--against", type=Path, help="src folder of another version")
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         X = training_rows(options.data / f"{options.one}.npz")
-        print(json.dumps({"rows": list(X.shape), **measure(X, SETS[options.one])}))
+        print(json.dumps({"rows": list(X.shape), **measure(X, SETS[options.one], options.repeats)}))
         return
     own = Path(__file__).resolve().parent.parent / "src"
     sources = {"now": own} | ({"before": options.against} if options.against else {})
     results: dict[str, Any] = {}
     for name, size in SETS.items():
         X = training_rows(options.data / f"{name}.npz")
-        row: dict[str, Any] = {"components": size, "search and PCA": unavoidable(X, size)}
+        row: dict[str, Any] = {
+            "components": size,
+            "search and PCA": unavoidable(X, size, options.repeats),
+        }
         for version, source in sources.items():
-            seconds = in_version(source, "--data", str(options.data), "--one", name)
+            asked = ("--data", str(options.data), "--repeats", str(options.repeats))
+            seconds = in_version(source, *asked, "--one", name)
             row["rows"] = seconds.pop("rows")
             row[version] = {key: round(value, 3) for key, value in seconds.items()}
             fit = seconds["fit"]
@@ -152,7 +156,9 @@ def main() -> None:
             }
         results[name] = row
         print(name, json.dumps(row))
-    results["fresh process"] = {name: round(fresh_process(s), 2) for name, s in sources.items()}
+    results["fresh process"] = {
+        name: round(fresh_process(s, options.repeats), 2) for name, s in sources.items()
+    }
     print("fresh process", results["fresh process"])
     publish("fits", results)
 
