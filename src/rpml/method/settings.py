@@ -130,8 +130,8 @@ class FitInputs:
 
     def subset(self, rows: NDArray[np.intp], whitening: Whitening) -> FitInputs:
         """What comes with some of the rows, whose whitening is known."""
-        known = None if self.supervision is None else self.supervision.subset(rows)
-        return FitInputs(drop_singles(self.groups[rows]), known, whitening=whitening)
+        subset = None if self.supervision is None else self.supervision.subset(rows)
+        return FitInputs(drop_singles(self.groups[rows]), subset, whitening=whitening)
 
     def without_groups(self) -> FitInputs:
         return replace(self, groups=no_groups(len(self.groups)))

@@ -88,9 +88,9 @@ def sample_old(n_old: int, n_new: int, rng: np.random.Generator) -> NDArray[np.i
 
 def _continued(labels: NDArray[np.intp], first: int) -> Supervision:
     """The labels of the exemplars, known for the last rows."""
-    known = np.concatenate([np.full(first, -1, np.intp), labels])
+    partial = np.concatenate([np.full(first, -1, np.intp), labels])
     nothing = np.empty((0, 3), np.intp)
-    return Supervision(known, int(labels.max(initial=-1)) + 1, nothing[:, :2], nothing)
+    return Supervision(partial, int(labels.max(initial=-1)) + 1, nothing[:, :2], nothing)
 
 
 def _merged(old: Exemplars, result: FitResult, first_exemplar: int) -> Exemplars:

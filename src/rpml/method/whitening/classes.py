@@ -30,24 +30,24 @@ REPEATS = 2
 KAPPA = 0.95
 
 
-def count_pairs(known: Labels) -> int:
+def count_pairs(labels: Labels) -> int:
     """Degrees of freedom of the scatter within classes: labelled rows less classes."""
-    sizes = np.bincount(known[known >= 0]) if (known >= 0).any() else np.zeros(1, np.intp)
+    sizes = np.bincount(labels[labels >= 0]) if (labels >= 0).any() else np.zeros(1, np.intp)
     return int(np.maximum(sizes - 1, 0).sum())
 
 
 def with_labelled(
-    rows: NDArray[np.intp], known: Labels, rng: np.random.Generator
+    rows: NDArray[np.intp], labels: Labels, rng: np.random.Generator
 ) -> NDArray[np.intp]:
     """A sample of rows with (many) labelled ones added: they are few and say most."""
-    labelled = np.flatnonzero(known >= 0)
+    labelled = np.flatnonzero(labels >= 0)
     added = rng.permutation(labelled)[: max(MAX_ROWS // 2, MAX_ROWS - len(rows))]
     return np.union1d(rows, added)
 
 
 @single_blas_thread()
 def label_scatter(
-    data: Coordinates, known: Labels, prior: tuple[Array, ScatterChoice], rng: np.random.Generator
+    data: Coordinates, labels: Labels, prior: tuple[Array, ScatterChoice], rng: np.random.Generator
 ) -> tuple[Array, ScatterChoice]:
     """The scatter within classes, smoothed so that it finds class mates in classes not seen.
 
@@ -55,7 +55,7 @@ def label_scatter(
     ----------
     data : Coordinates
         The sampled rows.
-    known : (n,) int array
+    labels : (n,) int array
         Classes of the sampled rows, -1 where unknown.
     prior : (scatter, choice)
         What the same rows give without labels, on the leading axes.
@@ -68,20 +68,20 @@ def label_scatter(
         among labelled rows of classes that had no part in the scatter. The prior itself if that
         does better, or if there are too few labels to tell.
     """
-    paired = drop_singles(known)
+    paired = drop_singles(labels)
     if count_pairs(paired) < MIN_PAIRS or paired.max() + 1 < MIN_CLASSES:
         return prior
     pairs = count_pairs(paired)
     first = _blend(data, paired, pairs, _padded(data, *prior))
-    fold = rng.integers(0, 2, known.max() + 1)
-    fold[np.unique(known[paired >= 0])[:2]] = (0, 1)  # no fold is empty
+    fold = rng.integers(0, 2, labels.max() + 1)
+    fold[np.unique(labels[paired >= 0])[:2]] = (0, 1)  # no fold is empty
     shrinkage = prior[1].shrinkage if np.isfinite(prior[1].shrinkage) else 1.0
-    spread, *halves = _spread_scatters(data, first, shrinkage, known, fold, rng)
+    spread, *halves = _spread_scatters(data, first, shrinkage, labels, fold, rng)
     most = max(prior[1].shrinkage, SHRINKAGES[0])
     shrinkages = np.array(
         [shrinkage for shrinkage in SHRINKAGES if np.isfinite(shrinkage) or np.isinf(most)]
     )
-    found = _held_out(data, paired, known, fold, halves, shrinkages)
+    found = _held_out(data, paired, labels, fold, halves, shrinkages)
     shrinkage = (
         shrinkages[choose_shrinkage(found, shrinkages <= most)] / 2
     )  # chosen with half of the classes
@@ -116,14 +116,14 @@ def _mean_score(scores: list[Array]) -> Array:
 
 
 @single_blas_thread()
-def label_spread(data: Coordinates, known: Labels, scatter: Array) -> Array:
+def label_spread(data: Coordinates, labels: Labels, scatter: Array) -> Array:
     """By what axes are ranked where labels chose the scatter: between classes, and half of within.
 
     The spread of all rows would not do. Where the labelled rows happen to lie close to their class
     mates, the other rows do not, and whitening would make such axes look the best. So the spread
     is that of the labelled rows, blended as their scatter is.
     """
-    paired = drop_singles(known)
+    paired = drop_singles(labels)
     together = np.where(paired >= 0, 0, -1)
     total = _blend(data, together, count_pairs(paired), np.diag(data.deviations**2))
     return np.asarray(total - scatter / 2)
@@ -147,7 +147,7 @@ def _spread_scatters(
     data: Coordinates,
     scatter: Array,
     shrinkage: float,
-    known: Labels,
+    labels: Labels,
     fold: NDArray[np.integer],
     rng: np.random.Generator,
 ) -> list[Array]:
@@ -157,7 +157,7 @@ def _spread_scatters(
     for _ in range(REPEATS):
         half = random_halves(q, rng)
         for seen in (half, ~half):
-            named = nearest_class(data.embed(scatter, seen, shrinkage, data.n_components), known)
+            named = nearest_class(data.embed(scatter, seen, shrinkage, data.n_components), labels)
             measured = np.ix_(~seen, ~seen)
             count[measured] += 1
             for i, members in enumerate((named >= 0, fold[named] == 0, fold[named] == 1)):
@@ -168,14 +168,14 @@ def _spread_scatters(
     return [_within_from(one / np.maximum(count, 1)) * scale for one in total]
 
 
-def nearest_class(rows: Array, known: Labels) -> Labels:
+def nearest_class(rows: Array, labels: Labels) -> Labels:
     """Known classes, and for the other rows the class whose mean direction is nearest."""
     rows = unit_rows(rows)
-    classes, member = np.unique(known[known >= 0], return_inverse=True)
+    classes, member = np.unique(labels[labels >= 0], return_inverse=True)
     means = np.zeros((len(classes), rows.shape[1]), rows.dtype)
-    np.add.at(means, member, rows[known >= 0])
-    out = known.copy()
-    unknown = np.flatnonzero(known < 0)
+    np.add.at(means, member, rows[labels >= 0])
+    out = labels.copy()
+    unknown = np.flatnonzero(labels < 0)
     similarity = times(rows[unknown], np.ascontiguousarray(unit_rows(means).T))
     out[unknown] = classes[similarity.argmax(axis=1)]
     return out
@@ -206,7 +206,7 @@ def _within_from(correlation: Array) -> Array:
 def _held_out(
     data: Coordinates,
     paired: Labels,
-    known: Labels,
+    labels: Labels,
     fold: NDArray[np.integer],
     halves: list[Array],
     shrinkages: Array,
@@ -214,7 +214,7 @@ def _held_out(
     """Per fold, shrinkage and row: how well the other fold's scatter finds a class mate."""
     q = min(CHOICE_AXES, data.W.shape[1])
     leading = Coordinates(data.rows, data.W[:, :q], data.deviations[:q], data.n_components)
-    side = np.where(paired >= 0, fold[known], -1)
+    side = np.where(paired >= 0, fold[labels], -1)
     scores = []
     for seen in (0, 1):
         learned = np.where(side == seen, paired, -1)

@@ -1,7 +1,7 @@
-"""Rows known to show the same thing: views, frames, photographs of one listing.
+"""Rows known to show the same instance: views, frames, photographs of one listing.
 
 Ours, not the paper's. Groups are the free supervision that neighbours cannot give: they say how
-one and the same thing varies. They are used three times: their scatter whitens, they are clustered
+one and the same instance varies. They are used three times: their scatter whitens, they are clustered
 as one point each, and their pairs are positives of the triplets.
 """
 

@@ -133,10 +133,10 @@ def refined_scatter(data: Coordinates, pairs: Index, rate: float, prior: Array) 
     The variance of the former falls with rate^2 times the number of pairs; the more there are,
     the less the prior counts. C is cut off where the scatter would lose rank.
     """
-    known = np.eye(len(prior)) - prior / np.outer(data.deviations, data.deviations)
-    top = max(KAPPA, float(linalg.eigvalsh(known)[-1]))
+    correlation = np.eye(len(prior)) - prior / np.outer(data.deviations, data.deviations)
+    top = max(KAPPA, float(linalg.eigvalsh(correlation)[-1]))
     weight = len(pairs) * rate**2 / (len(pairs) * rate**2 + PRIOR_PAIRS)
-    blended = weight / rate * pair_correlation(data.W, pairs) + (1 - weight) * known
+    blended = weight / rate * pair_correlation(data.W, pairs) + (1 - weight) * correlation
     values, axes = linalg.eigh(blended)
     return scatter_of((axes * np.minimum(values, top)) @ axes.T, data.deviations)
 
