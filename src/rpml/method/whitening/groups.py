@@ -1,8 +1,8 @@
 """Rows known to show the same instance: views, frames, photographs of one listing.
 
 Ours, not the paper's. Groups are the free supervision that neighbours cannot give: they say how
-one and the same instance varies. They are used three times: their scatter whitens, they are clustered
-as one point each, and their pairs are positives of the triplets.
+one instance varies. They are used three times: their scatter whitens, they are clustered as one
+point each, and their pairs are positives of the triplets.
 """
 
 from collections.abc import Callable
