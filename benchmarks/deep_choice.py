@@ -63,12 +63,16 @@ def clusters(bank: FeatureBank) -> LabelSampler:
     return LabelSampler(kmeans_labels(bank, 150))
 
 
-def agreed_labels(bank: FeatureBank) -> LabelSampler:
-    """Images that AAS joins by either half of the features, drawn anew with every epoch."""
+def agreed_labels(bank: FeatureBank, n_levels: int = 2) -> np.ndarray:
+    """One label per group of images that AAS joins by each of two random halves of the features."""
     order = np.random.default_rng(bank.seed).permutation(bank.features.shape[1])
-    halves = np.array_split(order, 2)
-    found = [aas_labels(replace(bank, features=unit_rows(bank.features[:, h])), 2) for h in halves]
-    return LabelSampler(np.unique(np.stack(found), axis=1, return_inverse=True)[1].ravel())
+    halves = [unit_rows(bank.features[:, half]) for half in np.array_split(order, 2)]
+    found = [aas_labels(replace(bank, features=half), n_levels) for half in halves]
+    return np.unique(np.stack(found), axis=1, return_inverse=True)[1].ravel()
+
+
+def agreed_sampler(bank: FeatureBank) -> LabelSampler:
+    return LabelSampler(agreed_labels(bank))
 
 
 @dataclass(frozen=True)
@@ -104,7 +108,7 @@ RECIPES: dict[str, tuple[Method, dict[str, Any]]] = {
     "sRPML": (METHODS["srpml"], {}),
     "supervised, triplet + hard": (METHODS["triplet-hard"], {}),
     "views alone": (replace(METHODS["srpml"], loss=lambda spec: Nothing()), {}),
-    "sRPML, halves of the features agree": (srpml(agreed_labels), {}),
+    "sRPML, halves of the features agree": (srpml(agreed_sampler), {}),
     CROSS_FITTED: (METHODS["srpml"], {}),
     "sRPML, L and theta fixed": (srpml(cg_steps=0), {}),
     "sRPML, share 0.02": (srpml(update_rate=0.02), {}),

@@ -14,6 +14,7 @@ import json
 import numpy as np
 from common import RESULTS, machine
 from deep import revision
+from deep_choice import agreed_labels
 from deep_page import DOCS, replace_table
 
 from rpml.deep.methods.base import FeatureBank
@@ -67,6 +68,9 @@ def measure(bank: FeatureBank, classes: np.ndarray) -> list[dict]:
     samplers = {
         "AAS": from_labels(aas_labels(bank, 1)),
         "AAS, two levels (sRPML)": from_labels(aas_labels(bank, 2)),
+        "AAS, two levels, halves of the features agree": from_labels(agreed_labels(bank, 2)),
+        "AAS, three levels": from_labels(aas_labels(bank, 3)),
+        "AAS, three levels, halves of the features agree": from_labels(agreed_labels(bank, 3)),
         f"k-means, {CLUSTERS} clusters (DeepCluster)": from_labels(kmeans_labels(bank, CLUSTERS)),
         "four nearest neighbours (STML's batches)": from_lists(everyone, list(neighbors)),
         "manifold, not Euclidean neighbours (MOM's positives)": from_lists(
