@@ -63,7 +63,7 @@ Labels = Annotated[
 Images = Annotated[str | None, text("DIR", "Images of the rows, matched by id.", "--images")]
 Ids = Annotated[str | None, text("FILE", "One id per line, in row order.", "--ids")]
 Texts = Annotated[
-    str | None, text("FILE", "Texts of the rows: a .txt, or a table with a text column.", "--texts")
+    str | None, text("FILE", "Texts: a .txt, a table, or a text column of FEATURES.", "--texts")
 ]
 Dim = Annotated[int | None, number("Use only the first components of the model.", "--dim")]
 Settings = Annotated[

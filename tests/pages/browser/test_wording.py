@@ -148,3 +148,21 @@ def test_labels_that_were_not_written_are_not_called_saved(
         said = chrome.text("#label-status")
     assert said == "300 items are labeled; the first change writes all labels to labels.csv."
     assert not (tmp_path / "labels.csv").exists()
+
+
+def test_labeled_points_are_not_covered_by_others(chrome: Chrome, explorer: str) -> None:
+    """One point of a class among thousands at the same place, whichever is drawn last."""
+    look(chrome, explorer)
+    covered = chrome.js(
+        "const n = 6000, at = new Float32Array(n).fill(0.5), results = [];"
+        "for (const [row, size] of [[0, n], [n - 1, n], [0, 100], [99, 100]]) {"
+        "const canvas = document.createElement('canvas');"
+        "canvas.style.cssText = 'width:200px;height:200px'; document.body.append(canvas);"
+        "const map = new rpml.Scatter(canvas, at.slice(0, size), at.slice(0, size));"
+        "const codes = new Array(size).fill(-1); codes[row] = 0;"
+        "new rpml.Legend(document.createElement('div'), () => [map]).show("
+        "{ names: ['one'], counts: [1], codes }, false); map.paint();"
+        "results.push([...canvas.getContext('2d').getImageData(100, 100, 1, 1).data.slice(0, 3)]);"
+        "canvas.remove() } return results"
+    )
+    assert covered == [[0x32, 0x60, 0xA2]] * 4

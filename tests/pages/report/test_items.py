@@ -125,3 +125,13 @@ def test_texts_may_repeat_and_are_matched_by_id(tmp_path: Path) -> None:
     assert items.texts == ["bye", "hello", ""]
     assert items.text(1) == "hello"
     assert make_items(2).text(1) == "1"
+
+
+def test_texts_can_be_a_column_of_the_features(tmp_path: Path) -> None:
+    features = tmp_path / "features.csv"
+    features.write_text("id,x,y,said\na,1,2,hello\nb,3,4,bye\n", encoding="utf8")
+    assert read_texts("said", 2, None, features) == ["hello", "bye"]
+    with pytest.raises(InputError, match="no column 'spoken'"):
+        read_texts("spoken", 2, None, features)
+    with pytest.raises(InputError, match="no such file"):
+        read_texts("said", 2, None, tmp_path / "features.npy")

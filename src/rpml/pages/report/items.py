@@ -16,6 +16,8 @@ from rpml.runtime.errors import InputError
 
 VIEW_MARK = "#view"  # ids of augmented views: the id of the image, this mark, and a number
 
+_TABLES = (".parquet", ".feather", ".jsonl", ".csv", ".tsv")
+
 
 @dataclass(frozen=True)
 class Items:
@@ -120,15 +122,20 @@ def read_lines(path: Path) -> list[str]:
         raise InputError(f"cannot read {path}: {error}") from error
 
 
-def read_texts(path: str | Path, n_rows: int, ids: Ids | None = None) -> list[object]:
+def read_texts(
+    path: str | Path, n_rows: int, ids: Ids | None = None, features: str | Path = ""
+) -> list[object]:
     """The texts of the rows: one per line of a .txt file, or the column "text" of a table.
 
-    A table with ids is matched by id; a row that it does not have has no text.
+    A table with ids is matched by id; a row that it does not have has no text. A name without a
+    suffix that is no file is a column of the features file, if that is a table.
     """
-    path = Path(path)
+    path, column = Path(path), "text"
+    if not path.suffix and not path.exists() and Path(features).suffix in _TABLES:
+        path, column = Path(features), str(path)
     check_readable(path)
     if path.suffix != ".txt":
-        return list(read_labels(path, n_rows, ids, "text", partial=True))
+        return list(read_labels(path, n_rows, ids, column, partial=True))
     lines = read_lines(path)
     if len(lines) != n_rows:
         raise InputError(f"{path} has {len(lines)} lines, the features have {n_rows} rows")

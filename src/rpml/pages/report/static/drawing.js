@@ -19,7 +19,7 @@
       this.context = canvas.getContext("2d");
       this.view = { x: 0.5, y: 0.5, zoom: 1 };
       this.colors = new Uint32Array(this.n).fill(0xff94887d);
-      this.shapes = null;
+      this.shapes = this.behind = null;
       this.faint = 0xffd5d0cc;
       this.filters = new Map();
       this.mask = null; // what passes every filter
@@ -45,9 +45,10 @@
     }
 
     /* colors: Uint32Array of opaque little-endian RGBA; faint: the color of masked points;
-       shapes: Uint8Array of indices into SHAPES, or null for circles. */
-    setColors(colors, faint, shapes = null) {
-      Object.assign(this, { colors, faint, shapes });
+       shapes: Uint8Array of indices into SHAPES, or null for circles; behind: Uint8Array of the
+       points that others may cover, or null. */
+    setColors(colors, faint, shapes = null, behind = null) {
+      Object.assign(this, { colors, faint, shapes, behind });
       this.redraw();
     }
 
@@ -202,10 +203,13 @@
       this.overlay();
     }
 
-    /* One pass for what stands back, one for what stands out. */
+    /* A pass for what stands back, one for what others may cover, one for what stands out. */
     passes(each) {
-      if (this.mask) each((i) => !this.mask[i], true);
-      each(this.mask ? (i) => this.mask[i] : null, false);
+      const { mask, behind } = this;
+      if (mask) each((i) => !mask[i], true);
+      if (behind) each((i) => behind[i] && (!mask || mask[i]), false);
+      if (behind) each((i) => !behind[i] && (!mask || mask[i]), false);
+      else each(mask ? (i) => mask[i] : null, false);
     }
 
     outlines(runs) {

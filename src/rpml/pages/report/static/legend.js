@@ -11,22 +11,22 @@
 
   function shapeOf(rank) { return (rank + Math.floor(rank / LIGHT.length)) % SHAPES.length; }
 
-  /* Entries of a legend: {text, count, color, shape, holds(code)}. */
+  /* Entries of a legend: {text, count, color, shape, rest, holds(code)}; rest: 1 if it has no color of its own. */
   function entriesOf({ names, counts, codes }, dark) {
     const colors = dark ? DARK : LIGHT;
     const named = names.length <= NAMED + 1 ? names.length : NAMED;
     const entries = names.slice(0, named).map((text, rank) => ({
-      text, count: counts[rank], color: colors[rank % colors.length], shape: shapeOf(rank), holds: (code) => code === rank,
+      text, count: counts[rank], color: colors[rank % colors.length], shape: shapeOf(rank), rest: 0, holds: (code) => code === rank,
     }));
     const style = getComputedStyle(document.documentElement);
     if (named < names.length) {
       const count = counts.slice(named).reduce((a, b) => a + b, 0);
       const text = `${(names.length - named).toLocaleString("en")} others`;
-      entries.push({ text, count, color: style.getPropertyValue("--point").trim(), shape: 0, holds: (code) => code >= named });
+      entries.push({ text, count, color: style.getPropertyValue("--point").trim(), shape: 0, rest: 1, holds: (code) => code >= named });
     }
     const unlabeled = codes.reduce((sum, code) => sum + (code < 0), 0);
     if (unlabeled) {
-      entries.push({ text: "none", count: unlabeled, color: style.getPropertyValue("--unlabeled").trim(), shape: 0, holds: (code) => code < 0 });
+      entries.push({ text: "none", count: unlabeled, color: style.getPropertyValue("--unlabeled").trim(), shape: 0, rest: 1, holds: (code) => code < 0 });
     }
     return entries;
   }
@@ -92,20 +92,22 @@
     paint() {
       for (const map of this.maps()) {
         const colors = new Uint32Array(map.n).fill(pixel("--point"));
-        let shapes = null;
+        let shapes = null, behind = null;
         if (this.category) {
           const { codes, names } = this.category;
           const places = names.map((_, code) => this.entryOf(code));
           const missing = this.entries.length - 1;
           const pixels = this.entries.map((entry) => parse(entry.color));
           shapes = new Uint8Array(map.n);
+          behind = new Uint8Array(map.n); // those without a color of their own
           for (let i = 0; i < map.n; i++) {
             const entry = codes[i] < 0 ? missing : places[codes[i]];
             colors[i] = pixels[entry];
             shapes[i] = this.entries[entry].shape;
+            behind[i] = this.entries[entry].rest;
           }
         }
-        map.setColors(colors, pixel("--faint"), shapes);
+        map.setColors(colors, pixel("--faint"), shapes, behind);
       }
     }
 
