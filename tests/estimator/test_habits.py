@@ -48,6 +48,14 @@ def test_one_vector(model, data):
         model.transform(X[3])
 
 
+def test_a_column_of_vectors_of_several_sizes_names_the_first(data):
+    for vectors, reason in (([[1.0, 2.0], [1.0]], "shape"), ([[1.0, 2.0], None], "is missing")):
+        column = np.empty(2, object)
+        column[:] = vectors
+        with pytest.raises(ValueError, match=rf"X\[1\] .*{reason}.* X\[0\] has 2 numbers"):
+            RPML(1).fit(column)
+
+
 @pytest.mark.parametrize("normalize", [True, False])
 @pytest.mark.parametrize("normalize_input", [True, False])
 def test_what_is_inverted_embeds_the_same(data, normalize, normalize_input):

@@ -61,7 +61,7 @@ def test_all_else_stays(tmp_path):
     one_feature, wide = pd.DataFrame({"a": X[:, 0]}), pd.DataFrame(X)
     for given in (X, mapped, one_feature, wide, X.tolist(), None):
         assert as_matrix(given) is given
-    with pytest.raises(ValueError, match="same shape"):
+    with pytest.raises(ValueError, match="has the shape"):
         as_matrix(pd.Series([[1.0, 2.0], [3.0]]))
 
 

@@ -27,7 +27,16 @@ def as_matrix(X: Any) -> Any:
         return X
     rows = X if isinstance(X, np.ndarray) else np.asarray(X)
     nested = rows.dtype == object and rows.ndim == 1 and len(rows) > 0 and np.ndim(rows[0]) == 1
-    return np.stack(rows.tolist()) if nested else rows
+    return _stacked(rows.tolist()) if nested else rows
+
+
+def _stacked(vectors: list[Any]) -> Any:
+    """A column of vectors as a matrix; the first that is missing or of another size is named."""
+    for i, vector in enumerate(vectors):
+        if np.shape(vector) != np.shape(vectors[0]):
+            what = "is missing" if vector is None else f"has the shape {np.shape(vector)}"
+            raise ValueError(f"X[{i}] {what}, and X[0] has {len(vectors[0])} numbers.")
+    return np.stack(vectors)
 
 
 def check_rows(
@@ -43,7 +52,7 @@ def check_rows(
     if isinstance(X, np.ndarray) and X.ndim == 1:
         raise ValueError(
             f"X is a single vector of {len(X)} numbers. Reshape your data: X[None] is one row, "
-            "X[:, None] one feature."
+            "X[:, None] one feature; transform_one embeds one vector."
         )
     rows: Array = validate_data(
         estimator,

@@ -72,7 +72,10 @@ def test_an_address_with_a_query(web):
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        ("memory://bucket/absent.npy", "cannot read memory://bucket/absent.npy: "),
+        (
+            "memory://bucket/absent.npy",
+            "cannot read memory://bucket/absent.npy: there is no such file",
+        ),
         ("nowhere://x.npy", "cannot read nowhere://x.npy: Protocol not known"),
         ("memory://bucket/x", "cannot read memory://bucket/x"),
     ],

@@ -139,6 +139,8 @@ def _remote(address: str, options: ReadOptions) -> FeatureSource:
         ids = place.removesuffix(".npy") + ".ids.csv"
         if place.endswith(".npy") and system.exists(ids):
             system.get_file(ids, str(sidecar(target)))
+    except FileNotFoundError as error:
+        raise InputError(f"cannot read {address}: there is no such file") from error
     except Exception as error:  # every file system has errors of its own
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"cannot read {address}: {reason}") from error
