@@ -13,6 +13,7 @@ from rpml.evaluation.comparison.bootstrap import Interval, interval, paired
 
 DOCS = Path(__file__).parent.parent / "docs"
 BEGIN, END = "<!-- table: python benchmarks/deep_page.py -->", "<!-- end of the table -->"
+SMALL = "<!-- table: python benchmarks/deep_page.py, cub130_deep_small.json -->"
 START = "frozen rpml"
 Row = dict[str, Any]
 CORRECTED = ("mom", "stml", "triplet-daml", "triplet-hdml")
@@ -148,6 +149,7 @@ def replace_table(page: Path, made: str, begin: str = BEGIN) -> None:
 def main() -> None:
     rows = read("cub130_deep.json")
     replace_table(DOCS / "deep.md", f"{table(rows)}\n\n{against(rows)}")
+    replace_table(DOCS / "deep.md", table(read("cub130_deep_small.json")), SMALL)
     replace_table(DOCS / "decisions" / "end-to-end.md", choice(read("cub130_deep_choice.json")))
 
 
