@@ -109,3 +109,12 @@ def test_colors_stay_apart_without_red_or_green_cones(theme: str, deficiency: st
 
 def test_the_figures_have_the_colors_of_the_pages() -> None:
     assert list(PALETTE) == palettes()["LIGHT"]
+
+
+def test_names_of_classes_are_wrapped_before_they_are_cut() -> None:
+    from rpml.pages.report.figures import _wrapped
+
+    assert _wrapped("001.Black_footed_Albatross", 10) == "001.Black_\nfooted_\nAlbatross"
+    assert _wrapped("card", 10) == "card"
+    assert _wrapped("Albatross_of_the_far_southern_oceans_and_islands", 9).endswith("…")
+    assert max(map(len, _wrapped("Albatrosses, wandering ones", 9).split("\n"))) == 9

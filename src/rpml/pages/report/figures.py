@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -22,7 +23,8 @@ PALETTE = ("#3260a2", "#c79a00", "#039773", "#f160b4", "#7598f9", "#ab4d02", "#4
 MARKERS = "os^D"
 _NAMED, _OTHER = 16, "#a0a0a0"  # classes with a color and a marker of their own; the others
 _FRAME, _PITCH, _SPACE = 0.06, 1.06, 0.35  # in sides of a picture
-_NAME_SIZE, _TITLE_SIZE = 6.0, 8.0  # points
+_NAME_SIZE, _TITLE_SIZE = 6.0, 8.0  # points; names are smaller where pictures are
+_NAME_LINES = 4
 _VECTOR_POINTS = 5000  # of a class; more are drawn as pixels within a PDF or SVG
 _CHARACTER = 0.58  # width of a character by the size of its font
 
@@ -61,7 +63,14 @@ def retrieval_figure(
         starts.append(starts[-1] + _PITCH * found.shape[1] + _SPACE)
     across = starts[-1] - _SPACE
     points = 72 * width / across  # per side of a picture
-    head, pitch = 2 * _TITLE_SIZE / points, 1 + 1.9 * _NAME_SIZE / points
+    shown_rows = np.unique(
+        np.concatenate([queries, *(found.ravel() for found in nearest.values())])
+    )
+    size = min(_NAME_SIZE, max(4.0, points / 5.5))
+    room = points / (0.6 * size)
+    names = {row: _wrapped(str(classes[row]), room) for row in shown_rows.tolist()}
+    lines = max(name.count("\n") + 1 for name in names.values())
+    head, pitch = 2 * _TITLE_SIZE / points, 1 + (1.2 * lines + 0.7) * size / points
     figure, axes = _canvas(width, across, head + pitch * len(queries))
     for title, start in zip(("query", *nearest), starts, strict=False):
         axes.text(start, head / 2, title, va="center", fontsize=_TITLE_SIZE, parse_math=False)
@@ -75,9 +84,8 @@ def retrieval_figure(
                 shown.append((start + _PITCH * place, int(row), color))
         for x, row, color in shown:
             _framed(axes, images[row], x, y, color)
-            name = _shortened(str(classes[row]), points / (_NAME_SIZE * _CHARACTER))
-            below = y + 1 + 0.3 * _NAME_SIZE / points
-            axes.text(x, below, name, va="top", fontsize=_NAME_SIZE, parse_math=False)
+            below = y + 1 + 0.3 * size / points
+            axes.text(x, below, names[row], va="top", fontsize=size, parse_math=False)
     return figure
 
 
@@ -109,6 +117,18 @@ def as_pixels(ink: NDArray[np.generic]) -> NDArray[np.uint8]:
     """Dark ink on white as RGB bytes."""
     gray = (255 - 225 * np.clip(np.asarray(ink, dtype=np.float64), 0, 1)).astype(np.uint8)
     return np.repeat(gray[..., None], 3, axis=2)
+
+
+def _wrapped(name: str, room: float) -> str:
+    """On at most four lines, broken after spaces, dots, hyphens and underscores."""
+    lines = [""]
+    for word in re.findall(r"[^\s._-]+[\s._-]*|[\s._-]+", name):
+        if lines[-1] and len((lines[-1] + word).rstrip()) > room:
+            lines.append("")
+        lines[-1] += word
+    if len(lines) > _NAME_LINES:
+        lines = [*lines[: _NAME_LINES - 1], "".join(lines[_NAME_LINES - 1 :])]
+    return "\n".join(_shortened(line.rstrip(), room) for line in lines)
 
 
 def _shortened(text: str, room: float) -> str:
