@@ -76,7 +76,7 @@ def test_names_of_models_stay_inside_the_charts(chrome: Chrome, long_names: str)
     assert chrome.js(OUTSIDE) == []
 
 
-@pytest.mark.parametrize("page", ["report", "unlabeled"])
+@pytest.mark.parametrize("page", ["report", "unlabeled", "long_names"])
 def test_every_column_of_the_scores_fits_a_phone(
     chrome: Chrome, page: str, request: pytest.FixtureRequest
 ) -> None:
