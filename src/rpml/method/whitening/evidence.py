@@ -93,7 +93,7 @@ def choose_shrinkage(gains: RankGains) -> ScatterChoice:
     if best > NUISANCE:
         used = gains.whitened
         i = int((used >= NEAR_BEST * best).argmax())
-        reason = f"a nuisance dominates the strongest axes (rank gain {best:.2f} > {NUISANCE})"
+        reason = f"a nuisance dominates the strongest axes (rank gain {best:.3f} > {NUISANCE})"
     else:
         used = gains.plain
         i = int((used - PRICE * steps).argmax())
