@@ -13,11 +13,10 @@ TEXT = """# Clusters
 
 `AuthorityAscentShift` and `rpml cluster`, beside other clusterings, on {count} sets of real
 features with {fewest} to {most} classes. The merging, the cut and their constants were chosen on
-these very sets, so that AAS has an advantage here. One run each, methods at different times on one
-or two threads of a busy machine (Leiden's resolution bisected in up to nine steps): seconds are
-rough. NMI and ARI are against the classes, which no method
-sees. Noise rows count as clusters of their own. "clusters / classes" is the geometric mean over the
-sets and, in brackets, the range. {missing}
+these very sets, so that AAS has an advantage here. One run of each method, one thread, CPU seconds
+beside other work (Leiden's resolution is bisected in up to six steps). NMI and ARI are against the
+classes, which no method sees. Noise rows count as clusters of their own, which raises NMI but not
+ARI. "clusters / classes" is the geometric mean over the sets and, in brackets, the range.{missing}
 
 ## By their defaults
 
@@ -45,7 +44,7 @@ everything into one cluster on these sets, which is why basins merge by mean aff
 def missing(names: list[str]) -> str:
     """Say which of the peers these results do not have."""
     absent = [peer for peer in ("k-means", "HDBSCAN", "Leiden", "EVoC") if peer not in str(names)]
-    return f"Not measured yet: {' and '.join(absent)}." if absent else ""
+    return f" Not measured yet: {' and '.join(absent)}." if absent else ""
 
 
 def column(results: list[dict[str, Any]], method: str, key: str) -> np.ndarray:
