@@ -85,6 +85,23 @@ def test_labels_of_two_dimensions(tmp_path):
         read_labels(tmp_path / "y.npy", 4)
 
 
+@pytest.mark.parametrize("header", ["", "label\n"])
+@pytest.mark.parametrize("end", ["", "\n", "\n\n\n"])
+def test_blank_lines_of_one_column_are_rows_without_a_label(tmp_path, header, end):
+    path = tmp_path / "y.csv"
+    path.write_text(f"{header}wren\n\n\nowl{end}")
+    found = read_labels(path, 4, partial=True)
+    assert found.tolist() == ["wren", None, None, "owl"]
+    with pytest.raises(InputError, match="label of row 1"):
+        read_labels(path, 4)
+
+
+def test_blank_lines_at_the_end_may_be_rows_without_a_label(tmp_path):
+    (tmp_path / "y.csv").write_text("\nowl\n\n\n")
+    found = read_labels(tmp_path / "y.csv", 3, partial=True)
+    assert found.tolist() == [None, "owl", None]
+
+
 def test_partial_labels(tmp_path):
     (tmp_path / "y.csv").write_text("id,label\na,wren\nb,\n")
     ids = as_ids(["c", "a", "b"])

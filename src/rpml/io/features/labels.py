@@ -47,8 +47,8 @@ def read_labels(
     id_column : str, default=None
         The column with the ids.
     partial : bool, default=False
-        Labels may be missing: an empty field, a null, or an id that is not in the file. Rows
-        without ids are then named by their number, counted from 0.
+        Labels may be missing: an empty field or line, a null, or an id that is not in the file.
+        Rows without ids are then named by their number, counted from 0.
 
     Returns
     -------
@@ -60,6 +60,8 @@ def read_labels(
     check_readable(path)
     values, keys = _read(path, column, id_column)
     values = [None if _is_missing(v) else v for v in values]
+    while keys is None and len(values) > n_rows and values[-1] is None:  # blank lines at the end
+        values.pop()
     if any(isinstance(v, float) and math.isinf(v) for v in values):
         raise InputError(f"{path} has an infinite label: labels are text or finite numbers")
     if not partial and None in values:
@@ -176,7 +178,7 @@ def _read_text(
     rest = [n for n in first if n != key]
     if key is not None and column is None and len(rest) == 1:
         column = rest[0]
-    values = read_column(path, column, _USUAL)
+    values = read_column(path, column, _USUAL, blank=True)
     return values, None if key is None else read_column(path, key)
 
 

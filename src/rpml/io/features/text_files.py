@@ -28,14 +28,19 @@ def is_number(text: str) -> bool:
 
 
 @contextmanager
-def csv_rows(path: Path, separator: str) -> Iterator[Iterator[tuple[int, Row]]]:
-    """(line number, fields) of every line that is not blank; bad text is an InputError."""
+def csv_rows(
+    path: Path, separator: str, blank: bool = False
+) -> Iterator[Iterator[tuple[int, Row]]]:
+    """(line number, fields) of every line; bad text is an InputError.
+
+    Blank lines are passed over, or count as one empty field.
+    """
 
     def rows() -> Iterator[tuple[int, Row]]:
         try:
             for row in reader:
-                if row:
-                    yield reader.line_num, row
+                if row or blank:
+                    yield reader.line_num, row or [""]
         except UnicodeDecodeError as error:
             raise InputError(f"{path} is not UTF-8 text: {error.reason}") from error
         except csv.Error as error:
@@ -152,17 +157,22 @@ class CsvSource(FeatureSource):
                     )
 
 
-def read_column(path: Path, wanted: str | None, usual: Sequence[str] = ()) -> Row:
+def read_column(
+    path: Path, wanted: str | None, usual: Sequence[str] = (), blank: bool = False
+) -> Row:
     """One column of a text file: by name, by a usual name, or the only (or last) one.
 
     A file with one column may have a header or not: it has one if the first line is a usual name.
+    With `blank`, its blank lines are empty fields.
     """
     separator = SEPARATORS.get(path.suffix.lower(), ",")
-    with csv_rows(path, separator) as lines:
+    with csv_rows(path, separator, blank) as lines:
         rows = list(lines)
-    if not rows:
+    first = next((row for _, row in rows if row != [""]), None)
+    if first is None:
         raise InputError(f"{path} is empty")
-    first = rows[0][1]
+    if len(first) > 1:
+        rows = [(line, row) for line, row in rows if row != [""]]
     header = wanted is not None or is_id_name(first[0]) or any(n.lower() in usual for n in first)
     at = _column_position(first, wanted, usual, path) if header else _only(first, path)
     body = rows[1:] if header else rows
