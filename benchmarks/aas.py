@@ -41,8 +41,8 @@ def one_size(n: int, repeats: int) -> dict[str, Any]:
     return {
         "rows": n,
         "edges": graph.nnz,
-        "neighbours": near.method,
-        "seconds for the neighbours": search,
+        "neighbors": near.method,
+        "seconds for the neighbors": search,
         "seconds for the affinities": weigh,
         "seconds for AAS": cluster,
         "seconds for AAS with basins merged": merge,

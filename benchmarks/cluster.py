@@ -132,7 +132,7 @@ def fit_dask(folder: Path, kind: str, options: argparse.Namespace) -> dict:
 
 
 class Notes(logging.Handler):
-    """What the neighbour search logs: cells, how many a row looks into, recall."""
+    """What the neighbor search logs: cells, how many a row looks into, recall."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -155,12 +155,12 @@ def extrapolate(
         "core seconds": core,
         "cells, rows in each": [cells(n), n / cells(n)],
         "moved GB, a node, seconds": [moved, moved / nodes, moved / nodes / 1.25],
-        "rows, neighbours and edges GB a node": n * (4 * WIDTH + 24 * K_NEIGHBORS) / 1e9 / nodes,
+        "rows, neighbors and edges GB a node": n * (4 * WIDTH + 24 * K_NEIGHBORS) / 1e9 / nodes,
         "search task GB": bucket * row / 1e9,
         "partitions, buckets, tasks": [partitions, buckets, tasks],
         "scheduler seconds": tasks * task,
         "vectors GB a worker, labels GB on the client": [3 * 8 * n / 1e9, 8 * n / 1e9],
-        "kept neighbours GB": n * K_NEIGHBORS * 8 / 1e9,
+        "kept neighbors GB": n * K_NEIGHBORS * 8 / 1e9,
     }
 
 

@@ -34,7 +34,7 @@ MOST_ROWS = 7000  # of larger sets the test classes only
 
 
 def leiden(X: np.ndarray, n_clusters: int | None = None) -> np.ndarray:
-    """Leiden on the graph of 15 neighbours; a number of clusters is met by bisection."""
+    """Leiden on the graph of 15 neighbors; a number of clusters is met by bisection."""
     import igraph
     import leidenalg
 

@@ -25,7 +25,7 @@ def alternate(
     repeats: int = 7,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, float]:
-    """Median seconds of each subject, run in turns so that a noisy neighbour hits all alike."""
+    """Median seconds of each subject, run in turns so that a noisy neighbor hits all alike."""
     seconds: dict[str, list[float]] = {name: [] for name in subjects}
     for run in subjects.values():
         run()  # compile, warm the caches

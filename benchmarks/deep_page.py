@@ -36,7 +36,7 @@ def mean(rows: list[Row], name: str) -> float:
     return float(np.mean([float(str(row[name])) for row in rows]))
 
 
-def centred(values: np.ndarray, resampled: np.ndarray) -> Interval:
+def centered(values: np.ndarray, resampled: np.ndarray) -> Interval:
     """The value with the spread of the resampled values around their mean."""
     low, high = np.quantile(resampled - resampled.mean(), [0.025, 0.975])
     value = float(values.mean())
@@ -48,9 +48,9 @@ def nmi(rows: list[Row], reference: list[Row] | None = None) -> Interval:
     value = np.array([mean(rows, "nmi")])
     again = np.mean([row["nmi_resampled"] for row in rows], axis=0)
     if reference is None:
-        return centred(value, again)
+        return centered(value, again)
     other = np.mean([row["nmi_resampled"] for row in reference], axis=0)
-    return centred(value - mean(reference, "nmi"), again - other)
+    return centered(value - mean(reference, "nmi"), again - other)
 
 
 def score(found: Interval) -> str:

@@ -72,11 +72,11 @@ def measure(bank: FeatureBank, classes: np.ndarray) -> list[dict]:
         "AAS, three levels": from_labels(aas_labels(bank, 3)),
         "AAS, three levels, halves of the features agree": from_labels(agreed_labels(bank, 3)),
         f"k-means, {CLUSTERS} clusters (DeepCluster)": from_labels(kmeans_labels(bank, CLUSTERS)),
-        "four nearest neighbours (STML's batches)": from_lists(everyone, list(neighbors)),
-        "manifold, not Euclidean neighbours (MOM's positives)": from_lists(
+        "four nearest neighbors (STML's batches)": from_lists(everyone, list(neighbors)),
+        "manifold, not Euclidean neighbors (MOM's positives)": from_lists(
             pools.anchors, pools.positives
         ),
-        "Euclidean, not manifold neighbours (MOM's negatives)": from_lists(
+        "Euclidean, not manifold neighbors (MOM's negatives)": from_lists(
             pools.anchors, pools.negatives
         ),
     }

@@ -77,7 +77,7 @@ def compare_kmeans(n: int, d: int, classes: int, n_init: int) -> dict[str, Any]:
 
 
 def compare_recall(n: int, d: int, classes: int, repeats: int) -> dict[str, Any]:
-    """Recall@1..8 against scikit-learn's brute-force neighbours and against the bare products."""
+    """Recall@1..8 against scikit-learn's brute-force neighbors and against the bare products."""
     X, y = mixture(n, d, classes, 1.0, 0)
 
     def theirs() -> float:

@@ -3,7 +3,7 @@
 python benchmarks/fits.py --data FOLDER [--against SRC] [--repeats 3]
 
 CPU seconds of this process alone, in turns: the machine is shared. The units are the exact search
-of 50 neighbours plus one PCA of the same rows. `--against` takes the src folder of another
+of 50 neighbors plus one PCA of the same rows. `--against` takes the src folder of another
 version, measured in the same run.
 """
 
@@ -82,7 +82,7 @@ def measure(X: np.ndarray, size: int, repeats: int) -> dict[str, float]:
 
 
 def unavoidable(X: np.ndarray, size: int, repeats: int) -> float:
-    """Median CPU seconds of the exact search of 50 neighbours and one PCA."""
+    """Median CPU seconds of the exact search of 50 neighbors and one PCA."""
     from sklearn.decomposition import PCA
 
     from rpml.method.graph.neighbors import nearest_neighbors

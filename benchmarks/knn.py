@@ -1,6 +1,6 @@
-"""Is the exact neighbour search the fastest there is, and what does the approximate one find?
+"""Is the exact neighbor search the fastest there is, and what does the approximate one find?
 
-python benchmarks/knn.py            50 neighbours, exact: ours, scikit-learn brute force, faiss Flat
+python benchmarks/knn.py            50 neighbors, exact: ours, scikit-learn brute force, faiss Flat
 python benchmarks/knn.py --large    1,000,000 x 128 rows by cells, with the recall measured
 python benchmarks/knn.py --large --hnsw     the same by faiss' HNSW, for comparison
 
@@ -76,7 +76,7 @@ def exact(n: int, d: int, repeats: int) -> dict[str, Any]:
     return {
         "rows": n,
         "columns": d,
-        "neighbours": K,
+        "neighbors": K,
         "threads": thread_count(),
         "repeats": repeats,
         "seconds": {name: wall for name, (wall, _) in median.items()},
@@ -95,7 +95,7 @@ def approximate(n: int, method: str) -> dict[str, Any]:
     return {
         "rows": n,
         "columns": X.shape[1],
-        "neighbours": K,
+        "neighbors": K,
         "threads": thread_count(),
         "method": found.method,
         "recall": found.recall,

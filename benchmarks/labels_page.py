@@ -125,9 +125,7 @@ def section(name: str, cells: Cells) -> list[str]:
         out += [grid(cells, "queries", titles, "R@1 / NMI (seeds)")]
     if "naming" in parts:
         titles = {"suggested": "suggest_labels", "random": "random"}
-        out += [
-            "Accuracy (%) of a 1-NN classifier on the unlabelled training rows, same budgets:\n"
-        ]
+        out += ["Accuracy (%) of a 1-NN classifier on the unlabeled training rows, same budgets:\n"]
         out += [grid(cells, "naming", titles, "1-NN accuracy (seeds)")]
     if "sizes" in parts:
         titles = {"prefix": "prefix of a 128-dimensional fit", "own fit": "separate fit"}

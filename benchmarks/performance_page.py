@@ -55,7 +55,7 @@ def search() -> list[str]:
     for size, found in results("knn").items():
         faster = found["times faster"]
         lines.append(
-            f"| exact 50 neighbours, {size} | {found['seconds']['rpml']:.1f} s | scikit-learn "
+            f"| exact 50 neighbors, {size} | {found['seconds']['rpml']:.1f} s | scikit-learn "
             f"{faster['scikit-learn brute']:.1f} x, faiss Flat {faster['faiss Flat']:.1f} x |"
         )
     large = results("knn-large")
@@ -102,7 +102,7 @@ def rest() -> list[str]:
 def fits() -> list[str]:
     lines = [
         "",
-        "| fit | seconds | whitening | neighbour search | pseudo-labels | solver | peak MB |",
+        "| fit | seconds | whitening | neighbor search | pseudo-labels | solver | peak MB |",
         "|---|---|---|---|---|---|---|",
     ]
     for name in ("scaling", "scaling-512"):
@@ -130,7 +130,7 @@ def fits() -> list[str]:
         learned = mapped["rows"][-1]["rows learned from"]
         lines.append(
             f"From a memory-mapped file, {'; '.join(took)}. All rows are read for the axes, "
-            f"{learned:,} of them make the neighbours and triplets."
+            f"{learned:,} of them make the neighbors and triplets."
         )
     return lines
 
@@ -148,7 +148,7 @@ def middle_fits() -> list[str]:
         share = now["whitening's share"]
         lines.append(
             f"| whole fit, {n:,} x {d} -> {row['components']} | {now['fit']:.1f} CPU s | "
-            f"{now['fit / search and PCA']:.1f} x the exact 50 neighbours and one PCA; "
+            f"{now['fit / search and PCA']:.1f} x the exact 50 neighbors and one PCA; "
             f"{share:.0%} whitening; recommend {now['recommend / fit']:.2f}, "
             f'solver="stochastic" {now["stochastic / fit"]:.2f} of a fit |'
         )

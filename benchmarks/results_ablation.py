@@ -37,7 +37,7 @@ KNOBS: dict[str, dict[str, dict[str, Any]]] = {
     "init": {"pca": {}, "random": {"init": "random"}},
     "alpha": {**{str(a): {"alpha": float(a)} for a in (15, 30)}, "45": {}, "60": {"alpha": 60.0}},
     "epsilon": {"auto": {}, **{str(e): _aas(epsilon=e) for e in (0.2, 0.4, 0.65)}},
-    "neighbours": {**{str(k): {"n_neighbors": k} for k in (10, 25)}, "50": {},
+    "neighbors": {**{str(k): {"n_neighbors": k} for k in (10, 25)}, "50": {},
                    "100": {"n_neighbors": 100}},
     "triplets": {"1": {"triplets_per_anchor": 1}, "4": {}, "16": {"triplets_per_anchor": 16}},
     "gamma": {**{f"{g:g}": _aas(gamma=g) for g in (0.0, 10.0)}, "100": {},

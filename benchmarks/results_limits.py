@@ -1,7 +1,7 @@
 """What limits RPML without labels: its pseudo-labels, or what an orthonormal map can express?
 
 At 128 dimensions, one seed: how many positives and negatives of the triplets are right, how often
-the nearest neighbour is, and the scores with AAS' clusters, with the true classes in their place
+the nearest neighbor is, and the scores with AAS' clusters, with the true classes in their place
 (perfect pseudo-labels, the same whitening), and with the true classes in the whitening as well.
 """
 
@@ -42,7 +42,7 @@ def limits(data: FeatureSet) -> dict:
         "rows alone": float((sizes[plain.labels_] == 1).mean()),
         "positives right": float((y[a] == y[p]).mean()),
         "negatives right": float((y[a] != y[n]).mean()),
-        "nearest neighbour right": float((y[near] == y).mean()),
+        "nearest neighbor right": float((y[near] == y).mean()),
         "aas": scores(plain),
         "classes as clusters": scores(RPML(DIM, clustering=y, random_state=0).fit(X)),
         "classes known": scores(RPML(DIM, use_labels=True, random_state=0).fit(X, y)),

@@ -201,13 +201,13 @@ def groups_section(content: dict[str, Any]) -> str:
 
 def limits_section(content: dict[str, Any]) -> str:
     """Purity of the triplets, and scores with better clusters and better whitening."""
-    names = ["positives right", "negatives right", "nearest neighbour right", "rows alone"]
+    names = ["positives right", "negatives right", "nearest neighbor right", "rows alone"]
     fits = ["aas", "classes as clusters", "classes known"]
     lines = [
         [row["set"], *(percent(row[name]) for name in names), *(_score(row[fit]) for fit in fits)]
         for row in content["results"]["rows"]
     ]
-    shown = ["correct positives", "correct negatives", "correct nearest neighbours", "singletons"]
+    shown = ["correct positives", "correct negatives", "correct nearest neighbors", "singletons"]
     header = ["set", *shown, "RPML", "*true classes as clusters*",
               "*and in the whitening*"]  # fmt: skip
     return table(header, lines)
@@ -268,7 +268,7 @@ def page() -> str:
             "two points at most: better pseudo-labels would not help much. If the whitening sees "
             "the classes as well, Omniglot gains thirteen points. An orthonormal L cannot rescale "
             "directions, so the within-class scatter has to come from the whitening, and "
-            "neighbourhoods alone do not reveal it.\n",
+            "neighborhoods alone do not reveal it.\n",
             limits_section(load("limits.json")[0]),
         ]
     parts += ["## The paper's claims, tested\n", "64 dimensions.\n", claims_section(sets, 64)]

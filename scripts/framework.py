@@ -21,7 +21,7 @@ TITLES = (
     "loss over (θ, L) by\nRiemannian CG",
     "embedding",
 )
-_INK, _GREY, _PALE = "#222222", "#8a8a8a", "#d5d5d5"
+_INK, _GRAY, _PALE = "#222222", "#8a8a8a", "#d5d5d5"
 _COLORS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b0a000")
 
 
@@ -131,7 +131,7 @@ def _tones(labels: NDArray[np.intp]) -> list[str]:
     """A color a row: the larger clusters have their own, the others are gray."""
     sizes = np.bincount(labels)
     rank = np.argsort(np.argsort(-sizes, kind="stable"))
-    return [_COLORS[rank[c]] if rank[c] < len(_COLORS) and sizes[c] > 1 else _GREY for c in labels]
+    return [_COLORS[rank[c]] if rank[c] < len(_COLORS) and sizes[c] > 1 else _GRAY for c in labels]
 
 
 def _draw_drawings(
@@ -231,7 +231,7 @@ def _draw_arrow(figure: Any, left: Any, right: Any) -> None:
             (b.x0 - 0.12 * gap, y),
             arrowstyle="-|>",
             mutation_scale=14,
-            color=_GREY,
+            color=_GRAY,
             transform=figure.transFigure,
         )
     )

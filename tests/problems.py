@@ -29,11 +29,11 @@ def random_theta(weight, d, l, rng):
 
 
 def blobs(seed=0, classes=8, per_class=25, d=20, spread=0.35):
-    """Labelled rows of well-defined clusters in all of R^d."""
+    """Labeled rows of well-defined clusters in all of R^d."""
     rng = np.random.default_rng(seed)
-    centres = rng.standard_normal((classes, d))
+    centers = rng.standard_normal((classes, d))
     y = np.repeat(np.arange(classes), per_class)
-    return centres[y] + spread * rng.standard_normal((len(y), d)), y
+    return centers[y] + spread * rng.standard_normal((len(y), d)), y
 
 
 ALL_WEIGHTS = sorted(WEIGHTS)

@@ -1,4 +1,4 @@
-"""rpml: learn a better, smaller embedding from vectors that nobody labelled."""
+"""rpml: learn a better, smaller embedding from vectors that nobody labeled."""
 
 from __future__ import annotations
 

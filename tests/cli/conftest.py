@@ -46,8 +46,8 @@ def rpml():
 def make_vectors(n=240, d=12, classes=8, seed=0):
     rng = np.random.default_rng(seed)
     y = np.arange(n) % classes
-    centres = rng.normal(size=(classes, d))
-    return (centres[y] + 0.4 * rng.normal(size=(n, d))).astype(np.float32), y
+    centers = rng.normal(size=(classes, d))
+    return (centers[y] + 0.4 * rng.normal(size=(n, d))).astype(np.float32), y
 
 
 @pytest.fixture(scope="session")

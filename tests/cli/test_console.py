@@ -21,7 +21,7 @@ def test_lines_have_rate_and_remaining_time(capsys, monkeypatch):
     for step in range(1, 5):
         report(Progress("optimize", step, 4, {"loss": 0.5 / step}))
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0].startswith("optimising: 1/4, loss 0.5")
+    assert lines[0].startswith("optimizing: 1/4, loss 0.5")
     assert "/s, " in lines[1]
     assert "s left" in lines[1]
     assert "done in" in lines[-1]
@@ -40,7 +40,7 @@ def test_a_stage_without_steps_is_named_when_it_is_done(capsys):
     report(Progress("neighbors", 1, 1))
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1
-    assert lines[0].startswith("nearest neighbours: done in")
+    assert lines[0].startswith("nearest neighbors: done in")
 
 
 def test_quiet_reports_nothing(capsys):

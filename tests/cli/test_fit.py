@@ -33,7 +33,7 @@ def test_json_is_one_object_and_the_rest_is_on_standard_error(rpml, shared, tmp_
     assert fields["dim"] == 3
     assert fields["converged"] is False
     assert any("stopped before it converged" in w for w in fields["warnings"])
-    assert "nearest neighbours: 240/240, done in" in result.stderr
+    assert "nearest neighbors: 240/240, done in" in result.stderr
     assert "warning: RPML stopped" in result.stderr
 
 

@@ -34,8 +34,8 @@ class Fit:
 
     def __init__(self, folder, solver="cg"):
         rng = np.random.default_rng(0)
-        centres = rng.normal(size=(40, 30))
-        X = centres[rng.integers(40, size=1500)] + 0.9 * rng.normal(size=(1500, 30))
+        centers = rng.normal(size=(40, 30))
+        X = centers[rng.integers(40, size=1500)] + 0.9 * rng.normal(size=(1500, 30))
         np.save(folder / "x.npy", X)
         self.folder = folder
         self.options = ["--dim", "10", "--solver", solver, "--set", "tol=0", "--max-iter", "150"]
@@ -119,7 +119,7 @@ def test_a_signal_keeps_the_best_model_and_resumes(fit, number):
     target = fit.folder / "stopped.rpml"
     target.unlink(missing_ok=True)
     process = fit.start("stopped.rpml")
-    wait_for(process, b"optimising:")
+    wait_for(process, b"optimizing:")
     process.send_signal(number)
     _, errors = process.communicate()
     assert process.returncode == 130, errors

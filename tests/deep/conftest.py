@@ -21,16 +21,16 @@ torch.set_num_threads(1)  # tiny tensors: threads that wait for each other cost 
 
 
 class MadeUp:
-    """Activations around one centre a class, views with more noise; as a cache gives them."""
+    """Activations around one center a class, views with more noise; as a cache gives them."""
 
     n_views = 3
 
     def __init__(self, classes: int = 8, each: int = 10, seed: int = 0) -> None:
         rng = np.random.default_rng(seed)
         self.classes = np.repeat(np.arange(classes), each)
-        centres = rng.standard_normal((classes, 1, CHANNELS, 4, 4))
+        centers = rng.standard_normal((classes, 1, CHANNELS, 4, 4))
         noise = rng.standard_normal((len(self.classes), self.n_views, CHANNELS, 4, 4))
-        self.maps = (centres[self.classes] + noise).astype(np.float32)
+        self.maps = (centers[self.classes] + noise).astype(np.float32)
 
     def __len__(self) -> int:
         return len(self.classes)
@@ -63,7 +63,7 @@ def start(inputs):
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    """train/ and test/ with a folder a class: stripes whose direction and colour are the class."""
+    """train/ and test/ with a folder a class: stripes whose direction and color are the class."""
     rng = np.random.default_rng(0)
     for side, classes in (("train", "abcd"), ("test", "ef")):
         for c in classes:
@@ -78,6 +78,6 @@ def striped(kind: int, rng: np.random.Generator) -> Image.Image:
     y, x = np.mgrid[:40, :40] / 40
     angle = kind * np.pi / 6
     wave = np.sin(2 * np.pi * 3 * (x * np.cos(angle) + y * np.sin(angle)) + rng.uniform(0, 6))
-    colour = np.array([1 + kind % 3, 2, 3 - kind % 3]) / 4
-    pixels = 128 + 90 * wave[..., None] * colour + rng.normal(0, 12, (40, 40, 3))
+    color = np.array([1 + kind % 3, 2, 3 - kind % 3]) / 4
+    pixels = 128 + 90 * wave[..., None] * color + rng.normal(0, 12, (40, 40, 3))
     return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))

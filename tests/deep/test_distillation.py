@@ -1,4 +1,4 @@
-"""Distillation from the features and neighbourhoods before training."""
+"""Distillation from the features and neighborhoods before training."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def test_anchor_is_one_less_the_cosine(before, projection):
     assert float(found) == pytest.approx(expected, rel=1e-5)
 
 
-def test_neighbourhood_is_a_cross_entropy_over_all_images(before, projection):
+def test_neighborhood_is_a_cross_entropy_over_all_images(before, projection):
     rows = np.array([0, 5, 9])
     now = moved(before, rows)
     found = FeatureDistillation(before, projection, 0.0, 1.5).loss(now, torch.from_numpy(rows))

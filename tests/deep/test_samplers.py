@@ -19,7 +19,7 @@ def test_classes_by_instances():
         np.testing.assert_array_equal(draw.labels, labels[draw.rows])
 
 
-def test_unlabelled_and_single_images_take_no_part():
+def test_unlabeled_and_single_images_take_no_part():
     labels = np.array([0, 0, 0, 1, -1, -1])
     rows = np.concatenate(
         [d.rows for d in LabelSampler(labels).batches(np.random.default_rng(0), 1, 4)]
@@ -38,7 +38,7 @@ def test_two_different_views_of_each_image(views):
         assert draw.views.max() < views
 
 
-def test_queries_come_with_their_neighbours_in_two_views():
+def test_queries_come_with_their_neighbors_in_two_views():
     neighbors = (np.arange(60)[:, None] + np.arange(1, 5)) % 60
     for batch in NeighborSampler(neighbors).batches(np.random.default_rng(0), 3, 20):
         first, second = batch.rows.reshape(2, -1)

@@ -23,7 +23,7 @@ def test_fit_on_a_scheduler(rpml, cluster, rows, shards, tmp_path):
     )  # fmt: skip
     assert f"dashboard at {cluster.dashboard}" in result.stderr
     assert "1200 rows of 16 features, float64, 3 partitions" in result.stderr
-    assert "nearest neighbours: 6/6, done in" in result.stderr
+    assert "nearest neighbors: 6/6, done in" in result.stderr
     np.save(tmp_path / "x.npy", rows)
     rpml("fit", tmp_path / "x.npy", "-o", tmp_path / "local.rpml", *options)
     one, two = RPML.load(out), RPML.load(tmp_path / "local.rpml")

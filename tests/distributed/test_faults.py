@@ -92,7 +92,7 @@ def fragile():
         yield started
 
 
-def test_a_worker_killed_in_the_search_and_in_the_optimiser(fragile, rows, shards):
+def test_a_worker_killed_in_the_search_and_in_the_optimizer(fragile, rows, shards):
     from rpml.distributed import open_rows
 
     whole = local_fit(rows)

@@ -1,4 +1,4 @@
-"""Neighbours found on the workers."""
+"""Neighbors found on the workers."""
 
 import numpy as np
 import pytest
@@ -68,7 +68,7 @@ def test_cells(cluster, rows, metric, monkeypatch):
 
 def test_rows_whose_cells_are_too_small_are_searched_exactly(cluster, rows, monkeypatch):
     monkeypatch.setattr(ann, "CELL", 30)
-    monkeypatch.setattr(ann, "TARGET", 0.05)  # one cell, of about 30 rows, for 60 neighbours
+    monkeypatch.setattr(ann, "TARGET", 0.05)  # one cell, of about 30 rows, for 60 neighbors
     _, indices, distances = search(cluster, rows, 60, parts=2, method="ann")
     assert np.isfinite(distances).all()
     assert indices.max() < len(rows)

@@ -283,7 +283,7 @@ def test_transform_checks_its_input(fitted):
         fitted.transform(np.where(np.arange(64) == 3, np.nan, 1.0)[None])
 
 
-def test_fewer_rows_than_neighbours_are_enough_with_a_warning():
+def test_fewer_rows_than_neighbors_are_enough_with_a_warning():
     X, _ = blobs(per_class=4)
     with pytest.warns(UserWarning, match="n_neighbors=50"):
         model = RPML(3, random_state=0).fit(X)

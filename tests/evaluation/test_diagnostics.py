@@ -5,7 +5,7 @@ import pytest
 
 import rpml
 from rpml import RPML
-from rpml.evaluation.diagnostics import diagnose, of_clusters, of_neighbours, of_triplets
+from rpml.evaluation.diagnostics import diagnose, of_clusters, of_neighbors, of_triplets
 from tests.problems import blobs
 
 
@@ -92,10 +92,10 @@ def test_no_triplets():
 
 def test_an_identical_embedding_keeps_everything():
     X, _ = blobs()
-    found = {d.key: d for d in of_neighbours(X, X)}
+    found = {d.key: d for d in of_neighbors(X, X)}
     assert found["neighbors_kept"].value == 1
     flat = np.hstack([X[:, :1], 1e-3 * X[:, 1:]])
-    assert {d.key: d for d in of_neighbours(X, flat)}["effective_rank"].concern
+    assert {d.key: d for d in of_neighbors(X, flat)}["effective_rank"].concern
 
 
 def test_public_name():

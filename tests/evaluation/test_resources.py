@@ -21,7 +21,7 @@ def test_larger_fits_are_extrapolated(monkeypatch):
         estimate_resources(n, 6, X=X, n_components=2, n_neighbors=5) for n in (10_000, 1_000_000)
     )
     assert small.pilot_rows == large.pilot_rows == 200
-    assert large.memory > small.memory + 900_000 * 5 * 16  # neighbours and graph of each row
+    assert large.memory > small.memory + 900_000 * 5 * 16  # neighbors and graph of each row
 
 
 def test_each_stage_grows_in_its_own_way():

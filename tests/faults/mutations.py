@@ -219,7 +219,7 @@ def mutate(path, rng):
         path.write_bytes(damage(path.read_bytes(), rng))
 
 
-# the judgement
+# the judgment
 
 
 def outcome(read, folder):

@@ -73,7 +73,7 @@ def test_every_sampler_weight_and_solver_with_and_without_groups(sampler, groupe
 
 
 @pytest.mark.parametrize("settings", [{"n_neighbors": 20}, {"n_neighbors": 50}])
-def test_neighbours_are_those_asked_for(settings):
+def test_neighbors_are_those_asked_for(settings):
     X, _ = blobs()
     context = Context(store=MemoryStore())
     for k, rows in ((settings["n_neighbors"], X), (30, X), (30, X[:100])):
@@ -168,7 +168,7 @@ def test_the_whitening_tells_how_far_it_is():
 
 
 @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
-def test_given_neighbours_are_used_whatever_the_metric(metric):
+def test_given_neighbors_are_used_whatever_the_metric(metric):
     X, _ = blobs()
     aas = AuthorityAscentShift(12, metric=metric)
     plain = RPML(4, clustering=aas, random_state=0).fit(X)
@@ -183,7 +183,7 @@ def test_given_neighbours_are_used_whatever_the_metric(metric):
     assert (other.labels_ != plain.labels_).any()
 
 
-def test_given_neighbours_that_cannot_be_used_are_refused_or_named():
+def test_given_neighbors_that_cannot_be_used_are_refused_or_named():
     X, _ = blobs()
     near = nearest_neighbors(X, 12, metric="cosine")
     pair = (near.indices, near.distances)

@@ -28,7 +28,7 @@ def test_it_rises_from_zero_to_one(scale):
     assert (np.diff(values) >= 0).all()
 
 
-def test_neighbours_are_a_harder_measure_than_random_pairs(scale):
+def test_neighbors_are_a_harder_measure_than_random_pairs(scale):
     assert scale.quantile(0.8, "nearest") < 0.5 < 0.85 < scale.quantile(0.8)
 
 

@@ -35,7 +35,7 @@ def test_inputs_are_never_outputs(tree, output, source, reason):
         check_apart([tree / "fine.npy", tree / output], [None, "-", tree / source])
 
 
-def test_neighbours_are_fine(tree):
+def test_neighbors_are_fine(tree):
     check_apart([tree / "photos.npy", tree / "y.npy"], [tree / "photos", tree / "x.npy", "s3://b"])
 
 

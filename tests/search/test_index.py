@@ -15,9 +15,9 @@ GROUPS = 120
 @pytest.fixture(scope="module")
 def rows():
     rng = np.random.default_rng(0)
-    centres = rng.normal(size=(GROUPS, 24))
+    centers = rng.normal(size=(GROUPS, 24))
     spread = 0.25 * rng.normal(size=(5 * GROUPS, 24))
-    return (np.repeat(centres, 5, axis=0) + spread).astype(np.float32)
+    return (np.repeat(centers, 5, axis=0) + spread).astype(np.float32)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def test_small_data_is_ranked_exactly(index, model, rows):
 
 
 @pytest.mark.parametrize("engine", ["faiss", "numpy"])
-def test_bits_and_rescoring_find_the_neighbours(index, rows, monkeypatch, engine):
+def test_bits_and_rescoring_find_the_neighbors(index, rows, monkeypatch, engine):
     if engine == "faiss":
         pytest.importorskip("faiss")
     else:

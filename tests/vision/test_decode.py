@@ -1,4 +1,4 @@
-"""Real images: orientations, colour modes, depths, damage."""
+"""Real images: orientations, color modes, depths, damage."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def halves(mode: str = "RGB") -> Image.Image:
     return image.convert(mode)
 
 
-def colour(image: Image.Image, x: int, y: int) -> np.ndarray:
+def color(image: Image.Image, x: int, y: int) -> np.ndarray:
     return np.asarray(image.convert("RGB"))[y, x].astype(int)
 
 
@@ -39,7 +39,7 @@ def test_exif_orientation(
     halves().save(tmp_path / "a.jpg", exif=exif, quality=95)
     image = load_rgb(tmp_path / "a.jpg")
     assert image.size == size
-    red, _, blue = colour(image, 3, 3)
+    red, _, blue = color(image, 3, 3)
     assert (red > blue) == (corner == "red")
 
 
@@ -54,7 +54,7 @@ def test_every_mode_becomes_rgb(tmp_path: Path, mode: str) -> None:
     halves("L" if mode == "LA" else mode).convert(mode).save(tmp_path / f"a{suffix}")
     image = load_rgb(tmp_path / f"a{suffix}")
     assert image.mode == "RGB"
-    left, right = colour(image, 5, 10), colour(image, 35, 10)
+    left, right = color(image, 5, 10), color(image, 35, 10)
     if mode in ("P", "RGBA", "CMYK", "YCbCr"):
         assert left[0] > 180 > 80 > left[2]
         assert right[2] > 180 > 80 > right[0]
@@ -72,7 +72,7 @@ def test_transparent_pixels_are_white(tmp_path: Path) -> None:
     assert (np.asarray(load_rgb(tmp_path / "b.gif")) == 255).all()
 
 
-def test_sixteen_bit_greys_keep_their_brightness(tmp_path: Path) -> None:
+def test_sixteen_bit_grays_keep_their_brightness(tmp_path: Path) -> None:
     values = np.array([[0, 257 * 100, 65535]], np.uint16)
     for name in ("a.png", "a.tif"):
         Image.fromarray(values).save(tmp_path / name)
@@ -89,7 +89,7 @@ def test_thirty_two_bit_images(tmp_path: Path) -> None:
 def test_animation_gives_its_first_frame(tmp_path: Path) -> None:
     frames = [Image.new("RGB", (8, 8), c) for c in ((255, 0, 0), (0, 255, 0))]
     frames[0].save(tmp_path / "a.gif", save_all=True, append_images=frames[1:])
-    assert colour(load_rgb(tmp_path / "a.gif"), 2, 2).tolist() == [255, 0, 0]
+    assert color(load_rgb(tmp_path / "a.gif"), 2, 2).tolist() == [255, 0, 0]
 
 
 def png_claiming(width: int, height: int) -> bytes:

@@ -148,8 +148,8 @@ def test_region_whitening_is_learned_from_unit_regions(photos: Path, network: Pa
             pixels = np.asarray(image.resize(size, Image.Resampling.BICUBIC))
             regions.append(Pooling().regions(backbone(pixels[None]))[0])
     flat = np.concatenate(regions).astype(float)
-    centred = (flat - whitening.mean) @ whitening.matrix
-    covariance = np.cov(centred.T)
+    centered = (flat - whitening.mean) @ whitening.matrix
+    covariance = np.cov(centered.T)
     assert np.allclose(covariance / covariance[0, 0], np.eye(len(covariance)), atol=1e-2)
     recipe = Recipe(SMALL.scales, Pooling(region_whitening=whitening))
     assert recipe.settings() != SMALL.settings()

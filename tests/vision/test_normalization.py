@@ -20,7 +20,7 @@ IMAGES = np.random.default_rng(0).integers(0, 256, (2, 32, 40, 3), np.uint8)
 
 
 def lrn_network(path: Path, channels: int | str = 3, **settings: Any) -> Path:
-    """The pixels, normalised over their channels."""
+    """The pixels, normalized over their channels."""
     node = helper.make_node("LRN", ["image"], ["feature_map"], **settings)
     return save_network(path, node, ["n", channels, "h", "w"])
 

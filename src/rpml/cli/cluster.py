@@ -21,14 +21,14 @@ Examples:
 def run(
     features: opt.FeaturesPath,
     output: Annotated[str, opt.output("LABELS", "Where to write one label per row; - for CSV.")],
-    neighbors: Annotated[int, opt.number("Neighbours per row in the graph.")] = 50,
+    neighbors: Annotated[int, opt.number("Neighbors per row in the graph.")] = 50,
     gamma: Annotated[float, opt.flag("Sharpness of the ascent.")] = 100.0,
     epsilon: Annotated[str, opt.text("NUMBER|auto", "Threshold on the affinities.")] = "auto",
     metric: Annotated[str, opt.text("NAME", "euclidean or cosine.")] = "euclidean",
     clusters: Annotated[
         int | None, opt.number("Number of clusters; default: chosen by persistence.")
     ] = None,
-    min_cluster_size: Annotated[int, opt.number("Smaller basins join a neighbour.")] = 5,
+    min_cluster_size: Annotated[int, opt.number("Smaller basins join a neighbor.")] = 5,
     merge: Annotated[
         str, opt.text("NAME", "average: merge the basins of the ascent; none: the paper's ascent.")
     ] = "average",
@@ -40,7 +40,7 @@ def run(
 ) -> None:
     """Cluster vectors by Authority Ascent Shift.
 
-    Rows ascend the authority in their neighbourhood graph; those that reach one mode are a basin.
+    Rows ascend the authority in their neighborhood graph; those that reach one mode are a basin.
     Average linkage merges the basins into a tree, which is cut into clusters.
     """
     from rpml.io.features import Layout, write_table

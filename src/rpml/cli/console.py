@@ -19,15 +19,15 @@ from rpml.cli.config import load_config
 STAGES = {
     "read": "reading",
     "whiten": "whitening",
-    "neighbors": "nearest neighbours",
-    "keep": "keeping neighbours",
+    "neighbors": "nearest neighbors",
+    "keep": "keeping neighbors",
     "graph": "graph",
     "labels": "pseudo-labels",
     "triplets": "triplets",
-    "optimize": "optimising",
+    "optimize": "optimizing",
     "embed": "embedding",
     "cluster": "clustering",
-    "recall": "nearest neighbours",
+    "recall": "nearest neighbors",
     "kmeans": "k-means",
     "trunk": "frozen layers",
     "frozen": "descriptors",
@@ -40,7 +40,7 @@ _SECONDS_BETWEEN_LINES = 2.0
 
 
 _CONTROL = re.compile(
-    r"\x1b(?!\[[\d;]*m)"  # escape sequences other than colours
+    r"\x1b(?!\[[\d;]*m)"  # escape sequences other than colors
     "|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 

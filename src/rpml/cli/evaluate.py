@@ -1,4 +1,4 @@
-"""rpml evaluate: how well neighbours and clusters of vectors agree with labels."""
+"""rpml evaluate: how well neighbors and clusters of vectors agree with labels."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def run(
 ) -> None:
     """Explore an embedding in the browser.
 
-    The page shows the neighbours by raw features and by the embedding, side by side.
+    The page shows the neighbors by raw features and by the embedding, side by side.
     """
     from rpml.runtime.extras import require
 

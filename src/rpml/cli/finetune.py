@@ -98,7 +98,7 @@ def run(
     options: TrainingOptions,
     console: Console,
 ) -> None:
-    """Fine-tune a network and an embedding on unlabelled images."""
+    """Fine-tune a network and an embedding on unlabeled images."""
     require_torch()
     from rpml.deep.backbones import open_network
     from rpml.deep.methods import METHODS, check_methods

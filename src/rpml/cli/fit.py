@@ -46,13 +46,13 @@ class MethodOptions:
     seed: opt.Seed = 0
     weight: Annotated[str | None, opt.text("NAME", "concat, bilinear or constant.")] = None
     solver: Annotated[str | None, opt.text("NAME", "cg, stochastic or gd.")] = None
-    neighbors: Annotated[int | None, opt.number("Neighbours per row in the graph.")] = None
+    neighbors: Annotated[int | None, opt.number("Neighbors per row in the graph.")] = None
     max_iter: opt.MaxIter = None
     paper: Annotated[bool, opt.flag("Use the settings printed in the paper.", "--paper")] = False
     settings: opt.Settings = None
     subsample: Annotated[
         int | None,
-        opt.number("Rows that neighbours and triplets come from; default: at most 1,000,000."),
+        opt.number("Rows that neighbors and triplets come from; default: at most 1,000,000."),
     ] = None
     memory_limit: Annotated[
         str | None, opt.text("SIZE", "Memory limit, on Dask per worker: 800MB, 4GB.")
@@ -174,7 +174,7 @@ def run(
     engine: EngineOptions,
     console: Console,
 ) -> None:
-    """Learn an embedding from unlabelled vectors."""
+    """Learn an embedding from unlabeled vectors."""
     from rpml.estimator import ResumableFit
     from rpml.io.features import Features
 

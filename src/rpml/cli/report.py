@@ -36,7 +36,7 @@ def run(
 ) -> None:
     """Write a self-contained HTML report of an embedding.
 
-    It holds a verdict, scores before and after, maps, neighbours and the training.
+    It holds a verdict, scores before and after, maps, neighbors and the training.
     """
     from rpml.runtime.atomic import atomic_output
     from rpml.runtime.extras import require

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from rpml.deep.embedder import Embedder
-from rpml.evaluation.metrics.label_free import neighbour_overlap
+from rpml.evaluation.metrics.label_free import neighbor_overlap
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.context import Arrays, Context, Progress
 from rpml.runtime.rows import unit_rows
@@ -99,4 +99,4 @@ def view_agreement(embedder: Embedder, inputs: MultiViewDataset) -> float:
             maps = inputs.load(sample, np.full(len(sample), view))
             Z = embedder(maps.to(embedder.mean.device)).cpu().numpy()
         neighbors.append(nearest_neighbors(Z, k, metric="cosine").indices)
-    return float(neighbour_overlap(neighbors[0], neighbors[1], k).mean())
+    return float(neighbor_overlap(neighbors[0], neighbors[1], k).mean())

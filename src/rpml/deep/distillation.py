@@ -16,7 +16,7 @@ MAX_REFERENCES = 20_000
 
 
 class FeatureDistillation:
-    """Cosine and neighbourhood distillation from the features before training.
+    """Cosine and neighborhood distillation from the features before training.
 
     Parameters
     ----------

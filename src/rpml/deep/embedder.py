@@ -17,7 +17,7 @@ _GEM_POWER = 3.0
 
 
 class Pool(nn.Module):
-    """Maximum, mean or generalised mean of a feature map; vectors are returned unchanged."""
+    """Maximum, mean or generalized mean of a feature map; vectors are returned unchanged."""
 
     def __init__(self, kind: str = "mac") -> None:
         super().__init__()

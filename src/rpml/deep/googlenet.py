@@ -77,7 +77,7 @@ class CaffeInput(nn.Module):
 
 
 class ResponseNorm(nn.Module):
-    """x / (1 + alpha/5 * sum of x^2 over 5 neighbouring channels)^(3/4).
+    """x / (1 + alpha/5 * sum of x^2 over 5 neighboring channels)^(3/4).
 
     torch's own LocalResponseNorm takes most of the network's time on a CPU.
     """

@@ -31,7 +31,7 @@ def rpml_loss(
     alpha : float, default=45
         Angle in degrees.
     weight_ridge : WeightRidge, default=None
-        Normalised weights and a ridge on theta; None: the objective as printed.
+        Normalized weights and a ridge on theta; None: the objective as printed.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Batch samplers: m images per label, two views per image, neighbourhoods, triplets."""
+"""Batch samplers: m images per label, two views per image, neighborhoods, triplets."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -83,12 +83,12 @@ class InstanceSampler:
 
 @dataclass(frozen=True)
 class NeighborSampler:
-    """Two views of random query images and of their nearest neighbours.
+    """Two views of random query images and of their nearest neighbors.
 
     Parameters
     ----------
     neighbors : ndarray of shape (n_images, k)
-        Nearest neighbours of each image, without the image itself.
+        Nearest neighbors of each image, without the image itself.
     """
 
     neighbors: Indices

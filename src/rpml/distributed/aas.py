@@ -131,7 +131,7 @@ def _joined(parts: Sequence[NDArray[np.generic]]) -> NDArray[np.generic]:
 def _found(
     lists: Neighbors, scale: NDArray[np.float64] | None, start: int, n: int
 ) -> sparse.csr_matrix:
-    """The edges from the rows of a partition to the neighbours they found."""
+    """The edges from the rows of a partition to the neighbors they found."""
     size, k = lists.indices.shape
     if scale is None:
         weights = cosine_weights(lists)

@@ -1,4 +1,4 @@
-"""Cells dealt to tasks: neighbouring cells together, about the same number of rows per task."""
+"""Cells dealt to tasks: neighboring cells together, about the same number of rows per task."""
 
 import numpy as np
 from numpy.typing import NDArray

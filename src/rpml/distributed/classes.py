@@ -41,10 +41,10 @@ def mean_instances(
 def apply_classes(
     cluster: Cluster, rows: Partitions, basins: Labels, supervision: Supervision
 ) -> Labels:
-    """`apply_supervision` for classes: each cluster takes the class of its labelled rows.
+    """`apply_supervision` for classes: each cluster takes the class of its labeled rows.
 
     The rows of clusters with several classes meet on the workers, each going with the nearest
-    labelled one.
+    labeled one.
     """
     out = np.where(basins >= 0, basins + supervision.n_classes, -1)
     seeds = np.flatnonzero(supervision.is_classed() & (basins >= 0))

@@ -51,7 +51,7 @@ class DaskRPML(LazyEmbedding, RPML):
 
     Parameters, fitted attributes, `save` and `load` are those of `RPML`; `fit` takes a Dask array
     or the path of shards instead of an array in memory. What needs all rows in one place is
-    refused: another clustering object than AAS, a directed graph, given neighbours, a sampler of
+    refused: another clustering object than AAS, a directed graph, given neighbors, a sampler of
     hard negatives, pairs and constraints between rows. The memory of each worker is the cluster's
     to limit, and all rows are used: `memory_limit` and `subsample` are not looked at.
 
@@ -82,12 +82,12 @@ class DaskRPML(LazyEmbedding, RPML):
         y, groups : array-like of shape (n_samples,), default=None
             One value per row, as in `RPML`; y is ignored unless use_labels=True.
         store : Checkpoint, default=None
-            Finished stages are kept there and found again by a fit that is repeated; neighbours
+            Finished stages are kept there and found again by a fit that is repeated; neighbors
             by the workers, one file per partition, if they see the folder.
         cluster : Cluster, Client or str, default=None
             Where to run; None starts worker processes on this machine for the time of the fit.
         **unavailable
-            The other arguments of `RPML.fit`, neighbours and constraints, are refused.
+            The other arguments of `RPML.fit`, neighbors and constraints, are refused.
         """
         self._validate_params()
         self._refuse(unavailable)

@@ -1,4 +1,4 @@
-"""The objective over triplets that lie on many workers, as the optimiser of the core asks for it.
+"""The objective over triplets that lie on many workers, as the optimizer of the core asks for it.
 
 Each part is a `TripletObjective` over some of the triplets and the rows they read. The state of a
 part at a point (X L, X xi, logits) is the result of a task and stays on its worker; the next state

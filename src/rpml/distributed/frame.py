@@ -16,7 +16,7 @@ Extent = tuple[Array, Array, Array, int]
 
 @dataclass(frozen=True)
 class Frame:
-    """Metric, centre and unit of length of a `SearchCorpus`, from all rows."""
+    """Metric, center and unit of length of a `SearchCorpus`, from all rows."""
 
     metric: str
     center: NDArray[np.float64]

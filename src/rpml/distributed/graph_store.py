@@ -1,4 +1,4 @@
-"""Neighbours in the checkpoint, one file per partition, written and read by the workers.
+"""Neighbors in the checkpoint, one file per partition, written and read by the workers.
 
 They are what a fit spends most of its time on. The folder has to be one that the workers see, as
 they do on one machine and with a shared disk; where they do not, the search is repeated on resume.
@@ -26,7 +26,7 @@ _SCHEMA = Schema({"edges": ArraySpec("i", ("edges",), 0)}, _FIGURES)
 
 
 def save_graph(cluster: Cluster, graph: Graph, context: Context, key: str) -> None:
-    """Write the neighbours of every partition, and then that they are there."""
+    """Write the neighbors of every partition, and then that they are there."""
     if context.store is None:
         return
     paths = _paths(context, len(graph.parts))
@@ -35,7 +35,7 @@ def save_graph(cluster: Cluster, graph: Graph, context: Context, key: str) -> No
     ]
     cluster.wait(tasks, context, "keep")
     if not all(Path(path).is_file() for path in paths):
-        logger.warning("the workers do not see %s: neighbours are not kept", Path(paths[0]).parent)
+        logger.warning("the workers do not see %s: neighbors are not kept", Path(paths[0]).parent)
         return
     figures = {"n_neighbors": graph.n_neighbors, "recall": graph.recall}
     names = {"metric": graph.metric, "method": graph.method}
@@ -45,7 +45,7 @@ def save_graph(cluster: Cluster, graph: Graph, context: Context, key: str) -> No
 def load_graph(
     cluster: Cluster, edges: NDArray[np.int64], context: Context, key: str
 ) -> Graph | None:
-    """The neighbours found before, whatever partitions they were written by; None: search."""
+    """The neighbors found before, whatever partitions they were written by; None: search."""
     saved = context.load(_NAME, _SCHEMA, key)
     if saved is None:
         return None

@@ -1,8 +1,8 @@
-"""The nearest neighbours of every row, found and kept on the workers.
+"""The nearest neighbors of every row, found and kept on the workers.
 
 Exact: every pair of partitions is compared once, each product read both ways. Beyond 100,000 rows
-the cells of the local search: k-means centres on a sample by distributed rounds, each row compared
-with the rows of its nearest cells. Cells are dealt to buckets of neighbouring ones, one per task,
+the cells of the local search: k-means centers on a sample by distributed rounds, each row compared
+with the rows of its nearest cells. Cells are dealt to buckets of neighboring ones, one per task,
 and a partition sends each bucket the rows that look into it; what they find comes back and is
 merged. The recall is measured on rows that are searched exactly.
 """
@@ -40,7 +40,7 @@ def _bytes(lists: Neighbors) -> int:
 
 @dataclass(frozen=True)
 class Graph:
-    """Partitioned neighbours: part i is a `Neighbors` of the rows of partition i."""
+    """Partitioned neighbors: part i is a `Neighbors` of the rows of partition i."""
 
     parts: list[Task]
     edges: NDArray[np.int64]
@@ -70,7 +70,7 @@ def nearest_neighbors(
     settings: KnnSettings,
     context: Context,
 ) -> Graph:
-    """Find the neighbours of all rows.
+    """Find the neighbors of all rows.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ class Search:
             return Graph(self.exact(), self.edges, self.k, self.frame.metric, 1.0, "exact")
         lists = self._fill(self._visit(centers, needed))
         recall = self._recall(lists, sample.half(1))
-        logger.info("%d rows, %d neighbours by cells: recall %.3f", n, self.k, recall)
+        logger.info("%d rows, %d neighbors by cells: recall %.3f", n, self.k, recall)
         return Graph(lists, self.edges, self.k, self.frame.metric, recall, "ann")
 
     def _sample(self) -> ann.Sample:
@@ -146,7 +146,7 @@ class Search:
         return ann.Sample(chosen, self._scan(chosen)[1])
 
     def _scan(self, rows: NDArray[np.integer]) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-        """The true neighbours of some rows: every partition looks through its own."""
+        """The true neighbors of some rows: every partition looks through its own."""
         queries = take(self.cluster, self.parts, self.edges, rows)
         tasks = [
             self.cluster.submit(on_worker.scan, part, int(start), queries, rows, self.k, self.frame)
@@ -157,7 +157,7 @@ class Search:
         return found.distances, found.indices
 
     def _centers(self, count: int) -> Task:
-        """k-means on some of the rows: partial sums where they are, centres to all."""
+        """k-means on some of the rows: partial sums where they are, centers to all."""
         n = int(self.edges[-1])
         rng = np.random.default_rng(ann.SEED)
         chosen = rng.choice(n, min(n, ann.TRAINING * count), replace=False)
@@ -184,7 +184,7 @@ class Search:
         return int(self.cluster.value(task))
 
     def _visit(self, centers: Task, needed: int) -> list[Task]:
-        """Every bucket of cells looks for the neighbours of its visitors."""
+        """Every bucket of cells looks for the neighbors of its visitors."""
         submit = self.cluster.submit
         probes = [
             submit(on_worker.probes, part, centers, needed, self.frame) for part in self.parts

@@ -1,4 +1,4 @@
-"""What the workers do in a search for nearest neighbours: pure functions of partitions."""
+"""What the workers do in a search for nearest neighbors: pure functions of partitions."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,9 @@ from rpml.method.graph.neighbors import Neighbors, refine
 from rpml.runtime.rows import Array
 
 MEMORY = 256 * 2**20  # bytes the working blocks of one task may take
-EMPTY_ROW = np.iinfo(np.int64).max  # an empty place in a list of neighbours
+EMPTY_ROW = np.iinfo(np.int64).max  # an empty place in a list of neighbors
 Candidates = tuple[NDArray[np.integer], NDArray[np.integer], NDArray[np.float32]]
-"""(rows of the partition, neighbours, distances)."""
+"""(rows of the partition, neighbors, distances)."""
 Visit = tuple[NDArray[np.int32], Array, NDArray[np.int32]]
 """(places in the partition, rows, the cells they look into)."""
 CellSums = tuple[NDArray[np.float64], NDArray[np.intp]]
@@ -139,7 +139,7 @@ def moved(centers: NDArray[np.float32], sums: CellSums) -> NDArray[np.float32]:
 
 
 def needed(taken: Array, centers: NDArray[np.float32], queries: int, frame: Frame) -> int:
-    """How many cells hold the target share of the true neighbours."""
+    """How many cells hold the target share of the true neighbors."""
     places = np.arange(queries, len(taken)).reshape(queries, -1)
     sample = ann.Sample(np.arange(queries), places.astype(np.int32))
     return ann.choose_nprobe(frame.rows(taken), centers, sample, MEMORY)

@@ -110,7 +110,7 @@ class DaskStages:
             graph = nearest_neighbors(self.workers, *points, knn, self.context)
             save_graph(self.workers, graph, self.context, key)
         figures = (graph.n_neighbors, graph.method, graph.recall)
-        logger.info("%d neighbours by %s, recall %.3f", *figures)
+        logger.info("%d neighbors by %s, recall %.3f", *figures)
         return graph
 
     def cluster(self, Z: Prepared, graph: Graph | None, inputs: FitInputs) -> Labels:

@@ -52,7 +52,7 @@ def choose_whitening(
     settings: WhiteningSettings,
     context: Context,
 ) -> Whitening:
-    """Centre and whiten, decided from moments of all rows and a sample of them."""
+    """Center and whiten, decided from moments of all rows and a sample of them."""
     unit = settings.normalize_input
     if settings.whiten is None:
         return Whitening(identity(rows.width, unit), None)

@@ -32,7 +32,7 @@ class RPML(
     TransformerMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
-    """Learn a smaller linear embedding from unlabelled vectors.
+    """Learn a smaller linear embedding from unlabeled vectors.
 
     k-NN graph -> Authority Ascent Shift clustering -> pseudo-label triplets -> probabilistic,
     reweighted, smooth angular loss -> Riemannian conjugate gradient on Euclidean x Grassmann.
@@ -245,7 +245,7 @@ class RPML(
         """Every setting as the paper prints it, nothing added, and so able to collapse.
 
         Random L, the printed objective, AAS with gamma = 100 and epsilon = 0.65 on a cosine graph
-        of 50 neighbours, uniform triplets, no whitening, no output normalisation; rows are scaled
+        of 50 neighbors, uniform triplets, no whitening, no output normalization; rows are scaled
         to unit norm, as the R-MAC descriptors of the paper are.
         """
         aas = AuthorityAscentShift(epsilon=0.65, metric="cosine", affinity="cosine", merge=None)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from rpml.evaluation.comparison.measure import NEAREST, Split
 from rpml.evaluation.comparison.run import default_size, make_split
 from rpml.evaluation.comparison.table import Row, html_table, table_text
-from rpml.evaluation.metrics.label_free import neighbour_overlap
+from rpml.evaluation.metrics.label_free import neighbor_overlap
 from rpml.evaluation.registry import Method, chosen_methods
 from rpml.method.codes import AxisRanges, Int8Codec, SignCodec
 from rpml.method.graph.neighbors import nearest_neighbors
@@ -41,7 +41,7 @@ class Coding(NamedTuple):
 
 @dataclass(frozen=True)
 class CodeComparison:
-    """One row per method and code: bytes per vector, neighbours kept, Recall@1 with labels."""
+    """One row per method and code: bytes per vector, neighbors kept, Recall@1 with labels."""
 
     rows: list[Row]
 
@@ -149,7 +149,7 @@ def score_codes(
             "code": coding.name,
             "dim": rows.shape[1],
             "bytes": coding.n_bytes,
-            "neighbors_kept": float(neighbour_overlap(near, found, near.shape[1]).mean()),
+            "neighbors_kept": float(neighbor_overlap(near, found, near.shape[1]).mean()),
         }
         if y is not None:
             figures["recall@1"] = float(np.mean(y[found[:, 0]] == y))

@@ -15,7 +15,7 @@ from rpml.evaluation.metrics.label_free import (
     antihub_rate,
     effective_rank,
     hubness,
-    neighbour_overlap,
+    neighbor_overlap,
     spectrum,
 )
 from rpml.method.clustering.pseudo_labels import as_clusterer, pseudo_labels
@@ -68,7 +68,7 @@ def diagnose(
         of_stability(model, rows, rng),
         *of_triplets(model),
         *of_whitening(model),
-        *of_neighbours(rows, model.transform(rows)),
+        *of_neighbors(rows, model.transform(rows)),
     ]
     if refits > 0:
         found.append(of_seeds(model, rows, refits, rng))
@@ -77,8 +77,8 @@ def diagnose(
 
 def of_clusters(labels: NDArray[np.integer]) -> tuple[Diagnostic, ...]:
     """How many clusters, how large, how many rows alone."""
-    labelled = labels[labels >= 0]
-    sizes = np.bincount(labelled) if len(labelled) else np.zeros(1, np.intp)
+    labeled = labels[labels >= 0]
+    sizes = np.bincount(labeled) if len(labeled) else np.zeros(1, np.intp)
     sizes = sizes[sizes > 0]
     n = max(1, len(labels))
     alone = float((sizes == 1).sum() + (labels < 0).sum()) / n
@@ -216,18 +216,18 @@ def of_whitening(model: RPML) -> tuple[Diagnostic, ...]:
     )
 
 
-def of_neighbours(X: Array, Z: Array) -> tuple[Diagnostic, ...]:
-    """What happened to neighbourhoods, directions and hubs on the way from X to Z."""
+def of_neighbors(X: Array, Z: Array) -> tuple[Diagnostic, ...]:
+    """What happened to neighborhoods, directions and hubs on the way from X to Z."""
     k = min(NEAREST, len(Z) - 1)
     before, after = (nearest_neighbors(rows, k, metric="cosine").indices for rows in (X, Z))
-    kept = float(neighbour_overlap(before, after, k).mean())
+    kept = float(neighbor_overlap(before, after, k).mean())
     ranks = [effective_rank(spectrum(rows)) for rows in (X, Z)]
     hubs = [hubness(found, k) for found in (before, after)]
     lost = [antihub_rate(found, k) for found in (before, after)]
     return (
         Diagnostic(
             "neighbors_kept",
-            "Neighbours kept",
+            "Neighbors kept",
             kept,
             f"{kept:.0%}",
             f"share of a row's {k} nearest by the raw features that stay among its {k} nearest",
@@ -260,10 +260,10 @@ def of_neighbours(X: Array, Z: Array) -> tuple[Diagnostic, ...]:
 
 
 def of_seeds(model: RPML, X: Array, refits: int, rng: np.random.Generator) -> Diagnostic:
-    """Do fits that differ only in their seed give the same neighbours?"""
+    """Do fits that differ only in their seed give the same neighbors?"""
     k = min(NEAREST, len(X) - 1)
-    found = [_neighbours_of_refit(model, X, k, rng) for _ in range(refits + 1)]
-    value = float(np.mean([neighbour_overlap(found[0], other, k).mean() for other in found[1:]]))
+    found = [_neighbors_of_refit(model, X, k, rng) for _ in range(refits + 1)]
+    value = float(np.mean([neighbor_overlap(found[0], other, k).mean() for other in found[1:]]))
     return Diagnostic(
         "seeds",
         "Agreement between seeds",
@@ -274,7 +274,7 @@ def of_seeds(model: RPML, X: Array, refits: int, rng: np.random.Generator) -> Di
     )
 
 
-def _neighbours_of_refit(
+def _neighbors_of_refit(
     model: RPML, X: Array, k: int, rng: np.random.Generator
 ) -> NDArray[np.integer]:
     settings: dict[str, object] = {"random_state": int(rng.integers(2**31 - 1)), "callback": None}

@@ -19,7 +19,7 @@ from sklearn.utils import check_random_state
 from rpml.evaluation.comparison.bootstrap import Interval
 from rpml.evaluation.comparison.run import compare, default_size
 from rpml.evaluation.comparison.table import Comparison, html_table
-from rpml.evaluation.metrics.label_free import neighbour_overlap
+from rpml.evaluation.metrics.label_free import neighbor_overlap
 from rpml.evaluation.rank_gain import REFERENCE, expected_gain, rank_gains
 from rpml.evaluation.registry import METHODS
 from rpml.method.graph.neighbors import nearest_neighbors
@@ -245,7 +245,7 @@ def neighbors_kept(X: Array, W: Array, size: int) -> dict[int, float]:
     sizes = sorted({size, *(s for s in SIZES if s < W.shape[1])})
     before = nearest_neighbors(X, k, metric="cosine").indices
     after = {s: nearest_neighbors(W[:, :s], k, metric="cosine").indices for s in sizes}
-    return {s: float(neighbour_overlap(before, found, k).mean()) for s, found in after.items()}
+    return {s: float(neighbor_overlap(before, found, k).mean()) for s, found in after.items()}
 
 
 def _best_two(worth: Mapping[str, float]) -> tuple[str, str | None]:

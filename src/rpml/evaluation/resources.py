@@ -96,9 +96,9 @@ def _sample(rows: int, d: int, X: Array | None, rng: np.random.Generator) -> Arr
     if X is not None:
         chosen = np.sort(rng.choice(len(X), min(rows, len(X)), replace=False))
         return np.asarray(X[chosen])
-    centres = rng.normal(size=(max(2, rows // 20), d))
+    centers = rng.normal(size=(max(2, rows // 20), d))
     noise = 0.5 * rng.normal(size=(rows, d))
-    return np.asarray(centres[rng.integers(len(centres), size=rows)] + noise, np.float32)
+    return np.asarray(centers[rng.integers(len(centers), size=rows)] + noise, np.float32)
 
 
 def _pilot(X: Array, settings: Json) -> _Pilot:

@@ -79,7 +79,7 @@ class LocalStages:
         return self._search("neighbors", points, clusterer)
 
     def _search(self, stage: str, points: Array, graph: AuthorityAscentShift) -> Neighbors:
-        """Neighbours by the `n_neighbors`, `metric` and `method` of an AAS."""
+        """Neighbors by the `n_neighbors`, `metric` and `method` of an AAS."""
         context, n, how = self.context, len(points), (graph.n_neighbors, graph.metric, graph.method)
 
         def compute() -> Arrays:
@@ -91,7 +91,7 @@ class LocalStages:
                 memory_limit=context.blocks,
                 progress=lambda share: context.report(Progress(stage, round(share * n), n)),
             )
-            logger.info("%d neighbours by %s, recall %.3f", how[0], found.method, found.recall)
+            logger.info("%d neighbors by %s, recall %.3f", how[0], found.method, found.recall)
             return {"indices": found.indices, "distances": found.distances}
 
         arrays = context.stage(stage, Neighbors.schema(n), compute, points, *how)
@@ -154,7 +154,7 @@ class LocalStages:
     def _row_neighbors(
         self, Z: Array, graph: Neighbors | None, inputs: FitInputs
     ) -> Neighbors | None:
-        """Cosine neighbours of the rows, for samplers of near negatives."""
+        """Cosine neighbors of the rows, for samplers of near negatives."""
         settings = self.settings
         if settings.sampler == "uniform":
             return None
@@ -243,7 +243,7 @@ def _instances(Z: Array, groups: Groups) -> tuple[Array, NDArray[np.intp]]:
 
 
 def _as_metric(neighbors: Neighbors, metric: str, Z: Array) -> Neighbors:
-    """Given cosine neighbours as those of the metric; for unit rows the two are the same."""
+    """Given cosine neighbors as those of the metric; for unit rows the two are the same."""
     if metric == neighbors.metric:
         return neighbors
     norms = np.einsum("ij,ij->i", Z, Z)

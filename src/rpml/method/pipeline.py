@@ -77,7 +77,7 @@ def learn(
     """Learn an embedding of the rows of X.
 
     Rows -> whitening (ours) -> k-NN graph -> clusters c(.) -> triplets T -> (theta, L) by
-    Riemannian optimisation of the triplet objective -> the axes of L in prefix order (ours).
+    Riemannian optimization of the triplet objective -> the axes of L in prefix order (ours).
     """
     whitening = inputs.whitening or stages.whiten(X, inputs)
     Z = stages.apply(whitening, X)

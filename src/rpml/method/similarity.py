@@ -1,4 +1,4 @@
-"""What a similarity means: its place among those of random pairs and of nearest neighbours."""
+"""What a similarity means: its place among those of random pairs and of nearest neighbors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SimilarityScale:
     random: Array
     """(q,) quantiles over random pairs."""
     nearest: Array
-    """(q,) quantiles over rows and their nearest neighbour in the sample."""
+    """(q,) quantiles over rows and their nearest neighbor in the sample."""
 
     @classmethod
     def of(cls, Y: Array) -> SimilarityScale:

@@ -94,7 +94,7 @@ class Context:
     report: Callable[[Progress], object] = lambda progress: None
     store: Store | None = None
     blocks: int = WORKING_MEMORY
-    """Bytes for the working blocks of the neighbour search."""
+    """Bytes for the working blocks of the neighbor search."""
 
     def rng(self, stage: str) -> np.random.Generator:
         """A random stream of the stage's own: resuming after one does not disturb the next."""

@@ -10,7 +10,7 @@ from rpml.runtime.threads import thread_count
 
 CORE = ("numpy", "scipy", "scikit-learn", "numba", "threadpoolctl", "safetensors", "typer", "rich")
 EXTRAS = {
-    "ann": "approximate neighbours beyond 100,000 rows, faiss export",
+    "ann": "approximate neighbors beyond 100,000 rows, faiss export",
     "parquet": "reading and writing .parquet, .feather and .jsonl",
     "remote": "vectors from s3:// and https:// addresses",
     "compare": "more methods in rpml compare",

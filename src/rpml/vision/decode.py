@@ -34,7 +34,7 @@ class ImageError(InputError):
 def load_rgb(path: str | Path, max_pixels: int = MAX_PIXELS, enough: int = 0) -> Image.Image:
     """Decode the first frame of an image file.
 
-    The EXIF orientation is applied. Grey, palette, CMYK and 16-bit images become 8-bit RGB;
+    The EXIF orientation is applied. Gray, palette, CMYK and 16-bit images become 8-bit RGB;
     transparent pixels are composed on white.
 
     Parameters
@@ -109,13 +109,13 @@ def _to_rgb(image: Image.Image) -> Image.Image:
 
 
 def _to_eight_bits(values: NDArray[np.integer | np.floating]) -> NDArray[np.uint8]:
-    """Grey values of more than 8 bits; for 32-bit values the range decides what is white."""
+    """Gray values of more than 8 bits; for 32-bit values the range decides what is white."""
     if values.dtype.itemsize == 2:
         return np.asarray(np.rint(values / 257.0), np.uint8)
-    grey = np.nan_to_num(values.astype(np.float64))
-    top = float(grey.max())
+    gray = np.nan_to_num(values.astype(np.float64))
+    top = float(gray.max())
     white = next((w for w in (1.0, 255.0, 65535.0) if top <= w), top)
-    return np.clip(np.rint(grey * (255 / white)), 0, 255).astype(np.uint8)
+    return np.clip(np.rint(gray * (255 / white)), 0, 255).astype(np.uint8)
 
 
 def fit_long_side(size: tuple[int, int], long_side: int, least: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Local response normalisation as fast ONNX operators."""
+"""Local response normalization as fast ONNX operators."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def with_fast_normalization(path: Path) -> bytes | None:
     """The network with its LRN nodes replaced, or None if there is nothing to replace.
 
     onnxruntime computes the power of every value on one thread, 40% of the time of GoogLeNet. The
-    sum of squares over neighbouring channels is a 1 x 1 convolution with a banded kernel, and
+    sum of squares over neighboring channels is a 1 x 1 convolution with a banded kernel, and
     ``s ** 0.75 = sqrt(s) * sqrt(sqrt(s))``: the same map up to rounding.
     """
     try:

@@ -11,7 +11,7 @@ from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array, unit_rows
 
 KINDS = ("rmac", "mac", "average", "gem")
-OVERLAP = 0.4  # target overlap of neighbouring regions along the longer side
+OVERLAP = 0.4  # target overlap of neighboring regions along the longer side
 _STEPS = range(2, 8)  # regions along the longer side
 
 
@@ -53,7 +53,7 @@ def _extra_regions(shorter: int, longer: int) -> int:
 
 
 def _starts(length: int, side: int, count: int) -> tuple[int, ...]:
-    """First indices of `count` regions spread evenly over a side, by their centres."""
+    """First indices of `count` regions spread evenly over a side, by their centers."""
     half = math.floor(side / 2 - 1)
     step = (length - side) / (count - 1) if count > 1 else 0.0
     return tuple(math.floor(half + i * step) - half for i in range(count))
@@ -78,15 +78,15 @@ class Pooling:
     Parameters
     ----------
     kind : {"rmac", "mac", "average", "gem"}, default="rmac"
-        Regional maxima, or the maximum, mean or generalised mean over the whole map.
+        Regional maxima, or the maximum, mean or generalized mean over the whole map.
     levels : int, default=3
         Levels of R-MAC regions.
     whole_map : bool, default=False
         Add the whole map to the R-MAC regions, as the authors' code does.
     power : float, default=3
-        Exponent of the generalised mean.
+        Exponent of the generalized mean.
     region_whitening : Whitening, default=None
-        Applied to each normalised R-MAC region before the sum.
+        Applied to each normalized R-MAC region before the sum.
     """
 
     kind: str = "rmac"
@@ -113,7 +113,7 @@ class Pooling:
             return unit_rows(maps.max(axis=(1, 2)))
         if self.kind == "average":
             return unit_rows(maps.mean(axis=(1, 2)))
-        return unit_rows(_generalised_mean(maps, self.power))
+        return unit_rows(_generalized_mean(maps, self.power))
 
     def regions(self, maps: Array) -> Array:
         """Unit vectors of the R-MAC regions, of shape (n, n_regions, channels)."""
@@ -128,7 +128,7 @@ class Pooling:
         return unit_rows(stacked.reshape(-1, stacked.shape[-1])).reshape(n, len(found), -1)
 
 
-def _generalised_mean(maps: Array, power: float) -> Array:
+def _generalized_mean(maps: Array, power: float) -> Array:
     """(mean x^p)^(1/p) of the positive part, scaled by the maximum against overflow."""
     top = np.maximum(maps.max(axis=(1, 2), keepdims=True), 1e-6)
     return np.asarray(

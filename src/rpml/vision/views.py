@@ -47,7 +47,7 @@ def random_flip(image: Image.Image, rng: np.random.Generator) -> Image.Image:
 
 
 def random_rotation(image: Image.Image, rng: np.random.Generator) -> Image.Image:
-    """Rotation by at most ten degrees; the corners are filled with the mean colour."""
+    """Rotation by at most ten degrees; the corners are filled with the mean color."""
     angle = rng.uniform(-ROTATION_DEGREES, ROTATION_DEGREES)
     mean = tuple(int(v) for v in np.asarray(image).mean(axis=(0, 1)))
     return image.rotate(angle, Image.Resampling.BILINEAR, fillcolor=mean)

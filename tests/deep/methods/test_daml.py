@@ -5,7 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
-from rpml.deep.methods.daml import ADVERSARIAL, DAML, REGULARISER, generator_loss
+from rpml.deep.methods.daml import ADVERSARIAL, DAML, REGULARIZER, generator_loss
 from rpml.deep.methods.triplet import MARGIN, random_triplets
 from tests.deep.methods.examples import LOSS_SPEC, batch_of, hinge, layers, point, unit
 
@@ -26,7 +26,7 @@ def slow_steps(daml, batch):
         metric.append(hinge(za, zp, zn, MARGIN) + hinge(za, zp, zm, MARGIN))
         misplaced = max(0, ((zm - za) ** 2).sum() - ((zp - za) ** 2).sum() - MARGIN)
         generator.append(
-            ((made - a) ** 2).sum() + REGULARISER * ((made - n) ** 2).sum()
+            ((made - a) ** 2).sum() + REGULARIZER * ((made - n) ** 2).sum()
             + ADVERSARIAL * misplaced
         )  # fmt: skip
     return np.mean(metric), np.mean(generator)

@@ -18,7 +18,7 @@ def angles(*degrees):
 
 
 def test_graph_of_five_points_by_hand():
-    """On a circle at 0, 10, 30, 60 and 180 degrees, with two neighbours each.
+    """On a circle at 0, 10, 30, 60 and 180 degrees, with two neighbors each.
 
     0: {10, 30}, 10: {0, 30}, 30: {10, 0 or 60}, 60: {30, 10}, 180: {60, 30}. The mutual edges are
     0-10, 10-30, 0-30 (30 and 0 are 30 degrees apart, as are 30 and 60: the test moves 60 to 61).

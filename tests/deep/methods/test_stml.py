@@ -20,14 +20,14 @@ def unit(X):
 def views():
     """Two views each of twelve images in three groups."""
     rng = np.random.default_rng(0)
-    centres = np.repeat(rng.standard_normal((3, 5)), 4, axis=0)
-    images = centres + 0.5 * rng.standard_normal((12, 5))
+    centers = np.repeat(rng.standard_normal((3, 5)), 4, axis=0)
+    images = centers + 0.5 * rng.standard_normal((12, 5))
     Z = unit(np.tile(images, (2, 1)) + 0.8 * rng.standard_normal((N, 5)))
     return Z, np.tile(np.arange(12), 2)
 
 
 def slow_similarity(Z, rows, k):
-    """Eqs. (3) to (7): pairwise, overlap of k-reciprocal neighbours, expansion, symmetry."""
+    """Eqs. (3) to (7): pairwise, overlap of k-reciprocal neighbors, expansion, symmetry."""
     n = len(Z)
     pairwise = np.exp(-np.array([[((a - b) ** 2).sum() for b in Z] for a in Z]) / stml.SIGMA)
     order = []
@@ -50,7 +50,7 @@ def test_contextual_similarity(views):
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)
 
 
-def test_views_of_one_image_are_neighbours_however_far_apart():
+def test_views_of_one_image_are_neighbors_however_far_apart():
     rng = np.random.default_rng(0)
     Z = unit(rng.standard_normal((N, 5)))
     Z[12] = -Z[0]

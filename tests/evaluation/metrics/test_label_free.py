@@ -11,17 +11,17 @@ from rpml.evaluation.metrics.label_free import (
     antihub_rate,
     effective_rank,
     hubness,
-    neighbour_overlap,
+    neighbor_overlap,
     spectrum,
 )
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5))
-def test_overlap_counts_common_neighbours(seed: int, k: int) -> None:
+def test_overlap_counts_common_neighbors(seed: int, k: int) -> None:
     rng = np.random.default_rng(seed)
     before, after = (np.array([rng.permutation(9)[:5] for _ in range(6)]) for _ in range(2))
     literal = [len(set(a[:k]) & set(b[:k])) / k for a, b in zip(before, after, strict=True)]
-    assert neighbour_overlap(before, after, k) == pytest.approx(literal)
+    assert neighbor_overlap(before, after, k) == pytest.approx(literal)
 
 
 def test_spectrum_is_the_share_of_variance() -> None:
@@ -50,8 +50,8 @@ def test_hubness_is_the_skewness_of_occurrences() -> None:
     star = np.zeros((10, 1), int)
     star[0] = 1
     counts = np.bincount(star.ravel(), minlength=10).astype(float)
-    centred = counts - counts.mean()
-    literal = (centred**3).mean() / (centred**2).mean() ** 1.5
+    centered = counts - counts.mean()
+    literal = (centered**3).mean() / (centered**2).mean() ** 1.5
     assert hubness(star, 1) == pytest.approx(literal)
     assert hubness(star, 1) > 2
     assert antihub_rate(star, 1) == pytest.approx(0.8)

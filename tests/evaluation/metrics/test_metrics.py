@@ -98,7 +98,7 @@ def test_recall_is_the_share_of_ranks_below_k():
 
 
 @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
-def test_ties_never_favour_the_embedding(metric):
+def test_ties_never_favor_the_embedding(metric):
     """A collapsed embedding, all rows equal, must not look perfect."""
     y = np.repeat([0, 1, 2], 4)
     Z = np.ones((12, 3)) * 0.1
@@ -216,8 +216,8 @@ def test_kmeans_ends_in_a_fixed_point_of_lloyd(monkeypatch, k):
     assert result.converged
     assert len(np.unique(result.labels)) == k
     means = np.stack([X[result.labels == c].mean(axis=0) for c in range(k)])
-    assert np.allclose(result.centres, means, atol=1e-5)
-    distance = ((X[:, None].astype(float) - result.centres) ** 2).sum(-1)
+    assert np.allclose(result.centers, means, atol=1e-5)
+    distance = ((X[:, None].astype(float) - result.centers) ** 2).sum(-1)
     own = distance[np.arange(len(X)), result.labels]
     assert np.all(own <= distance.min(axis=1) + 1e-5)
     assert result.inertia == pytest.approx(own.sum(), rel=1e-4)

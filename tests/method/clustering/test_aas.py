@@ -204,7 +204,7 @@ def test_a_given_epsilon_is_the_papers_threshold():
     assert model.n_clusters_ == len(set(ends.tolist())) == len(model.modes_)
 
 
-def test_given_graphs_and_neighbours():
+def test_given_graphs_and_neighbors():
     X, _ = make_moons(150, noise=0.05, random_state=1)
     near = nearest_neighbors(X, 15, metric="euclidean")
     graph = affinity_graph(near, affinity="gaussian")
@@ -282,7 +282,7 @@ def test_a_number_that_cannot_be_had_warns():
     assert model.n_clusters_ == len(model.children_) + 1
 
 
-def test_fewer_rows_than_neighbours():
+def test_fewer_rows_than_neighbors():
     X, _ = make_blobs(12, centers=2, random_state=0)
     with pytest.warns(UserWarning, match="only 11 others"):
         model = AuthorityAscentShift().fit(X)

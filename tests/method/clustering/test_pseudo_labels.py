@@ -58,7 +58,7 @@ def points(*angles):
     return np.stack([np.cos(radians), np.sin(radians)], axis=1)
 
 
-def test_a_cluster_takes_the_class_of_its_labelled_rows_and_the_rest_stays_apart():
+def test_a_cluster_takes_the_class_of_its_labeled_rows_and_the_rest_stays_apart():
     known = gather(np.array([-1, 2, 2, -1, -1, -1]), 6)
     labels = apply_supervision(np.array([0, 0, 1, 1, -1, 2]), known, np.eye(6))
     np.testing.assert_array_equal(labels[:4], [2, 2, 2, 2])  # two clusters of one class are one
@@ -82,7 +82,7 @@ def test_linked_rows_join_clusters_without_a_class():
     assert len(set(noise)) == 3
 
 
-def test_rows_known_to_be_apart_are_parted_with_their_neighbours():
+def test_rows_known_to_be_apart_are_parted_with_their_neighbors():
     Z = points(0, 10, 50, 60)
     known = gather(None, 4, cannot_link=[(0, 3)])
     labels = apply_supervision(np.zeros(4, np.intp), known, Z)

@@ -106,7 +106,7 @@ def test_a_given_graph_loses_its_diagonal_and_its_zeros():
         (lambda: check_graph(np.array([[0, np.inf], [1, 0]])), "finite"),
         (lambda: user_neighbors([[1], [0]], [[1.0, 2.0], [1, 2]]), r"\(n, k\)"),
         (lambda: user_neighbors([[2], [0]], [[1.0], [1.0]]), "from 0 to 1"),
-        (lambda: user_neighbors([[0], [0]], [[1.0], [1.0]]), "its own neighbour"),
+        (lambda: user_neighbors([[0], [0]], [[1.0], [1.0]]), "its own neighbor"),
         (lambda: user_neighbors([[1], [0]], [[-1.0], [1.0]]), "non-negative"),
         (lambda: affinity_graph(euclidean(), affinity="cosine"), "metric='cosine'"),
         (lambda: affinity_graph(euclidean(), affinity="linear"), "affinity='linear'"),

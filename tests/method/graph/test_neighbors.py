@@ -1,4 +1,4 @@
-"""The neighbour search against a literal double loop, and on the data that breaks searches."""
+"""The neighbor search against a literal double loop, and on the data that breaks searches."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_ties_and_duplicates_go_by_row(X, metric, k):
         np.testing.assert_array_equal(found.indices, oracle(X, k, metric)[0])
 
 
-def test_more_copies_than_neighbours():
+def test_more_copies_than_neighbors():
     X = np.repeat(np.random.default_rng(0).standard_normal((4, 6)), 30, axis=0)
     found = nearest_neighbors(X, 10, metric="euclidean")
     assert (found.distances == 0).all()
@@ -84,7 +84,7 @@ def test_data_far_from_the_origin(offset, dtype):
 
 
 def test_two_far_groups_each_of_them_tight():
-    # centring cannot help here: float32 products alone would see noise only
+    # centering cannot help here: float32 products alone would see noise only
     rng = np.random.default_rng(2)
     X = 1e-3 * rng.standard_normal((120, 4))
     X[60:] += 1e4
@@ -138,7 +138,7 @@ def test_the_same_result_twice():
     np.testing.assert_array_equal(a.distances, b.distances)
 
 
-def test_fewer_rows_than_neighbours_warns_and_reduces():
+def test_fewer_rows_than_neighbors_warns_and_reduces():
     X = np.random.default_rng(7).standard_normal((5, 3))
     with pytest.warns(UserWarning, match="n_neighbors=50 but a row has only 4 others"):
         found = nearest_neighbors(X, 50)
@@ -169,7 +169,7 @@ def clumps(n=6000, d=12, seed=0):
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
-def test_cells_find_the_neighbours_and_measure_the_recall(metric, monkeypatch):
+def test_cells_find_the_neighbors_and_measure_the_recall(metric, monkeypatch):
     monkeypatch.setattr(ann, "CELL", 100)
     X = clumps()
     found = nearest_neighbors(X, 15, metric=metric, method="ann")

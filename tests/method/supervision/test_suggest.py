@@ -57,9 +57,9 @@ def test_a_cluster_beside_one_asked_for_waits():
     assert rank_candidates(3, model(angles=(0, 10, 120, 240))).tolist() == [0, 7, 9]
 
 
-def test_labelled_clusters_come_later_and_labelled_rows_never():
+def test_labeled_clusters_come_later_and_labeled_rows_never():
     order = rank_candidates(20, model(known=(1,))).tolist()
-    assert order[:3] == [7, 4, 9]  # the farthest from the labelled cluster first
+    assert order[:3] == [7, 4, 9]  # the farthest from the labeled cluster first
     assert 1 not in order
     assert len(order) == 9
 

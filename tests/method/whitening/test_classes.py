@@ -17,7 +17,7 @@ from rpml.method.whitening.classes import (
     label_scatter,
     label_spread,
     nearest_class,
-    with_labelled,
+    with_labeled,
 )
 from rpml.method.whitening.evidence import neighbor_scatter
 from rpml.method.whitening.groups import within_scatter
@@ -53,7 +53,7 @@ def scatter_of(X, known, n_components=8):
     return data, prior, label_scatter(data, known, prior, np.random.default_rng(0))
 
 
-def test_pairs_are_labelled_rows_less_classes():
+def test_pairs_are_labeled_rows_less_classes():
     assert count_pairs(np.array([0, 0, 0, 1, -1, 2, 2])) == 3
     assert count_pairs(np.array([-1, -1])) == 0
 
@@ -74,7 +74,7 @@ def test_all_labels_give_the_scatter_within_classes(problem):
     assert np.linalg.norm(scatter - truth) < 0.2 * np.linalg.norm(truth)
 
 
-def test_a_few_labels_come_closer_to_it_than_neighbours(problem):
+def test_a_few_labels_come_closer_to_it_than_neighbors(problem):
     X, y, *_ = problem
     data, prior, (scatter, _) = scatter_of(X, some_labels(y, 5))
     truth = within_scatter(data, y)
@@ -115,7 +115,7 @@ def test_more_smoothing_than_usual_needs_a_clear_lead():
 
 
 def test_rows_that_strong_noise_tells_nothing_of_ask_for_more_smoothing():
-    """Where all directions are equally good the labelled scatter is noise: smoothing pays."""
+    """Where all directions are equally good the labeled scatter is noise: smoothing pays."""
     rng = np.random.default_rng(0)
     y = np.repeat(np.arange(30), 4)
     X = rng.standard_normal((30, 60))[y] + rng.standard_normal((120, 60))
@@ -125,16 +125,16 @@ def test_rows_that_strong_noise_tells_nothing_of_ask_for_more_smoothing():
     assert found.shrinkage > 1 / 16
 
 
-def test_axes_are_ranked_by_the_spread_of_the_labelled_rows(problem):
+def test_axes_are_ranked_by_the_spread_of_the_labeled_rows(problem):
     """With few labels as with all: the directions that lead are those between classes."""
     X, y, *_ = problem
     for known in (some_labels(y, 6), y):
         data, _, (scatter, choice) = scatter_of(X, known)
-        of_labelled = label_spread(data, known, scatter)
+        of_labeled = label_spread(data, known, scatter)
         truth = label_spread(data, y, within_scatter(data, y))
         leading, right = (
             np.linalg.qr(whitening_map(scatter, spread, choice.shrinkage, 8)[:, :8])[0]
-            for spread in (of_labelled, truth)
+            for spread in (of_labeled, truth)
         )
         assert np.linalg.norm(leading.T @ right) ** 2 > 0.8 * 8
 
@@ -156,10 +156,10 @@ def test_rows_go_to_the_class_of_the_nearest_mean():
     np.testing.assert_array_equal(named, [4, 4, 7, 7, 4])
 
 
-def test_labelled_rows_join_a_sample():
+def test_labeled_rows_join_a_sample():
     known = np.full(100, -1)
     known[[3, 50, 99]] = 0
-    rows = with_labelled(np.arange(10), known, np.random.default_rng(0))
+    rows = with_labeled(np.arange(10), known, np.random.default_rng(0))
     assert {3, 50, 99} <= set(rows.tolist())
     assert len(rows) == 12
 

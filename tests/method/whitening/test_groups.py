@@ -155,8 +155,8 @@ def test_agreement_is_chance_on_noise_and_high_on_structure():
 
     rng = np.random.default_rng(4)
     noise, _ = sampled(rng.standard_normal((300, 40)))
-    centres = np.repeat(rng.standard_normal((100, 40)), 3, axis=0)
-    structure, _ = sampled(centres + 0.3 * rng.standard_normal((300, 40)))
+    centers = np.repeat(rng.standard_normal((100, 40)), 3, axis=0)
+    structure, _ = sampled(centers + 0.3 * rng.standard_normal((300, 40)))
     low = split_half_agreement(noise, np.eye(40), (np.inf,), rng)[0]
     high = split_half_agreement(structure, np.eye(40), (np.inf,), rng)[0]
     assert low < 0.03

@@ -1,4 +1,4 @@
-"""The scatter within cross-fitted neighbourhoods, and the whitening by it."""
+"""The scatter within cross-fitted neighborhoods, and the whitening by it."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_every_two_axes_are_measured_together_by_three_halvings():
         assert together.min() >= 1
 
 
-def test_the_scatter_is_small_where_neighbours_agree():
+def test_the_scatter_is_small_where_neighbors_agree():
     X, _ = nuisance_rows()
     data, spectrum = sampled(X)
     correlation = cross_fitted_correlation(data, 2, np.random.default_rng(2))

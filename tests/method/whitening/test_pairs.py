@@ -151,12 +151,12 @@ def test_pairs_refine_groups_and_labels_refine_both(problem):
     few = np.where(np.arange(len(y)) % 3 == 0, y, -1)
     both = fit(X, pairs, must_link=[(0, 1)])
     assert both.whitening_.pairs.used
-    labelled = RPML(8, random_state=0, normalize_input=False, use_labels=True, max_iter=2)
+    labeled = RPML(8, random_state=0, normalize_input=False, use_labels=True, max_iter=2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        labelled.fit(X, few, pairs=pairs)
-    assert labelled.whitening_.source == "pairs and labels"
-    assert labelled.whitening_.pairs.used
+        labeled.fit(X, few, pairs=pairs)
+    assert labeled.whitening_.source == "pairs and labels"
+    assert labeled.whitening_.pairs.used
     choice = ScatterChoice("groups", 0.1, {})
     assert choice.refined_by("pairs").refined_by("labels").source == "groups and pairs and labels"
 

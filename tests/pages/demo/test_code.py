@@ -48,7 +48,7 @@ def test_learning_finds_the_problem_and_not_the_language(result):
     assert result.verdict.startswith("RPML helped")
 
 
-def test_examples_name_a_right_neighbour_for_every_query(result):
+def test_examples_name_a_right_neighbor_for_every_query(result):
     lines = result.examples.splitlines()
     assert len(lines) == 3 * 4
     for query, before, after in zip(lines[::3], lines[1::3], lines[2::3], strict=True):

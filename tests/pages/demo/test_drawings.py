@@ -159,9 +159,9 @@ NOISE = {"raw": 0.2, "PCA": 0.4, "RPML": 0.2}
 def test_verdict_follows_the_hits(learned, alternative, opening):
     rng = np.random.default_rng(0)
     y = np.repeat(np.arange(30), 10)
-    centres = rng.normal(size=(30, 8))
+    centers = rng.normal(size=(30, 8))
     kinds = {
-        "good": centres[y] + 0.1 * rng.normal(size=(300, 8)),
+        "good": centers[y] + 0.1 * rng.normal(size=(300, 8)),
         "bad": rng.normal(size=(300, 8)),
     }
     shown = {"raw": "good", "PCA": alternative, "RPML": learned, demo.WITH_VIEWS: "good"}

@@ -53,7 +53,7 @@ def test_no_failures_no_queries() -> None:
     assert len(choose_queries(nearest(Z), few, 4, False)) == 0
 
 
-def test_unreadable_images_are_grey(tmp_path: Path) -> None:
+def test_unreadable_images_are_gray(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_text("no")
     assert (load_tiles([tmp_path / "a.png", tmp_path / "b.png"], 8) == 128).all()
 

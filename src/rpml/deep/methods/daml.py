@@ -8,7 +8,7 @@ from rpml.deep.methods.base import Batch, Loss, LossSpec, Method
 from rpml.deep.methods.labels import class_sampler
 from rpml.deep.methods.triplet import MARGIN, random_triplets, triplet_hinge
 
-REGULARISER, ADVERSARIAL = 1.0, 50.0  # lambda_1 and lambda_2 of the paper
+REGULARIZER, ADVERSARIAL = 1.0, 50.0  # lambda_1 and lambda_2 of the paper
 
 
 class DAML(Loss):
@@ -55,7 +55,7 @@ def generator_loss(
     misplaced = (zs - za).square().sum(1) - (zp - za).square().sum(1) - MARGIN
     terms = (
         (synthetic - a).square().sum(1)
-        + REGULARISER * (synthetic - n).square().sum(1)
+        + REGULARIZER * (synthetic - n).square().sum(1)
         + ADVERSARIAL * misplaced.clamp(min=0)
     )
     return terms.mean()

@@ -15,7 +15,7 @@ from rpml.deep.methods.base import (
 from rpml.deep.methods.labels import class_sampler
 
 THRESHOLD = 1.5  # tau: distances squared of unit rows lie in [0, 4]
-SHARPNESS = 10.0  # beta of the generalised logistic loss
+SHARPNESS = 10.0  # beta of the generalized logistic loss
 
 
 class DDML(Loss):

@@ -53,7 +53,7 @@ def manifold_similarity(
 def mine_pools(bank: FeatureBank) -> TripletSampler:
     """Every image (of at most `MAX_ANCHORS`) as anchor, with pools of positives and negatives.
 
-    Positives are neighbours on the manifold but not in Euclidean space, negatives are neighbours
+    Positives are neighbors on the manifold but not in Euclidean space, negatives are neighbors
     in Euclidean space but not on the manifold. A triplet weighs as much as the manifold similarity
     of its positive. Anchors with an empty pool are left out.
     """
@@ -65,7 +65,7 @@ def mine_pools(bank: FeatureBank) -> TripletSampler:
     anchors, positives, negatives, weights = [], [], [], []
     for anchor in sorted_sample(n, MAX_ANCHORS, np.random.default_rng(bank.seed)):
         similarity = manifold_similarity(system, anchor)
-        similarity[anchor] = np.inf  # the anchor is its own first neighbour in both rankings
+        similarity[anchor] = np.inf  # the anchor is its own first neighbor in both rankings
         ranking = top_k(similarity, max(k_positive, k_negative))
         positive = np.setdiff1d(
             ranking[1:k_positive], near[anchor, : k_positive - 1], assume_unique=True

@@ -16,7 +16,7 @@ MOMENTUM = 0.5
 class MemoryNCE(Loss):
     """Noise-contrastive estimation of the softmax over a memory bank of all images.
 
-    With the normaliser Z estimated from the first batch, p = exp(v.z / t) / Z and
+    With the normalizer Z estimated from the first batch, p = exp(v.z / t) / Z and
     h = p / (p + m / n), the loss is -log h(own entry) - sum over m noise entries of log(1 - h).
     """
 

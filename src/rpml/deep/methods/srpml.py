@@ -30,7 +30,7 @@ class Settings:
         Angle in degrees. An anchor, a positive and a negative at equal distances make 30 degrees:
         above it, almost no triplet of unit rows is violated.
     weight_ridge : WeightRidge, default=WeightRidge()
-        Normalised weights and a ridge on theta.
+        Normalized weights and a ridge on theta.
     mining : {"semi-hard", "hard", "all"}, default="semi-hard"
     margin : float, default=0.5
     cg_steps : int, default=5

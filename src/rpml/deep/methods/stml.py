@@ -24,7 +24,7 @@ DELTA = 1.0  # margin of the relaxed contrastive loss
 
 
 def neighbor_sampler(bank: FeatureBank) -> NeighborSampler:
-    """Batches of queries with their nearest neighbours, two views per image."""
+    """Batches of queries with their nearest neighbors, two views per image."""
     k = min(PER_QUERY, len(bank.features)) - 1
     graph = nearest_neighbors(bank.features, k, metric="cosine")
     return NeighborSampler(graph.indices.astype(np.intp))
@@ -38,14 +38,14 @@ def contextual_similarity(Z: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     Z : tensor of shape (b, d)
         Unit rows of the teacher's embedding.
     rows : tensor of shape (b,)
-        Images of the rows; views of the same image are always neighbours.
+        Images of the rows; views of the same image are always neighbors.
     """
     pairwise = torch.exp(-squared_distances(Z) / SIGMA)
     k = min(N_NEIGHBORS, len(Z))
     ranked = torch.where(rows[:, None] == rows[None], 1.0, pairwise)
     order = ranked.topk(k, dim=1).indices
     neighbor = torch.zeros_like(pairwise).scatter_(1, order, 1.0)
-    reciprocal = neighbor * neighbor.T  # row i: the k-reciprocal neighbours R(i)
+    reciprocal = neighbor * neighbor.T  # row i: the k-reciprocal neighbors R(i)
     overlap = reciprocal @ reciprocal / reciprocal.sum(1, keepdim=True).clamp(min=1)
     overlap = overlap * reciprocal  # |R(i) & R(j)| / |R(i)| if j is in R(i), else 0
     expanded = overlap[order[:, : max(1, round(k / 2))]].mean(1)  # query expansion

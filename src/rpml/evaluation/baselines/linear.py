@@ -81,5 +81,5 @@ def checked_size(n_components: int, most: int, method: str, limit: str) -> int:
 
 def checked_rank(n_components: int, rank: int, method: str, n_features: int) -> int:
     """Return n_components, or say that the rows span fewer directions."""
-    limit = f"the rank of the centred rows, n_features = {n_features}"
+    limit = f"the rank of the centered rows, n_features = {n_features}"
     return checked_size(n_components, rank, method, limit)

@@ -1,4 +1,4 @@
-"""Locality preserving projections: neighbours stay neighbours, no labels."""
+"""Locality preserving projections: neighbors stay neighbors, no labels."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,17 +13,17 @@ from rpml.runtime.rows import Array
 
 
 class LPP(LinearBaseline):
-    """Axes along which neighbours differ least, given the spread of all rows.
+    """Axes along which neighbors differ least, given the spread of all rows.
 
-    He and Niyogi (2003): PCA first, then the generalised eigenproblem
+    He and Niyogi (2003): PCA first, then the generalized eigenproblem
     X' (D - W) X a = v X' D X a for the smallest v, W the cosine affinities of the k-NN graph.
 
     Parameters
     ----------
     n_components : int, default=2
-        Size of the embedding, at most the rank of the centred rows.
+        Size of the embedding, at most the rank of the centered rows.
     n_neighbors : int, default=10
-        Neighbours in the graph.
+        Neighbors in the graph.
     variance : float, default=0.9
         Share of the variance kept by the PCA before (at least n_components axes): axes of hardly
         any variance look local and carry noise.
@@ -56,7 +56,7 @@ class LPP(LinearBaseline):
 
 
 def _local_axes(rows: Array, graph: sparse.csr_matrix, ridge: float) -> Array:
-    """Solutions of the generalised eigenproblem, most local first."""
+    """Solutions of the generalized eigenproblem, most local first."""
     degrees = np.asarray(graph.sum(axis=1), dtype=np.float64).reshape(-1, 1)
     spread = rows.T @ (rows * degrees)
     local = spread - rows.T @ (graph.astype(np.float64) @ rows)

@@ -1,4 +1,4 @@
-"""Neighbourhood components analysis: the classes of the training rows are used."""
+"""Neighborhood components analysis: the classes of the training rows are used."""
 
 import warnings
 from typing import ClassVar
@@ -22,7 +22,7 @@ class NCA(LinearBaseline):
     Parameters
     ----------
     n_components : int, default=2
-        Size of the embedding, at most the rank of the centred rows.
+        Size of the embedding, at most the rank of the centered rows.
     n_axes : int, default=256
         Principal axes kept before learning (at least n_components).
     max_rows : int, default=4000
@@ -30,7 +30,7 @@ class NCA(LinearBaseline):
     max_iter : int, default=10
         Most iterations; the cap is part of the method here (it overfits), so no warning is given.
     scale : float, default=3.0
-        Length of the rows it starts from: the longer, the fewer neighbours a row looks at.
+        Length of the rows it starts from: the longer, the fewer neighbors a row looks at.
     random_state : int, RandomState instance or None, default=None
         Seed of the sample.
     """

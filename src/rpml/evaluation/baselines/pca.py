@@ -14,7 +14,7 @@ class PCA(LinearBaseline):
     Parameters
     ----------
     n_components : int, default=2
-        Size of the embedding, at most the rank of the centred rows.
+        Size of the embedding, at most the rank of the centered rows.
     exponent : float, default=0.0
         0 is plain PCA, 1 is PCA-whitening, 1/2 is half-whitening (S^-1/2).
     """

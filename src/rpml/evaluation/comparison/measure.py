@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.evaluation.metrics import clustering_scores, first_hit_rank
-from rpml.evaluation.metrics.label_free import effective_rank, hubness, neighbour_overlap, spectrum
+from rpml.evaluation.metrics.label_free import effective_rank, hubness, neighbor_overlap, spectrum
 from rpml.evaluation.registry import Method
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.context import Json
@@ -65,7 +65,7 @@ def _without_labels(X: Array, Z: Array) -> Cell:
     k = min(NEAREST, len(Z) - 1)
     before, after = (nearest_neighbors(rows, k, metric="cosine").indices for rows in (X, Z))
     return {
-        "neighbors_kept": float(neighbour_overlap(before, after, k).mean()),
+        "neighbors_kept": float(neighbor_overlap(before, after, k).mean()),
         "effective_rank": effective_rank(spectrum(Z)),
         "hubness": hubness(after, k),
     }

@@ -56,7 +56,7 @@ def clustering_scores(
 
 
 def _points(rows: Array, metric: str) -> NDArray[np.float32]:
-    """Rows in single precision: unit ones for cosine, centred and scaled ones for Euclidean."""
+    """Rows in single precision: unit ones for cosine, centered and scaled ones for Euclidean."""
     center, radius = ball_around(rows) if metric == "euclidean" else (np.zeros(1), 1.0)
     points = np.empty(rows.shape, dtype=np.float32)
     for part, block in row_blocks(rows, np.float64):

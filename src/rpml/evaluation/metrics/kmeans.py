@@ -1,8 +1,8 @@
 """Exact Lloyd k-means that stays fast with thousands of clusters.
 
-Three things make it so. Seeds are drawn in rounds, many at a time, when there are many. A centre
-whose members did not change is the same centre to the last bit, so a row that sits in such a
-cluster is compared with the moved centres only; the assignment stays exact. And every comparison
+Three things make it so. Seeds are drawn in rounds, many at a time, when there are many. A center
+whose members did not change is the same center to the last bit, so a row that sits in such a
+cluster is compared with the moved centers only; the assignment stays exact. And every comparison
 is a single-precision product of blocks, so memory is bounded by a block and not by n x k.
 """
 
@@ -26,10 +26,10 @@ _LARGE = 2e10  # n * k * d from which one run is enough
 
 @dataclass(frozen=True)
 class KMeansResult:
-    """Labels, centres, the sum of squared distances to them, and how the best run ended."""
+    """Labels, centers, the sum of squared distances to them, and how the best run ended."""
 
     labels: NDArray[np.intp]
-    centres: Floats
+    centers: Floats
     inertia: float
     n_iter: int
     converged: bool
@@ -43,12 +43,12 @@ def kmeans(
     max_iter: int = 100,
     progress: Callable[[float], object] | None = None,
 ) -> KMeansResult:
-    """Cluster the rows of X around k centres; the tightest of `n_init` runs is returned.
+    """Cluster the rows of X around k centers; the tightest of `n_init` runs is returned.
 
     Parameters
     ----------
     X : ndarray of shape (n, dimensions)
-        Finite rows of moderate size (centred or of unit norm): distances are computed in single
+        Finite rows of moderate size (centered or of unit norm): distances are computed in single
         precision.
     k : int
         Number of clusters, at most n. Fewer are returned only if fewer rows are distinct.
@@ -134,12 +134,12 @@ def _draw(distance: Floats, shape: tuple[int, int], rng: np.random.Generator) ->
     return drawn.clip(max=len(distance) - 1)
 
 
-def _distances(centres: Floats, rows: Floats, squares: Floats) -> Floats:
-    """Squared distances (centres, rows), not below zero; `squares` are those of the rows."""
-    distances: Floats = centres @ rows.T
+def _distances(centers: Floats, rows: Floats, squares: Floats) -> Floats:
+    """Squared distances (centers, rows), not below zero; `squares` are those of the rows."""
+    distances: Floats = centers @ rows.T
     distances *= -2
     distances += squares
-    distances += _squares(centres)[:, None]
+    distances += _squares(centers)[:, None]
     np.maximum(distances, 0, out=distances)
     return distances
 
@@ -150,30 +150,30 @@ def _squares(rows: Floats) -> Floats:
 
 
 def _lloyd(
-    rows: Floats, centres: Floats, max_iter: int, advance: Callable[[], None] = lambda: None
+    rows: Floats, centers: Floats, max_iter: int, advance: Callable[[], None] = lambda: None
 ) -> KMeansResult:
-    """Alternate assignment and means from the given centres until no row changes its cluster.
+    """Alternate assignment and means from the given centers until no row changes its cluster.
 
-    `scores` are x.c - |c|^2/2 of each row and its own centre: largest for the nearest centre.
+    `scores` are x.c - |c|^2/2 of each row and its own center: largest for the nearest center.
     """
     squares = _squares(rows)
-    labels, scores = _nearest(rows, np.arange(len(rows)), centres)
-    touched = np.ones(len(centres), dtype=bool)
+    labels, scores = _nearest(rows, np.arange(len(rows)), centers)
+    touched = np.ones(len(centers), dtype=bool)
     n_iter = 0
     while touched.any() and n_iter < max_iter:
-        touched |= _fill_empty(labels, squares - 2 * scores, len(centres))
-        moved = _update_centres(rows, labels, centres, touched)
+        touched |= _fill_empty(labels, squares - 2 * scores, len(centers))
+        moved = _update_centers(rows, labels, centers, touched)
         before = labels.copy()
-        _reassign(rows, centres, moved, labels, scores)
-        touched = _clusters_of(before, labels, len(centres))
+        _reassign(rows, centers, moved, labels, scores)
+        touched = _clusters_of(before, labels, len(centers))
         n_iter += 1
         advance()
     inertia = float((squares - 2 * scores).clip(min=0).sum(dtype=np.float64))
-    return KMeansResult(labels, centres, inertia, n_iter, not touched.any())
+    return KMeansResult(labels, centers, inertia, n_iter, not touched.any())
 
 
 def _fill_empty(labels: NDArray[np.intp], distance: Floats, k: int) -> NDArray[np.bool_]:
-    """Move the rows farthest from their centre into empty clusters; say which clusters changed."""
+    """Move the rows farthest from their center into empty clusters; say which clusters changed."""
     sizes = np.bincount(labels, minlength=k)
     changed = np.zeros(k, dtype=bool)
     empty = list(np.flatnonzero(sizes == 0))
@@ -190,46 +190,46 @@ def _fill_empty(labels: NDArray[np.intp], distance: Floats, k: int) -> NDArray[n
     return changed
 
 
-def _update_centres(
-    rows: Floats, labels: NDArray[np.intp], centres: Floats, touched: NDArray[np.bool_]
+def _update_centers(
+    rows: Floats, labels: NDArray[np.intp], centers: Floats, touched: NDArray[np.bool_]
 ) -> NDArray[np.intp]:
-    """Set the touched centres to the mean of their rows; return those that moved."""
-    sums = np.zeros(centres.shape)
-    counts = np.zeros(len(centres), dtype=np.int64)
+    """Set the touched centers to the mean of their rows; return those that moved."""
+    sums = np.zeros(centers.shape)
+    counts = np.zeros(len(centers), dtype=np.int64)
     sum_by_label(rows, labels, touched, sums, counts)
     which = np.flatnonzero(counts)
     means = (sums[which] / counts[which, None]).astype(np.float32)
-    moved: NDArray[np.intp] = which[(means != centres[which]).any(axis=1)]
-    centres[which] = means
+    moved: NDArray[np.intp] = which[(means != centers[which]).any(axis=1)]
+    centers[which] = means
     return moved
 
 
 def _reassign(
-    rows: Floats, centres: Floats, moved: NDArray[np.intp], labels: NDArray[np.intp], scores: Floats
+    rows: Floats, centers: Floats, moved: NDArray[np.intp], labels: NDArray[np.intp], scores: Floats
 ) -> None:
-    """Move every row to its nearest centre, in place."""
-    own_moved = np.zeros(len(centres), dtype=bool)
+    """Move every row to its nearest center, in place."""
+    own_moved = np.zeros(len(centers), dtype=bool)
     own_moved[moved] = True
     adrift = own_moved[labels]
     go = np.flatnonzero(adrift)
-    labels[go], scores[go] = _nearest(rows, go, centres)
+    labels[go], scores[go] = _nearest(rows, go, centers)
     if not len(moved):
         return
     stay = np.flatnonzero(~adrift)
-    label, score = _nearest(rows, stay, centres[moved])
+    label, score = _nearest(rows, stay, centers[moved])
     better = score > scores[stay]
     labels[stay[better]], scores[stay[better]] = moved[label[better]], score[better]
 
 
 def _nearest(
-    rows: Floats, which: NDArray[np.intp], centres: Floats
+    rows: Floats, which: NDArray[np.intp], centers: Floats
 ) -> tuple[NDArray[np.intp], Floats]:
-    """Nearest of the centres to each of the rows `which`, and its score, block by block."""
-    half = np.float32(0.5) * _squares(centres)
+    """Nearest of the centers to each of the rows `which`, and its score, block by block."""
+    half = np.float32(0.5) * _squares(centers)
     labels = np.empty(len(which), dtype=np.intp)
     scores = np.empty(len(which), dtype=np.float32)
-    for block in _row_blocks(len(which), len(centres)):
-        tile = rows[which[block]] @ centres.T
+    for block in _row_blocks(len(which), len(centers)):
+        tile = rows[which[block]] @ centers.T
         tile -= half
         labels[block] = tile.argmax(axis=1)
         scores[block] = np.take_along_axis(tile, labels[block, None], axis=1)[:, 0]

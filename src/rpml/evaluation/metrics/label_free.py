@@ -6,15 +6,15 @@ from numpy.typing import NDArray
 from rpml.runtime.rows import Array
 
 
-def neighbour_overlap(
+def neighbor_overlap(
     before: NDArray[np.integer], after: NDArray[np.integer], k: int
 ) -> NDArray[np.float64]:
-    """Share of each row's k nearest neighbours before that are among its k nearest after.
+    """Share of each row's k nearest neighbors before that are among its k nearest after.
 
     Parameters
     ----------
     before, after : int ndarray of shape (n_samples, >= k)
-        Neighbours, nearest first.
+        Neighbors, nearest first.
     k : int
     """
     same = before[:, :k, None] == after[:, None, :k]
@@ -40,9 +40,9 @@ def effective_rank(shares: Array) -> float:
 def hubness(neighbors: NDArray[np.integer], k: int) -> float:
     """Skewness of how often a row is among the k nearest of others; 0 where all are alike."""
     counts = np.bincount(neighbors[:, :k].ravel(), minlength=len(neighbors)).astype(np.float64)
-    centred = counts - counts.mean()
-    spread = float(np.sqrt((centred**2).mean()))
-    return float((centred**3).mean() / spread**3) if spread > 0 else 0.0
+    centered = counts - counts.mean()
+    spread = float(np.sqrt((centered**2).mean()))
+    return float((centered**3).mean() / spread**3) if spread > 0 else 0.0
 
 
 def antihub_rate(neighbors: NDArray[np.integer], k: int) -> float:

@@ -114,10 +114,10 @@ def _ranks(
     rows = checked_embedding(Z)
     n, d = rows.shape
     by_class = _sort_by_class(checked_codes(y, n))
-    standardise = _standardiser(rows, metric)
+    standardize = _standardizer(rows, metric)
 
     def in_double(which: Rows) -> Array:
-        return standardise(rows[by_class.order[which]])
+        return standardize(rows[by_class.order[which]])
 
     single = np.empty((n, d + (metric == "euclidean")), dtype=np.float32)
     for a, b in _cut(0, n):
@@ -142,10 +142,10 @@ def _sort_by_class(codes: NDArray[np.intp]) -> _ByClass:
     return _ByClass(order, np.repeat(own, sizes, axis=0))
 
 
-def _standardiser(Z: Array, metric: str) -> Callable[[Array], Array]:
+def _standardizer(Z: Array, metric: str) -> Callable[[Array], Array]:
     """Return a map of rows to double-precision ones whose inner products rank like the metric.
 
-    Cosine: unit rows. Euclidean: rows centred and scaled into the unit ball (neither changes the
+    Cosine: unit rows. Euclidean: rows centered and scaled into the unit ball (neither changes the
     order of distances), with -|b|^2/2 appended, so that [a, 1].[b, -|b|^2/2] falls with |a - b|.
     """
     if metric == "cosine":

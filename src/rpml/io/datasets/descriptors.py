@@ -13,7 +13,7 @@ def gradient_histograms(
     Parameters
     ----------
     images : ndarray of shape (n, side, side)
-        Grey levels or ink bits.
+        Gray levels or ink bits.
     cells : int, default=7
         Cells along each side; the side must be a multiple of it.
     orientations : int, default=8
@@ -37,11 +37,11 @@ def gradient_histograms(
     strength = np.hypot(down, right)
     turn = np.mod(np.arctan2(down, right) / np.pi, 1) * orientations
     step = stack.shape[1] // cells
-    centres = slice(step // 2, None, step)
+    centers = slice(step // 2, None, step)
     found = []
     for direction in range(orientations):
         away = np.abs((turn - direction + orientations / 2) % orientations - orientations / 2)
         edges = strength * np.maximum(1 - away, 0)
-        found.append(gaussian_filter(edges, (0, step / 2, step / 2))[:, centres, centres])
+        found.append(gaussian_filter(edges, (0, step / 2, step / 2))[:, centers, centers])
     pooled = np.stack(found, axis=-1).reshape(len(stack), -1)
     return np.asarray(np.sqrt(np.maximum(pooled, 0)), dtype=np.float32)

@@ -39,8 +39,8 @@ def read_folders(root: str | Path) -> ImageSet:
 
 
 def _check_disjoint(names: list[str], train: NDArray[np.bool_], folder: Path) -> None:
-    labelled = np.array(names)
-    both = set(labelled[train]) & set(labelled[~train])
+    labeled = np.array(names)
+    both = set(labeled[train]) & set(labeled[~train])
     if both:
         raise InputError(
             f"{folder}: class {str(min(both))!r} is below both train/ and test/, "

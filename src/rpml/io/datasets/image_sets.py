@@ -1,4 +1,4 @@
-"""Labelled image collections with the zero-shot split of the paper."""
+"""Labeled image collections with the zero-shot split of the paper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The handwritten characters that ship with the package (part of Omniglot, MIT licence)."""
+"""The handwritten characters that ship with the package (part of Omniglot, MIT license)."""
 
 from dataclasses import dataclass
 

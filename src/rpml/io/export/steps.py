@@ -45,7 +45,7 @@ Step = Unit | Affine
 
 
 def embedding_steps(model: LinearModel, n_components: int | None = None) -> list[Step]:
-    """The steps of a fitted model; neighbouring linear ones are one.
+    """The steps of a fitted model; neighboring linear ones are one.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ _LEAST = {"n_neighbors": 1, "gamma": 0, "n_clusters": 1, "min_cluster_size": 1}
 class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """Authority Ascent Shift: clusters from an ascent on a random walk's authority.
 
-    Every row steps to the relevant neighbour that promises the largest gain of authority, until
+    Every row steps to the relevant neighbor that promises the largest gain of authority, until
     it cannot gain any more: at a mode. The rows that end in one mode are a basin, which is what
     the paper calls a cluster (``merge=None``). Basins are small and pure. By default they are the
     leaves of a tree: average linkage of the affinities between their rows. The tree is cut into
@@ -39,12 +39,12 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     n_neighbors : int, default=50
-        Neighbours in the graph; reduced with a warning when there are fewer other rows.
+        Neighbors in the graph; reduced with a warning when there are fewer other rows.
     gamma : float, default=100.0
-        How much a large step of authority counts against a neighbour.
+        How much a large step of authority counts against a neighbor.
         Authorities are scaled to a maximum of 1/10.
     epsilon : float or "auto", default="auto"
-        Relevance a neighbour must exceed: a threshold on affinities, as printed in the paper.
+        Relevance a neighbor must exceed: a threshold on affinities, as printed in the paper.
         "auto" follows the affinities; see `choose_epsilon`.
     metric : "euclidean", "cosine" or "precomputed", default="euclidean"
         "precomputed": fit takes the affinity graph, a square (sparse) non-negative matrix.
@@ -58,10 +58,10 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         Clusters wanted, fewer with a warning if there are fewer leaves; None cuts the tree by
         persistence, into 2 or more if there are 2 leaves.
     min_cluster_size : int, default=5
-        Smaller basins join the neighbour of largest affinity. Only an unconnected part of the
+        Smaller basins join the neighbor of largest affinity. Only an unconnected part of the
         graph may be smaller. `n_clusters` and `min_cluster_size` are for merge="average".
     method : "auto", "exact" or "ann", default="auto"
-        Neighbour search; see `rpml.method.graph.affinity.nearest_neighbors`.
+        Neighbor search; see `rpml.method.graph.affinity.nearest_neighbors`.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    A row without relevant neighbour (isolated, or an outlier) is its own cluster. Duplicated
+    A row without relevant neighbor (isolated, or an outlier) is its own cluster. Duplicated
     rows share a cluster when nothing better is near. Zero rows are ordinary points under
     metric="euclidean" and isolated under affinity="cosine". Rows in other order give the same
     clusters, but for exactly equal gains. At the end of merge="average" rows on a border move to
@@ -145,7 +145,7 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : ndarray of shape (n_samples, n_features), Neighbors, (indices, distances) or graph
-            Features; neighbours found before; or, with metric="precomputed", affinities.
+            Features; neighbors found before; or, with metric="precomputed", affinities.
         y : ignored, default=None
         """
         ascent = self.ascent(X)
@@ -229,7 +229,7 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             )
         if self.affinity == "cosine" and self.metric == "euclidean":
             raise ValueError(
-                "affinity='cosine' needs neighbours of metric='cosine', got 'euclidean'"
+                "affinity='cosine' needs neighbors of metric='cosine', got 'euclidean'"
             )
         bandwidths(np.ones(1), self.bandwidth)
 

@@ -14,8 +14,8 @@ from rpml.method.graph import kernels
 from rpml.runtime.rows import Labels
 from rpml.runtime.threads import run_chunks
 
-_RANK = 7  # the neighbour whose affinity stands for a node's own neighbourhood
-_ABOVE = 1.2  # epsilon="auto": this much above the typical affinity of that neighbour,
+_RANK = 7  # the neighbor whose affinity stands for a node's own neighborhood
+_ABOVE = 1.2  # epsilon="auto": this much above the typical affinity of that neighbor,
 _CUT_OFF = 0.3  # but cutting off no more than this share of the nodes from all others
 
 
@@ -53,13 +53,13 @@ def ascend(
     """Parent of every node: one step of authority ascent.
 
     psi(i, j) = d_i P_ij exp(-gamma (omega_j - omega_i)^2) with d_i P_ij = W_ij; the relevant
-    neighbours are those with psi > epsilon and i itself; the parent is the one of largest
+    neighbors are those with psi > epsilon and i itself; the parent is the one of largest
     P_ij (omega_j - omega_i). Here omega is scaled to a maximum of 1/10, so that the printed
     gamma = 100 damps a step across the whole range of authorities by 1/e: as probabilities they
     would differ by about 1/n, and gamma would do nothing at all.
 
     Equal gains go to the lowest index. On a plateau (equal authority, gain 0) this moves to a
-    relevant neighbour of lower index, so that duplicated points share one mode.
+    relevant neighbor of lower index, so that duplicated points share one mode.
     """
     return ascend_scaled(graph, scaled_authority(omega), gamma, epsilon)
 
@@ -103,7 +103,7 @@ def follow(parents: NDArray[np.intp]) -> NDArray[np.intp]:
 def choose_epsilon(graph: sparse.csr_matrix) -> float:
     """Choose epsilon from the affinities alone.
 
-    20% above the median affinity of a node to its 7th strongest neighbour, but never so high
+    20% above the median affinity of a node to its 7th strongest neighbor, but never so high
     that more than 30% of the nodes lose even their strongest edge (in high dimension all
     affinities of a node are alike). Where affinities hardly differ at all they say nothing, and
     every edge is relevant. Multiplying the graph by a constant multiplies epsilon by it.

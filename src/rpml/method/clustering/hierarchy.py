@@ -17,7 +17,7 @@ from rpml.method.clustering.linkage import UNCONNECTED, MergeTree, average_linka
 from rpml.runtime.compiled import compiled
 from rpml.runtime.rows import Labels
 
-MERGE_NEIGHBORS = 15  # nearest neighbours between whose rows affinities are averaged
+MERGE_NEIGHBORS = 15  # nearest neighbors between whose rows affinities are averaged
 _PASSES = 3  # over the rows, moving those on the borders of clusters
 
 
@@ -36,7 +36,7 @@ class Hierarchy:
 class BasinMerging:
     """Clusters as the cut of a tree over the basins.
 
-    Basins of fewer than `min_cluster_size` rows join the neighbour they have the largest affinity
+    Basins of fewer than `min_cluster_size` rows join the neighbor they have the largest affinity
     to. Average linkage merges the others into a tree, which is cut into `n_clusters`, or where
     `persistent_cut` says. At last rows on a border move to the cluster they are most affine to.
 
@@ -79,9 +79,9 @@ def shrink(graph: sparse.csr_matrix, labels: Labels) -> sparse.csr_matrix:
 
 
 def join_small(graph: sparse.csr_matrix, labels: Labels, least: int) -> Labels:
-    """Join nodes of fewer than `least` rows with the neighbour of largest affinity.
+    """Join nodes of fewer than `least` rows with the neighbor of largest affinity.
 
-    A node without neighbours stays what it is.
+    A node without neighbors stays what it is.
     """
     while True:
         sizes = np.bincount(labels)

@@ -1,4 +1,4 @@
-"""Average linkage on a sparse affinity graph: the nearest-neighbour chain over linked edge lists.
+"""Average linkage on a sparse affinity graph: the nearest-neighbor chain over linked edge lists.
 
 Time and memory grow with the edges: joining two nodes hooks their edge lists together, and parallel
 edges are summed when a list is next read.
@@ -61,7 +61,7 @@ def average_linkage(graph: sparse.csr_matrix, sizes: NDArray[np.int64]) -> Merge
     """Join the two nodes of largest mean affinity between their rows, until one node is left.
 
     Mean affinity is reducible (joining two nodes makes neither nearer to a third), so that chains
-    of nearest neighbours find the merges of the greedy order and distances never fall. Parts of
+    of nearest neighbors find the merges of the greedy order and distances never fall. Parts of
     the graph without an edge between them are joined at last, the smallest first.
 
     Parameters
@@ -139,7 +139,7 @@ def _chain(indptr, indices, data, sizes):  # type: ignore[no-untyped-def]
                 if mean > most or tie:
                     best, most = j, mean
                 e = edges[e, 1]
-            if best < 0:  # a whole part of the graph: only its last node has no neighbour
+            if best < 0:  # a whole part of the graph: only its last node has no neighbor
                 top -= 1
             elif best != before:
                 top += 1

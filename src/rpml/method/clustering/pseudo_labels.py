@@ -61,8 +61,8 @@ def labels_schema(n: int) -> Schema:
 def apply_supervision(labels: Labels, supervision: Supervision, Z: Array) -> Labels:
     """Pseudo-labels made to agree with supervision; classes come first, clusters after them.
 
-    A cluster takes the class of its labelled rows; if these are of several classes it is cut,
-    each row going with its nearest labelled row. So clusters of one class become one. Clusters
+    A cluster takes the class of its labeled rows; if these are of several classes it is cut,
+    each row going with its nearest labeled row. So clusters of one class become one. Clusters
     that linked rows connect become one as well, and rows of different classes are parted.
     """
     after = int(supervision.labels.max(initial=-1)) + 1

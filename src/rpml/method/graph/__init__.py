@@ -1,1 +1,1 @@
-"""k nearest neighbours and the affinity graph."""
+"""k nearest neighbors and the affinity graph."""

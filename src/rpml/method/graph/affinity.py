@@ -1,4 +1,4 @@
-"""Neighbours -> the sparse affinity graph the random walker of AAS lives on."""
+"""Neighbors -> the sparse affinity graph the random walker of AAS lives on."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,21 +17,21 @@ def affinity_graph(
     bandwidth: str | float = "local",
     symmetric: bool = True,
 ) -> sparse.csr_matrix:
-    """Weigh the edges from each row to its neighbours.
+    """Weigh the edges from each row to its neighbors.
 
     Parameters
     ----------
     neighbors : Neighbors
     affinity : "cosine" or "gaussian", default="cosine"
-        "cosine" is max(0, cos); it needs neighbours found with metric="cosine". "gaussian" is
+        "cosine" is max(0, cos); it needs neighbors found with metric="cosine". "gaussian" is
         exp(-|x_i - x_j|^2 / (2 s_i s_j)).
     bandwidth : "local", "balanced", "global" or float, default="local"
-        s_i of the Gaussian: the distance to the 7th neighbour of i; the geometric mean of that
+        s_i of the Gaussian: the distance to the 7th neighbor of i; the geometric mean of that
         and its median over all rows; the median; or the given number. Local affinities compare
         across dense and sparse regions but forget the density, global ones are the reverse.
     symmetric : bool, default=True
         Keep an edge when either end found the other (the union, max(W, W')): both ends give it
-        the same weight, so nothing is averaged and no point loses its own neighbours. False
+        the same weight, so nothing is averaged and no point loses its own neighbors. False
         leaves the directed k-NN graph.
 
     Returns
@@ -47,7 +47,7 @@ def affinity_graph(
     else:
         raise ValueError(f"affinity={affinity!r}: use 'cosine' or 'gaussian'")
     indptr = np.arange(0, n * k + 1, k, dtype=np.int64 if 2 * n * k > 2**31 - 1 else np.int32)
-    # a copy of the indices: sorting the matrix must not reorder the caller's neighbours
+    # a copy of the indices: sorting the matrix must not reorder the caller's neighbors
     columns = neighbors.indices.ravel().copy()
     graph = sparse.csr_matrix((weights.ravel(), columns, indptr), shape=(n, n), copy=False)
     graph.eliminate_zeros()
@@ -56,10 +56,10 @@ def affinity_graph(
 
 
 def cosine_weights(neighbors: Neighbors) -> NDArray[np.float32]:
-    """max(0, cos) of (some of the) rows and their neighbours."""
+    """max(0, cos) of (some of the) rows and their neighbors."""
     if neighbors.metric != "cosine":
         raise ValueError(
-            f"affinity='cosine' needs neighbours of metric='cosine', got {neighbors.metric!r}"
+            f"affinity='cosine' needs neighbors of metric='cosine', got {neighbors.metric!r}"
         )
     half = np.square(neighbors.distances, dtype=np.float32) * np.float32(0.5)
     return np.asarray(np.maximum(np.float32(1.0) - half, np.float32(0.0)))
@@ -78,7 +78,7 @@ def gaussian_weights(
 
 
 def own_scale(neighbors: Neighbors) -> NDArray[np.float64]:
-    """Distance of each row to its 7th neighbour."""
+    """Distance of each row to its 7th neighbor."""
     return neighbors.distances[:, min(_LOCAL_NEIGHBOR, neighbors.n_neighbors) - 1].astype(float)
 
 
@@ -102,20 +102,20 @@ def bandwidths(near: NDArray[np.float64], bandwidth: str | float) -> NDArray[np.
 def user_neighbors(
     indices: ArrayLike, distances: ArrayLike, *, metric: str = "euclidean"
 ) -> Neighbors:
-    """Check neighbours found elsewhere: (n, k) rows and distances, nearest first."""
+    """Check neighbors found elsewhere: (n, k) rows and distances, nearest first."""
     indices, distances = np.asarray(indices), np.asarray(distances, dtype=np.float32)
     if indices.ndim != 2 or indices.shape != distances.shape or indices.shape[1] < 1:
         raise ValueError(
-            "precomputed neighbours: indices and distances must both be (n, k), "
+            "precomputed neighbors: indices and distances must both be (n, k), "
             f"got {indices.shape} and {distances.shape}"
         )
     n = indices.shape[0]
     if indices.dtype.kind not in "iu" or indices.min() < 0 or indices.max() >= n:
-        raise ValueError(f"precomputed neighbours: indices must be integers from 0 to {n - 1}")
+        raise ValueError(f"precomputed neighbors: indices must be integers from 0 to {n - 1}")
     if not (np.isfinite(distances).all() and (distances >= 0).all()):
-        raise ValueError("precomputed neighbours: distances must be finite and non-negative")
+        raise ValueError("precomputed neighbors: distances must be finite and non-negative")
     if (indices == np.arange(n)[:, None]).any():
-        raise ValueError("precomputed neighbours: a row is listed as its own neighbour; drop it")
+        raise ValueError("precomputed neighbors: a row is listed as its own neighbor; drop it")
     return Neighbors(indices.astype(np.int32), distances, metric, method="precomputed")
 
 

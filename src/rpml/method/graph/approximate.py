@@ -1,7 +1,7 @@
-"""Approximate neighbours: compare a row with the rows of its nearest cells, measure the recall.
+"""Approximate neighbors: compare a row with the rows of its nearest cells, measure the recall.
 
-Rows are assigned to cells around k-means centres. A sample is searched exactly; from the cells
-their true neighbours lie in follows how many cells each row has to look into, so no parameter is
+Rows are assigned to cells around k-means centers. A sample is searched exactly; from the cells
+their true neighbors lie in follows how many cells each row has to look into, so no parameter is
 left to choose. The rows that look into a cell are compared with it by one matrix product, which
 costs far less per comparison than following an index row by row.
 """
@@ -33,17 +33,17 @@ from rpml.runtime.threads import run_chunks, single_blas_thread, times
 logger = logging.getLogger(__name__)
 Look = tuple[NDArray[np.int32], int]  # visiting rows, and the cell they look into
 
-TARGET = 0.98  # share of the true neighbours the cells looked into must hold
+TARGET = 0.98  # share of the true neighbors the cells looked into must hold
 CELL = 600  # rows
 SAMPLE = 800  # rows searched exactly: half to choose by, half to measure with
-TRAINING = 64  # rows a cell to place the centres with
+TRAINING = 64  # rows a cell to place the centers with
 ROUNDS = 8  # of k-means
 SEED = 0  # cells and sample are part of the method, not of the caller's randomness
 
 
 @dataclass(frozen=True)
 class Sample:
-    """SearchCorpus whose true neighbours are known."""
+    """SearchCorpus whose true neighbors are known."""
 
     rows: NDArray[np.intp]
     neighbors: NDArray[np.int32]
@@ -52,7 +52,7 @@ class Sample:
         return Sample(self.rows[which::2], self.neighbors[which::2])
 
     def recall(self, found: NDArray[np.int32]) -> float:
-        """Share of the true neighbours among those found."""
+        """Share of the true neighbors among those found."""
         hits = [
             np.isin(true, found[row]).mean()
             for row, true in zip(self.rows, self.neighbors, strict=True)
@@ -96,7 +96,7 @@ def find_cells(rows: SearchCorpus, sample: Sample, memory_limit: int) -> Cells |
 def choose_nprobe(
     rows: SearchCorpus, centers: NDArray[np.float32], sample: Sample, memory_limit: int
 ) -> int:
-    """How many cells hold TARGET of the sample's true neighbours."""
+    """How many cells hold TARGET of the sample's true neighbors."""
     count, k = len(centers), sample.neighbors.shape[1]
     ranking = nearest_centers(rows, sample.rows, centers, count, memory_limit)
     rank = np.empty_like(ranking)
@@ -120,7 +120,7 @@ def _centers(rows: SearchCorpus, count: int, memory_limit: int) -> NDArray[np.fl
 def center_sums(
     rows: SearchCorpus, training: NDArray[np.intp], centers: NDArray[np.float32], memory_limit: int
 ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """Sum and number of the training rows nearest to each centre."""
+    """Sum and number of the training rows nearest to each center."""
     cell = nearest_centers(rows, training, centers, 1, memory_limit)[:, 0]
     sums = np.zeros(centers.shape)
     for part in slices(training.size, max(1, memory_limit // (32 * centers.shape[1]))):
@@ -134,7 +134,7 @@ def center_sums(
 def move_centers(
     centers: NDArray[np.float32], sums: NDArray[np.float64], size: NDArray[np.intp]
 ) -> NDArray[np.float32]:
-    """The means of the rows of each cell; an empty cell keeps its centre."""
+    """The means of the rows of each cell; an empty cell keeps its center."""
     means = sums / np.maximum(size, 1)[:, None]
     return np.where(size[:, None] > 0, means, centers).astype(np.float32)
 
@@ -146,7 +146,7 @@ def nearest_centers(
     probes: int,
     memory_limit: int,
 ) -> NDArray[np.int32]:
-    """The nearest centres of each of the given rows (None: all), nearest first."""
+    """The nearest centers of each of the given rows (None: all), nearest first."""
     which = np.arange(rows.count) if which is None else which
     out = np.empty((which.size, probes), dtype=np.int32)
     half = 0.5 * np.einsum("ij,ij->i", centers, centers)
@@ -227,7 +227,7 @@ def _fill_gaps(rows: SearchCorpus, found: Found, memory_limit: int) -> Found:
 
 
 def search_hnsw(rows: SearchCorpus, k: int, memory_limit: int) -> Found:
-    """Neighbours by the HNSW graph of faiss."""
+    """Neighbors by the HNSW graph of faiss."""
     faiss = require("faiss", "ann", "method='hnsw'")
     n, d = rows.X.shape
     index = faiss.IndexHNSWFlat(d, 32)

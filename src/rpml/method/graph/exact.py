@@ -1,4 +1,4 @@
-"""Nearest neighbours by products of blocks of rows: each pair of blocks once, a heap a row."""
+"""Nearest neighbors by products of blocks of rows: each pair of blocks once, a heap a row."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def prepare(
     center: NDArray[np.float64] | float = 0.0,
     unit: float = 1.0,
 ) -> Array:
-    """Rows ready for the product: unit norm (cosine), or centred and in `unit`s (Euclidean)."""
+    """Rows ready for the product: unit norm (cosine), or centered and in `unit`s (Euclidean)."""
     if metric == "euclidean":
         wide = np.asarray(block, dtype=np.result_type(block, dtype))
         wide = wide - np.asarray(center, dtype=wide.dtype)
@@ -76,7 +76,7 @@ def prepare(
 
 
 def measure(X: Array, metric: str, memory_limit: int) -> SearchCorpus:
-    """Look at all rows once: are they finite, where is their centre, how long are they."""
+    """Look at all rows once: are they finite, where is their center, how long are they."""
     n, d = X.shape
     if metric == "cosine":
         for part in slices(n, _chunk(d, memory_limit)):
@@ -116,7 +116,7 @@ def center_and_unit(
     """Column means, rounded to a power of two near the column's spread; a unit of length.
 
     |x - y|^2 = |x|^2 + |y|^2 - 2xy cancels when the norms are large against the distance, so the
-    data is centred. A coarse centre does that as well and keeps integers and other round values
+    data is centered. A coarse center does that as well and keeps integers and other round values
     round, hence their products, and so their ties, exact. The unit is 1 unless squares would
     leave the range of float32.
     """
@@ -213,7 +213,7 @@ def _run(
 
 
 def disjoint_rounds(pairs: Iterable[Pair]) -> list[list[Pair]]:
-    """Deal pairs into rounds in which no block appears twice (a greedy edge colouring)."""
+    """Deal pairs into rounds in which no block appears twice (a greedy edge coloring)."""
     busy: defaultdict[int, int] = defaultdict(int)  # bit r: the block is in round r
     rounds: list[list[Pair]] = []
     for a, b in pairs:

@@ -1,13 +1,13 @@
-"""Compiled loops of the neighbour search and of the authority ascent: arrays in, arrays out."""
+"""Compiled loops of the neighbor search and of the authority ascent: arrays in, arrays out."""
 
 import numpy as np
 
 from rpml.runtime.compiled import compiled
 
-# Scores looked at together: their maximum is one vectorised reduction. Unsigned, as are the column
+# Scores looked at together: their maximum is one vectorized reduction. Unsigned, as are the column
 # counters: a signed index may count from the end, and checking for that stops the vector loop.
 _LANES = np.uint64(32)
-_FLAGS = frozenset({"nnan", "nsz"})  # what a vectorised maximum needs; no reordering of sums
+_FLAGS = frozenset({"nnan", "nsz"})  # what a vectorized maximum needs; no reordering of sums
 
 
 @compiled()

@@ -1,4 +1,4 @@
-"""X -> the nearest neighbours of every row: exact by blocked products, approximate beyond."""
+"""X -> the nearest neighbors of every row: exact by blocked products, approximate beyond."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _EPS32 = float(np.finfo(np.float32).eps)
 
 @dataclass(frozen=True)
 class Neighbors:
-    """The nearest neighbours of every row, itself excluded.
+    """The nearest neighbors of every row, itself excluded.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class Neighbors:
         sqrt(2 - 2 cos), where a zero row has cosine 0 with every other.
     metric : "euclidean" or "cosine"
     recall : float
-        Share of the true neighbours found: 1.0 for an exact search, measured on a sample else.
+        Share of the true neighbors found: 1.0 for an exact search, measured on a sample else.
     method : str
         What found them.
     """
@@ -121,7 +121,7 @@ def nearest_neighbors(
             return _exact(rows, k, memory_limit, report)
         found = ann.search_cells(rows, cells, k, memory_limit, report)
     recall = sample.half(1).recall(found[1])
-    logger.info("%d rows, %d neighbours by %s: recall %.3f", rows.count, k, method, recall)
+    logger.info("%d rows, %d neighbors by %s: recall %.3f", rows.count, k, method, recall)
     return _finish(rows, found, memory_limit, recall, method)
 
 
@@ -136,7 +136,7 @@ def _check(X: Array, n_neighbors: int, metric: str, method: str) -> int:
     if n_neighbors < 1:
         raise ValueError(f"n_neighbors={n_neighbors}: must be at least 1")
     if n < 2 or d < 1:
-        raise ValueError(f"X has shape {X.shape}: neighbours need 2 rows and 1 column at least")
+        raise ValueError(f"X has shape {X.shape}: neighbors need 2 rows and 1 column at least")
     if n_neighbors >= n:
         warnings.warn(
             f"n_neighbors={n_neighbors} but a row has only {n - 1} others; using {n - 1}",

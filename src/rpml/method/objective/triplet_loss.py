@@ -54,7 +54,7 @@ class TripletTerms:
 
 
 class TripletObjective:
-    """The objective at a moving point (L, theta), as the optimiser asks for it.
+    """The objective at a moving point (L, theta), as the optimizer asks for it.
 
     `move_to` sets the point, `gradients` evaluates there, `begin_line_search` fixes a search curve,
     `line_value` is the loss at a step on it, without any matrix product, `accept_step` goes there.

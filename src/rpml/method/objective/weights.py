@@ -224,7 +224,7 @@ class WeightRidge:
 
 
 def weights_from_logits(S: Array, weight_ridge: WeightRidge | None) -> tuple[Array, Array, float]:
-    """Weights w (T,), the sigmoids (m, T) behind them, and the factor that normalises them."""
+    """Weights w (T,), the sigmoids (m, T) behind them, and the factor that normalizes them."""
     if S.shape[0] == 0:
         return np.ones(S.shape[1], S.dtype), S, 1.0
     sigmoids = expit(S)

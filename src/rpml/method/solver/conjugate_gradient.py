@@ -232,7 +232,7 @@ def fixed_steps(
 ) -> OptimizeResult:
     """The paper's plain updates, eqs. (update_r) and (update_L), with one fixed step size.
 
-    The step is taken on the mean over triplets, which has the same minimisers as the sum, so that
+    The step is taken on the mean over triplets, which has the same minimizers as the sum, so that
     one learning rate serves any number of triplets. The loss may rise: nothing checks it.
     """
     learned = theta is not None and problem.learn_weights
@@ -271,14 +271,14 @@ def fit_triplets(
     learning_rate: float = 1.0,
     callback: Callback | None = None,
 ) -> OptimizeResult:
-    """Minimise the objective over given triplets; by default exactly the one the paper prints.
+    """Minimize the objective over given triplets; by default exactly the one the paper prints.
 
     Parameters
     ----------
     X, triplets
         As in `rpml.method.objective.triplet_loss.loss_and_gradients`.
     L0 : ndarray of shape (d, l)
-        Start; orthonormalised if it is not orthonormal.
+        Start; orthonormalized if it is not orthonormal.
     theta0 : ndarray, default=None
         Start of the weight parameters; None for "constant".
     weight : {"concat", "bilinear", "constant"}, default="concat"

@@ -28,11 +28,11 @@ def minimize_along(
     max_trials: int = 16,
     precision: float = 0.05,
 ) -> Step:
-    """Minimise phi(t) over t > 0, given phi(0), phi'(0) = slope < 0 and a first guess.
+    """Minimize phi(t) over t > 0, given phi(0), phi'(0) = slope < 0 and a first guess.
 
     While the best trial is also the farthest, the next one lies where interpolation from phi(0)
     and phi'(0) sees the minimum, at most ten times as far. Once a farther trial is worse, the
-    next one minimises the parabola through the best trial and its two neighbours. Ends when that
+    next one minimizes the parabola through the best trial and its two neighbors. Ends when that
     moves by less than `precision`, and after `max_trials` in any case.
     """
     tried: list[Trial] = [(0.0, value0)]

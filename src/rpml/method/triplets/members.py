@@ -10,7 +10,7 @@ _REDRAWS = 16  # rounds of drawing again a negative that shares the anchor's gro
 
 @dataclass(frozen=True)
 class Members:
-    """The labelled rows, one label after the other."""
+    """The labeled rows, one label after the other."""
 
     rows: NDArray[np.intp]  # rows with a label, sorted by it
     start: NDArray[np.intp]  # of each row of the data: where its label begins in `rows`

@@ -12,7 +12,7 @@ from rpml.method.graph.neighbors import Neighbors, pair_distances
 from rpml.method.triplets.members import same_group
 from rpml.runtime.rows import Array
 
-_CHUNK = 65536  # triplets whose neighbours are looked at together
+_CHUNK = 65536  # triplets whose neighbors are looked at together
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Uniform:
 
 @dataclass(frozen=True)
 class Hard:
-    """The anchor's nearest neighbours of another label, one after the other."""
+    """The anchor's nearest neighbors of another label, one after the other."""
 
     neighbors: Neighbors
     """Of the rows the labels belong to."""
@@ -59,13 +59,13 @@ class Hard:
 
 @dataclass(frozen=True)
 class SemiHard:
-    """A neighbour of another label that is farther than the positive by less than the margin."""
+    """A neighbor of another label that is farther than the positive by less than the margin."""
 
     neighbors: Neighbors
     X: Array
-    """The rows the neighbours were found in."""
+    """The rows the neighbors were found in."""
     margin: float = 0.5
-    """In units of the neighbours' distances."""
+    """In units of the neighbors' distances."""
 
     def negatives(self, draw: Draw, rng: np.random.Generator) -> NDArray[np.intp]:
         luck = rng.random(draw.anchors.size)
@@ -81,7 +81,7 @@ class SemiHard:
         return _pick(draw, self.neighbors, choose)
 
 
-# name -> sampler from the k-NN of the rows and the rows; only "uniform" needs no neighbours
+# name -> sampler from the k-NN of the rows and the rows; only "uniform" needs no neighbors
 SAMPLERS: dict[str, Callable[[Neighbors, Array], Sampler]] = {
     "uniform": lambda neighbors, X: Uniform(),
     "semi-hard": SemiHard,
@@ -94,7 +94,7 @@ def _pick(
     neighbors: Neighbors,
     choose: Callable[[slice], tuple[NDArray[np.bool_], NDArray[np.intp]]],
 ) -> NDArray[np.intp]:
-    """The chosen neighbour of each anchor; `choose` says which are allowed and which of them."""
+    """The chosen neighbor of each anchor; `choose` says which are allowed and which of them."""
     out = draw.negatives.copy()
     for part in slices(draw.anchors.size, _CHUNK):
         allowed, nth = choose(part)
@@ -109,7 +109,7 @@ def _near_negatives(
     neighbors: Neighbors,
     groups: NDArray[np.integer] | None,
 ) -> NDArray[np.bool_]:
-    """(T, k): which neighbours of the anchor may be its negative."""
+    """(T, k): which neighbors of the anchor may be its negative."""
     near = neighbors.indices[anchors]
     allowed = (labels[near] >= 0) & (labels[near] != labels[anchors, None])
     if groups is not None:

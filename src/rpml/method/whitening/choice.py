@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.method.whitening.classes import count_pairs, label_scatter, label_spread, with_labelled
+from rpml.method.whitening.classes import count_pairs, label_scatter, label_spread, with_labeled
 from rpml.method.whitening.evidence import STEPS, neighbor_scatter
 from rpml.method.whitening.groups import (
     MIN_GROUPS,
@@ -73,7 +73,7 @@ class Whitening:
 
     @property
     def uses_groups(self) -> bool:
-        """False if groups were judged to say less than the neighbours."""
+        """False if groups were judged to say less than the neighbors."""
         return self.choice is None or "groups" in self.choice.source
 
     @property
@@ -167,7 +167,7 @@ def choose_whitening(
     settings: WhiteningSettings,
     context: Context,
 ) -> Whitening:
-    """Centre and whiten on the leading axes; with whiten=None leave the rows as they are.
+    """Center and whiten on the leading axes; with whiten=None leave the rows as they are.
 
     Parameters
     ----------
@@ -244,7 +244,7 @@ class Sample:
 def scatter_rows(groups: Groups, classes: Labels | None, rng: np.random.Generator) -> Labels:
     """Which rows to choose a whitening on; the known ones first."""
     rows = sample_rows(groups, MAX_ROWS, rng)
-    return rows if classes is None else with_labelled(rows, classes, rng)
+    return rows if classes is None else with_labeled(rows, classes, rng)
 
 
 def whiten_by_scatter(
@@ -255,7 +255,7 @@ def whiten_by_scatter(
     rng: np.random.Generator,
     step: Callable[[], None] = silent,
 ) -> Whitening:
-    """Whiten by the scatter within groups where they help, within neighbourhoods otherwise.
+    """Whiten by the scatter within groups where they help, within neighborhoods otherwise.
 
     Pairs that help refine either, and so does what is known of the rows. Many labels tell
     something of more axes, and which of them to keep.

@@ -2,7 +2,7 @@
 
 Ours, not the paper's. An orthonormal L cannot rescale directions, so most of what labels teach has
 to enter before it: rows are whitened by the scatter *within known classes*, blended with the one
-the unlabelled rows give once each is counted to its nearest known class. With all labels that is
+the unlabeled rows give once each is counted to its nearest known class. With all labels that is
 discriminant analysis; with none nothing changes.
 
 Counted to a class by the directions that are then measured, rows would look close along them
@@ -23,7 +23,7 @@ from rpml.runtime.threads import single_blas_thread, times, transposed_times
 SHRINKAGES = (1 / 32, 1 / 16, 1 / 8, 1 / 2, 2.0, np.inf)
 QUERIES = 1500
 MIN_PAIRS, MIN_CLASSES = 20, 4  # with fewer the scatter within classes says nothing
-PRIOR_PAIRS = 300  # labelled pairs that weigh as much as all unlabelled rows together
+PRIOR_PAIRS = 300  # labeled pairs that weigh as much as all unlabeled rows together
 CHOICE_AXES = 512  # the shrinkage is chosen on so many leading axes
 CLEAR = 2  # standard errors by which a shrinkage is clearly better than another
 REPEATS = 2
@@ -31,17 +31,17 @@ KAPPA = 0.95
 
 
 def count_pairs(labels: Labels) -> int:
-    """Degrees of freedom of the scatter within classes: labelled rows less classes."""
+    """Degrees of freedom of the scatter within classes: labeled rows less classes."""
     sizes = np.bincount(labels[labels >= 0]) if (labels >= 0).any() else np.zeros(1, np.intp)
     return int(np.maximum(sizes - 1, 0).sum())
 
 
-def with_labelled(
+def with_labeled(
     rows: NDArray[np.intp], labels: Labels, rng: np.random.Generator
 ) -> NDArray[np.intp]:
-    """A sample of rows with (many) labelled ones added: they are few and say most."""
-    labelled = np.flatnonzero(labels >= 0)
-    added = rng.permutation(labelled)[: max(MAX_ROWS // 2, MAX_ROWS - len(rows))]
+    """A sample of rows with (many) labeled ones added: they are few and say most."""
+    labeled = np.flatnonzero(labels >= 0)
+    added = rng.permutation(labeled)[: max(MAX_ROWS // 2, MAX_ROWS - len(rows))]
     return np.union1d(rows, added)
 
 
@@ -65,7 +65,7 @@ def label_scatter(
     -------
     (scatter, choice)
         `choice.evidence` holds, per shrinkage, the mean reciprocal rank of the nearest class mate
-        among labelled rows of classes that had no part in the scatter. The prior itself if that
+        among labeled rows of classes that had no part in the scatter. The prior itself if that
         does better, or if there are too few labels to tell.
     """
     paired = drop_singles(labels)
@@ -119,9 +119,9 @@ def _mean_score(scores: list[Array]) -> Array:
 def label_spread(data: Coordinates, labels: Labels, scatter: Array) -> Array:
     """By what axes are ranked where labels chose the scatter: between classes, and half of within.
 
-    The spread of all rows would not do. Where the labelled rows happen to lie close to their class
+    The spread of all rows would not do. Where the labeled rows happen to lie close to their class
     mates, the other rows do not, and whitening would make such axes look the best. So the spread
-    is that of the labelled rows, blended as their scatter is.
+    is that of the labeled rows, blended as their scatter is.
     """
     paired = drop_singles(labels)
     together = np.where(paired >= 0, 0, -1)

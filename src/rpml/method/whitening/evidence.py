@@ -1,10 +1,10 @@
 """How strongly to whiten, chosen without labels; plain PCA is the fallback.
 
-Ours, not the paper's. The shrinkage says how far the scatter within cross-fitted neighbourhoods is
+Ours, not the paper's. The shrinkage says how far the scatter within cross-fitted neighborhoods is
 trusted: shrinkage * trace(S) / n_components is added to its diagonal, and an infinite shrinkage is
 PCA. It is chosen by the *rank gain*, on rows that did not make the scatter: take the 3 nearest rows
 as one half of the axes sees them; how much nearer to the top does the other half, whitened and cut
-to the asked size, rank them than PCA does? Agreement on the single nearest neighbour would reward
+to the asked size, rank them than PCA does? Agreement on the single nearest neighbor would reward
 near-duplicates and shared wording instead.
 """
 
@@ -37,7 +37,7 @@ NUISANCE = 0.15  # rank gain, by the whitened reference, from which on there is 
 NEAR_BEST = 0.8  # there, the strongest whitening with this part of the best rank gain
 REFERENCE = 1.0  # shrinkage of the whitened reference
 MAX_ROWS = 3000  # rows looked at: half make the scatter of the evidence, half test it
-TRAINING_SHRINKAGE = 1.0  # with more, training on neighbours loses as often as it gains
+TRAINING_SHRINKAGE = 1.0  # with more, training on neighbors loses as often as it gains
 MIN_ROWS, MIN_AXES = 100, 8  # with less there is nothing to estimate: plain PCA
 QUERIES = 500
 REPEATS = 2
@@ -60,7 +60,7 @@ class RankGains:
 def neighbor_scatter(
     data: Coordinates, rng: np.random.Generator, step: Callable[[], None] = silent
 ) -> tuple[Array, ScatterChoice]:
-    """The scatter within cross-fitted neighbourhoods, and how far it is trusted.
+    """The scatter within cross-fitted neighborhoods, and how far it is trusted.
 
     `step` is called `STEPS` times, or fewer if the scatter is not needed.
     """
@@ -85,7 +85,7 @@ def choose_shrinkage(gains: RankGains) -> ScatterChoice:
 
     Every step of whitening away from PCA has to bring `PRICE` of rank gain. Where the whitened
     reference gains more than `NUISANCE`, the strongest axes show something else than the classes
-    and the plain neighbours are themselves wrong: then it is the strongest whitening whose gain is
+    and the plain neighbors are themselves wrong: then it is the strongest whitening whose gain is
     near the best.
     """
     steps = np.arange(len(SHRINKAGES))[::-1]
@@ -100,7 +100,7 @@ def choose_shrinkage(gains: RankGains) -> ScatterChoice:
         reason = f"rank gain {used[i]:.3f} over PCA, {PRICE} needed per step"
         if np.isinf(SHRINKAGES[i]):
             top = float(used.max())
-            reason = f"no whitening ranks the neighbours clearly better than PCA (best {top:+.3f})"
+            reason = f"no whitening ranks the neighbors clearly better than PCA (best {top:+.3f})"
     evidence = dict(zip(SHRINKAGES, used.tolist(), strict=True))
     trains = SHRINKAGES[i] <= TRAINING_SHRINKAGE
     return ScatterChoice("neighbors", SHRINKAGES[i], evidence, reason, trains)

@@ -1,6 +1,6 @@
 """Rows known to show the same instance: views, frames, photographs of one listing.
 
-Ours, not the paper's. Groups are the free supervision that neighbours cannot give: they say how
+Ours, not the paper's. Groups are the free supervision that neighbors cannot give: they say how
 one instance varies. They are used three times: their scatter whitens, they are clustered as one
 point each, and their pairs are positives of the triplets.
 """
@@ -28,13 +28,13 @@ NEIGHBOR_SHRINKAGES = (
     1.0,
     4.0,
     np.inf,
-)  # of the neighbours that groups are judged by
+)  # of the neighbors that groups are judged by
 PLATEAU = 0.98  # shrinkages within 2% of the best count as equally good
 QUERIES = 1500
 MIN_GROUPS = 20  # with fewer their scatter says nothing
 TIMES_CHANCE = 5
 STRANGER = 0.95  # quantile of the similarity to another group
-MARGIN = 0.95  # of the neighbours' agreement, which groups must reach
+MARGIN = 0.95  # of the neighbors' agreement, which groups must reach
 
 
 def drop_singles(groups: Groups) -> Groups:
@@ -72,7 +72,7 @@ def group_scatter(
     """Covariance within groups, smoothed so that it finds the members of groups it has not seen.
 
     `groups` are those of the sampled rows. The shrinkage is the middle one of those that find, for
-    a row of a held-out group, a member of that group as its nearest neighbour most often.
+    a row of a held-out group, a member of that group as its nearest neighbor most often.
     The evidence is measured on one row per instance, as that of `neighbor_scatter`, so that the two
     compare. It is empty when members are hardly found more often than by chance.
     """
@@ -125,7 +125,7 @@ def _finds_its_group(data: Coordinates, groups: Groups, scatter: Array, shrinkag
 
 @single_blas_thread()
 def groups_help(by_groups: ScatterChoice, data: Coordinates, rng: np.random.Generator) -> bool:
-    """Whether the groups' scatter lets the halves of the axes agree no less than neighbours do.
+    """Whether the groups' scatter lets the halves of the axes agree no less than neighbors do.
 
     `data` has one row per instance.
     """
@@ -161,7 +161,7 @@ def cross_agreement(
 def split_half_agreement(
     data: Coordinates, scatter: Array, shrinkages: tuple[float, ...], rng: np.random.Generator
 ) -> Array:
-    """Per shrinkage: share of rows with the same nearest neighbour by either half of the axes."""
+    """Per shrinkage: share of rows with the same nearest neighbor by either half of the axes."""
     shares = np.zeros(len(shrinkages))
     repeats = 2
     for _ in range(repeats):

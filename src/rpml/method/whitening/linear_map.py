@@ -1,4 +1,4 @@
-"""What happens to a row before the projection: l2, centring, PCA-whitening with an exponent, l2."""
+"""What happens to a row before the projection: l2, centering, PCA-whitening by an exponent, l2."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -118,7 +118,7 @@ class Spectrum:
 def principal_axes(
     X: Array, unit_input: bool, center: bool, step: Callable[[], None] = silent
 ) -> Spectrum:
-    """Eigen-decomposition of the covariance (or, uncentred, of the second moments) of the rows.
+    """Eigen-decomposition of the covariance (or, uncentered, of the second moments) of the rows.
 
     Accumulated in float64 block by block; with fewer rows than features the small Gram matrix is
     decomposed instead. Directions whose variance is lost in rounding are left out. `step` is called

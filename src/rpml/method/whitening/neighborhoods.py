@@ -1,9 +1,9 @@
-"""Which directions tell classes apart? Whitening by the scatter within neighbourhoods.
+"""Which directions tell classes apart? Whitening by the scatter within neighborhoods.
 
 Ours, not the paper's. Whitening divides every direction by its spread; better is to divide by the
 spread *within* a class and to keep the spread between classes. Without labels the nearest
-neighbours stand in for the class, but a direction that helped to find a neighbour makes it look
-close. So they are cross-fitted: the principal axes are split in two halves, neighbours are found
+neighbors stand in for the class, but a direction that helped to find a neighbor makes it look
+close. So they are cross-fitted: the principal axes are split in two halves, neighbors are found
 with one and the scatter is measured on the other.
 """
 
@@ -52,7 +52,7 @@ class ScatterChoice:
     """Added variance, as a multiple of trace / n_components; infinite: plain PCA."""
     evidence: dict[float, float]
     """Per shrinkage tried: the rank gain over PCA; with groups, how often halves of the axes agree
-    on the nearest neighbour; with labels, the reciprocal rank of held-out class mates."""
+    on the nearest neighbor; with labels, the reciprocal rank of held-out class mates."""
     reason: str = ""
     """Why, in words."""
     trains: bool = True
@@ -168,15 +168,15 @@ def shrinkage_share(whitened: Preprocessing, choice: ScatterChoice | None, L: Ar
 def cross_fitted_correlation(
     data: Coordinates, repeats: int, rng: np.random.Generator, step: Callable[[], None] = silent
 ) -> Array:
-    """Correlation between a row and its cross-fitted neighbours, largest eigenvalue below 1.
+    """Correlation between a row and its cross-fitted neighbors, largest eigenvalue below 1.
 
-    Two rounds of `repeats` halvings of the axes: neighbours by half-whitened axes first, then by
+    Two rounds of `repeats` halvings of the axes: neighbors by half-whitened axes first, then by
     what these taught. `step` is called after every side of a halving.
 
     Returns
     -------
     ndarray of shape (q, q)
-        C; the scatter within neighbourhoods is D (I - C) D.
+        C; the scatter within neighborhoods is D (I - C) D.
     """
     root = np.sqrt(data.deviations).astype(data.W.dtype)
     halves = _halvings(data.W.shape[1], repeats, rng)
@@ -191,7 +191,7 @@ def taught_correlation(
     rng: np.random.Generator,
     step: Callable[[], None] = silent,
 ) -> Array:
-    """Another round: neighbours by the axes as the teacher's correlation whitens them."""
+    """Another round: neighbors by the axes as the teacher's correlation whitens them."""
     scatter = scatter_of(teacher, data.deviations)
     seen = []
     for half in _halvings(data.W.shape[1], repeats, rng):
@@ -207,7 +207,7 @@ def scatter_of(correlation: Array, deviations: Array) -> Array:
 
 
 def _correlate(W: Array, seen: Sequence[tuple[Mask, Array]], step: Callable[[], None]) -> Array:
-    """Neighbours in each view of the rows, measured on the axes that view did not see."""
+    """Neighbors in each view of the rows, measured on the axes that view did not see."""
     q = W.shape[1]
     total, count = np.zeros((q, q)), np.zeros((q, q))
     for half, rows in seen:

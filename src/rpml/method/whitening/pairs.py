@@ -1,6 +1,6 @@
-"""Rows that probably belong together: one session, one document, neighbouring frames, co-clicks.
+"""Rows that probably belong together: one session, one document, neighboring frames, co-clicks.
 
-Ours, not the paper's. Pairs from outside are worth more than nearer neighbours, even if a good part
+Ours, not the paper's. Pairs from outside are worth more than nearer neighbors, even if a good part
 of them is wrong, as long as that part is known. In whitened coordinates a random row has no
 correlation with another, so wrong pairs only dilute the correlation C across right ones: over all
 pairs it is p C, where p is the rate of right pairs, and dividing by p undoes it.
@@ -39,7 +39,7 @@ RATE_SHRINKAGE = 0.25  # of the whitening in which pairs are compared with rando
 RANDOM_PAIRS = 20_000
 QUERIES = 1000
 CLEAR = 3  # standard errors by which held-out pairs must rank each other better
-STEP = 4  # from the lowest shrinkage of the neighbours to one that only pairs can support
+STEP = 4  # from the lowest shrinkage of the neighbors to one that only pairs can support
 PRICE = 0.05  # rank gain of held-out right pairs that this step has to bring
 
 

@@ -170,13 +170,13 @@ def judge(rows: Sequence[Row], embeddings: Embeddings, y: NDArray[np.generic]) -
     gain, sums = gains.mean(), np.bincount(codes, gains - gains.mean())
     spread = 1.96 * np.sqrt(len(sums) / (len(sums) - 1) * (sums**2).sum()) / len(y)
     if gain > spread:
-        judgement = "RPML helped"
+        judgment = "RPML helped"
     elif gain < -spread:
-        judgement = "RPML did not help"
+        judgment = "RPML did not help"
     else:
-        judgement = "RPML made no difference beyond chance"
+        judgment = "RPML made no difference beyond chance"
     return (
-        f"{judgement}: Recall@1 at {learned.dim} dimensions is "
+        f"{judgment}: Recall@1 at {learned.dim} dimensions is "
         f"{100 * learned.recall[1]:.1f} against {100 * best.recall[1]:.1f} with the best "
         f"alternative of that size ({best.method}), a gain of {gain:+.1f} ± {spread:.1f} points; "
         f"the raw {raw.dim} give {100 * raw.recall[1]:.1f}"

@@ -146,6 +146,6 @@ def ascent_tree(model: RPML, X: Array) -> NDArray[np.intp] | None:
 
 
 def same_partition(one: NDArray[np.integer], other: NDArray[np.integer]) -> bool:
-    """Whether two labellings differ in nothing but the names."""
+    """Whether two labelings differ in nothing but the names."""
     pairs = np.unique(np.stack([one, other]), axis=1)
     return bool(pairs.shape[1] == len(np.unique(one)) == len(np.unique(other)))

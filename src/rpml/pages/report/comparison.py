@@ -14,7 +14,7 @@ from rpml.evaluation.metrics.label_free import (
     antihub_rate,
     effective_rank,
     hubness,
-    neighbour_overlap,
+    neighbor_overlap,
     spectrum,
 )
 from rpml.method.graph.neighbors import nearest_neighbors
@@ -142,7 +142,7 @@ def compare(spaces: Sequence[Space], labels: Labels | None, rng: np.random.Gener
     label_free = _label_free(spaces, spectra, rng)
     near = [space.neighbors for space in spaces if space.key in MODELS]
     k = min(N_NEIGHBORS, near[0].shape[1])
-    shared = interval(neighbour_overlap(near[0], near[1], k), rng) if len(near) > 1 else None
+    shared = interval(neighbor_overlap(near[0], near[1], k), rng) if len(near) > 1 else None
     if labels is None:
         return Comparison(label_free, {}, spectra, shared=shared)
     hits = {space.key: _hits(space, labels) for space in spaces}
@@ -200,7 +200,7 @@ def _label_free(
         return {s.key: float(function(s)) for s in spaces}
 
     overlap = {
-        s.key: interval(neighbour_overlap(raw, s.neighbors, k), rng)
+        s.key: interval(neighbor_overlap(raw, s.neighbors, k), rng)
         for s in spaces
         if s.key != "raw"
     }

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.estimator import RPML
-from rpml.evaluation.metrics.label_free import neighbour_overlap
+from rpml.evaluation.metrics.label_free import neighbor_overlap
 
 SHOWN = 6  # neighbors per query
 _SAME = 0.02  # weights that differ by less say nothing about trust
@@ -62,7 +62,7 @@ def most_changed(
     earlier one is skipped.
     """
     k = min(before.shape[1], after.shape[1])
-    overlap = neighbour_overlap(before, after, k)
+    overlap = neighbor_overlap(before, after, k)
     order = np.lexsort((rng.random(len(overlap)), overlap))
     seen: set[int] = set()
     chosen = []

@@ -94,7 +94,7 @@ def principal_plane(rows: NDArray[np.float32]) -> NDArray[np.float64]:
 
 
 def _spread(points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Centred, ten units across."""
+    """Centered, ten units across."""
     points = points - points.mean(axis=0)
     return np.ascontiguousarray(10.0 * points / max(float(np.ptp(points, axis=0).max()), 1e-12))
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from rpml.evaluation.codes import codings, nearest_by_scores
 from rpml.evaluation.comparison.bootstrap import Interval, interval
-from rpml.evaluation.metrics.label_free import neighbour_overlap
+from rpml.evaluation.metrics.label_free import neighbor_overlap
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.report import charts
 from rpml.pages.report.comparison import N_NEIGHBORS, Labels, Space
@@ -48,9 +48,7 @@ def quality_by_code(
         for coding in codings(rows, rows, learned=False):
             if coding.name in SHOWN:
                 nearest = nearest_by_scores(coding.scores, len(rows), k)
-                per_row = (
-                    neighbour_overlap(near, nearest, k) if y is None else y[nearest[:, 0]] == y
-                )
+                per_row = neighbor_overlap(near, nearest, k) if y is None else y[nearest[:, 0]] == y
                 found[space.key][coding.name] = coding.n_bytes, interval(per_row, rng)
     lines = [
         Line(title, "", [_cell(*by_code[code]) for by_code in found.values()])

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from rpml.evaluation.comparison.bootstrap import interval
 from rpml.evaluation.metrics import first_hit_rank
-from rpml.evaluation.metrics.label_free import neighbour_overlap
+from rpml.evaluation.metrics.label_free import neighbor_overlap
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.solver.prefix import sizes_below
 from rpml.pages.report import charts
@@ -47,7 +47,7 @@ def quality_by_size(
     k = min(N_NEIGHBORS, len(sample) - 1)
     near = [nearest_neighbors(sample[:, :s], k, metric="cosine").indices for s in sizes]
     heading = f"Of the {k} nearest neighbors at full size, retained (%)"
-    figures = [_chart(heading, sizes, [neighbour_overlap(near[-1], n, k) for n in near], rng)]
+    figures = [_chart(heading, sizes, [neighbor_overlap(near[-1], n, k) for n in near], rng)]
     if labels is not None:
         some = sorted_sample(len(labels), MAX_ROWS, rng)
         rows, y = vectors[labels.positions[some]], labels.values[some]
