@@ -101,6 +101,16 @@ def test_evaluate_counts_labeled_rows_only(rpml, shared, vectors, tmp_path):
     assert fields["recall@1"] == pytest.approx(recall_at_k(X[rows], y[rows], ks=(1,))[1])
 
 
+def test_json_has_the_warnings_that_quiet_hides(rpml, shared, tmp_path):
+    np.save(tmp_path / "one.npy", np.zeros(240, int))
+    args = ("evaluate", shared / "x.npy", "--labels", tmp_path / "one.npy", "--no-clustering")
+    fields = rpml.json(*args, "-q")
+    assert len(fields["warnings"]) == 1
+    assert "all rows are of one class" in fields["warnings"][0]
+    usual = rpml.json("evaluate", shared / "x.npy", "--labels", shared / "y.npy", "-q")
+    assert usual["warnings"] == []
+
+
 def test_evaluate_a_model(rpml, shared, vectors):
     X, y = vectors
     args = ["evaluate", shared / "x.npy", "--labels", shared / "y.npy"]

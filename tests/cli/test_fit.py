@@ -85,6 +85,8 @@ def test_wrong_config(rpml, shared, tmp_path, text, message):
         "fit", shared / "x.npy", "-o", tmp_path / "m", "--config", tmp_path / "run.toml", code=2
     )
     assert message in result.stderr
+    assert result.stderr.startswith(f"rpml: {tmp_path / 'run.toml'}")
+    assert result.stderr.count("\n") == 1  # no usage lines
 
 
 def test_paper_settings(rpml, shared, tmp_path):

@@ -32,7 +32,9 @@ def test_scale_and_table(rpml, shared, index, tmp_path):
     assert len(rows) == 480
     assert list(rows[0]) == ["query", "rank", "id", "score", "scale"]
     assert 0.9 < float(rows[0]["scale"]) <= 1
-    assert result.stdout.split()[:5] == list(rows[0])
+    assert result.stdout == f"480 rows found for 240 queries, written to {out}\n"
+    shown = rpml("search", index, shared / "x.npy", "-k", 2, "--scale").stdout
+    assert shown.split()[:5] == list(rows[0])
     assert "--force" in rpml.refused("search", index, shared / "x.npy", "-o", out)
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.model_selection import cross_val_score
+from sklearn.utils.validation import has_fit_parameter
 
 from rpml import RPML
 from rpml.evaluation.metrics import recall_at_k
@@ -115,6 +116,14 @@ def test_a_column_of_vectors_is_fitted(model, data):
     np.testing.assert_array_equal(fitted.transform(column), model.transform(data[0]))
 
 
-def test_sample_weight_is_refused_by_name(data):
-    with pytest.raises(TypeError, match="sample_weight"):
-        RPML(4).fit(data[0], sample_weight=np.ones(len(data[0])))
+@pytest.mark.parametrize("method", ["fit", "fit_transform", "fit_predict"])
+def test_sample_weight_is_refused_with_advice(data, method):
+    with pytest.raises(TypeError, match=r"leave rows out or repeat them instead\.$"):
+        getattr(RPML(4), method)(data[0], sample_weight=np.ones(len(data[0])))
+    assert not has_fit_parameter(RPML(), "sample_weight")
+
+
+def test_no_sample_weight_is_none(data):
+    settings = {"n_neighbors": 10, "random_state": 0}
+    fitted = RPML(4, **settings).fit(data[0], sample_weight=None)
+    np.testing.assert_array_equal(fitted.labels_, RPML(4, **settings).fit(data[0]).labels_)

@@ -3,8 +3,8 @@
 ``python -m tests.faults.mutations COUNT [SEED [KIND ...]]`` prints a JSON object per kind: how many
 files were tried, how many were accepted (exit code 0) or refused with a sentence (2), and what
 else happened. Of COUNT files only those of the named kinds are tried. A batch runs in a fork with
-10 s of processor time per file and 1 GB more memory than at its start. Half of the models and
-stages are forged: the content is changed, the checksum right.
+10 s of processor time per file and 1 GB more memory than at its start. Half of the
+files whose format has a structure are forged: the content is changed, the checksum right.
 """
 
 import contextlib
@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.feather
 import pyarrow.parquet as pq
 from PIL import Image
 
@@ -29,11 +30,15 @@ from rpml.cli.app import app
 from rpml.cli.command import exit_code, sentence
 from rpml.estimator.description import describe_model
 from rpml.io.checkpoint import Checkpoint
-from rpml.io.container import read_container, write_container
 from rpml.io.features import read_features, read_labels
+from rpml.pages.explorer.cache import Cache, cache_key
+from rpml.pages.explorer.catalog import make_catalog
+from rpml.pages.explorer.preparation import start_work
+from rpml.pages.report.items import Items
 from rpml.runtime.errors import InputError
 from rpml.search import Index
 from rpml.vision.decode import MAX_PIXELS, ImageError, load_rgb
+from tests.faults.forging import FORGERS
 from tests.io.test_container import mutate as damage_anywhere
 
 SECONDS, MEMORY, BATCH = 10, 2**30, 250
@@ -72,6 +77,21 @@ def read_index(folder):
     assert np.isfinite(found.scores).all()
 
 
+def catalog_of(folder):
+    items = Items([str(i) for i in range(40)], None, None)
+    return make_catalog(RPML.load(folder / "m.rpml"), X, items, "x.npy")
+
+
+def read_cache(folder):
+    """What is not used is computed again: never half a page."""
+    catalog = catalog_of(folder)
+    loaded = Cache(folder / "m.rpml.explorer", cache_key(catalog, X, 0, True)).load(catalog)
+    assert (catalog.maps.state == "ready") == loaded == (catalog.clusters.state != "working")
+    if not loaded:
+        raise InputError("computed again")
+    assert all(len(points) == 160 for points in catalog.maps.value.values())
+
+
 def read_stages(folder):
     assert np.isfinite(fit(folder).transform(X)).all()
 
@@ -104,21 +124,24 @@ def read_config(folder):
                 raise RuntimeError(said.getvalue()[-300:]) from None
 
 
+VECTORS = (".npy", ".npz", ".parquet", ".feather", ".jsonl", ".csv")
+LABELS = (".npy", ".npz", ".parquet", ".feather", ".jsonl", ".csv", ".txt")
 READERS = {
     "model": ("m.rpml", read_model),
     "updated model": ("m.rpml", read_updated_model),
     "index": ("x.index", read_index),
+    "explorer cache": ("m.rpml.explorer", read_cache),
     "checkpoint": (
         [f"stages/{name}.safetensors" for name in ("whiten", "neighbors", "labels", "optimizer")]
         + ["stages/manifest.json"],
         read_stages,
     ),
-    **{f"vectors {s}": (f"x{s}", read_vectors(s)) for s in (".npy", ".npz", ".parquet", ".csv")},
-    **{f"labels {s}": (f"y{s}", read_classes(s)) for s in (".npy", ".parquet", ".csv", ".txt")},
+    **{f"vectors {s}": (f"x{s}", read_vectors(s)) for s in VECTORS},
+    **{f"labels {s}": (f"y{s}", read_classes(s)) for s in LABELS},
     **{f"image {s}": (f"image{s}", read_image(s)) for s in (".png", ".jpg", ".webp", ".tiff")},
     "toml": ("c.toml", read_config),
 }
-SHARES = {"updated model": 0.02, "index": 0.04, "checkpoint": 0.04, "toml": 0.04, "model": 0.2}
+SHARES = {"updated model": 0.02, "checkpoint": 0.04, "toml": 0.04, "model": 0.15}
 """Of all files; the other kinds share the rest."""
 
 
@@ -127,20 +150,29 @@ def write_files(folder):
     model = fit(folder)
     model.save(folder / "m.rpml", exemplars=True)
     Index(model).add(X, [f"item {i}" for i in range(40)]).save(folder / "x.index")
+    start_work(catalog_of(folder), X, 0, True, folder / "m.rpml.explorer").join()
     y = np.arange(40) % 4
     np.save(folder / "x.npy", X)
     np.savez_compressed(folder / "x.npz", X=X, ids=np.arange(40))
-    pq.write_table(pa.table({"id": np.arange(40), "v": X.tolist()}), folder / "x.parquet")
+    np.save(folder / "y.npy", y)
+    np.savez_compressed(folder / "y.npz", y=y)
+    write_tables(folder / "x", {"id": np.arange(40), "v": X.tolist()})
+    write_tables(folder / "y", {"id": np.arange(40), "label": y})
     rows = "".join(f"item {i}," + ",".join(map(str, r)) + "\n" for i, r in enumerate(X.tolist()))
     (folder / "x.csv").write_text(f"id,a,b,c,d,e,f\n{rows}")
-    np.save(folder / "y.npy", y)
-    pq.write_table(pa.table({"id": np.arange(40), "label": y}), folder / "y.parquet")
     (folder / "y.csv").write_text("id,label\n" + "".join(f"{i},{c}\n" for i, c in enumerate(y)))
     (folder / "y.txt").write_text("".join(f"{c}\n" for c in y))
     (folder / "c.toml").write_text('array = "X"\nquiet = true\n[fit]\ndim = 3\nset = {tol = 0.1}\n')
     picture = Image.fromarray(rng.integers(0, 255, (24, 30, 3), np.uint8))
     for suffix in (".png", ".jpg", ".webp", ".tiff"):
         picture.save(folder / f"image{suffix}")
+
+
+def write_tables(stem, columns):
+    table = pa.table(columns)
+    pq.write_table(table, stem.with_suffix(".parquet"))
+    pyarrow.feather.write_feather(table, stem.with_suffix(".feather"), compression="uncompressed")
+    stem.with_suffix(".jsonl").write_text("".join(f"{json.dumps(r)}\n" for r in table.to_pylist()))
 
 
 # what is done to a file
@@ -159,62 +191,9 @@ def damage(data, rng):
     return damage_anywhere(data, rng)
 
 
-VALUES = [None, True, "", "text\x1b[2J", -1, 0, 2**31 - 1, 2**63, 1e300, float("nan"), [], {}]
-VALUES += [[[1]], 10**12, 0.5, {"a": {"b": [1]}}, json.loads("[" * 40 + "]" * 40), "x" * 10_000]
-
-
-def forge_json(value, rng):
-    """The same with one node replaced or removed."""
-    if isinstance(value, dict) and value and rng.random() < 0.85:
-        key = sorted(value)[int(rng.integers(len(value)))]
-        if rng.random() < 0.1:
-            return {k: v for k, v in value.items() if k != key}
-        return {**value, key: forge_json(value[key], rng)}
-    if isinstance(value, list) and value and rng.random() < 0.7:
-        at = int(rng.integers(len(value)))
-        return [*value[:at], forge_json(value[at], rng), *value[at + 1 :]]
-    return VALUES[int(rng.integers(len(VALUES)))]
-
-
-def forge_array(array, rng):
-    """Other values, another type or another shape."""
-    kind, array = rng.integers(6), array.copy()
-    if kind < 3 and array.size and array.dtype.kind in "if":
-        wild = [-1, 0, 2**31 - 1, -(2**31), array.size] if array.dtype.kind == "i" else []
-        wild = wild or [np.nan, np.inf, -np.inf, 1e300, -1e30, 1e38, 0, 1e-300]
-        with np.errstate(over="ignore"):
-            chosen = np.array(wild[int(rng.integers(len(wild)))]).astype(array.dtype)
-        array.reshape(-1)[rng.random(array.size) < rng.choice([0.02, 1.0])] = chosen
-        return array
-    if kind == 3:
-        return array[: int(rng.integers(len(array)))] if array.ndim and len(array) else array[None]
-    if kind == 4:
-        return array.astype(rng.choice(["i4", "f2", "f4", "f8", "u1", "?"]))
-    return array.reshape(-1) if array.ndim > 1 else array[None]
-
-
-def forge(path, rng):
-    """Change what a container holds, and give it the right checksum."""
-    kind = {".rpml": "model", ".index": "index"}.get(path.suffix, "checkpoint")
-    arrays, fields = read_container(path, kind, 99)
-    metadata, version = fields["metadata"], fields["format_version"]
-    for _ in range(int(rng.integers(1, 3))):
-        if arrays and rng.random() < 0.5:
-            name = sorted(arrays)[int(rng.integers(len(arrays)))]
-            arrays = {**arrays, name: forge_array(arrays[name], rng)}
-        elif kind != "checkpoint":
-            metadata = forge_json(metadata, rng)
-        else:
-            metadata = {**metadata, "metadata": forge_json(metadata["metadata"], rng)}
-    with contextlib.suppress(ValueError):  # a number that JSON cannot hold
-        write_container(path, arrays, metadata, kind, version)
-
-
 def mutate(path, rng):
-    if path.suffix in (".rpml", ".index", ".safetensors") and rng.random() < 0.5:
-        forge(path, rng)
-    elif path.suffix == ".json" and rng.random() < 0.5:
-        path.write_text(json.dumps(forge_json(json.loads(path.read_text()), rng)))
+    if path.suffix in FORGERS and rng.random() < 0.5:
+        FORGERS[path.suffix](path, rng)
     else:
         path.write_bytes(damage(path.read_bytes(), rng))
 
@@ -245,16 +224,16 @@ def run_batch(whole, kind, seeds, results):
     signal.signal(signal.SIGVTALRM, too_slow)
     warnings.simplefilter("ignore")
     with open(results, "w") as file, tempfile.TemporaryDirectory() as name:
-        folder = Path(name) / "work"
+        folder = Path(shutil.copytree(whole, Path(name) / "work"))
         for seed in seeds:
             rng = np.random.default_rng(seed)
-            shutil.copytree(whole, folder)
+            for changed in names:
+                shutil.copyfile(whole / changed, folder / changed)
             mutate(folder / names[int(rng.integers(len(names)))], rng)
             signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
             file.write(json.dumps([seed, outcome(read, folder)]) + "\n")
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
             file.flush()
-            shutil.rmtree(folder)
 
 
 def in_fork(whole, kind, seeds, results):

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeGuard
 
 import typer
 
-from rpml.cli.console import say
+from rpml.cli.console import SHOWN, say
 from rpml.cli.groups import expand_groups
 from rpml.runtime.errors import InputError, WriteError
 
@@ -141,7 +141,3 @@ def _show_warning(quiet: bool) -> Callable[..., None]:
             say(f"rpml: warning: {text}", err=True)
 
     return show
-
-
-SHOWN: list[str] = []
-"""The warnings of this run, for --json."""

@@ -14,24 +14,34 @@ def load_config(context: typer.Context, value: str | None) -> str | None:
     """Typer callback: make the file's values the defaults of the command's options."""
     if value is None or context.resilient_parsing:
         return value
+    from rpml.cli.command import BAD_INPUT, fail, sentence
+
+    try:
+        context.default_map = options_of(read_config(value), context, value)
+    except InputError as error:  # not a typer.BadParameter, which prints the usage too
+        fail(sentence(error), BAD_INPUT)
+    return value
+
+
+def read_config(path: str) -> dict[str, object]:
+    """The document, or an InputError."""
     from rpml.runtime.schema import read_toml
 
     try:
-        document = read_toml(Path(value))
+        return read_toml(Path(path))
     except OSError as error:
-        raise typer.BadParameter(f"cannot read {value}: {error.strerror}") from error
-    except InputError as error:
-        raise typer.BadParameter(str(error)) from error
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    except InputError:
+        raise
     except ValueError as error:
-        raise typer.BadParameter(f"{value} is not TOML: {error}") from error
-    context.default_map = options_of(document, context, value)
-    return value
+        raise InputError(f"{path} is not TOML: {error}") from error
 
 
 def options_of(document: dict[str, object], context: typer.Context, path: str) -> dict[str, object]:
     """Values for this command: those at the top, and those of the table with its name."""
     command = str(context.info_name)
     names = _names(context)
+    parameters = {parameter.name: parameter for parameter in context.command.params}
     tables = set(getattr(context.parent and context.parent.command, "commands", {}))
     plain = {k: v for k, v in document.items() if k not in tables or not isinstance(v, dict)}
     own = document.get(command, {})
@@ -42,8 +52,12 @@ def options_of(document: dict[str, object], context: typer.Context, path: str) -
         if name is None:
             close = get_close_matches(key, list(names), n=1)
             hint = f", did you mean {close[0]!r}?" if close else ""
-            raise typer.BadParameter(f"{path}: {command} has no option {key!r}{hint}")
+            raise InputError(f"{path}: {command} has no option {key!r}{hint}")
         values[name] = _as_option(value)
+        try:
+            parameters[name].process_value(context, values[name])
+        except typer.BadParameter as error:
+            raise InputError(f"{path}: {error.format_message()}") from error
     return values
 
 

@@ -219,6 +219,10 @@ class Stopper:
         self.asked = True
 
 
+SHOWN: list[str] = []
+"""The warnings of this run."""
+
+
 @dataclass(frozen=True)
 class Console:
     """The options of every command, and where it prints: for people, or JSON for machines."""
@@ -274,7 +278,8 @@ class Console:
     def result(self, fields: Mapping[str, object], text: str) -> None:
         """Print the result: the fields as JSON, or the text."""
         if self.json_output:
-            typer.echo(json.dumps(_finite(fields), default=_plain, allow_nan=False))
+            told = {**fields, "warnings": list(SHOWN)}
+            typer.echo(json.dumps(_finite(told), default=_plain, allow_nan=False))
         elif text:
             say(text)
 

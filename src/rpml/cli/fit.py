@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from rpml.cli import options as opt
-from rpml.cli.command import SHOWN, Interrupted, command
+from rpml.cli.command import Interrupted, command
 from rpml.cli.console import Console, Stopper, fields_text
 from rpml.cli.engine import EngineOptions
 from rpml.runtime.errors import InputError
@@ -257,5 +257,4 @@ def summary(model: RPML, output: str) -> dict[str, object]:
         "message": model.message_,
         "loss": float(losses[-1]) / count if losses else None,
         "mean_weight": float(weights.mean()) if len(weights) else None,
-        "warnings": list(SHOWN),
     }

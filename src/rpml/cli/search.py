@@ -30,7 +30,7 @@ def run(
         bool, opt.flag("Add the share of random pairs that are less similar.", "--scale")
     ] = False,
     output: Annotated[
-        str | None, opt.output("HITS", "Also write the rows found: .csv, .json or .md.")
+        str | None, opt.output("HITS", "Write the rows found instead: .csv, .json or .md.")
     ] = None,
     force: opt.Force = False,
     *,
@@ -60,7 +60,10 @@ def run(
         shares = loaded.model.similarity_quantile([row["score"] for row in rows])
         rows = [{**row, "scale": round(float(s), 6)} for row, s in zip(rows, shares, strict=True)]
     lines = [list(rows[0]), *([str(value) for value in row.values()] for row in rows)]
-    if output is not None:
-        with atomic_output(output, force) as temporary:
-            temporary.write_text(table_text(rows, lines, Path(output).suffix), encoding="utf8")
-    console.result({"hits": rows}, table(lines))
+    if output is None:
+        console.result({"hits": rows}, table(lines))
+        return
+    with atomic_output(output, force) as temporary:
+        temporary.write_text(table_text(rows, lines, Path(output).suffix), encoding="utf8")
+    told = f"{len(rows):,} rows found for {len(names):,} queries, written to {output}"
+    console.result({"hits": rows}, told)

@@ -1,6 +1,9 @@
-"""What each parameter of RPML may be, in scikit-learn's terms."""
+"""What each parameter of RPML may be, in scikit-learn's terms, and what `fit` does not take."""
 
+from collections.abc import Callable
+from functools import wraps
 from numbers import Integral, Real
+from typing import ParamSpec, TypeVar
 
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
@@ -44,3 +47,21 @@ CONSTRAINTS: dict[str, list[object]] = {
     "callback": [callable, None],
     "random_state": ["random_state"],
 }
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def without_sample_weight(fit: Callable[P, T]) -> Callable[P, T]:
+    """Say what to do instead; in the signature scikit-learn would take it for supported."""
+
+    @wraps(fit)
+    def checked(*args: P.args, **inputs: P.kwargs) -> T:
+        if inputs.pop("sample_weight", None) is not None:
+            raise TypeError(
+                "RPML.fit has no sample_weight, since every row counts once: leave rows out or "
+                "repeat them instead."
+            )
+        return fit(*args, **inputs)
+
+    return checked

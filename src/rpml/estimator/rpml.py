@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from rpml.estimator.embedding import Embedding
 from rpml.estimator.fit_inputs import as_groups, as_neighbors, as_pairs, to_common_scale
-from rpml.estimator.parameters import CONSTRAINTS
+from rpml.estimator.parameters import CONSTRAINTS, without_sample_weight
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.local import learn_in_memory
 from rpml.method.settings import FitInputs, FitSettings, fit_shape
@@ -255,6 +255,7 @@ class RPML(
         settings |= {"weight_ridge": None, "normalize": False}
         return cls(n_components, **{**settings, **parameters})
 
+    @without_sample_weight
     def fit(
         self,
         X: ArrayLike,

@@ -41,7 +41,7 @@ class Hits(NamedTuple):
     """The rows found for each query, best first."""
 
     scores: NDArray[np.float32]
-    """(n_queries, k) dot products of query and decoded row: cosine similarities."""
+    """(n_queries, k) dot products of query and decoded row: cosine similarities, in [-1, 1]."""
     ids: NDArray[np.generic]
     """(n_queries, k) ids given to `add`, or row numbers."""
 
@@ -151,6 +151,8 @@ class Index:
             self._bit_search = self._bit_search or bit_search(self._bits)
             found = [self._rank_candidates(block, k, candidates) for block in _blocks(queries)]
         scores, rows = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        if self.model.normalize:  # decoded rows are a little longer or shorter than one
+            scores = np.clip(scores, -1, 1)
         return Hits(scores, self.ids[rows])
 
     def _rank_all(self, queries: Floats, k: int) -> tuple[Floats, Rows]:

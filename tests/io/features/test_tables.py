@@ -90,6 +90,9 @@ def test_whole_numbers_in_the_first_lines(tmp_path):
         ("x.jsonl", b'{"v": [1, 2]}\n{"v": [1]}\n', "row 1 of 'v' has 1 numbers"),
         ("x.jsonl", b'{"v": "text"}\n', "not numbers"),
         ("x.jsonl", b"[1, 2]\n", "not a complete json file"),
+        ("x.jsonl", b"null\nnull\n", "a line is null"),  # at which Arrow ends the process
+        ("x.jsonl", b'\xef\xbb\xbf null\n{"v": [1]}\n', "a line is null"),
+        ("x.jsonl", b'{"v": [1, 2]}\n' * 10**5 + b"null\n" * 10**6, "a line is null"),
         ("x.feather", b"ARROW1 and no more", "not a complete feather file"),
     ],
 )

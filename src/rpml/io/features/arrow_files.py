@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 FORMATS = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".jsonl": "json"}
 SUFFIXES = tuple(FORMATS)
+_BLOCK = 2**24
+_NULL_LINE = re.compile(rb"[\r\n][ \t]*null")
 
 
 class ArrowFile:
@@ -36,6 +39,8 @@ class ArrowFile:
                 self._file = parquet.ParquetFile(path)
                 self.schema, self.n_rows = self._file.schema_arrow, self._file.metadata.num_rows
             else:
+                if kind == "json":
+                    _check_objects(path)
                 self._file = dataset.dataset(path, format=kind)
                 self.schema, self.n_rows = self._file.schema, self._file.count_rows()
             self.names = list(self.schema.names)
@@ -53,6 +58,18 @@ class ArrowFile:
             yield from read(batch_size=rows, columns=columns)
         except (self._damage, OSError, ValueError) as error:
             raise InputError(f"{self.name} cannot be read: {str(error).splitlines()[0]}") from error
+
+
+def _check_objects(path: Path) -> None:
+    """Refuse lines that are null: Arrow ends the process at a block that begins with one."""
+    with open(path, "rb") as file:
+        file.seek(3 * (file.read(3) == b"\xef\xbb\xbf"))
+        seen = b"\n"
+        while block := file.read(_BLOCK):
+            seen += block
+            if _NULL_LINE.search(seen) or len(seen) > 2 * _BLOCK:  # so long are only blanks
+                raise ValueError("a line is null or blank instead of an object")
+            seen = seen[max(0, len(seen.rstrip(b" \tnul")) - 1) :]
 
 
 def _is_number(kind: pa.DataType) -> bool:
