@@ -8,7 +8,7 @@ DEV    := $(VENV)/.dev
 # pinned: the newest release may pull in gigabytes of GPU libraries
 TORCH  ?= 2.13.0
 
-.PHONY: demo test test-slow check bench results docs dist clean
+.PHONY: demo test test-thorough test-slow check bench results docs dist clean
 
 $(BIN)/pip:
 	$(PYTHON) -m venv $(VENV)
@@ -29,6 +29,9 @@ demo: $(DEMO)           ## learn embeddings of programs and of drawings without 
 
 test: $(DEV)            ## the default tests, a few minutes on two cores
 	$(BIN)/pytest -n 2
+
+test-thorough: $(DEV)   ## longer variants of them, as many minutes again
+	$(BIN)/pytest -n 2 -m 'thorough and not slow'
 
 test-slow: $(DEV)       ## long fuzzing, many killed workers
 	$(BIN)/pytest -m slow

@@ -1,0 +1,63 @@
+"""Which tests wait for `make test-thorough`.
+
+The default run answers in about five minutes on two cores. What is long, and would rarely fail
+without a test of the default run failing too, is marked here; `.ci/run` runs both.
+"""
+
+import pytest
+
+THOROUGH = (
+    # pages that start clusters and databases, or fit several models
+    "tests/test_docs.py::test_page[docs/files.md]",
+    "tests/test_docs.py::test_page[docs/recipes",
+    "tests/test_docs.py::test_page[docs/scale.md]",
+    "tests/test_docs.py::test_page[docs/search.md]",
+    "tests/test_docs.py::test_page[docs/tutorial-images.md]",
+    # variants of fits on a cluster
+    "tests/distributed/test_aas.py::test_equal_labels",
+    "tests/distributed/test_estimator.py::test_a_fit_resumes",
+    "tests/distributed/test_estimator.py::test_dask_array_and_lazy_transform",
+    "tests/distributed/test_estimator.py::test_groups",
+    "tests/distributed/test_estimator.py::test_labels[",
+    "tests/distributed/test_estimator.py::test_other_settings",
+    "tests/distributed/test_estimator.py::test_stochastic",
+    "tests/distributed/test_estimator.py::test_the_unit_of_the_rows_does_not_matter",
+    "tests/distributed/test_faults.py",
+    # the other signals, faults and streams
+    "tests/cli/test_interrupt.py::test_a_signal_keeps_the_best_model_and_resumes[15]",
+    "tests/cli/test_interrupt.py::test_full_disk_while_fitting",
+    "tests/cli/test_interrupt.py::test_kill_and_resume",
+    "tests/faults/test_foreign_files.py::test_two_fits_of_one_output",
+    "tests/faults/test_streams.py::test_a_full_standard_output_is_one_sentence[option0]",
+    "tests/faults/test_streams.py::test_a_kill_leaves_a_spool_that_the_next_run_removes",
+    "tests/faults/test_streams.py::test_a_signal_removes_what_was_spooled[1]",
+    "tests/faults/test_streams.py::test_a_signal_removes_what_was_spooled[2]",
+    "tests/faults/test_streams.py::test_closed_streams",
+    "tests/io/features/test_writing.py::test_vectors_and_their_ids_are_of_one_write_whatever_fails[E",
+    "tests/runtime/test_atomic.py::test_a_folder_is_old_or_new_whatever_fails[E",
+    "tests/runtime/test_atomic.py::test_several_files_are_old_or_new_whatever_fails[E",
+    "tests/runtime/test_compiled.py::test_without_a_folder_for_the_cache_one_line_says_so",
+    "tests/vision/test_features_command.py::test_a_killed_run_continues_with_the_same_result",
+    # the light page on a telephone and the dark one on a desk; the other two are default
+    *(
+        f"tests/pages/browser/test_{page}.py::test_accessible[{variant}]"
+        for page in ("explorer", "gallery", "labeling", "report", "table", "two_models")
+        for variant in ("390-False", "1280-True")
+    ),
+    # whole runs whose parts have tests of their own
+    "tests/deep/test_adaptor.py::test_training_keeps_more_of_the_similarities",
+    "tests/evaluation/protocol/test_benchmark_command.py::test_figures_of_any_image_set",
+    "tests/pages/demo/test_drawings.py",
+    "tests/pages/explorer/test_command.py::test_it_says_where_it_listens_and_stops_on_ctrl_c[0",
+    "tests/pages/report/test_command.py::test_partial_labels_are_judged_on_the_labeled_rows[m",
+    "tests/pages/report/test_command.py::test_partial_labels_are_judged_on_the_labeled_rows[o",
+    "tests/pages/report/test_command.py::test_two_models_on_one_page",
+    "tests/pages/report/test_image_figures.py::test_framework_figure_tells_a_real_fit",
+)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.nodeid.startswith(THOROUGH):
+            item.add_marker(pytest.mark.thorough)
