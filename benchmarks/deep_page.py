@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from common import RESULTS
 
-from rpml.evaluation.comparison.bootstrap import Interval, interval, paired
+from rpml.runtime.intervals import Interval, interval, paired
 
 DOCS = Path(__file__).parent.parent / "docs"
 BEGIN, END = "<!-- table: python benchmarks/deep_page.py -->", "<!-- end of the table -->"

@@ -23,10 +23,10 @@ from common import RESULTS, machine
 from numpy.typing import NDArray
 from results_sets import FeatureSet, commit, feature_sets, parser
 
-from rpml.evaluation.comparison.bootstrap import paired
 from rpml.evaluation.metrics import clustering_scores, first_hit_rank
 from rpml.evaluation.recommendation import CANDIDATES, recommend
 from rpml.evaluation.registry import METHODS
+from rpml.runtime.intervals import paired
 
 DIMS = (32, 64, 128)
 SPLITS = (0, 1, 2)
@@ -79,7 +79,9 @@ def measure(data: FeatureSet, key: Key) -> Cell:
     if name == VERDICT:
         advice = recommend(data.X[train], dim, random_state=seed)
         cell: Cell = {"choice": advice.choice, "certainty": advice.certainty}
-        cell["evidence"] = {method: round(gain, 4) for method, gain in advice.evidence.items()}
+        cell["evidence"] = {
+            method: round(gain.value, 4) for method, gain in advice.evidence.items()
+        }
         return cell | {"seconds": round(time.process_time() - start, 2)}
     fitted_on = ~train if name.endswith(SEARCHED) else train
     with warnings.catch_warnings():

@@ -20,6 +20,8 @@ def test_learn_map_and_inspect(rpml, files, tmp_path):
     assert (result["pairs"], result["features"], result["dim"]) == (240, 9, 12)
     assert 0 <= result["encoder_overlap"] <= 1
     assert result["neighbors_kept"] > 0.4
+    for name in ("neighbors_kept", "encoder_overlap"):
+        assert result[f"{name}_low"] <= result[name] <= result[f"{name}_high"]
     rpml("embed", out, files / "new.npy", "-o", mapped)
     assert np.load(mapped).shape == (240, 12)
     described = rpml.json("inspect", out)

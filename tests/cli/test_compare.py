@@ -39,9 +39,30 @@ def test_without_labels_as_json(files):
     assert result.exit_code == 0, result.stderr
     found = json.loads(result.stdout)
     assert "recall@1" not in found["measured"][0]
+    for row in found["measured"]:
+        for name in ("neighbors_kept", "effective_rank", "hubness"):
+            assert row[f"{name}_low"] <= row[name] <= row[f"{name}_high"]
     advice = recommend(np.load(files / "x.npy"), 4, methods=("raw", "pca"))
     assert found["verdict"]["choice"] == advice.choice
     assert found["verdict"]["reasons"] == list(advice.reasons)
+
+
+def test_figures_without_labels_have_intervals(files, rpml):
+    X, _ = blobs(classes=12, per_class=12, d=16)
+    np.save(files / "more.npy", X.astype(np.float32))
+    words = (files / "more.npy", "--dim", 4, "--methods", "raw,pca,half-whitened")
+    found = rpml.json("compare", *words)["verdict"]
+    for figure in (found["neighbors_kept"]["4"], found["evidence"]["half-whitened"]):
+        assert figure["low"] < figure["value"] < figure["high"]
+    shown = run(*words).stdout
+    kept = found["neighbors_kept"]["4"]
+    assert f"4 dimensions {kept['value']:.1%} ({100 * kept['low']:.1f} to " in shown.replace(
+        "\n", " "
+    )
+    assert "[...]: 95% intervals" in shown
+    assert "100.0 [" not in shown  # raw features keep their neighbors by definition
+    row = next(line for line in shown.splitlines() if line.startswith("PCA"))
+    assert row.count("[") == 3  # neighbors kept, effective rank, hubness
 
 
 @pytest.mark.parametrize(
@@ -73,5 +94,8 @@ def test_codes_by_bytes(rpml, shared, tmp_path):
     rows = rpml.json(*args, "--methods", "raw,pca", "-o", tmp_path / "codes.md")["measured"]
     assert {row["method"] for row in rows} == {"raw", "pca"}
     assert rows[0]["bytes"] == 48
+    for row in rows:
+        assert row["neighbors_kept_low"] <= row["neighbors_kept"] <= row["neighbors_kept_high"]
+        assert row["recall@1_low"] <= row["recall@1"] <= row["recall@1_high"]
     assert "| PCA | int8 | 8 | 8 |" in (tmp_path / "codes.md").read_text()
     assert "there is no method" in rpml.refused(*args, "--methods", "none", "-q")

@@ -8,7 +8,6 @@ import pytest
 import rpml
 from rpml.evaluation.baselines.partitions import KMeansPartition, LeidenPartition
 from rpml.evaluation.comparison import DEFAULT_METHODS, compare, make_split, run, run_cells
-from rpml.evaluation.comparison.bootstrap import interval, paired
 from rpml.evaluation.comparison.measure import hits_of
 from rpml.evaluation.comparison.run import read_cells
 from rpml.evaluation.comparison.table import html_table
@@ -108,17 +107,6 @@ def test_differences_are_paired(data):
     assert gain.low <= gain.value <= gain.high
     rows = {row["method"]: row for row in found.rows}
     assert gain.value == pytest.approx(rows["raw"]["recall@1"] - rows["pca"]["recall@1"])
-
-
-def test_bootstrap_against_drawing_queries_one_by_one():
-    rng = np.random.default_rng(0)
-    values = rng.choice([-1.0, -1 / 3, 0.0, 1 / 3, 1.0], 400, p=[0.1, 0.1, 0.5, 0.1, 0.2])
-    literal = [values[rng.integers(0, 400, 400)].mean() for _ in range(4000)]
-    found = interval(values, np.random.default_rng(1))
-    assert found.value == pytest.approx(values.mean())
-    assert np.allclose([found.low, found.high], np.quantile(literal, [0.025, 0.975]), atol=0.01)
-    assert paired(values, values, rng).clear == 0
-    assert paired(values + 1, values, rng).clear == 1
 
 
 def test_rare_and_frequent_classes():

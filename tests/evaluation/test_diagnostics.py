@@ -92,10 +92,16 @@ def test_no_triplets():
 
 def test_an_identical_embedding_keeps_everything():
     X, _ = blobs()
-    found = {d.key: d for d in of_neighbors(X, X)}
+    rng = np.random.default_rng(0)
+    found = {d.key: d for d in of_neighbors(X, X, rng)}
     assert found["neighbors_kept"].value == 1
     flat = np.hstack([X[:, :1], 1e-3 * X[:, 1:]])
-    assert {d.key: d for d in of_neighbors(X, flat)}["effective_rank"].concern
+    changed = of_neighbors(X, flat, rng)
+    assert {d.key: d for d in changed}["effective_rank"].concern
+    for figure in changed:
+        assert figure.interval.low <= figure.value <= figure.interval.high
+        assert figure.shown.endswith(")")
+        assert " to " in figure.shown
 
 
 def test_public_name():

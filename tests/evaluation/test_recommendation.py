@@ -17,11 +17,13 @@ from rpml.evaluation.recommendation import (
     recommend,
     recommend_from,
 )
+from rpml.runtime.intervals import Interval
 
 
 def gains(**found):
     """Rank gains over PCA, by name."""
-    return {name.replace("_", "-"): gain for name, gain in {"pca": 0.0, **found}.items()}
+    values = {"pca": 0.0, **found}
+    return {n.replace("_", "-"): Interval(v, v - 0.01, v + 0.01) for n, v in values.items()}
 
 
 def nuisance(seed=0, classes=40, per_class=12, signal=60, strong=4):
@@ -43,7 +45,7 @@ def nuisance(seed=0, classes=40, per_class=12, signal=60, strong=4):
 
 @pytest.mark.parametrize("name", sorted(PRICES))
 def test_a_method_displaces_pca_by_more_than_its_price(name):
-    at, above = ({"pca": 0.0, name: PRICES[name] + more} for more in (0.0, 0.001))
+    at, above = (gains(**{name: PRICES[name] + more}) for more in (0.0, 0.001))
     assert decide(at, 16, ("pca", name), False).choice == "pca"
     assert decide(above, 16, ("pca", name), False).choice == name
 
@@ -86,7 +88,8 @@ def test_the_expected_gain_follows_the_calibration():
     values = [expected_gain(g).value for g in np.linspace(0, 0.4, 30)]
     assert np.all(np.diff(values) >= 0)
     said = decide(gains(rpml=0.15), 16, ("pca", "rpml"), False)
-    assert said.gain == expected_gain(said.evidence["rpml"])
+    assert said.gain == expected_gain(said.evidence["rpml"].value)
+    assert "rank gain of +0.15 (95% interval +0.14 to +0.16)" in str(said)
     assert f"{100 * said.gain.value:+.1f} points of Recall@1" in str(said)
 
 
@@ -98,8 +101,22 @@ def test_rank_gain_is_large_where_nuisance_hides_the_classes():
     W = X - X.mean(axis=0)
     W = (W @ np.linalg.svd(W, full_matrices=False)[2].T).astype(np.float32)
     found = rank_gains(W, ("pca-whitened",), 8, np.random.default_rng(0))
-    assert found["pca"] == 0
-    assert found["pca-whitened"] > 0.1
+    assert found["pca"] == Interval(0, 0, 0)
+    whitened = found["pca-whitened"]
+    assert 0.1 < whitened.low < whitened.value < whitened.high
+
+
+def test_rank_gains_are_surer_with_more_rows():
+    widths = []
+    for per_class in (6, 24):
+        X, _ = nuisance(per_class=per_class)
+        W = X - X.mean(axis=0)
+        W = (W @ np.linalg.svd(W, full_matrices=False)[2].T).astype(np.float32)
+        found = rank_gains(W, ("pca-whitened",), 8, np.random.default_rng(0))["pca-whitened"]
+        own = recommend(X, 12, methods=("rpml",)).evidence["rpml"]
+        assert own.low < own.value < own.high
+        widths.append([(gain.high - gain.low) / gain.value for gain in (found, own)])
+    assert np.all(np.array(widths[1]) < 0.8 * np.array(widths[0]))
 
 
 def test_whitening_is_recommended_against_nuisance_and_not_for_plain_noise():
@@ -120,11 +137,12 @@ def test_rpml_is_judged_by_the_evidence_of_its_own_fit():
     assert set(found.evidence) == {"raw", *CANDIDATES}
     chosen = rpml.RPML(12, random_state=0).fit(X).whitening_
     assert np.isfinite(chosen.shrinkage)
-    assert found.evidence["rpml"] == pytest.approx(chosen.evidence[chosen.shrinkage], abs=0.15)
+    own = found.evidence["rpml"].value
+    assert own == pytest.approx(chosen.evidence[chosen.shrinkage], abs=0.15)
     plain, _ = nuisance(strong=0)
     assert np.isinf(rpml.RPML(12, random_state=0).fit(plain).whitening_.shrinkage)
     back = recommend(plain, 12)
-    assert (back.choice, back.evidence["rpml"]) == ("pca", 0)
+    assert (back.choice, back.evidence["rpml"]) == ("pca", Interval(0, 0, 0))
     assert "RPML itself falls back to PCA." in str(back)
 
 
@@ -134,8 +152,11 @@ def test_neighbors_kept_grow_with_the_size():
     W = W @ np.linalg.svd(W, full_matrices=False)[2].T
     kept = neighbors_kept(W, W, 8)
     assert list(kept) == [8, 16, 32]
-    assert 0 < kept[8] < kept[16] < kept[32] < 1
-    assert neighbors_kept(W, W, W.shape[1])[W.shape[1]] == 1
+    assert 0 < kept[8].high < kept[16].low < kept[16].high < kept[32].low < 1
+    assert all(share.low <= share.value <= share.high for share in kept.values())
+    assert neighbors_kept(W, W, W.shape[1])[W.shape[1]] == Interval(1, 1, 1)
+    fewer = neighbors_kept(W[::4], W[::4], 8)[8]
+    assert fewer.high - fewer.low > 1.5 * (kept[8].high - kept[8].low)
 
 
 # --- labels --------------------------------------------------------------------------------
@@ -145,9 +166,13 @@ def test_labels_decide_where_they_are_given():
     X, y = nuisance()
     found = recommend(X, 12, y=y, methods=("pca", "half-whitened", "pca-whitened"))
     assert found.uses_labels
-    assert found.choice == max(found.evidence, key=lambda n: (n != "raw", found.evidence[n]))
-    assert found.gain.value == pytest.approx(found.evidence[found.choice] - found.evidence["pca"])
-    assert f"{found.evidence[found.choice]:.1%}" in str(found)
+    recall = {name: share.value for name, share in found.evidence.items()}
+    assert found.choice == max(recall, key=lambda n: (n != "raw", recall[n]))
+    assert found.gain.value == pytest.approx(recall[found.choice] - recall["pca"])
+    assert f"{recall[found.choice]:.1%}" in str(found)
+    assert all(share.low <= share.value <= share.high for share in found.evidence.values())
+    assert f"{100 * found.neighbors_kept[12].low:.1f} to " in str(found)
+    assert "95% interval" in found._repr_html_()
 
 
 def test_the_verdict_of_a_table_is_its_best_label_free_row():
@@ -186,8 +211,12 @@ def test_public_names():
 
 def test_notebooks_show_the_advice_and_the_evidence():
     advice = recommendation.Recommendation(
-        "pca", 8, "clear", evidence={"pca": 0.5}, reasons=("Use <PCA>.", "So.")
+        "pca",
+        8,
+        "clear",
+        evidence={"pca": Interval(0.5, 0.4, 0.6)},
+        reasons=("Use <PCA>.", "So."),
     )
     shown = advice._repr_html_()
     assert shown.startswith("<p><b>Use &lt;PCA&gt;.</b> So.</p><table>")
-    assert "<td>+0.500</td>" in shown
+    assert "<td>+0.500</td><td>+0.400 to +0.600</td>" in shown

@@ -26,7 +26,9 @@ def test_the_map_keeps_the_neighbors(spaces, swap):
     np.testing.assert_allclose(np.linalg.norm(mapped, axis=1), 1, atol=1e-5)
     unit = old / np.linalg.norm(old, axis=1, keepdims=True)
     assert (mapped * unit).sum(axis=1).min() > 0.98
-    assert bridge.neighbors_kept > 0.85
+    share = bridge.neighbors_kept
+    assert 0.8 < share.low < share.value < share.high < 1
+    assert f"{share.low:.1%} to {share.high:.1%}" in bridge.model.message_
     assert (bridge.n_pairs, bridge.n_held_out) == (600, 60)
 
 
@@ -35,13 +37,13 @@ def test_few_pairs_choose_the_orthogonal_map_and_skewed_spaces_the_ridge(spaces)
     assert learn_bridge(old[:24], new[:24] * 7).method == "orthogonal"
     skewed = learn_bridge(old, new @ np.diag(np.geomspace(1, 20, 20)))
     assert skewed.method == "ridge"
-    assert skewed.neighbors_kept > skewed.encoder_overlap + 0.2
+    assert skewed.neighbors_kept.low > skewed.encoder_overlap.high + 0.2
 
 
 def test_the_figure_is_of_pairs_not_learned_from(spaces):
     rng = np.random.default_rng(1)
     noise = learn_bridge(spaces[0], rng.normal(size=(600, 300)))
-    assert noise.neighbors_kept < 0.1
+    assert noise.neighbors_kept.high < 0.1
 
 
 def test_an_old_index_answers_new_queries(spaces, tmp_path):

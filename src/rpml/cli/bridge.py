@@ -1,12 +1,17 @@
 """rpml bridge: let an old index answer the queries of a new encoder."""
 
-from typing import Annotated
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, fields_text
+
+if TYPE_CHECKING:
+    from rpml.runtime.intervals import Interval
 
 EXAMPLES = """\b
 Examples:
@@ -47,7 +52,12 @@ def run(
         "method": bridge.method,
         "penalty": bridge.penalty,
         "held_out": bridge.n_held_out,
-        "neighbors_kept": round(bridge.neighbors_kept, 4),
-        "encoder_overlap": round(bridge.encoder_overlap, 4),
+        **_bounded("neighbors_kept", bridge.neighbors_kept),
+        **_bounded("encoder_overlap", bridge.encoder_overlap),
     }
     console.result(fields, fields_text(fields))
+
+
+def _bounded(name: str, share: Interval) -> dict[str, float]:
+    bounds = {f"{name}_low": share.low, f"{name}_high": share.high}
+    return {key: round(value, 4) for key, value in {name: share.value, **bounds}.items()}

@@ -18,7 +18,8 @@ Examples:
 Half of the classes are for training, without labels; the scores are of the other half. Methods
 that see the training labels are upper bounds and are marked as such.
 """
-COLUMNS = ("method", "dim", "recall@1", "recall@8", "nmi", "neighbors_kept", "hubness", "seconds")
+COLUMNS = ("method", "dim", "recall@1", "recall@8", "nmi", "neighbors_kept", "seconds")
+NOTE = "[...]: 95% intervals"
 
 
 @command
@@ -62,7 +63,7 @@ def run(
     with console.following("rpml.evaluation"):
         if codes:
             found = compare_codes(values, y, dim, methods=names, seed=seed)
-            text = table(found.lines())
+            text = f"{table(found.lines())}\n{NOTE}"
         else:
             found = compare(values, y, dim, methods=names, seeds=runs)
             if y is None:
@@ -70,7 +71,7 @@ def run(
             else:
                 advice = recommend_from(found, any_size=dim is None)
             fields["verdict"] = asdict(advice)
-            text = f"{table(short(found.lines()))}\n\n{advice}"
+            text = f"{table(short(found.lines()))}\n{NOTE}\n\n{advice}"
     if output is not None:
         with atomic_output(output, force) as temporary:
             temporary.write_text(found.text(Path(output).suffix), encoding="utf8")
@@ -79,5 +80,6 @@ def run(
 
 def short(lines: list[list[str]]) -> list[list[str]]:
     """The columns a terminal has room for."""
-    shown = [i for i, name in enumerate(lines[0]) if name in COLUMNS or "PCA" in name]
+    names = COLUMNS if "recall@1" in lines[0] else (*COLUMNS, "effective_rank", "hubness")
+    shown = [i for i, name in enumerate(lines[0]) if name in names or "PCA" in name]
     return [[line[i].replace("*", "") for i in shown] for line in lines]

@@ -9,14 +9,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rpml.evaluation.comparison.measure import NEAREST, Split
+from rpml.evaluation.comparison.measure import NEAREST, Split, bounded
 from rpml.evaluation.comparison.run import default_size, make_split
-from rpml.evaluation.comparison.table import Row, html_table, table_text
+from rpml.evaluation.comparison.table import Row, figure_text, html_table, table_text
 from rpml.evaluation.metrics.label_free import neighbor_overlap
 from rpml.evaluation.registry import Method, chosen_methods
 from rpml.method.codes import AxisRanges, Int8Codec, SignCodec
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.extras import optional
+from rpml.runtime.intervals import interval
 from rpml.runtime.rows import Array, sorted_sample, top_columns, unit_rows
 from rpml.runtime.validation import as_matrix
 
@@ -51,7 +52,7 @@ class CodeComparison:
         lines = [["method", "code", "dim", "bytes", *figures]]
         for row in self.rows:
             place = [row["title"], row["code"], str(row["dim"]), str(row["bytes"])]
-            lines.append([*place, *(f"{100 * row[name]:.1f}" for name in figures)])
+            lines.append([*place, *(figure_text(row, name, 100) for name in figures)])
         return lines
 
     def text(self, ending: str) -> str:
@@ -86,7 +87,7 @@ def compare_codes(
     -------
     CodeComparison
         `neighbors_kept` is the share of the 10 nearest rows of the raw vectors that remain among
-        the 10 nearest by the code, `recall@1` the Recall@1 of the labels.
+        the 10 nearest by the code, `recall@1` the Recall@1 of the labels; both with 95% intervals.
 
     Notes
     -----
@@ -145,14 +146,16 @@ def score_codes(
     """
     for coding in codings(train, rows, learned):
         found = nearest_by_scores(coding.scores, len(rows), near.shape[1])
+        kept = neighbor_overlap(near, found, near.shape[1])
         figures: Row = {
             "code": coding.name,
             "dim": rows.shape[1],
             "bytes": coding.n_bytes,
-            "neighbors_kept": float(neighbor_overlap(near, found, near.shape[1]).mean()),
+            **bounded("neighbors_kept", interval(kept, np.random.default_rng(0))),
         }
         if y is not None:
-            figures["recall@1"] = float(np.mean(y[found[:, 0]] == y))
+            hits = y[found[:, 0]] == y
+            figures |= bounded("recall@1", interval(hits, np.random.default_rng(0)))
         yield figures
 
 

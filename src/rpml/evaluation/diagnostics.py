@@ -12,14 +12,14 @@ from sklearn.utils import check_random_state
 
 from rpml.estimator import RPML
 from rpml.evaluation.metrics.label_free import (
-    antihub_rate,
-    effective_rank,
-    hubness,
+    found_by_nobody,
+    hubness_interval,
     neighbor_overlap,
     spectrum,
 )
 from rpml.method.clustering.pseudo_labels import as_clusterer, pseudo_labels
 from rpml.method.graph.neighbors import nearest_neighbors
+from rpml.runtime.intervals import Interval, interval
 from rpml.runtime.rows import Array, RandomState, unit_rows
 from rpml.runtime.validation import as_matrix
 
@@ -39,12 +39,14 @@ class Diagnostic:
     meaning: str
     concern: bool = False
     """True where the figure asks for attention."""
+    interval: Interval | None = None
+    """Its 95% interval, if it is an estimate: counts of the fit itself have none."""
 
 
 def diagnose(
     model: RPML, X: Array, *, refits: int = 1, random_state: RandomState = 0
 ) -> tuple[Diagnostic, ...]:
-    """Every label-free diagnostic of a fitted model.
+    """Every label-free diagnostic of a fitted model; figures in brackets are 95% intervals.
 
     Parameters
     ----------
@@ -68,7 +70,7 @@ def diagnose(
         of_stability(model, rows, rng),
         *of_triplets(model),
         *of_whitening(model),
-        *of_neighbors(rows, model.transform(rows)),
+        *of_neighbors(rows, model.transform(rows), rng),
     ]
     if refits > 0:
         found.append(of_seeds(model, rows, refits, rng))
@@ -139,8 +141,9 @@ def of_stability(model: RPML, X: Array, rng: np.random.Generator) -> Diagnostic:
         "stability",
         "Stability of the pseudo-clusters",
         value,
-        f"{value:.2f}",
-        "do two halves of the rows give the same partition? 1: yes; 0: no better than chance",
+        f"{value:.2f} ({min(scores):.2f} to {max(scores):.2f})",
+        "do two halves of the rows give the same partition? 1: yes; 0: by chance; mean and range "
+        f"of {RESAMPLES}",
         value < 0.1,
     )
 
@@ -216,61 +219,73 @@ def of_whitening(model: RPML) -> tuple[Diagnostic, ...]:
     )
 
 
-def of_neighbors(X: Array, Z: Array) -> tuple[Diagnostic, ...]:
+def of_neighbors(X: Array, Z: Array, rng: np.random.Generator) -> tuple[Diagnostic, ...]:
     """What happened to neighborhoods, directions and hubs on the way from X to Z."""
     k = min(NEAREST, len(Z) - 1)
     before, after = (nearest_neighbors(rows, k, metric="cosine").indices for rows in (X, Z))
-    kept = float(neighbor_overlap(before, after, k).mean())
-    ranks = [effective_rank(spectrum(rows)) for rows in (X, Z)]
-    hubs = [hubness(found, k) for found in (before, after)]
-    lost = [antihub_rate(found, k) for found in (before, after)]
+    kept = interval(neighbor_overlap(before, after, k), rng)
+    ranks = [spectrum(rows).effective_rank for rows in (X, Z)]
+    hubs = [hubness_interval(found, k, rng) for found in (before, after)]
+    lost = [interval(found_by_nobody(found, k), rng) for found in (before, after)]
     return (
         Diagnostic(
             "neighbors_kept",
             "Neighbors kept",
-            kept,
-            f"{kept:.0%}",
+            kept.value,
+            _said(kept, "{:.0%}"),
             f"share of a row's {k} nearest by the raw features that stay among its {k} nearest",
+            interval=kept,
         ),
         Diagnostic(
             "effective_rank",
             "Effective rank",
-            ranks[1],
-            f"{ranks[0]:.0f} -> {ranks[1]:.0f}",
+            ranks[1].value,
+            " -> ".join(_said(rank, "{:.0f}") for rank in ranks),
             "directions really in use, before and after; far below the size means waste",
-            ranks[1] < 0.1 * Z.shape[1],
+            ranks[1].value < 0.1 * Z.shape[1],
+            ranks[1],
         ),
         Diagnostic(
             "hubness",
             "Hubness",
-            hubs[1],
-            f"{hubs[0]:.1f} -> {hubs[1]:.1f}",
+            hubs[1].value,
+            " -> ".join(_said(hub, "{:.1f}") for hub in hubs),
             "before and after; much above 1, a few rows crowd everybody's results",
-            hubs[1] > max(2.0, 1.5 * hubs[0]),
+            hubs[1].value > max(2.0, 1.5 * hubs[0].value),
+            hubs[1],
         ),
         Diagnostic(
             "antihub_rate",
             "Antihubs",
-            lost[1],
-            f"{lost[0]:.0%} -> {lost[1]:.0%}",
+            lost[1].value,
+            " -> ".join(_said(share, "{:.0%}") for share in lost),
             f"rows that are among nobody's {k} nearest, before and after; lower is better",
-            lost[1] > max(0.1, 1.5 * lost[0]),
+            lost[1].value > max(0.1, 1.5 * lost[0].value),
+            lost[1],
         ),
     )
+
+
+def _said(figure: Interval, style: str) -> str:
+    """A figure with its 95% interval."""
+    value, low, high = (style.format(v) for v in (figure.value, figure.low, figure.high))
+    return f"{value} ({low} to {high})"
 
 
 def of_seeds(model: RPML, X: Array, refits: int, rng: np.random.Generator) -> Diagnostic:
     """Do fits that differ only in their seed give the same neighbors?"""
     k = min(NEAREST, len(X) - 1)
     found = [_neighbors_of_refit(model, X, k, rng) for _ in range(refits + 1)]
-    value = float(np.mean([neighbor_overlap(found[0], other, k).mean() for other in found[1:]]))
+    shared = np.mean([neighbor_overlap(found[0], other, k) for other in found[1:]], axis=0)
+    share = interval(shared, rng)
     return Diagnostic(
         "seeds",
         "Agreement between seeds",
-        value,
-        f"{value:.0%}",
+        share.value,
+        _said(share, "{:.0%}"),
         f"share of a row's {k} nearest that a fit with another seed finds too",
-        value < 0.5,
+        share.value < 0.5,
+        share,
     )
 
 

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rpml.evaluation.comparison.bootstrap import Interval
 from rpml.evaluation.registry import METHODS
 from rpml.method.graph.neighbors import nearest_neighbors
-from rpml.method.whitening.evidence import MATES, mean_log_rank
+from rpml.method.whitening.evidence import MATES, mean_log_ranks
 from rpml.method.whitening.neighborhoods import random_halves
+from rpml.runtime.intervals import Interval, mean_interval
 from rpml.runtime.rows import Array
 
 REFERENCE = "pca"
@@ -34,7 +34,7 @@ CALIBRATION = {
 
 def rank_gains(
     W: Array, methods: Sequence[str], size: int, rng: np.random.Generator
-) -> dict[str, float]:
+) -> dict[str, Interval]:
     """Rank gain over PCA of each method: how much the mean log(1 + rank) of the mates falls.
 
     Parameters
@@ -50,15 +50,15 @@ def rank_gains(
 
     Returns
     -------
-    dict of str to float
-        PCA, the reference, is always there.
+    dict of str to Interval
+        With 95% intervals over the queries. PCA, the reference, is always there.
     """
     W = W[:, :MAX_AXES]
     order = rng.permutation(len(W))
     seen, unseen = W[order[: len(W) // 2]], W[order[len(W) // 2 :]]
     queries = np.arange(min(QUERIES, len(unseen)))
     half = random_halves(W.shape[1], rng)
-    found = dict.fromkeys((REFERENCE, *methods), 0.0)
+    found = {name: np.zeros(len(queries)) for name in (REFERENCE, *methods)}
     for one, other in ((half, ~half), (~half, half)):
         found_by_other = nearest_neighbors(unseen[:, other], MATES, metric="cosine")
         mates = found_by_other.indices[queries].astype(np.intp)
@@ -68,8 +68,8 @@ def rank_gains(
                 warnings.simplefilter("ignore")  # of what a fit to a part of the rows is like
                 fitted = METHODS[name].build(room, 0).fit(seen[:, one])
             Z = fitted.transform(unseen[:, one])
-            found[name] += mean_log_rank(Z, queries, mates) / 2
-    return {name: found[REFERENCE] - value for name, value in found.items()}
+            found[name] += mean_log_ranks(Z, queries, mates) / 2
+    return {name: mean_interval(found[REFERENCE] - value) for name, value in found.items()}
 
 
 def expected_gain(rank_gain: float) -> Interval:

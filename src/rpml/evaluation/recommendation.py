@@ -16,16 +16,16 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-from rpml.evaluation.comparison.bootstrap import Interval
 from rpml.evaluation.comparison.run import compare, default_size
 from rpml.evaluation.comparison.table import Comparison, html_table
 from rpml.evaluation.metrics.label_free import neighbor_overlap
 from rpml.evaluation.rank_gain import REFERENCE, expected_gain, rank_gains
 from rpml.evaluation.registry import METHODS
 from rpml.method.graph.neighbors import nearest_neighbors
-from rpml.method.whitening.evidence import neighbor_scatter
+from rpml.method.whitening.evidence import chosen_rank_gain
 from rpml.method.whitening.linear_map import Spectrum, principal_axes
 from rpml.method.whitening.neighborhoods import coordinates
+from rpml.runtime.intervals import Interval, interval
 from rpml.runtime.rows import Array, RandomState, sorted_sample, unit_rows
 from rpml.runtime.threads import single_blas_thread
 from rpml.runtime.validation import as_matrix
@@ -58,11 +58,11 @@ class Recommendation:
         expected from the rank gain with an 80% interval. None where it is not known.
     uses_labels : bool, default=False
         Whether labels decided.
-    evidence : dict of str to float, default={}
-        Per method, Recall@1 with labels and the rank gain over PCA without.
-    neighbors_kept : dict of int to float, default={}
+    evidence : dict of str to Interval, default={}
+        Per method, Recall@1 with labels and the rank gain over PCA without, with 95% intervals.
+    neighbors_kept : dict of int to Interval, default={}
         Per number of dimensions, the share of the raw vectors' 10 nearest neighbors that stay
-        among the 10 nearest after PCA.
+        among the 10 nearest after PCA, with its 95% interval.
     reasons : tuple of str, default=()
         Sentences; the first one is the advice.
     """
@@ -72,18 +72,21 @@ class Recommendation:
     certainty: str
     gain: Interval | None = None
     uses_labels: bool = False
-    evidence: dict[str, float] = field(default_factory=dict)
-    neighbors_kept: dict[int, float] = field(default_factory=dict)
+    evidence: dict[str, Interval] = field(default_factory=dict)
+    neighbors_kept: dict[int, Interval] = field(default_factory=dict)
     reasons: tuple[str, ...] = ()
 
     def estimator(self, random_state: RandomState = None) -> BaseEstimator:
         """The recommended method, ready to fit."""
         return METHODS[self.choice].build(self.n_components, random_state)
 
-    def with_sizes(self, kept: dict[int, float]) -> Recommendation:
+    def with_sizes(self, kept: dict[int, Interval]) -> Recommendation:
         """Add what each number of dimensions keeps."""
-        shares = "; ".join(f"{size} keep {share:.1%}" for size, share in kept.items())
-        sentence = f"Of the 10 nearest neighbors, with PCA, {shares}."
+        shares = "; ".join(
+            f"{size} dimensions {share.value:.1%} ({100 * share.low:.1f} to {100 * share.high:.1f})"
+            for size, share in kept.items()
+        )
+        sentence = f"Of the 10 nearest neighbors, PCA keeps (95% intervals): {shares}."
         return replace(self, neighbors_kept=kept, reasons=(*self.reasons, sentence))
 
     def __str__(self) -> str:
@@ -92,8 +95,11 @@ class Recommendation:
     def _repr_html_(self) -> str:
         advice, *reasons = (html.escape(reason) for reason in self.reasons or (self.choice,))
         figure = "Recall@1" if self.uses_labels else "rank gain over PCA"
-        table = [(METHODS[name].title, f"{value:+.3f}") for name, value in self.evidence.items()]
-        shown = html_table([("method", figure), *table]) if table else ""
+        table = [
+            (METHODS[name].title, f"{found.value:+.3f}", f"{found.low:+.3f} to {found.high:+.3f}")
+            for name, found in self.evidence.items()
+        ]
+        shown = html_table([("method", figure, "95% interval"), *table]) if table else ""
         return f"<p><b>{advice}</b> {' '.join(reasons)}</p>{shown}"
 
 
@@ -172,7 +178,12 @@ def recommend_from(table: Comparison, any_size: bool = False) -> Recommendation:
     """
     size = table.order[0][1]
     rows = {row["method"]: row for row in table.rows if row["asked"] == size and "recall@1" in row}
-    recall = {name: row["recall@1"] for name, row in rows.items() if not row["uses_labels"]}
+    evidence = {
+        name: Interval(row["recall@1"], row["recall@1_low"], row["recall@1_high"])
+        for name, row in rows.items()
+        if not row["uses_labels"]
+    }
+    recall = {name: found.value for name, found in evidence.items()}
     worth = {name: value for name, value in recall.items() if any_size or name != "raw"} or recall
     choice, runner_up = _best_two(worth)
     apart = table.difference(choice, runner_up, size) if runner_up else None
@@ -191,27 +202,28 @@ def recommend_from(table: Comparison, any_size: bool = False) -> Recommendation:
         certainty,
         gain,
         True,
-        recall,
+        evidence,
         reasons=(*reasons, *_close(certainty, runner_up)),
     )
 
 
-def _own_rank_gain(rows: Array, spectrum: Spectrum, size: int, rng: np.random.Generator) -> float:
+def _own_rank_gain(
+    rows: Array, spectrum: Spectrum, size: int, rng: np.random.Generator
+) -> Interval:
     """The evidence by which a fit of RPML chooses its whitening; 0 where it falls back to PCA."""
     every = np.arange(len(rows))
     data = coordinates(rows, every, spectrum, unit_input=True, n_components=size)
-    choice = neighbor_scatter(data, rng)[1]
-    return choice.evidence.get(choice.shrinkage, 0.0)
+    return chosen_rank_gain(data, rng)
 
 
 def decide(
-    gains: Mapping[str, float], size: int, methods: Sequence[str], any_size: bool
+    evidence: Mapping[str, Interval], size: int, methods: Sequence[str], any_size: bool
 ) -> Recommendation:
     """From rank gains to a method: the largest one, less the method's price.
 
     Parameters
     ----------
-    gains : dict of str to float
+    evidence : dict of str to Interval
         Rank gain over PCA per method.
     size : int
         Size of the embeddings.
@@ -220,10 +232,11 @@ def decide(
     any_size : bool
         Whether the raw vectors may be recommended: no size was asked for.
     """
+    gains = {name: found.value for name, found in evidence.items()}
     worth = {name: gains[name] - PRICES.get(name, 0.0) for name in methods if name != "raw"}
     worth = worth or {"raw": 0.0}
     choice, runner_up = _best_two(worth)
-    reasons = [_advice(choice, size), _expected(choice, gains)]
+    reasons = [_advice(choice, size), _expected(choice, evidence)]
     if "raw" in gains and gains["raw"] - gains[choice] > RAW_PRICE:
         if any_size:
             choice, reasons = "raw", [_advice("raw", size), f"Otherwise: {reasons[0]}"]
@@ -233,10 +246,12 @@ def decide(
     certainty = "clear" if lead > CLEARLY else "close"
     gain = expected_gain(gains[choice]) if choice not in ("raw", REFERENCE) else None
     reasons += _close(certainty, runner_up)
-    return Recommendation(choice, size, certainty, gain, False, dict(gains), reasons=tuple(reasons))
+    return Recommendation(
+        choice, size, certainty, gain, False, dict(evidence), reasons=tuple(reasons)
+    )
 
 
-def neighbors_kept(X: Array, W: Array, size: int) -> dict[int, float]:
+def neighbors_kept(X: Array, W: Array, size: int) -> dict[int, Interval]:
     """Per size, the share of the 10 nearest neighbors of the rows X that PCA to it keeps.
 
     W are the rows in principal coordinates. Sizes are powers of two, and the one asked for.
@@ -245,7 +260,8 @@ def neighbors_kept(X: Array, W: Array, size: int) -> dict[int, float]:
     sizes = sorted({size, *(s for s in SIZES if s < W.shape[1])})
     before = nearest_neighbors(X, k, metric="cosine").indices
     after = {s: nearest_neighbors(W[:, :s], k, metric="cosine").indices for s in sizes}
-    return {s: float(neighbor_overlap(before, found, k).mean()) for s, found in after.items()}
+    rng = np.random.default_rng(0)
+    return {s: interval(neighbor_overlap(before, found, k), rng) for s, found in after.items()}
 
 
 def _best_two(worth: Mapping[str, float]) -> tuple[str, str | None]:
@@ -271,15 +287,17 @@ def _measured(choice: str, recall: Mapping[str, float], gain: Interval | None) -
     )
 
 
-def _expected(choice: str, gains: Mapping[str, float]) -> str:
+def _expected(choice: str, evidence: Mapping[str, Interval]) -> str:
     if choice == REFERENCE:
-        falls = " RPML itself falls back to PCA." if gains.get("rpml", 1.0) <= 0 else ""
-        return f"Nothing ranks the neighbors that other axes name clearly higher than PCA.{falls}"
-    gain = expected_gain(gains[choice])
+        falls = " RPML itself falls back to PCA."
+        own = falls if "rpml" in evidence and evidence["rpml"].value <= 0 else ""
+        return f"Nothing ranks the neighbors that other axes name clearly higher than PCA.{own}"
+    found = evidence[choice]
+    gain = expected_gain(found.value)
     return (
         f"Expected gain over PCA: {100 * gain.value:+.1f} points of Recall@1 (80% interval "
         f"{100 * gain.low:+.1f} to {100 * gain.high:+.1f}), judging from a rank gain of "
-        f"{gains[choice]:+.2f} without labels."
+        f"{found.value:+.2f} (95% interval {found.low:+.2f} to {found.high:+.2f}) without labels."
     )
 
 

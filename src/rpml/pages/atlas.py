@@ -1,9 +1,11 @@
 """The map of an embedding as a table for embedding-atlas (extra 'parquet')."""
 
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rpml.estimator import RPML
 from rpml.method.graph.neighbors import nearest_neighbors
@@ -57,12 +59,20 @@ def export_atlas(
     arrow = require("pyarrow", "parquet", "writing .parquet")
     parquet = require("pyarrow.parquet", "parquet", "writing .parquet")
     path = check_atlas(path, overwrite)
+    table = arrow.table(_columns(model, X, items, np.random.default_rng(random_state)))
+    with atomic_output(path, overwrite) as temporary:
+        parquet.write_table(table, temporary)
+    return path
+
+
+def _columns(
+    model: RPML, X: Array, items: Items, rng: np.random.Generator
+) -> dict[str, Sequence[object] | NDArray[np.generic]]:
     Z = model.transform(X)
-    rng = np.random.default_rng(random_state)
     points = linked_maps({"raw": X, "rpml": Z}, rng)["rpml"]
     neighbors = nearest_neighbors(Z, min(N_NEIGHBORS, len(Z) - 1), metric="cosine")
     cosine_distances = neighbors.distances**2 / 2  # from chords of the unit sphere
-    columns = {
+    columns: dict[str, Sequence[object] | NDArray[np.generic]] = {
         "id": items.ids,
         "x": points[:, 0],
         "y": points[:, 1],
@@ -79,9 +89,7 @@ def export_atlas(
         columns["label"] = items.labels
     if items.images is not None:
         columns["image"] = [None if image is None else _picture(image) for image in items.images]
-    with atomic_output(path, overwrite) as temporary:
-        parquet.write_table(arrow.table(columns), temporary)
-    return path
+    return columns
 
 
 def check_atlas(

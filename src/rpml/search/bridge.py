@@ -8,6 +8,7 @@ from sklearn.utils import check_array
 
 from rpml.estimator import RPML
 from rpml.estimator.fitted import rebuild_model
+from rpml.runtime.intervals import Interval, interval
 from rpml.runtime.rows import Array, sorted_sample, top_columns, unit_rows
 from rpml.runtime.validation import as_matrix
 
@@ -26,9 +27,10 @@ class Bridge:
     """"orthogonal" or "ridge"."""
     penalty: float | None
     """Of ridge regression, in units of the mean variance per feature."""
-    neighbors_kept: float
-    """Share of the 10 nearest old rows of the old vector that the mapped vector finds too."""
-    encoder_overlap: float
+    neighbors_kept: Interval
+    """Share of the 10 nearest old rows of the old vector that the mapped vector finds too, with
+    its 95% interval."""
+    encoder_overlap: Interval
     """The same share between the spaces as they are: what the encoders agree on."""
     n_pairs: int
     n_held_out: int
@@ -67,12 +69,15 @@ def learn_bridge(old: ArrayLike, new: ArrayLike, random_state: int = 0) -> Bridg
     held_out, learned = order[:n_held_out], order[n_held_out:]
     choosing, testing = np.array_split(held_out, 2)
     maps = {penalty: _fit(X[learned], Y[learned], penalty) for penalty in PENALTIES}
-    shares = {p: _neighbors_kept(X[choosing] @ W, Y, Y, choosing) for p, W in maps.items()}
+    shares = {p: _neighbors_kept(X[choosing] @ W, Y, Y, choosing).mean() for p, W in maps.items()}
     penalty = max(shares, key=lambda p: shares[p])
     method = "orthogonal" if penalty is None else "ridge"
-    share = _neighbors_kept(X[testing] @ maps[penalty], Y, Y, testing)
-    overlap = _neighbors_kept(X[testing], X, Y, testing)
-    message = f"bridge between encoders by {method} map: {share:.1%} of the neighbors kept"
+    share = interval(_neighbors_kept(X[testing] @ maps[penalty], Y, Y, testing), rng)
+    overlap = interval(_neighbors_kept(X[testing], X, Y, testing), rng)
+    message = (
+        f"bridge between encoders by {method} map: {share.value:.1%} of the neighbors kept "
+        f"(95% interval {share.low:.1%} to {share.high:.1%})"
+    )
     model = _as_model(_fit(X, Y, penalty), X, message)
     return Bridge(model, method, penalty, share, overlap, len(X), len(testing))
 
@@ -103,12 +108,12 @@ def _fit(X: Array, Y: Array, penalty: float | None) -> Array:
     return np.asarray(np.linalg.solve(moments + ridge * np.eye(len(moments)), X.T @ Y))
 
 
-def _neighbors_kept(queries: Array, rows: Array, Y: Array, own: NDArray[np.intp]) -> float:
-    """Share of the nearest rows of Y[own] in Y that queries have in `rows`, their own left out."""
+def _neighbors_kept(queries: Array, rows: Array, Y: Array, own: NDArray[np.intp]) -> Array:
+    """Share of the nearest rows of Y[own] in Y that each query has in `rows`, its own left out."""
     found, expected = (
         _nearest(unit_rows(asked), among, own) for asked, among in ((queries, rows), (Y[own], Y))
     )
-    return float((found[:, :, None] == expected[:, None]).any(axis=1).mean())
+    return np.asarray((found[:, :, None] == expected[:, None]).any(axis=1).mean(axis=1))
 
 
 def _nearest(queries: Array, rows: Array, own: NDArray[np.intp]) -> NDArray[np.intp]:

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rpml.evaluation.metrics.label_free import (
-    antihub_rate,
     effective_rank,
+    found_by_nobody,
     hubness,
+    hubness_interval,
     neighbor_overlap,
     spectrum,
 )
@@ -28,8 +29,8 @@ def test_spectrum_is_the_share_of_variance() -> None:
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(200, 6)) * [5, 3, 2, 1, 0.5, 0.1] + 7
     values = np.linalg.eigvalsh(np.cov(Z.T))[::-1]
-    assert spectrum(Z) == pytest.approx(values / values.sum())
-    wide = spectrum(Z.T)  # fewer rows than columns
+    assert spectrum(Z).shares == pytest.approx(values / values.sum())
+    wide = spectrum(Z.T).shares  # fewer rows than columns
     assert len(wide) == 6
     assert wide.sum() == pytest.approx(1)
 
@@ -40,13 +41,34 @@ def test_effective_rank_counts_equal_axes() -> None:
 
 
 def test_constant_rows_have_a_spectrum() -> None:
-    assert spectrum(np.ones((5, 3))).sum() == pytest.approx(1)
+    found = spectrum(np.ones((5, 3)))
+    assert found.shares.sum() == pytest.approx(1)
+    assert found.effective_rank.low == found.effective_rank.value == found.effective_rank.high
+
+
+@pytest.mark.parametrize("shape", [(300, 12), (40, 90)])
+def test_the_effective_rank_varies_as_its_interval_says(shape: tuple[int, int]) -> None:
+    rng = np.random.default_rng(0)
+    spread = np.geomspace(1, 0.05, shape[1])
+    found = [spectrum(rng.normal(size=shape) * spread).effective_rank for _ in range(200)]
+    assert all(rank.low < rank.value < rank.high for rank in found)
+    width = np.mean([rank.high - rank.low for rank in found])
+    literal = 2 * 1.96 * np.std([rank.value for rank in found])
+    assert 0.8 * literal < width < 1.5 * literal  # of few rows in many dimensions rather too wide
+    more = spectrum(rng.normal(size=(4 * shape[0], shape[1])) * spread).effective_rank
+    assert more.high - more.low < 0.7 * width
+
+
+def test_the_effective_rank_is_no_more_than_the_axes() -> None:
+    rank = spectrum(np.random.default_rng(0).normal(size=(30, 3))).effective_rank
+    assert 1 <= rank.low < rank.value < rank.high <= 3
 
 
 def test_hubness_is_the_skewness_of_occurrences() -> None:
     ring = np.stack([(np.arange(10) + 1) % 10, (np.arange(10) - 1) % 10], axis=1)
     assert hubness(ring, 2) == 0
-    assert antihub_rate(ring, 2) == 0
+    assert not found_by_nobody(ring, 2).any()
+    assert hubness_interval(ring, 2, np.random.default_rng(0)).high == 0
     star = np.zeros((10, 1), int)
     star[0] = 1
     counts = np.bincount(star.ravel(), minlength=10).astype(float)
@@ -54,4 +76,4 @@ def test_hubness_is_the_skewness_of_occurrences() -> None:
     literal = (centered**3).mean() / (centered**2).mean() ** 1.5
     assert hubness(star, 1) == pytest.approx(literal)
     assert hubness(star, 1) > 2
-    assert antihub_rate(star, 1) == pytest.approx(0.8)
+    assert found_by_nobody(star, 1).tolist() == [False] * 2 + [True] * 8

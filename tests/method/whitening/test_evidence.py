@@ -14,14 +14,17 @@ from rpml.method.whitening.evidence import (
     SHRINKAGES,
     RankGains,
     choose_shrinkage,
-    mean_log_rank,
+    chosen_rank_gain,
+    mean_log_ranks,
     neighbor_scatter,
 )
+from rpml.runtime.intervals import Interval
 from tests.method.whitening.test_neighborhoods import nuisance_rows, sampled
 
 
 def gains(plain, whitened=(0, 0, 0, 0, 0)):
-    return RankGains(np.array(plain, float), np.array(whitened, float))
+    """Of two queries that differ by 0.02."""
+    return RankGains(*(np.array(g, float)[:, None] + [-0.01, 0.01] for g in (plain, whitened)))
 
 
 @pytest.mark.parametrize(
@@ -38,8 +41,12 @@ def test_every_step_away_from_pca_has_its_price(plain, chosen):
     choice = choose_shrinkage(gains(plain))
     assert choice.shrinkage == chosen
     assert choice.trains == (chosen <= 1)
-    assert list(choice.evidence.values()) == list(plain)
+    assert list(choice.evidence.values()) == pytest.approx(list(plain))
     assert "PCA" in choice.reason
+    value = choice.evidence[chosen] if np.isfinite(chosen) else max(plain)
+    margin = 1.96 * 0.01 / np.sqrt(2)
+    said = f"{value:.3f}, 95% interval {value - margin:.3f} to {value + margin:.3f}"
+    assert said in choice.reason
 
 
 def test_where_a_nuisance_dominates_the_strongest_whitening_near_the_best():
@@ -47,16 +54,16 @@ def test_where_a_nuisance_dominates_the_strongest_whitening_near_the_best():
     choice = choose_shrinkage(gains((-1, -1, -1, -1, 0), (0.5 * top, 0.85 * top, top, 0, 0)))
     assert choice.shrinkage == 1 / 4
     assert choice.trains
-    assert choice.evidence[1.0] == top
+    assert choice.evidence[1.0] == pytest.approx(top)
     assert "nuisance" in choice.reason
 
 
-def test_the_mean_log_rank_counts_the_rows_before():
+def test_mean_log_ranks_count_the_rows_before():
     angle = np.array([0.0, 0.1, 0.3, 0.6, 1.0])
     rows = np.stack([np.cos(angle), np.sin(angle)], axis=1).astype(np.float32)
-    assert mean_log_rank(rows, np.array([0]), np.array([[1]])) == 0
-    found = mean_log_rank(rows, np.array([0]), np.array([[4, 2]]))
-    assert found == pytest.approx((np.log(4) + np.log(2)) / 2)
+    assert mean_log_ranks(rows, np.array([0]), np.array([[1]])) == 0
+    found = mean_log_ranks(rows, np.array([0, 1]), np.array([[4, 2], [0, 2]]))
+    assert found == pytest.approx([(np.log(4) + np.log(2)) / 2, np.log(2) / 2])
 
 
 def test_retrieval_gains_where_the_strongest_directions_mislead():
@@ -89,6 +96,7 @@ def test_noise_stays_with_pca_and_is_not_trained_on():
 @pytest.mark.parametrize("shape", [(60, 30), (300, 3)])
 def test_too_little_data_stays_with_pca(shape):
     data, _ = sampled(np.random.default_rng(5).standard_normal(shape), 2)
+    assert chosen_rank_gain(data, np.random.default_rng(0)) == Interval(0, 0, 0)
     _, choice = neighbor_scatter(data, np.random.default_rng(0))
     assert choice.source == "none"
     assert np.isinf(choice.shrinkage)

@@ -17,6 +17,11 @@ FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-
 FLAGS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 PATIENCE = 20.0
+# a map of its own on the page, of a width and height in pixels
+SCATTER = """const scatter = (x, y, side) => { const canvas = document.createElement('canvas');
+canvas.getContext('2d', { willReadFrequently: true });
+canvas.style.cssText = `width:${side}px;height:${side}px`; document.body.append(canvas);
+return new rpml.Scatter(canvas, x, y) };"""
 
 
 def find_chromium() -> tuple[str, str]:

@@ -14,7 +14,7 @@ from rpml.pages.explorer.catalog import Catalog, make_catalog
 from rpml.pages.explorer.preparation import start_work
 from rpml.pages.report.items import make_items
 from tests.drawings import Sample
-from tests.pages.browser.chrome import Chrome
+from tests.pages.browser.chrome import SCATTER, Chrome
 from tests.pages.explorer.client import running
 
 READY = "window.rpmlMap && document.getElementById('map-state').hidden"
@@ -294,11 +294,8 @@ def test_marks_do_not_draw_a_crowd_again(chrome: Chrome, explorer: str) -> None:
     """Pointing, rings and a lasso being drawn leave 20,000 points as they are; colors do not."""
     look(chrome, explorer)
     counts = chrome.js(
-        "const n = 20000, random = () => Float32Array.from({length: n}, Math.random);"
-        "const canvas = document.createElement('canvas');"
-        "canvas.getContext('2d', { willReadFrequently: true });"
-        "canvas.style.cssText = 'width:400px;height:400px'; document.body.append(canvas);"
-        "const map = new rpml.Scatter(canvas, random(), random()), counts = [];"
+        SCATTER + "const n = 20000, random = () => Float32Array.from({length: n}, Math.random);"
+        "const map = scatter(random(), random(), 400), canvas = map.canvas, counts = [];"
         "let blends = 0; const blend = map.blend;"
         "map.blend = function (...given) { blends++; blend.apply(this, given) };"
         "const pixels = () => canvas.getContext('2d').getImageData(0, 0, 400, 400).data.join();"

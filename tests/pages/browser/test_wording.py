@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +19,7 @@ from rpml.pages.report.items import Items, make_items
 from rpml.pages.report.measurements import Source, measure
 from rpml.pages.report.page import build_report
 from tests.drawings import Sample
-from tests.pages.browser.chrome import Chrome
+from tests.pages.browser.chrome import SCATTER, Chrome
 from tests.pages.browser.test_explorer import look
 from tests.pages.explorer.client import running
 
@@ -68,6 +70,25 @@ def test_the_verdict_without_labels_is_three_short_lines(chrome: Chrome, unlabel
     assert max(len(line.split()) for line in lines) < 30
     assert "(80 % interval" in lines[1]
     assert "RPML" in chrome.text("#evidence table")
+
+
+def test_figures_without_labels_have_intervals_in_sight(chrome: Chrome, unlabeled: str) -> None:
+    """Rank gains, neighbors kept by PCA, and effective ranks."""
+    chrome.open(unlabeled)
+    gains, kept = chrome.all("#evidence table")
+    rows = [[c.text for c in line.find_elements("css selector", "th, td")] for line in lines(gains)]
+    raw = next(row for row in rows if row[0] == "raw features")
+    assert re.fullmatch(r"[+−]\d\.\d\d\n[+−]\d\.\d\d to [+−]\d\.\d\d", raw[1])
+    for line in lines(kept):
+        assert re.search(r"\d\d\.\d %\n\d\d\.\d – \d+\.\d$", line.text)
+    (ranks,) = (e for e in chrome.all("#table tbody tr") if e.text.startswith("Effective rank"))
+    assert len(ranks.find_elements("css selector", ".interval")) == 3
+    assert all(e.text for e in ranks.find_elements("css selector", ".interval"))
+    assert [bool(e.text) for e in chrome.all("#spectrum dd .interval")] == [True] * 3
+
+
+def lines(table: Any) -> list[Any]:
+    return list(table.find_elements("css selector", "tbody tr"))
 
 
 def test_names_of_models_stay_inside_the_charts(chrome: Chrome, long_names: str) -> None:
@@ -154,11 +175,9 @@ def test_labeled_points_are_not_covered_by_others(chrome: Chrome, explorer: str)
     """One point of a class among thousands at the same place, whichever is drawn last."""
     look(chrome, explorer)
     covered = chrome.js(
-        "const n = 6000, at = new Float32Array(n).fill(0.5), results = [];"
+        SCATTER + "const n = 6000, at = new Float32Array(n).fill(0.5), results = [];"
         "for (const [row, size] of [[0, n], [n - 1, n], [0, 100], [99, 100]]) {"
-        "const canvas = document.createElement('canvas');"
-        "canvas.style.cssText = 'width:200px;height:200px'; document.body.append(canvas);"
-        "const map = new rpml.Scatter(canvas, at.slice(0, size), at.slice(0, size));"
+        "const map = scatter(at.slice(0, size), at.slice(0, size), 200), canvas = map.canvas;"
         "const codes = new Array(size).fill(-1); codes[row] = 0;"
         "new rpml.Legend(document.createElement('div'), () => [map]).show("
         "{ names: ['one'], counts: [1], codes }, false); map.paint();"

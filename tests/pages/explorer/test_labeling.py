@@ -186,7 +186,10 @@ def test_learn_again(labeling: Client, store: LabelStore, learner: Learner, samp
     done = labeling.json("/api/learn")
     assert done["state"] == "ready", done
     assert done["n_labeled"] == 120
-    assert done["recall"]["after"] >= done["recall"]["before"]
+    before, after, gain = (done["recall"][name] for name in ("before", "after", "gain"))
+    assert after["value"] >= before["value"]
+    assert gain["value"] == pytest.approx(after["value"] - before["value"])
+    assert gain["low"] <= gain["value"] <= gain["high"]
     assert "learned" in labeling.json("/api/about")["spaces"]
     assert len(labeling.json("/api/neighbors", row=3, space="learned", k=5)["items"]) == 5
     assert len(labeling.get("/api/map", {"space": "learned"}).body) == 4 * len(sample.X)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rpml.evaluation.comparison.bootstrap import Interval
 from rpml.evaluation.metrics import clustering_scores, recall_at_k
 from rpml.evaluation.recommendation import Recommendation
 from rpml.pages.report.comparison import KS, Labels, Space, compare, make_spaces
 from rpml.pages.report.verdict import points, spaced, with_labels, without_labels
+from rpml.runtime.intervals import Interval
 from tests.drawings import Sample
 
 
@@ -49,6 +49,13 @@ def test_without_labels_nothing_needs_them(spaces: list[Space]) -> None:
     found = compare(spaces, None, np.random.default_rng(0))
     assert found.differences == {}
     assert not any(score.uses_labels for score in found.scores)
+
+
+def test_every_estimate_without_labels_has_an_interval(spaces: list[Space]) -> None:
+    for score in compare(spaces, None, np.random.default_rng(0)).scores[1:]:
+        assert set(score.intervals) == {k for k, v in score.values.items() if v not in (0, 1)}
+        for key, bounds in score.intervals.items():
+            assert bounds.low <= score.values[key] == bounds.value <= bounds.high
 
 
 def test_a_small_rank_leaves_pca_out(sample: Sample) -> None:
@@ -103,11 +110,12 @@ def test_a_loss_within_chance_is_not_called_as_good() -> None:
 
 def advice(choice: str, certainty: str) -> Recommendation:
     gains = {"rpml": 0.154, "pca": 0.0, "half-whitened": -0.02}
+    evidence = {name: Interval(gain, gain - 0.01, gain + 0.01) for name, gain in gains.items()}
     return Recommendation(
         choice,
         16,
         certainty,
-        evidence={} if certainty == "unknown" else gains,
+        evidence={} if certainty == "unknown" else evidence,
         reasons=("Use it with 16 dimensions.", "Expected gain over PCA: 80% interval."),
     )
 
@@ -138,7 +146,7 @@ def test_without_labels_the_verdict_is_the_advice(
 
 
 def test_it_is_said_that_the_raw_features_do_better() -> None:
-    gains = {"rpml": 0.154, "pca": 0.0, "raw": 0.3}
+    gains = {"rpml": UP, "pca": NONE, "raw": Interval(0.3, 0.2, 0.4)}
     said = without_labels(
         Recommendation("rpml", 16, "clear", evidence=gains, reasons=("Use RPML.",)), "300 items"
     )

@@ -2,7 +2,8 @@
 
 A cell is a plain dict, ready for a line of JSON. `hits` holds a hexadecimal digit per query: how
 many rows of other classes come before the first right one, 15 meaning 15 or more. From it every
-Recall@K up to 8 and every bootstrap can be computed again.
+Recall@K up to 8 and every bootstrap can be computed again; from the digits of `kept`, how many of
+the 10 nearest rows remain, the interval of their share.
 """
 
 import time
@@ -13,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.evaluation.metrics import clustering_scores, first_hit_rank
-from rpml.evaluation.metrics.label_free import effective_rank, hubness, neighbor_overlap, spectrum
+from rpml.evaluation.metrics.label_free import hubness_interval, neighbor_overlap, spectrum
 from rpml.evaluation.registry import Method
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.context import Json
+from rpml.runtime.intervals import Interval
 from rpml.runtime.rows import Array
 
 KS = (1, 2, 4, 8)
@@ -64,10 +66,14 @@ def measure(split: Split, method: Method, dim: int, seed: int) -> Cell:
 def _without_labels(X: Array, Z: Array) -> Cell:
     k = min(NEAREST, len(Z) - 1)
     before, after = (nearest_neighbors(rows, k, metric="cosine").indices for rows in (X, Z))
+    overlap = neighbor_overlap(before, after, k)
+    rank = spectrum(Z).effective_rank
+    hubs = hubness_interval(after, k, np.random.default_rng(0))
     return {
-        "neighbors_kept": float(neighbor_overlap(before, after, k).mean()),
-        "effective_rank": effective_rank(spectrum(Z)),
-        "hubness": hubness(after, k),
+        "neighbors_kept": float(overlap.mean()),
+        "kept": "".join(f"{count:x}" for count in np.rint(overlap * k).astype(int)),
+        **bounded("effective_rank", rank),
+        **bounded("hubness", hubs),
     }
 
 
@@ -79,6 +85,17 @@ def _with_labels(Z: Array, y: Array, seed: int) -> Cell:
         **{f"recall@{k}": float(np.mean(ranks < k)) for k in KS},
         **{f"recall@1 {name}": share for name, share in _by_frequency(ranks == 0, y).items()},
     }
+
+
+def kept_of(cell: Cell) -> NDArray[np.float64]:
+    """Share of the nearest rows that each query keeps."""
+    counts = np.array([int(digit, 16) for digit in cell["kept"]])
+    return np.asarray(counts / min(NEAREST, len(counts) - 1))
+
+
+def bounded(name: str, figure: Interval) -> Cell:
+    """A figure and the bounds of its 95% interval, as they are named in tables."""
+    return {name: figure.value, f"{name}_low": figure.low, f"{name}_high": figure.high}
 
 
 def hits_of(cell: Cell, k: int = 1) -> NDArray[np.bool_]:

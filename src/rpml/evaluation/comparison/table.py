@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.evaluation.comparison.bootstrap import Interval, interval, paired
-from rpml.evaluation.comparison.measure import KS, Cell, hits_of
+from rpml.evaluation.comparison.measure import KS, Cell, bounded, hits_of, kept_of
 from rpml.evaluation.registry import METHODS
 from rpml.runtime.context import Json
 from rpml.runtime.extras import require
+from rpml.runtime.intervals import Interval, interval, paired
 
 if TYPE_CHECKING:
     import pandas
@@ -35,6 +35,7 @@ SCORES = (
     "recall@1 frequent",
 )
 FIGURES = ("neighbors_kept", "effective_rank", "hubness", "seconds")
+_BOUNDS = ("effective_rank_low", "effective_rank_high", "hubness_low", "hubness_high")
 REFERENCE = "pca"
 _PERCENT = (*SCORES, "neighbors_kept")
 Row = Json
@@ -134,21 +135,21 @@ class Comparison:
         if not measured:
             return row
         row["dim"] = measured[0]["dim"]
-        for name in (*SCORES, *FIGURES):
+        for name in (*SCORES, *FIGURES, *_BOUNDS):
             if name in measured[0]:
                 row[name] = float(np.mean([c[name] for c in measured]))
+        if all("kept" in c for c in measured):
+            kept = np.mean([kept_of(c) for c in measured], axis=0)
+            row |= bounded("neighbors_kept", interval(kept, np.random.default_rng(0)))
         return row | self._intervals(method, dim)
 
     def _intervals(self, method: str, dim: int) -> Row:
         hits = self.hits(method, dim)
         if hits is None:
             return {}
-        own = interval(hits, np.random.default_rng(0))
-        out = {"recall@1_low": own.low, "recall@1_high": own.high}
+        out = bounded("recall@1", interval(hits, np.random.default_rng(0)))
         gain = self.difference(method, REFERENCE, dim) if method != REFERENCE else None
-        if gain is not None:
-            out |= {"gain": gain.value, "gain_low": gain.low, "gain_high": gain.high}
-        return out
+        return out if gain is None else out | bounded("gain", gain)
 
 
 def table_text(rows: Sequence[Row], lines: Sequence[list[str]], ending: str) -> str:
@@ -191,7 +192,14 @@ def _markdown(lines: Sequence[list[str]]) -> str:
 def _cell(row: Row, column: str) -> str:
     if column not in row:
         return "–"
-    return f"{100 * row[column]:.1f}" if column in _PERCENT else f"{row[column]:.1f}"
+    return figure_text(row, column, 100 if column in _PERCENT else 1)
+
+
+def figure_text(row: Row, column: str, scale: float) -> str:
+    """A figure with its 95% interval, where that is known and no figure by definition."""
+    text = f"{scale * row[column]:z.1f}"
+    low, high = (row.get(f"{column}_{end}", 0.0) for end in ("low", "high"))
+    return text if low == high else f"{text} [{scale * low:z.1f}, {scale * high:z.1f}]"
 
 
 def _gain(row: Row) -> str:

@@ -25,6 +25,7 @@ from rpml.method.whitening.neighborhoods import (
     taught_correlation,
 )
 from rpml.runtime.context import silent
+from rpml.runtime.intervals import Interval, mean_interval
 from rpml.runtime.rows import Array, unit_rows
 from rpml.runtime.threads import single_blas_thread, times
 
@@ -48,12 +49,22 @@ STEPS = 2 * (2 * REPEATS + REPEATS + FINAL_REPEATS)  # two rounds, the evidence,
 
 @dataclass(frozen=True)
 class RankGains:
-    """Mean drop of log(1 + rank) of a row's mates against PCA, per shrinkage."""
+    """Drop of log(1 + rank) of a row's mates against PCA: arrays (n_shrinkages, n_queries)."""
 
     plain: Array
     """The mates are the nearest by the other half of the axes as they are."""
     whitened: Array
     """The mates are the nearest by the other half whitened at shrinkage 1."""
+
+    @property
+    def dominated(self) -> bool:
+        """Whether a nuisance dominates the strongest axes: the plain mates are then wrong."""
+        return float(self.whitened.mean(axis=1).max()) > NUISANCE
+
+    @property
+    def used(self) -> Array:
+        """The gains that decide."""
+        return self.whitened if self.dominated else self.plain
 
 
 @single_blas_thread()
@@ -80,6 +91,15 @@ def neighbor_scatter(
     return scatter_of(correlation, data.deviations), choice
 
 
+@single_blas_thread()
+def chosen_rank_gain(data: Coordinates, rng: np.random.Generator) -> Interval:
+    """The rank gain of the shrinkage that a fit would choose; 0 where that is PCA."""
+    if min(data.W.shape[0] - MIN_ROWS, data.W.shape[1] - MIN_AXES) < 0:
+        return Interval(0.0, 0.0, 0.0)
+    gains, _ = rank_gains(data, rng)
+    return mean_interval(gains.used[SHRINKAGES.index(choose_shrinkage(gains).shrinkage)])
+
+
 def choose_shrinkage(gains: RankGains) -> ScatterChoice:
     """The rule.
 
@@ -89,21 +109,24 @@ def choose_shrinkage(gains: RankGains) -> ScatterChoice:
     near the best.
     """
     steps = np.arange(len(SHRINKAGES))[::-1]
-    best = float(gains.whitened.max())
-    if best > NUISANCE:
-        used = gains.whitened
-        i = int((used >= NEAR_BEST * best).argmax())
-        reason = f"a nuisance dominates the strongest axes (rank gain {best:.3f} > {NUISANCE})"
+    used = gains.used.mean(axis=1)
+    best = _said(gains.used[used.argmax()])
+    if gains.dominated:
+        i = int((used >= NEAR_BEST * used.max()).argmax())
+        reason = f"a nuisance dominates the strongest axes (rank gain {best}, above {NUISANCE})"
     else:
-        used = gains.plain
         i = int((used - PRICE * steps).argmax())
-        reason = f"rank gain {used[i]:.3f} over PCA, {PRICE} needed per step"
+        reason = f"rank gain over PCA {_said(gains.used[i])}, {PRICE} needed per step"
         if np.isinf(SHRINKAGES[i]):
-            top = float(used.max())
-            reason = f"no whitening ranks the neighbors clearly better than PCA (best {top:+.3f})"
+            reason = f"no whitening ranks the neighbors clearly better than PCA (best {best})"
     evidence = dict(zip(SHRINKAGES, used.tolist(), strict=True))
     trains = SHRINKAGES[i] <= TRAINING_SHRINKAGE
     return ScatterChoice("neighbors", SHRINKAGES[i], evidence, reason, trains)
+
+
+def _said(per_query: Array) -> str:
+    gain = mean_interval(per_query)
+    return f"{gain.value:.3f}, 95% interval {gain.low:.3f} to {gain.high:.3f}"
 
 
 def rank_gains(
@@ -116,7 +139,7 @@ def rank_gains(
     trace = float(((1 - np.diag(correlation)) * data.deviations**2).sum())
     ridges = [shrinkage * trace / data.n_components for shrinkage in SHRINKAGES]
     queries = np.arange(min(QUERIES, len(tested.W)))
-    log_ranks = np.zeros((2, len(SHRINKAGES)))
+    log_ranks = np.zeros((2, len(SHRINKAGES), len(queries)))
     for _ in range(REPEATS):
         half = random_halves(data.W.shape[1], rng)
         sides = [_seen_by(tested, correlation, side, ridges) for side in (half, ~half)]
@@ -126,7 +149,7 @@ def rank_gains(
             mates = np.hstack([_nearest(rows, queries) for rows in views])
             for i, rows in enumerate(one):
                 found = _log_ranks(rows[:, :size], queries, mates).reshape(-1, 2, MATES)
-                log_ranks[:, i] += found.mean(axis=(0, 2))
+                log_ranks[:, i] += found.mean(axis=2).T
             step()
     gains = (log_ranks[:, -1:] - log_ranks) / (2 * REPEATS)
     return RankGains(*gains), correlation
@@ -159,9 +182,9 @@ def _nearest(rows: Array, queries: Index) -> Index:
     return np.argpartition(-_similarities(rows, queries), MATES, axis=1)[:, :MATES]
 
 
-def mean_log_rank(rows: Array, queries: Index, mates: Index) -> float:
-    """Mean of log(1 + rank) of each query's mates among all rows; rank 0 is the nearest."""
-    return float(_log_ranks(rows, queries, mates).mean())
+def mean_log_ranks(rows: Array, queries: Index, mates: Index) -> Array:
+    """Per query, the mean of log(1 + rank) of its mates among all rows; rank 0 is the nearest."""
+    return np.asarray(_log_ranks(rows, queries, mates).mean(axis=1))
 
 
 def _log_ranks(rows: Array, queries: Index, mates: Index) -> Array:

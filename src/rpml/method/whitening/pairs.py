@@ -25,6 +25,7 @@ from rpml.method.whitening.neighborhoods import (
     ScatterChoice,
     scatter_of,
 )
+from rpml.runtime.intervals import STANDARD_ERRORS
 from rpml.runtime.rows import Array, unit_rows
 from rpml.runtime.threads import single_blas_thread, times, transposed_times
 
@@ -97,7 +98,8 @@ def pair_scatter(
     gain = float((without - usual).mean()) / rate  # wrong pairs rank alike by both
     error = float((without - usual).std() / np.sqrt(len(usual))) / rate
     needed = max(CLEAR * error, NUISANCE if np.isinf(choice.shrinkage) else 0.0)
-    found = f"rank gain of held-out pairs {gain:.3f}, {needed:.3f} needed"
+    bounds = " to ".join(f"{gain + side * STANDARD_ERRORS * error:.3f}" for side in (-1, 1))
+    found = f"rank gain of held-out pairs {gain:.3f}, 95% interval {bounds}, {needed:.3f} needed"
     if gain <= needed:
         return ignored(rate, found)
     if shrinkage == SHRINKAGES[0] and (usual - stronger).mean() >= PRICE * rate:

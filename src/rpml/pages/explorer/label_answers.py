@@ -1,6 +1,7 @@
 """Answers to the page's requests about labels: assign, undo, suggest, learn again."""
 
 import json
+from dataclasses import asdict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,6 +110,6 @@ class LabelAnswers:
             "stage": learner.stage,
             "share": round(learner.share, 3),
             "message": learner.message,
-            "recall": learner.recall,
+            "recall": {name: asdict(found) for name, found in learner.recall.items()},
             "n_labeled": learner.n_labeled,
         }

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import clone
 
 from rpml.estimator import RPML
-from rpml.evaluation.metrics import recall_at_k
+from rpml.evaluation.metrics import first_hit_rank
 from rpml.pages.explorer.catalog import Catalog
 from rpml.pages.explorer.index import Index
 from rpml.pages.explorer.labeling import LabelStore
@@ -16,6 +16,7 @@ from rpml.pages.report.layout import layout
 from rpml.pages.report.mapdata import quantized
 from rpml.runtime.context import Progress
 from rpml.runtime.errors import InputError
+from rpml.runtime.intervals import Interval, interval, paired
 from rpml.runtime.rows import Array
 
 logger = logging.getLogger(__name__)
@@ -35,7 +36,7 @@ class Learner:
     def __init__(self, catalog: Catalog, X: Array, store: LabelStore) -> None:
         self.catalog, self.X, self.store = catalog, X, store
         self.state, self.stage, self.share, self.message = "idle", "", 0.0, ""
-        self.recall: dict[str, float] = {}
+        self.recall: dict[str, Interval] = {}
         self.n_labeled = 0
         self._cancelled = False
         self._thread: threading.Thread | None = None
@@ -90,9 +91,10 @@ class Learner:
         rows = np.flatnonzero([label is not None for label in labels])
         y = labels[rows].astype(str)
         indices = {"before": self.catalog.indices["rpml"], "after": index}
-        self.recall = {
-            name: recall_at_k(space.rows[rows], y, ks=(1,))[1] for name, space in indices.items()
-        }
+        hits = {name: first_hit_rank(s.rows[rows], y) < 1 for name, s in indices.items()}
+        rng = np.random.default_rng(0)
+        self.recall = {name: interval(found, rng) for name, found in hits.items()}
+        self.recall["gain"] = paired(hits["after"], hits["before"], rng)
         self.n_labeled = len(rows)
         maps = self.catalog.maps.value
         if maps is not None:  # the new map starts from the present one, so that they compare

@@ -8,17 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.estimator import RPML
-from rpml.evaluation.comparison.bootstrap import Interval, interval, paired
 from rpml.evaluation.metrics import first_hit_rank
 from rpml.evaluation.metrics.label_free import (
-    antihub_rate,
-    effective_rank,
-    hubness,
+    VarianceSpectrum,
+    found_by_nobody,
+    hubness_interval,
     neighbor_overlap,
     spectrum,
 )
 from rpml.method.graph.neighbors import nearest_neighbors
-from rpml.pages.report.intervals import hubness_interval, nmi_interval
+from rpml.pages.report.intervals import nmi_interval
+from rpml.runtime.intervals import Interval, interval, paired
 from rpml.runtime.rows import Array
 
 KS = (1, 2, 4, 8)
@@ -68,7 +68,7 @@ class Score:
     name, reading : str
     values : dict of str to float
         By key of the space.
-    style : {"percent", "number", "whole"}
+    style : {"percent", "tenths", "number", "whole"}
         How a value is printed.
     uses_labels : bool
     intervals : dict of str to Interval
@@ -96,8 +96,8 @@ class Comparison:
     differences : dict of str to dict of int to Interval
         Alternative -> K -> Recall@K of the embedding minus that of the alternative, over the same
         queries; empty without labels.
-    spectra : dict of str to ndarray
-        Share of variance per principal axis.
+    spectra : dict of str to VarianceSpectrum
+        Share of variance per principal axis, and the effective rank.
     n_labeled : int
         Rows that the scores with labels were measured on.
     shared : Interval or None
@@ -106,7 +106,7 @@ class Comparison:
 
     scores: list[Score]
     differences: dict[str, dict[int, Interval]]
-    spectra: dict[str, Array]
+    spectra: dict[str, VarianceSpectrum]
     n_labeled: int = 0
     shared: Interval | None = None
 
@@ -191,54 +191,44 @@ def _nmi_score(spaces: Sequence[Space], labels: Labels, rng: np.random.Generator
 
 
 def _label_free(
-    spaces: Sequence[Space], spectra: dict[str, Array], rng: np.random.Generator
+    spaces: Sequence[Space], spectra: dict[str, VarianceSpectrum], rng: np.random.Generator
 ) -> list[Score]:
     raw = spaces[0].neighbors
     k = min(N_NEIGHBORS, raw.shape[1])
 
-    def each(function: Callable[[Space], float]) -> dict[str, float]:
-        return {s.key: float(function(s)) for s in spaces}
+    def score(name: str, reading: str, style: str, of: Callable[[Space], Interval]) -> Score:
+        found = {s.key: of(s) for s in spaces}
+        values = {key: figure.value for key, figure in found.items()}
+        # what is so by definition has no interval
+        estimated = {key: figure for key, figure in found.items() if figure.low < figure.high}
+        return Score(name, values, reading, style, intervals=estimated)
 
-    overlap = {
-        s.key: interval(neighbor_overlap(raw, s.neighbors, k), rng)
-        for s in spaces
-        if s.key != "raw"
-    }
-    hubs = {s.key: hubness_interval(s.neighbors, k, rng) for s in spaces}
     return [
-        Score("Dimensions", each(lambda s: s.n_dims), "per vector", "whole"),
-        Score(
+        Score("Dimensions", {s.key: float(s.n_dims) for s in spaces}, "per vector", "whole"),
+        score(
             "Neighbors retained",
-            each(lambda s: overlap[s.key].value if s.key in overlap else 1.0),
             f"share of the {k} nearest neighbors by the raw features that remain among the {k} "
             "nearest",
             "percent",
-            intervals=overlap,
+            lambda s: interval(neighbor_overlap(raw, s.neighbors, k), rng),
         ),
-        Score(
+        score(
             "Effective rank",
-            each(lambda s: effective_rank(spectra[s.key])),
             "how many directions the vectors use; far below the dimensions means waste",
-            "number",
+            "tenths",
+            lambda s: spectra[s.key].effective_rank,
         ),
-        Score(
+        score(
             "Hubness",
-            each(lambda s: hubness(s.neighbors, k)),
             f"skewness of how often items appear among the {k} nearest of others; above about 1 a "
             "few items crowd the results",
             "number",
-            intervals=hubs,
+            lambda s: hubness_interval(s.neighbors, k, rng),
         ),
-        Score(
+        score(
             "Antihubs",
-            each(lambda s: antihub_rate(s.neighbors, k)),
             f"share of items that are among the {k} nearest of no other item; lower is better",
             "percent",
-            intervals={s.key: interval(_antihub(s, k), rng) for s in spaces},
+            lambda s: interval(found_by_nobody(s.neighbors, k), rng),
         ),
     ]
-
-
-def _antihub(space: Space, k: int) -> NDArray[np.bool_]:
-    counts = np.bincount(space.neighbors[:, :k].ravel(), minlength=len(space.vectors))
-    return np.asarray(counts == 0)

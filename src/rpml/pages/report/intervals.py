@@ -1,12 +1,11 @@
-"""95% bootstrap intervals of measures that are not means over rows."""
+"""The 95% bootstrap interval of the NMI, which is no mean over rows."""
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import normalized_mutual_info_score
 
-from rpml.evaluation.comparison.bootstrap import LEVEL, Interval
 from rpml.evaluation.metrics import kmeans
-from rpml.evaluation.metrics.label_free import hubness
+from rpml.runtime.intervals import Interval
 from rpml.runtime.rows import Array, unit_rows
 
 N_RESAMPLES = 200
@@ -47,16 +46,3 @@ def _entropies(draws: NDArray[np.integer], groups: NDArray[np.integer]) -> Array
     shares = sums / sums.sum(axis=0)
     logs = np.log(shares, out=np.zeros_like(shares), where=shares > 0)
     return np.asarray(-(shares * logs).sum(axis=0))
-
-
-def hubness_interval(neighbors: NDArray[np.integer], k: int, rng: np.random.Generator) -> Interval:
-    """Hubness, with the percentile interval over resampled rows."""
-    counts = np.bincount(neighbors[:, :k].ravel(), minlength=len(neighbors))
-    values, times = np.unique(counts, return_counts=True)
-    draws = rng.multinomial(len(counts), times / len(counts), size=N_RESAMPLES) / len(counts)
-    centered = values - (draws @ values)[:, None]
-    spread = np.sqrt((draws * centered**2).sum(axis=1))
-    third = (draws * centered**3).sum(axis=1)
-    skewness = np.divide(third, spread**3, out=np.zeros_like(third), where=spread > 0)
-    low, high = np.quantile(skewness, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Interval(hubness(neighbors, k), float(low), float(high))

@@ -4,11 +4,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rpml.evaluation.comparison.bootstrap import RESAMPLES, Interval
 from rpml.evaluation.rank_gain import expected_gain
 from rpml.evaluation.recommendation import RAW_PRICE, Recommendation
 from rpml.pages.report.comparison import N_NEIGHBORS
 from rpml.pages.report.measurements import Measurements
+from rpml.runtime.intervals import RESAMPLES, Interval
 
 _ALTERNATIVES = {"raw": "the raw features", "pca": "PCA of the same size"}
 
@@ -153,8 +153,9 @@ def without_labels(advice: Recommendation, rows: str) -> Verdict:
         "Perhaps": "The nearest neighbors may be better than with simpler methods; it is close.",
         "Probably not": f"A simpler method is probably enough. {advice.reasons[0]}",
     }
-    gain = expected_gain(advice.evidence["rpml"])
-    lost = advice.evidence.get("raw", 0.0) - advice.evidence["rpml"] > RAW_PRICE
+    own, raw = advice.evidence["rpml"].value, advice.evidence.get("raw")
+    gain = expected_gain(own)
+    lost = raw is not None and raw.value - own > RAW_PRICE
     larger = " The raw features, all dimensions, probably do better." if lost else ""
     return Verdict(
         tone,

@@ -3,7 +3,6 @@
 import numpy as np
 
 from rpml.evaluation.codes import codings, nearest_by_scores
-from rpml.evaluation.comparison.bootstrap import Interval, interval
 from rpml.evaluation.metrics.label_free import neighbor_overlap
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.report import charts
@@ -11,6 +10,7 @@ from rpml.pages.report.comparison import N_NEIGHBORS, Labels, Space
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Figure, Section
 from rpml.pages.report.sections.scores import Cell, Line, format_interval, format_value
+from rpml.runtime.intervals import Interval, interval
 from rpml.runtime.rows import sorted_sample, unit_rows
 
 MAX_ROWS = 2000

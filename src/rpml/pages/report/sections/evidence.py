@@ -4,8 +4,9 @@ from rpml.evaluation.rank_gain import REFERENCE, expected_gain
 from rpml.evaluation.registry import METHODS
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Section
-from rpml.pages.report.sections.scores import Cell, format_value
+from rpml.pages.report.sections.scores import Cell, format_interval, format_value
 from rpml.pages.report.verdict import bounds, signed
+from rpml.runtime.intervals import Interval
 
 
 def content(measurements: Measurements) -> Content | None:
@@ -13,22 +14,30 @@ def content(measurements: Measurements) -> Content | None:
     advice = measurements.advice
     if advice is None or not advice.evidence:
         return None
-    ranked = sorted(advice.evidence.items(), key=lambda pair: -pair[1])
+    ranked = sorted(advice.evidence.items(), key=lambda pair: -pair[1].value)
     return {
         "how": (
             "The features were split into two halves. A method that captures what the items share "
             "ranks those high that the other half finds near; its rank gain is how much the mean "
             "logarithm of that rank falls, compared with PCA. RPML is judged with its default "
-            "settings."
+            "settings. Small figures are 95 % intervals where nothing else is said."
         ),
         "methods": [
-            (METHODS[name].title, signed(gain, 2), _expected(name, gain)) for name, gain in ranked
+            (METHODS[name].title, _rank_gain(name, gain), _expected(name, gain.value))
+            for name, gain in ranked
         ],
         "kept": [
-            (size, format_value(share, "percent")) for size, share in advice.neighbors_kept.items()
+            (size, format_value(share.value, "percent"), format_interval(share, "percent"))
+            for size, share in advice.neighbors_kept.items()
         ],
         "size": advice.n_components,
     }
+
+
+def _rank_gain(name: str, gain: Interval) -> Cell:
+    exact = name == REFERENCE or gain.low == gain.high  # RPML that falls back to PCA
+    bounds = "" if exact else f"{signed(gain.low, 2)} to {signed(gain.high, 2)}"
+    return Cell(signed(gain.value, 2), bounds, best=False)
 
 
 def _expected(name: str, rank_gain: float) -> Cell:
@@ -50,7 +59,8 @@ TEMPLATE = """
   </tr></thead>
   <tbody>
   {% for title, gain, expected in methods %}
-    <tr><th scope="row">{{ title }}</th><td class="number">{{ gain }}</td>
+    <tr><th scope="row">{{ title }}</th>
+    <td class="number">{{ gain.text }}<span class="interval">{{ gain.interval }}</span></td>
     <td class="number">{{ expected.text }}<span class="interval">{{ expected.interval }}</span></td>
     </tr>
   {% endfor %}
@@ -64,8 +74,9 @@ TEMPLATE = """
     <th scope="col" class="number">Of the 10 nearest neighbors, retained</th>
   </tr></thead>
   <tbody>
-  {% for dimensions, share in kept %}
-    <tr><th scope="row">{{ dimensions }}</th><td class="number">{{ share }}</td></tr>
+  {% for dimensions, share, interval in kept %}
+    <tr><th scope="row">{{ dimensions }}</th>
+    <td class="number">{{ share }}<span class="interval">{{ interval }}</span></td></tr>
   {% endfor %}
   </tbody>
 </table>

@@ -2,11 +2,13 @@
 
 from typing import NamedTuple
 
-from rpml.evaluation.comparison.bootstrap import Interval
 from rpml.pages.report import charts
 from rpml.pages.report.comparison import Comparison, Score
 from rpml.pages.report.measurements import Measurements, Source
 from rpml.pages.report.section import Content, Figure, Section
+from rpml.runtime.intervals import Interval
+
+PLACES = {"percent": 1, "tenths": 1, "number": 2, "whole": 0}
 
 
 class Cell(NamedTuple):
@@ -66,15 +68,16 @@ def format_value(value: float, style: str) -> str:
     """A score as text."""
     if style == "percent":
         return f"{100 * value:.1f}\u00a0%"
-    return f"{value:,.0f}" if style == "whole" else f"{value:.2f}".replace("-", "−")
+    return f"{value:,.{PLACES[style]}f}".replace("-", "−")
 
 
 def format_interval(bounds: Interval | None, style: str) -> str:
     """The bounds of an interval as text; empty without one."""
     if bounds is None:
         return ""
-    scale, places = (100, 1) if style == "percent" else (1, 2)
-    low, high = (f"{scale * v:.{places}f}".replace("-", "−") for v in (bounds.low, bounds.high))
+    scale = 100 if style == "percent" else 1
+    ends = (f"{scale * v:,.{PLACES[style]}f}" for v in (bounds.low, bounds.high))
+    low, high = (end.replace("-", "−") for end in ends)
     return f"{low} – {high}"
 
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rpml.evaluation.comparison.bootstrap import interval
 from rpml.evaluation.metrics import first_hit_rank
 from rpml.evaluation.metrics.label_free import neighbor_overlap
 from rpml.method.graph.neighbors import nearest_neighbors
@@ -14,6 +13,7 @@ from rpml.pages.report import charts
 from rpml.pages.report.comparison import N_NEIGHBORS, Labels
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Figure, Section
+from rpml.runtime.intervals import interval
 from rpml.runtime.rows import Array, sorted_sample
 
 MAX_ROWS = 3000

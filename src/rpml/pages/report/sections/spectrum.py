@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from rpml.evaluation.metrics.label_free import effective_rank
 from rpml.pages.report import charts
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Figure, Section
+from rpml.pages.report.sections.scores import format_interval, format_value
 
 _MAX_AXES = 256
 _HEADING = "Share of variance per axis"
@@ -15,17 +15,22 @@ def content(measurements: Measurements) -> Content:
     """All spaces in one chart, and their effective ranks."""
     spectra, spaces = measurements.comparison.spectra, measurements.spaces
     lines = [
-        charts.Series(s.title, s.key, np.maximum(spectra[s.key][:_MAX_AXES], 1e-9)) for s in spaces
+        charts.Series(s.title, s.key, np.maximum(spectra[s.key].shares[:_MAX_AXES], 1e-9))
+        for s in spaces
     ]
     return {
         "how": (
             "A flat line uses all directions, a steep one wastes most of them. The effective rank "
-            "says how many directions are in use."
+            "says how many directions are in use; small figures are its 95 % interval."
         ),
         "figure": Figure(
             _HEADING, charts.line_chart(_HEADING, lines, "axis, strongest first", log=True)
         ),
-        "ranks": [(s, f"{effective_rank(spectra[s.key]):.2f}") for s in spaces],
+        "ranks": [
+            (s, format_value(rank.value, "tenths"), format_interval(rank, "tenths"))
+            for s in spaces
+            for rank in [spectra[s.key].effective_rank]
+        ],
     }
 
 
@@ -33,10 +38,11 @@ TEMPLATE = """
 <div class="halves">
   <div class="charts one">{{ ui.chart(figure) }}</div>
   <dl class="numbers">
-  {% for space, rank in ranks %}
+  {% for space, rank, interval in ranks %}
   <div>
     <dt><span class="key {{ space.key }}" aria-hidden="true"></span>{{ space.title }}</dt>
-    <dd>{{ rank }}<span class="of"> of {{ "{:,}".format(space.n_dims) }} dimensions</span></dd>
+    <dd>{{ rank }}<span class="of"> of {{ "{:,}".format(space.n_dims) }} dimensions</span>
+    <span class="interval">{{ interval }}</span></dd>
   </div>
   {% endfor %}
   </dl>
