@@ -57,6 +57,8 @@ def forge_container(path, rng):
         if arrays and rng.random() < 0.5:
             name = sorted(arrays)[int(rng.integers(len(arrays)))]
             arrays = {**arrays, name: forge_array(arrays[name], rng)}
+            if rng.random() < 0.1:
+                del arrays[name]
         elif kind != "checkpoint":
             metadata = forge_json(metadata, rng)
         else:

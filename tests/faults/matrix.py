@@ -53,6 +53,12 @@ CASES = {
     "embed-npz": Case(f"{EMBED} out.npz", f"{EMBED} out.npz --dim 2"),
     "embed-csv": Case(f"{EMBED} out.csv", f"{EMBED} out.csv --dim 2"),
     "embed-parquet": Case(f"{EMBED} out.parquet", f"{EMBED} out.parquet --dim 2"),
+    "embed-feather": Case(f"{EMBED} out.feather", f"{EMBED} out.feather --dim 2"),
+    "embed-jsonl": Case(f"{EMBED} out.jsonl", f"{EMBED} out.jsonl --dim 2"),
+    "embed-codes": Case(f"{EMBED} out.npy --codes binary", f"{EMBED} out.npy"),
+    "embed-columns": Case(
+        "embed model.rpml x.csv --keep-columns note --force -o out.csv", f"{EMBED} out.csv"
+    ),
     "embed-shards": Case(f"{EMBED} out/", f"{EMBED} out/ --dim 2"),
     "cluster": Case("cluster x.npy -o out.csv --force", f"{EMBED} out.csv"),
     "suggest": Case("suggest model.rpml -o out.csv --force", f"{EMBED} out.csv"),
@@ -92,6 +98,9 @@ CASES = {
     "export-js": Case(
         "export model.rpml --to js -o out.mjs --force",
         "export model.rpml --to js -o out.mjs --dim 2",
+    ),
+    "export-atlas": Case(
+        "export model.rpml x.npy --to atlas -o out.parquet --force", f"{EMBED} out.parquet"
     ),
     "search": Case("search x.index x.npy -o out.csv --force", f"{EMBED} out.csv"),
     "bridge": Case("bridge x.npy x.npy -o out.rpml --force", "export model.rpml"),

@@ -28,6 +28,8 @@ def template(tmp_path_factory):
     X, _ = make_vectors(60, 8, 4)
     np.save(folder / "x.npy", X)
     (folder / "x.ids.csv").write_text("id\n" + "".join(f"row {i}\n" for i in range(60)))
+    lines = [f"row {i},note {i},{','.join(map(str, row))}\n" for i, row in enumerate(X.tolist())]
+    (folder / "x.csv").write_text(f"id,note,{','.join('abcdefgh')}\n{''.join(lines)}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # five iterations need not converge
         model = RPML(4, n_neighbors=8, random_state=0, max_iter=5).fit(X)

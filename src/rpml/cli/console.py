@@ -1,7 +1,6 @@
 """Results on standard output, everything else on standard error."""
 
 import json
-import math
 import re
 import signal
 import sys
@@ -278,23 +277,18 @@ class Console:
     def result(self, fields: Mapping[str, object], text: str) -> None:
         """Print the result: the fields as JSON, or the text."""
         if self.json_output:
-            told = {**fields, "warnings": list(SHOWN)}
-            typer.echo(json.dumps(_finite(told), default=_plain, allow_nan=False))
+            from rpml.runtime.schema import finite_json
+
+            told = finite_json({**fields, "warnings": list(SHOWN)})
+            typer.echo(json.dumps(told, default=_plain, allow_nan=False))
         elif text:
             say(text)
 
 
 def _plain(value: object) -> object:
-    return _finite(value.tolist()) if hasattr(value, "tolist") else str(value)
+    from rpml.runtime.schema import finite_json
 
-
-def _finite(value: object) -> object:
-    """The same with null for NaN and infinity, which JSON does not have."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(k): _finite(v) for k, v in value.items()}
-    return [_finite(v) for v in value] if isinstance(value, list | tuple) else value
+    return finite_json(value.tolist()) if hasattr(value, "tolist") else str(value)
 
 
 def table(rows: Iterable[Sequence[str]], justify: Literal["left", "right"] = "right") -> str:

@@ -101,7 +101,8 @@ def run(
         items = replace(items, metadata=read_metadata(metadata, items.ids))
     describe = describer(fitted, backbone, descriptor, whitening) if backbone else None
     console.note(f"preparing {len(items):,} items ...")
-    store = None if save_labels is None else open_labels(items, save_labels)
+    read = [*models, features, metadata, rows.ids, rows.texts, backbone, whitening]
+    store = None if save_labels is None else open_labels(items, save_labels, read)
     items = items if store is None else store.items
     catalog = make_catalog(fitted, values, items, Path(features).name)
     for model in second:

@@ -184,3 +184,12 @@ def _read(path: Path, parse: Callable[[str], object]) -> Any:
         raise ModelFormatError(f"{path} is nested too deeply") from error
     check_json(value, object)
     return value
+
+
+def finite_json(value: object) -> object:
+    """The same with null for NaN and infinity, which JSON does not have."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(k): finite_json(v) for k, v in value.items()}
+    return [finite_json(v) for v in value] if isinstance(value, list | tuple) else value

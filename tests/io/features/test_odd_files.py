@@ -63,3 +63,10 @@ def test_ids_that_are_no_text(tmp_path):
     np.savez(tmp_path / "x.npz", X=X, ids=np.array(["a", "\udc80", "c"]))
     with pytest.raises(InputError, match=r"the id '\\udc80' is not valid text"):
         read_features(tmp_path / "x.npz")
+
+
+@pytest.mark.parametrize("shape", [(), (3, 1), (1, 3)])
+def test_ids_of_another_shape(tmp_path, shape):
+    np.savez(tmp_path / "x.npz", X=X, ids=np.zeros(shape, int))
+    with pytest.raises(InputError, match=r"x\.npz\['ids'\] has shape .* one dimension"):
+        read_features(tmp_path / "x.npz")

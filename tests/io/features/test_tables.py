@@ -134,6 +134,21 @@ def test_columns_are_carried_through(table, tmp_path, suffix):
         assert read_metadata(tmp_path / "twice.csv", NAMES)["title"] == titles.tolist()
 
 
+def test_kept_infinities_are_null_in_json(tmp_path):
+    kept = {"price": [np.inf, np.nan, 2.0], "sizes": [[1.0, -np.inf], [2.0], []]}
+    pa.parquet.write_table(pa.table({"v": X[:3].tolist(), **kept}), tmp_path / "x.parquet")
+    source = open_features(tmp_path / "x.parquet", ReadOptions(columns=("v",), keep=("*",)))
+    layout = Layout("embedding", list("abc"), kept=source.kept_names)
+    with open_writer(str(tmp_path / "x.jsonl"), layout) as writer:
+        for batch in source.batches():
+            writer.write(batch.values, batch.ids, batch.kept)
+    assert "Infinity" not in (tmp_path / "x.jsonl").read_text()
+    again = open_features(tmp_path / "x.jsonl", ReadOptions(columns=("embedding",), keep=("*",)))
+    (batch,) = again.batches()
+    assert batch.kept["price"].to_pylist() == [None, None, 2]
+    assert batch.kept["sizes"].to_pylist() == [[1, None], [2], []]
+
+
 def test_csv_columns_are_carried_through(tmp_path):
     lines = ["id,colour,f0,f1"] + [f"{i},c{i},{i}.5,1" for i in range(5)]
     (tmp_path / "x.csv").write_text("\n".join(lines) + "\n")

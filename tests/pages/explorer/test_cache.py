@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from rpml.io.container import Arrays, read_container, write_container
 from rpml.pages.explorer import preparation
-from rpml.pages.explorer.cache import cache_file
+from rpml.pages.explorer.cache import KIND, VERSION, cache_file
 from rpml.pages.explorer.catalog import Catalog, Pending
 from rpml.pages.explorer.preparation import start_work
 from tests.drawings import Sample
@@ -102,6 +104,32 @@ def test_a_damaged_cache_is_not_used(
     again = fresh(catalog)
     start_work(again, sample.X, cache_path=path).join()
     assert again.maps.value == catalog.maps.value
+
+
+def shorter_points(arrays: Arrays) -> Arrays:
+    return {**arrays, "map_rpml": arrays["map_rpml"].astype(np.uint8)}
+
+
+def no_impurity(arrays: Arrays) -> Arrays:
+    return {name: array for name, array in arrays.items() if name != "impurity"}
+
+
+@pytest.mark.parametrize("forge", [shorter_points, no_impurity])
+def test_a_forged_cache_is_not_used(
+    catalog: Catalog,
+    sample: Sample,
+    kept: Path,
+    tmp_path: Path,
+    forge: Callable[[Arrays], Arrays],
+) -> None:
+    path = tmp_path / "model.rpml.explorer"
+    arrays, fields = read_container(kept, KIND, VERSION)
+    write_container(path, forge(arrays), fields["metadata"], KIND, VERSION)
+    again = fresh(catalog)
+    start_work(again, sample.X, cache_path=path).join()
+    assert again.maps.value == catalog.maps.value
+    assert again.clusters.state == "ready"
+    assert path.read_bytes() == kept.read_bytes()  # written anew
 
 
 def test_where_nothing_can_be_written_the_page_works(catalog: Catalog, sample: Sample) -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -79,6 +83,52 @@ def test_changes_of_others_are_not_overwritten(store: LabelStore) -> None:
         store.assign([1], "dog")
     assert store.labels[1] is None
     assert store.path.read_text() == "id,label\nmine,1\n"
+
+
+def test_two_explorers_of_one_file_lose_nothing(sample: Sample, tmp_path: Path) -> None:
+    path, n = tmp_path / "labels.csv", 60
+
+    def label(first: int) -> None:
+        for row in range(first, n, 2):
+            while True:  # refused: start again from the file, as its user would
+                with suppress(InputError):
+                    open_labels(make_items(n), path).assign([row], str(row))
+                    break
+
+    threads = [threading.Thread(target=label, args=(first,)) for first in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = dict(open_labels(make_items(n), path).counts())
+    assert found == {str(row): 1 for row in range(n)}
+    assert os.listdir(tmp_path) == ["labels.csv"]
+
+
+def test_an_input_is_not_saved_over(tmp_path: Path) -> None:
+    path = tmp_path / "metadata.csv"
+    path.write_text("id,label\n0,mine\n1,\n")
+    with pytest.raises(InputError, match="is the input"):
+        open_labels(make_items(3), path, [path])
+    path.write_text("id,label\n0,mine\n0,yours\n")
+    with pytest.raises(InputError, match="two labels for one id"):
+        open_labels(make_items(3), path)
+
+
+def test_a_full_disk_is_said_and_changes_nothing(labeling: Client, store: LabelStore) -> None:
+    store.assign([3], "cat")
+    before = store.path.read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before), hard))  # the lock, and no more
+    try:
+        status, answer = post(labeling, "/api/labels", {"rows": [1], "label": "dog"})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert status == 507
+    assert str(answer["error"]).startswith(f"cannot write {store.path}: File too large")
+    assert store.path.read_bytes() == before
+    assert store.labels[1] is None
+    assert post(labeling, "/api/labels", {"rows": [1], "label": "dog"})[0] == 200
 
 
 @pytest.mark.parametrize("label", ["", "  ", "-1", "x" * 201])

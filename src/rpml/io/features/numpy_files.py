@@ -209,5 +209,5 @@ def open_npz(path: Path, options: ReadOptions) -> FeatureSource:
     if options.id_column and not found:
         archive.read(options.id_column)  # raises the sentence that lists the arrays
     if found:
-        ids = as_ids(archive.read(found[0]))
+        ids = as_ids(archive.read(found[0]), f"{path}[{found[0]!r}]")
     return ArraySource(values, f"{path}[{name!r}]", ids)

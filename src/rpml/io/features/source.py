@@ -164,8 +164,10 @@ def first_not_finite(values: Array) -> tuple[int, int] | None:
     return int(row), int(column)
 
 
-def as_ids(values: Sequence[object] | NDArray[np.generic]) -> Ids:
+def as_ids(values: Sequence[object] | NDArray[np.generic], name: str = "ids") -> Ids:
     """Ids as Python strings or integers (fixed-width text would cost the longest id per row)."""
+    if isinstance(values, np.ndarray) and values.ndim != 1:
+        raise InputError(f"{name} has shape {values.shape}, and ids must have one dimension")
     array = np.empty(len(values), dtype=object)
     array[:] = values.tolist() if isinstance(values, np.ndarray) else values
     return array

@@ -21,6 +21,7 @@ from rpml.io.features.source import Columns, Ids, as_ids
 from rpml.runtime.context import Json
 from rpml.runtime.extras import require
 from rpml.runtime.outputs import mark_folder
+from rpml.runtime.schema import finite_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -203,7 +204,7 @@ class JsonLinesWriter(Writer):
         rows = zip(numbers, _transposed(kept, len(values)), strict=True)
         for i, (texts, others) in enumerate(rows):
             fields = {} if ids is None else {self.layout.id_name or "id": ids[i]}
-            fields |= dict(zip(kept, others, strict=True))
+            fields |= {name: finite_json(v) for name, v in zip(kept, others, strict=True)}
             row = [
                 float(v) if isinstance(v, str) and values.dtype.kind == "f" else v for v in texts
             ]

@@ -21,7 +21,7 @@ from rpml.pages.explorer.pictures import Pictures
 from rpml.pages.explorer.routes import Routes
 from rpml.pages.explorer.security import LOOPBACK, SecurityMiddleware, error_response
 from rpml.pages.explorer.uploads import Describe, Uploads
-from rpml.runtime.errors import InputError
+from rpml.runtime.errors import InputError, WriteError
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,7 @@ def make_app(catalog: Catalog, options: Options | None = None) -> Starlette:
     handlers: dict[type[Exception], ExceptionHandler] = {
         RequestError: _request_error,
         InputError: _input_error,
+        WriteError: _write_error,
         HTTPException: _http_error,
     }
     middleware = [
@@ -87,6 +88,11 @@ def _request_error(request: Request, error: Exception) -> Response:
 
 def _input_error(request: Request, error: Exception) -> Response:
     return error_response(422, " ".join(str(error).split()))
+
+
+def _write_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, WriteError)
+    return error_response(507, str(error.strerror))
 
 
 def _http_error(request: Request, error: Exception) -> Response:

@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 
 MIN_ROWS = 2_000  # fewer are drawn in a moment
 KIND, VERSION = "explorer cache", 1
+POINTS = np.dtype("<u2")
 _MAP = "map_"
 
 
@@ -62,6 +63,10 @@ class Cache:
             return False
         if metadata["key"] != self.key or sizes["rows"] != len(catalog):
             return False
+        if any(arrays[_MAP + space].dtype != POINTS for space in catalog.indices):
+            return False
+        if ("modes" in arrays) != ("impurity" in arrays):
+            return False
         if "modes" in arrays:
             clusters = _clusters(catalog, arrays)
             if len(clusters.names) != sizes["clusters"]:
@@ -79,7 +84,7 @@ class Cache:
         if maps is None or (clusters is None and catalog.trained):
             return
         arrays: Arrays = {
-            _MAP + space: np.frombuffer(points, "<u2").reshape(-1, 2)
+            _MAP + space: np.frombuffer(points, POINTS).reshape(-1, 2)
             for space, points in maps.items()
         }
         if clusters is not None:

@@ -1,9 +1,10 @@
 """Labels given in the explorer: assigned, undone, saved after every change."""
 
 import csv
+import io
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from rpml.io.features.labels import UNLABELED
 from rpml.pages.report.items import Items
 from rpml.runtime.atomic import atomic_output
 from rpml.runtime.errors import InputError
+from rpml.runtime.locks import locked
 from rpml.runtime.outputs import check_output
 
 HEADER = ["id", "label"]
@@ -109,24 +111,27 @@ class LabelStore:
             self.labels[row] = label
 
     def _save(self) -> None:
-        current = self.path.read_bytes() if self.path.exists() else None
-        if current != self._written:
-            raise InputError(f"{self.path} was changed by another program: nothing was saved")
         pairs = zip(self.items.ids, self.labels, strict=True)
-        with (
-            atomic_output(self.path) as temporary,
-            open(temporary, "w", encoding="utf8", newline="") as file,
-        ):
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerows([HEADER, *(pair for pair in pairs if pair[1] is not None)])
-        self._written = self.path.read_bytes()
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerows([HEADER, *(pair for pair in pairs if pair[1] is not None)])
+        content = text.getvalue().encode()
+        with locked(self.path):  # so that no other explorer writes after we have looked
+            current = self.path.read_bytes() if self.path.exists() else None
+            if current != self._written:
+                raise InputError(f"{self.path} was changed by another program: nothing was saved")
+            with atomic_output(self.path) as temporary:
+                temporary.write_bytes(content)
+        self._written = content
 
 
-def open_labels(items: Items, path: str | Path) -> LabelStore:
-    """A store for the items; refuses a file that is not a table of their labels."""
+def open_labels(
+    items: Items, path: str | Path, inputs: Iterable[str | Path | None] = ()
+) -> LabelStore:
+    """A store for the items; refuses an input, and a file that is not a table of their labels."""
     if Path(path).suffix != ".csv":
         raise InputError(f"--save-labels {path}: the name must end in .csv")
-    check_output(path, overwrite=True)
+    check_output(path, True, inputs)
     labels: list[str | None] = [None] * len(items) if items.labels is None else list(items.labels)
     return LabelStore(replace(items, labels=labels), Path(path))
 
@@ -140,4 +145,6 @@ def _read(path: Path, rows: dict[str, int]) -> list[tuple[int, str]]:
         raise InputError(refusal) from error
     if lines[:1] != [HEADER] or any(len(line) != 2 or line[0] not in rows for line in lines[1:]):
         raise InputError(refusal)
+    if len({name for name, _ in lines[1:]}) < len(lines) - 1:
+        raise InputError(f"{path} has two labels for one id: correct it, or choose another file")
     return [(rows[name], label) for name, label in lines[1:] if label not in UNLABELED]
