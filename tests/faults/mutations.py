@@ -171,7 +171,8 @@ def write_files(folder):
 def write_tables(stem, columns):
     table = pa.table(columns)
     pq.write_table(table, stem.with_suffix(".parquet"))
-    pyarrow.feather.write_feather(table, stem.with_suffix(".feather"), compression="uncompressed")
+    packing = "uncompressed" if stem.name == "x" else "lz4"
+    pyarrow.feather.write_feather(table, stem.with_suffix(".feather"), compression=packing)
     stem.with_suffix(".jsonl").write_text("".join(f"{json.dumps(r)}\n" for r in table.to_pylist()))
 
 

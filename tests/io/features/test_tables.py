@@ -20,6 +20,8 @@ from rpml.io.features.labels import read_metadata
 from rpml.runtime.errors import InputError
 
 pa = pytest.importorskip("pyarrow")
+pytest.importorskip("pyarrow.feather")
+pytest.importorskip("pyarrow.parquet")
 X = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)
 NAMES = [f"row {i}" for i in range(7)]
 TABLES = [".parquet", ".feather", ".jsonl", ".csv"]
@@ -101,6 +103,20 @@ def test_damage_is_one_sentence(tmp_path, name, content, message):
     with pytest.raises(InputError, match=message) as caught:
         read_features(tmp_path / name)
     assert "\n" not in str(caught.value)
+
+
+def test_offsets_that_lead_out_of_a_feather_file(tmp_path):
+    """Arrow ends the process if it is not asked to look at them first."""
+    path = tmp_path / "x.feather"
+    pa.feather.write_feather(pa.table({"v": X.tolist()}), str(path), compression="uncompressed")
+    offsets = np.arange(0, 3 * len(X) + 1, 3, dtype=np.int32)
+    data = path.read_bytes()
+    assert data.count(offsets.tobytes()) == 1
+    for wrong in (900_000_000, -5, 0):
+        damaged = np.where(np.arange(len(offsets)) == 2, np.int32(wrong), offsets)
+        path.write_bytes(data.replace(offsets.tobytes(), damaged.tobytes()))
+        with pytest.raises(InputError, match=r"cannot be read: .*offset"):
+            read_features(path)
 
 
 def test_standard_input(table, monkeypatch):
