@@ -63,7 +63,7 @@ def run(
     data = reading.open(features).load()
     n = len(data.values)
     with console.reporter() as report:
-        found = nearest_neighbors(
+        graph = nearest_neighbors(
             data.values,
             neighbors,
             metric=aas.metric,
@@ -71,7 +71,7 @@ def run(
             progress=lambda share: report(Progress("neighbors", round(share * n), n)),
         )
         report(Progress("cluster", 0, 1))
-        labels = aas.fit_predict(found)
+        labels = aas.fit_predict(graph)
         report(Progress("cluster", 1, 1))
     layout = Layout("label", ["label"], data.id_name if data.ids is not None else None, False)
     write_table(output, labels, layout, data.ids, force)

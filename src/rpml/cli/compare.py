@@ -58,24 +58,24 @@ def run(
         rows = f"{len(values):,} of {len(data.values):,} rows"
         console.note(f"{rows} have a label: only these are compared")
     names, runs = opt.parse_names(methods), range(seed, seed + seeds)
-    found: Comparison | CodeComparison
+    comparison: Comparison | CodeComparison
     fields: dict[str, object] = {}
     with console.following("rpml.evaluation"):
         if codes:
-            found = compare_codes(values, y, dim, methods=names, seed=seed)
-            text = f"{table(found.lines())}\n{NOTE}"
+            comparison = compare_codes(values, y, dim, methods=names, seed=seed)
+            text = f"{table(comparison.lines())}\n{NOTE}"
         else:
-            found = compare(values, y, dim, methods=names, seeds=runs)
+            comparison = compare(values, y, dim, methods=names, seeds=runs)
             if y is None:
                 advice = recommend(values, dim, methods=names or CANDIDATES, random_state=seed)
             else:
-                advice = recommend_from(found, any_size=dim is None)
+                advice = recommend_from(comparison, any_size=dim is None)
             fields["verdict"] = asdict(advice)
-            text = f"{table(short(found.lines()))}\n{NOTE}\n\n{advice}"
+            text = f"{table(short(comparison.lines()))}\n{NOTE}\n\n{advice}"
     if output is not None:
         with atomic_output(output, force) as temporary:
-            temporary.write_text(found.text(Path(output).suffix), encoding="utf8")
-    console.result({"measured": found.rows, **fields}, text)
+            temporary.write_text(comparison.text(Path(output).suffix), encoding="utf8")
+    console.result({"measured": comparison.rows, **fields}, text)
 
 
 def short(lines: list[list[str]]) -> list[list[str]]:

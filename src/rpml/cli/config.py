@@ -45,9 +45,9 @@ def options_of(document: dict[str, object], context: typer.Context, path: str) -
     tables = set(getattr(context.parent and context.parent.command, "commands", {}))
     plain = {k: v for k, v in document.items() if k not in tables or not isinstance(v, dict)}
     own = document.get(command, {})
-    found = {**plain, **(own if isinstance(own, dict) else {})}
+    settings = {**plain, **(own if isinstance(own, dict) else {})}
     values = {}
-    for key, value in found.items():
+    for key, value in settings.items():
         name = names.get(key.replace("_", "-"))
         if name is None:
             close = get_close_matches(key, list(names), n=1)

@@ -46,7 +46,7 @@ _CONTROL = re.compile(
 
 def say(text: str, err: bool = False) -> None:
     """Print text that may come from a file; what would command the terminal is escaped."""
-    escaped = _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+    escaped = _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
     typer.echo(escaped, err=err)
 
 

@@ -17,11 +17,15 @@ def run(console: Console) -> None:
     """Show versions, threads, extras and what is missing."""
     from rpml.runtime.environment import describe_environment
 
-    found = describe_environment()
-    rows = [("rpml", found.rpml), ("python", found.python), *found.packages.items()]
-    rows += [("cores, threads", f"{found.cores}, {found.threads}")]
-    rows += [("memory", f"{found.memory_gb} GB"), ("blas", "; ".join(found.blas))]
+    environment = describe_environment()
+    rows = [
+        ("rpml", environment.rpml),
+        ("python", environment.python),
+        *environment.packages.items(),
+    ]
+    rows += [("cores, threads", f"{environment.cores}, {environment.threads}")]
+    rows += [("memory", f"{environment.memory_gb} GB"), ("blas", "; ".join(environment.blas))]
     versions = [(name, value or "missing") for name, value in rows]
-    extras = [(n, e.install or "present", e.purpose) for n, e in found.extras.items()]
+    extras = [(n, e.install or "present", e.purpose) for n, e in environment.extras.items()]
     tables = (versions, [("extra", "state", "for"), *extras])
-    console.result(asdict(found), "\n\n".join(table(rows, "left") for rows in tables))
+    console.result(asdict(environment), "\n\n".join(table(rows, "left") for rows in tables))

@@ -43,8 +43,8 @@ class EngineOptions:
         """Whether the engine is Dask; options of one engine are refused with the other."""
         if self.engine not in ("local", "dask"):
             raise InputError(f"--engine {self.engine}: use local or dask")
-        given = {"--workers": self.workers, "--memory-limit": memory_limit}
-        unused = [name for name, value in given.items() if value is not None]
+        dask_options = {"--workers": self.workers, "--memory-limit": memory_limit}
+        unused = [name for name, value in dask_options.items() if value is not None]
         if self.engine == "dask":
             if self.scheduler and unused:
                 raise InputError(f"{unused[0]} is for workers started here: omit it or --scheduler")
@@ -66,9 +66,9 @@ class EngineOptions:
             memory_limit=memory_limit or "auto",
             security=dict(zip(names, self.tls, strict=True)) if self.tls else None,
         ) as cluster:
-            found = cluster.workers()
+            workers = cluster.workers()
             console.note(
-                f"Dask: {len(found)} workers with {sum(found.values())} threads, "
+                f"Dask: {len(workers)} workers with {sum(workers.values())} threads, "
                 f"dashboard at {cluster.dashboard}"
             )
             yield cluster
@@ -84,9 +84,9 @@ class EngineOptions:
         """The rows as partitions on the workers."""
         from rpml.distributed import open_rows
 
-        where = path if "://" in path else str(Path(path).absolute())
+        address = path if "://" in path else str(Path(path).absolute())
         size = self.partition_rows
-        rows = open_rows(where, cluster, options=options, partition_rows=size, by_size=by_size)
+        rows = open_rows(address, cluster, options=options, partition_rows=size, by_size=by_size)
         console.note(
             f"{path}: {rows.count} rows of {rows.width} features, {rows.dtype}, "
             f"{len(rows.edges) - 1} partitions"

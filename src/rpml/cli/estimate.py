@@ -41,8 +41,8 @@ def run(
     from rpml.evaluation.resources import estimate_resources
     from rpml.runtime.environment import memory_gb
 
-    known = RPML().get_params(deep=False).keys() - {"callback"}
-    chosen = {"n_components": dim, "random_state": 0, **opt.parse_settings(settings, known)}
+    names = RPML().get_params(deep=False).keys() - {"callback"}
+    chosen = {"n_components": dim, "random_state": 0, **opt.parse_settings(settings, names)}
     if (features is None) == (shape is None):
         raise InputError("give either FEATURES or --shape ROWSxFEATURES")
     data: Array | None = None
@@ -50,20 +50,20 @@ def run(
         data = reading.open(features).load().values
     n, d = parse_shape(str(shape)) if data is None else data.shape
     mapped = type(data).__name__ == "memmap"
-    found = estimate_resources(n, d, X=data, mapped=mapped, **chosen)
+    estimate = estimate_resources(n, d, X=data, mapped=mapped, **chosen)
     fields = {
         "rows": n,
         "features": d,
-        "memory_gb": round(found.memory / 2**30, 2),
-        "seconds": round(found.seconds, 3),
-        "stages": {name: round(seconds, 3) for name, seconds in found.stages.items()},
-        "pilot_rows": found.pilot_rows,
+        "memory_gb": round(estimate.memory / 2**30, 2),
+        "seconds": round(estimate.seconds, 3),
+        "stages": {name: round(seconds, 3) for name, seconds in estimate.stages.items()},
+        "pilot_rows": estimate.pilot_rows,
         "machine_memory_gb": memory_gb(),
     }
-    stages = ", ".join(f"{name} {seconds:.2g} s" for name, seconds in found.stages.items())
+    stages = ", ".join(f"{name} {seconds:.2g} s" for name, seconds in estimate.stages.items())
     console.result(fields, fields_text({**fields, "stages": stages}))
     available = memory_gb()
-    if available is not None and found.memory > available * 2**30:
+    if available is not None and estimate.memory > available * 2**30:
         console.note("this machine has less memory than that: use fewer rows or a smaller dtype")
 
 

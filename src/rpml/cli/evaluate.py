@@ -52,15 +52,15 @@ def run(
         raise InputError("--dim needs --model: it selects components of the model")
     task = Task(features, labels, reading, model, parse_ks(ks), metric, dim)
     if engine.on_dask():
-        found = task.run_on_dask(engine, console)
+        scores = task.run_on_dask(engine, console)
     else:
-        found = task.run(seed if clustering else None, console)
-    if found.unlabeled:
+        scores = task.run(seed if clustering else None, console)
+    if scores.unlabeled:
         console.note(
-            f"{found.unlabeled:,} rows have no label: "
-            f"only the {len(found.labels):,} labeled ones count"
+            f"{scores.unlabeled:,} rows have no label: "
+            f"only the {len(scores.labels):,} labeled ones count"
         )
-    console.result(found.fields(metric), found.as_table())
+    console.result(scores.fields(metric), scores.as_table())
 
 
 @dataclass(frozen=True)
@@ -146,8 +146,8 @@ class Task:
                 rows = embedded(fitted, rows, cluster)
             told = Context(report=report)
             recall = evaluate(rows, y, cluster, ks=tuple(self.ks), metric=self.metric, context=told)
-        known = y[labeled_mask(y)]
-        return Scores(known, len(y) - len(known), rows.width, recall)
+        labels = y[labeled_mask(y)]
+        return Scores(labels, len(y) - len(labels), rows.width, recall)
 
     def _excluded(self) -> tuple[str, ...]:
         return self.reading.excluded(self.features, self.labels)

@@ -112,10 +112,10 @@ def run(
     pictures = Pictures(items, Path(rows.images)) if rows.images else None
     hosts = [host, *(allow_host or [])]
     app = make_app(catalog, Options(pictures, describe, hosts, learner, scale))
-    kept = cache_file(models[0]) if cache and len(items) >= MIN_ROWS else None
-    if kept is not None:
-        console.note(f"the map is kept in {kept} for the next start (--no-cache: it is not)")
-    start_work(catalog, values, seed, tree, kept)
+    cached = cache_file(models[0]) if cache and len(items) >= MIN_ROWS else None
+    if cached is not None:
+        console.note(f"the map is kept in {cached} for the next start (--no-cache: it is not)")
+    start_work(catalog, values, seed, tree, cached)
     loud = warning(host)
     if loud:
         say(f"rpml: warning: {loud}", err=True)

@@ -81,10 +81,10 @@ def run(
 
 def parse_length(text: str) -> float:
     """3.3in, 8.4cm or 3.3 in inches."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(in|cm|)\s*", text.lower())
-    if found is None:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(in|cm|)\s*", text.lower())
+    if match is None:
         raise InputError(f"--width must be a length such as 3.3in or 8.4cm, got {text!r}")
-    return float(found[1]) / (2.54 if found[2] == "cm" else 1)
+    return float(match[1]) / (2.54 if match[2] == "cm" else 1)
 
 
 def image_path(folder: str, name: str) -> Path:

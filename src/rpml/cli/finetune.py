@@ -58,12 +58,12 @@ class TrainingOptions:
         from rpml.deep.schedule import Schedule
         from rpml.vision.views import Views
 
-        given = {"epochs": self.epochs, "learning_rate": self.learning_rate, **settings}
-        given = {name: value for name, value in given.items() if value is not None}
-        check_free(self.schedule, given)
+        changed = {"epochs": self.epochs, "learning_rate": self.learning_rate, **settings}
+        changed = {name: value for name, value in changed.items() if value is not None}
+        check_free(self.schedule, changed)
         warn_if_emulated(self.bf16)
         image_spec = ImageSpec(self.size, Views(self.views))
-        return Training(dim, pool, self.bf16, image_spec, Schedule(**given), self.schedule)
+        return Training(dim, pool, self.bf16, image_spec, Schedule(**changed), self.schedule)
 
     def end_to_end(self, root: str, backbone: str, names: str, training: Training) -> EndToEnd:
         """What --deep of a benchmark asks for, checked before anything is computed."""
@@ -112,8 +112,8 @@ def run(
     if METHODS[method].uses_labels and not folder_labels:
         raise InputError(f"--method {method} is supervised: it needs --folder-labels")
     job = ResumableFinetuning(output, resume, force, cache)
-    known = [field.name for field in fields(Schedule)]
-    chosen = {"patience": patience, "seed": seed, **opt.parse_settings(settings, known)}
+    names = [field.name for field in fields(Schedule)]
+    chosen = {"patience": patience, "seed": seed, **opt.parse_settings(settings, names)}
     training = options.training(dim, pool, chosen)
     files, network = find_images(images), open_network(backbone, options.train_from)
     if resume and job.is_complete(files, network, training, method):
@@ -125,17 +125,17 @@ def run(
     begun = time.monotonic()
     try:
         with console.reporter() as report:
-            found = job.train(files, network, training, method, Context(report=report))
+            trained = job.train(files, network, training, method, Context(report=report))
     except KeyboardInterrupt:
         raise Interrupted("interrupted; repeat the command with --resume to continue") from None
     result = {
         "output": output,
         "method": METHODS[method].title,
-        "images": found.n_images,
-        "left_out": found.n_skipped,
+        "images": trained.n_images,
+        "left_out": trained.n_skipped,
         "dim": dim,
-        "epochs": len(found.history),
-        "loss": found.history[-1]["loss"],
+        "epochs": len(trained.history),
+        "loss": trained.history[-1]["loss"],
         "seconds": round(time.monotonic() - begun, 1),
     }
     console.result(result, fields_text(result))

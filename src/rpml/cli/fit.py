@@ -74,7 +74,7 @@ class MethodOptions:
             from rpml.distributed import DaskRPML
 
             kind = DaskRPML
-        given: Json = {
+        options: Json = {
             "n_components": self.dim,
             "random_state": self.seed,
             "weight": self.weight,
@@ -84,9 +84,9 @@ class MethodOptions:
             "subsample": self.subsample,
             "memory_limit": None if on_dask else self.memory,
         }
-        chosen = {name: value for name, value in given.items() if value is not None}
-        known = RPML().get_params(deep=False).keys() - {"callback"}
-        chosen.update(opt.parse_settings(self.settings, known))
+        chosen = {name: value for name, value in options.items() if value is not None}
+        names = RPML().get_params(deep=False).keys() - {"callback"}
+        chosen.update(opt.parse_settings(self.settings, names))
         model = kind.paper(**chosen) if self.paper else kind(**chosen)
         model._validate_params()
         return model

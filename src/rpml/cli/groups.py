@@ -41,12 +41,12 @@ def expand_groups(function: Callable[..., None]) -> Callable[..., None]:
         options += _options(groups[name]) if name in groups else [plain]
 
     @wraps(function)
-    def run(**given: object) -> None:
+    def run(**arguments: object) -> None:
         packed = {
-            name: group(**{field.name: given.pop(field.name) for field in fields(group)})
+            name: group(**{field.name: arguments.pop(field.name) for field in fields(group)})
             for name, group in groups.items()
         }
-        function(**given, **packed)
+        function(**arguments, **packed)
 
     run.__signature__ = Signature(options)  # type: ignore[attr-defined]
     run.__annotations__ = {option.name: option.annotation for option in options}

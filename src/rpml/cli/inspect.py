@@ -65,19 +65,19 @@ def inspect_features(path: str, reading: opt.ReadingOptions) -> dict[str, object
     from rpml.io.features.diagnostics import diagnose
 
     source = reading.open(path)
-    found = diagnose(source)
+    diagnosis = diagnose(source)
     return {
         "kind": "features",
         "path": path,
-        "rows": found.n_rows,
+        "rows": diagnosis.n_rows,
         "features": source.n_features,
         "dtype": str(source.dtype),
         "ids": source.id_name if source.has_ids else None,
         "feature_names": list(source.feature_names or []),
-        "not_finite": found.not_finite,
-        "first_not_finite": found.first_not_finite,
-        "zero_rows": found.zero_rows,
-        "constant_columns": found.constant_columns,
-        "negative_values": found.has_negative,
-        "norms": found.norms,
+        "not_finite": diagnosis.not_finite,
+        "first_not_finite": diagnosis.first_not_finite,
+        "zero_rows": diagnosis.zero_rows,
+        "constant_columns": diagnosis.constant_columns,
+        "negative_values": diagnosis.has_negative,
+        "norms": diagnosis.norms,
     }

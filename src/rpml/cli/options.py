@@ -194,13 +194,13 @@ def parse_size(text: str | None, option: str) -> int | None:
     """800MB or 4GB in bytes."""
     if text is None:
         return None
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", text.lower())
-    if found is None:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", text.lower())
+    if match is None:
         raise InputError(f"{option} must be a size such as 800MB or 4GB, got {text!r}")
-    return int(float(found[1]) * 1024 ** " kmgt".index(found[2] or " "))
+    return int(float(match[1]) * 1024 ** " kmgt".index(match[2] or " "))
 
 
-def parse_settings(pairs: list[str] | None, known: Iterable[str]) -> Json:
+def parse_settings(pairs: list[str] | None, names: Iterable[str]) -> Json:
     """The NAME=VALUE pairs of --set, with values typed as in TOML (text needs no quotes)."""
     settings = {}
     for pair in pairs or []:
@@ -208,8 +208,8 @@ def parse_settings(pairs: list[str] | None, known: Iterable[str]) -> Json:
         name = name.strip().replace("-", "_")
         if not equals:
             raise InputError(f"--set takes NAME=VALUE, got {pair!r}")
-        if name not in known:
-            close = get_close_matches(name, list(known), n=1)
+        if name not in names:
+            close = get_close_matches(name, list(names), n=1)
             hint = f", did you mean {close[0]!r}?" if close else ""
             raise InputError(f"--set {pair}: there is no setting {name!r}{hint}")
         settings[name] = _value(text.strip())

@@ -49,11 +49,11 @@ def run(
     source = reading.open(queries)
     check_features(loaded.model, source, index)
     data = source.load()
-    found = loaded.search(data.values, k, oversample)
+    hits = loaded.search(data.values, k, oversample)
     names = range(len(data.values)) if data.ids is None else data.ids
     rows = [
         {"query": name, "rank": rank, "id": row, "score": round(float(score), 6)}
-        for name, ids, scores in zip(names, found.ids.tolist(), found.scores, strict=True)
+        for name, ids, scores in zip(names, hits.ids.tolist(), hits.scores, strict=True)
         for rank, (row, score) in enumerate(zip(ids, scores, strict=True), 1)
     ]
     if scale:

@@ -37,11 +37,11 @@ def check_budget(name: str) -> None:
         raise InputError(f"the schedule must be one of {', '.join(BUDGETS)}, got {name!r}")
 
 
-def check_free(name: str, given: Mapping[str, object]) -> None:
+def check_free(name: str, user_settings: Mapping[str, object]) -> None:
     """Refuse settings that the schedule of the papers would replace."""
     check_budget(name)
     replaced = asdict(paper_schedule("", Schedule())).items() - asdict(Schedule()).items()
-    for setting in given if name == "paper" else ():
+    for setting in user_settings if name == "paper" else ():
         if setting in dict(replaced):
             raise InputError(
                 f"{setting} is set by the schedule of the papers: leave one of them out"

@@ -101,8 +101,8 @@ def check_onnx_output(path: str | Path, overwrite: bool) -> None:
 def _is_ours(sidecar: Path) -> bool:
     """Whether `write_onnx` has written it."""
     try:
-        found = read_json(sidecar)
-        return all(found[name] == value for name, value in _NAMES.items())
+        fields = read_json(sidecar)
+        return all(fields[name] == value for name, value in _NAMES.items())
     except (OSError, ValueError, TypeError, LookupError):
         return False
 

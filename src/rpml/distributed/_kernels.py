@@ -7,12 +7,12 @@ from rpml.runtime.compiled import compiled
 
 
 @compiled()
-def push_candidates(vals, idx, rows, found, scores):  # type: ignore[no-untyped-def]
+def push_candidates(vals, idx, rows, candidates, scores):  # type: ignore[no-untyped-def]
     """Offer what was found for some rows, best first, to their heaps; the largest scores stay."""
     for r in range(rows.shape[0]):
         at = rows[r]
-        for c in range(found.shape[1]):
-            value, index = scores[r, c], found[r, c]
+        for c in range(candidates.shape[1]):
+            value, index = scores[r, c], candidates[r, c]
             worst = vals[at, 0]
             if value < worst or value == -np.inf:  # nor will the others be better
                 break

@@ -70,7 +70,7 @@ class DaskAscent:
     def affinity_quantiles(self, q: tuple[float, ...]) -> NDArray[np.float64]:
         """Of a sample of the affinities."""
         each = max(1, _SAMPLE // len(self.weights))
-        sampled = [self.cluster.submit(_some_weights, part, each) for part in self.weights]
+        sampled = [self.cluster.submit(_sampled_weights, part, each) for part in self.weights]
         affinities = self.cluster.value(self.cluster.submit(_joined, sampled))
         return np.asarray(np.quantile(affinities, q)) if affinities.size else np.empty(0)
 
@@ -113,12 +113,16 @@ def _weights(cluster: Cluster, graph: Graph, bandwidth: str | float | None) -> l
         near = submit(_joined, [submit(own_scale, part) for part in graph.parts])
         scale = submit(bandwidths, near, bandwidth)
     n, starts = int(edges[-1]), edges[:-1].tolist()
-    found = [submit(_found, part, scale, a, n) for part, a in zip(graph.parts, starts, strict=True)]
+    forward = [
+        submit(_forward_weights, part, scale, a, n)
+        for part, a in zip(graph.parts, starts, strict=True)
+    ]
     weights = []
-    for i, own in enumerate(found):
+    for i, own in enumerate(forward):
         low, high = int(edges[i]), int(edges[i + 1])
         others = [
-            submit(_returned, other, (a, low, high)) for other, a in zip(found, starts, strict=True)
+            submit(_returned, other, (a, low, high))
+            for other, a in zip(forward, starts, strict=True)
         ]
         weights.append(submit(_both_ends, own, others))
     return weights
@@ -128,7 +132,7 @@ def _joined(parts: Sequence[NDArray[np.generic]]) -> NDArray[np.generic]:
     return np.concatenate(parts)
 
 
-def _found(
+def _forward_weights(
     lists: Neighbors, scale: NDArray[np.float64] | None, start: int, n: int
 ) -> sparse.csr_matrix:
     """The edges from the rows of a partition to the neighbors they found."""
@@ -189,5 +193,5 @@ def _narrow(labels: NDArray[np.intp]) -> NDArray[np.generic]:
     return labels.astype(np.int32) if labels.size < 2**31 else labels
 
 
-def _some_weights(graph: sparse.csr_matrix, count: int) -> NDArray[np.float32]:
+def _sampled_weights(graph: sparse.csr_matrix, count: int) -> NDArray[np.float32]:
     return np.asarray(graph.data[:: max(1, graph.nnz // count)])

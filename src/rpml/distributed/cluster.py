@@ -86,16 +86,16 @@ class Cluster:
     def workers(self) -> dict[str, int]:
         """Address and threads of every worker there is now, in a fixed order."""
         with self.failures():
-            known = self.client.nthreads()
-        if not known:
+            threads = self.client.nthreads()
+        if not threads:
             raise ClusterError(f"the scheduler {self.address} has no workers: start some")
-        return dict(sorted(known.items()))
+        return dict(sorted(threads.items()))
 
     def thread_memory(self) -> float:
         """Bytes a thread has where it has the least; infinite if no worker has a limit."""
         with self.failures():
-            known = self.client.scheduler_info(n_workers=-1)["workers"].values()
-        shares = [w["memory_limit"] / w["nthreads"] for w in known if w.get("memory_limit")]
+            workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
+        shares = [w["memory_limit"] / w["nthreads"] for w in workers if w.get("memory_limit")]
         return float(min(shares, default=np.inf))
 
     def submit(self, work: Callable[..., Any], *arguments: object) -> Task:

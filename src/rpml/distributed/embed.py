@@ -94,8 +94,8 @@ def _check_folder(target: Path, work: str) -> None:
 
 def _fingerprint(model: RPML, rows: PartitionedRows) -> str:
     """Ten digits that differ for another model, other files or another cut into partitions."""
-    where = repr((rows.pieces, rows.edges.tolist()))
-    text = np.frombuffer(where.encode(), np.uint8)
+    layout = repr((rows.pieces, rows.edges.tolist()))
+    text = np.frombuffer(layout.encode(), np.uint8)
     return data_digest(model.components_, model.preprocessing_.matrix, text)[:10]
 
 
@@ -111,9 +111,9 @@ def _embed_part(model: RPML, part: Array, name: str) -> int:
 
 def _embed_pieces(model: RPML, pieces: list[Piece], options: ReadOptions, name: str) -> int:
     """Read, embed and write a partition batch by batch."""
-    found = [batch for piece in pieces for batch in read_piece(piece, options)]
-    values = np.concatenate([_transform(model, batch) for batch, _ in found])
-    ids = None if found[0][1] is None else np.concatenate([names for _, names in found])
+    batches = [batch for piece in pieces for batch in read_piece(piece, options)]
+    values = np.concatenate([_transform(model, batch) for batch, _ in batches])
+    ids = None if batches[0][1] is None else np.concatenate([names for _, names in batches])
     write_table(name, values, _layout(model, ids), ids, overwrite=True)
     return len(values)
 
@@ -180,11 +180,11 @@ def evaluate(
     rows, y = open_rows(X, cluster), np.asarray(labels)
     if len(y) != rows.count:
         raise ValueError(f"there are {len(y)} labels for {rows.count} rows")
-    known = labeled_mask(y)
-    if not known.any():
+    labeled = labeled_mask(y)
+    if not labeled.any():
         raise InputError("no row has a label: every label is empty or -1")
-    parts, edges = _only(known, rows, cluster)
-    names = np.unique(y[known], return_inverse=True)[1].astype(np.int32)
+    parts, edges = _only(labeled, rows, cluster)
+    names = np.unique(y[labeled], return_inverse=True)[1].astype(np.int32)
     settings = KnnSettings(max(ks), metric)
     graph = nearest_neighbors(cluster, parts, edges, settings, context or Context())
     held = cluster.hold(names)
@@ -203,9 +203,13 @@ def _only(
     if mask.all():
         return rows.parts, rows.edges
     inside = np.split(mask, rows.edges[1:-1])
-    chosen = [(part, keep) for part, keep in zip(rows.parts, inside, strict=True) if keep.any()]
-    parts = [cluster.submit(np.compress, keep, part, 0) for part, keep in chosen]
-    return parts, np.cumsum([0, *(keep.sum() for _, keep in chosen)])
+    chosen = [
+        (part, inside_part)
+        for part, inside_part in zip(rows.parts, inside, strict=True)
+        if inside_part.any()
+    ]
+    parts = [cluster.submit(np.compress, inside_part, part, 0) for part, inside_part in chosen]
+    return parts, np.cumsum([0, *(inside_part.sum() for _, inside_part in chosen)])
 
 
 def _hits(

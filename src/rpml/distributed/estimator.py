@@ -98,9 +98,9 @@ class DaskRPML(LazyEmbedding, RPML):
             return self._fit(X, (y, groups), store, started)
 
     def _refuse(self, unavailable: Json) -> None:
-        known = set(inspect.signature(RPML.fit).parameters)
+        parameters = set(inspect.signature(RPML.fit).parameters)
         for name, value in unavailable.items():
-            if name not in known:
+            if name not in parameters:
                 raise TypeError(f"DaskRPML.fit() has no argument {name!r}")
             if value is not None and name != "conflicts":
                 raise ValueError(f"{name} is not available on Dask: use RPML, or leave it out.")

@@ -112,8 +112,8 @@ class DaskObjective:
     @property
     def triplets(self) -> NDArray[np.intp]:
         """All triplets, in the order of `terms`."""
-        found = [self.cluster.item(shard, 0) for shard in self.shards]
-        return np.concatenate([np.empty((0, 3), np.intp), *self.cluster.values(found)])
+        shards = [self.cluster.item(shard, 0) for shard in self.shards]
+        return np.concatenate([np.empty((0, 3), np.intp), *self.cluster.values(shards)])
 
     def move_to(self, L: Array, theta: Array | None) -> None:
         """Set the point; each part multiplies its rows with L."""
@@ -151,8 +151,8 @@ class DaskObjective:
         """z, m, w and p of every triplet at the point, in the order of the triplets."""
         if not self._states:
             return TripletTerms(*np.empty((4, 0)))
-        found = self.cluster.each(_terms, self._states, self._mean())
-        return TripletTerms(*np.concatenate(self.cluster.values(found), axis=1))
+        terms = self.cluster.each(_terms, self._states, self._mean())
+        return TripletTerms(*np.concatenate(self.cluster.values(terms), axis=1))
 
     def _mean(self, t: float | None = None) -> float | None:
         """Mean weight over all triplets before the weight_ridge, if there is one: a sum a part."""
@@ -170,16 +170,16 @@ def _count(shard: Drawn) -> int:
 
 
 def _read_by(shards: list[Drawn]) -> Reading:
-    triplets, certain = (np.concatenate(column) for column in zip(*shards, strict=True))
+    triplets, pinned = (np.concatenate(column) for column in zip(*shards, strict=True))
     rows, places = np.unique(triplets, return_inverse=True)
-    return rows, places.reshape(-1, 3), certain
+    return rows, places.reshape(-1, 3), pinned
 
 
 def _make(X: Array, part: Reading, settings: Settings) -> TripletObjective:
-    _, triplets, certain = part
+    _, triplets, pinned = part
     weight = weight_function(settings.weight)
-    if certain.any() and weight.learnable:
-        weight = PinnedWeights(weight, certain)
+    if pinned.any() and weight.learnable:
+        weight = PinnedWeights(weight, pinned)
     return TripletObjective(X, triplets, weight, settings.alpha, settings.weight_ridge)
 
 

@@ -26,11 +26,14 @@ def find_exemplars(
     held = cluster.hold(L)
     own = [cluster.hold(piece[a:b]) for a, b in pairwise(edges.tolist())]
     sums = cluster.total(
-        [cluster.submit(_sums, *some, held, len(sizes)) for some in zip(parts, own, strict=True)]
+        [
+            cluster.submit(_sums, *partition, held, len(sizes))
+            for partition in zip(parts, own, strict=True)
+        ]
     )
     middles = [
-        cluster.submit(_middles, *some, held, sums, int(start))
-        for *some, start in zip(parts, own, edges[:-1], strict=True)
+        cluster.submit(_middles, *partition, held, sums, int(start))
+        for *partition, start in zip(parts, own, edges[:-1], strict=True)
     ]
     chosen = cluster.value(cluster.total(middles, _best))[1]
     return Exemplars(chosen, labels[chosen], sizes)

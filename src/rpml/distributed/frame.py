@@ -31,8 +31,8 @@ class Frame:
         if self.metric == "cosine":
             half = np.full(len(block), 0.5)
         else:
-            wide = exact.prepare(block, self.metric, np.float64, self.center, self.unit)
-            half = 0.5 * np.einsum("ij,ij->i", wide, wide)
+            doubles = exact.prepare(block, self.metric, np.float64, self.center, self.unit)
+            half = 0.5 * np.einsum("ij,ij->i", doubles, doubles)
         return exact.SearchCorpus(block, self.metric, self.center, self.unit, half)
 
 

@@ -84,9 +84,9 @@ def _intact(path: str, size: int, n: int) -> bool:
 
 
 def _read(pieces: list[Piece]) -> Neighbors:
-    found = [(piece, *read_container(piece.path, _KIND, _VERSION)) for piece in pieces]
+    containers = [(piece, *read_container(piece.path, _KIND, _VERSION)) for piece in pieces]
     indices, distances = (
-        np.concatenate([arrays[name][piece.start : piece.stop] for piece, arrays, _ in found])
+        np.concatenate([arrays[name][piece.start : piece.stop] for piece, arrays, _ in containers])
         for name in ("indices", "distances")
     )
-    return Neighbors(indices, distances, found[0][2]["metadata"]["metric"], method="dask")
+    return Neighbors(indices, distances, containers[0][2]["metadata"]["metric"], method="dask")

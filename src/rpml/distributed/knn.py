@@ -110,17 +110,17 @@ class Search:
         candidates: list[list[Task]] = [[] for _ in range(count)]
         # the longer ones first
         pairs = sorted((a == b, a, b) for a in range(count) for b in range(a, count))
-        found = []
+        lists = []
         for _, a, b in pairs:
             one, two = self.parts[a], self.parts[b] if a != b else None
             task = self.cluster.submit(
                 on_worker.pair, one, two, self._starts[[a, b]], self.k, self.frame
             )
-            found.append(task)
+            lists.append(task)
             candidates[a].append(self.cluster.item(task, 0))
             if a != b:
                 candidates[b].append(self.cluster.item(task, 1))
-        self.cluster.wait(found, self.context, "neighbors")
+        self.cluster.wait(lists, self.context, "neighbors")
         return self._merge(candidates)
 
     def approximate(self) -> Graph:
@@ -153,8 +153,8 @@ class Search:
             for part, start in zip(self.parts, self.edges, strict=False)
         ]
         task = self.cluster.submit(on_worker.merge, tasks, len(rows), self.k, self.frame.metric)
-        found: Neighbors = self.cluster.value(task)
-        return found.distances, found.indices
+        neighbors: Neighbors = self.cluster.value(task)
+        return neighbors.distances, neighbors.indices
 
     def _centers(self, count: int) -> Task:
         """k-means on some of the rows: partial sums where they are, centers to all."""
@@ -171,8 +171,8 @@ class Search:
         ]
         for _ in range(ann.ROUNDS):
             sums = [
-                self.cluster.submit(on_worker.center_sums, some, centers, self.frame)
-                for some in training
+                self.cluster.submit(on_worker.center_sums, subset, centers, self.frame)
+                for subset in training
             ]
             centers = self.cluster.submit(on_worker.moved, centers, self.cluster.total(sums))
         return centers
@@ -241,6 +241,6 @@ class Search:
 
     def _recall(self, lists: list[Task], sample: ann.Sample) -> float:
         cells = [self.cluster.submit(on_worker.indices, part) for part in lists]
-        found = self.cluster.value(take(self.cluster, cells, self.edges, sample.rows))
-        true = ann.Sample(np.arange(len(found)), sample.neighbors)
-        return true.recall(found)
+        neighbors = self.cluster.value(take(self.cluster, cells, self.edges, sample.rows))
+        true = ann.Sample(np.arange(len(neighbors)), sample.neighbors)
+        return true.recall(neighbors)

@@ -8,7 +8,7 @@ from rpml.distributed.frame import Frame
 from rpml.method.graph import approximate as ann
 from rpml.method.graph.exact import (
     EMPTY_SLOT,
-    Found,
+    Heaps,
     SearchCorpus,
     block_size,
     empty_heaps,
@@ -44,18 +44,18 @@ def pair(
     if two is not None:
         pairs = [(a, len(left) + b) for a in every for b in range(len(right))]
     blocks = [*left, *right]
-    found = search_pairs(rows.kept_ready(MEMORY), blocks, pairs, k, lambda share: None)
+    heaps = search_pairs(rows.prepared(MEMORY), blocks, pairs, k, lambda share: None)
     whose = np.where(ids < len(one), starts[0], starts[1] - len(one)) + ids
-    near, distances = named_lists(rows, found, whose)
+    near, distances = named_lists(rows, heaps, whose)
     parts = [slice(0, len(one))] if two is None else [slice(0, len(one)), slice(len(one), None)]
     return tuple((np.arange(len(near[p]), dtype=np.int32), near[p], distances[p]) for p in parts)
 
 
 def named_lists(
-    rows: SearchCorpus, found: Found, names: NDArray[np.integer]
+    rows: SearchCorpus, heaps: Heaps, names: NDArray[np.integer]
 ) -> tuple[NDArray[np.integer], NDArray[np.float32]]:
     """Scores -> names and distances, nearest first; a place nobody took is infinitely far."""
-    scores, idx = found
+    scores, idx = heaps
     out = np.empty(idx.shape, names.dtype)
     distances = np.empty(idx.shape, np.float32)
     for part in slices(len(scores), max(1, MEMORY // (64 * idx.shape[1]))):
@@ -78,8 +78,8 @@ def scan(
     half = rows.half.astype(np.float32)
     heaps = empty_heaps(len(queries), k)
     left = frame.prepare(queries)
-    for some in slices(len(part), max(256, MEMORY // (16 * max(1, len(queries))))):
-        push_scores(left @ rows.block(mine[some]).T, half[mine[some]], own, mine[some], heaps)
+    for block in slices(len(part), max(256, MEMORY // (16 * max(1, len(queries))))):
+        push_scores(left @ rows.block(mine[block]).T, half[mine[block]], own, mine[block], heaps)
     sort(*heaps)
     whose = np.concatenate([names, start + np.arange(len(part))])
     return np.arange(len(queries)), *named_lists(rows, heaps, whose)
@@ -89,16 +89,16 @@ def merge(candidates: list[Candidates], size: int, k: int, metric: str) -> Neigh
     """The best k of all that was found, nearest first."""
     vals = np.full((size, k), -np.inf, np.float32)
     idx = np.full((size, k), EMPTY_ROW, np.int64)
-    for rows, found, distances in candidates:
-        kernels.push_candidates(vals, idx, rows, found, -distances)
+    for rows, indices, distances in candidates:
+        kernels.push_candidates(vals, idx, rows, indices, -distances)
     sort(vals, idx)
     return Neighbors(narrow(idx), -vals, metric, method="dask")
 
 
 def narrow(idx: NDArray[np.int64]) -> NDArray[np.int32]:
     """Row numbers below 2^31 in half the space; EMPTY_ROW stays the largest number there is."""
-    known = idx[idx != EMPTY_ROW]
-    if known.size and known.max() >= EMPTY_SLOT:
+    indices = idx[idx != EMPTY_ROW]
+    if indices.size and indices.max() >= EMPTY_SLOT:
         return idx  # type: ignore[return-value]  # of more rows than int32 counts
     return np.minimum(idx, EMPTY_SLOT).astype(np.int32)
 
@@ -130,8 +130,8 @@ def rows_of(part: Array, which: NDArray[np.integer]) -> Array:
     return np.asarray(part[which])
 
 
-def center_sums(some: Array, centers: NDArray[np.float32], frame: Frame) -> CellSums:
-    return ann.center_sums(frame.rows(some), np.arange(len(some)), centers, MEMORY)
+def center_sums(subset: Array, centers: NDArray[np.float32], frame: Frame) -> CellSums:
+    return ann.center_sums(frame.rows(subset), np.arange(len(subset)), centers, MEMORY)
 
 
 def moved(centers: NDArray[np.float32], sums: CellSums) -> NDArray[np.float32]:
@@ -185,9 +185,9 @@ def search(
     probes = np.sort(number[probes], axis=1)
     probes = probes[:, (probes < len(inside)).any(axis=0)]
     cells = ann.Cells(home, probes, len(inside))
-    found = ann.visit_cells(rows.kept_ready(2 * MEMORY), cells, k, MEMORY, lambda share: None)
+    heaps = ann.visit_cells(rows.prepared(2 * MEMORY), cells, k, MEMORY, lambda share: None)
     names = np.concatenate([s + v[0] for s, v in zip(starts, visits, strict=True)])
-    near, distances = named_lists(rows, found, names)
+    near, distances = named_lists(rows, heaps, names)
     cuts = np.cumsum([0, *(len(v[0]) for v in visits)])
     return [
         (v[0], near[a:z], distances[a:z]) for v, a, z in zip(visits, cuts, cuts[1:], strict=False)

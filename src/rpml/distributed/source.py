@@ -165,13 +165,13 @@ def _open_shards(
         cluster.value(look) for look in looks
     ]
     first = seen[0]
-    for path, found in zip(paths, seen, strict=True):
-        if found[1] != first[1]:
-            raise InputError(f"{path} has {found[1]} columns, {paths[0]} has {first[1]}")
-        if found[3] != first[3]:
+    for path, shard in zip(paths, seen, strict=True):
+        if shard[1] != first[1]:
+            raise InputError(f"{path} has {shard[1]} columns, {paths[0]} has {first[1]}")
+        if shard[3] != first[3]:
             raise InputError(f"{path} has other column names than {paths[0]}")
-    sizes = [found[0] for found in seen]
-    dtype = np.result_type(*(np.dtype(found[2]) for found in seen))
+    sizes = [shard[0] for shard in seen]
+    dtype = np.result_type(*(np.dtype(shard[2]) for shard in seen))
     n, width = sum(sizes), first[1]
     edges = _edges(n, _partition_count((n, width), dtype, wanted))
     pieces = cut(paths, sizes, edges)
@@ -194,15 +194,15 @@ def shard_addresses(address: str) -> list[str]:
         raise InputError(f"cannot read {address}: there is no such file or folder")
     if system.isfile(path):
         return [address]
-    found = _features(system.ls(path, detail=False)) or _features(system.find(path))
-    kinds = sorted({Path(entry).suffix.lower() for entry in found})
-    if not found:
+    entries = _features(system.ls(path, detail=False)) or _features(system.find(path))
+    kinds = sorted({Path(entry).suffix.lower() for entry in entries})
+    if not entries:
         raise InputError(f"{address} has no feature files ({', '.join(SUFFIXES)})")
     if len(kinds) > 1:
         raise InputError(f"{address} mixes {' and '.join(kinds)} files: keep one kind a folder")
     local = "file" in system.protocol
-    found.sort(key=lambda entry: (str(Path(entry).parent), natural_key(Path(entry))))
-    return [entry if local else system.unstrip_protocol(entry) for entry in found]
+    entries.sort(key=lambda entry: (str(Path(entry).parent), natural_key(Path(entry))))
+    return [entry if local else system.unstrip_protocol(entry) for entry in entries]
 
 
 def _features(entries: Sequence[str]) -> list[str]:
@@ -302,20 +302,20 @@ def read_part(
 def read_piece(piece: Piece, options: ReadOptions) -> list[tuple[Array, Ids | None]]:
     """(values, ids) of the rows of a piece, in batches."""
     source = open_shard(piece.path, options)
-    found, seen = [], 0
+    batches, seen = [], 0
     for batch in source.raw_batches(source.batch_rows()):
         low = max(piece.start - batch.start, 0)
         high = min(piece.stop - batch.start, len(batch.values))
         if low < high:
             source._check_finite(batch)
             values = np.array(batch.values[low:high])  # not a view of a mapped file
-            found.append((values, None if batch.ids is None else batch.ids[low:high]))
+            batches.append((values, None if batch.ids is None else batch.ids[low:high]))
             seen += high - low
         if batch.start + len(batch.values) >= piece.stop:
             break
     if seen != piece.stop - piece.start:
         raise InputError(f"{piece.path} is damaged: it has fewer rows than it says")
-    return found
+    return batches
 
 
 def _checked(values: ArrayLike, name: str) -> Array:

@@ -74,8 +74,8 @@ class DaskStages:
         chosen = self.settings.for_whitening
 
         def compute() -> Arrays:
-            found = choose_whitening(self.workers, X, inputs, chosen, self.context)
-            return found.to_arrays()
+            whitening = choose_whitening(self.workers, X, inputs, chosen, self.context)
+            return whitening.to_arrays()
 
         dependencies = (X.shape, inputs.groups, inputs.classes, chosen, self.context.seed)
         schema = Whitening.schema(X.shape[1], chosen)

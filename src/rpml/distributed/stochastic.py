@@ -31,12 +31,12 @@ def deal_rows(
     """Whole clusters, one `Dealt` a thread of the cluster; every partition divides its own rows."""
     part_of = deal_clusters(labels, sum(cluster.workers().values()), rng)
     count = int(part_of.max()) + 1
-    given = [
+    dealt = [
         cluster.submit(_divide, part, labels[a:b], labeled[a:b], part_of, count)
         for part, (a, b) in zip(rows[0], pairwise(rows[1].tolist()), strict=True)
     ]
     return [
-        cluster.submit(_gather, [cluster.item(some, i) for some in given]) for i in range(count)
+        cluster.submit(_gather, [cluster.item(task, i) for task in dealt]) for i in range(count)
     ]
 
 

@@ -36,9 +36,9 @@ def deal(
     memory again; each receiver gets its own piece only.
     """
     lists = [cluster.submit(_cut, rows, edges) for rows in wanted]
-    given = [cluster.submit(_pick, part, i, lists) for i, part in enumerate(parts)]
+    pieces = [cluster.submit(_pick, part, i, lists) for i, part in enumerate(parts)]
     return [
-        cluster.submit(_join, [cluster.item(piece, receiver) for piece in given], mine)
+        cluster.submit(_join, [cluster.item(piece, receiver) for piece in pieces], mine)
         for receiver, mine in enumerate(lists)
     ]
 

@@ -54,7 +54,7 @@ class Pool:
         anchors = repeat_anchors(able, rng, self.per_anchor, total)
         partners = uniform_partners(anchors, self.members, rng, self.groups)
         places = np.stack([anchors, *partners], axis=1)[partners[1] >= 0]
-        return self.rows[places], self.supervision.certain(places)
+        return self.rows[places], self.supervision.pinned(places)
 
 
 @sizeof.register(Pool)  # type: ignore[untyped-decorator]
@@ -84,7 +84,7 @@ def draw_triplets(
     for names in sources:
         rows = pool_rows(names, POOL * settings.max_triplets, rng)
         together = groups[rows] if groups.max() >= 0 else None
-        some = (
+        subset = (
             rows,
             names[rows],
             together,
@@ -95,7 +95,7 @@ def draw_triplets(
             total,
             0 if supervision is None else supervision.n_classes,
         )
-        pools.append(cluster.submit(_make_pool, some, counts, (n, BLOCK)))
+        pools.append(cluster.submit(_make_pool, subset, counts, (n, BLOCK)))
     spans = pairwise(edges.tolist())
     return [cluster.submit(_draw, pools, span, context.seed) for span in spans]
 
@@ -107,17 +107,17 @@ def pool_rows(labels: Labels, limit: int, rng: np.random.Generator) -> NDArray[n
         return rows
     sizes = np.bincount(labels[rows])
     order = rng.permutation(len(sizes))
-    kept = np.zeros(len(sizes), bool)
-    kept[order[: max(2, int(np.searchsorted(np.cumsum(sizes[order]), limit)))]] = True
-    return np.asarray(rows[kept[labels[rows]]])
+    retained = np.zeros(len(sizes), bool)
+    retained[order[: max(2, int(np.searchsorted(np.cumsum(sizes[order]), limit)))]] = True
+    return np.asarray(rows[retained[labels[rows]]])
 
 
 def _make_pool(
-    some: tuple[Labels, Labels, Labels | None, Labels | None],
+    subset: tuple[Labels, Labels, Labels | None, Labels | None],
     counts: tuple[int, int | None, int],
     cut: tuple[int, int],
 ) -> Pool:
-    rows, labels, groups, classes = some
+    rows, labels, groups, classes = subset
     per_anchor, total, n_classes = counts
     n, block = cut
     members = members_of(labels)
@@ -134,11 +134,11 @@ def _make_pool(
 def _draw(pools: Sequence[Pool], span: tuple[int, int], seed: int) -> Drawn:
     """What the anchors of a partition draw from every pool; a block may reach beyond it."""
     (low, high), block = span, pools[0].block
-    found = []
+    drawn = []
     for b in range(low // block, -(-high // block)):
         rng = Context(seed).rng("triplets" if b == 0 else f"triplets-{b}")
         for pool in pools:
-            triplets, certain = pool.draw(b, rng)
+            triplets, pinned = pool.draw(b, rng)
             mine = (triplets[:, 0] >= low) & (triplets[:, 0] < high)
-            found.append((triplets[mine], certain[mine]))
-    return np.concatenate([t for t, _ in found]), np.concatenate([c for _, c in found])
+            drawn.append((triplets[mine], pinned[mine]))
+    return np.concatenate([t for t, _ in drawn]), np.concatenate([c for _, c in drawn])

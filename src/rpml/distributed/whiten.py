@@ -68,12 +68,14 @@ def choose_whitening(
     rng, classes = context.rng("whiten"), inputs.classes
     sampled = scatter_rows(inputs.groups, classes, rng)
     X = take(cluster, rows.parts, rows.edges, sampled)
-    known = None if classes is None else classes[sampled]
-    sample = Sample(np.empty((0, 0)), np.arange(len(sampled)), inputs.groups[sampled], known)
+    sampled_classes = None if classes is None else classes[sampled]
+    sample = Sample(
+        np.empty((0, 0)), np.arange(len(sampled)), inputs.groups[sampled], sampled_classes
+    )
     # the generator goes on from where the sample was drawn, as it does in one process
     task = cluster.submit(_by_scatter, X, sample, spectrum, unit, size, rng)
-    found: Whitening = cluster.value(task)
-    return found
+    whitening: Whitening = cluster.value(task)
+    return whitening
 
 
 def _by_scatter(

@@ -44,10 +44,10 @@ def check_features(model: RPML, source: Described, path: str | PathLike[str]) ->
     names = getattr(model, "feature_names_in_", None)
     if names is None:
         return
-    for i, (fitted, found) in enumerate(zip(names, source.feature_names or names, strict=True)):
-        if fitted != found:
+    for i, (fitted, name) in enumerate(zip(names, source.feature_names or names, strict=True)):
+        if fitted != name:
             raise InputError(
-                f"column {i} of {source.name} is {found!r}, {path} was fitted on {fitted!r} there"
+                f"column {i} of {source.name} is {name!r}, {path} was fitted on {fitted!r} there"
             )
     del model.feature_names_in_
 

@@ -55,20 +55,20 @@ def read_constraints(
     }
     if not read:
         return {}
-    given = {name: links.values for name, links in read.items()}
+    constraints = {name: links.values for name, links in read.items()}
     try:
-        gather(None if y is None else as_labels(y, n), n, **given, conflicts=conflicts)
+        gather(None if y is None else as_labels(y, n), n, **constraints, conflicts=conflicts)
     except ValueError as error:
         raise InputError(_by_line(str(error), read)) from None
-    return {**given, "conflicts": conflicts}
+    return {**constraints, "conflicts": conflicts}
 
 
 def _by_line(text: str, read: Mapping[str, Links]) -> str:
     """The library's must_link[3] as the line of the file it came from."""
 
-    def place(found: re.Match[str]) -> str:
-        links = read[found[1]]
-        lines = ", ".join(str(links.lines[int(i)]) for i in found[2].split(","))
+    def place(match: re.Match[str]) -> str:
+        links = read[match[1]]
+        lines = ", ".join(str(links.lines[int(i)]) for i in match[2].split(","))
         return f"{links.path}: line {lines}"
 
     text = re.sub(rf"({'|'.join(read)})\[([\d, ]+)\]", place, text)

@@ -69,8 +69,8 @@ def model_arrays(estimator: Embedding, exemplars: bool = False) -> Arrays:
         scale = estimator.similarity_scale_
         arrays["similarity_quantiles"] = np.stack([scale.levels, scale.random, scale.nearest])
     if estimator.exemplars_ is not None:
-        found = estimator.exemplars_
-        arrays |= {f"exemplar_{f}": _narrow(getattr(found, f)) for f in EXEMPLAR_FIELDS}
+        stored = estimator.exemplars_
+        arrays |= {f"exemplar_{f}": _narrow(getattr(stored, f)) for f in EXEMPLAR_FIELDS}
         arrays["labeled_mask"] = estimator.labeled_mask_
     if exemplars and estimator.exemplar_vectors_ is not None:
         arrays["exemplar_vectors"] = estimator.exemplar_vectors_
@@ -199,10 +199,10 @@ def _settings(cls: type[BaseEstimator], stored: Json) -> Json:
     They obey the rules of the class. What was an object at the fit is a text in angle brackets,
     of which a new fit complains.
     """
-    settings = _known(cls, stored)
+    settings = _supported(cls, stored)
     if isinstance(settings.get("clustering"), dict):
         aas = settings["clustering"]["AuthorityAscentShift"]
-        settings["clustering"] = AuthorityAscentShift(**_known(AuthorityAscentShift, aas))
+        settings["clustering"] = AuthorityAscentShift(**_supported(AuthorityAscentShift, aas))
         settings["clustering"].check_parameters()
     objects = [n for n, v in settings.items() if isinstance(v, str) and v.startswith("<")]
     checked = {name: value for name, value in settings.items() if name not in objects}
@@ -210,9 +210,9 @@ def _settings(cls: type[BaseEstimator], stored: Json) -> Json:
     return settings
 
 
-def _known(cls: type[BaseEstimator], stored: Json) -> Json:
-    known = set(cls().get_params(deep=False)) - NOT_STORED
-    return {name: value for name, value in stored.items() if name in known}
+def _supported(cls: type[BaseEstimator], stored: Json) -> Json:
+    parameters = set(cls().get_params(deep=False)) - NOT_STORED
+    return {name: value for name, value in stored.items() if name in parameters}
 
 
 def _set_training(model: Embedding, arrays: Arrays, training: Json) -> None:

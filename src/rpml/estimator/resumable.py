@@ -196,12 +196,12 @@ def _stops(model: RPML) -> Iterator[list[Progress]]:
 
 def _digest(model: RPML, X: ArrayLike, inputs: Mapping[str, object]) -> str:
     """Hash of the rows and of everything that is said about them."""
-    given = {name: value for name, value in inputs.items() if name != "cluster"}
+    fit_inputs = {name: value for name, value in inputs.items() if name != "cluster"}
     if hasattr(model.clustering, "dtype"):
-        given["clustering"] = model.clustering
-    names = sorted(name for name, value in given.items() if value is not None)
-    plain = [name if name != "conflicts" else given[name] for name in names]
-    arrays = [np.asarray(given[name]) for name in names if name != "conflicts"]
+        fit_inputs["clustering"] = model.clustering
+    names = sorted(name for name, value in fit_inputs.items() if value is not None)
+    plain = [name if name != "conflicts" else fit_inputs[name] for name in names]
+    arrays = [np.asarray(fit_inputs[name]) for name in names if name != "conflicts"]
     about = data_digest(np.frombuffer(canonical_json(plain).encode(), np.uint8), *arrays)
     if hasattr(X, "digest"):  # rows on a cluster are hashed there
         return f"{X.digest(inputs['cluster'])}{about}"

@@ -191,11 +191,11 @@ def _without_constraint(problem: ReferenceObjective, L: Array, max_iter: int) ->
         value, gradient, _ = problem.gradients()
         return value / problem.n_triplets, gradient.ravel() / problem.n_triplets
 
-    found = minimize(
+    optimum = minimize(
         value_and_gradient,
         np.asarray(L, np.float64).ravel(),
         jac=True,
         method="L-BFGS-B",
         options={"maxiter": max_iter},
     )
-    return np.asarray(found.x).reshape(shape)
+    return np.asarray(optimum.x).reshape(shape)

@@ -99,10 +99,10 @@ def compare_codes(
     split = make_split(X, y, train)
     n_components = n_components or default_size(X.shape[1])
     chosen = chosen_methods(methods or CODED_METHODS)
-    kept = sorted_sample(len(split.X_test), MAX_ROWS, np.random.default_rng(seed))
-    labels = None if split.y_test is None else split.y_test[kept]
-    split = Split(split.X_train, split.y_train, split.X_test[kept], labels)
-    k = min(NEAREST, len(kept) - 1)
+    sampled = sorted_sample(len(split.X_test), MAX_ROWS, np.random.default_rng(seed))
+    labels = None if split.y_test is None else split.y_test[sampled]
+    split = Split(split.X_train, split.y_train, split.X_test[sampled], labels)
+    k = min(NEAREST, len(sampled) - 1)
     near = nearest_neighbors(split.X_test, k, metric="cosine").indices
     rows = [row for method in chosen for row in _measure(split, method, n_components, seed, near)]
     return CodeComparison(rows)
@@ -145,8 +145,8 @@ def score_codes(
         Whether to measure PQ and OPQ, which take longest.
     """
     for coding in codings(train, rows, learned):
-        found = nearest_by_scores(coding.scores, len(rows), near.shape[1])
-        kept = neighbor_overlap(near, found, near.shape[1])
+        neighbors = nearest_by_scores(coding.scores, len(rows), near.shape[1])
+        kept = neighbor_overlap(near, neighbors, near.shape[1])
         figures: Row = {
             "code": coding.name,
             "dim": rows.shape[1],
@@ -154,7 +154,7 @@ def score_codes(
             **bounded("neighbors_kept", interval(kept, np.random.default_rng(0))),
         }
         if y is not None:
-            hits = y[found[:, 0]] == y
+            hits = y[neighbors[:, 0]] == y
             figures |= bounded("recall@1", interval(hits, np.random.default_rng(0)))
         yield figures
 

@@ -65,7 +65,7 @@ def diagnose(
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
     rows = np.asarray(as_matrix(X))
     rows = rows[np.sort(rng.permutation(len(rows))[:MAX_ROWS])]
-    found = [
+    diagnostics = [
         *of_clusters(model.labels_),
         of_stability(model, rows, rng),
         *of_triplets(model),
@@ -73,8 +73,8 @@ def diagnose(
         *of_neighbors(rows, model.transform(rows), rng),
     ]
     if refits > 0:
-        found.append(of_seeds(model, rows, refits, rng))
-    return tuple(found)
+        diagnostics.append(of_seeds(model, rows, refits, rng))
+    return tuple(diagnostics)
 
 
 def of_clusters(labels: NDArray[np.integer]) -> tuple[Diagnostic, ...]:
@@ -156,11 +156,11 @@ def _nearest_in(corpus: Array, queries: Array) -> NDArray[np.intp]:
 
 def _labels(model: RPML, Z: Array) -> NDArray[np.intp]:
     clustering = model.clustering
-    given = not (isinstance(clustering, str) or hasattr(clustering, "fit_predict"))
+    precomputed = not (isinstance(clustering, str) or hasattr(clustering, "fit_predict"))
     n_neighbors = min(model.n_neighbors, len(Z) - 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit itself has warned of odd clusters
-        return pseudo_labels(Z, as_clusterer("aas" if given else clustering, n_neighbors))
+        return pseudo_labels(Z, as_clusterer("aas" if precomputed else clustering, n_neighbors))
 
 
 def of_triplets(model: RPML) -> tuple[Diagnostic, ...]:
@@ -223,18 +223,18 @@ def of_neighbors(X: Array, Z: Array, rng: np.random.Generator) -> tuple[Diagnost
     """What happened to neighborhoods, directions and hubs on the way from X to Z."""
     k = min(NEAREST, len(Z) - 1)
     before, after = (nearest_neighbors(rows, k, metric="cosine").indices for rows in (X, Z))
-    kept = interval(neighbor_overlap(before, after, k), rng)
+    overlap = interval(neighbor_overlap(before, after, k), rng)
     ranks = [spectrum(rows).effective_rank for rows in (X, Z)]
-    hubs = [hubness_interval(found, k, rng) for found in (before, after)]
-    lost = [interval(found_by_nobody(found, k), rng) for found in (before, after)]
+    hubs = [hubness_interval(indices, k, rng) for indices in (before, after)]
+    lost = [interval(found_by_nobody(indices, k), rng) for indices in (before, after)]
     return (
         Diagnostic(
             "neighbors_kept",
             "Neighbors kept",
-            kept.value,
-            _said(kept, "{:.0%}"),
+            overlap.value,
+            _said(overlap, "{:.0%}"),
             f"share of a row's {k} nearest by the raw features that stay among its {k} nearest",
-            interval=kept,
+            interval=overlap,
         ),
         Diagnostic(
             "effective_rank",
@@ -275,8 +275,8 @@ def _said(figure: Interval, style: str) -> str:
 def of_seeds(model: RPML, X: Array, refits: int, rng: np.random.Generator) -> Diagnostic:
     """Do fits that differ only in their seed give the same neighbors?"""
     k = min(NEAREST, len(X) - 1)
-    found = [_neighbors_of_refit(model, X, k, rng) for _ in range(refits + 1)]
-    shared = np.mean([neighbor_overlap(found[0], other, k) for other in found[1:]], axis=0)
+    neighbors = [_neighbors_of_refit(model, X, k, rng) for _ in range(refits + 1)]
+    shared = np.mean([neighbor_overlap(neighbors[0], other, k) for other in neighbors[1:]], axis=0)
     share = interval(shared, rng)
     return Diagnostic(
         "seeds",

@@ -58,25 +58,27 @@ def rank_gains(
     seen, unseen = W[order[: len(W) // 2]], W[order[len(W) // 2 :]]
     queries = np.arange(min(QUERIES, len(unseen)))
     half = random_halves(W.shape[1], rng)
-    found = {name: np.zeros(len(queries)) for name in (REFERENCE, *methods)}
+    log_ranks = {name: np.zeros(len(queries)) for name in (REFERENCE, *methods)}
     for one, other in ((half, ~half), (~half, half)):
-        found_by_other = nearest_neighbors(unseen[:, other], MATES, metric="cosine")
-        mates = found_by_other.indices[queries].astype(np.intp)
+        neighbors = nearest_neighbors(unseen[:, other], MATES, metric="cosine")
+        mates = neighbors.indices[queries].astype(np.intp)
         room = max(1, min(size, int(one.sum()) // 2, len(seen) - 1))
-        for name in found:
+        for name in log_ranks:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of what a fit to a part of the rows is like
                 fitted = METHODS[name].build(room, 0).fit(seen[:, one])
             Z = fitted.transform(unseen[:, one])
-            found[name] += mean_log_ranks(Z, queries, mates) / 2
-    return {name: mean_interval(found[REFERENCE] - value) for name, value in found.items()}
+            log_ranks[name] += mean_log_ranks(Z, queries, mates) / 2
+    return {name: mean_interval(log_ranks[REFERENCE] - value) for name, value in log_ranks.items()}
 
 
 def expected_gain(rank_gain: float) -> Interval:
     """Gain in Recall@1 over PCA that a rank gain promises, with an 80% interval."""
-    known = list(CALIBRATION)
+    rank_gains = list(CALIBRATION)
     low, middle, high = (
-        float(np.interp(rank_gain, known, [quantiles[i] for quantiles in CALIBRATION.values()]))
+        float(
+            np.interp(rank_gain, rank_gains, [quantiles[i] for quantiles in CALIBRATION.values()])
+        )
         for i in range(3)
     )
     return Interval(middle, low, high)

@@ -80,14 +80,14 @@ class Recommendation:
         """The recommended method, ready to fit."""
         return METHODS[self.choice].build(self.n_components, random_state)
 
-    def with_sizes(self, kept: dict[int, Interval]) -> Recommendation:
+    def with_sizes(self, shares: dict[int, Interval]) -> Recommendation:
         """Add what each number of dimensions keeps."""
-        shares = "; ".join(
+        listed = "; ".join(
             f"{size} dimensions {share.value:.1%} ({100 * share.low:.1f} to {100 * share.high:.1f})"
-            for size, share in kept.items()
+            for size, share in shares.items()
         )
-        sentence = f"Of the 10 nearest neighbors, PCA keeps (95% intervals): {shares}."
-        return replace(self, neighbors_kept=kept, reasons=(*self.reasons, sentence))
+        sentence = f"Of the 10 nearest neighbors, PCA keeps (95% intervals): {listed}."
+        return replace(self, neighbors_kept=shares, reasons=(*self.reasons, sentence))
 
     def __str__(self) -> str:
         return " ".join(self.reasons)
@@ -158,12 +158,12 @@ def recommend(
         gains = rank_gains(W, [name for name in names if name != "rpml"], size, rng)
         if "rpml" in names:
             gains["rpml"] = _own_rank_gain(rows, spectrum, size, rng)
-        found = decide(gains, size, names, n_components is None)
+        recommendation = decide(gains, size, names, n_components is None)
     else:
         seeds = (int(rng.integers(2**31 - 1)),)
         table = compare(rows, np.asarray(y)[sample], size, methods=names, seeds=seeds)
-        found = recommend_from(table, n_components is None)
-    return found.with_sizes(neighbors_kept(rows, W, size))
+        recommendation = recommend_from(table, n_components is None)
+    return recommendation.with_sizes(neighbors_kept(rows, W, size))
 
 
 def recommend_from(table: Comparison, any_size: bool = False) -> Recommendation:
@@ -261,7 +261,9 @@ def neighbors_kept(X: Array, W: Array, size: int) -> dict[int, Interval]:
     before = nearest_neighbors(X, k, metric="cosine").indices
     after = {s: nearest_neighbors(W[:, :s], k, metric="cosine").indices for s in sizes}
     rng = np.random.default_rng(0)
-    return {s: interval(neighbor_overlap(before, found, k), rng) for s, found in after.items()}
+    return {
+        s: interval(neighbor_overlap(before, neighbors, k), rng) for s, neighbors in after.items()
+    }
 
 
 def _best_two(worth: Mapping[str, float]) -> tuple[str, str | None]:

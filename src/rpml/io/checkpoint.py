@@ -48,11 +48,11 @@ def _manifest(data: str, settings: Mapping[str, object]) -> Json:
 def _read_manifest(directory: Path) -> Json | None:
     """The manifest of a checkpoint, or None if there is none of ours."""
     try:
-        found = read_json(directory / _MANIFEST)
-        check_json(found, _MANIFEST_SCHEMA)
+        manifest = read_json(directory / _MANIFEST)
+        check_json(manifest, _MANIFEST_SCHEMA)
     except (OSError, ValueError):
         return None
-    return found if found.keys() == _MANIFEST_SCHEMA.keys() else None
+    return manifest if manifest.keys() == _MANIFEST_SCHEMA.keys() else None
 
 
 def check_directory(directory: str | Path) -> None:
@@ -136,29 +136,29 @@ class Checkpoint:
         self._manifest = _manifest(data, settings)
         self._fingerprint = fingerprint(data, settings)
         check_directory(self.directory)
-        found = _read_manifest(self.directory)
-        if found is None:
+        stored = _read_manifest(self.directory)
+        if stored is None:
             return
         if not resume:
             raise CheckpointError(
                 f"{self.directory} holds an unfinished run: continue it with --resume, "
                 "or start over with --force"
             )
-        if found != self._manifest:
+        if stored != self._manifest:
             raise CheckpointError(
-                f"cannot resume from {self.directory}: {self._difference(found)}; "
+                f"cannot resume from {self.directory}: {self._difference(stored)}; "
                 "repeat the first command with --resume, or start over with --force"
             )
 
-    def _difference(self, found: Json) -> str:
-        if found["data"] != self._manifest["data"]:
+    def _difference(self, stored: Json) -> str:
+        if stored["data"] != self._manifest["data"]:
             return "it was made from other data"
         ours: Json = self._manifest["settings"]
-        settings: Json = found["settings"]
+        settings: Json = stored["settings"]
         for name in sorted(ours.keys() | settings.keys()):
             if ours.get(name) != settings.get(name):
                 return f"it was made with {name}={settings.get(name)}, not {ours.get(name)}"
-        return f"it was made by rpml {found.get('rpml_version')}, not {rpml.__version__}"
+        return f"it was made by rpml {stored.get('rpml_version')}, not {rpml.__version__}"
 
     def path(self, name: str) -> Path:
         """The file of a stage, or of a part of one that others write."""

@@ -198,12 +198,12 @@ def read_container(path: str | Path, kind: str, version: int) -> tuple[Arrays, J
         raise ModelFormatError(
             f"{path} holds a {str(fields.get('kind'))[:40]!r}, not {article} {kind}"
         )
-    found = fields.get("format_version")
-    if type(found) is not int or found < 1:
+    stored_version = fields.get("format_version")
+    if type(stored_version) is not int or stored_version < 1:
         raise ModelFormatError(f"{path} is damaged: it has no format version")
-    if found > version:
+    if stored_version > version:
         raise ModelFormatError(
-            f"{path} has format version {found}, this rpml reads up to {version}: "
+            f"{path} has format version {stored_version}, this rpml reads up to {version}: "
             "upgrade with pip install -U rpml"
         )
     if _digest(arrays, raw["rpml"]) != raw["checksum"]:

@@ -46,12 +46,12 @@ class LocalStages:
 
     def whiten(self, X: Array, inputs: FitInputs) -> Whitening:
         """Chosen from the rows, and kept in the checkpoint."""
-        given = (inputs.groups, inputs.pairs, inputs.classes, self.settings.for_whitening)
+        arguments = (inputs.groups, inputs.pairs, inputs.classes, self.settings.for_whitening)
 
         def compute() -> Arrays:
-            return choose_whitening(X, *given, self.context).to_arrays()
+            return choose_whitening(X, *arguments, self.context).to_arrays()
 
-        dependencies = (X, *given, self.context.seed)
+        dependencies = (X, *arguments, self.context.seed)
         schema = Whitening.schema(X.shape[1], self.settings.for_whitening)
         return Whitening.from_arrays(self.context.stage("whiten", schema, compute, *dependencies))
 
@@ -83,7 +83,7 @@ class LocalStages:
         context, n, how = self.context, len(points), (graph.n_neighbors, graph.metric, graph.method)
 
         def compute() -> Arrays:
-            found = nearest_neighbors(
+            neighbors = nearest_neighbors(
                 points,
                 graph.n_neighbors,
                 metric=graph.metric,
@@ -91,8 +91,10 @@ class LocalStages:
                 memory_limit=context.blocks,
                 progress=lambda share: context.report(Progress(stage, round(share * n), n)),
             )
-            logger.info("%d neighbors by %s, recall %.3f", how[0], found.method, found.recall)
-            return {"indices": found.indices, "distances": found.distances}
+            logger.info(
+                "%d neighbors by %s, recall %.3f", how[0], neighbors.method, neighbors.recall
+            )
+            return {"indices": neighbors.indices, "distances": neighbors.distances}
 
         arrays = context.stage(stage, Neighbors.schema(n), compute, points, *how)
         return Neighbors(arrays["indices"], arrays["distances"], metric=graph.metric)
@@ -147,7 +149,7 @@ class LocalStages:
             return drawn, None
         apart = parted_triplets(labels, supervision.apart, settings.triplets_per_anchor, rng)
         triplets = np.vstack([drawn, apart, supervision.comparisons])
-        pinned = supervision.certain(triplets)
+        pinned = supervision.pinned(triplets)
         pinned[len(triplets) - len(supervision.comparisons) :] = True
         return triplets, pinned
 

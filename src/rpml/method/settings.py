@@ -17,7 +17,7 @@ from rpml.method.solver.training import SolverSettings
 from rpml.method.supervision.constraints import Supervision
 from rpml.method.whitening.choice import DEFAULT_COMPONENTS, Whitening, WhiteningSettings
 from rpml.method.whitening.groups import Groups, drop_singles, no_groups, sample_rows
-from rpml.method.whitening.neighborhoods import MAX_ROWS, leading_axes_kept
+from rpml.method.whitening.neighborhoods import MAX_ROWS, n_leading_axes
 from rpml.runtime.memory import Shape
 from rpml.runtime.rows import Array, Labels
 
@@ -192,10 +192,10 @@ class Sizes(Protocol):
 
 def fit_shape(settings: Sizes, n: int, like: Array, mapped: bool) -> Shape:
     """What decides the memory of a fit of n rows that are `like` these, by the settings of RPML."""
-    d, given = like.shape[1], n
+    d, n_read = like.shape[1], n
     n = min(n, settings.subsample or n)
     size = settings.n_components or min(DEFAULT_COMPONENTS, d)
-    n_axes = leading_axes_kept(n, d, size)
+    n_axes = n_leading_axes(n, d, size)
     return Shape(
         n=n,
         d=d,
@@ -204,7 +204,7 @@ def fit_shape(settings: Sizes, n: int, like: Array, mapped: bool) -> Shape:
         n_triplets=min(settings.max_triplets, settings.triplets_per_anchor * n),
         itemsize=like.dtype.itemsize,
         mapped=mapped,
-        given=given,
+        n_read=n_read,
         n_axes=n_axes,
         sample=min(n, MAX_ROWS) * 4 * n_axes,
     )

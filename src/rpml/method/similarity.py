@@ -41,9 +41,9 @@ class SimilarityScale:
         """Share of the pairs that are less similar, in [0, 1]."""
         if pairs not in ("random", "nearest"):
             raise ValueError(f"pairs={pairs!r}: choose from random, nearest.")
-        known = self.random if pairs == "random" else self.nearest
+        quantiles = self.random if pairs == "random" else self.nearest
         # np.interp wants ascending places; of equal quantiles the last counts
-        return np.interp(np.asarray(similarity), known, self.levels, left=0.0, right=1.0)
+        return np.interp(np.asarray(similarity), quantiles, self.levels, left=0.0, right=1.0)
 
 
 def _quantiles(values: Array) -> Array:

@@ -100,7 +100,7 @@ def _merged(old: Exemplars, result: FitResult, first_exemplar: int) -> Exemplars
     grown = np.bincount(joined[(joined >= 0) & (joined < count)], minlength=count)
     share = old.sizes / np.maximum(np.bincount(old.labels, old.sizes, count)[old.labels], 1)
     sizes = old.sizes + np.round(grown[old.labels] * share).astype(np.intp)
-    new = result.exemplars.some(result.exemplars.labels >= count)
+    new = result.exemplars.subset(result.exemplars.labels >= count)
     return Exemplars(
         np.concatenate([first_exemplar + np.arange(len(old.rows)), new.rows]),
         np.concatenate([old.labels, new.labels]),

@@ -139,8 +139,8 @@ class Benchmark:
 
     def __post_init__(self) -> None:
         if self.dataset not in READERS:
-            known = ", ".join(READERS)
-            raise InputError(f"there is no dataset {self.dataset!r}: choose from {known}")
+            names = ", ".join(READERS)
+            raise InputError(f"there is no dataset {self.dataset!r}: choose from {names}")
         chosen_methods(self.methods)
 
     def settings(self) -> Json:
@@ -203,8 +203,8 @@ class Benchmark:
         if figures:
             check_folder(folder / FIGURES)
         store = Checkpoint(folder / f"cache-{key[:12]}", digest, self.settings(), resume=True)
-        kept = replace(context, store=store)
-        rows, embeddings = run_methods(data, self.methods, self.dim, self.seed, kept)
+        resumable = replace(context, store=store)
+        rows, embeddings = run_methods(data, self.methods, self.dim, self.seed, resumable)
         if self.end_to_end is not None:
             more = self.end_to_end.run(self.dataset, folder / "deep", data.ks, context)
             rows, embeddings = rows + more[0], embeddings | more[1]

@@ -159,9 +159,9 @@ def _retrievals(
         queries = choose_queries(last, labels, options.n_queries, successful)
         if not len(queries):
             continue
-        found = np.column_stack([queries, *(rows[queries] for rows in nearest.values())])
-        shown, places = np.unique(found, return_inverse=True)
-        places = places.reshape(found.shape).astype(np.intp)
+        rows_shown = np.column_stack([queries, *(rows[queries] for rows in nearest.values())])
+        shown, places = np.unique(rows_shown, return_inverse=True)
+        places = places.reshape(rows_shown.shape).astype(np.intp)
         panels = np.split(places[:, 1:], len(nearest), axis=1)
         figures[f"retrieval-{name}"] = retrieval_figure(
             pictures(shown.tolist(), TILE),

@@ -36,12 +36,12 @@ def extra_packages() -> dict[str, list[str]]:
         declared = requires("rpml") or []
     except PackageNotFoundError:
         return {}
-    found: dict[str, list[str]] = {name: [] for name in EXTRAS}
+    packages: dict[str, list[str]] = {name: [] for name in EXTRAS}
     for line in declared:
         match = re.match(r"""([A-Za-z0-9_.-]+).*extra\s*==\s*['"]([\w-]+)['"]""", line)
-        if match and match.group(2) in found:
-            found[match.group(2)].append(match.group(1))
-    return found
+        if match and match.group(2) in packages:
+            packages[match.group(2)].append(match.group(1))
+    return packages
 
 
 @dataclass(frozen=True)

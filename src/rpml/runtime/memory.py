@@ -22,7 +22,7 @@ class Shape:
     """Bytes of a number of X; half precision is computed in single."""
     mapped: bool = False
     """X is read from a memory-mapped file and takes no memory of its own."""
-    given: int = 0
+    n_read: int = 0
     """Rows of X, if the n rows are a sample of them."""
     n_axes: int = 0
     """Dimension of the preprocessed rows; 0: d."""
@@ -33,15 +33,17 @@ class Shape:
 def held(shape: Shape) -> int:
     """Bytes at the peak of everything but the working blocks of the search."""
     n, number = shape.n, max(4, shape.itemsize)
-    given = max(n, shape.given)
-    own = (0 if shape.mapped else given) + (n if given > n else 0)
+    n_read = max(n, shape.n_read)
+    own = (0 if shape.mapped else n_read) + (n if n_read > n else 0)
     own *= shape.d * shape.itemsize  # X, and the sample of it
     rows = n * (shape.n_axes or shape.d) * number  # the preprocessed rows
-    found = 8 * n * shape.n_neighbors  # indices and distances
-    search = rows + 2 * found
-    graph = rows + found + 26 * n * shape.n_neighbors  # both directions, and while they are joined
+    neighbors = 8 * n * shape.n_neighbors  # indices and distances
+    search = rows + 2 * neighbors
+    graph = (
+        rows + neighbors + 26 * n * shape.n_neighbors
+    )  # both directions, and while they are joined
     moving = n * shape.n_components * number * (4 + min(thread_count(), SUM_CHUNKS))
-    solver = rows + found + moving + 60 * shape.n_triplets
+    solver = rows + neighbors + moving + 60 * shape.n_triplets
     return BASE + own + max(4 * shape.sample, search, graph, solver)
 
 

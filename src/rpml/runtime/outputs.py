@@ -87,12 +87,12 @@ class Manifest:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            found = read_json(path)
-            check_json(found, {"files": {"*": [int]}, "facts": {}})
+            stored = read_json(path)
+            check_json(stored, {"files": {"*": [int]}, "facts": {}})
         except (OSError, ValueError):
-            found = {"files": {}, "facts": {}}
-        self._files: dict[str, list[int]] = found["files"]
-        self.facts: Json = found["facts"]
+            stored = {"files": {}, "facts": {}}
+        self._files: dict[str, list[int]] = stored["files"]
+        self.facts: Json = stored["facts"]
         self._ours = bool(self._files)
 
     def owns(self, path: Path) -> bool:

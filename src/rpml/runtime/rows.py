@@ -125,7 +125,7 @@ def top_k(scores: Array, k: int) -> NDArray[np.intp]:
 def top_columns(scores: Array, k: int) -> NDArray[np.intp]:
     """(n, k) columns of the k largest scores in each row, largest first."""
     k = min(k, scores.shape[1])
-    some = np.argpartition(-scores, k - 1, axis=1)[:, :k]
-    some.sort(axis=1)  # ties in the order of the columns
-    order = np.argsort(-np.take_along_axis(scores, some, axis=1), axis=1, kind="stable")
-    return np.asarray(np.take_along_axis(some, order, axis=1), np.intp)
+    top = np.argpartition(-scores, k - 1, axis=1)[:, :k]
+    top.sort(axis=1)  # ties in the order of the columns
+    order = np.argsort(-np.take_along_axis(scores, top, axis=1), axis=1, kind="stable")
+    return np.asarray(np.take_along_axis(top, order, axis=1), np.intp)

@@ -114,9 +114,9 @@ def sum_chunks(
     pieces, threads = chunks(n, minimum, SUM_CHUNKS), thread_count()
     total = np.zeros(shape, dtype)
     for first in range(0, len(pieces), threads):
-        some = pieces[first : first + threads]
-        parts = [np.zeros(shape, dtype) if first + i else total for i in range(len(some))]
-        run_chunks(functools.partial(_add_piece, add, some, parts), len(some), 1)
+        batch = pieces[first : first + threads]
+        parts = [np.zeros(shape, dtype) if first + i else total for i in range(len(batch))]
+        run_chunks(functools.partial(_add_piece, add, batch, parts), len(batch), 1)
         for part in parts[first == 0 :]:
             total += part
     return total

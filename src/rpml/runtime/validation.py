@@ -26,8 +26,8 @@ def as_matrix(X: Any) -> Any:
     if len(names) > 1 or not hasattr(X, "__array__"):
         return X
     rows = X if isinstance(X, np.ndarray) else np.asarray(X)
-    nested = rows.dtype == object and rows.ndim == 1 and len(rows) > 0 and np.ndim(rows[0]) == 1
-    return _stacked(rows.tolist()) if nested else rows
+    holds_rows = rows.dtype == object and rows.ndim == 1 and len(rows) > 0 and np.ndim(rows[0]) == 1
+    return _stacked(rows.tolist()) if holds_rows else rows
 
 
 def _stacked(vectors: list[Any]) -> Any:

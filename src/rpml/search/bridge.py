@@ -62,8 +62,8 @@ def learn_bridge(old: ArrayLike, new: ArrayLike, random_state: int = 0) -> Bridg
     """
     spaces = _paired(old, new)
     rng = np.random.default_rng(random_state)
-    kept = sorted_sample(len(spaces[0]), MAX_PAIRS, rng)
-    Y, X = (unit_rows(np.asarray(rows[kept], np.float64)) for rows in spaces)
+    sampled = sorted_sample(len(spaces[0]), MAX_PAIRS, rng)
+    Y, X = (unit_rows(np.asarray(rows[sampled], np.float64)) for rows in spaces)
     order = rng.permutation(len(X))
     n_held_out = min(len(X) // 5, MAX_HELD_OUT)
     held_out, learned = order[:n_held_out], order[n_held_out:]
@@ -101,8 +101,8 @@ def _fit(X: Array, Y: Array, penalty: float | None) -> Array:
     """W of X @ W = Y: with orthonormal rows or columns, or by ridge regression."""
     if penalty is None:
         U, strength, Vt = np.linalg.svd(X.T @ Y, full_matrices=False)
-        known = strength > 1e-9 * strength[0]
-        return np.asarray(U[:, known] @ Vt[known])
+        significant = strength > 1e-9 * strength[0]
+        return np.asarray(U[:, significant] @ Vt[significant])
     moments = X.T @ X
     ridge = penalty * np.trace(moments) / len(moments)
     return np.asarray(np.linalg.solve(moments + ridge * np.eye(len(moments)), X.T @ Y))
@@ -110,10 +110,10 @@ def _fit(X: Array, Y: Array, penalty: float | None) -> Array:
 
 def _neighbors_kept(queries: Array, rows: Array, Y: Array, own: NDArray[np.intp]) -> Array:
     """Share of the nearest rows of Y[own] in Y that each query has in `rows`, its own left out."""
-    found, expected = (
+    neighbors, expected = (
         _nearest(unit_rows(asked), among, own) for asked, among in ((queries, rows), (Y[own], Y))
     )
-    return np.asarray((found[:, :, None] == expected[:, None]).any(axis=1).mean(axis=1))
+    return np.asarray((neighbors[:, :, None] == expected[:, None]).any(axis=1).mean(axis=1))
 
 
 def _nearest(queries: Array, rows: Array, own: NDArray[np.intp]) -> NDArray[np.intp]:

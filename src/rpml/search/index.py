@@ -146,11 +146,11 @@ class Index:
         asked = np.asarray(asked)[None] if np.ndim(asked) == 1 else asked
         queries = np.asarray(self.model.transform(asked), np.float32)
         if len(self) <= max(EXACT_ROWS, candidates):
-            found = [self._rank_all(block, k) for block in _blocks(queries)]
+            ranked = [self._rank_all(block, k) for block in _blocks(queries)]
         else:
             self._bit_search = self._bit_search or bit_search(self._bits)
-            found = [self._rank_candidates(block, k, candidates) for block in _blocks(queries)]
-        scores, rows = (np.concatenate(parts) for parts in zip(*found, strict=True))
+            ranked = [self._rank_candidates(block, k, candidates) for block in _blocks(queries)]
+        scores, rows = (np.concatenate(parts) for parts in zip(*ranked, strict=True))
         if self.model.normalize:  # decoded rows are a little longer or shorter than one
             scores = np.clip(scores, -1, 1)
         return Hits(scores, self.ids[rows])

@@ -77,16 +77,16 @@ def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
 def read_convention(path: Path) -> Convention:
     """Read a .json or .toml sidecar; unknown keys are refused."""
     try:
-        given = read_json(path) if path.suffix == ".json" else read_toml(path)
-        check_json(given, {"*": (str, Number(), [Number()])}, "sidecar")
-        known = {f.name for f in fields(Convention)}
-        unknown = sorted(set(given) - known)
+        fields_read = read_json(path) if path.suffix == ".json" else read_toml(path)
+        check_json(fields_read, {"*": (str, Number(), [Number()])}, "sidecar")
+        names = {f.name for f in fields(Convention)}
+        unknown = sorted(set(fields_read) - names)
         if unknown:
             raise InputError(
-                f"it has no setting {unknown[0]!r} (known: {', '.join(sorted(known))})"
+                f"it has no setting {unknown[0]!r} (known: {', '.join(sorted(names))})"
             )
-        lists = {k: tuple(given[k]) for k in ("mean", "std") if k in given}
-        return Convention(**{**given, **lists})
+        lists = {k: tuple(fields_read[k]) for k in ("mean", "std") if k in fields_read}
+        return Convention(**{**fields_read, **lists})
     except (OSError, ValueError, TypeError, UnicodeDecodeError) as error:
         raise InputError(f"cannot use the backbone's sidecar {path}: {error}") from error
 

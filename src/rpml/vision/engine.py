@@ -105,8 +105,8 @@ class Engine:
         while work.running:
             self._collect(work)
         results = {i: [tiles[t] for t in sorted(tiles)] for i, tiles in work.described.items()}
-        kept = {i: results[i] for i in sorted(results) if i not in work.failed}
-        return kept, [Failure(files[i].id, work.failed[i]) for i in sorted(work.failed)]
+        by_index = {i: results[i] for i in sorted(results) if i not in work.failed}
+        return by_index, [Failure(files[i].id, work.failed[i]) for i in sorted(work.failed)]
 
     def _queue(self, work: _Work, index: int, decoded: Future[Sequence[Tile]]) -> None:
         """Queue the tiles of a decoded image by shape; submit full batches."""

@@ -35,13 +35,13 @@ def find_images(source: str | Path) -> list[ImageFile]:
     """
     source = Path(source)
     if source.is_dir():
-        found = sorted(_walk(source), key=lambda file: file.id)
-        if not found:
+        files = sorted(_walk(source), key=lambda file: file.id)
+        if not files:
             raise InputError(
                 f"{source} holds no images (looked for {' '.join(IMAGE_SUFFIXES)} "
                 "in it and in the folders below)"
             )
-        return found
+        return files
     if not source.exists():
         raise InputError(f"cannot read {source}: there is no such file or folder")
     if source.suffix.lower() == ".txt":

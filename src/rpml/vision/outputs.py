@@ -175,10 +175,10 @@ def already_written(paths: OutputPaths, job: Job, post: PostProcess) -> Written 
 
 def training_files(files: Sequence[ImageFile], pattern: str) -> list[ImageFile]:
     """The files whose id matches, which must be some."""
-    found = [file for file in files if fnmatchcase(file.id, pattern)]
-    if not found:
+    selected = [file for file in files if fnmatchcase(file.id, pattern)]
+    if not selected:
         raise InputError(f"no image matches --whiten-on {pattern!r}, the first is {files[0].id!r}")
-    return found
+    return selected
 
 
 def check_post_process(files: Sequence[ImageFile], post: PostProcess) -> None:

@@ -33,14 +33,14 @@ def rmac_regions(height: int, width: int, levels: int = 3) -> tuple[Level, ...]:
     """
     shorter = min(height, width)
     extra = _extra_regions(shorter, max(height, width))
-    found = []
+    grids = []
     for level in range(1, levels + 1):
         side = 2 * shorter // (level + 1)
         if side:
             rows = _starts(height, side, level + (extra if height > width else 0))
             columns = _starts(width, side, level + (extra if width > height else 0))
-            found.append(Level(side, rows, columns))
-    return tuple(found)
+            grids.append(Level(side, rows, columns))
+    return tuple(grids)
 
 
 def _extra_regions(shorter: int, longer: int) -> int:
@@ -118,14 +118,14 @@ class Pooling:
     def regions(self, maps: Array) -> Array:
         """Unit vectors of the R-MAC regions, of shape (n, n_regions, channels)."""
         n, height, width, _ = maps.shape
-        found = [maps.max(axis=(1, 2))] if self.whole_map else []
+        maxima = [maps.max(axis=(1, 2))] if self.whole_map else []
         for side, rows, columns in rmac_regions(height, width, self.levels):
             for j in columns:
                 # over columns once, then over rows: a region costs its side, not its area
                 strip = maps[:, :, j : j + side].max(axis=2)
-                found += [strip[:, i : i + side].max(axis=1) for i in rows]
-        stacked = np.stack(found, axis=1)
-        return unit_rows(stacked.reshape(-1, stacked.shape[-1])).reshape(n, len(found), -1)
+                maxima += [strip[:, i : i + side].max(axis=1) for i in rows]
+        stacked = np.stack(maxima, axis=1)
+        return unit_rows(stacked.reshape(-1, stacked.shape[-1])).reshape(n, len(maxima), -1)
 
 
 def _generalized_mean(maps: Array, power: float) -> Array:

@@ -31,7 +31,7 @@ def test_links_alone_make_no_classes():
 def test_certain_triplets_are_those_of_three_known_classes():
     known = gather(classes(0, 0, 1, -1, -1), 5, must_link=[(3, 4)])
     triplets = np.array([[0, 1, 2], [0, 1, 3], [3, 4, 0], [0, 2, 1]])
-    np.testing.assert_array_equal(known.certain(triplets), [True, False, False, False])
+    np.testing.assert_array_equal(known.pinned(triplets), [True, False, False, False])
 
 
 @pytest.mark.parametrize(

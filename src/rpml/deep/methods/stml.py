@@ -66,9 +66,9 @@ def relaxed_contrastive(Z: torch.Tensor, similarity: torch.Tensor) -> torch.Tens
     return pairs[others].mean()
 
 
-def distillation(small: torch.Tensor, wide: torch.Tensor) -> torch.Tensor:
+def distillation(small: torch.Tensor, wide_head: torch.Tensor) -> torch.Tensor:
     """KL divergence from the softmax of the wide head's negative relative distances."""
-    target = -relative_distances(wide).detach()
+    target = -relative_distances(wide_head).detach()
     log_p = log_softmax(-relative_distances(small), dim=1)
     return (softmax(target, dim=1) * (log_softmax(target, dim=1) - log_p)).sum(1).mean()
 
@@ -96,9 +96,11 @@ class STML(Loss):
             self.teacher_head.lerp_(self.head, self._ema_rate)
             teacher = normalize(batch.teacher_features @ self.teacher_head)
             similarity = contextual_similarity(teacher, batch.rows)
-        small, wide = batch.features @ batch.projection, batch.features @ self.head
-        contrastive = relaxed_contrastive(small, similarity) + relaxed_contrastive(wide, similarity)
-        return contrastive / 2 + distillation(small, wide)
+        small, wide_head = batch.features @ batch.projection, batch.features @ self.head
+        contrastive = relaxed_contrastive(small, similarity) + relaxed_contrastive(
+            wide_head, similarity
+        )
+        return contrastive / 2 + distillation(small, wide_head)
 
 
 METHOD = Method(neighbor_sampler, STML, needs_teacher=True)

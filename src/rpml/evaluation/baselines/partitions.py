@@ -98,8 +98,10 @@ def _leiden_of_size(network: igraph.Graph, wanted: int, seed: int) -> Labels:
         resolution = float(np.sqrt(low * high))
         # igraph draws from Python's generator: give it one of our own, not the global one
         _use_generator(random.Random(seed))
-        found = network.community_leiden("modularity", weights="weight", resolution=resolution)
-        labels = np.asarray(found.membership, np.intp)
+        communities = network.community_leiden(
+            "modularity", weights="weight", resolution=resolution
+        )
+        labels = np.asarray(communities.membership, np.intp)
         count = count_clusters(labels)
         miss = abs(np.log(count / wanted))
         if best is None or miss < best[0]:

@@ -37,7 +37,7 @@ class ShrunkWhitening(LinearBaseline):
             self.n_components, len(spectrum.variances), "shrunk whitening", X.shape[1]
         )
         self.shrinkage_ = float(ledoit_wolf_shrinkage(unit_rows(np.asarray(X, np.float64))))
-        floor = self.shrinkage_ * spectrum.variances.sum() / X.shape[1]
-        variances = (1 - self.shrinkage_) * spectrum.variances[:size] + floor
+        ridge = self.shrinkage_ * spectrum.variances.sum() / X.shape[1]
+        variances = (1 - self.shrinkage_) * spectrum.variances[:size] + ridge
         axes = spectrum.axes[:, :size] * np.sqrt(variances[0] / variances)
         return Preprocessing(True, spectrum.mean, axes, True)

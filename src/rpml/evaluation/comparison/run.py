@@ -154,18 +154,18 @@ def run_cells(
     `source` is noted in new cells: the version of the code they come from.
     """
     data = fingerprint(split)
-    known = read_cells(cache) if cache else {}
+    measured = read_cells(cache) if cache else {}
     for seed in seeds:  # first seeds of everything first: an interrupted run is a whole table
         for dim in dims:
             for method in methods:
                 key = (data, settings_of(method, dim, seed), dim, seed)
-                if key not in known:
+                if key not in measured:
                     cell = measure(split, method, dim, seed)
                     cell |= {"data": data, "settings": key[1], "source": source}
-                    known[key] = cell
+                    measured[key] = cell
                     _append(cache, cell)
                     logger.info("%s, %d dimensions, seed %d", method.name, dim, seed)
-                yield known[key]
+                yield measured[key]
 
 
 def settings_of(method: Method, dim: int, seed: int) -> str:

@@ -33,15 +33,15 @@ def count_other_classes(
         before = min(max(own[i, 0] - first, 0), last - first)
         after = min(max(own[i, 1] - first, 0), last - first)
         possible = 0
-        certain = 0
+        above = 0
         for j in range(before):
             possible += scores[i, j] >= low
-            certain += scores[i, j] >= high
+            above += scores[i, j] >= high
         for j in range(after, last - first):
             possible += scores[i, j] >= low
-            certain += scores[i, j] >= high
+            above += scores[i, j] >= high
         counts[i, 0] += possible
-        counts[i, 1] += certain
+        counts[i, 1] += above
 
 
 @compiled()

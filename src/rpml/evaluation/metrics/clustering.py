@@ -51,8 +51,8 @@ def clustering_scores(
     codes = checked_codes(y, len(rows))
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
     points, k = _points(rows, metric), int(codes.max()) + 1
-    found = kmeans(points, k, rng, n_init=n_init, progress=progress).labels
-    return {"nmi": normalized_mutual_information(found, codes), **pair_scores(found, codes)}
+    clusters = kmeans(points, k, rng, n_init=n_init, progress=progress).labels
+    return {"nmi": normalized_mutual_information(clusters, codes), **pair_scores(clusters, codes)}
 
 
 def _points(rows: Array, metric: str) -> NDArray[np.float32]:

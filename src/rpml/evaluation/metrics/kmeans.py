@@ -118,11 +118,11 @@ def _seed(rows: Floats, k: int, rng: np.random.Generator) -> Floats:
     while len(chosen) < k:
         drawn = _draw(distance, (min(at_once, k - len(chosen)), draws), rng)
         to_drawn = _distances(rows[drawn.ravel()], rows, squares).reshape(*drawn.shape, -1)
-        for some, to_some in zip(drawn, to_drawn, strict=True):
-            np.minimum(to_some, distance, out=to_some)
-            best = int(to_some.sum(axis=1, dtype=np.float64).argmin())
-            chosen.append(some[best])
-            distance = to_some[best]
+        for candidates, distances in zip(drawn, to_drawn, strict=True):
+            np.minimum(distances, distance, out=distances)
+            best = int(distances.sum(axis=1, dtype=np.float64).argmin())
+            chosen.append(candidates[best])
+            distance = distances[best]
     return rows[chosen]
 
 

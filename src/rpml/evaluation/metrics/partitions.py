@@ -33,8 +33,8 @@ def pair_scores(labels: ArrayLike, y: ArrayLike) -> dict[str, float]:
         the pairs of one class that are put together; ``f``: their harmonic mean. A share of no
         pairs at all is 0.
     """
-    found, classes = _codes(_noise_apart(labels), y)
-    (_, wrong), (missed, right) = pair_confusion_matrix(classes, found).astype(float)
+    clusters, classes = _codes(_noise_apart(labels), y)
+    (_, wrong), (missed, right) = pair_confusion_matrix(classes, clusters).astype(float)
     return {
         "f": _share(2 * right, 2 * right + wrong + missed),
         "precision": _share(right, right + wrong),

@@ -111,8 +111,8 @@ def _only_matrix(path: Path) -> str | None:
     """The array with two dimensions, if there is just one; None leaves the choice to the reader."""
     check_readable(path)
     archive = NpzFile(path)
-    found = [name for name in archive.names if archive.read(name).ndim == 2]
-    return found[0] if len(found) == 1 else None
+    matrices = [name for name in archive.names if archive.read(name).ndim == 2]
+    return matrices[0] if len(matrices) == 1 else None
 
 
 def _split(dataset: str, path: str, y: NDArray[np.generic]) -> NDArray[np.bool_]:

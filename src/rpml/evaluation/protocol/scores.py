@@ -128,17 +128,17 @@ def scores_of(
     Z: Array, y: NDArray[np.generic], metric: str, ks: tuple[int, ...], seed: int
 ) -> Json:
     """NMI, F, precision, recall and Recall@K of embedded test rows."""
-    found: Json = dict(clustering_scores(Z, y, seed, metric))
-    found["recall_at"] = {str(k): v for k, v in recall_at_k(Z, y, ks, metric).items()}
-    return found
+    scores: Json = dict(clustering_scores(Z, y, seed, metric))
+    scores["recall_at"] = {str(k): v for k, v in recall_at_k(Z, y, ks, metric).items()}
+    return scores
 
 
 def _settings(estimator: BaseEstimator) -> Json:
     """The constructor's arguments that are not at their default, as text where need be."""
     defaults = type(estimator)().get_params(deep=False)
-    given = estimator.get_params(deep=False)
+    parameters = estimator.get_params(deep=False)
     plain = (bool, int, float, str, type(None))
-    changed = {k: v for k, v in given.items() if repr(v) != repr(defaults[k])}
+    changed = {k: v for k, v in parameters.items() if repr(v) != repr(defaults[k])}
     return {
         "class": type(estimator).__name__,
         **{k: v if isinstance(v, plain) else " ".join(repr(v).split()) for k, v in changed.items()},

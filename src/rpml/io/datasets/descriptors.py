@@ -38,10 +38,10 @@ def gradient_histograms(
     turn = np.mod(np.arctan2(down, right) / np.pi, 1) * orientations
     step = stack.shape[1] // cells
     centers = slice(step // 2, None, step)
-    found = []
+    smoothed = []
     for direction in range(orientations):
         away = np.abs((turn - direction + orientations / 2) % orientations - orientations / 2)
         edges = strength * np.maximum(1 - away, 0)
-        found.append(gaussian_filter(edges, (0, step / 2, step / 2))[:, centers, centers])
-    pooled = np.stack(found, axis=-1).reshape(len(stack), -1)
+        smoothed.append(gaussian_filter(edges, (0, step / 2, step / 2))[:, centers, centers])
+    pooled = np.stack(smoothed, axis=-1).reshape(len(stack), -1)
     return np.asarray(np.sqrt(np.maximum(pooled, 0)), dtype=np.float32)

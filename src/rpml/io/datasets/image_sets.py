@@ -52,11 +52,11 @@ class ImageSet:
 
     def check_counts(self, expected: Counts) -> None:
         """Raise if the split is not the published one."""
-        found = counts(self)
-        if found != expected:
+        actual = counts(self)
+        if actual != expected:
             raise InputError(
                 f"{self.name} at {self.root} is not complete: the published split has {expected}, "
-                f"this has {found} (--incomplete to go on nevertheless)"
+                f"this has {actual} (--incomplete to go on nevertheless)"
             )
 
 
@@ -107,12 +107,12 @@ def make_set(
 
 def find_root(root: str | Path, marker: str, usual: str, name: str) -> Path:
     """The folder that holds `marker`: the given one, or the usual one inside it."""
-    given = Path(root)
-    for folder in (given, given / usual):
+    user_root = Path(root)
+    for folder in (user_root, user_root / usual):
         if (folder / marker).exists():
             return folder
     raise InputError(
-        f"{given} does not hold {name}: {marker} is missing there and in {usual}/ inside it"
+        f"{user_root} does not hold {name}: {marker} is missing there and in {usual}/ inside it"
     )
 
 

@@ -132,12 +132,12 @@ class ArrowSource(FeatureSource):
     def _id_name(self, options: ReadOptions) -> str | None:
         names = list(self._kinds)
         if options.id_column is not None:
-            found = names[position(names, options.id_column, self.name)]
+            id_name = names[position(names, options.id_column, self.name)]
         else:
-            found = next((n for n in names if is_id_name(n)), None)
-        if found is not None:
-            check_plain(self._kinds[found], f"{self.name}: column {found!r}")
-        return None if found is None else str(found)
+            id_name = next((n for n in names if is_id_name(n)), None)
+        if id_name is not None:
+            check_plain(self._kinds[id_name], f"{self.name}: column {id_name!r}")
+        return None if id_name is None else str(id_name)
 
     def _chosen(self, options: ReadOptions) -> list[str]:
         others = {self._id, *options.exclude, *self.kept_names}

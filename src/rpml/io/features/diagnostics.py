@@ -24,7 +24,7 @@ class Diagnosis:
 
 def diagnose(source: FeatureSource) -> Diagnosis:
     """Read every row once; bad values are counted, not refused."""
-    found = Diagnosis()
+    diagnosis = Diagnosis()
     low: NDArray[np.floating] = np.full(source.n_features, np.inf)
     high: NDArray[np.floating] = np.full(source.n_features, -np.inf)
     norms = []
@@ -33,23 +33,25 @@ def diagnose(source: FeatureSource) -> Diagnosis:
         finite = np.isfinite(values)
         if not finite.all():
             row, column = np.argwhere(~finite)[0]
-            found.first_not_finite = found.first_not_finite or source._place(batch, row, column)
-            found.not_finite += int((~finite).sum())
+            diagnosis.first_not_finite = diagnosis.first_not_finite or source._place(
+                batch, row, column
+            )
+            diagnosis.not_finite += int((~finite).sum())
         norms.append(np.linalg.norm(values, axis=1))
         low = np.fmin(low, np.where(finite, values, np.inf).min(axis=0))
         high = np.fmax(high, np.where(finite, values, -np.inf).max(axis=0))
-        found.n_rows += len(values)
-    if found.n_rows == 0:
+        diagnosis.n_rows += len(values)
+    if diagnosis.n_rows == 0:
         raise InputError(f"{source.name} has no rows")
-    found.constant_columns = int((low == high).sum())
-    found.has_negative = bool((low < 0).any())
+    diagnosis.constant_columns = int((low == high).sum())
+    diagnosis.has_negative = bool((low < 0).any())
     lengths = np.concatenate(norms)
-    found.zero_rows = int((lengths == 0).sum())
+    diagnosis.zero_rows = int((lengths == 0).sum())
     lengths = lengths[np.isfinite(lengths)]
     if len(lengths):
-        found.norms = {
+        diagnosis.norms = {
             "min": float(lengths.min()),
             "mean": float(lengths.mean()),
             "max": float(lengths.max()),
         }
-    return found
+    return diagnosis

@@ -45,10 +45,10 @@ def read_links(
     check_readable(path)
     with csv_rows(path, SEPARATORS.get(path.suffix.lower(), ",")) as rows:
         body = list(rows)
-    known = {str(i): i for i in range(n_rows)}
+    row_of = {str(i): i for i in range(n_rows)}
     if ids is not None:
-        known = {str(name): i for i, name in enumerate(ids)}
-    if body and not any(field.strip() in known or is_number(field) for field in body[0][1]):
+        row_of = {str(name): i for i, name in enumerate(ids)}
+    if body and not any(field.strip() in row_of or is_number(field) for field in body[0][1]):
         body = body[1:]  # names of the columns
     if not body:
         raise InputError(f"{path} holds no rows")
@@ -58,22 +58,22 @@ def read_links(
         try:
             if not weighted and len(fields) != width:
                 raise ValueError(f"{width} rows are expected, not {len(fields)} fields")
-            values.append(_parse(fields, width, known, what))
+            values.append(_parse(fields, width, row_of, what))
         except ValueError as error:
             raise InputError(f"{path}: line {line}: {error}") from None
     return Links(path, np.array(values), [line for line, _ in body])
 
 
-def _parse(fields: Row, width: int, known: dict[str, int], what: str) -> list[float]:
+def _parse(fields: Row, width: int, row_of: dict[str, int], what: str) -> list[float]:
     """Row indices and the weight of a line; ValueError with what is wrong."""
     if len(fields) not in (width, width + 1):
         raise ValueError(
             f"{width} rows and perhaps a weight are expected, not {len(fields)} fields"
         )
     for field in fields[:width]:
-        if field.strip() not in known:
+        if field.strip() not in row_of:
             raise ValueError(f"{field!r} is not {what}")
     weight = fields[width] if len(fields) > width else "1"
     if not is_number(weight) or not 0 < float(weight) < np.inf:
         raise ValueError(f"the weight {weight!r} is not a positive number")
-    return [*(known[field.strip()] for field in fields[:width]), float(weight)]
+    return [*(row_of[field.strip()] for field in fields[:width]), float(weight)]

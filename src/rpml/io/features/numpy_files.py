@@ -167,11 +167,11 @@ class NpzFile:
         except Exception as error:  # damage can raise anything zlib and the header parser know
             raise InputError(f"{label} cannot be read: {_first_line(error)}") from error
 
-    def choose(self, wanted: str | None, known: tuple[str, ...], what: str, option: str) -> str:
+    def choose(self, name: str | None, usual_names: tuple[str, ...], what: str, option: str) -> str:
         """The array to use: the one asked for, the only one, or one with a usual name."""
-        if wanted is not None:
-            return wanted
-        usual = [n for n in known if n in self.names]
+        if name is not None:
+            return name
+        usual = [n for n in usual_names if n in self.names]
         if usual:
             return usual[0]
         if len(self.names) == 1:
@@ -205,9 +205,9 @@ def open_npz(path: Path, options: ReadOptions) -> FeatureSource:
     values = archive.read(name)
     ids = None
     chosen = [options.id_column] if options.id_column else list(_ID_ARRAYS)
-    found = [n for n in chosen if n in archive.names]
-    if options.id_column and not found:
+    id_names = [n for n in chosen if n in archive.names]
+    if options.id_column and not id_names:
         archive.read(options.id_column)  # raises the sentence that lists the arrays
-    if found:
-        ids = as_ids(archive.read(found[0]), f"{path}[{found[0]!r}]")
+    if id_names:
+        ids = as_ids(archive.read(id_names[0]), f"{path}[{id_names[0]!r}]")
     return ArraySource(values, f"{path}[{name!r}]", ids)

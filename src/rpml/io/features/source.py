@@ -174,8 +174,8 @@ def as_ids(values: Sequence[object] | NDArray[np.generic], name: str = "ids") ->
 
 
 def _join(parts: list[Ids | None]) -> Ids | None:
-    known = [p for p in parts if p is not None]
-    return np.concatenate(known) if known else None
+    present = [p for p in parts if p is not None]
+    return np.concatenate(present) if present else None
 
 
 class IdCheck:

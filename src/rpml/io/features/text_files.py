@@ -92,8 +92,8 @@ class CsvSource(FeatureSource):
         self.has_ids = self._id is not None
         if self._id is not None:
             self.id_name = names[self._id] if self._header and names[self._id] else "id"
-        known = [*options.exclude, *([] if self._id is None else [names[self._id]])]
-        self.kept_names = kept_columns(names, options, self.name, known)
+        taken_names = [*options.exclude, *([] if self._id is None else [names[self._id]])]
+        self.kept_names = kept_columns(names, options, self.name, taken_names)
         others = {*options.exclude, *self.kept_names}
         taken = {self._id, *(i for i, n in enumerate(names) if n in others)}
         if options.columns is None:
@@ -142,9 +142,9 @@ class CsvSource(FeatureSource):
             self._name_text(block)
             raise
         ids = None if self._id is None else as_ids([row[self._id] for _, row in block])
-        places = {name: self._names.index(name) for name in self.kept_names}
-        kept = {name: [row[i] for _, row in block] for name, i in places.items()}
-        return Batch(start, values, ids, [line for line, _ in block], kept)
+        columns = {name: self._names.index(name) for name in self.kept_names}
+        retained = {name: [row[i] for _, row in block] for name, i in columns.items()}
+        return Batch(start, values, ids, [line for line, _ in block], retained)
 
     def _name_text(self, block: list[tuple[int, Row]]) -> None:
         for line, row in block:

@@ -25,7 +25,7 @@ class Exemplars:
     sizes: NDArray[np.intp]
     """(k,) rows each stands for."""
 
-    def some(self, chosen: NDArray[np.bool_]) -> Exemplars:
+    def subset(self, chosen: NDArray[np.bool_]) -> Exemplars:
         return Exemplars(self.rows[chosen], self.labels[chosen], self.sizes[chosen])
 
 
@@ -47,11 +47,11 @@ def pieces_of(basins: Labels, labels: Labels) -> tuple[Labels, NDArray[np.intp]]
         piece = np.full(len(labels), -1, np.intp)
         piece[labels >= 0] = np.unique(key[labels >= 0], return_inverse=True)[1]
     sizes = np.bincount(piece[piece >= 0])
-    kept = np.sort(np.argsort(-sizes, kind="stable")[:MAX_EXEMPLARS])
-    kept = kept[sizes[kept] > 0]
+    retained = np.sort(np.argsort(-sizes, kind="stable")[:MAX_EXEMPLARS])
+    retained = retained[sizes[retained] > 0]
     number = np.full(len(sizes) + 1, -1, np.intp)  # the last for rows in no piece
-    number[kept] = np.arange(len(kept))
-    return number[piece], sizes[kept]
+    number[retained] = np.arange(len(retained))
+    return number[piece], sizes[retained]
 
 
 def piece_sums(Y: Array, piece: Labels, count: int) -> Array:

@@ -161,7 +161,7 @@ def _chain(indptr, indices, data, sizes):  # type: ignore[no-untyped-def]
 @compiled()
 def _sum_parallel(i, parents, first, edges, weights, seen):  # type: ignore[no-untyped-def]
     """Point the edges of i at present nodes, sum parallel ones, drop inner ones; the last edge."""
-    kept = -1
+    retained = -1
     e = first[i]
     while e >= 0:
         after = edges[e, 1]
@@ -169,16 +169,16 @@ def _sum_parallel(i, parents, first, edges, weights, seen):  # type: ignore[no-u
         if j != i and seen[j] < 0:
             edges[e, 0] = j
             seen[j] = e
-            kept = e
+            retained = e
         else:
             if j != i:
                 weights[seen[j]] += weights[e]
-            if kept < 0:
+            if retained < 0:
                 first[i] = after
             else:
-                edges[kept, 1] = after
+                edges[retained, 1] = after
         e = after
-    return kept
+    return retained
 
 
 @compiled()

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rpml.method.graph import kernels as kernels
 from rpml.method.graph.exact import (
     EMPTY_SLOT,
-    Found,
+    Heaps,
     Progress,
     SearchCorpus,
     block_size,
@@ -51,10 +51,10 @@ class Sample:
     def half(self, which: int) -> Sample:
         return Sample(self.rows[which::2], self.neighbors[which::2])
 
-    def recall(self, found: NDArray[np.int32]) -> float:
+    def recall(self, indices: NDArray[np.int32]) -> float:
         """Share of the true neighbors among those found."""
         hits = [
-            np.isin(true, found[row]).mean()
+            np.isin(true, indices[row]).mean()
             for row, true in zip(self.rows, self.neighbors, strict=True)
         ]
         return float(np.mean(hits))
@@ -166,14 +166,14 @@ def nearest_centers(
 
 def search_cells(
     rows: SearchCorpus, cells: Cells, k: int, memory_limit: int, progress: Progress
-) -> Found:
+) -> Heaps:
     """`visit_cells`, and an exact search for rows that met fewer than k others."""
     return _fill_gaps(rows, visit_cells(rows, cells, k, memory_limit, progress), memory_limit)
 
 
 def visit_cells(
     rows: SearchCorpus, cells: Cells, k: int, memory_limit: int, progress: Progress
-) -> Found:
+) -> Heaps:
     """Top k of every row among the rows of the cells it looks into.
 
     Round t compares every row with its t-th cell. A row appears once in a round, so threads
@@ -186,8 +186,8 @@ def visit_cells(
 
     def compare(visitors: NDArray[np.int32], cell: int) -> None:
         base = members[edges[cell] : edges[cell + 1]]
-        for some in slices(visitors.size, size):
-            mine = visitors[some]
+        for block in slices(visitors.size, size):
+            mine = visitors[block]
             left, heaps = rows.block(mine), (vals[mine], idx[mine])
             for part in slices(base.size, size):
                 near = base[part]
@@ -217,16 +217,16 @@ def _group(cell: NDArray[np.int32], count: int) -> tuple[NDArray[np.int32], NDAr
     return order, np.searchsorted(cell[order], np.arange(count + 1))
 
 
-def _fill_gaps(rows: SearchCorpus, found: Found, memory_limit: int) -> Found:
+def _fill_gaps(rows: SearchCorpus, heaps: Heaps, memory_limit: int) -> Heaps:
     """Search exactly the rows that met fewer than k others."""
-    scores, idx = found
+    scores, idx = heaps
     short = np.flatnonzero((idx == EMPTY_SLOT).any(axis=1))
     if short.size:
         scores[short], idx[short] = search_rows(rows, short, idx.shape[1], memory_limit)
     return scores, idx
 
 
-def search_hnsw(rows: SearchCorpus, k: int, memory_limit: int) -> Found:
+def search_hnsw(rows: SearchCorpus, k: int, memory_limit: int) -> Heaps:
     """Neighbors by the HNSW graph of faiss."""
     faiss = require("faiss", "ann", "method='hnsw'")
     n, d = rows.X.shape
@@ -239,9 +239,9 @@ def search_hnsw(rows: SearchCorpus, k: int, memory_limit: int) -> Found:
     scores, idx = empty_heaps(n, k)
     for part in parts:
         squares, near = index.search(rows.block(part), k + 1)
-        keep = _without_self(near, np.arange(n)[part])
-        idx[part] = np.take_along_axis(near, keep, axis=1)
-        scores[part] = rows.half[part, None] - 0.5 * np.take_along_axis(squares, keep, axis=1)
+        others = _without_self(near, np.arange(n)[part])
+        idx[part] = np.take_along_axis(near, others, axis=1)
+        scores[part] = rows.half[part, None] - 0.5 * np.take_along_axis(squares, others, axis=1)
     idx[idx < 0] = EMPTY_SLOT
     return _fill_gaps(rows, (scores, idx), memory_limit)
 

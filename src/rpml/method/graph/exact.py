@@ -15,7 +15,7 @@ from rpml.runtime.threads import run_chunks, single_blas_thread, times
 
 Progress = Callable[[float], object]
 Pair = tuple[int, int]
-Found = tuple[Array, NDArray[np.int32]]  # (scores, rows), best first
+Heaps = tuple[Array, NDArray[np.int32]]  # (scores, rows), best first
 
 _BLOCK = 1024  # rows: large enough for the product's full speed, scores small enough for the cache
 _HOLDERS = 8  # threads; a fixed number, since products of other blocks round otherwise
@@ -47,7 +47,7 @@ class SearchCorpus:
             return self.ready[rows]
         return prepare(self.X[rows], self.metric, dtype, self.center, self.unit)
 
-    def kept_ready(self, memory_limit: int) -> SearchCorpus:
+    def prepared(self, memory_limit: int) -> SearchCorpus:
         """The same rows, made once instead of for every pair of blocks if they fit the limit."""
         if self.ready is not None or 4 * self.X.shape[0] * self.X.shape[1] > memory_limit // 2:
             return self
@@ -69,9 +69,9 @@ def prepare(
 ) -> Array:
     """Rows ready for the product: unit norm (cosine), or centered and in `unit`s (Euclidean)."""
     if metric == "euclidean":
-        wide = np.asarray(block, dtype=np.result_type(block, dtype))
-        wide = wide - np.asarray(center, dtype=wide.dtype)
-        return np.asarray(wide if unit == 1.0 else wide / unit, dtype=dtype)
+        rows = np.asarray(block, dtype=np.result_type(block, dtype))
+        rows = rows - np.asarray(center, dtype=rows.dtype)
+        return np.asarray(rows if unit == 1.0 else rows / unit, dtype=dtype)
     return np.asarray(unit_rows(np.asarray(block, np.result_type(block, dtype))), dtype=dtype)
 
 
@@ -154,7 +154,7 @@ def search_pairs(
     pairs: Iterable[Pair],
     k: int,
     progress: Progress,
-) -> Found:
+) -> Heaps:
     """Top k of every row among the rows of the blocks paired with its own.
 
     The product of a pair is read both ways. Pairs run in rounds without a common block, so
@@ -234,7 +234,7 @@ def search_rows(
     k: int,
     memory_limit: int,
     dtype: DTypeLike = np.float64,
-) -> Found:
+) -> Heaps:
     """Top k of the wanted rows among all rows."""
     n, d = rows.X.shape
     ids = np.arange(n, dtype=np.int32)
@@ -250,13 +250,13 @@ def search_rows(
     return heaps
 
 
-def empty_heaps(n: int, k: int, dtype: DTypeLike = np.float32) -> Found:
+def empty_heaps(n: int, k: int, dtype: DTypeLike = np.float32) -> Heaps:
     """n heaps of k empty slots."""
     return np.full((n, k), -np.inf, dtype=dtype), np.full((n, k), EMPTY_SLOT, dtype=np.int32)
 
 
 def push_scores(
-    scores: Array, half: Array, rows: NDArray[np.int32], cols: NDArray[np.int32], heaps: Found
+    scores: Array, half: Array, rows: NDArray[np.int32], cols: NDArray[np.int32], heaps: Heaps
 ) -> None:
     """Offer every score to the heap of its row, the rows divided between threads."""
 

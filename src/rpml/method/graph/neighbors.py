@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rpml.method.graph import approximate as ann
 from rpml.method.graph.exact import (
-    Found,
+    Heaps,
     Progress,
     SearchCorpus,
     block_size,
@@ -113,16 +113,16 @@ def nearest_neighbors(
         return _exact(rows, k, memory_limit, report)
     sample = ann.ground_truth_sample(rows, k, memory_limit)
     if method == "hnsw":
-        found = ann.search_hnsw(rows, k, memory_limit)
+        heaps = ann.search_hnsw(rows, k, memory_limit)
     else:
         cells = ann.find_cells(rows, sample.half(0), memory_limit)
         if cells is None:
             logger.info("cells would not help with these %d rows: searching exactly", rows.count)
             return _exact(rows, k, memory_limit, report)
-        found = ann.search_cells(rows, cells, k, memory_limit, report)
-    recall = sample.half(1).recall(found[1])
+        heaps = ann.search_cells(rows, cells, k, memory_limit, report)
+    recall = sample.half(1).recall(heaps[1])
     logger.info("%d rows, %d neighbors by %s: recall %.3f", rows.count, k, method, recall)
-    return _finish(rows, found, memory_limit, recall, method)
+    return _finish(rows, heaps, memory_limit, recall, method)
 
 
 def _check(X: Array, n_neighbors: int, metric: str, method: str) -> int:
@@ -151,15 +151,15 @@ def _exact(rows: SearchCorpus, k: int, memory_limit: int, progress: Progress) ->
     ids = np.arange(n, dtype=np.int32)
     blocks = [ids[part] for part in slices(n, block_size(n, d, memory_limit))]
     pairs = ((a, b) for a in range(len(blocks)) for b in range(a, len(blocks)))
-    found = search_pairs(rows.kept_ready(memory_limit), blocks, pairs, k, progress)
-    return _finish(rows, found, memory_limit, 1.0, "exact")
+    heaps = search_pairs(rows.prepared(memory_limit), blocks, pairs, k, progress)
+    return _finish(rows, heaps, memory_limit, 1.0, "exact")
 
 
 def _finish(
-    rows: SearchCorpus, found: Found, memory_limit: int, recall: float, method: str
+    rows: SearchCorpus, heaps: Heaps, memory_limit: int, recall: float, method: str
 ) -> Neighbors:
     """Scores -> distances, with a second look where float32 was not enough."""
-    n, scores, idx = rows.count, *found
+    n, scores, idx = rows.count, *heaps
     distances = np.empty(idx.shape, dtype=np.float32)
     for part in slices(n, max(1, memory_limit // (64 * idx.shape[1]))):
         squares = rows.squares(part, scores[part])

@@ -170,8 +170,8 @@ class PinnedWeights:
     Ours: triplets of known classes, which learning must not switch off.
     """
 
-    def __init__(self, weight: WeightFunction, certain: NDArray[np.bool_]) -> None:
-        self.inner, self.certain = weight, certain
+    def __init__(self, weight: WeightFunction, pinned: NDArray[np.bool_]) -> None:
+        self.inner, self.pinned = weight, pinned
         self.name, self.learnable = weight.name, weight.learnable
         self.initial, self.check = weight.initial, weight.check
         self.as_matrix, self.from_matrix = weight.as_matrix, weight.from_matrix
@@ -187,7 +187,7 @@ class PinnedWeights:
         return self.inner.pullback(P, triplets, self._fixed(ds, 0.0))
 
     def _fixed(self, values: Array, value: float) -> Array:
-        values[:, self.certain] = value
+        values[:, self.pinned] = value
         return values
 
 

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from rpml.method.objective.triplet_loss import TripletObjective
 from rpml.method.objective.weights import WeightRidge
-from rpml.method.solver.line_search import minimize_along
+from rpml.method.solver.line_search import line_search
 from rpml.method.solver.manifolds import Euclidean, Grassmann, PolarCurve, Product, orthonormalize
 from rpml.runtime.rows import Array
 from rpml.runtime.threads import single_blas_thread, times
@@ -179,13 +179,13 @@ def _iterate(
         slope = -manifold.inner(state.point, state.gradient, state.gradient)
     curve = PolarCurve.through(state.point[0], state.direction[0])
     problem.begin_line_search(curve, state.direction[1] if len(state.direction) > 1 else None)
-    found = minimize_along(problem.line_value, state.loss, slope, state.expected / -slope)
-    if found.t == 0.0:
+    step = line_search(problem.line_value, state.loss, slope, state.expected / -slope)
+    if step.t == 0.0:
         return "converged: no step along the search direction lowers the loss"
-    point = (curve.point(found.t), *_straight(state.point[1:], state.direction[1:], found.t))
+    point = (curve.point(step.t), *_straight(state.point[1:], state.direction[1:], step.t))
     old_gradient = (times(state.gradient[0], curve.rotation), *state.gradient[1:])
     old_direction = (curve.direction, *state.direction[1:])
-    problem.accept_step(found.t)
+    problem.accept_step(step.t)
     if (state.iteration + 1) % REFRESH == 0:
         point = (orthonormalize(point[0]), *point[1:])
         problem.move_to(point[0], point[1] if len(point) > 1 else fixed_theta)
@@ -195,10 +195,10 @@ def _iterate(
     carried = manifold.transport((curve.start, *state.point[1:]), point, old_direction)
     state.direction = _next_direction(manifold, point, gradient, old_gradient, carried)
     state.point, state.loss, state.gradient = point, loss, gradient
-    state.expected = found.t * -slope
+    state.expected = step.t * -slope
     state.iteration += 1
     norm = float(np.sqrt(manifold.inner(point, gradient, gradient)))
-    state.record(norm, problem.mean_weight, found.t, found.trials)
+    state.record(norm, problem.mean_weight, step.t, step.trials)
     return ""
 
 

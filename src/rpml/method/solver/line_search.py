@@ -20,7 +20,7 @@ class Step(NamedTuple):
     trials: int
 
 
-def minimize_along(
+def line_search(
     phi: Callable[[float], float],
     value0: float,
     slope: float,

@@ -74,7 +74,7 @@ def _better_part(W: Array, triplets: Triplets, size: int, alpha: float, smoothed
     V = W @ inner.astype(W.dtype)
     start = order_by_variance(V, np.eye(len(inner)))[:, :size]
     problem = TripletObjective(V, triplets, "constant", alpha)
-    found = conjugate_gradient(problem, start, None, Stopping(max_iter=MAX_ITER)).L
-    found = np.linalg.qr(inner @ found)[0]
-    rest = np.linalg.qr(found, mode="complete")[0][:, size:]
-    return np.hstack([order_by_variance(W, part) for part in (found, rest)])
+    basis = conjugate_gradient(problem, start, None, Stopping(max_iter=MAX_ITER)).L
+    basis = np.linalg.qr(inner @ basis)[0]
+    rest = np.linalg.qr(basis, mode="complete")[0][:, size:]
+    return np.hstack([order_by_variance(W, part) for part in (basis, rest)])

@@ -122,15 +122,15 @@ def solve(
         return context.report(Progress("optimize", state.iteration, stopping.max_iter, info))
 
     if settings.solver == "gd":
-        found = fixed_steps(problem, *start, stopping, settings.learning_rate, listen)
+        result = fixed_steps(problem, *start, stopping, settings.learning_rate, listen)
     else:
         saved = context.load("optimizer", _state_schema(start, problem), key)
         state = _unpack(*saved) if saved else None
-        found = conjugate_gradient(problem, *start, stopping, listen, state)
-    if found.n_iter < stopping.max_iter:  # nothing is left to do
-        info = {"loss": found.loss / problem.n_triplets}
-        context.report(Progress("optimize", found.n_iter, found.n_iter, info))
-    return found
+        result = conjugate_gradient(problem, *start, stopping, listen, state)
+    if result.n_iter < stopping.max_iter:  # nothing is left to do
+        info = {"loss": result.loss / problem.n_triplets}
+        context.report(Progress("optimize", result.n_iter, result.n_iter, info))
+    return result
 
 
 def step_back(problem: Evaluator, start: Start) -> OptimizeResult:

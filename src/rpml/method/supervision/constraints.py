@@ -52,7 +52,7 @@ class Supervision:
         places = (np.searchsorted(rows, links) for links in (self.apart, self.comparisons))
         return Supervision(self.labels[rows], self.n_classes, *places)
 
-    def certain(self, triplets: NDArray[np.integer]) -> NDArray[np.bool_]:
+    def pinned(self, triplets: NDArray[np.integer]) -> NDArray[np.bool_]:
         """Which triplets (anchor, positive, negative) are known to be right."""
         a, p, n = (self.labels[role] for role in triplets.T)
         classed = self.is_classed(triplets).all(axis=1)
@@ -102,8 +102,8 @@ def gather(
     book = _Book(labels)
     refused = [_refusal(book, *one) for one in _by_weight(pairs, conflicts)]
     merged, apart = book.result()
-    known = Supervision(merged, int(labels.max(initial=-1)) + 1, apart, order.rows)
-    kept, wrong = _consistent(known, order)
+    supervision = Supervision(merged, int(labels.max(initial=-1)) + 1, apart, order.rows)
+    retained, wrong = _consistent(supervision, order)
     report = [line for line in (*refused, *wrong) if line]
     if report and conflicts == "raise":
         more = f" ({len(report) - 1} more)" if len(report) > 1 else ""
@@ -113,12 +113,12 @@ def gather(
         )
     for line in report:
         logger.warning("left out: %s", line)
-    return Supervision(merged, known.n_classes, apart, order.rows[kept])
+    return Supervision(merged, supervision.n_classes, apart, order.rows[retained])
 
 
-def _links(kind: str, given: ArrayLike | None, n: int, width: int) -> _Links:
+def _links(kind: str, user_links: ArrayLike | None, n: int, width: int) -> _Links:
     """Checked row indices and weights."""
-    values = np.asarray([] if given is None else given)
+    values = np.asarray([] if user_links is None else user_links)
     if len(values) == 0:
         values = np.empty((0, width))
     if (
@@ -226,7 +226,7 @@ class _Book:
         return out, np.array(self.pairs, np.intp).reshape(-1, 2)
 
 
-def _consistent(known: Supervision, order: _Links) -> tuple[NDArray[np.bool_], list[str]]:
+def _consistent(supervision: Supervision, order: _Links) -> tuple[NDArray[np.bool_], list[str]]:
     """Which `comparisons` can all hold, and a sentence for each that cannot.
 
     a closer to b than to c contradicts a and c being of one class that b is not of. Otherwise
@@ -234,32 +234,34 @@ def _consistent(known: Supervision, order: _Links) -> tuple[NDArray[np.bool_], l
     member is left out until there is none.
     """
     a, b, c = order.rows.T
-    same = (known.labels[a] == known.labels[c]) & (known.labels[a] >= 0)
-    other = (known.labels[b] >= 0) & (known.labels[b] != known.labels[a])
-    other &= np.maximum(known.labels[a], known.labels[b]) < known.n_classes
+    same = (supervision.labels[a] == supervision.labels[c]) & (supervision.labels[a] >= 0)
+    other = (supervision.labels[b] >= 0) & (supervision.labels[b] != supervision.labels[a])
+    other &= np.maximum(supervision.labels[a], supervision.labels[b]) < supervision.n_classes
     wrong = same & other | (b == c) | (a == c)
     report = [f"comparisons[{i}] {order.rows[i].tolist()} contradicts the classes of its rows"
               for i in np.flatnonzero(wrong)]  # fmt: skip
-    kept = ~wrong
-    while (cyclic := _in_cycles(order.rows, kept)).any():
+    retained = ~wrong
+    while (cyclic := _in_cycles(order.rows, retained)).any():
         lightest = np.flatnonzero(cyclic & (order.weights == order.weights[cyclic].min()))
         i = int(lightest[-1])
         others = [int(j) for j in np.flatnonzero(cyclic) if j != i][:3]
         what = f"comparisons[{i}] {order.rows[i].tolist()}"
         report.append(f"{what} closes a circle of distances with comparisons{others}")
-        kept[i] = False
-    return kept, report
+        retained[i] = False
+    return retained, report
 
 
-def _in_cycles(rows: Rows, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _in_cycles(rows: Rows, retained: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Which triplets lie on a cycle of "this distance is below that one"."""
-    if not kept.any():
-        return kept
+    if not retained.any():
+        return retained
     near = np.sort(rows[:, [0, 1]], axis=1)
     far = np.sort(rows[:, [0, 2]], axis=1)
     _, node = np.unique(np.vstack([near, far]), axis=0, return_inverse=True)
     start, end = node.reshape(2, -1)
     size = int(node.max()) + 1
-    graph = sparse.csr_matrix((np.ones(int(kept.sum())), (start[kept], end[kept])), (size, size))
+    graph = sparse.csr_matrix(
+        (np.ones(int(retained.sum())), (start[retained], end[retained])), (size, size)
+    )
     _, part = connected_components(graph, connection="strong")
-    return np.asarray(kept & (part[start] == part[end]))
+    return np.asarray(retained & (part[start] == part[end]))

@@ -39,19 +39,19 @@ class Fitted(Protocol):
 
 def rank_candidates(n: int, model: Fitted, X: Array | None = None) -> NDArray[np.intp]:
     """Up to n rows without a label, the most telling first; X are the rows learned from."""
-    labels, known, exemplars = model.labels_, model.labeled_mask_, model.exemplars_
+    labels, labeled, exemplars = model.labels_, model.labeled_mask_, model.exemplars_
     if model.exemplar_vectors_ is not None:
         middles = unit_rows(model.transform(model.exemplar_vectors_))
     else:  # a model saved without them
         assert X is not None
         middles = unit_rows(model.transform(X[exemplars.rows]))
     if X is None:
-        rows, places, asked = exemplars.rows, middles, np.isin(exemplars.labels, labels[known])
+        rows, places, asked = exemplars.rows, middles, np.isin(exemplars.labels, labels[labeled])
     else:
-        rows, places, asked = np.arange(len(labels)), unit_rows(model.transform(X)), known
+        rows, places, asked = np.arange(len(labels)), unit_rows(model.transform(X)), labeled
     first = rows[spread_out(places, density(places, middles, exemplars.sizes), asked, n)]
     doubt = row_doubt(len(labels), model.triplets_, model.triplet_probabilities_)
-    rest = np.setdiff1d(np.flatnonzero(~known), first)
+    rest = np.setdiff1d(np.flatnonzero(~labeled), first)
     rest = rest[np.argsort(-doubt[rest], kind="stable")]
     return np.asarray(np.concatenate([first, rest])[:n])
 

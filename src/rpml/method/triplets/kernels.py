@@ -38,7 +38,7 @@ def nearest_other(distance, labels):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def mine(distance, labels, margin, mode, kept, out):  # type: ignore[no-untyped-def]
+def mine(distance, labels, margin, mode, drawn, out):  # type: ignore[no-untyped-def]
     """Count the triplets of a batch; with `out` also write those whose number is in `kept`.
 
     `kept` ascends and is as long as `out`; an empty `out` counts only.
@@ -62,7 +62,7 @@ def mine(distance, labels, margin, mode, kept, out):  # type: ignore[no-untyped-
                 far = distance[a, n]
                 if mode == SEMI_HARD and not near < far < near + margin:
                     continue
-                if written < kept.shape[0] and kept[written] == count:
+                if written < drawn.shape[0] and drawn[written] == count:
                     out[written, 0], out[written, 1], out[written, 2] = a, p, n
                     written += 1
                 count += 1

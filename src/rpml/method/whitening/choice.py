@@ -196,8 +196,8 @@ def choose_whitening(
     if pairs is not None:
         rows = with_paired(rows, pairs, len(X), rng)
         sampled_pairs = pairs_within(pairs, rows, len(X))
-    known = None if classes is None else classes[rows]
-    sample = Sample(X, rows, groups[rows], known, sampled_pairs)
+    sampled_classes = None if classes is None else classes[rows]
+    sample = Sample(X, rows, groups[rows], sampled_classes, sampled_pairs)
     return whiten_by_scatter(sample, spectrum, settings.normalize_input, size, rng, step)
 
 
@@ -264,22 +264,22 @@ def whiten_by_scatter(
     sampled = drop_singles(sample.groups)
     data = coordinates(*subset)
     seed = int(rng.integers(2**31))  # the same splits for both, so that they compare
-    found = None
+    estimate = None
     if sampled.max() >= MIN_GROUPS:
         by_groups = group_scatter(data, sampled, np.random.default_rng(seed))
         instances = data.subset(representatives(sampled)[0])
         if groups_help(by_groups[1], instances, np.random.default_rng(seed)):
-            found = by_groups
-    if found is None:  # as without groups
-        found = neighbor_scatter(data, np.random.default_rng(seed), step)
+            estimate = by_groups
+    if estimate is None:  # as without groups
+        estimate = neighbor_scatter(data, np.random.default_rng(seed), step)
     if sample.pairs is not None:
-        found = pair_scatter(data, sample.pairs, found, np.random.default_rng(seed))
+        estimate = pair_scatter(data, sample.pairs, estimate, np.random.default_rng(seed))
     retained, spread = data.W.shape[1], None
     if sample.classes is not None:
         leading = coordinates(*subset, least=2 * count_pairs(sample.classes))
-        found = label_scatter(leading, sample.classes, found, np.random.default_rng(seed))
-        if "labels" in found[1].source:
-            spread = label_spread(leading, sample.classes, found[0])
-    scatter, choice = found
+        estimate = label_scatter(leading, sample.classes, estimate, np.random.default_rng(seed))
+        if "labels" in estimate[1].source:
+            spread = label_spread(leading, sample.classes, estimate[0])
+    scatter, choice = estimate
     whole = whiten_by(spectrum, scatter, choice.shrinkage, n_components, unit, spread)
     return Whitening(replace(whole, matrix=whole.matrix[:, :retained]), choice)

@@ -81,11 +81,11 @@ def label_scatter(
     shrinkages = np.array(
         [shrinkage for shrinkage in SHRINKAGES if np.isfinite(shrinkage) or np.isinf(most)]
     )
-    found = _held_out(data, paired, labels, fold, halves, shrinkages)
+    held_out = _held_out(data, paired, labels, fold, halves, shrinkages)
     shrinkage = (
-        shrinkages[choose_shrinkage(found, shrinkages <= most)] / 2
+        shrinkages[choose_shrinkage(held_out, shrinkages <= most)] / 2
     )  # chosen with half of the classes
-    scores = dict(zip(shrinkages.tolist(), _mean_score(found).tolist(), strict=True))
+    scores = dict(zip(shrinkages.tolist(), _mean_score(held_out).tolist(), strict=True))
     choice = replace(
         prior[1].refined_by("labels"),
         shrinkage=float(shrinkage),
@@ -221,8 +221,8 @@ def _held_out(
         scatter = _blend(leading, learned, count_pairs(learned), halves[seen][:q, :q])
         asked = side == 1 - seen
         rows, classes = leading.subset(asked), paired[asked]
-        found = [_mate_score(rows, classes, scatter, shrinkage) for shrinkage in shrinkages]
-        scores.append(np.array(found))
+        by_shrinkage = [_mate_score(rows, classes, scatter, shrinkage) for shrinkage in shrinkages]
+        scores.append(np.array(by_shrinkage))
     return scores
 
 

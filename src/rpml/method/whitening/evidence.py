@@ -148,8 +148,8 @@ def rank_gains(
             views = [other[SHRINKAGES.index(reference)] for reference in (np.inf, REFERENCE)]
             mates = np.hstack([_nearest(rows, queries) for rows in views])
             for i, rows in enumerate(one):
-                found = _log_ranks(rows[:, :size], queries, mates).reshape(-1, 2, MATES)
-                log_ranks[:, i] += found.mean(axis=2).T
+                ranks = _log_ranks(rows[:, :size], queries, mates).reshape(-1, 2, MATES)
+                log_ranks[:, i] += ranks.mean(axis=2).T
             step()
     gains = (log_ranks[:, -1:] - log_ranks) / (2 * REPEATS)
     return RankGains(*gains), correlation

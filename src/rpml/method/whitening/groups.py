@@ -40,10 +40,10 @@ MARGIN = 0.95  # of the neighbors' agreement, which groups must reach
 def drop_singles(groups: Groups) -> Groups:
     """Group numbers from 0 in order of appearance, and -1 for rows that are alone in theirs."""
     sizes = np.bincount(groups[groups >= 0]) if (groups >= 0).any() else np.zeros(1, np.intp)
-    kept = np.where((groups >= 0) & (sizes[groups] > 1), groups, -1)
+    shared = np.where((groups >= 0) & (sizes[groups] > 1), groups, -1)
     out = np.full(len(groups), -1, np.intp)
-    _, first, number = np.unique(kept[kept >= 0], return_index=True, return_inverse=True)
-    out[kept >= 0] = np.argsort(np.argsort(first))[number]
+    _, first, number = np.unique(shared[shared >= 0], return_index=True, return_inverse=True)
+    out[shared >= 0] = np.argsort(np.argsort(first))[number]
     return out
 
 
@@ -119,8 +119,8 @@ def within_scatter(data: Coordinates, groups: Groups) -> Array:
 def _finds_its_group(data: Coordinates, groups: Groups, scatter: Array, shrinkage: float) -> float:
     every = np.ones(data.W.shape[1], bool)
     queries = np.arange(len(groups))[:: max(1, len(groups) // QUERIES)]
-    found = nearest(data.embed(scatter, every, shrinkage, data.n_components), queries)
-    return float(np.mean(groups[found] == groups[queries]))
+    neighbors = nearest(data.embed(scatter, every, shrinkage, data.n_components), queries)
+    return float(np.mean(groups[neighbors] == groups[queries]))
 
 
 @single_blas_thread()
@@ -212,5 +212,5 @@ def sample_rows(groups: Groups, limit: int, rng: np.random.Generator) -> NDArray
     of_row = representatives(groups)[1]
     sizes = np.bincount(of_row)
     order = rng.permutation(len(sizes))
-    kept = order[: max(1, int(np.searchsorted(np.cumsum(sizes[order]), limit)))]
-    return np.flatnonzero(np.isin(of_row, kept))
+    retained = order[: max(1, int(np.searchsorted(np.cumsum(sizes[order]), limit)))]
+    return np.flatnonzero(np.isin(of_row, retained))

@@ -95,9 +95,9 @@ class Preprocessing:
         """
         rows = np.asarray(Y, np.float64) @ np.linalg.pinv(self.matrix @ components.T)
         if unit and self.unit_input:
-            along, square = rows @ self.mean, np.einsum("ij,ij->i", rows, rows)
+            inner, square = rows @ self.mean, np.einsum("ij,ij->i", rows, rows)
             rest = max(0.0, 1 - float(self.mean @ self.mean))
-            length = (np.sqrt(along**2 + square * rest) - along) / np.where(square > 0, square, 1)
+            length = (np.sqrt(inner**2 + square * rest) - inner) / np.where(square > 0, square, 1)
             rows = rows * length[:, None]
         return np.asarray(self.mean + rows, float_dtype(Y))
 
@@ -138,9 +138,9 @@ def principal_axes(
         return spectrum
     rows = (unit_rows if unit_input else np.asarray)(np.asarray(X, np.float64)) - mean
     variances, small = np.linalg.eigh(rows @ rows.T / n)
-    keep = _significant(variances, n, _rounding(mean, variances, float_dtype(X)))
-    axes = rows.T @ small[:, keep] / np.sqrt(variances[keep] * n)
-    return Spectrum(mean, axes * _signs(axes), variances[keep])
+    significant = _significant(variances, n, _rounding(mean, variances, float_dtype(X)))
+    axes = rows.T @ small[:, significant] / np.sqrt(variances[significant] * n)
+    return Spectrum(mean, axes * _signs(axes), variances[significant])
 
 
 def row_sum(X: Array, unit_input: bool, step: Callable[[], None] = silent) -> Array:
@@ -174,9 +174,9 @@ def second_moments(
 def spectrum_of(mean: Array, covariance: Array, dtype: type[np.floating] = np.float64) -> Spectrum:
     """Principal axes from the (d, d) moments of rows of a precision."""
     variances, axes = np.linalg.eigh(covariance)
-    keep = _significant(variances, len(covariance), _rounding(mean, variances, dtype))
-    axes = axes[:, keep]
-    return Spectrum(mean, axes * _signs(axes), variances[keep], _error(variances))
+    significant = _significant(variances, len(covariance), _rounding(mean, variances, dtype))
+    axes = axes[:, significant]
+    return Spectrum(mean, axes * _signs(axes), variances[significant], _error(variances))
 
 
 def _signs(axes: Array) -> Array:
@@ -186,8 +186,10 @@ def _signs(axes: Array) -> Array:
 def _significant(variances: Array, size: int, rounding: float) -> NDArray[np.intp]:
     """Indices of the eigenvalues above rounding error, largest first."""
     order = np.arange(len(variances))[::-1]
-    floor = float(variances.max(initial=0.0)) * size * SIGNIFICANT
-    return np.asarray(order[variances[order] > max(floor, rounding, 2 * _error(variances), 1e-300)])
+    threshold = float(variances.max(initial=0.0)) * size * SIGNIFICANT
+    return np.asarray(
+        order[variances[order] > max(threshold, rounding, 2 * _error(variances), 1e-300)]
+    )
 
 
 def _error(variances: Array) -> float:

@@ -60,10 +60,10 @@ class ScatterChoice:
     pairs: PairEvidence | None = None
     """What the pairs were worth, if there were any."""
 
-    def refined_by(self, given: str) -> ScatterChoice:
+    def refined_by(self, source: str) -> ScatterChoice:
         """The same with one more source of what was given."""
         alone = self.source in ("neighbors", "none")
-        return replace(self, source=given if alone else f"{self.source} and {given}")
+        return replace(self, source=source if alone else f"{self.source} and {source}")
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def coordinates(
     least: int = 0,
 ) -> Coordinates:
     """Project the given rows of X on the leading principal axes, `least` of them or more."""
-    q = leading_axes_kept(len(rows), len(spectrum.variances), n_components)
+    q = n_leading_axes(len(rows), len(spectrum.variances), n_components)
     q = min(max(q, least), len(spectrum.variances))
     deviations = np.sqrt(spectrum.variances[:q])
     W = np.empty((len(rows), q), np.float32)
@@ -111,7 +111,7 @@ def coordinates(
     return Coordinates(rows, W, deviations, n_components)
 
 
-def leading_axes_kept(n: int, available: int, n_components: int) -> int:
+def n_leading_axes(n: int, available: int, n_components: int) -> int:
     """How many principal axes are looked at: what n rows can tell apart, and 512 are enough."""
     return min(available, max(512, 2 * n_components), max(n // 3, n_components))
 
@@ -246,10 +246,10 @@ def random_halves(q: int, rng: np.random.Generator) -> Mask:
 
 
 def _neighbor_graph(rows: Array) -> sparse.csr_matrix:
-    found = nearest_neighbors(rows, NEIGHBORS, metric="cosine", method="exact").indices
-    n, m = found.shape
+    indices = nearest_neighbors(rows, NEIGHBORS, metric="cosine", method="exact").indices
+    n, m = indices.shape
     ones = np.ones(n * m, np.float32)
-    return sparse.csr_matrix((ones, found.ravel(), np.arange(0, n * m + 1, m)), shape=(n, n))
+    return sparse.csr_matrix((ones, indices.ravel(), np.arange(0, n * m + 1, m)), shape=(n, n))
 
 
 def _correlation(B: Array, graph: sparse.csr_matrix) -> Array:

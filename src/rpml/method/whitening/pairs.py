@@ -99,12 +99,12 @@ def pair_scatter(
     error = float((without - usual).std() / np.sqrt(len(usual))) / rate
     needed = max(CLEAR * error, NUISANCE if np.isinf(choice.shrinkage) else 0.0)
     bounds = " to ".join(f"{gain + side * STANDARD_ERRORS * error:.3f}" for side in (-1, 1))
-    found = f"rank gain of held-out pairs {gain:.3f}, 95% interval {bounds}, {needed:.3f} needed"
+    measured = f"rank gain of held-out pairs {gain:.3f}, 95% interval {bounds}, {needed:.3f} needed"
     if gain <= needed:
-        return ignored(rate, found)
+        return ignored(rate, measured)
     if shrinkage == SHRINKAGES[0] and (usual - stronger).mean() >= PRICE * rate:
         shrinkage /= STEP
-    evidence = PairEvidence(rate, True, found)
+    evidence = PairEvidence(rate, True, measured)
     refined = replace(choice.refined_by("pairs"), shrinkage=shrinkage, pairs=evidence)
     return refined_scatter(data, pairs, rate, scatter), refined
 

@@ -51,11 +51,11 @@ def _same_language(Z: NDArray[np.floating], test: Solutions) -> float:
 def _examples(embeddings: Embeddings, test: Solutions, seed: int) -> str:
     """What PCA and RPML find for random programs: problems, and languages by number."""
     queries = np.sort(np.random.default_rng(seed).choice(len(test), _QUERIES, replace=False))
-    found = {name: _nearest(embeddings[name], _SHOWN) for name in (BEFORE, LEARNED)}
+    neighbors = {name: _nearest(embeddings[name], _SHOWN) for name in (BEFORE, LEARNED)}
     lines = []
     for query in queries:
         lines.append(f"Nearest to {test.problem[query]} in language {test.language[query]}:")
-        for name, nearest in found.items():
+        for name, nearest in neighbors.items():
             shown = (f"{test.problem[i]} ({test.language[i]})" for i in nearest[query])
             lines.append(f"  {name:5} {', '.join(shown)}")
     return "\n".join(lines)

@@ -84,15 +84,15 @@ def _draw(
     rng = np.random.default_rng(seed)
     firsts = np.unique(test.character, return_index=True)[1]
     queries = np.sort(rng.choice(firsts, _QUERIES, replace=False)) + rng.integers(20, size=_QUERIES)
-    found = {}
+    neighbors = {}
     for row in rows:
         if row.method in (rows[0].method, LEARNED):
             nearest = nearest_neighbors(embeddings[row.method], 8, metric="cosine").indices
             title = f"{row.method}, {row.dim} dimensions: Recall@1 {100 * row.recall[1]:.1f}"
-            found[title] = nearest[queries].astype(np.intp)
+            neighbors[title] = nearest[queries].astype(np.intp)
     try:
         names = np.array([f"{a} {c}" for a, c in zip(test.alphabet, test.character, strict=True)])
-        figure = retrieval_figure(test.images, names, queries, found, width=12)
+        figure = retrieval_figure(test.images, names, queries, neighbors, width=12)
         figure.savefig(path, dpi=100)
     except MissingExtraError as error:
         note(f"No picture: {error}.")

@@ -100,14 +100,14 @@ def run(
     with locked(folder), atomic_output(folder) as temporary:
         temporary.mkdir()
         started = time.perf_counter()
-        found = demonstrate(temporary, seed, note)
+        demonstration = demonstrate(temporary, seed, note)
         result = DemoResult(
-            rows=tuple(found.rows),
-            verdict=found.verdict,
+            rows=tuple(demonstration.rows),
+            verdict=demonstration.verdict,
             table=folder / "table.json",
             model=folder / "model.rpml",
-            picture=found.picture and folder / found.picture.name,
-            examples=found.examples,
+            picture=demonstration.picture and folder / demonstration.picture.name,
+            examples=demonstration.examples,
             seconds=time.perf_counter() - started,
         )
         content = json.dumps(result.fields(), indent=2) + "\n"

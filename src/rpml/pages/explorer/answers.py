@@ -192,8 +192,8 @@ class Answers:
         name = query.get("name", "")
         names = self.catalog.category_names
         if name not in names:
-            known = ", ".join(names) or "none"
-            raise RequestError(404, f"there is no such category; the categories are: {known}")
+            listed = ", ".join(names) or "none"
+            raise RequestError(404, f"there is no such category; the categories are: {listed}")
         return self.catalog.category(name)
 
     def export(self, query: Query) -> str:

@@ -115,10 +115,10 @@ class Catalog:
         wanted = text.casefold()
         if not wanted:
             return np.empty(0, np.intp)
-        found = np.array([wanted in searched for searched in self._searched])
+        matches = np.array([wanted in searched for searched in self._searched])
         if self.items.labels is not None:
-            found |= [wanted in (label or "").casefold() for label in self.items.labels]
-        rows = np.flatnonzero(found)
+            matches |= [wanted in (label or "").casefold() for label in self.items.labels]
+        rows = np.flatnonzero(matches)
         exact = self.row_of(text)
         return rows if exact is None else np.append(exact, rows[rows != exact])
 
@@ -132,8 +132,8 @@ class Catalog:
         """Labels or pseudo-clusters as names and codes."""
         if name == "label":
             return encode_category(self.items.labels or [])
-        labels, found = self.model.labels_, self.clusters.value
-        titles = {c: found.title(c) if found else str(c) for c in np.unique(labels).tolist()}
+        labels, clusters = self.model.labels_, self.clusters.value
+        titles = {c: clusters.title(c) if clusters else str(c) for c in np.unique(labels).tolist()}
         return encode_category([None if c < 0 else titles[c] for c in labels.tolist()])
 
     def cluster_of(self, row: int) -> int | None:

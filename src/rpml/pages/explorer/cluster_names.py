@@ -48,10 +48,10 @@ def distinctive_words(texts: Sequence[str], codes: NDArray[np.intp]) -> list[lis
     ratio = shares / overall[scored.indices]
     scored.data = np.where(ratio >= _RATIO, shares * np.log(ratio), 0)
     words = counter.get_feature_names_out()
-    found = []
+    by_cluster = []
     for c in range(n_clusters):
         part = slice(scored.indptr[c], scored.indptr[c + 1])
         scores, columns = scored.data[part], scored.indices[part]
         best = np.lexsort((columns, -scores))[:N_WORDS]
-        found.append([str(words[columns[i]]) for i in best if scores[i] > 0])
-    return found
+        by_cluster.append([str(words[columns[i]]) for i in best if scores[i] > 0])
+    return by_cluster

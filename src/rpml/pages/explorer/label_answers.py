@@ -84,8 +84,8 @@ class LabelAnswers:
         if self._density is None:
             model = self.answers.catalog.model
             if model.exemplar_vectors_ is None:  # the rows of the page stand for those learned from
-                some = sorted_sample(len(places), DENSITY_ROWS, np.random.default_rng(0))
-                centers, sizes = places[some], np.ones(len(some), np.intp)
+                sampled = sorted_sample(len(places), DENSITY_ROWS, np.random.default_rng(0))
+                centers, sizes = places[sampled], np.ones(len(sampled), np.intp)
             else:
                 centers = unit_rows(model.transform(model.exemplar_vectors_)).astype(places.dtype)
                 sizes = model.exemplars_.sizes

@@ -88,8 +88,8 @@ def _named(catalog: Catalog, clusters: Clusters) -> Clusters:
     """The clusters with the distinctive words of their texts."""
     if catalog.items.texts is None:
         return clusters
-    known = clusters.labels >= 0
-    codes = np.where(known, np.searchsorted(clusters.names, clusters.labels), -1)
+    clustered = clusters.labels >= 0
+    codes = np.where(clustered, np.searchsorted(clusters.names, clusters.labels), -1)
     return replace(clusters, words=distinctive_words(catalog.items.texts, codes))
 
 

@@ -31,7 +31,7 @@ MAX_VECTOR_BYTES = 2 * 2**20
 MAX_IMAGE_BYTES = 20 * 2**20
 MAX_IMAGE_PIXELS = 40_000_000
 UPLOAD_SIDE = 400  # pixels of an uploaded image in the page
-_KEPT = 256
+_MAX_UPLOADS = 256
 
 Describe = Callable[[bytes], NDArray[np.float32]]
 
@@ -72,23 +72,23 @@ class Uploads:
     """The last queries from outside, so that their view has an address while the server runs."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, Upload] = OrderedDict()
+        self._stored: OrderedDict[str, Upload] = OrderedDict()
         self._lock = threading.Lock()
 
     def add(self, upload: Upload) -> str:
         """Keep a query; the same vector gets the same token."""
         token = hashlib.sha256(upload.vector.tobytes()).hexdigest()[:20]
         with self._lock:
-            self._kept[token] = upload
-            self._kept.move_to_end(token)
-            while len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
+            self._stored[token] = upload
+            self._stored.move_to_end(token)
+            while len(self._stored) > _MAX_UPLOADS:
+                self._stored.popitem(last=False)
         return token
 
     def get(self, token: str) -> Upload | None:
         """A query, or None if it is gone."""
         with self._lock:
-            return self._kept.get(token)
+            return self._stored.get(token)
 
 
 @contextmanager
@@ -122,8 +122,8 @@ def image_describer(
             except ImageError as error:  # without the path, which is nobody's business
                 raise InputError(f"the uploaded image cannot be used: {error}") from None
             image = ImageFile("the uploaded image", path)
-            found = extract([image], backbone, recipe, Execution(workers=1, strict=True))
-        values = found.values if whitening is None else whitening.apply(found.values)
+            features = extract([image], backbone, recipe, Execution(workers=1, strict=True))
+        values = features.values if whitening is None else whitening.apply(features.values)
         return np.asarray(values[0], np.float32)
 
     return describe

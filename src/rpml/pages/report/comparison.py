@@ -185,7 +185,7 @@ def _nmi_score(spaces: Sequence[Space], labels: Labels, rng: np.random.Generator
     intervals = {
         s.key: nmi_interval(s.vectors[labels.positions], labels.values, seed) for s in spaces
     }
-    values = {key: found.value for key, found in intervals.items()}
+    values = {key: interval.value for key, interval in intervals.items()}
     reading = "normalized mutual information of the labels and a k-means partition of the vectors"
     return Score("NMI", values, reading, "percent", True, intervals)
 

@@ -59,12 +59,12 @@ def retrieval_figure(
     Figure
     """
     starts = [0.0, _PITCH + _SPACE]
-    for found in nearest.values():
-        starts.append(starts[-1] + _PITCH * found.shape[1] + _SPACE)
+    for neighbors in nearest.values():
+        starts.append(starts[-1] + _PITCH * neighbors.shape[1] + _SPACE)
     across = starts[-1] - _SPACE
     points = 72 * width / across  # per side of a picture
     shown_rows = np.unique(
-        np.concatenate([queries, *(found.ravel() for found in nearest.values())])
+        np.concatenate([queries, *(neighbors.ravel() for neighbors in nearest.values())])
     )
     size = min(_NAME_SIZE, max(4.0, points / 5.5))
     room = points / (0.6 * size)
@@ -74,12 +74,14 @@ def retrieval_figure(
     figure, axes = _canvas(width, across, head + pitch * len(queries))
     for title, start in zip(("query", *nearest), starts, strict=False):
         axes.text(start, head / 2, title, va="center", fontsize=_TITLE_SIZE, parse_math=False)
-    columns = [(start, found) for start, found in zip(starts[1:], nearest.values(), strict=False)]
+    columns = [
+        (start, neighbors) for start, neighbors in zip(starts[1:], nearest.values(), strict=False)
+    ]
     for line, query in enumerate(queries):
         y = head + pitch * line
         shown = [(0.0, int(query), QUERY)]
-        for start, found in columns:
-            for place, row in enumerate(found[line]):
+        for start, neighbors in columns:
+            for place, row in enumerate(neighbors[line]):
                 color = RIGHT if classes[row] == classes[query] else WRONG
                 shown.append((start + _PITCH * place, int(row), color))
         for x, row, color in shown:

@@ -165,10 +165,10 @@ def match_images(folder: Path, ids: Sequence[str] | None, n_rows: int) -> list[P
         path = PurePosixPath(file.id)
         for name in (path.stem, path.name, str(path.with_suffix("")), file.id):
             by_name[name] = file.path  # the whole path comes last, so it wins
-    found = [by_name.get(name.partition(VIEW_MARK)[0]) for name in ids]
-    if not any(found):
+    paths = [by_name.get(name.partition(VIEW_MARK)[0]) for name in ids]
+    if not any(paths):
         raise InputError(
             f"no image in {folder} is named like an id: the first id is {ids[0]!r}, "
             f"the first image {files[0].id!r}"
         )
-    return found
+    return paths

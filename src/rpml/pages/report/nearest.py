@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.method.graph.exact import Found, empty_heaps, push_scores, slices, sort
+from rpml.method.graph.exact import Heaps, empty_heaps, push_scores, slices, sort
 
 _BLOCK = 1024
 
@@ -13,7 +13,7 @@ def nearest_among(
     corpus: NDArray[np.float32],
     k: int,
     excluded: NDArray[np.integer] | None = None,
-) -> Found:
+) -> Heaps:
     """Scores and rows of the k largest inner products of each query, largest first.
 
     Parameters
@@ -25,8 +25,8 @@ def nearest_among(
         For each query a row of the corpus to leave out: itself, if it is one.
     """
     heaps = empty_heaps(len(queries), k)
-    nobody = np.full(len(queries), -1) if excluded is None else excluded
-    own, names = nobody.astype(np.int32), np.arange(len(corpus), dtype=np.int32)
+    excluded_rows = np.full(len(queries), -1) if excluded is None else excluded
+    own, names = excluded_rows.astype(np.int32), np.arange(len(corpus), dtype=np.int32)
     zeros = np.zeros(len(corpus), np.float32)
     for a in slices(len(queries), _BLOCK):
         for b in slices(len(corpus), _BLOCK):

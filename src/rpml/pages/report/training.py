@@ -25,22 +25,22 @@ def fitted_on(model: RPML, X: Array) -> bool:
             return True
         rows = np.asarray(X[model.exemplars_.rows], np.float64)
         return bool(np.allclose(rows, model.exemplar_vectors_, rtol=1e-3, atol=1e-6))
-    some = np.linspace(0, len(model.triplets_) - 1, _CHECKED).astype(np.intp)
-    triplets = model.triplets_[some]
+    sampled = np.linspace(0, len(model.triplets_) - 1, _CHECKED).astype(np.intp)
+    triplets = model.triplets_[sampled]
     rows, places = np.unique(triplets, return_inverse=True)
     Z = model.preprocessing_.apply(np.asarray(X[rows], np.float64))
     a, p, n = (Z @ model.components_.T)[places.reshape(-1, 3)].transpose(1, 0, 2)
     far = n - (a + p) / 2
     z = ((a - p) ** 2).sum(axis=1) - angular_factor(model.alpha) * (far**2).sum(axis=1)
     m, _ = softplus_and_sigmoid(z)
-    _, again = softplus_and_sigmoid(-model.triplet_weights_[some] * m)
-    return bool(np.allclose(again, model.triplet_probabilities_[some], rtol=0.02, atol=1e-3))
+    _, again = softplus_and_sigmoid(-model.triplet_weights_[sampled] * m)
+    return bool(np.allclose(again, model.triplet_probabilities_[sampled], rtol=0.02, atol=1e-3))
 
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that the results depend on."""
-    found = {package: installed_version(package) for package in _PACKAGES}
-    return {"python": platform.python_version()} | {k: v for k, v in found.items() if v}
+    installed = {package: installed_version(package) for package in _PACKAGES}
+    return {"python": platform.python_version()} | {k: v for k, v in installed.items() if v}
 
 
 def settings(model: RPML) -> dict[str, str]:

@@ -31,7 +31,7 @@ def content(measurements: Measurements) -> Content:
         *_, one, other = lists.values()
         same = len(set(one) & set(other))
         remark = f"{same} of {len(one)} neighbors {'in common' if two else 'retained'}"
-        views = {title: gallery.results(query, found) for title, found in lists.items()}
+        views = {title: gallery.results(query, indices) for title, indices in lists.items()}
         pairs.append(Pair(gallery.view(query, "query"), views, remark))
     how = "Items that retained the fewest nearest neighbors: judge which list is better."
     if two:

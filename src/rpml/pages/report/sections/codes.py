@@ -33,28 +33,28 @@ def quality_by_code(
     spaces: list[Space], labels: Labels | None, rng: np.random.Generator
 ) -> tuple[list[Line], Figure]:
     """The table and its chart, measured on a sample of the rows, labeled ones if there are."""
-    known = np.arange(len(spaces[0].vectors)) if labels is None else labels.positions
-    some = sorted_sample(len(known), MAX_ROWS, rng)
-    y = None if labels is None else labels.values[some]
-    raw, k = spaces[0].vectors[known[some]], min(N_NEIGHBORS, len(some) - 1)
+    labeled = np.arange(len(spaces[0].vectors)) if labels is None else labels.positions
+    sampled = sorted_sample(len(labeled), MAX_ROWS, rng)
+    y = None if labels is None else labels.values[sampled]
+    raw, k = spaces[0].vectors[labeled[sampled]], min(N_NEIGHBORS, len(sampled) - 1)
     near = nearest_neighbors(raw, k, metric="cosine").indices
     heading = (
         "Recall@1" if y is not None else "Of the nearest neighbors by the raw features, retained"
     )
-    found: dict[str, dict[str, tuple[int, Interval]]] = {}
+    by_space: dict[str, dict[str, tuple[int, Interval]]] = {}
     for space in spaces:
-        rows = unit_rows(np.asarray(space.vectors[known[some]], np.float32))
-        found[space.key] = {}
+        rows = unit_rows(np.asarray(space.vectors[labeled[sampled]], np.float32))
+        by_space[space.key] = {}
         for coding in codings(rows, rows, learned=False):
             if coding.name in SHOWN:
                 nearest = nearest_by_scores(coding.scores, len(rows), k)
                 per_row = neighbor_overlap(near, nearest, k) if y is None else y[nearest[:, 0]] == y
-                found[space.key][coding.name] = coding.n_bytes, interval(per_row, rng)
+                by_space[space.key][coding.name] = coding.n_bytes, interval(per_row, rng)
     lines = [
-        Line(title, "", [_cell(*by_code[code]) for by_code in found.values()])
+        Line(title, "", [_cell(*by_code[code]) for by_code in by_space.values()])
         for code, title in SHOWN.items()
     ]
-    series = [_series(space, [found[space.key][code][1] for code in SHOWN]) for space in spaces]
+    series = [_series(space, [by_space[space.key][code][1] for code in SHOWN]) for space in spaces]
     chart = charts.line_chart(f"{heading} (%)", series, "code", names=list(SHOWN.values()))
     return lines, Figure(f"{heading} (%)", chart)
 

@@ -49,8 +49,8 @@ def quality_by_size(
     heading = f"Of the {k} nearest neighbors at full size, retained (%)"
     figures = [_chart(heading, sizes, [neighbor_overlap(near[-1], n, k) for n in near], rng)]
     if labels is not None:
-        some = sorted_sample(len(labels), MAX_ROWS, rng)
-        rows, y = vectors[labels.positions[some]], labels.values[some]
+        sampled = sorted_sample(len(labels), MAX_ROWS, rng)
+        rows, y = vectors[labels.positions[sampled]], labels.values[sampled]
         hits = [first_hit_rank(rows[:, :s], y) < 1 for s in sizes]
         figures.append(_chart("Recall@1 (%)", sizes, hits, rng))
     return figures
