@@ -11,32 +11,32 @@ from results_zoo_page import markdown
 PAGE = Path(__file__).parent.parent / "docs" / "results-clusters.md"
 TEXT = """# Clusters
 
-`AuthorityAscentShift` and `rpml cluster`, beside other clusterings, on {count} sets of real
-features with {fewest} to {most} classes. The merging, the cut and their constants were chosen on
-these very sets, so that AAS has an advantage here. One run of each method, one thread, CPU seconds
-beside other work (Leiden's resolution is bisected in up to six steps). NMI and ARI are against the
-classes, which no method sees. Noise rows count as clusters of their own, which raises NMI but not
-ARI. "clusters / classes" is the geometric mean over the sets and, in brackets, the range.{missing}
+`AuthorityAscentShift` (`rpml cluster`) compared with other clusterings on {count} sets of real
+features with {fewest} to {most} classes. The rule that merges clusters and its constants were
+chosen on these sets, which favors AAS. One run per method, one thread, CPU seconds on a busy
+machine (Leiden's resolution is bisected in up to six steps). NMI and ARI compare with the classes,
+which no method sees. Each noise row counts as its own cluster, which raises NMI but not ARI.
+"clusters / classes" is the geometric mean over the sets and, in parentheses, the range.{missing}
 
-## By their defaults
+## Default settings
 
 {defaults}
 ## With the number of classes given
 
-Leiden (and EVoC) come as near to it as they can; AAS is
+Leiden and EVoC are tuned to come close to this number; AAS is
 `AuthorityAscentShift(n_clusters=K, min_cluster_size=3)`.
 
 {equal}
-## What this says
+## Conclusions
 
 {verdict}
-No criterion without labels knows how fine the classes of a set are: the number of clusters is
-often off by a factor of two or more, for every method here. If you know it, say `n_clusters=`; if
-you know how small a cluster may be, say `min_cluster_size=`. In many dimensions classes are rarely
-parted by valleys of low density: merging modes over shallow saddles of the authority joined nearly
-everything into one cluster on these sets, which is why basins merge by mean affinity.
+Without labels no criterion knows how fine the classes are: for every method here the number of
+clusters is often off by a factor of two or more. If you know it, pass `n_clusters=`; if you know
+how small a cluster may be, pass `min_cluster_size=`. In high dimensions classes are rarely
+separated by valleys of low density: merging modes over shallow saddles of the authority joined
+nearly everything into one cluster on these sets, which is why basins merge by mean affinity.
 
-## Every set: NMI / ARI (clusters)
+## All sets: NMI / ARI (clusters)
 
 {sets}"""
 

@@ -36,7 +36,7 @@ def load() -> list[Row]:
 
 
 def measure(data: FeatureSet) -> Iterator[Row]:
-    """Every code of every method on the test side; what is learned, is learned on the other."""
+    """Every code of every method on the test rows; methods and codes learn on the training rows."""
     split, d = data.split, data.X.shape[1]
     near = nearest_neighbors(split.X_test, 10, metric="cosine").indices
     for method in chosen_methods(CODED_METHODS):
@@ -78,17 +78,18 @@ def section() -> list[str]:
     gains = [round(found[ours] - found[pca], 6) for found in by_set.values()]
     return [
         f"## Codes on {len(by_set)} sets\n",
-        f"Recall@1 at 1/{SHARE} of the bytes of the raw vectors: int8 codes and sign bits, the 40 "
-        "nearest by the bits ranked by int8, of as many dimensions as that allows. One split and "
-        "one seed per set; `benchmarks/codes.py`. The sets have 384 dimensions or more.\n",
-        f"The mean is {mean[ours]:.1f} for RPML, {mean[pca]:.1f} for PCA in equal bytes and "
-        f"{mean[raw]:.1f} for the raw vectors in {SHARE} times as many. RPML's codes are above "
+        f"Recall@1 with 1/{SHARE} of the bytes of the raw vectors. Each row is stored as sign bits "
+        "and int8 codes, in as many dimensions as the bytes allow; the 40 nearest by the bits are "
+        "ranked by int8. One split and one seed per set, sets of 384 dimensions or more "
+        "(`benchmarks/codes.py`).\n",
+        f"The mean is {mean[ours]:.1f} for RPML, {mean[pca]:.1f} for PCA with the same bytes and "
+        f"{mean[raw]:.1f} for the raw vectors with {SHARE} times as many. RPML's codes are above "
         f"PCA's on {sum(g > 0 for g in gains)} sets, equal on {sum(g == 0 for g in gains)}, where "
         f"RPML falls back to PCA, and below on {sum(g < 0 for g in gains)}.\n",
         table(["set", "features", "raw float32", "raw, rescored bits", "PCA", "RPML"], lines),
-        "Every code, its bytes as a share of the raw vectors' and its Recall@1 less that of the "
-        "raw vectors. OPQ is measured up to 256 dimensions, and so on fewer sets:\n",
-        table(["method", "code", "sets", "bytes", "mean R@1 less raw"], losses(rows, by_set)),
+        "All codes, with their bytes as a share of the raw vectors' and their gain or loss of "
+        "Recall@1. OPQ is measured up to 256 dimensions, and so on fewer sets:\n",
+        table(["method", "code", "sets", "bytes", "mean R@1 gain over raw"], losses(rows, by_set)),
     ]
 
 

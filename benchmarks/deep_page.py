@@ -1,4 +1,4 @@
-"""Write the tables of docs/deep.md and of docs/decisions/end-to-end.md from the results."""
+"""Write the tables of docs/results-deep.md and of docs/decisions/end-to-end.md from the results."""
 
 from __future__ import annotations
 
@@ -148,8 +148,8 @@ def replace_table(page: Path, made: str, begin: str = BEGIN) -> None:
 
 def main() -> None:
     rows = read("cub130_deep.json")
-    replace_table(DOCS / "deep.md", f"{table(rows)}\n\n{against(rows)}")
-    replace_table(DOCS / "deep.md", table(read("cub130_deep_small.json")), SMALL)
+    replace_table(DOCS / "results-deep.md", f"{table(rows)}\n\n{against(rows)}")
+    replace_table(DOCS / "results-deep.md", table(read("cub130_deep_small.json")), SMALL)
     replace_table(DOCS / "decisions" / "end-to-end.md", choice(read("cub130_deep_choice.json")))
 
 

@@ -26,17 +26,20 @@ def paragraph(rows: list[Row]) -> str:
     text = (
         f"Zero-shot retrieval on {len(own)} sets of frozen features (text, images, sound, "
         f"molecules, cells): fitted without labels on half of the classes, scored on the others, "
-        f"default settings, {DIM} dimensions. Against PCA of the same size Recall@1 changes by "
-        f"{gains.mean():+.1f} points on average (median {np.median(gains):+.1f}), from "
-        f"{gains[0]:+.1f} ({own[0]['set']}) to {gains[-1]:+.1f} ({own[-1]['set']}). The 95% "
-        f"interval is above 0 on {better} sets and below 0 on {worse}. Against the best of PCA, "
-        f"half- and full whitening, chosen in hindsight for each set, the mean is "
-        f"{np.mean([*map(hindsight, own)]):+.1f}. k-means NMI changes by {np.mean(nmi):+.1f}."
+        f"default settings, {DIM} dimensions.\n\n"
+        f"- The gain over PCA of the same size is {gains.mean():+.1f} points of Recall@1 on "
+        f"average (median {np.median(gains):+.1f}), from {gains[0]:+.1f} ({own[0]['set']}) to "
+        f"{gains[-1]:+.1f} ({own[-1]['set']}). The 95% interval is above 0 on {better} sets and "
+        f"below 0 on {worse}.\n"
+        f"- The mean gain over the best of PCA, half- and full whitening, chosen in hindsight for "
+        f"each set, is {np.mean([*map(hindsight, own)]):+.1f}.\n"
+        f"- The mean gain in NMI of k-means clusters is {np.mean(nmi):+.1f}."
     )
     if lost:
         text += (
-            f" `rpml.recommend`, which sees no labels, picks a method that is {np.mean(lost):.1f} "
-            f"points below the best candidate on average ({max(lost):.1f} at worst)."
+            "\n- `rpml.recommend`, which sees no labels, picks a method that is "
+            f"{np.mean(lost):.1f} points below the best candidate on average "
+            f"({max(lost):.1f} at worst)."
         )
     return text
 

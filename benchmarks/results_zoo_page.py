@@ -42,7 +42,7 @@ def points(row: Row, method: str = "rpml") -> float:
 
 
 def hindsight(row: Row) -> float:
-    """RPML less the best of the PCA family by the test labels, in points."""
+    """Gain of RPML over the best of the PCA family by the test labels, in points."""
     return 100 * (row["recall"]["rpml"] - max(row["recall"][name] for name in PCA_FAMILY))
 
 
@@ -68,9 +68,10 @@ def distribution(rows: list[Row]) -> str:
             f"{gains.min():+.1f} ({worst['set']})", f"{np.mean([*map(hindsight, own)]):+.1f}",
             f"{nmi.mean():+.1f}", f"{100 * np.mean(nmi < -1):.0f}%",
         ])  # fmt: skip
-    header = ["dimensions", "sets", "mean gain", "median gain", "clearly better / worse",
-              "below PCA by more than 0.3", "worst", "mean over the best of PCA, half- and full "
-              "whitening in hindsight", "mean NMI gain", "NMI below by more than 1"]  # fmt: skip
+    header = ["dimensions", "sets", "mean gain", "median gain", "sets clearly better / worse",
+              "sets more than 0.3 below", "worst set", "mean gain over the best of PCA, half- and "
+              "full whitening in hindsight", "mean NMI gain",
+              "sets with NMI more than 1 below"]  # fmt: skip
     return markdown(header, lines)
 
 
@@ -123,16 +124,20 @@ def searched(rows: list[Row]) -> str:
     gains = np.array([100 * (r["searched"]["rpml"] - r["searched"]["pca"]) for r in own])
     worst = own[int(gains.argmin())]
     table = markdown(
-        ["less the raw vectors, mean (median)", "fitted on other classes", "on the rows searched"],
+        [
+            "R@1 gain over the raw vectors: mean (median)",
+            "fitted on other classes",
+            "fitted on the searched rows",
+        ],
         lines,
     )
     return (
-        "The tables above are zero-shot: no class is in both halves. Most people fit on the rows "
+        "The tables above are zero-shot: no class is in both halves. Most users fit on the rows "
         f"they search. On the {len(own)} sets, {own[0]['dim']} dimensions, one seed:\n\n{table}\n"
-        f"There the gain over PCA is {gains.mean():+.1f} on average (median "
+        f"Fitted on the searched rows, the mean gain over PCA is {gains.mean():+.1f} (median "
         f"{np.median(gains):+.1f}), from {gains.min():+.1f} ({worst['set']}) to "
-        f"{gains.max():+.1f}; it is below PCA by more than 0.3 on "
-        f"{100 * np.mean(gains < -0.3):.0f}% of the sets.\n"
+        f"{gains.max():+.1f}; on {100 * np.mean(gains < -0.3):.0f}% of the sets RPML is "
+        "more than 0.3 below PCA.\n"
     )
 
 
@@ -154,7 +159,7 @@ def verdicts(rows: list[Row]) -> str:
             str(dim), counts, f"{lost.mean():.2f}", f"{np.quantile(lost, 0.9):.2f}",
             f"{lost.max():.2f}", f"{np.quantile(always, 0.9):.2f} / {max(always):.2f}",
         ])  # fmt: skip
-    header = ["dimensions", "recommended, per split", "mean R@1 lost", "90% quantile",
+    header = ["dimensions", "recommended (splits)", "mean loss", "90% quantile",
               "largest", "always RPML: 90% quantile / largest"]  # fmt: skip
     return markdown(header, lines)
 
@@ -165,23 +170,23 @@ def section() -> list[str]:
     n_sets = len({row["set"] for row in rows})
     return [
         f"## Gain over PCA on {n_sets} sets\n",
-        "Defaults throughout, three random splits of the classes and three seeds per set; points "
-        "of Recall@1 on the held-out classes. Intervals are 95% paired bootstrap intervals over "
-        "the test rows; bold ones exclude 0.\n",
+        "Default settings, three random splits of the classes and three seeds per set; points of "
+        "Recall@1 on the held-out classes.\n",
         distribution(rows),
         "![Gain over PCA on every set](figures/gains.svg)\n",
         "### Every set\n",
         per_set(rows),
         "### Other methods\n",
-        "The adaptors, made for text, are measured at 64 dimensions on one split per set, with the "
-        "same settings everywhere. They start from the first columns, which is a bad start for "
-        "features such as HOG.\n",
+        "The adaptors are made for text. They are measured at 64 dimensions on one split per set, "
+        "with the same settings everywhere. They start from the first columns, which is a bad "
+        "start for features such as HOG.\n",
         peers(rows),
         "### Fitted on the rows that are searched\n",
         searched(rows),
         "### Recommending a method without labels\n",
-        "`rpml.recommend` sees the training rows only. Lost is the Recall@1 of the best of PCA, "
-        "half-whitening, whitening and RPML in hindsight less that of the recommended one.\n",
+        "`rpml.recommend` sees the training rows only. The loss is the difference in Recall@1 "
+        "between the recommended method and the best of PCA, half-whitening, whitening and RPML, "
+        "chosen in hindsight.\n",
         verdicts(rows),
     ]
 

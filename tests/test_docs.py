@@ -208,6 +208,23 @@ def test_per_row_not_a_row(page):
     assert not UNIDIOMATIC.findall(page.read_text(encoding="utf8"))
 
 
+def anchors(page):
+    """What a link to a heading of the page may end in."""
+    titles = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text(encoding="utf8")), re.MULTILINE)
+    words = (re.sub(r"[^\w\s-]", "", title).strip().lower() for title in titles)
+    return {re.sub(r"[-\s]+", "-", title) for title in words}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_resolve(page):
+    text = FENCE.sub("", page.read_text(encoding="utf8"))
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        assert "://" in link or target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
 def test_the_reference_is_up_to_date():
     script = ROOT / "scripts" / "cli_reference.py"
     done = subprocess.run([sys.executable, script, "--check"])
