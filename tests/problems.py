@@ -21,11 +21,11 @@ def random_problem(seed=0, n=40, d=9, l=3, T=70, weight="concat", positive=False
 
 
 def random_theta(weight, d, l, rng):
-    if weight == "concat":
-        return 0.5 * rng.standard_normal(2 * d)
-    if weight == "bilinear":
-        return rng.standard_normal((d, l + 1)) / np.sqrt(d)
-    return None
+    theta = WEIGHTS[weight].initial(d, l + 1, np.random.default_rng(0))
+    if theta is None:
+        return None
+    noise = rng.standard_normal(theta.shape)
+    return 0.5 * noise if noise.ndim == 1 else noise / np.sqrt(d)
 
 
 def blobs(seed=0, classes=8, per_class=25, d=20, spread=0.35):

@@ -1,1 +1,1 @@
-"""The command line: parse, call, print; no numerics. One file a command."""
+"""The command line: parse, call, print; no numerics. One file per command."""

@@ -58,7 +58,7 @@ class Embedding:
         X : array-like of shape (n_samples, n_features_in_)
             As in `fit`.
         n_components : int, default=None
-            Size of the embedding: the first so many components. One fit serves every smaller size.
+            Size of the embedding, from its leading components. One fit serves every smaller size.
         output : {"float", "int8", "binary", "binary-rotated"}, default="float"
             Codes in place of floats: one byte per component, or one sign bit per component,
             packed as by `numpy.packbits`. See `codec`.
@@ -202,7 +202,7 @@ class Embedding:
             )
 
     def suggest_labels(self, n: int = 10, X: ArrayLike | None = None) -> NDArray[np.intp]:
-        """Rows to label next, the most telling first, as indices into the rows learned from.
+        """Rows to label next, most informative first, as indices into the training rows.
 
         Rows that many others surround, far from every label and from each other.
 

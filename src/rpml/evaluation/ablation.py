@@ -28,7 +28,7 @@ LOSSES = ("hinge-triplet", "hinge-angular", "smooth", "free")
 
 
 class ReferenceObjective:
-    """One of the losses at a moving L, as the solvers ask for it (see `optimize.Evaluator`).
+    """One of the losses at a moving L, as the solvers ask for it (see `Evaluator`).
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class ReferenceLoss(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     alpha : float, default=45.0
         Angle in degrees.
     max_iter : int, default=100
-        Most iterations.
+        Maximum number of iterations.
     random_state : int, RandomState instance or None, default=None
     """
 

@@ -1,4 +1,4 @@
-"""How much a method brings neighbors nearer that other axes name: evidence without labels.
+"""How much nearer a method brings the neighbors that other axes find: evidence without labels.
 
 The principal axes are cut into two halves that have no axis in common, and the rows into two parts.
 A row's nearest neighbors by one half of the axes, all of them, are its *mates*. Every method is

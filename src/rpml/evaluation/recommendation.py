@@ -54,8 +54,8 @@ class Recommendation:
     certainty : {"clear", "close", "unknown"}
         Whether the runner-up may be as good; unknown where too little could be measured.
     gain : Interval, default=None
-        Recall@1 less PCA's, as a share: measured with a 95% interval where there are labels, else
-        expected from the rank gain with an 80% interval. None where it is not known.
+        Gain in Recall@1 over PCA, as a share: measured with a 95% interval where there are labels,
+        otherwise expected from the rank gain with an 80% interval. None where it is not known.
     uses_labels : bool, default=False
         Whether labels decided.
     evidence : dict of str to Interval, default={}
@@ -120,7 +120,7 @@ def recommend(
         Vectors; at most 5,000 of them, drawn at random, are looked at.
     n_components : int, default=None
         Size of the embedding; None for 128, or half the features if there are fewer. The raw
-        vectors are recommended only if no size is asked for.
+        vectors are recommended only if no size is requested.
     y : array-like of shape (n_samples,), default=None
         Classes. With them, the methods are compared on classes held out.
     methods : sequence of str, default=("pca", "half-whitened", "pca-whitened", "rpml")
@@ -174,7 +174,7 @@ def recommend_from(table: Comparison, any_size: bool = False) -> Recommendation:
     table : Comparison
         Made with labels; its first number of dimensions counts.
     any_size : bool, default=False
-        Whether the raw vectors may be recommended: no size was asked for.
+        Whether the raw vectors may be recommended: no size was requested.
     """
     size = table.order[0][1]
     rows = {row["method"]: row for row in table.rows if row["asked"] == size and "recall@1" in row}
@@ -219,7 +219,7 @@ def _own_rank_gain(
 def decide(
     evidence: Mapping[str, Interval], size: int, methods: Sequence[str], any_size: bool
 ) -> Recommendation:
-    """From rank gains to a method: the largest one, less the method's price.
+    """From rank gains to a method: the largest one, minus the method's price.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ def decide(
     methods : sequence of str
         Methods to choose from.
     any_size : bool
-        Whether the raw vectors may be recommended: no size was asked for.
+        Whether the raw vectors may be recommended: no size was requested.
     """
     gains = {name: found.value for name, found in evidence.items()}
     worth = {name: gains[name] - PRICES.get(name, 0.0) for name in methods if name != "raw"}
@@ -254,7 +254,7 @@ def decide(
 def neighbors_kept(X: Array, W: Array, size: int) -> dict[int, Interval]:
     """Per size, the share of the 10 nearest neighbors of the rows X that PCA to it keeps.
 
-    W are the rows in principal coordinates. Sizes are powers of two, and the one asked for.
+    W are the rows in principal coordinates. Sizes are powers of two, and the requested one.
     """
     k = min(NEAREST, len(X) - 1)
     sizes = sorted({size, *(s for s in SIZES if s < W.shape[1])})

@@ -66,7 +66,8 @@ def test_every_section_is_there_and_in_the_contents(page: str) -> None:
     for name in [*SECTIONS, "retrieval"]:
         assert name in ids
         assert f"#{name}" in links
-    assert page.count('class="how"') == len(SECTIONS)
+    rendered = [a for a in parsed.every("section") if "id" in a]
+    assert page.count('class="how"') == len(rendered) >= len(SECTIONS)
 
 
 def test_every_picture_has_a_text_and_comes_with_the_page(page: str) -> None:

@@ -11,7 +11,7 @@ from rpml.runtime.rows import Array
 class AllButTheTop(LinearBaseline):
     """Subtract the mean, remove the leading principal axes, retain the next ones.
 
-    The post-processing of Mu and Viswanath followed by PCA to the size asked for: what PCA finds
+    The post-processing of Mu and Viswanath followed by PCA to the requested size: what PCA finds
     in rows without their leading axes are the axes that come next.
 
     Parameters

@@ -20,7 +20,7 @@ class LDA(LinearBaseline):
     Parameters
     ----------
     n_components : int, default=1
-        Size of the embedding; the number of classes less one if that is smaller.
+        Size of the embedding; at most the number of classes minus one.
     shrinkage : float, default=0.3
         Share of the within-class scatter replaced by a multiple of the identity, in (0, 1].
     """

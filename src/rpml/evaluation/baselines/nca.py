@@ -28,7 +28,8 @@ class NCA(LinearBaseline):
     max_rows : int, default=4000
         Rows learned from, drawn at random if there are more.
     max_iter : int, default=10
-        Most iterations; the cap is part of the method here (it overfits), so no warning is given.
+        Maximum number of iterations. The cap is part of the method here (it overfits), so no
+        warning is given.
     scale : float, default=3.0
         Length of the rows it starts from: the longer, the fewer neighbors a row looks at.
     random_state : int, RandomState instance or None, default=None

@@ -44,7 +44,7 @@ class _SizedPartition(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
     random_state : int, RandomState instance or None, default=None
         Seed of the clustering.
     n_clusters : int, default=None
-        Clusters wanted; None for as many as AAS finds.
+        Number of clusters; None for as many as AAS finds.
     """
 
     def __init__(self, random_state: RandomState = None, n_clusters: int | None = None) -> None:
@@ -61,7 +61,7 @@ class _SizedPartition(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def _partition(self, X: Rows, n_clusters: int, seed: int) -> Labels:
-        """Cluster the rows into about so many clusters."""
+        """Cluster the rows into about this many clusters."""
 
     @staticmethod
     def _aas_count(X: Rows) -> int:

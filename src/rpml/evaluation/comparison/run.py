@@ -95,7 +95,7 @@ def _order(cells: list[Cell], names: Sequence[str]) -> list[tuple[str, int]]:
 
 
 def default_size(n_features: int) -> int:
-    """Dimensions where none are asked for: 128, or half the features if there are fewer."""
+    """Dimensions by default: 128, or half the features if there are fewer."""
     return max(1, min(DEFAULT_DIM, n_features // 2))
 
 
@@ -169,7 +169,7 @@ def run_cells(
 
 
 def settings_of(method: Method, dim: int, seed: int) -> str:
-    """The method and every argument of its estimator: what makes a kept cell the one asked for."""
+    """The method and every argument of its estimator: what identifies a stored cell."""
     return f"{method.name}: {' '.join(repr(method.build(dim, seed)).split())}"
 
 

@@ -51,7 +51,7 @@ class Comparison:
 
     @property
     def rows(self) -> list[Row]:
-        """One dict a method and dimension: means over seeds, shares in [0, 1]."""
+        """One dict per method and dimension: means over seeds, shares in [0, 1]."""
         return [self._row(method, dim) for method, dim in self.order]
 
     def hits(self, method: str, dim: int, k: int = 1) -> NDArray[np.float64] | None:
@@ -60,7 +60,7 @@ class Comparison:
         return np.mean([hits_of(c, k) for c in cells], axis=0) if cells else None
 
     def difference(self, method: str, other: str, dim: int) -> Interval | None:
-        """R@1 of one method less another's over the same queries."""
+        """R@1 gain of one method over another, on the same queries."""
         one, two = self.hits(method, dim), self.hits(other, dim)
         if one is None or two is None:
             return None
@@ -78,7 +78,7 @@ class Comparison:
         """Header and rows as text."""
         columns = [c for c in (*SCORES, *FIGURES) if any(c in row for row in self.rows)]
         lines = [
-            ["method", "dim", *columns, *(["R@1 less PCA's"] if "recall@1" in columns else [])]
+            ["method", "dim", *columns, *(["R@1 gain over PCA"] if "recall@1" in columns else [])]
         ]
         for row in self.rows:
             title = f"*{row['title']}*" if row["uses_labels"] else row["title"]

@@ -43,7 +43,7 @@ SEED = 0  # cells and sample are part of the method, not of the caller's randomn
 
 @dataclass(frozen=True)
 class Sample:
-    """SearchCorpus whose true neighbors are known."""
+    """Rows whose true neighbors are known."""
 
     rows: NDArray[np.intp]
     neighbors: NDArray[np.int32]
@@ -73,7 +73,7 @@ class Cells:
 
 
 def ground_truth_sample(rows: SearchCorpus, k: int, memory_limit: int) -> Sample:
-    """Search some rows exactly."""
+    """Search a sample of rows exactly."""
     rng = np.random.default_rng(SEED)
     chosen = rng.choice(rows.count, min(SAMPLE, rows.count), replace=False)
     return Sample(chosen, search_rows(rows, chosen, k, memory_limit, np.float32)[1])
@@ -107,7 +107,7 @@ def choose_nprobe(
 
 
 def _centers(rows: SearchCorpus, count: int, memory_limit: int) -> NDArray[np.float32]:
-    """k-means on some of the rows."""
+    """k-means on a sample of the rows."""
     rng = np.random.default_rng(SEED)
     chosen = rng.choice(rows.count, min(rows.count, TRAINING * count), replace=False)
     centers = rows.block(chosen[:count])
@@ -212,7 +212,7 @@ def visit_cells(
 
 
 def _group(cell: NDArray[np.int32], count: int) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
-    """SearchCorpus in the order of their cells, and where each cell begins."""
+    """Rows in the order of their cells, and where each cell begins."""
     order = np.argsort(cell, kind="stable").astype(np.int32)
     return order, np.searchsorted(cell[order], np.arange(count + 1))
 

@@ -1,4 +1,4 @@
-"""Nearest neighbors by products of blocks of rows: each pair of blocks once, a heap a row."""
+"""Nearest neighbors by products of blocks of rows: each pair of blocks once, one heap per row."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EMPTY_SLOT = int(np.iinfo(np.int32).max)  # an empty place in a heap
 
 @dataclass(frozen=True)
 class SearchCorpus:
-    """SearchCorpus as the search sees them, made block by block: a large X is never copied whole.
+    """Rows as the search sees them, made block by block: a large X is never copied whole.
 
     Score of row j for row i: x_i x_j - half_j, largest for the nearest; the squared distance is
     2 (half_i - score), in units of unit^2.
@@ -235,7 +235,7 @@ def search_rows(
     memory_limit: int,
     dtype: DTypeLike = np.float64,
 ) -> Heaps:
-    """Top k of the wanted rows among all rows."""
+    """Top k of the given rows among all rows."""
     n, d = rows.X.shape
     ids = np.arange(n, dtype=np.int32)
     heaps = empty_heaps(wanted.size, k, dtype)
@@ -258,7 +258,7 @@ def empty_heaps(n: int, k: int, dtype: DTypeLike = np.float32) -> Heaps:
 def push_scores(
     scores: Array, half: Array, rows: NDArray[np.int32], cols: NDArray[np.int32], heaps: Heaps
 ) -> None:
-    """Offer every score to the heap of its row, the rows divided between threads."""
+    """Push every score to the heap of its row; threads share the rows."""
 
     def work(_: int, start: int, stop: int) -> None:
         kernels.push_rows(scores, half, rows, cols, *heaps, start, stop)

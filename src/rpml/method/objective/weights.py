@@ -165,7 +165,7 @@ WEIGHTS: dict[str, WeightFunction] = {w.name: w for w in (Concat(), Bilinear(), 
 
 
 class PinnedWeights:
-    """A weight function whose certain triplets weigh 1, the most there is, whatever theta is.
+    """A weight function whose pinned triplets have weight 1, the maximum, whatever theta is.
 
     Ours: triplets of known classes, which learning must not switch off.
     """
@@ -206,7 +206,7 @@ def weight_function(name: str | WeightFunction) -> WeightFunction:
 class WeightRidge:
     """Ours, not the paper's: keeps learned weights from collapsing to zero.
 
-    The printed objective falls whenever every weight shrinks, whatever L is. Guarded weights are
+    The printed objective falls whenever every weight shrinks, whatever L is. Here weights are
     divided by their mean over the triplets: their mean is 1, as with constant weights, and only
     their *differences* can lower the loss; a ridge on theta bounds those.
     """

@@ -285,7 +285,7 @@ def fit_triplets(
     alpha : float, default=45.0
         Angle in degrees.
     max_iter : int, default=100
-        Most iterations.
+        Maximum number of iterations.
     learn_weights : bool, default=True
         False keeps theta at theta0.
     weight_ridge : WeightRidge, default=None

@@ -1,7 +1,8 @@
 """Exact line search by interpolation of function values.
 
-With the trick of `TripletObjective.along` a further trial costs a fraction of an evaluation, so
-the search goes on until the interpolated minimum has settled, instead of taking the first decrease.
+`TripletObjective.line_value` needs no matrix product: another trial costs a fraction of an
+evaluation, so the search goes on until the interpolated minimum has settled, instead of taking the
+first decrease.
 """
 
 from collections.abc import Callable

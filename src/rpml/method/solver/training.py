@@ -47,7 +47,7 @@ def initial_subspace(Z: Array, l: int, init: object, rng: np.random.Generator) -
 
 
 def leading_axes(Z: Array, l: int) -> Array:
-    """The l principal axes of Z, completed at random-free unit vectors if Z has lower rank."""
+    """The l principal axes of Z, completed by fixed unit vectors if Z has lower rank."""
     return complete_axes(principal_axes(Z, unit_input=False, center=True).axes, l)
 
 

@@ -38,7 +38,7 @@ class Fitted(Protocol):
 
 
 def rank_candidates(n: int, model: Fitted, X: Array | None = None) -> NDArray[np.intp]:
-    """Up to n rows without a label, the most telling first; X are the rows learned from."""
+    """Up to n rows without a label, most informative first; X are the rows learned from."""
     labels, labeled, exemplars = model.labels_, model.labeled_mask_, model.exemplars_
     if model.exemplar_vectors_ is not None:
         middles = unit_rows(model.transform(model.exemplar_vectors_))

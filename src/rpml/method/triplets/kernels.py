@@ -39,9 +39,9 @@ def nearest_other(distance, labels):  # type: ignore[no-untyped-def]
 
 @compiled()
 def mine(distance, labels, margin, mode, drawn, out):  # type: ignore[no-untyped-def]
-    """Count the triplets of a batch; with `out` also write those whose number is in `kept`.
+    """Count the triplets of a batch; with `out` also write those whose number is in `drawn`.
 
-    `kept` ascends and is as long as `out`; an empty `out` counts only.
+    `drawn` ascends and is as long as `out`; an empty `out` counts only.
     """
     b = labels.shape[0]
     hardest = nearest_other(distance, labels)

@@ -31,7 +31,7 @@ KAPPA = 0.95
 
 
 def count_pairs(labels: Labels) -> int:
-    """Degrees of freedom of the scatter within classes: labeled rows less classes."""
+    """Degrees of freedom of the scatter within classes: labeled rows minus classes."""
     sizes = np.bincount(labels[labels >= 0]) if (labels >= 0).any() else np.zeros(1, np.intp)
     return int(np.maximum(sizes - 1, 0).sum())
 
@@ -99,7 +99,7 @@ def label_scatter(
 def choose_shrinkage(scores: list[Array], usual: NDArray[np.bool_]) -> int:
     """Which shrinkage has the best score; one that is not usual only if it is clearly ahead.
 
-    Few labels are a noisy witness for more smoothing than the rows themselves ask for: it takes a
+    Few labels are noisy evidence for more smoothing than the rows themselves ask for: it takes a
     lead of `CLEAR` standard errors. `scores` has, for either fold, a row per shrinkage and a column
     per query.
     """

@@ -3,9 +3,9 @@
 Ours, not the paper's. The shrinkage says how far the scatter within cross-fitted neighborhoods is
 trusted: shrinkage * trace(S) / n_components is added to its diagonal, and an infinite shrinkage is
 PCA. It is chosen by the *rank gain*, on rows that did not make the scatter: take the 3 nearest rows
-as one half of the axes sees them; how much nearer to the top does the other half, whitened and cut
-to the asked size, rank them than PCA does? Agreement on the single nearest neighbor would reward
-near-duplicates and shared wording instead.
+as one half of the axes sees them; how much nearer to the top does the other half, whitened and
+reduced to the requested size, rank them than PCA does? Agreement on the single nearest neighbor
+would reward near-duplicates and shared wording instead.
 """
 
 from collections.abc import Callable
@@ -49,7 +49,7 @@ STEPS = 2 * (2 * REPEATS + REPEATS + FINAL_REPEATS)  # two rounds, the evidence,
 
 @dataclass(frozen=True)
 class RankGains:
-    """Drop of log(1 + rank) of a row's mates against PCA: arrays (n_shrinkages, n_queries)."""
+    """Decrease of log(1 + rank) of mates compared with PCA: arrays (n_shrinkages, n_queries)."""
 
     plain: Array
     """The mates are the nearest by the other half of the axes as they are."""

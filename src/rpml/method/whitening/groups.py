@@ -190,14 +190,14 @@ def no_groups(n: int) -> Groups:
 
 
 def representatives(groups: Groups) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """One row a thing: (the first row of each group and every ungrouped row, each row's thing)."""
+    """(the first row of each instance, a group or an ungrouped row; the instance of each row)."""
     instances = np.where(groups >= 0, groups, groups.max() + 1 + np.arange(len(groups)))
     _, first, of_row = np.unique(instances, return_index=True, return_inverse=True)
     return first, of_row
 
 
 def group_means(Z: Array, of_row: NDArray[np.intp]) -> Array:
-    """The mean row of each thing."""
+    """The mean row of each instance."""
     sums = np.zeros((of_row.max() + 1, Z.shape[1]), Z.dtype)
     np.add.at(sums, of_row, Z)
     return np.asarray(sums / np.bincount(of_row)[:, None].astype(Z.dtype))
