@@ -1,6 +1,6 @@
 """What does the whitening's shrinkage trade? R@1 and NMI after the whitening alone, by shrinkage.
 
-python benchmarks/results_floors.py --data DIR
+python benchmarks/results_shrinkage.py --data DIR
 
 Prints the table of docs/decisions/whitening.md and keeps its figures in results/shrinkages.json.
 """
