@@ -89,7 +89,7 @@ def test_the_expected_gain_follows_the_calibration():
     assert np.all(np.diff(values) >= 0)
     said = decide(gains(rpml=0.15), 16, ("pca", "rpml"), False)
     assert said.gain == expected_gain(said.evidence["rpml"].value)
-    assert "rank gain of +0.15 (95% interval +0.14 to +0.16)" in str(said)
+    assert "is +0.15 (95% interval +0.14 to +0.16)" in str(said)
     assert f"{100 * said.gain.value:+.1f} points of Recall@1" in str(said)
 
 

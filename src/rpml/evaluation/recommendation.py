@@ -55,7 +55,7 @@ class Recommendation:
         Whether the runner-up may be as good; unknown where too little could be measured.
     gain : Interval, default=None
         Gain in Recall@1 over PCA, as a share: measured with a 95% interval where there are labels,
-        otherwise expected from the rank gain with an 80% interval. None where it is not known.
+        otherwise what went with such a rank gain on 80% of other sets. None where it is not known.
     uses_labels : bool, default=False
         Whether labels decided.
     evidence : dict of str to Interval, default={}
@@ -297,9 +297,10 @@ def _expected(choice: str, evidence: Mapping[str, Interval]) -> str:
     found = evidence[choice]
     gain = expected_gain(found.value)
     return (
-        f"Expected gain over PCA: {100 * gain.value:+.1f} points of Recall@1 (80% interval "
-        f"{100 * gain.low:+.1f} to {100 * gain.high:+.1f}), judging from a rank gain of "
-        f"{found.value:+.2f} (95% interval {found.low:+.2f} to {found.high:+.2f}) without labels."
+        f"Expected gain over PCA: {100 * gain.value:+.1f} points of Recall@1 ("
+        f"{100 * gain.low:+.1f} to {100 * gain.high:+.1f} on 4 of 5 other data sets with such a "
+        f"rank gain). The rank gain, measured without labels, is {found.value:+.2f} (95% interval "
+        f"{found.low:+.2f} to {found.high:+.2f})."
     )
 
 

@@ -141,8 +141,18 @@ def test_without_labels_the_verdict_is_the_advice(
         lines = [verdict.sentence, *verdict.facts.values()]
         assert len(lines) == 3
         assert max(len(line.split()) for line in lines) < 30
-        assert "(80\u00a0% interval" in verdict.facts["What to expect"]
+        assert "4 of 5 other data sets" in verdict.facts["What to expect"]
+        assert "no promise" in verdict.facts["How certain"]
         assert not any(word in " ".join(lines) for word in ("rank gain", "logarithm", "Recall"))
+
+
+def test_a_gain_that_may_be_a_loss_is_not_called_probable() -> None:
+    weak = {"rpml": Interval(0.09, 0.08, 0.1), "pca": Interval(0.0, 0.0, 0.0)}
+    said = without_labels(
+        Recommendation("rpml", 16, "clear", evidence=weak, reasons=("Use RPML.",)), "300 items"
+    )
+    assert said.answer == "Perhaps"
+    assert " to +" in said.facts["What to expect"]
 
 
 def test_it_is_said_that_the_raw_features_do_better() -> None:

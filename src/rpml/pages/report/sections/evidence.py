@@ -10,7 +10,7 @@ from rpml.runtime.intervals import Interval
 
 
 def content(measurements: Measurements) -> Content | None:
-    """Rank gains of the methods, and what they promise; None with labels or too few rows."""
+    """Rank gains of the methods, and what to expect; None with labels or too few rows."""
     advice = measurements.advice
     if advice is None or not advice.evidence:
         return None
@@ -41,7 +41,7 @@ def _rank_gain(name: str, gain: Interval) -> Cell:
 
 
 def _expected(name: str, rank_gain: float) -> Cell:
-    """The gain that a rank gain promised on the sets it was calibrated on, none below zero."""
+    """The gain that went with a rank gain on the sets it was calibrated on, none below zero."""
     if name == REFERENCE or rank_gain < 0:
         return Cell("reference" if name == REFERENCE else "none", "", best=False)
     gain = expected_gain(rank_gain)
@@ -55,7 +55,8 @@ TEMPLATE = """
   <thead><tr>
     <th scope="col">Method, {{ size }} dimensions</th>
     <th scope="col" class="number">Rank gain</th>
-    <th scope="col" class="number">Expected gain in Recall@1 (80&nbsp;% interval)</th>
+    <th scope="col" class="number">Gain in Recall@1 on other data with such a
+    rank gain: median, and 4 of 5 sets</th>
   </tr></thead>
   <tbody>
   {% for title, gain, expected in methods %}

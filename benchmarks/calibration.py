@@ -1,0 +1,107 @@
+"""What does a rank gain say about Recall@1? The table behind `rpml.evaluation.rank_gain`.
+
+python benchmarks/calibration.py [--data DIR]
+
+Rank gains and gains over PCA of the zoo come from results/cells/zoo. With --data the sets of that
+folder are added: learned from 4,000 rows of half of the classes and scored on the others, and
+learned from and scored on the same 4,000 rows of all classes, as someone does who reports on what
+they fitted. The points are kept in results/calibration.json. A set counts once per dimension.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from common import RESULTS
+from numpy.typing import NDArray
+from results_sets import DIMS, FeatureSet, feature_sets
+
+import rpml
+from rpml.evaluation.baselines.pca import PCA
+from rpml.evaluation.metrics import recall_at_k
+
+POINTS = RESULTS / "calibration.json"
+EDGES = (-1.0, 0.001, 0.05, 0.1, 0.3, 99.0)
+ROWS = 4000
+Point = tuple[str, int, float, float]  # set, dim, rank gain, gain in Recall@1
+
+
+def zoo_points() -> list[Point]:
+    """From the cells of results_zoo.py, the mean over seeds."""
+    points = []
+    for path in sorted((RESULTS / "cells" / "zoo").glob("*.jsonl")):
+        evidence: dict[tuple[int, int], float] = {}
+        recall: dict[tuple[int, str, int], list[float]] = {}
+        for cell in map(json.loads, path.read_text().splitlines()):
+            split, name, dim, _ = cell["key"]
+            if "evidence" in cell:
+                evidence[split, dim] = cell["evidence"]["rpml"]
+            elif "hits" in cell:
+                bits = np.frombuffer(base64.b64decode(cell["hits"]), np.uint8)
+                hits = np.unpackbits(bits)[: cell["rows"]]
+                recall.setdefault((split, name, dim), []).append(float(hits.mean()))
+        points += [
+            (path.stem, dim, gain, np.mean(recall[split, "rpml", dim]) - np.mean(pca))
+            for (split, dim), gain in evidence.items()
+            if (pca := recall.get((split, "pca", dim))) and (split, "rpml", dim) in recall
+        ]
+    return points
+
+
+def measured(data: FeatureSet) -> list[Point]:
+    """Scored on new classes, and on the rows that were learned from."""
+    rng, points = np.random.default_rng(0), []
+    codes = np.unique(data.y, return_inverse=True)[1]
+    n_classes = codes.max() + 1
+    learned = (rng.permutation(n_classes) < n_classes // 2)[codes]
+    parts = [learned, ~learned], [np.ones(len(codes), bool)] * 2
+    for dim in DIMS:
+        for first, second in parts:
+            train = rng.permutation(np.flatnonzero(first))[:ROWS]
+            test = train if second is first else rng.permutation(np.flatnonzero(second))[:ROWS]
+            advice = rpml.recommend(data.X[train], dim, methods=("pca", "rpml"))
+            scores = [
+                recall_at_k(fitted.transform(data.X[test]), codes[test], ks=(1,))[1]
+                for fitted in (
+                    rpml.RPML(dim, random_state=0).fit(data.X[train]),
+                    PCA(dim).fit(data.X[train]),
+                )
+            ]
+            points.append((data.name, dim, advice.evidence["rpml"].value, scores[0] - scores[1]))
+            print(points[-1], flush=True)
+    return points
+
+
+def quantiles(points: list[Point]) -> list[tuple[float, int, NDArray[np.floating]]]:
+    """Per range of rank gains: where it begins, how many sets, 10%, 50% and 90% of the gains."""
+    out = []
+    for low, high in pairwise(EDGES):
+        gains: dict[tuple[str, int], list[float]] = {}
+        for name, dim, evidence, gain in points:
+            if low <= evidence < high:
+                gains.setdefault((name, dim), []).append(gain)
+        means = [np.mean(found) for found in gains.values()]
+        spread = np.quantile(means, [0.1, 0.5, 0.9], method="weibull")
+        out.append((low, len({name for name, _ in gains}), spread))
+    return out
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--data", type=Path, help="folder of .npz files")
+    folder = arguments.parse_args().data
+    if folder is not None:
+        points = [point for data in feature_sets(folder) for point in measured(data)]
+        POINTS.write_text(json.dumps(points, indent=0) + "\n")
+    added = [tuple(point) for point in json.loads(POINTS.read_text())]
+    for low, n_sets, spread in quantiles([*zoo_points(), *added]):
+        print(f"rank gain from {low:g}: {n_sets} sets, {np.round(100 * spread, 1)} points")
+
+
+if __name__ == "__main__":
+    main()
