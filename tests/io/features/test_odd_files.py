@@ -65,6 +65,14 @@ def test_ids_that_are_no_text(tmp_path):
         read_features(tmp_path / "x.npz")
 
 
+def test_objects_without_fields(tmp_path):
+    (tmp_path / "y.jsonl").write_text("{}\n{}\n{}\n")
+    with pytest.raises(InputError, match="has no columns"):
+        read_labels(tmp_path / "y.jsonl", 3)
+    with pytest.raises(InputError, match="has no columns"):
+        read_features(tmp_path / "y.jsonl")
+
+
 @pytest.mark.parametrize("shape", [(), (3, 1), (1, 3)])
 def test_ids_of_another_shape(tmp_path, shape):
     np.savez(tmp_path / "x.npz", X=X, ids=np.zeros(shape, int))

@@ -47,6 +47,8 @@ class ArrowFile:
         except Exception as error:  # damage can raise anything Arrow and its text decoder know
             reason = str(error).split("\n")[0]
             raise InputError(f"{path} is not a complete {self._kind} file: {reason}") from error
+        if not self.names:
+            raise InputError(f"{path} has no columns")
         if len(set(self.names)) < len(self.names):
             twice = next(name for name in self.names if self.names.count(name) > 1)
             raise InputError(f"{path} has two columns {twice!r}: their names must differ")
