@@ -56,6 +56,9 @@ TO_ITSELF = [
     ["features", "photos/", "--backbone", "net.onnx", "-o", "photos/features.npy"],
     ["features", "photos/a.jpg", "--backbone", "net.onnx", "-o", "photos/"],
     ["compare", "x.npy", "--labels", "y.csv", "-o", "y.csv"],
+    ["index", "model.rpml", "x.npy", "-o", "model.rpml"],
+    ["search", "hits.csv", "x.npy", "-o", "hits.csv"],
+    ["bridge", "old.rpml", "x.npy", "-o", "old.rpml"],
     ["report", "model.rpml", "x.npy", "--labels", "y.html", "-o", "y.html"],
     ["figures", "x.npy", "--images", "photos", "-o", "photos"],
 ]
@@ -66,6 +69,21 @@ FOLDERS = [
     ["export", "model.rpml", "--to", "sentence-transformers", "-o", "mine"],
     ["features", "photos/", "--backbone", "net.onnx", "-o", "mine/"],
 ]
+
+
+FILES = [
+    ["embed", "model.rpml", "x.npy", "-o", "notes/", "--force"],
+    ["export", "model.rpml", "--to", "sentence-transformers", "-o", "notes", "--force"],
+    ["demo", "code", "-o", "notes"],
+]
+
+
+@pytest.mark.parametrize("line", FILES, ids=" ".join)
+def test_a_file_where_a_folder_goes_is_noticed_before_the_work(place, rpml, line):  # noqa: F811
+    (place / "notes").write_text("years of work")
+    before = snapshot(place)
+    assert "notes is there and not a folder" in rpml.refused(*line)
+    assert snapshot(place) == before
 
 
 @pytest.mark.parametrize("line", [*TO_ITSELF, *FOLDERS], ids=" ".join)

@@ -1,4 +1,5 @@
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -46,6 +47,17 @@ def test_a_crash_releases_it(tmp_path, holder):
     holder.wait()
     with locked(tmp_path / "m.rpml"):
         pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_leaves_no_lock(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        with pytest.raises(InputError, match="File too large"), locked(tmp_path / "m.rpml"):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert list(tmp_path.iterdir()) == []
 
 

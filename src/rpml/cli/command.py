@@ -85,7 +85,7 @@ def exit_code(error: BaseException) -> int | None:
         return None
     if isinstance(error, ValueError):  # what the library says of a wrong argument
         return BAD_INPUT
-    if isinstance(error, PermissionError | FileNotFoundError | IsADirectoryError):
+    if isinstance(error, PermissionError | FileNotFoundError | FileExistsError | IsADirectoryError):
         return BAD_INPUT
     if isinstance(error, OSError) and error.errno in (ENAMETOOLONG, ELOOP, ENOTDIR):
         return BAD_INPUT

@@ -85,8 +85,7 @@ def _acquire(path: Path, target: Path) -> int:
                     "finished, or choose another name"
                 )
             if is_open_at(descriptor, path):
-                os.truncate(descriptor, 0)
-                os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+                _sign(descriptor, path)
                 return descriptor
         except OSError as error:
             if error.errno in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
@@ -98,6 +97,16 @@ def _acquire(path: Path, target: Path) -> int:
             os.close(descriptor)
             raise
         os.close(descriptor)  # the former owner has just removed it
+
+
+def _sign(descriptor: int, path: Path) -> None:
+    """Write the process id into a lock that is held; it goes if the disk is full."""
+    try:
+        os.truncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+    except OSError:
+        path.unlink()
+        raise
 
 
 def _owner(descriptor: int, path: Path) -> str:

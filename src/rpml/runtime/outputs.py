@@ -139,6 +139,12 @@ def mark_folder(folder: Path) -> None:
     write_manifest(folder / FOLDER_MANIFEST, files)
 
 
+def check_no_file(folder: str | Path) -> None:
+    """Refuse a name for a folder that something else has."""
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        raise InputError(f"{folder} is there and not a folder: choose another name")
+
+
 def check_folder(folder: str | Path) -> None:
     """Refuse to replace a folder that holds anything we have not written."""
     folder = Path(folder)

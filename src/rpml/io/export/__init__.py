@@ -14,7 +14,7 @@ from rpml.io.features.reading import SUFFIXES as DATA_SUFFIXES
 from rpml.runtime.atomic import atomic_output
 from rpml.runtime.errors import InputError
 from rpml.runtime.locks import locked
-from rpml.runtime.outputs import check_apart, check_folder, check_output, mark_folder
+from rpml.runtime.outputs import check_apart, check_folder, check_no_file, check_output, mark_folder
 
 TARGETS: dict[str, tuple[str, ...]] = {
     "onnx": (".onnx",),
@@ -85,6 +85,8 @@ def check_export(
     suffix = Path(path).suffix.lower()
     if suffix in _TAKEN and suffix not in TARGETS[target]:
         raise InputError(f"{path} is not the name of a {target} export: it ends in {suffix}")
+    if target == "sentence-transformers":
+        check_no_file(path)
     if check_output(Path(path), overwrite, inputs).is_dir():
         if target != "sentence-transformers":
             raise InputError(f"{path} is a folder: give the {target} export a file name")

@@ -26,7 +26,7 @@ from rpml.runtime.atomic import Transaction, atomic_outputs
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
 from rpml.runtime.locks import locked
-from rpml.runtime.outputs import check_apart, check_folder, check_output
+from rpml.runtime.outputs import check_apart, check_folder, check_no_file, check_output
 
 WRITERS: dict[str, type[Writer]] = {
     ".npy": NpyWriter,
@@ -71,6 +71,8 @@ def check_table_output(
     for output in outputs:
         if output == target or output.exists():
             check_output(output, overwrite)
+    if path.endswith("/"):
+        check_no_file(target)
     if target.is_dir():
         if not path.endswith("/"):
             raise InputError(f"{path} is a folder: give the output a file name, or end it with /")

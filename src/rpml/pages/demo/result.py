@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rpml.evaluation.protocol.table import named_recall
 from rpml.runtime.atomic import atomic_output
 from rpml.runtime.locks import locked
-from rpml.runtime.outputs import check_folder, mark_folder
+from rpml.runtime.outputs import check_folder, check_no_file, mark_folder
 from rpml.runtime.rows import Array
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ def run(
         Told what is going on, one sentence at a time.
     """
     folder = Path(out_dir)
+    check_no_file(folder)
     check_folder(folder)
     folder.absolute().parent.mkdir(parents=True, exist_ok=True)
     with locked(folder), atomic_output(folder) as temporary:
