@@ -139,7 +139,7 @@ def mark_folder(folder: Path) -> None:
     write_manifest(folder / FOLDER_MANIFEST, files)
 
 
-def check_no_file(folder: str | Path) -> None:
+def check_no_file(folder: str | os.PathLike[str]) -> None:
     """Refuse a name for a folder that something else has."""
     if os.path.lexists(folder) and not os.path.isdir(folder):
         raise InputError(f"{folder} is there and not a folder: choose another name")
