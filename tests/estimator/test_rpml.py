@@ -270,7 +270,7 @@ def test_sizes_that_do_not_fit_are_refused():
         RPML(15).fit(X[:10])
     with pytest.raises(ValueError, match=r"init must have shape \(20, 3\)"):
         RPML(3, init=np.eye(4)).fit(X)
-    with pytest.raises(ValueError, match="one for each of the 200 rows"):
+    with pytest.raises(ValueError, match="one value per row"):
         RPML(3, clustering=[0, 1]).fit(X)
 
 

@@ -114,7 +114,9 @@ def run(
     app = make_app(catalog, Options(pictures, describe, hosts, learner, scale))
     cached = cache_file(models[0]) if cache and len(items) >= MIN_ROWS else None
     if cached is not None:
-        console.note(f"the map is kept in {cached} for the next start (--no-cache: it is not)")
+        console.note(
+            f"the map is saved in {cached} for the next start (--no-cache: do not save it)"
+        )
     start_work(catalog, values, seed, tree, cached)
     loud = warning(host)
     if loud:

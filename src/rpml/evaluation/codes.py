@@ -146,12 +146,12 @@ def score_codes(
     """
     for coding in codings(train, rows, learned):
         neighbors = nearest_by_scores(coding.scores, len(rows), near.shape[1])
-        kept = neighbor_overlap(near, neighbors, near.shape[1])
+        overlap = neighbor_overlap(near, neighbors, near.shape[1])
         figures: Row = {
             "code": coding.name,
             "dim": rows.shape[1],
             "bytes": coding.n_bytes,
-            **bounded("neighbors_kept", interval(kept, np.random.default_rng(0))),
+            **bounded("neighbors_kept", interval(overlap, np.random.default_rng(0))),
         }
         if y is not None:
             hits = y[neighbors[:, 0]] == y

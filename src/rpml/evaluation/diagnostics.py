@@ -12,8 +12,8 @@ from sklearn.utils import check_random_state
 
 from rpml.estimator import RPML
 from rpml.evaluation.metrics.label_free import (
-    found_by_nobody,
     hubness_interval,
+    is_antihub,
     neighbor_overlap,
     spectrum,
 )
@@ -226,7 +226,7 @@ def of_neighbors(X: Array, Z: Array, rng: np.random.Generator) -> tuple[Diagnost
     overlap = interval(neighbor_overlap(before, after, k), rng)
     ranks = [spectrum(rows).effective_rank for rows in (X, Z)]
     hubs = [hubness_interval(indices, k, rng) for indices in (before, after)]
-    lost = [interval(found_by_nobody(indices, k), rng) for indices in (before, after)]
+    lost = [interval(is_antihub(indices, k), rng) for indices in (before, after)]
     return (
         Diagnostic(
             "neighbors_kept",

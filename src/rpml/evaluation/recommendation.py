@@ -96,8 +96,8 @@ class Recommendation:
         advice, *reasons = (html.escape(reason) for reason in self.reasons or (self.choice,))
         figure = "Recall@1" if self.uses_labels else "rank gain over PCA"
         table = [
-            (METHODS[name].title, f"{found.value:+.3f}", f"{found.low:+.3f} to {found.high:+.3f}")
-            for name, found in self.evidence.items()
+            (METHODS[name].title, f"{gain.value:+.3f}", f"{gain.low:+.3f} to {gain.high:+.3f}")
+            for name, gain in self.evidence.items()
         ]
         shown = html_table([("method", figure, "95% interval"), *table]) if table else ""
         return f"<p><b>{advice}</b> {' '.join(reasons)}</p>{shown}"
@@ -183,7 +183,7 @@ def recommend_from(table: Comparison, any_size: bool = False) -> Recommendation:
         for name, row in rows.items()
         if not row["uses_labels"]
     }
-    recall = {name: found.value for name, found in evidence.items()}
+    recall = {name: score.value for name, score in evidence.items()}
     worth = {name: value for name, value in recall.items() if any_size or name != "raw"} or recall
     choice, runner_up = _best_two(worth)
     apart = table.difference(choice, runner_up, size) if runner_up else None
@@ -232,7 +232,7 @@ def decide(
     any_size : bool
         Whether the raw vectors may be recommended: no size was requested.
     """
-    gains = {name: found.value for name, found in evidence.items()}
+    gains = {name: measured.value for name, measured in evidence.items()}
     worth = {name: gains[name] - PRICES.get(name, 0.0) for name in methods if name != "raw"}
     worth = worth or {"raw": 0.0}
     choice, runner_up = _best_two(worth)
@@ -294,13 +294,13 @@ def _expected(choice: str, evidence: Mapping[str, Interval]) -> str:
         falls = " RPML itself falls back to PCA."
         own = falls if "rpml" in evidence and evidence["rpml"].value <= 0 else ""
         return f"Nothing ranks the neighbors that other axes name clearly higher than PCA.{own}"
-    found = evidence[choice]
-    gain = expected_gain(found.value)
+    rank_gain = evidence[choice]
+    gain = expected_gain(rank_gain.value)
     return (
         f"Expected gain over PCA: {100 * gain.value:+.1f} points of Recall@1 ("
         f"{100 * gain.low:+.1f} to {100 * gain.high:+.1f} on 4 of 5 other data sets with such a "
-        f"rank gain). The rank gain, measured without labels, is {found.value:+.2f} (95% interval "
-        f"{found.low:+.2f} to {found.high:+.2f})."
+        f"rank gain). The rank gain, measured without labels, is {rank_gain.value:+.2f} (95% "
+        f"interval {rank_gain.low:+.2f} to {rank_gain.high:+.2f})."
     )
 
 

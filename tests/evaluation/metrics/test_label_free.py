@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from rpml.evaluation.metrics.label_free import (
     effective_rank,
-    found_by_nobody,
     hubness,
     hubness_interval,
+    is_antihub,
     neighbor_overlap,
     spectrum,
 )
@@ -67,7 +67,7 @@ def test_the_effective_rank_is_no_more_than_the_axes() -> None:
 def test_hubness_is_the_skewness_of_occurrences() -> None:
     ring = np.stack([(np.arange(10) + 1) % 10, (np.arange(10) - 1) % 10], axis=1)
     assert hubness(ring, 2) == 0
-    assert not found_by_nobody(ring, 2).any()
+    assert not is_antihub(ring, 2).any()
     assert hubness_interval(ring, 2, np.random.default_rng(0)).high == 0
     star = np.zeros((10, 1), int)
     star[0] = 1
@@ -76,4 +76,4 @@ def test_hubness_is_the_skewness_of_occurrences() -> None:
     literal = (centered**3).mean() / (centered**2).mean() ** 1.5
     assert hubness(star, 1) == pytest.approx(literal)
     assert hubness(star, 1) > 2
-    assert found_by_nobody(star, 1).tolist() == [False] * 2 + [True] * 8
+    assert is_antihub(star, 1).tolist() == [False] * 2 + [True] * 8

@@ -48,7 +48,7 @@ def test_labels_of_many_kinds(values, expected):
 
 
 def test_labels_of_another_length_are_refused():
-    with pytest.raises(ValueError, match=r"one for each of the 3 rows, got shape \(2,\)"):
+    with pytest.raises(ValueError, match=r"one value per row .3., got shape \(2,\)"):
         as_labels([0, 1], 3)
 
 

@@ -83,11 +83,11 @@ def test_the_lighter_of_two_is_left_out():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"must_link": [(0, 5)]}, r"must_link\[0\] = \[0, 5\] names no row of the 3"),
+        ({"must_link": [(0, 5)]}, r"must_link\[0\] = \[0, 5\] is outside the 3 rows"),
         ({"comparisons": [(0, 1)]}, "comparisons must be an array of 3 row indices"),
         ({"must_link": [("a", "b")]}, "must_link must be an array of 2"),
         ({"cannot_link": [(0, 1, -2.0)]}, r"weight of cannot_link\[0\]"),
-        ({"cannot_link": [(0.5, 1)]}, "names no row"),
+        ({"cannot_link": [(0.5, 1)]}, "is outside"),
         ({"must_link": [(0, 1)], "conflicts": "ignore"}, "conflicts='ignore'"),
     ],
 )

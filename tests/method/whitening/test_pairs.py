@@ -191,10 +191,10 @@ def test_samples_keep_whole_pairs():
         ([0, 1], r"array of 2 row indices per line, got int64 of shape \(2,\)"),
         ([[0, 1, 2]], r"of shape \(1, 3\)"),
         ([["a", "b"]], "array of 2 row indices per line, got <U1"),
-        ([[0, 1], [0, 480]], r"pairs\[1\] = \[0, 480\] names no row of the 480 of X"),
-        ([[0, 1], [-1, 3]], r"pairs\[1\] = \[-1, 3\] names no row"),
-        ([[0, 1.5]], r"pairs\[0\] = \[0.0, 1.5\] names no row"),
-        ([[0, 1], [5, 5]], r"pairs\[1\] = \[5, 5\] is a row and itself"),
+        ([[0, 1], [0, 480]], r"pairs\[1\] = \[0, 480\] is outside the 480 rows of X"),
+        ([[0, 1], [-1, 3]], r"pairs\[1\] = \[-1, 3\] is outside"),
+        ([[0, 1.5]], r"pairs\[0\] = \[0.0, 1.5\] is outside"),
+        ([[0, 1], [5, 5]], r"pairs\[1\] = \[5, 5\] pairs a row with itself"),
     ],
 )
 def test_what_is_no_pair_is_refused(problem, pairs, message):

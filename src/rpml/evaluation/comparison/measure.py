@@ -87,7 +87,7 @@ def _with_labels(Z: Array, y: Array, seed: int) -> Cell:
     }
 
 
-def kept_of(cell: Cell) -> NDArray[np.float64]:
+def overlap_of(cell: Cell) -> NDArray[np.float64]:
     """Share of the nearest rows that each query keeps."""
     counts = np.array([int(digit, 16) for digit in cell["kept"]])
     return np.asarray(counts / min(NEAREST, len(counts) - 1))

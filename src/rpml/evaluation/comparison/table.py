@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.evaluation.comparison.measure import KS, Cell, bounded, hits_of, kept_of
+from rpml.evaluation.comparison.measure import KS, Cell, bounded, hits_of, overlap_of
 from rpml.evaluation.registry import METHODS
 from rpml.runtime.context import Json
 from rpml.runtime.extras import require
@@ -139,8 +139,8 @@ class Comparison:
             if name in measured[0]:
                 row[name] = float(np.mean([c[name] for c in measured]))
         if all("kept" in c for c in measured):
-            kept = np.mean([kept_of(c) for c in measured], axis=0)
-            row |= bounded("neighbors_kept", interval(kept, np.random.default_rng(0)))
+            overlap = np.mean([overlap_of(c) for c in measured], axis=0)
+            row |= bounded("neighbors_kept", interval(overlap, np.random.default_rng(0)))
         return row | self._intervals(method, dim)
 
     def _intervals(self, method: str, dim: int) -> Row:

@@ -93,6 +93,6 @@ def hubness_interval(neighbors: NDArray[np.integer], k: int, rng: np.random.Gene
     return Interval(hubness(neighbors, k), float(low), float(high))
 
 
-def found_by_nobody(neighbors: NDArray[np.integer], k: int) -> NDArray[np.bool_]:
+def is_antihub(neighbors: NDArray[np.integer], k: int) -> NDArray[np.bool_]:
     """Which rows are among the k nearest neighbors of no other row: antihubs."""
     return np.asarray(np.bincount(neighbors[:, :k].ravel(), minlength=len(neighbors)) == 0)

@@ -143,7 +143,7 @@ def row_indices(kind: str, values: NDArray[np.number], n: int) -> Rows:
     bad = (values < 0) | (values >= n) | (values != np.floor(values))
     if bad.any():
         i = int(np.flatnonzero(bad.any(axis=1))[0])
-        raise ValueError(f"{kind}[{i}] = {values[i].tolist()} names no row of the {n} of X.")
+        raise ValueError(f"{kind}[{i}] = {values[i].tolist()} is outside the {n} rows of X.")
     return values.astype(np.intp)
 
 

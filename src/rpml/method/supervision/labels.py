@@ -10,7 +10,7 @@ def as_labels(values: ArrayLike, n: int, name: str = "labels") -> Labels:
     """Any labels as integers from 0; negative numbers, None and NaN as -1 (no label)."""
     values = np.asarray(values)
     if values.shape != (n,):
-        raise ValueError(f"{name} must be one for each of the {n} rows, got shape {values.shape}.")
+        raise ValueError(f"{name} must have one value per row ({n}), got shape {values.shape}.")
     if values.dtype.kind in "iu":
         missing = values < 0
     elif values.dtype.kind == "f":

@@ -110,6 +110,6 @@ class LabelAnswers:
             "stage": learner.stage,
             "share": round(learner.share, 3),
             "message": learner.message,
-            "recall": {name: asdict(found) for name, found in learner.recall.items()},
+            "recall": {name: asdict(share) for name, share in learner.recall.items()},
             "n_labeled": learner.n_labeled,
         }

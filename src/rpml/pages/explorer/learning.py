@@ -93,7 +93,7 @@ class Learner:
         indices = {"before": self.catalog.indices["rpml"], "after": index}
         hits = {name: first_hit_rank(s.rows[rows], y) < 1 for name, s in indices.items()}
         rng = np.random.default_rng(0)
-        self.recall = {name: interval(found, rng) for name, found in hits.items()}
+        self.recall = {name: interval(of_queries, rng) for name, of_queries in hits.items()}
         self.recall["gain"] = paired(hits["after"], hits["before"], rng)
         self.n_labeled = len(rows)
         maps = self.catalog.maps.value

@@ -11,8 +11,8 @@ from rpml.estimator import RPML
 from rpml.evaluation.metrics import first_hit_rank
 from rpml.evaluation.metrics.label_free import (
     VarianceSpectrum,
-    found_by_nobody,
     hubness_interval,
+    is_antihub,
     neighbor_overlap,
     spectrum,
 )
@@ -197,10 +197,10 @@ def _label_free(
     k = min(N_NEIGHBORS, raw.shape[1])
 
     def score(name: str, reading: str, style: str, of: Callable[[Space], Interval]) -> Score:
-        found = {s.key: of(s) for s in spaces}
-        values = {key: figure.value for key, figure in found.items()}
+        intervals = {s.key: of(s) for s in spaces}
+        values = {key: figure.value for key, figure in intervals.items()}
         # what is so by definition has no interval
-        estimated = {key: figure for key, figure in found.items() if figure.low < figure.high}
+        estimated = {key: figure for key, figure in intervals.items() if figure.low < figure.high}
         return Score(name, values, reading, style, intervals=estimated)
 
     return [
@@ -229,6 +229,6 @@ def _label_free(
             "Antihubs",
             f"share of items that are among the {k} nearest of no other item; lower is better",
             "percent",
-            lambda s: interval(found_by_nobody(s.neighbors, k), rng),
+            lambda s: interval(is_antihub(s.neighbors, k), rng),
         ),
     ]
