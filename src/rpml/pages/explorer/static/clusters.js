@@ -41,16 +41,40 @@ export async function listClusters(more = false) {
   }
 }
 
+/* One stop for Tab: the arrows go from cluster to cluster, Tab goes on to the one that is open. */
+function listKeys(event) {
+  const picks = pickButtons(), at = picks.indexOf(event.target);
+  const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: picks.length - 1 }[event.key];
+  if (at < 0 || to === undefined) return;
+  event.preventDefault();
+  stopAt(picks[Math.max(0, Math.min(picks.length - 1, to))]).focus();
+}
+
+function pickButtons() { return [...$("cluster-list").querySelectorAll("button.pick")]; }
+
+function stopAt(stop) {
+  for (const button of pickButtons()) button.tabIndex = button === stop ? 0 : -1;
+  return stop;
+}
+
+export function startClusters() { $("cluster-list").addEventListener("keydown", listKeys); }
+
 function drawClusters() {
   const rows = listed.map((cluster) => views.clusterRow(cluster, String(cluster.cluster) === page.state.cluster, (name) => go({ cluster: String(name) })));
   const box = $("cluster-list");
   const focused = document.activeElement?.closest?.("tr")?.rowIndex;
   if (!listed.length) box.replaceChildren(views.element("p", { className: "empty", textContent: "No cluster has that many items." }));
   else box.replaceChildren(views.clusterTable(rows));
-  if (focused > 0) box.querySelector("table")?.rows[focused]?.querySelector("button")?.focus({ preventScroll: true });
+  const picks = pickButtons();
+  const stop = stopAt(picks[focused - 1] || box.querySelector("[aria-current] button") || picks[0]);
+  if (focused > 0) stop?.focus({ preventScroll: true });
   if (listed.length < total) {
     const button = views.element("button", { type: "button", className: "more", textContent: `Show more (${(total - listed.length).toLocaleString("en")} left)` });
-    button.addEventListener("click", () => listClusters(true));
+    button.addEventListener("click", async () => {
+      const next = listed.length;
+      await listClusters(true);
+      stopAt(pickButtons()[next])?.focus();
+    });
     box.append(button);
   }
 }
@@ -63,7 +87,7 @@ export async function showCluster() {
     if (!await clustersReady()) return;
     if (listed.length) drawClusters();
     if (!page.state.cluster) {
-      box.replaceChildren(views.element("p", { className: "empty", textContent: "Select a cluster to see its members, its mode and its tree." }));
+      box.replaceChildren(views.element("p", { className: "empty", textContent: "Select a cluster to see its items, the most typical one first." }));
       return;
     }
     const found = await ask("/api/cluster", { cluster: page.state.cluster }, "cluster");

@@ -1,5 +1,5 @@
 /* The explorer: what is looked at lives in the address, everything else follows from it. */
-import { listClusters, showCluster } from "./clusters.js";
+import { listClusters, showCluster, startClusters } from "./clusters.js";
 import { closeFinder, finderKeys, suggestSoon } from "./finder.js";
 import { startLabels } from "./labels.js";
 import { forgetPoints, listColors, listSpaces, markMap, paintMap, showMaps, waitForMap } from "./map.js";
@@ -10,7 +10,7 @@ import { findRows, isFiltered, showMatches, startTable } from "./table.js";
 const DEFAULTS = { id: "", upload: "", k: "20", tab: "neighbors", cluster: "", sort: "size", least: "1", map: "rpml", beside: "", color: "", view: "", q: "", where: "", by: "", show: "list" };
 const ALLOWED = { tab: ["neighbors", "table", "clusters", "labels"], show: ["list", "gallery"], sort: ["size", "impurity", "name"], k: ["10", "20", "50", "100"] };
 const narrow = matchMedia("(max-width: 61.99rem)");
-let focusResults = false; // after an item of a list was chosen by keyboard
+let focusResults = false; // after an item was chosen in a list or searched for
 let revealResults = false; // where they are below the map
 
 /* ---- what is looked at ---- */
@@ -43,7 +43,9 @@ export function go(change, kept = true) {
 
 function update(before) {
   const changed = (...keys) => keys.some((key) => before[key] !== page.state[key]);
+  const focused = document.activeElement;
   if (changed("tab")) showTab();
+  if (focused.closest("[role=tabpanel][hidden]")) leaveField();
   if (changed("id", "upload", "k")) search();
   if (changed("show") && chosen() && page.results.rpml) showResults();
   if (changed("cluster")) showCluster();
@@ -90,6 +92,7 @@ async function search() {
     revealResults = false;
   } catch (problem) {
     if (problem.name === "AbortError") return;
+    focusResults = false;
     $("lists").hidden = true;
     $("asked").replaceChildren(views.empty("Nothing found", [problem.message, "Check the id, or select an item on the map."], randomButton()));
     if (problem.status === undefined) complain(problem, search);
@@ -101,9 +104,9 @@ async function search() {
 }
 
 function showResults() {
+  const focused = document.activeElement;
   $("lists").hidden = false;
   $("asked").replaceChildren(views.asked(page.results.rpml.query, tools(), (cluster) => go({ tab: "clusters", cluster: String(cluster) })));
-  if (focusResults) $("asked").querySelector("h2").focus({ preventScroll: true });
   const lists = Object.keys(page.about.spaces).map((space) => page.results[space]);
   const rows = lists.map((found) => new Set(found.items.map((item) => item.row)));
   const shared = new Set([...rows[0]].filter((row) => rows.every((list) => list.has(row))));
@@ -116,10 +119,14 @@ function showResults() {
     const hits = found.items.map((item, i) => piece(found.query, item, i + 1, shared.has(item.row) ? everywhere : "", follow));
     return views.element("section", { className: "list", dataset: { space }, attributes: { "aria-labelledby": `list-${space}` } }, heading, views.element("ol", {}, ...hits));
   }));
+  if (focusResults || !focused.isConnected) keepFocus(focusResults ? "" : focused.id);
 }
 
+/* The results were replaced: to the same control as before, else to their heading. */
+function keepFocus(id) { ($(id) || $("asked").querySelector("h2")).focus({ preventScroll: true }); }
+
 function tools() {
-  const size = views.element("select", { ariaLabel: "How many neighbors" });
+  const size = views.element("select", { id: "how-many", ariaLabel: "How many neighbors" });
   for (const k of ["10", "20", "50", "100"]) size.append(views.element("option", { value: k, textContent: `${k} nearest`, selected: k === page.state.k }));
   size.addEventListener("change", () => go({ k: size.value }));
   const gallery = page.state.show === "gallery";
@@ -164,7 +171,7 @@ export function pick(item) {
   revealResults = narrow.matches;
 }
 
-/* From a list: the results are replaced, so the focus goes to their heading. */
+/* From a list or the search: the results are new, so the focus goes to their heading. */
 export function follow(item) {
   focusResults = true;
   pick(item);
@@ -209,7 +216,11 @@ export async function relearned() {
   await search();
 }
 
+/* From a field, or from what is no longer shown, to the tab: the shortcuts work there. */
+export function leaveField() { $(`tab-${page.state.tab}`).focus(); }
+
 function shortcuts(event) {
+  if (event.key === "Escape" && !event.defaultPrevented && event.target.matches("main input[type=text], main input[type=number], main select")) leaveField();
   const typing = event.target.closest("input:not([type=radio]), select, textarea, dialog");
   if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
   const acts = {
@@ -296,6 +307,7 @@ async function start() {
   listSpaces();
   startSelection();
   startTable();
+  startClusters();
   if (page.about.can_label) startLabels();
   showQuery();
   showTab();

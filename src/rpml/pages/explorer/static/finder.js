@@ -1,5 +1,5 @@
 /* Finding items by a part of their id, text or metadata. */
-import { go, pick } from "./explore.js";
+import { follow, go, leaveField, pick } from "./explore.js";
 import { $, ask, cancel, complain, views } from "./page.js";
 
 const finder = { items: [], at: -1, timer: 0 };
@@ -62,8 +62,8 @@ async function findText(text) {
   if (!text) return;
   try {
     const { items, total } = await ask("/api/find", { q: text, most: 1 }, "find");
-    if (total && items[0].id !== text) go({ q: text, tab: "table" });
-    else go({ id: text, upload: "", tab: "neighbors" });
+    if (total && items[0].id !== text) { go({ q: text, tab: "table" }); $("grid").focus({ preventScroll: true }); }
+    else follow({ id: text });
   } catch (problem) {
     complain(problem, () => findText(text));
   }
@@ -72,14 +72,14 @@ async function findText(text) {
 export function finderKeys(event) {
   if (event.key === "ArrowDown") moveFinder(1);
   else if (event.key === "ArrowUp") moveFinder(-1);
-  else if (event.key === "Escape") closeFinder();
+  else if (event.key === "Escape") { if ($("suggestions").hidden) leaveField(); else closeFinder(); }
   else if (event.key === "Enter") {
     const item = finder.items[finder.at];
     clearTimeout(finder.timer);
     cancel("find");
     closeFinder();
     if (item?.matches) go({ q: item.matches });
-    else if (item) pick(item);
+    else if (item) follow(item);
     else findText($("query").value.trim());
   } else return;
   event.preventDefault();

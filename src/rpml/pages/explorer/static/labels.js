@@ -57,6 +57,7 @@ const assignSelected = attempt(async (label) => {
 
 const undo = attempt(async () => {
   show(await post("/api/labels/undo"));
+  if ($("undo").disabled) $("label").focus();
   relabel();
   say("Undone");
 });
@@ -86,7 +87,7 @@ function showQuestion() {
     if (!input.value && known && event.key >= "1" && event.key <= "9") { event.preventDefault(); answer(item, known.label); }
   });
   form.addEventListener("submit", (event) => { event.preventDefault(); if (input.value.trim()) answer(item, input.value); });
-  skip.addEventListener("click", () => { queue.shift(); showQuestion(); });
+  skip.addEventListener("click", () => { queue.shift(); showQuestion(); if (!queue.length) $("suggest").focus(); });
   look.addEventListener("click", () => pick(item));
   const picture = views.image(item, item.id, true);
   $("queue").replaceChildren(views.element("div", { className: "question" }, picture && views.element("div", { className: "item query" }, picture), form));
@@ -105,9 +106,11 @@ const answer = attempt(async (item, label) => {
 const learn = attempt(async () => { showLearning(await post("/api/learn")); });
 
 function showLearning(now) {
-  const working = now.state === "working";
+  const working = now.state === "working", focused = document.activeElement;
   $("learn").disabled = working;
   $("cancel-learning").hidden = !working;
+  if (working && focused === $("learn")) $("cancel-learning").focus();
+  if (!working && focused === $("cancel-learning")) $("learn").focus();
   if (working) {
     $("learning").textContent = `Learning: ${now.stage}, ${Math.round(100 * now.share)} %`;
     setTimeout(attempt(async () => showLearning(await ask("/api/learn"))), 500);

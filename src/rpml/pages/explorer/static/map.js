@@ -2,7 +2,7 @@
 import { clustersReady } from "./clusters.js";
 import { go, pick } from "./explore.js";
 import { $, ask, clusterRows, complain, page, request, say, views } from "./page.js";
-import { select, showSelection } from "./selection.js";
+import { select, showSelection, toggle } from "./selection.js";
 import { forgetCells, showMatches } from "./table.js";
 
 const { Scatter, Legend, unpack } = window.rpml;
@@ -78,6 +78,7 @@ function makeMap(i, x, y) {
     onView: (view) => { if (i === 0) { clearTimeout(map.saving); map.saving = setTimeout(() => saveView(view), 250); } },
     thumb: page.about.has_pictures ? thumb : null,
     onSelect: (rows, event) => select(rows, event.shiftKey || event.ctrlKey),
+    onToggle: toggle,
   });
   const [vx, vy, zoom] = page.state.view.split(",").map(Number);
   if (i === 0 && zoom >= 1) map.setView({ x: vx, y: vy, zoom }, true);

@@ -65,6 +65,6 @@ export function selectButton(text, rows) {
 
 export function startSelection() {
   for (const input of document.querySelectorAll("input[name=tool]")) input.addEventListener("change", () => useTool(input.value));
-  for (const button of document.querySelectorAll(".clear-selection")) button.addEventListener("click", () => select([]));
+  for (const button of document.querySelectorAll(".clear-selection")) button.addEventListener("click", () => { select([]); if ($("selected").contains(button)) $("map").focus({ preventScroll: true }); });
   showSelection();
 }

@@ -60,7 +60,7 @@ export function showMatches() {
     const clear = views.element("button", { type: "button", textContent: "Clear" });
     clear.addEventListener("click", () => { go({ q: "", where: "" }); $("query").focus(); });
     const table = views.element("button", { type: "button", textContent: "Show in the table", hidden: page.state.tab === "table" });
-    table.addEventListener("click", () => go({ tab: "table" }));
+    table.addEventListener("click", () => { go({ tab: "table" }); $("tab-table").focus(); });
     const n = found.length, items = `${n.toLocaleString("en")} ${n === 1 ? "item" : "items"}`;
     const said = page.state.q ? `${items} ${n === 1 ? "contains" : "contain"} “${page.state.q}”${page.state.where ? " and pass the filters" : ""}. ` : `${items} pass the filters. `;
     box.replaceChildren(said, selectButton("Select them", () => found), " ", table, " ", clear);

@@ -85,7 +85,7 @@ export function asked(query, tools, onCluster) {
     link.addEventListener("click", () => onCluster(query.cluster));
     tools.prepend(link);
   }
-  const known = (query.metadata || []).filter(([, value]) => value);
+  const known = (query.metadata || []).filter(([, value]) => value && value !== query.text);
   const metadata = known.length ? element("dl", { className: "metadata" }, ...known.flatMap(([name, value]) => [element("dt", { textContent: name }), element("dd", { textContent: value })])) : null;
   const body = element("div", {}, element("h2", { tabIndex: -1, textContent: query.text || query.title }), about, metadata, tools);
   return element("div", { className: "asked" },
@@ -155,12 +155,12 @@ export function cluster(found, onPick, exportLink) {
     element("h2", { textContent: `Cluster ${found.title}` }),
     element("p", { className: "muted", textContent: `${found.size.toLocaleString("en")} ${found.size === 1 ? "item" : "items"}${impurity}` }),
     element("div", { className: "tools" }, exportLink),
-    element("h3", { textContent: "Mode" }),
+    element("h3", { textContent: "Most typical item (the mode)" }),
     element("div", { className: `members${plain}` }, chip(found.mode, onPick)));
-  const more = found.size > found.members.length ? `, the ${found.members.length} nearest to the mode` : "";
+  const more = found.size > found.members.length ? `, the ${found.members.length} nearest to it` : "";
   box.append(element("h3", { textContent: `Members${more}` }),
     element("div", { className: `members${plain}` }, ...found.members.map((item) => chip(item, onPick))));
-  box.append(element("h3", { textContent: "Ascent tree: the parent of each member" }));
+  box.append(element("h3", { textContent: "Which item leads to which (the ascent tree)" }));
   if (found.tree) box.append(tree(found.members, found.tree, onPick));
   else box.append(element("p", { className: "muted", textContent: `There is no tree: ${found.tree_reason}.` }));
   return box;

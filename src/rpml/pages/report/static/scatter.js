@@ -155,7 +155,10 @@
       else if (event.key === "0" || event.key === "Home") this.reset();
       else if (event.key === "Enter" || event.key === " ") {
         if (this.hover < 0) return;
-        if (this.options.onPick) this.options.onPick(this.hover);
+        const act = event.key === " " && this.options.onToggle || this.options.onPick;
+        if (act) act(this.hover);
+      } else if (event.key.toLowerCase() === "a" && this.options.onSelect) {
+        this.options.onSelect(this.inside([[0, 0], [this.width, 0], [this.width, this.height], [0, this.height]]), event);
       } else if (event.key === "Escape") {
         this.setHover(-1);
         if (this.options.onPick) this.options.onPick(-1);
