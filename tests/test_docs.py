@@ -198,14 +198,21 @@ def test_the_api_reference_has_every_public_name():
 
 
 UNIDIOMATIC = re.compile(
-    r"\b(?:numbers|values?|labels?|figures?|pairs?|rows?|points?|files?|lines?) an? "
-    r"(?:vector|row|class|line|partition|pair|cluster|set|image|instance)\b"
+    r"\b(?:numbers|values?|labels?|figures?|pairs?|rows?|points?|files?|lines?|heaps?) an? "
+    r"(?:vector|row|class|line|partition|pair|cluster|set|image|instance|command|thing)\b"
+    r"|\bR@1 less\b|\bless PCA's\b|\basked size\b|\bmost telling\b"
 )
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_per_row_not_a_row(page):
     assert not UNIDIOMATIC.findall(page.read_text(encoding="utf8"))
+
+
+def test_per_row_not_a_row_in_the_source():
+    found = {path.name: UNIDIOMATIC.findall(path.read_text(encoding="utf8")) for path in SOURCES}
+    assert not {name: words for name, words in found.items() if words}
 
 
 def anchors(page):

@@ -264,7 +264,7 @@ def test_pairs_are_the_librarys_and_reported(rpml, shared, vectors, tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("3,3", "pairs.csv: line 2 = [3, 3] pairs a row with itself"),
+        ("3,3", "pairs.csv: line 2 = [3, 3] links a row to itself"),
         ("0,240", "pairs.csv: line 2: '240' is not a row number from 0 to 239"),
         ("0,2,1", "pairs.csv: line 2: 2 rows are expected, not 3 fields"),
     ],

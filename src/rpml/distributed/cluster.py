@@ -120,7 +120,7 @@ class Cluster:
         return float(sum(self.values(self.each(work, parts, *more))))
 
     def values(self, tasks: Sequence[Task]) -> list[Any]:
-        """The results of several tasks, on the client: for small things only."""
+        """The results of several tasks, on the client: for small results only."""
         with self.failures():
             loop = self.client.loop
             self._patiently(lambda left: list(as_completed(tasks, loop=loop, timeout=left)))
@@ -143,7 +143,7 @@ class Cluster:
         return level[0] if len(parts) > 1 else self.submit(add or _add, level)
 
     def value(self, future: Task) -> Any:
-        """The result, on the client: for small things only."""
+        """The result, on the client: for small results only."""
         with self.failures():
             return self._patiently(lambda timeout: future.result(timeout))
 

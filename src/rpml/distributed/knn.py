@@ -211,7 +211,7 @@ class Search:
         return self._merge(candidates)
 
     def _buckets(self, width: int) -> int:
-        """Buckets: two a thread at least, and so many that a search fits its worker."""
+        """Buckets: at least two per thread, and enough that a search fits its worker."""
         row = 4 * 3 * width + 16 * self.k  # bytes: sent, joined and ready; its heap and its list
         most = self.cluster.thread_memory() * _SHARE / (_VISITORS * row)
         threads = sum(self.cluster.workers().values())

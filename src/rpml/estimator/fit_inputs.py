@@ -96,7 +96,7 @@ def as_pairs(pairs: ArrayLike | None, n: int, whiten: object = "auto") -> NDArra
     rows = row_indices("pairs", values, n)
     alone = np.flatnonzero(rows[:, 0] == rows[:, 1])
     if len(alone):
-        raise ValueError(f"pairs[{alone[0]}] = {rows[alone[0]].tolist()} pairs a row with itself.")
+        raise ValueError(f"pairs[{alone[0]}] = {rows[alone[0]].tolist()} links a row to itself.")
     unique = np.unique(np.sort(rows, axis=1), axis=0)
     if len(unique) < len(rows):
         repeated = len(rows) - len(unique)

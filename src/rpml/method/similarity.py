@@ -47,7 +47,7 @@ class SimilarityScale:
 
 
 def _quantiles(values: Array) -> Array:
-    """The values at `LEVELS`; one sort is cheaper than numpy's partition at so many places."""
+    """The values at `LEVELS`; one sort is cheaper than numpy's partition at that many positions."""
     values = np.sort(values)
     low, part = np.divmod(LEVELS * (len(values) - 1), 1)
     below = low.astype(np.intp)

@@ -26,7 +26,7 @@ _inside = threading.local()  # set in the pool's threads: work within work runs 
 
 @contextmanager
 def using_threads(count: int) -> Iterator[None]:
-    """Let the calling thread use so many, whatever the environment says."""
+    """Let the calling thread use this many, whatever the environment says."""
     before = getattr(_inside, "count", 0)
     _inside.count = count
     try:

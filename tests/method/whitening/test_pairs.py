@@ -194,7 +194,7 @@ def test_samples_keep_whole_pairs():
         ([[0, 1], [0, 480]], r"pairs\[1\] = \[0, 480\] is outside the 480 rows of X"),
         ([[0, 1], [-1, 3]], r"pairs\[1\] = \[-1, 3\] is outside"),
         ([[0, 1.5]], r"pairs\[0\] = \[0.0, 1.5\] is outside"),
-        ([[0, 1], [5, 5]], r"pairs\[1\] = \[5, 5\] pairs a row with itself"),
+        ([[0, 1], [5, 5]], r"pairs\[1\] = \[5, 5\] links a row to itself"),
     ],
 )
 def test_what_is_no_pair_is_refused(problem, pairs, message):

@@ -55,8 +55,8 @@ class _SizedPartition(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """Cluster the rows of X; y is ignored."""
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         rows = np.asarray(X, np.float32)
-        wanted = min(self.n_clusters or self._aas_count(rows), len(rows))
-        self.labels_ = self._partition(rows, wanted, seed)
+        n_clusters = min(self.n_clusters or self._aas_count(rows), len(rows))
+        self.labels_ = self._partition(rows, n_clusters, seed)
         return self
 
     @abstractmethod
@@ -88,7 +88,7 @@ class LeidenPartition(_SizedPartition):
         return _leiden_of_size(network, n_clusters, seed)
 
 
-def _leiden_of_size(network: igraph.Graph, wanted: int, seed: int) -> Labels:
+def _leiden_of_size(network: igraph.Graph, n_clusters: int, seed: int) -> Labels:
     """Bisect the resolution on a log scale; the closest count of clusters wins."""
     import random
 
@@ -103,10 +103,10 @@ def _leiden_of_size(network: igraph.Graph, wanted: int, seed: int) -> Labels:
         )
         labels = np.asarray(communities.membership, np.intp)
         count = count_clusters(labels)
-        miss = abs(np.log(count / wanted))
+        miss = abs(np.log(count / n_clusters))
         if best is None or miss < best[0]:
             best = (miss, labels)
-        low, high = (resolution, high) if count < wanted else (low, resolution)
+        low, high = (resolution, high) if count < n_clusters else (low, resolution)
         if miss < 0.05:
             break
     assert best is not None

@@ -230,7 +230,7 @@ def disjoint_rounds(pairs: Iterable[Pair]) -> list[list[Pair]]:
 
 def search_rows(
     rows: SearchCorpus,
-    wanted: NDArray[np.intp],
+    queries: NDArray[np.intp],
     k: int,
     memory_limit: int,
     dtype: DTypeLike = np.float64,
@@ -238,14 +238,14 @@ def search_rows(
     """Top k of the given rows among all rows."""
     n, d = rows.X.shape
     ids = np.arange(n, dtype=np.int32)
-    heaps = empty_heaps(wanted.size, k, dtype)
+    heaps = empty_heaps(queries.size, k, dtype)
     size = block_size(16 * _BLOCK, 2 * d, memory_limit // 2)
     half = rows.half.astype(dtype)
-    for a in slices(wanted.size, size):
-        left = rows.block(wanted[a], dtype)
+    for a in slices(queries.size, size):
+        left = rows.block(queries[a], dtype)
         for b in slices(n, size):
             scores = times(left, rows.block(b, dtype).T)
-            push_scores(scores, half[b], ids[wanted[a]], ids[b], (heaps[0][a], heaps[1][a]))
+            push_scores(scores, half[b], ids[queries[a]], ids[b], (heaps[0][a], heaps[1][a]))
     sort(*heaps)
     return heaps
 

@@ -1,9 +1,9 @@
-"""Which rows to label next: those in dense regions, far from all rows asked for before.
+"""Which rows to label next: those in dense regions, far from all labeled or suggested rows.
 
 The score of a row is the density around it (the 4-norm of its similarities to the exemplars, each
 counted as the rows it stands for) times its distance to the nearest row that has a label or was
 suggested before. The best row is taken, the distances are updated, and so on. So classes are
-covered early, and the rows of one class that are asked for lie far apart, which is what its scatter
+covered early, and the suggested rows of one class lie far apart, which is what its scatter
 is learned from.
 
 Where the rows are at hand all of them are candidates. A model alone has the positions of its
@@ -46,10 +46,10 @@ def rank_candidates(n: int, model: Fitted, X: Array | None = None) -> NDArray[np
         assert X is not None
         middles = unit_rows(model.transform(X[exemplars.rows]))
     if X is None:
-        rows, places, asked = exemplars.rows, middles, np.isin(exemplars.labels, labels[labeled])
+        rows, Z, covered = exemplars.rows, middles, np.isin(exemplars.labels, labels[labeled])
     else:
-        rows, places, asked = np.arange(len(labels)), unit_rows(model.transform(X)), labeled
-    first = rows[spread_out(places, density(places, middles, exemplars.sizes), asked, n)]
+        rows, Z, covered = np.arange(len(labels)), unit_rows(model.transform(X)), labeled
+    first = rows[spread_out(Z, density(Z, middles, exemplars.sizes), covered, n)]
     doubt = row_doubt(len(labels), model.triplets_, model.triplet_probabilities_)
     rest = np.setdiff1d(np.flatnonzero(~labeled), first)
     rest = rest[np.argsort(-doubt[rest], kind="stable")]
@@ -57,24 +57,24 @@ def rank_candidates(n: int, model: Fitted, X: Array | None = None) -> NDArray[np
 
 
 @single_blas_thread()
-def spread_out(places: Array, weight: Array, asked: Mask, n: int) -> NDArray[np.intp]:
-    """Up to n of the places not asked for: heavy ones, far from those asked for and each other."""
-    similarity = np.full(len(places), -1.0)
-    if asked.any():
-        similarity = _by_block(places, places[asked], lambda block: block.max(axis=1))
-    free = ~asked
+def spread_out(Z: Array, weight: Array, covered: Mask, n: int) -> NDArray[np.intp]:
+    """Up to n rows that are not covered: dense ones, far from covered rows and from each other."""
+    similarity = np.full(len(Z), -1.0)
+    if covered.any():
+        similarity = _by_block(Z, Z[covered], lambda block: block.max(axis=1))
+    free = ~covered
     chosen = np.empty(min(n, int(free.sum())), np.intp)
     for i in range(len(chosen)):
         best = np.where(free, weight * np.maximum(1.0 - similarity, 0.0), -1.0).argmax()
         chosen[i], free[best] = best, False
-        similarity = np.maximum(similarity, places @ places[best])
+        similarity = np.maximum(similarity, Z @ Z[best])
     return chosen
 
 
-def density(places: Array, middles: Array, sizes: NDArray[np.integer]) -> Array:
-    """How many rows lie around each place, near ones counting most."""
+def density(Z: Array, middles: Array, sizes: NDArray[np.integer]) -> Array:
+    """How many rows lie around each row of Z, near ones counting most."""
     counts = sizes.astype(middles.dtype)
-    return _by_block(places, middles, lambda block: (np.maximum(block, 0) ** 4 @ counts) ** 0.25)
+    return _by_block(Z, middles, lambda block: (np.maximum(block, 0) ** 4 @ counts) ** 0.25)
 
 
 def _by_block(A: Array, B: Array, reduce: Callable[[Array], Array]) -> Array:

@@ -202,29 +202,27 @@ def choose_whitening(
 
 
 def size_within(spectrum: Spectrum, shape: tuple[int, int], settings: WhiteningSettings) -> int:
-    """The size of the embedding, if the rows vary in so many directions."""
+    """The size of the embedding; an error if the rows vary in fewer directions."""
     available = len(spectrum.variances)
     if available == 0:
         raise ValueError(
             f"The rows of X (n_features={shape[1]}) are all the same after scaling to unit norm: "
             "set normalize_input=False."
         )
-    wanted = settings.n_components or min(DEFAULT_COMPONENTS, available)
-    if available < wanted:
+    size = settings.n_components or min(DEFAULT_COMPONENTS, available)
+    if available < size:
         raise ValueError(
-            f"n_components={wanted} is more than the {available} directions in which "
+            f"n_components={size} is more than the {available} directions in which "
             f"the {shape[0]} rows of X vary: ask for {available} or fewer."
         )
-    return wanted
+    return size
 
 
-def whiten_by_exponent(
-    spectrum: Spectrum, wanted: int, settings: WhiteningSettings
-) -> Preprocessing:
+def whiten_by_exponent(spectrum: Spectrum, size: int, settings: WhiteningSettings) -> Preprocessing:
     """The preprocessing of a numeric `whiten`."""
-    n_axes = min(settings.n_axes or max(256, 2 * wanted), len(spectrum.variances))
+    n_axes = min(settings.n_axes or max(256, 2 * size), len(spectrum.variances))
     unit = settings.normalize_input
-    return whitening(spectrum, float(settings.whiten or 0.0), max(n_axes, wanted), unit, unit)
+    return whitening(spectrum, float(settings.whiten or 0.0), max(n_axes, size), unit, unit)
 
 
 @dataclass(frozen=True)
