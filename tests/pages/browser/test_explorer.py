@@ -124,6 +124,7 @@ def test_clusters_are_listed_sorted_and_opened(
     chrome.until(
         "rpmlMap.mask && rpmlMap.mask.reduce((a, b) => a + b) === arguments[0]", len(members)
     )
+    chrome.until("rpmlMap.rings[0]?.rows.length === arguments[0]", len(members))
     assert len(chrome.all("#cluster .tree button")) == len(members)
     chrome.choose("#sort", "impurity")
     chrome.until("location.search.includes('sort=impurity')")

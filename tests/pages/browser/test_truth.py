@@ -214,6 +214,8 @@ def test_results_are_in_view_on_a_phone(chrome: Chrome, explorer: str, sample: S
     chrome.until(f"{HITS} === 40")
     top = "document.querySelector('#asked h2').getBoundingClientRect().top"
     chrome.until(f"{top} >= 0 && {top} < 500")
+    look(chrome, explorer, id=sample.ids[3])  # a link to an item
+    chrome.until(f"{HITS} === 40 && {top} >= 0 && {top} < 500")
 
 
 def test_interpolated_rows_are_said(

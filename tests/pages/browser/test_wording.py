@@ -80,6 +80,7 @@ def test_figures_without_labels_have_intervals_in_sight(chrome: Chrome, unlabele
     rows = [[c.text for c in line.find_elements("css selector", "th, td")] for line in lines(gains)]
     raw = next(row for row in rows if row[0] == "raw features")
     assert re.fullmatch(r"[+−]\d\.\d\d\n[+−]\d\.\d\d to [+−]\d\.\d\d", raw[1])
+    assert raw[2] == "not known"  # nothing was calibrated for another size
     for line in lines(kept):
         assert re.search(r"\d\d\.\d %\n\d\d\.\d – \d+\.\d$", line.text)
     (ranks,) = (e for e in chrome.all("#table tbody tr") if e.text.startswith("Effective rank"))

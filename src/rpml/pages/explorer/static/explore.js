@@ -314,6 +314,7 @@ async function start() {
   showCluster();
   waitForMap();
   if (isFiltered() || page.state.tab === "table") findRows();
+  revealResults = narrow.matches; // a link to an item
   await search();
 }
 

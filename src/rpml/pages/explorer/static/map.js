@@ -7,6 +7,7 @@ import { forgetCells, showMatches } from "./table.js";
 
 const { Scatter, Legend, unpack } = window.rpml;
 const CANVASES = ["map", "map-beside"];
+const MOST_RINGS = 100; // around the items of a cluster
 const ANCHORS = 4; // items that an uploaded query is placed between
 const scatters = [];
 const points = {};
@@ -153,11 +154,12 @@ export async function markMap() {
   const selected = query && query.row !== null ? query.row : -1;
   const cluster = page.state.tab === "clusters" && page.state.cluster;
   $("ring-key").hidden = cluster || !query;
-  let mask = null;
+  let mask = null, members = [];
   try {
     if (cluster && await clustersReady()) {
       mask = new Uint8Array(page.about.rows);
-      for (const row of await clusterRows(cluster)) mask[row] = 1;
+      members = await clusterRows(cluster);
+      for (const row of members) mask[row] = 1;
     }
   } catch (problem) {
     if (!problem.status) complain(problem);
@@ -165,9 +167,11 @@ export async function markMap() {
   const style = getComputedStyle(document.documentElement);
   const rings = Object.entries(page.results).filter(([, result]) => result).map(([space, { items }]) => (
     { rows: items.map((item) => item.row), color: style.getPropertyValue(`--ring-${space}`).trim() }));
+  // a few points among thousands would be overlooked, many stand out by themselves
+  const ringed = members.length <= MOST_RINGS ? [{ rows: [...members], color: style.getPropertyValue("--ring-rpml").trim() }] : [];
   for (const map of page.maps) {
     map.filter("cluster", mask);
-    map.mark(cluster ? { selected: -1, rings: [] } : { selected, rings });
+    map.mark(cluster ? { selected: -1, rings: ringed } : { selected, rings });
     if (!cluster && selected >= 0) map.reveal(selected);
     map.mark({ query: !cluster && query && query.row === null ? placeOf(map) : null });
   }

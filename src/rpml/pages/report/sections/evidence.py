@@ -42,6 +42,8 @@ def _rank_gain(name: str, gain: Interval) -> Cell:
 
 def _expected(name: str, rank_gain: float) -> Cell:
     """The gain that went with a rank gain on the sets it was calibrated on, none below zero."""
+    if name == "raw":  # of another size: there the rank gain says too little
+        return Cell("not known", "", best=False)
     if name == REFERENCE or rank_gain < 0:
         return Cell("reference" if name == REFERENCE else "none", "", best=False)
     gain = expected_gain(rank_gain)
