@@ -66,6 +66,9 @@ def test_an_old_index_answers_new_queries(spaces, tmp_path):
         (np.ones((30, 3)), np.ones((29, 3)), "30 old and 29 new rows"),
         (np.ones((9, 3)), np.ones((9, 3)), "at least 20"),
         (np.ones((30, 3)), np.full((30, 3), np.nan), "NaN"),
+        (np.zeros((30, 3)), np.random.default_rng(0).normal(size=(30, 3)), "All old vectors point"),
+        (np.random.default_rng(0).normal(size=(30, 3)), np.zeros((30, 3)), "All new vectors point"),
+        (np.arange(1.0, 31)[:, None] * [1.0, 2, 3], np.eye(30), "All old vectors point"),
     ],
 )
 def test_bad_pairs(old, new, message):

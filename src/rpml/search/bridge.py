@@ -15,6 +15,7 @@ from rpml.runtime.validation import as_matrix
 PENALTIES = (None, 1e-3, 1e-2, 1e-1, 1.0)  # None: orthogonal
 MIN_PAIRS, MAX_PAIRS, MAX_HELD_OUT = 20, 20_000, 1000
 NEAREST = 10
+ROUNDING = 1e-6  # of unit rows in single precision
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,9 @@ def learn_bridge(old: ArrayLike, new: ArrayLike, random_state: int = 0) -> Bridg
     rng = np.random.default_rng(random_state)
     sampled = sorted_sample(len(spaces[0]), MAX_PAIRS, rng)
     Y, X = (unit_rows(np.asarray(rows[sampled], np.float64)) for rows in spaces)
+    for name, rows in (("old", Y), ("new", X)):
+        if np.ptp(rows, axis=0).max() < ROUNDING:
+            raise ValueError(f"All {name} vectors point in one direction: none is a neighbor.")
     order = rng.permutation(len(X))
     n_held_out = min(len(X) // 5, MAX_HELD_OUT)
     held_out, learned = order[:n_held_out], order[n_held_out:]

@@ -119,7 +119,10 @@ class LabelStore:
         with locked(self.path):  # so that no other explorer writes after we have looked
             current = self.path.read_bytes() if self.path.exists() else None
             if current != self._written:
-                raise InputError(f"{self.path} was changed by another program: nothing was saved")
+                raise InputError(
+                    f"{self.path} was changed by another program: nothing was saved; start the "
+                    "explorer again to take its labels over"
+                )
             with atomic_output(self.path) as temporary:
                 temporary.write_bytes(content)
         self._written = content
