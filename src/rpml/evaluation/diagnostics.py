@@ -142,8 +142,8 @@ def of_stability(model: RPML, X: Array, rng: np.random.Generator) -> Diagnostic:
         "Stability of the pseudo-clusters",
         value,
         f"{value:.2f} ({min(scores):.2f} to {max(scores):.2f})",
-        "do two halves of the rows give the same partition? 1: yes; 0: by chance; mean and range "
-        f"of {RESAMPLES}",
+        "do random halves of the rows give the same partition? 1: yes, 0: chance; mean and range, "
+        f"{RESAMPLES} tries",
         value < 0.1,
     )
 
@@ -230,7 +230,7 @@ def of_neighbors(X: Array, Z: Array, rng: np.random.Generator) -> tuple[Diagnost
     return (
         Diagnostic(
             "neighbors_kept",
-            "Neighbors kept",
+            "Neighbors retained",
             overlap.value,
             _said(overlap, "{:.0%}"),
             f"share of a row's {k} nearest by the raw features that stay among its {k} nearest",

@@ -86,7 +86,7 @@ class Recommendation:
             f"{size} dimensions {share.value:.1%} ({100 * share.low:.1f} to {100 * share.high:.1f})"
             for size, share in shares.items()
         )
-        sentence = f"Of the 10 nearest neighbors, PCA keeps (95% intervals): {listed}."
+        sentence = f"Of the 10 nearest neighbors, PCA retains (95% intervals): {listed}."
         return replace(self, neighbors_kept=shares, reasons=(*self.reasons, sentence))
 
     def __str__(self) -> str:

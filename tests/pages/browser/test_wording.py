@@ -89,6 +89,21 @@ def test_figures_without_labels_have_intervals_in_sight(chrome: Chrome, unlabele
     assert [bool(e.text) for e in chrome.all("#spectrum dd .interval")] == [True] * 3
 
 
+def test_a_figure_has_one_value_wherever_it_stands(chrome: Chrome, report: str) -> None:
+    """Checks and pseudo-clusters count alike, and call the rows items."""
+    chrome.open(report)
+    checks = chrome.text("#checks")
+    assert not re.search(r"\brows?\b", checks)
+    names, figures = ([e.text for e in chrome.all(f"#clusters dl {tag}")] for tag in ("dt", "dd"))
+    facts = dict(zip(names, figures, strict=True))
+    values = chrome.js(
+        "return Object.fromEntries([...document.querySelectorAll('#checks tbody tr')].map((row) => "
+        "[row.cells[0].firstChild.textContent, row.cells[1].innerText.trim()]))"
+    )
+    assert values["Pseudo-clusters of two or more items"] == facts["of two or more items"]
+    assert values["Median size"] == f"{facts['their median size']} items"
+
+
 def lines(table: Any) -> list[Any]:
     return list(table.find_elements("css selector", "tbody tr"))
 

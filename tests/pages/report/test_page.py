@@ -131,7 +131,7 @@ def test_other_rows_than_the_training_rows(sample: Sample) -> None:
     items = make_items(len(rows), labels=np.array(sample.labels)[rows])
     text = build_report(measure([sample.model], sample.X[rows], items, SOURCE))
     assert "on which the model was not trained" in text
-    assert "cluster" not in json.loads(Page(text).scripts[0])["categories"]
+    assert "pseudo-cluster" not in json.loads(Page(text).scripts[0])["categories"]
 
 
 def test_the_seed_decides_everything(sample: Sample, page: str) -> None:

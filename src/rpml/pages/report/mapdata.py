@@ -66,7 +66,9 @@ def _categories(measurements: Measurements, rows: list[int]) -> dict[str, Catego
         categories["label"] = encode_category([measurements.items.label(row) for row in rows])
     if measurements.trained:
         clusters = measurements.model.labels_[rows].tolist()
-        categories["cluster"] = encode_category([None if c < 0 else str(c) for c in clusters])
+        categories["pseudo-cluster"] = encode_category(
+            [None if c < 0 else str(c) for c in clusters]
+        )
     return categories
 
 

@@ -87,7 +87,8 @@ export function asked(query, tools, onCluster) {
   }
   const known = (query.metadata || []).filter(([, value]) => value && value !== query.text);
   const metadata = known.length ? element("dl", { className: "metadata" }, ...known.flatMap(([name, value]) => [element("dt", { textContent: name }), element("dd", { textContent: value })])) : null;
-  const body = element("div", {}, element("h2", { tabIndex: -1, textContent: query.text || query.title }), about, metadata, tools);
+  const key = element("p", { className: "note", textContent: "After the rank of a neighbor: its cosine similarity, 1 for the same direction." });
+  const body = element("div", {}, element("h2", { tabIndex: -1, textContent: query.text || query.title }), about, metadata, tools, key);
   return element("div", { className: "asked" },
     picture && element("div", { className: "item query" }, picture), body);
 }

@@ -1,5 +1,6 @@
 """Diagnostics of the fit that need no labels."""
 
+import re
 from dataclasses import replace
 
 from rpml.evaluation.diagnostics import of_clusters, of_stability, of_triplets, of_whitening
@@ -20,11 +21,16 @@ def content(measurements: Measurements) -> Content:
         rows = sorted_sample(len(X), _STABILITY_ROWS, rng)
         checks.insert(4, of_stability(model, X[rows], rng))
     shown = [
-        replace(d, shown=spaced(d.shown.replace("->", "→")), meaning=spaced(d.meaning))
+        replace(d, title=_worded(d.title), shown=_worded(d.shown), meaning=_worded(d.meaning))
         for d in checks
     ]
     how = "Properties of the fit that need no labels; a line marked ▲ needs attention."
     return {"how": how, "checks": shown}
+
+
+def _worded(text: str) -> str:
+    """In the words of the page: its rows are items."""
+    return re.sub(r"\brow(s?)\b", r"item\1", spaced(text.replace("->", "→")))
 
 
 TEMPLATE = """

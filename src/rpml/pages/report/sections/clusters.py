@@ -23,11 +23,12 @@ def content(measurements: Measurements) -> Content:
             Strip(f"Pseudo-cluster {name}", [gallery.view(r) for r in rows], f"{size} items")
             for name, size, rows in cluster_samples(labels, 5, 10)
         ]
+    together = sizes[sizes > 1]
     facts = {
-        "pseudo-clusters": f"{len(sizes):,}",
+        "of two or more items": f"{len(together):,}",
+        "their median size": f"{float(np.median(together)) if len(together) else 0:g}",
+        "items of the largest": f"{int(sizes.max(initial=0)):,}",
         "singletons": f"{int((sizes == 1).sum()):,}",
-        "largest": f"{int(sizes.max(initial=0)):,}",
-        "median size": f"{float(np.median(sizes)) if len(sizes) else 0:g}",
     }
     noise = int((labels < 0).sum())
     if noise:

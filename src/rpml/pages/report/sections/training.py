@@ -6,6 +6,7 @@ from rpml.estimator.description import decisions
 from rpml.pages.report import charts
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Figure, Section
+from rpml.pages.report.verdict import spaced
 
 _HEADINGS = {"loss": "Loss", "gradient_norm": "Gradient norm", "mean_weight": "Mean triplet weight"}
 _CONSTANT = 1e-6  # relative range below which a curve is rounding noise
@@ -38,7 +39,7 @@ def content(measurements: Measurements) -> Content:
     return {
         "how": how if figures else "There is no curve: the solver took no step.",
         "figures": figures,
-        "summary": " ".join(constants),
+        "summary": spaced(" ".join(constants)),
     }
 
 
