@@ -1,0 +1,72 @@
+"""The folder of unfinished fine-tuning: what is there and not ours stays as it is."""
+
+import os
+
+import pytest
+
+pytest.importorskip("torch")
+from rpml.deep.resumable import ResumableFinetuning
+from rpml.runtime.errors import InputError
+
+
+def a_file(work):
+    work.write_text("mine")
+
+
+def a_foreign_file(work):
+    work.mkdir()
+    (work / "thesis.txt").write_text("mine")
+
+
+def foreign_epochs(work):
+    (work / "run").mkdir(parents=True)
+    (work / "run" / "weights.safetensors").write_text("mine")
+
+
+def foreign_activations(work):
+    (work / "trunk").mkdir(parents=True)
+    (work / "trunk" / "activations.npy").write_text("mine")
+
+
+def a_link_to_a_folder(work):
+    work.with_name("elsewhere").mkdir()
+    (work.with_name("elsewhere") / "thesis.txt").write_text("mine")
+    work.symlink_to("elsewhere")
+
+
+def a_link_to_epochs(work):
+    work.mkdir()
+    work.with_name("elsewhere").mkdir()
+    (work / "run").symlink_to("../elsewhere")
+
+
+def a_link_to_nothing(work):
+    work.symlink_to("nowhere")
+
+
+PLANTED = [
+    a_file,
+    a_foreign_file,
+    foreign_epochs,
+    foreign_activations,
+    a_link_to_a_folder,
+    a_link_to_epochs,
+    a_link_to_nothing,
+]
+
+
+def snapshot(folder):
+    return {p: os.readlink(p) if p.is_symlink() else p.is_file() and p.read_bytes()
+            for p in folder.rglob("*")}  # fmt: skip
+
+
+@pytest.mark.parametrize("plant", PLANTED)
+@pytest.mark.parametrize("resume", [False, True])
+def test_foreign_files_are_refused_and_stay(tmp_path, plant, resume):
+    run = ResumableFinetuning(tmp_path / "a.onnx", resume, overwrite=True)
+    plant(run.directory)
+    before = snapshot(tmp_path)
+    with pytest.raises(InputError, match=r"a\.onnx\.work"):
+        run.check()
+    run.discard()  # as a run does that found nothing wrong
+    assert snapshot(tmp_path) == before
