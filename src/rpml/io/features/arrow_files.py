@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 FORMATS = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".jsonl": "json"}
 SUFFIXES = tuple(FORMATS)
+PACKED = tuple(suffix for suffix, kind in FORMATS.items() if kind != "json")
 _BLOCK = 2**24
 _NULL_LINE = re.compile(rb"[\r\n][ \t]*null")
 

@@ -27,7 +27,7 @@ def diagnose(source: FeatureSource) -> Diagnosis:
     diagnosis = Diagnosis()
     low: NDArray[np.floating] = np.full(source.n_features, np.inf)
     high: NDArray[np.floating] = np.full(source.n_features, -np.inf)
-    norms = []
+    shortest, longest, total, measured = np.inf, 0.0, 0.0, 0
     for batch in source.raw_batches(source.batch_rows()):
         values = batch.values.astype(np.float64)
         finite = np.isfinite(values)
@@ -37,7 +37,12 @@ def diagnose(source: FeatureSource) -> Diagnosis:
                 batch, row, column
             )
             diagnosis.not_finite += int((~finite).sum())
-        norms.append(np.linalg.norm(values, axis=1))
+        lengths = np.linalg.norm(values, axis=1)
+        diagnosis.zero_rows += int((lengths == 0).sum())
+        lengths = lengths[np.isfinite(lengths)]
+        shortest = min(shortest, float(lengths.min(initial=np.inf)))
+        longest = max(longest, float(lengths.max(initial=0.0)))
+        total, measured = total + float(lengths.sum()), measured + len(lengths)
         low = np.fmin(low, np.where(finite, values, np.inf).min(axis=0))
         high = np.fmax(high, np.where(finite, values, -np.inf).max(axis=0))
         diagnosis.n_rows += len(values)
@@ -45,13 +50,6 @@ def diagnose(source: FeatureSource) -> Diagnosis:
         raise InputError(f"{source.name} has no rows")
     diagnosis.constant_columns = int((low == high).sum())
     diagnosis.has_negative = bool((low < 0).any())
-    lengths = np.concatenate(norms)
-    diagnosis.zero_rows = int((lengths == 0).sum())
-    lengths = lengths[np.isfinite(lengths)]
-    if len(lengths):
-        diagnosis.norms = {
-            "min": float(lengths.min()),
-            "mean": float(lengths.mean()),
-            "max": float(lengths.max()),
-        }
+    if measured:
+        diagnosis.norms = {"min": shortest, "mean": total / measured, "max": longest}
     return diagnosis

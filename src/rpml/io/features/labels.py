@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.io.features.arrow_files import PACKED, ArrowFile, read_arrow_column
 from rpml.io.features.arrow_files import SUFFIXES as ARROW
-from rpml.io.features.arrow_files import ArrowFile, read_arrow_column
 from rpml.io.features.columns import is_id_name
 from rpml.io.features.numpy_files import NpzFile, check_dtype_or_text, load_npy
 from rpml.io.features.reading import check_readable
-from rpml.io.features.source import Ids
+from rpml.io.features.source import Ids, check_compression
 from rpml.runtime.errors import InputError
 
 UNLABELED = ("", "-1")
@@ -58,6 +58,8 @@ def read_labels(
     """
     path = Path(path)
     check_readable(path)
+    if path.suffix.lower() in PACKED:
+        _check_size(path, n_rows, id_column)
     values, keys = _read(path, column, id_column)
     values = [None if _is_missing(v) else v for v in values]
     while keys is None and len(values) > n_rows and values[-1] is None:  # blank lines at the end
@@ -72,10 +74,7 @@ def read_labels(
     if partial and keys is not None and len(values) < n_rows:  # rows are named by their number
         return _as_array(_match(values, keys, np.arange(n_rows).astype(object), path, partial))
     if len(values) != n_rows:
-        raise InputError(
-            f"{path} has {len(values)} labels, the features have {n_rows} rows: give one "
-            "(it may be empty) for every row in order, or ids on both sides"
-        )
+        raise _wrong_count(path, len(values), n_rows)
     return _as_array(values)
 
 
@@ -124,6 +123,22 @@ def _column_names(path: Path) -> list[str]:
 def labeled_mask(y: NDArray[np.generic]) -> NDArray[np.bool_]:
     """Which rows have a label: not None, -1 or empty text."""
     return np.array([label is not None and str(label).strip() not in UNLABELED for label in y])
+
+
+def _wrong_count(path: Path, found: int, n_rows: int) -> InputError:
+    return InputError(
+        f"{path} has {found} labels, the features have {n_rows} rows: give one "
+        "(it may be empty) for every row in order, or ids on both sides"
+    )
+
+
+def _check_size(path: Path, n_rows: int, id_column: str | None) -> None:
+    """Refuse a table that repeats a value a million times per byte, before it is unpacked."""
+    file = ArrowFile(path)
+    if any(name == id_column or is_id_name(name) for name in file.names):
+        check_compression(str(path), 16 * file.n_rows, path.stat().st_size)
+    elif file.n_rows > 2 * max(1, n_rows):  # a few rows too many may be empty
+        raise _wrong_count(path, file.n_rows, n_rows)
 
 
 def _read(

@@ -11,7 +11,15 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.io.features.source import Batch, Features, FeatureSource, Ids, ReadOptions, as_ids
+from rpml.io.features.source import (
+    Batch,
+    Features,
+    FeatureSource,
+    Ids,
+    ReadOptions,
+    as_ids,
+    check_compression,
+)
 from rpml.runtime.errors import InputError
 from rpml.runtime.inputs import map_npy
 from rpml.runtime.rows import Array
@@ -19,7 +27,6 @@ from rpml.runtime.rows import Array
 _FEATURE_ARRAYS = ("X", "x", "features", "embeddings", "embedding", "vectors")
 _ID_ARRAYS = ("ids", "id")
 MAPPED_BYTES = 2**26  # what is smaller is read, and so cannot change during a run
-_LARGE, _MOST_COMPRESSION = 2**28, 100  # real vectors shrink to a half, zeros to a thousandth
 
 
 def check_dtype(dtype: np.dtype[np.generic], name: str) -> None:
@@ -156,8 +163,7 @@ class NpzFile:
                 check_dtype_or_text(dtype, label)
                 entry = archive.getinfo(name + ".npy")
                 stored = entry.file_size
-                if stored > _LARGE and stored > _MOST_COMPRESSION * max(1, entry.compress_size):
-                    raise InputError(f"{label} unpacks to {stored / 1e9:.1f} GB: it is not data")
+                check_compression(label, stored, entry.compress_size)
                 if int(np.prod(shape, dtype=object)) * dtype.itemsize > stored:
                     raise InputError(f"{label} is truncated: {shape} does not fit {stored} bytes")
                 file.seek(0)

@@ -18,6 +18,7 @@ Columns = Mapping[str, object]
 """Lists or Arrow arrays by name."""
 
 BATCH_BYTES = 2**25
+LARGE, MOST_COMPRESSION = 2**28, 100  # real vectors shrink to a half, zeros to a thousandth
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,12 @@ def first_not_finite(values: Array) -> tuple[int, int] | None:
         return None
     row, column = np.argwhere(~np.isfinite(values))[0]
     return int(row), int(column)
+
+
+def check_compression(name: str, unpacked: int, stored: int) -> None:
+    """Refuse a small file that would take all memory."""
+    if unpacked > LARGE and unpacked > MOST_COMPRESSION * max(1, stored):
+        raise InputError(f"{name} unpacks to {unpacked / 1e9:.1f} GB: it is not data")
 
 
 def as_ids(values: Sequence[object] | NDArray[np.generic], name: str = "ids") -> Ids:
