@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rpml.pages.figures import FigureOptions, draw_figures, figure_names
+from rpml.pages.figures import TILE, FigureOptions, draw_figures, figure_names
 from rpml.pages.report.figures import PALETTE, RIGHT, WRONG
 from rpml.pages.report.image_figures import pictures_of
 from rpml.runtime.errors import InputError
@@ -118,3 +118,23 @@ def test_names_of_classes_are_wrapped_before_they_are_cut() -> None:
     assert _wrapped("card", 10) == "card"
     assert _wrapped("Albatross_of_the_far_southern_oceans_and_islands", 9).endswith("…")
     assert max(map(len, _wrapped("Albatrosses, wandering ones", 9).split("\n"))) == 9
+
+
+def test_rows_without_a_label_are_no_class(tmp_path: Path) -> None:
+    """They are gray on the map, and neither queries nor answers."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(["ant", "bee"], 20)
+    X = rng.normal(size=(2, 6))[(y == "bee").astype(int)] + 0.1 * rng.normal(size=(40, 6))
+    y = np.where(np.arange(40) % 4 == 0, "-1", y)
+    asked: list[int] = []
+
+    def pictures(rows: list[int], side: int) -> np.ndarray:
+        asked.extend(rows if side == TILE else [])
+        return np.zeros((len(rows), side, side, 3), np.uint8)
+
+    options = FigureOptions(("svg",), width=3.0, n_queries=2)
+    draw_figures({"raw": X}, tmp_path, y, pictures, options)
+    shown = re.findall(r"<text[^>]*>([^<]+)</text>", (tmp_path / "map.svg").read_text())
+    assert shown == ["raw", "ant", "bee", "none"]
+    assert asked
+    assert not set(asked) & set(np.flatnonzero(y == "-1").tolist())

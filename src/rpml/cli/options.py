@@ -116,7 +116,14 @@ class LabeledReadingOptions(ReadingOptions):
 
     def labels_path(self, features: str, labels: str | None) -> str | None:
         """The file of the labels: that of the vectors if only --label-column is given."""
-        return features if labels is None and self.label_column else labels
+        if labels is not None or not self.label_column:
+            return labels
+        if features.lower().endswith(".npy"):
+            raise InputError(
+                f"--label-column {self.label_column}: {features} has no columns; give a file of "
+                "labels with --labels"
+            )
+        return features
 
     def excluded(self, path: str, labels: str | None) -> tuple[str, ...]:
         """The label column, if it is in the file of the vectors."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.io.features.labels import labeled_mask
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.report.figures import image_figure, map_figure, retrieval_figure
 from rpml.pages.report.image_figures import (
@@ -96,7 +97,8 @@ def draw_figures(
     folder : str or Path
         Made if it does not exist.
     labels : ndarray of shape (n_samples,), default=None
-        Names of the classes. They color the map; retrieval rows need them.
+        Names of the classes; None, -1 or empty where unknown. They color the map; retrieval rows
+        need them, and are of rows with a label.
     pictures : callable, default=None
         From rows and a side in pixels to square RGB pictures: `pictures_of(paths)`.
     options : FigureOptions, default=None
@@ -149,8 +151,10 @@ def _retrievals(
     pictures: Pictures,
     options: FigureOptions,
 ) -> dict[str, Figure]:
+    known = np.flatnonzero(labeled_mask(labels))
+    labels = labels[known]
     nearest = {
-        title: nearest_neighbors(rows, TOP, metric="cosine").indices.astype(np.intp)
+        title: nearest_neighbors(rows[known], TOP, metric="cosine").indices.astype(np.intp)
         for title, rows in spaces.items()
     }
     *_, last = nearest.values()
@@ -164,7 +168,7 @@ def _retrievals(
         places = places.reshape(rows_shown.shape).astype(np.intp)
         panels = np.split(places[:, 1:], len(nearest), axis=1)
         figures[f"retrieval-{name}"] = retrieval_figure(
-            pictures(shown.tolist(), TILE),
+            pictures(known[shown].tolist(), TILE),
             np.asarray(labels)[shown],
             places[:, 0],
             dict(zip(nearest, panels, strict=True)),

@@ -103,6 +103,9 @@ def test_a_label_column_of_the_features_is_enough(sample: Sample, tmp_path: Path
     model = sample.folder / "model.rpml"
     rpml("report", model, table, "--label-column", "kind", "-o", out, "-q")
     assert "Recall@1" in out.read_text(encoding="utf8")
+    features = sample.folder / "features.npy"
+    said = rpml.refused("report", model, features, "--label-column", "kind", "-o", out, "--force")
+    assert "has no columns; give a file of labels with --labels" in said
 
 
 def test_labels_that_are_all_missing_are_refused(sample: Sample, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.io.features.labels import labeled_mask
 from rpml.runtime.extras import require
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ PALETTE = ("#3260a2", "#c79a00", "#039773", "#f160b4", "#7598f9", "#ab4d02", "#4
 """Colors of the largest classes, as in static/legend.js."""
 MARKERS = "os^D"
 _NAMED, _OTHER = 16, "#a0a0a0"  # classes with a color and a marker of their own; the others
+_UNLABELED = 999  # the rank of rows without a label
+_GRAYS = {_UNLABELED: "#cdd2d9"}
 _FRAME, _PITCH, _SPACE = 0.06, 1.06, 0.35  # in sides of a picture
 _NAME_SIZE, _TITLE_SIZE = 6.0, 8.0  # points; names are smaller where pictures are
 _NAME_LINES = 4
@@ -152,7 +155,8 @@ def map_figure(
 ) -> Figure:
     """Draw maps side by side, their points colored by label.
 
-    The 16 largest classes have a color and a marker of their own, the others are gray.
+    The 16 largest classes have a color and a marker of their own, the others are gray, and rows
+    without a label (None, -1 or empty) are of a lighter gray.
 
     Parameters
     ----------
@@ -171,7 +175,8 @@ def map_figure(
     groups = _groups(labels, len(next(iter(maps.values()))))
     longest = max(len(name) for name in groups)
     across = max(1, int(72 * width / ((longest * _CHARACTER + 3.5) * _TITLE_SIZE)))
-    legend = 0 if labels is None else -(-len(groups) // across) * 1.6 * _TITLE_SIZE / 72 + 0.1
+    lines = -(-len(groups) // across)
+    legend = 0 if labels is None else lines * 1.5 * (_TITLE_SIZE - 1) / 72 + 0.1
     side, head = width / len(maps), 2 * _TITLE_SIZE / 72
     height = side + head + legend
     figure: Figure = figures.Figure(figsize=(width, height), facecolor="white")
@@ -181,23 +186,32 @@ def map_figure(
         axes.set_axis_off()
         axes.set_title(title, fontsize=_TITLE_SIZE, pad=2, parse_math=False)
         size = float(np.clip(1500 * side**2 / len(points), 0.3, 14))
-        for rank, rows in enumerate(groups.values()):
+        for rank, rows in groups.values():
             _scatter(axes, points[rows], rank, size)
     if labels is not None:
-        _draw_legend(figure, list(groups), across)
+        _draw_legend(figure, {name: rank for name, (rank, _) in groups.items()}, across)
     return figure
 
 
-def _groups(labels: NDArray[np.generic] | None, n: int) -> dict[str, NDArray[np.intp]]:
-    """Rows of the largest classes by name, and of the others."""
+def _groups(labels: NDArray[np.generic] | None, n: int) -> dict[str, tuple[int, NDArray[np.intp]]]:
+    """Rank and rows of the largest classes by name, of the others and of rows without a label."""
     if labels is None:
-        return {"items": np.arange(n)}
+        return {"items": (0, np.arange(n))}
+    labeled = labeled_mask(labels)
     names = np.array([str(label) for label in labels])
-    ranked = [name for name, _ in Counter(names.tolist()).most_common()]
+    ranked = [name for name, _ in Counter(names[labeled].tolist()).most_common()]
     named = ranked if len(ranked) <= _NAMED + 1 else ranked[:_NAMED]
-    groups = {_shortened(name, 40): np.flatnonzero(names == name) for name in named}
-    rest = np.flatnonzero(~np.isin(names, named))
-    return groups | ({f"{len(ranked) - len(named)} others": rest} if len(rest) else {})
+    groups = {
+        _shortened(name, 40): (rank, np.flatnonzero(labeled & (names == name)))
+        for rank, name in enumerate(named)
+    }
+    rest = {
+        f"{len(ranked) - len(named)} others": (_NAMED, labeled & ~np.isin(names, named)),
+        "none": (_UNLABELED, ~labeled),
+    }
+    return groups | {
+        name: (rank, np.flatnonzero(mask)) for name, (rank, mask) in rest.items() if mask.any()
+    }
 
 
 def _scatter(axes: Axes, points: NDArray[np.floating], rank: int, size: float) -> PathCollection:
@@ -207,17 +221,17 @@ def _scatter(axes: Axes, points: NDArray[np.floating], rank: int, size: float) -
         points[:, 0],
         points[:, 1],
         s=size,
-        color=PALETTE[rank % len(PALETTE)] if named else _OTHER,
+        color=PALETTE[rank % len(PALETTE)] if named else _GRAYS.get(rank, _OTHER),
         marker=MARKERS[(rank + rank // len(PALETTE)) % len(MARKERS)] if named else "o",
         linewidths=0,
-        zorder=2 if named else 1,
+        zorder=2 if named else 0 if rank == _UNLABELED else 1,
         rasterized=len(points) > _VECTOR_POINTS,
     )
 
 
-def _draw_legend(figure: Figure, names: list[str], across: int) -> None:
+def _draw_legend(figure: Figure, names: Mapping[str, int], across: int) -> None:
     nowhere = np.empty((0, 2))
-    handles = [_scatter(figure.axes[0], nowhere, rank, 16) for rank in range(len(names))]
+    handles = [_scatter(figure.axes[0], nowhere, rank, 16) for rank in names.values()]
     legend = figure.legend(
         handles,
         ["x" * len(name) for name in names],  # a name may look like mathematics or be private
