@@ -20,7 +20,7 @@ def test_writes_one_page(sample: Sample, tmp_path: Path) -> None:
     arguments = ["report", folder / "model.rpml", folder / "features.npy", "-o", out]
     arguments += ["--labels", folder / "labels.txt", "--ids", folder / "ids.txt"]
     fields = json.loads(rpml(*arguments, "--images", sample.images, "--json", "-q").stdout)
-    assert fields == {"output": str(out), "rows": 300, "bytes": out.stat().st_size}
+    assert fields == {"output": str(out), "rows": 300, "bytes": out.stat().st_size, "warnings": []}
     assert list(tmp_path.iterdir()) == [out]
     assert "exists" in rpml.refused(*arguments)
     rpml(*arguments, "--force", "--quiet")
