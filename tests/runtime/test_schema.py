@@ -112,3 +112,12 @@ def test_a_forged_stage_is_computed_again(caplog):
     assert forged.load("labels", schema) is None
     assert "computed again" in caplog.text
     assert Context(store=Store({"labels": np.array([0, 1, 2])})).load("labels", schema)
+
+
+@pytest.mark.parametrize("parts", [20, 14_000, 200_000])
+def test_a_key_of_many_parts(tmp_path, parts):
+    """The parser takes a minute for 60,000."""
+    path = tmp_path / "run.toml"
+    path.write_text("a" + ".a" * parts + " = 1")
+    with pytest.raises(ModelFormatError, match=r"run\.toml.*(deeply|too large)"):
+        read_toml(path)

@@ -21,6 +21,8 @@ MAX_DEPTH = 16
 """Tables and lists within each other."""
 MAX_JSON = 2**26
 """Bytes of a JSON file."""
+MAX_TOML = 2**15
+"""Bytes of a TOML file: the parser takes a minute for one key of 60,000 parts."""
 LARGEST = sys.float_info.max
 _KINDS = {"f": "floats", "i": "integers", "b": "flags", "u": "bytes"}
 
@@ -163,26 +165,29 @@ def _is_like(value: Any, spec: object) -> bool:
 
 def read_json(path: Path) -> Any:
     """The value of a JSON file of bounded size and depth; a ValueError for anything else."""
-    return _read(path, json.loads)
+    return _read(path, json.loads, MAX_JSON)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The same for TOML."""
-    return _read(path, tomllib.loads)  # type: ignore[no-any-return]
+    return _read(path, tomllib.loads, MAX_TOML)  # type: ignore[no-any-return]
 
 
-def _read(path: Path, parse: Callable[[str], object]) -> Any:
+def _read(path: Path, parse: Callable[[str], object], most: int) -> Any:
     if path.exists() and not path.is_file():  # a pipe has no end
         raise ModelFormatError(f"{path} is not a regular file")
     with open(path, "rb") as file:
-        text = file.read(MAX_JSON + 1)
-    if len(text) > MAX_JSON:
-        raise ModelFormatError(f"{path} is too large")
+        text = file.read(most + 1)
+    if len(text) > most:
+        raise ModelFormatError(f"{path} is too large: such files have at most {most:,} bytes")
     try:
         value = parse(text.decode("utf-8-sig"))
     except RecursionError as error:
         raise ModelFormatError(f"{path} is nested too deeply") from error
-    check_json(value, object)
+    try:
+        check_json(value, object)
+    except ModelFormatError as error:
+        raise ModelFormatError(f"{path}: {error}") from error
     return value
 
 

@@ -24,7 +24,8 @@ FORMATS = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".jso
 SUFFIXES = tuple(FORMATS)
 PACKED = tuple(suffix for suffix, kind in FORMATS.items() if kind != "json")
 _BLOCK = 2**24
-_NULL_LINE = re.compile(rb"[\r\n][ \t]*null")
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
+MAX_NESTING = 64
 
 
 class ArrowFile:
@@ -79,15 +80,25 @@ class ArrowFile:
 
 
 def _check_objects(path: Path) -> None:
-    """Refuse lines that are null: Arrow ends the process at a block that begins with one."""
+    """Refuse the lines at which Arrow ends the process: null, and objects nested too deeply."""
     with open(path, "rb") as file:
         file.seek(3 * (file.read(3) == b"\xef\xbb\xbf"))
-        seen = b"\n"
-        while block := file.read(_BLOCK):
-            seen += block
-            if _NULL_LINE.search(seen) or len(seen) > 2 * _BLOCK:  # so long are only blanks
-                raise ValueError("a line is null or blank instead of an object")
-            seen = seen[max(0, len(seen.rstrip(b" \tnul")) - 1) :]
+        while block := file.read(_BLOCK) + file.readline(_BLOCK):
+            for line in block.splitlines():
+                if line.lstrip().startswith(b"null"):
+                    raise ValueError("a line is null instead of an object")
+                if (
+                    line.count(b"[") + line.count(b"{") > MAX_NESTING
+                    and _nesting(line) > MAX_NESTING
+                ):
+                    raise ValueError("it is nested too deeply")
+
+
+def _nesting(line: bytes) -> int:
+    """How many lists and objects of a line are within each other."""
+    signs = np.frombuffer(_STRING.sub(b"", line), np.uint8)
+    steps = np.isin(signs, (ord("["), ord("{"))).astype(int) - np.isin(signs, (ord("]"), ord("}")))
+    return int(np.cumsum(steps).max(initial=0))
 
 
 def _is_number(kind: pa.DataType) -> bool:
