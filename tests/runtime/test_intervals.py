@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rpml.runtime.intervals import interval, mean_interval, paired
+from rpml.runtime.intervals import interval, mean_interval, paired, share_interval
 
 
 def test_bootstrap_against_drawing_queries_one_by_one():
@@ -24,3 +24,12 @@ def test_standard_errors_agree_with_resampling():
     assert (near.low, near.high) == pytest.approx((drawn.low, drawn.high), abs=0.02)
     more = mean_interval(np.tile(values, 4))
     assert more.high - more.low == pytest.approx((near.high - near.low) / 2)
+
+
+def test_shares_agree_with_resampling_and_are_never_certain():
+    hits = np.random.default_rng(0).random(500) < 0.7
+    share, drawn = share_interval(hits.mean(), 500), interval(hits, np.random.default_rng(1))
+    assert (share.low, share.high) == pytest.approx((drawn.low, drawn.high), abs=0.01)
+    assert share_interval(1.0, 20).low == pytest.approx(0.839, abs=0.001)  # a table of Wilson's
+    assert share_interval(1.0, 20).high == pytest.approx(1.0)
+    assert share_interval(0.0, 20).low == pytest.approx(0.0)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from rpml.runtime.intervals import Interval
+
 EXAMPLES = """\b
 Examples:
   rpml evaluate vectors.npy --labels labels.npy
@@ -73,7 +75,14 @@ class Scores:
     recall: dict[int, float]
     clustering: dict[str, float] = field(default_factory=dict)
 
+    def intervals(self) -> dict[int, Interval]:
+        """Per K, Recall@K with its 95% interval over the labeled rows."""
+        from rpml.runtime.intervals import share_interval
+
+        return {k: share_interval(v, len(self.labels)) for k, v in self.recall.items()}
+
     def fields(self, metric: str) -> dict[str, object]:
+        bounds = self.intervals()
         return {
             "rows": len(self.labels),
             "unlabeled": self.unlabeled,
@@ -81,15 +90,19 @@ class Scores:
             "dim": self.dim,
             "metric": metric,
             **{f"recall@{k}": v for k, v in self.recall.items()},
+            **{f"recall_low@{k}": bound.low for k, bound in bounds.items()},
+            **{f"recall_high@{k}": bound.high for k, bound in bounds.items()},
             **self.clustering,
         }
 
     def as_table(self) -> str:
-        """Percentages, one column per score."""
+        """Percentages, one column per score; below Recall@K its 95% interval."""
         names = [*(f"R@{k}" for k in self.recall), *(name.upper() for name in self.clustering)]
         values = [*self.recall.values(), *self.clustering.values()]
         row = [str(len(self.labels)), str(self.dim), *(f"{100 * v:.2f}" for v in values)]
-        return table([["rows", "dim", *names], row])
+        bounds = [f"{100 * b.low:.1f} to {100 * b.high:.1f}" for b in self.intervals().values()]
+        below = ["95%", "", *bounds, *("" for _ in self.clustering)]
+        return table([["rows", "dim", *names], row, below])
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,14 @@ def mean_interval(values: ArrayLike) -> Interval:
     return Interval(mean, mean - margin, mean + margin)
 
 
+def share_interval(share: float, n: int) -> Interval:
+    """A share of n queries, with the interval of Wilson (1927): of hits, nothing else is needed."""
+    z = STANDARD_ERRORS**2 / n
+    center = (share + z / 2) / (1 + z)
+    margin = np.sqrt(z * (share * (1 - share) + z / 4)) / (1 + z)
+    return Interval(share, float(center - margin), float(center + margin))
+
+
 def paired(one: ArrayLike, other: ArrayLike, rng: np.random.Generator) -> Interval:
     """Mean of the differences between two values per query."""
     return interval(np.asarray(one, float) - np.asarray(other, float), rng)
