@@ -1,7 +1,8 @@
 """Which tests wait for `make test-thorough`.
 
 The default run answers in about five minutes on two cores. What is long, and would rarely fail
-without a test of the default run failing too, is marked here; `.ci/run` runs both.
+without a test of the default run failing too, is listed here or marked `thorough` where it stands;
+`.ci/run` runs both.
 """
 
 import pytest
@@ -38,12 +39,6 @@ THOROUGH = (
     "tests/runtime/test_atomic.py::test_several_files_are_old_or_new_whatever_fails[E",
     "tests/runtime/test_compiled.py::test_without_a_folder_for_the_cache_one_line_says_so",
     "tests/vision/test_features_command.py::test_a_killed_run_continues_with_the_same_result",
-    # the light page on a telephone and the dark one on a desk; the other two are default
-    *(
-        f"tests/pages/browser/test_{page}.py::test_accessible[{variant}]"
-        for page in ("explorer", "gallery", "labeling", "report", "table", "two_models")
-        for variant in ("390-False", "1280-True")
-    ),
     # whole runs whose parts have tests of their own
     "tests/deep/test_adaptor.py::test_training_keeps_more_of_the_similarities",
     "tests/evaluation/protocol/test_benchmark_command.py::test_figures_of_any_image_set",

@@ -14,7 +14,7 @@ from rpml.pages.explorer.catalog import Catalog, make_catalog
 from rpml.pages.explorer.preparation import start_work
 from rpml.pages.report.items import make_items
 from tests.drawings import Sample
-from tests.pages.browser.chrome import SCATTER, Chrome
+from tests.pages.browser.chrome import SCATTER, Chrome, every_screen
 from tests.pages.explorer.client import running
 
 READY = "window.rpmlMap && document.getElementById('map-state').hidden"
@@ -277,8 +277,7 @@ def test_metadata_are_shown_and_searched(chrome: Chrome, sample: Sample) -> None
         assert chrome.text("#matches").startswith("6 items contain “crimson”.")
 
 
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("width", [390, 1280])
+@every_screen
 def test_accessible(
     chrome: Chrome, explorer: str, sample: Sample, axe: str, width: int, dark: bool
 ) -> None:

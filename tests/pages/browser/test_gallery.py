@@ -12,7 +12,7 @@ from rpml.pages.explorer.catalog import Catalog, make_catalog
 from rpml.pages.explorer.pictures import Pictures
 from rpml.pages.explorer.preparation import start_work
 from tests.drawings import Sample
-from tests.pages.browser.chrome import Chrome
+from tests.pages.browser.chrome import Chrome, every_screen
 from tests.pages.browser.test_explorer import look
 from tests.pages.explorer.client import running
 
@@ -98,8 +98,7 @@ def test_clusters_are_named_by_their_words(chrome: Chrome, gallery: str, named: 
     chrome.until("document.querySelector('#legend .name')?.textContent.includes(': ')")
 
 
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("width", [390, 1280])
+@every_screen
 def test_accessible(
     chrome: Chrome, gallery: str, sample: Sample, axe: str, width: int, dark: bool
 ) -> None:

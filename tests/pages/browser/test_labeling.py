@@ -16,7 +16,7 @@ from rpml.pages.explorer.pictures import Pictures
 from rpml.pages.explorer.preparation import start_work
 from rpml.pages.report.items import make_items
 from tests.drawings import Sample
-from tests.pages.browser.chrome import Chrome
+from tests.pages.browser.chrome import Chrome, every_screen
 from tests.pages.browser.test_explorer import HITS, look
 from tests.pages.explorer.client import running
 
@@ -181,8 +181,7 @@ def test_select_50000_points(chrome: Chrome, labeling: Labeling) -> None:
     assert count == pytest.approx(50_000, rel=0.05)
 
 
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("width", [390, 1280])
+@every_screen
 def test_accessible(chrome: Chrome, labeling: Labeling, axe: str, width: int, dark: bool) -> None:
     labeling.store.assign([0, 1], "cat")
     chrome.size(width, 844, touch=width < 500)

@@ -7,7 +7,7 @@ import base64
 import pytest
 
 from tests.drawings import Sample
-from tests.pages.browser.chrome import Chrome
+from tests.pages.browser.chrome import Chrome, every_screen
 
 LEFT, RIGHT = "[data-map=raw] canvas", "[data-map=rpml] canvas"
 WIDTHS = [390, 1280, 1920]
@@ -165,8 +165,7 @@ def test_hostile_names_are_text(chrome: Chrome, plain_report: str, hostile: list
     assert "<script>" in chrome.text(".source")
 
 
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("width", [390, 1280])
+@every_screen
 def test_accessible(chrome: Chrome, report: str, axe: str, width: int, dark: bool) -> None:
     chrome.size(width, 844, touch=width < 500)
     chrome.media(dark=dark)

@@ -10,7 +10,7 @@ import pytest
 from rpml.pages.explorer.app import make_app
 from rpml.pages.explorer.catalog import Catalog
 from tests.drawings import Sample
-from tests.pages.browser.chrome import Chrome
+from tests.pages.browser.chrome import Chrome, every_screen
 from tests.pages.browser.test_explorer import HITS, READY, look
 from tests.pages.explorer.client import running
 
@@ -152,8 +152,7 @@ def test_keyboard_alone(chrome: Chrome, table: str, sample: Sample) -> None:
     assert sample.ids[298] in chrome.text("#asked")
 
 
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("width", [390, 1280])
+@every_screen
 def test_accessible(chrome: Chrome, table: str, axe: str, width: int, dark: bool) -> None:
     chrome.size(width, 844, touch=width < 500)
     chrome.media(dark=dark)

@@ -177,19 +177,6 @@ def test_the_explorers_legend_hides(chrome: Chrome, explorer: str) -> None:
     chrome.until(f"{shown} === 'none'")
 
 
-def test_the_focus_stays_with_the_explorers_results(
-    chrome: Chrome, explorer: str, sample: Sample
-) -> None:
-    from selenium.webdriver.common.keys import Keys
-
-    look(chrome, explorer, id=sample.ids[7])
-    chrome.until(f"{HITS} === 40")
-    chrome.js("document.querySelector('[data-space=rpml] .hit').focus()")
-    chrome.press(Keys.ENTER)
-    chrome.until("document.querySelector('#asked h2').textContent !== arguments[0]", sample.ids[7])
-    chrome.until("document.activeElement === document.querySelector('#asked h2')")
-
-
 def test_shortcuts_work_on_the_map_toggle(chrome: Chrome, explorer: str) -> None:
     look(chrome, explorer)
     chrome.js("document.querySelector('input[name=map][value=raw]').focus()")

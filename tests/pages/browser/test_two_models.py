@@ -15,11 +15,9 @@ from rpml.pages.report.items import make_items
 from rpml.pages.report.measurements import Source, measure
 from rpml.pages.report.page import build_report
 from tests.drawings import Sample
-from tests.pages.browser.chrome import Chrome
+from tests.pages.browser.chrome import Chrome, every_screen
 from tests.pages.browser.test_explorer import HITS, look
 from tests.pages.explorer.client import running
-
-SIZES = [(390, False), (390, True), (1280, False), (1280, True)]
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +92,7 @@ def test_the_report_compares_both(chrome: Chrome, report: str) -> None:
     assert [e.text for e in chrome.all("#changed .pair h3")][:3] == captions
 
 
-@pytest.mark.parametrize(("width", "dark"), SIZES)
+@every_screen
 def test_accessible(
     chrome: Chrome, explorer: str, report: str, axe: str, width: int, dark: bool
 ) -> None:
