@@ -22,16 +22,6 @@ SCATTER = """const scatter = (x, y, side) => { const canvas = document.createEle
 canvas.getContext('2d', { willReadFrequently: true });
 canvas.style.cssText = `width:${side}px;height:${side}px`; document.body.append(canvas);
 return new rpml.Scatter(canvas, x, y) };"""
-every_screen = pytest.mark.parametrize(
-    ("width", "dark"),
-    [
-        (390, True),
-        (1280, False),
-        pytest.param(390, False, marks=pytest.mark.thorough),
-        pytest.param(1280, True, marks=pytest.mark.thorough),
-    ],
-)
-"""A telephone and a desk, light and dark."""
 
 
 def find_chromium() -> tuple[str, str]:

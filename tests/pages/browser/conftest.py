@@ -31,6 +31,23 @@ def chrome(driver: Chrome) -> Iterator[Chrome]:
     assert driver.complaints() == []
 
 
+@pytest.fixture(
+    params=[
+        (390, True),
+        (1280, False),
+        pytest.param((390, False), marks=pytest.mark.thorough),
+        pytest.param((1280, True), marks=pytest.mark.thorough),
+    ],
+    ids=lambda screen: f"{screen[0]}-{'dark' if screen[1] else 'light'}",
+)
+def screen(chrome: Chrome, request: pytest.FixtureRequest) -> Chrome:
+    """The browser on a telephone and on a desk, light and dark."""
+    width, dark = request.param
+    chrome.size(width, 844, touch=width < 500)
+    chrome.media(dark=dark)
+    return chrome
+
+
 @pytest.fixture(scope="session")
 def axe(driver: Chrome, tmp_path_factory: pytest.TempPathFactory) -> str:
     return fetch_axe(tmp_path_factory.mktemp("axe"))

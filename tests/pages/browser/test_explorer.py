@@ -14,7 +14,7 @@ from rpml.pages.explorer.catalog import Catalog, make_catalog
 from rpml.pages.explorer.preparation import start_work
 from rpml.pages.report.items import make_items
 from tests.drawings import Sample
-from tests.pages.browser.chrome import SCATTER, Chrome, every_screen
+from tests.pages.browser.chrome import SCATTER, Chrome
 from tests.pages.explorer.client import running
 
 READY = "window.rpmlMap && document.getElementById('map-state').hidden"
@@ -277,17 +277,12 @@ def test_metadata_are_shown_and_searched(chrome: Chrome, sample: Sample) -> None
         assert chrome.text("#matches").startswith("6 items contain “crimson”.")
 
 
-@every_screen
-def test_accessible(
-    chrome: Chrome, explorer: str, sample: Sample, axe: str, width: int, dark: bool
-) -> None:
-    chrome.size(width, 844, touch=width < 500)
-    chrome.media(dark=dark)
+def test_accessible(screen: Chrome, explorer: str, sample: Sample, axe: str) -> None:
     views = ({}, {"id": sample.ids[3]}, {"tab": "clusters", "cluster": sample.model.labels_[0]})
     for view, seen in zip(views, (".empty", ".hit", ".tree button"), strict=True):
-        look(chrome, explorer, **view)
-        chrome.until("document.querySelector(arguments[0]) !== null", seen)
-        assert chrome.violations(axe) == []
+        look(screen, explorer, **view)
+        screen.until("document.querySelector(arguments[0]) !== null", seen)
+        assert screen.violations(axe) == []
 
 
 def test_marks_do_not_draw_a_crowd_again(chrome: Chrome, explorer: str) -> None:

@@ -12,7 +12,7 @@ from rpml.pages.explorer.catalog import Catalog, make_catalog
 from rpml.pages.explorer.pictures import Pictures
 from rpml.pages.explorer.preparation import start_work
 from tests.drawings import Sample
-from tests.pages.browser.chrome import Chrome, every_screen
+from tests.pages.browser.chrome import Chrome
 from tests.pages.browser.test_explorer import look
 from tests.pages.explorer.client import running
 
@@ -98,13 +98,8 @@ def test_clusters_are_named_by_their_words(chrome: Chrome, gallery: str, named: 
     chrome.until("document.querySelector('#legend .name')?.textContent.includes(': ')")
 
 
-@every_screen
-def test_accessible(
-    chrome: Chrome, gallery: str, sample: Sample, axe: str, width: int, dark: bool
-) -> None:
-    chrome.size(width, 844, touch=width < 500)
-    chrome.media(dark=dark)
-    look(chrome, gallery, id=sample.ids[8], show="gallery")
-    chrome.until(f"{TILES} === 40")
-    assert chrome.overflow() <= 0
-    assert chrome.violations(axe) == []
+def test_accessible(screen: Chrome, gallery: str, sample: Sample, axe: str) -> None:
+    look(screen, gallery, id=sample.ids[8], show="gallery")
+    screen.until(f"{TILES} === 40")
+    assert screen.overflow() <= 0
+    assert screen.violations(axe) == []

@@ -16,7 +16,7 @@ from rpml.pages.explorer.pictures import Pictures
 from rpml.pages.explorer.preparation import start_work
 from rpml.pages.report.items import make_items
 from tests.drawings import Sample
-from tests.pages.browser.chrome import Chrome, every_screen
+from tests.pages.browser.chrome import Chrome
 from tests.pages.browser.test_explorer import HITS, look
 from tests.pages.explorer.client import running
 
@@ -181,14 +181,11 @@ def test_select_50000_points(chrome: Chrome, labeling: Labeling) -> None:
     assert count == pytest.approx(50_000, rel=0.05)
 
 
-@every_screen
-def test_accessible(chrome: Chrome, labeling: Labeling, axe: str, width: int, dark: bool) -> None:
+def test_accessible(screen: Chrome, labeling: Labeling, axe: str) -> None:
     labeling.store.assign([0, 1], "cat")
-    chrome.size(width, 844, touch=width < 500)
-    chrome.media(dark=dark)
-    look(chrome, labeling.address, tab="labels")
-    chrome.find("#suggest").click()
-    chrome.until("document.querySelector('.question') !== null")
-    chrome.js("rpmlExplorer.select([1, 2, 3])")
-    assert chrome.overflow() <= 0
-    assert chrome.violations(axe) == []
+    look(screen, labeling.address, tab="labels")
+    screen.find("#suggest").click()
+    screen.until("document.querySelector('.question') !== null")
+    screen.js("rpmlExplorer.select([1, 2, 3])")
+    assert screen.overflow() <= 0
+    assert screen.violations(axe) == []

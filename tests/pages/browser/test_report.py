@@ -7,7 +7,7 @@ import base64
 import pytest
 
 from tests.drawings import Sample
-from tests.pages.browser.chrome import Chrome, every_screen
+from tests.pages.browser.chrome import Chrome
 
 LEFT, RIGHT = "[data-map=raw] canvas", "[data-map=rpml] canvas"
 WIDTHS = [390, 1280, 1920]
@@ -165,15 +165,12 @@ def test_hostile_names_are_text(chrome: Chrome, plain_report: str, hostile: list
     assert "<script>" in chrome.text(".source")
 
 
-@every_screen
-def test_accessible(chrome: Chrome, report: str, axe: str, width: int, dark: bool) -> None:
-    chrome.size(width, 844, touch=width < 500)
-    chrome.media(dark=dark)
-    chrome.open(report)
-    chrome.js("document.querySelector('details:not(.contents-fold)').open = true")
-    chrome.js("rpmlMaps[0].options.onPick(3)")
-    chrome.driver.execute_cdp_cmd("Page.setBypassCSP", {"enabled": True})
-    assert chrome.violations(axe) == []
+def test_accessible(screen: Chrome, report: str, axe: str) -> None:
+    screen.open(report)
+    screen.js("document.querySelector('details:not(.contents-fold)').open = true")
+    screen.js("rpmlMaps[0].options.onPick(3)")
+    screen.driver.execute_cdp_cmd("Page.setBypassCSP", {"enabled": True})
+    assert screen.violations(axe) == []
 
 
 def test_accessible_without_pictures(chrome: Chrome, plain_report: str, axe: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from rpml.pages.explorer.app import make_app
 from rpml.pages.explorer.catalog import Catalog
 from tests.drawings import Sample
-from tests.pages.browser.chrome import Chrome, every_screen
+from tests.pages.browser.chrome import Chrome
 from tests.pages.browser.test_explorer import HITS, READY, look
 from tests.pages.explorer.client import running
 
@@ -152,12 +152,9 @@ def test_keyboard_alone(chrome: Chrome, table: str, sample: Sample) -> None:
     assert sample.ids[298] in chrome.text("#asked")
 
 
-@every_screen
-def test_accessible(chrome: Chrome, table: str, axe: str, width: int, dark: bool) -> None:
-    chrome.size(width, 844, touch=width < 500)
-    chrome.media(dark=dark)
-    open_table(chrome, table, q="crimson", by="-price")
-    chrome.js("rpmlExplorer.select([50, 100])")
-    chrome.until("document.querySelector('#table-body [aria-selected=true]')")
-    assert chrome.overflow() <= 0
-    assert chrome.violations(axe) == []
+def test_accessible(screen: Chrome, table: str, axe: str) -> None:
+    open_table(screen, table, q="crimson", by="-price")
+    screen.js("rpmlExplorer.select([50, 100])")
+    screen.until("document.querySelector('#table-body [aria-selected=true]')")
+    assert screen.overflow() <= 0
+    assert screen.violations(axe) == []

@@ -15,7 +15,7 @@ from rpml.pages.report.items import make_items
 from rpml.pages.report.measurements import Source, measure
 from rpml.pages.report.page import build_report
 from tests.drawings import Sample
-from tests.pages.browser.chrome import Chrome, every_screen
+from tests.pages.browser.chrome import Chrome
 from tests.pages.browser.test_explorer import HITS, look
 from tests.pages.explorer.client import running
 
@@ -92,17 +92,12 @@ def test_the_report_compares_both(chrome: Chrome, report: str) -> None:
     assert [e.text for e in chrome.all("#changed .pair h3")][:3] == captions
 
 
-@every_screen
-def test_accessible(
-    chrome: Chrome, explorer: str, report: str, axe: str, width: int, dark: bool
-) -> None:
-    chrome.size(width, 844, touch=width < 500)
-    chrome.media(dark=dark)
-    look(chrome, explorer, id="Armenian/000-03.png")
-    chrome.until(f"{HITS} === 60")
-    assert chrome.overflow() <= 0
-    assert chrome.violations(axe) == []
-    chrome.open(report)
-    chrome.js("rpmlMaps[2].options.onPick(7)")
-    assert chrome.overflow() <= 0
-    assert chrome.violations(axe) == []
+def test_accessible(screen: Chrome, explorer: str, report: str, axe: str) -> None:
+    look(screen, explorer, id="Armenian/000-03.png")
+    screen.until(f"{HITS} === 60")
+    assert screen.overflow() <= 0
+    assert screen.violations(axe) == []
+    screen.open(report)
+    screen.js("rpmlMaps[2].options.onPick(7)")
+    assert screen.overflow() <= 0
+    assert screen.violations(axe) == []

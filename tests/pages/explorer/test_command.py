@@ -50,18 +50,18 @@ def test_it_says_where_it_listens_and_stops_on_ctrl_c(sample: Sample, host: str)
     assert "Traceback" not in errors
 
 
-@pytest.mark.parametrize(
-    ("extra", "sentence"),
-    [
-        (["--images", "nowhere"], "no such folder"),
-        (["--ids", "nowhere.txt"], "there is no such file"),
-        (["--backbone", "nowhere.onnx"], "nowhere.onnx"),
-        (["--host", "256.1.1.1"], "cannot listen on 256.1.1.1"),
-    ],
-)
-def test_wrong_input_is_one_sentence(sample: Sample, extra: list[str], sentence: str) -> None:
+WRONG = {
+    "--images nowhere": "no such folder",
+    "--ids nowhere.txt": "there is no such file",
+    "--backbone nowhere.onnx": "nowhere.onnx",
+    "--host 256.1.1.1": "cannot listen on 256.1.1.1",
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_wrong_input_is_one_sentence(sample: Sample, words: str) -> None:
     model, features = sample.folder / "model.rpml", sample.folder / "features.npy"
-    assert sentence in rpml.refused("explore", model, features, "--port", 0, *extra)
+    assert WRONG[words] in rpml.refused("explore", model, features, "--port", 0, *words.split())
 
 
 def test_a_taken_port_is_said_before_anything_is_read(tmp_path: Path) -> None:
