@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 
 import numpy as np
 import pytest
@@ -39,14 +38,18 @@ def test_a_config_that_is_a_pipe_or_too_deep_is_refused(tmp_path, rpml):  # noqa
         assert "Traceback" not in result.stderr
 
 
+def hear():
+    """Tests started in the background or by nohup inherit signals that are ignored."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def spooling(shared, folder):  # noqa: F811
     """A process that has begun to read standard input, which does not end."""
     env = {**os.environ, "TMPDIR": str(folder)}
     line = [*PROGRAM, "embed", shared / "model.rpml", "-", "-o", folder / "out.csv"]
     pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
-    # tests started in the background of a shell inherit a SIGINT that is ignored
-    default = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    process = subprocess.Popen(list(map(str, line)), env=env, preexec_fn=default, **pipes)
+    process = subprocess.Popen(list(map(str, line)), env=env, preexec_fn=hear, **pipes)
     process.stdin.write(b"1,2\n")
     process.stdin.flush()
     deadline = time.monotonic() + 60
