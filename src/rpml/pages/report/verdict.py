@@ -164,8 +164,8 @@ def without_labels(advice: Recommendation, rows: str) -> Verdict:
         leads[answer],
         {
             "What to expect": spaced(
-                f"On 4 of 5 other data sets with such evidence, the share of items whose nearest "
-                f"neighbor is right changed by {bounds(gain)} points against PCA (median "
+                f"On 4 of 5 other data sets with such evidence, RPML changed the share of right "
+                f"nearest neighbors by {bounds(gain)} points against PCA (median "
                 f"{signed(100 * gain.value)}).{larger}"
             ),
             "How certain": (
