@@ -86,7 +86,7 @@ def test_evaluate_is_what_the_metrics_say(rpml, shared, vectors):
     fields = rpml.json("evaluate", shared / "x.npy", "--labels", shared / "y.npy", "--k", "1,3")
     expected = recall_at_k(X, y, ks=(1, 3))
     assert (fields["recall@1"], fields["recall@3"]) == (expected[1], expected[3])
-    assert fields["recall_low@1"] < fields["recall@1"] < fields["recall_high@1"] < 1
+    assert fields["recall@1_low"] < fields["recall@1"] < fields["recall@1_high"] < 1
     assert fields["nmi"] == clustering_scores(X, y, random_state=0)["nmi"]
     assert fields["classes"] == 8
 

@@ -82,16 +82,18 @@ class Scores:
         return {k: share_interval(v, len(self.labels)) for k, v in self.recall.items()}
 
     def fields(self, metric: str) -> dict[str, object]:
-        bounds = self.intervals()
+        from rpml.evaluation.comparison.measure import bounded
+
+        recall: dict[str, object] = {}
+        for k, interval in self.intervals().items():
+            recall |= bounded(f"recall@{k}", interval)
         return {
             "rows": len(self.labels),
             "unlabeled": self.unlabeled,
             "classes": len(set(self.labels.tolist())),
             "dim": self.dim,
             "metric": metric,
-            **{f"recall@{k}": v for k, v in self.recall.items()},
-            **{f"recall_low@{k}": bound.low for k, bound in bounds.items()},
-            **{f"recall_high@{k}": bound.high for k, bound in bounds.items()},
+            **recall,
             **self.clustering,
         }
 

@@ -151,10 +151,10 @@ def _retrievals(
     pictures: Pictures,
     options: FigureOptions,
 ) -> dict[str, Figure]:
-    known = np.flatnonzero(labeled_mask(labels))
-    labels = labels[known]
+    labeled = np.flatnonzero(labeled_mask(labels))
+    labels = labels[labeled]
     nearest = {
-        title: nearest_neighbors(rows[known], TOP, metric="cosine").indices.astype(np.intp)
+        title: nearest_neighbors(rows[labeled], TOP, metric="cosine").indices.astype(np.intp)
         for title, rows in spaces.items()
     }
     *_, last = nearest.values()
@@ -168,7 +168,7 @@ def _retrievals(
         places = places.reshape(rows_shown.shape).astype(np.intp)
         panels = np.split(places[:, 1:], len(nearest), axis=1)
         figures[f"retrieval-{name}"] = retrieval_figure(
-            pictures(known[shown].tolist(), TILE),
+            pictures(labeled[shown].tolist(), TILE),
             np.asarray(labels)[shown],
             places[:, 0],
             dict(zip(nearest, panels, strict=True)),

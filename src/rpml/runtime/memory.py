@@ -39,9 +39,8 @@ def held(shape: Shape) -> int:
     rows = n * (shape.n_axes or shape.d) * number  # the preprocessed rows
     neighbors = 8 * n * shape.n_neighbors  # indices and distances
     search = rows + 2 * neighbors
-    graph = (
-        rows + neighbors + 26 * n * shape.n_neighbors
-    )  # both directions, and while they are joined
+    # the graph in both directions, and while they are joined
+    graph = rows + neighbors + 26 * n * shape.n_neighbors
     moving = n * shape.n_components * number * (4 + min(thread_count(), SUM_CHUNKS))
     solver = rows + neighbors + moving + 60 * shape.n_triplets
     return BASE + own + max(4 * shape.sample, search, graph, solver)

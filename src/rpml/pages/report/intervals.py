@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import normalized_mutual_info_score
 
 from rpml.evaluation.metrics import kmeans
-from rpml.runtime.intervals import Interval
+from rpml.runtime.intervals import STANDARD_ERRORS, Interval
 from rpml.runtime.rows import Array, unit_rows
 
 N_RESAMPLES = 200
@@ -35,7 +35,7 @@ def nmi_interval(vectors: Array, labels: NDArray[np.str_], seed: int) -> Interva
     total = entropy["labels"] + entropy["partition"]
     mutual = total - entropy["joint"]
     scores = np.divide(2 * mutual, total, out=np.ones_like(total), where=total > 0)
-    margin = 1.96 * float(scores.std())
+    margin = STANDARD_ERRORS * float(scores.std())
     return Interval(value, max(0.0, value - margin), min(1.0, value + margin))
 
 
