@@ -55,6 +55,27 @@ def test_wrong_usage(rpml):
     rpml("embed", "--no-such-option", code=2)
 
 
+WRONG_WORDS = {
+    "fit x.npy": "Missing option",
+    "fit x.npy -o m.rpml --dim many": "--dim",
+    "embed m.rpml x.npy -o z.npy --no-such-option": "No such option",
+    "inspect m.rpml x.npy": "unexpected extra argument",
+}
+
+
+@pytest.mark.parametrize("words", WRONG_WORDS)
+def test_wrong_usage_is_an_object_too(rpml, words):
+    fields = rpml.json(*words.split(), code=2)
+    assert fields["exit_code"] == 2
+    assert WRONG_WORDS[words] in fields["error"]
+    assert rpml(*words.split(), code=2).stdout == ""
+
+
+def test_the_list_of_commands_fits_a_terminal(rpml):
+    listed = rpml("--help", env={"COLUMNS": "80"}).stdout.split("Commands:")[1].split("A first")[0]
+    assert "..." not in listed
+
+
 def test_cluster(rpml, shared, vectors, tmp_path):
     fields = rpml.json("cluster", shared / "x.npy", "-o", tmp_path / "c.csv", "--neighbors", 15)
     expected = AuthorityAscentShift(15).fit_predict(vectors[0])
@@ -89,6 +110,15 @@ def test_evaluate_is_what_the_metrics_say(rpml, shared, vectors):
     assert fields["recall@1_low"] < fields["recall@1"] < fields["recall@1_high"] < 1
     assert fields["nmi"] == clustering_scores(X, y, random_state=0)["nmi"]
     assert fields["classes"] == 8
+
+
+def test_evaluate_finds_the_labels_beside_the_vectors(rpml, shared, vectors, tmp_path):
+    X, y = vectors
+    np.savez(tmp_path / "both.npz", X=X, y=y)
+    words = ("evaluate", tmp_path / "both.npz", "--no-clustering")
+    apart = rpml.json("evaluate", shared / "x.npy", "--labels", shared / "y.npy", "--no-clustering")
+    assert rpml.json(*words, "--label-column", "y") == apart
+    assert "--label-column NAME" in rpml.refused(*words)
 
 
 def test_evaluate_counts_labeled_rows_only(rpml, shared, vectors, tmp_path):
@@ -141,7 +171,7 @@ def test_evaluate_wrong_k(rpml, shared, k):
     assert "--k must be positive integers" in said
 
 
-def test_inspect_model(rpml, shared):
+def test_inspect_model(rpml, shared, tmp_path):
     fields = rpml.json("inspect", shared / "model.rpml")
     assert fields["kind"] == "model"
     assert (fields["features"], fields["dim"]) == (12, 4)
@@ -150,7 +180,12 @@ def test_inspect_model(rpml, shared):
     assert sum(array["share"] for array in fields["arrays"].values()) == pytest.approx(1)
     assert fields["arrays"]["exemplar_vectors"]["shape"][1] == 12
     assert "exemplar_vectors" in rpml("inspect", shared / "model.rpml").stdout
-    assert "settings" in rpml("inspect", shared / "model.rpml").stdout
+    shown = rpml("inspect", shared / "model.rpml").stdout
+    assert "n_neighbors=10, " in shown
+    assert "None" not in shown.split("settings:")[0]
+    assert max(map(len, shown.splitlines())) <= 100 + len(str(shared))
+    fitted = rpml.json("fit", shared / "x.npy", "-o", tmp_path / "m.rpml", "--dim", 4)
+    assert rpml.json("inspect", tmp_path / "m.rpml")["loss"]["last"] == fitted["loss"] < 1
 
 
 def test_inspect_features_counts_what_a_fit_would_refuse(rpml, tmp_path):
@@ -186,7 +221,7 @@ def test_estimate(rpml, shared):
     assert fields["memory_gb"] > 0.1
     assert fields["seconds"] > 0
     assert fields["seconds"] == pytest.approx(sum(fields["stages"].values()), abs=0.01)
-    assert "memory_gb" in rpml("estimate", "--shape", "200x8", "--dim", 3).stdout
+    assert " GB (this machine has " in rpml("estimate", "--shape", "200x8", "--dim", 3).stdout
 
 
 @pytest.mark.parametrize("args", [[], ["--shape", "many"], ["--shape", "1x8"]])

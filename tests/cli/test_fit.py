@@ -87,6 +87,9 @@ def test_wrong_config(rpml, shared, tmp_path, text, message):
     assert message in result.stderr
     assert result.stderr.startswith(f"rpml: {tmp_path / 'run.toml'}")
     assert result.stderr.count("\n") == 1  # no usage lines
+    fields = rpml.json("fit", shared / "x.npy", "-o", tmp_path / "m", "--config",
+                       tmp_path / "run.toml", code=2)  # fmt: skip
+    assert fields == {"error": result.stderr.strip().removeprefix("rpml: "), "exit_code": 2}
 
 
 def test_paper_settings(rpml, shared, tmp_path):

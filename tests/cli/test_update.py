@@ -5,6 +5,7 @@ import csv
 import numpy as np
 
 from rpml import RPML
+from rpml.io.features import read_labels
 from tests.cli.conftest import make_vectors
 
 
@@ -34,7 +35,12 @@ def test_suggestions_with_and_without_ids(rpml, shared, vectors, tmp_path):
     fields = rpml.json("suggest", shared / "model.rpml", "-n", 5, "-o", tmp_path / "ask.csv")
     assert fields["suggested"] == expected
     with open(tmp_path / "ask.csv") as file:
-        assert [int(row["row"]) for row in csv.DictReader(file)] == expected
+        asked = list(csv.DictReader(file))
+    assert [int(row["row"]) for row in asked] == expected
+    answers = "".join(f"{row['id']},{row['row']},known\n" for row in asked)
+    (tmp_path / "answered.csv").write_text("id,row,label\n" + answers)
+    labels = read_labels(tmp_path / "answered.csv", len(vectors[0]), partial=True)
+    assert [i for i, label in enumerate(labels) if label] == sorted(expected)
     names = [f"bird {i}" for i in range(len(vectors[0]))]
     table = tmp_path / "x.csv"
     with open(table, "w", newline="") as file:

@@ -224,7 +224,7 @@ def test_future_version_names_both(model):
 
 def test_another_kind(model):
     write_container(model, ARRAYS, METADATA, "checkpoint", 1)
-    assert "'checkpoint', not a model" in refusal(model)
+    assert "is a checkpoint, not a model" in refusal(model)
 
 
 def test_missing_empty_and_special_files(tmp_path):

@@ -129,7 +129,7 @@ def test_forgeries_and_other_files_are_refused(index, model, tmp_path):
         with pytest.raises(ModelFormatError, match="damaged"):
             Index.load(tmp_path / "f.index")
     model.save(tmp_path / "m.rpml")
-    with pytest.raises(ModelFormatError, match="'model', not an index"):
+    with pytest.raises(ModelFormatError, match="is a model, not an index"):
         Index.load(tmp_path / "m.rpml")
 
 

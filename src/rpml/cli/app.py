@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rpml.cli.command import INTERRUPTED
+from rpml.cli.command import INTERRUPTED, Parser
 from rpml.cli.console import answering, stop
 
 COMMANDS = (
@@ -69,7 +69,7 @@ def _root(
 
 for name in COMMANDS:
     module = import_module(f"rpml.cli.{name}")
-    app.command(name, epilog=module.EXAMPLES)(module.run)
+    app.command(name, cls=Parser, epilog=module.EXAMPLES)(module.run)
 
 
 def open_closed_streams() -> None:

@@ -34,8 +34,12 @@ def run(
     reading: opt.ReadingOptions,
     console: Console,
 ) -> None:
-    """Learn the map from a new encoder's space to the old one, so the old index stays in use."""
+    """Learn the map from a new encoder's space to the old one.
+
+    With it an index of old vectors answers queries of the new encoder.
+    """
     from rpml.estimator import save_model
+    from rpml.evaluation.comparison.measure import bounded
     from rpml.io.features.source import pair_by_id
     from rpml.io.model_file import check_model_output
     from rpml.search import learn_bridge
@@ -44,7 +48,7 @@ def run(
     bridge = learn_bridge(*pair_by_id(reading.open(old).load(), reading.open(new).load()), seed)
     check_model_output(output, force)  # it may have appeared meanwhile
     save_model(bridge.model, output, {"options": {"features": new, "old": old, "seed": seed}})
-    fields = {
+    fields: dict[str, object] = {
         "output": output,
         "pairs": bridge.n_pairs,
         "features": bridge.model.n_features_in_,
@@ -52,12 +56,13 @@ def run(
         "method": bridge.method,
         "penalty": bridge.penalty,
         "held_out": bridge.n_held_out,
-        **_bounded("neighbors_kept", bridge.neighbors_kept),
-        **_bounded("encoder_overlap", bridge.encoder_overlap),
     }
-    console.result(fields, fields_text(fields))
+    shares = {"neighbors_kept": bridge.neighbors_kept, "encoder_overlap": bridge.encoder_overlap}
+    told = fields_text(fields | {name: _text(share) for name, share in shares.items()})
+    for name, share in shares.items():
+        fields |= {key: round(value, 4) for key, value in bounded(name, share).items()}
+    console.result(fields, told)
 
 
-def _bounded(name: str, share: Interval) -> dict[str, float]:
-    bounds = {f"{name}_low": share.low, f"{name}_high": share.high}
-    return {key: round(value, 4) for key, value in {name: share.value, **bounds}.items()}
+def _text(share: Interval) -> str:
+    return f"{share.value:.1%} (95% interval {100 * share.low:.1f} to {100 * share.high:.1f})"

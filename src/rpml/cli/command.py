@@ -10,6 +10,7 @@ from errno import ELOOP, ENAMETOOLONG, ENOTDIR
 from typing import Any, NoReturn, TypeGuard
 
 import typer
+from typer.core import TyperCommand
 
 from rpml.cli.console import SHOWN, say
 from rpml.cli.groups import expand_groups
@@ -47,6 +48,23 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             fail(sentence(error), code, bool(options.get("json_output")))
 
     return run
+
+
+class Parser(TyperCommand):
+    """Parses the words of a command; with --json what is wrong with them is an object too."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The words that are left over."""
+        as_json = "--json" in args
+        try:
+            return super().parse_args(ctx, args)
+        except InputError as error:  # of --config: no usage, which other wrong options print
+            fail(sentence(error), BAD_INPUT, as_json)
+        except Exception as error:
+            # usage errors have no public name, but all say what is wrong
+            if as_json and hasattr(error, "format_message"):
+                _echo_error(_flat(error.format_message()), BAD_INPUT)
+            raise
 
 
 def check_inputs() -> None:
@@ -126,11 +144,15 @@ def fail(message: str, code: int, as_json: bool = False) -> NoReturn:
     say(f"rpml: {message}", err=True)
     try:
         if as_json:
-            typer.echo(json.dumps({"error": message, "exit_code": code}))
+            _echo_error(message, code)
         sys.stdout.flush()
     except OSError:  # a full disk, which is what the sentence may be about
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     raise typer.Exit(code)
+
+
+def _echo_error(message: str, code: int) -> None:
+    typer.echo(json.dumps({"error": message, "exit_code": code}))
 
 
 def _show_warning(quiet: bool) -> Callable[..., None]:

@@ -14,12 +14,7 @@ def load_config(context: typer.Context, value: str | None) -> str | None:
     """Typer callback: make the file's values the defaults of the command's options."""
     if value is None or context.resilient_parsing:
         return value
-    from rpml.cli.command import BAD_INPUT, fail, sentence
-
-    try:
-        context.default_map = options_of(read_config(value), context, value)
-    except InputError as error:  # not a typer.BadParameter, which prints the usage too
-        fail(sentence(error), BAD_INPUT)
+    context.default_map = options_of(read_config(value), context, value)
     return value
 
 

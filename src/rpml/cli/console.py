@@ -311,4 +311,19 @@ def table(rows: Iterable[Sequence[str]], justify: Literal["left", "right"] = "ri
 
 def fields_text(fields: Mapping[str, object]) -> str:
     """One "name: value" line per field, aligned."""
-    return table(((f"{name}:", str(value)) for name, value in fields.items()), "left")
+    rows = ((f"{name.replace('_', ' ')}:", shown(value)) for name, value in fields.items())
+    return table(rows, "left")
+
+
+def shown(value: object) -> str:
+    """A value for people: numbers rounded, thousands apart, no Python words."""
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:.5g}" if abs(value) < 1e5 else f"{value:,.0f}"
+    return str(value)

@@ -30,7 +30,7 @@ def run(
     *,
     console: Console,
 ) -> None:
-    """Demonstrate RPML on unlabeled programs or handwritten characters.
+    """Demonstrate RPML on programs or handwritten characters.
 
     The scores are of problems, or alphabets, that were not used for training.
     """

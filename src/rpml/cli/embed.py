@@ -40,8 +40,12 @@ def run(
     engine: EngineOptions,
     console: Console,
 ) -> None:
-    """Embed vectors with a model; ids, and other columns if asked, are carried through."""
+    """Embed vectors with a model.
+
+    Ids are carried through, other columns if asked.
+    """
     from rpml.estimator import check_features, embed_file
+    from rpml.method.codes import CODES
     from rpml.runtime.context import Context
 
     on_dask = engine.on_dask()
@@ -50,6 +54,8 @@ def run(
     fitted = opt.load_model(model, dim)
     size = len(fitted.components_)
     if codes is not None:
+        if codes not in CODES:
+            raise InputError(f"--codes {codes}: choose from {', '.join(CODES)}")
         fitted.codec(codes)  # refused before anything is read
     if on_dask and (codes is not None or keep_columns is not None):
         raise InputError("--codes and --keep-columns are not for --engine dask: embed locally")

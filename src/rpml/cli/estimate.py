@@ -8,7 +8,7 @@ import typer
 
 from rpml.cli import options as opt
 from rpml.cli.command import command
-from rpml.cli.console import Console, fields_text
+from rpml.cli.console import STAGES, Console, fields_text
 from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ Examples:
 @command
 def run(
     features: Annotated[
-        str | None, typer.Argument(metavar="[FEATURES]", help=f"Vectors: {opt.KINDS}.")
+        str | None, typer.Argument(metavar="FEATURES", help=f"Vectors: {opt.KINDS}.")
     ] = None,
     shape: Annotated[str | None, opt.text("ROWSxFEATURES", "Shape, instead of a file.")] = None,
     dim: Annotated[int | None, opt.number("Dimensions of the embedding.")] = None,
@@ -60,9 +60,17 @@ def run(
         "pilot_rows": estimate.pilot_rows,
         "machine_memory_gb": memory_gb(),
     }
-    stages = ", ".join(f"{name} {seconds:.2g} s" for name, seconds in estimate.stages.items())
-    console.result(fields, fields_text({**fields, "stages": stages}))
     available = memory_gb()
+    stages = ", ".join(f"{STAGES.get(name, name)} {s:.2g}" for name, s in estimate.stages.items())
+    room = "" if available is None else f" (this machine has {available:g} GB)"
+    told = {
+        "rows": n,
+        "features": d,
+        "memory": f"{fields['memory_gb']:g} GB{room}",
+        "seconds": f"{estimate.seconds:.3g} ({stages})",
+        "extrapolated from": f"{estimate.pilot_rows:,} rows",
+    }
+    console.result(fields, fields_text(told))
     if available is not None and estimate.memory > available * 2**30:
         console.note("this machine has less memory than that: use fewer rows or a smaller dtype")
 

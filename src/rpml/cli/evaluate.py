@@ -23,7 +23,7 @@ EXAMPLES = """\b
 Examples:
   rpml evaluate vectors.npy --labels labels.npy
   rpml evaluate vectors.npy --labels labels.csv --model model.rpml
-  rpml evaluate birds.parquet --labels birds.parquet --label-column species --json
+  rpml evaluate birds.parquet --label-column species --json
   rpml evaluate shards/ --labels labels.npy --engine dask --scheduler tcp://host:8786
 """
 
@@ -31,9 +31,7 @@ Examples:
 @command
 def run(
     features: opt.FeaturesPath,
-    labels: Annotated[
-        str, opt.text("FILE", "One label per row: .npy, .npz, .csv, .tsv, .txt or .parquet.")
-    ],
+    labels: opt.Labels = None,
     model: Annotated[
         str | None, opt.text("MODEL", "Embed the vectors with this model first.")
     ] = None,
@@ -52,7 +50,10 @@ def run(
     """Score vectors, or their embedding, against labels."""
     if dim is not None and model is None:
         raise InputError("--dim needs --model: it selects components of the model")
-    task = Task(features, labels, reading, model, parse_ks(ks), metric, dim)
+    path = reading.labels_path(features, labels)
+    if path is None:
+        raise InputError("give the labels: --labels FILE, or --label-column NAME of FEATURES")
+    task = Task(features, path, reading, model, parse_ks(ks), metric, dim)
     if engine.on_dask():
         scores = task.run_on_dask(engine, console)
     else:

@@ -89,20 +89,22 @@ def run(
     from rpml.pages.explorer.cache import MIN_ROWS, cache_file
     from rpml.pages.explorer.catalog import make_catalog
     from rpml.pages.explorer.index import Index
-    from rpml.pages.explorer.labeling import open_labels
+    from rpml.pages.explorer.labeling import check_labels_file, open_labels
     from rpml.pages.explorer.learning import Learner
     from rpml.pages.explorer.pictures import Pictures
     from rpml.pages.explorer.preparation import start_work
     from rpml.pages.explorer.server import address, open_socket, serve, warning
 
+    if save_labels is not None:
+        read = [*models, features, metadata, rows.ids, rows.texts, backbone, whitening]
+        check_labels_file(save_labels, read)
     listener = open_socket(host, port)
     (fitted, *second), values, items = rows.load(models, features, reading)
     if metadata is not None:
         items = replace(items, metadata=read_metadata(metadata, items.ids))
     describe = describer(fitted, backbone, descriptor, whitening) if backbone else None
     console.note(f"preparing {len(items):,} items ...")
-    read = [*models, features, metadata, rows.ids, rows.texts, backbone, whitening]
-    store = None if save_labels is None else open_labels(items, save_labels, read)
+    store = None if save_labels is None else open_labels(items, save_labels)
     items = items if store is None else store.items
     catalog = make_catalog(fitted, values, items, Path(features).name)
     for model in second:

@@ -40,7 +40,10 @@ def run(
     reading: opt.LabeledReadingOptions,
     console: Console,
 ) -> None:
-    """Export a model to ONNX, faiss, NumPy, SQL and others, or its map to an atlas."""
+    """Export a model to ONNX, faiss, NumPy, SQL or JavaScript.
+
+    Or its map to an atlas.
+    """
     from rpml.io.export import TARGETS, check_export, export_model
     from rpml.pages.atlas import check_atlas, export_atlas
 

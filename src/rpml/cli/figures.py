@@ -44,7 +44,10 @@ def run(
     reading: opt.LabeledReadingOptions,
     console: Console,
 ) -> None:
-    """Draw the map, retrieval examples and the quad-grid of images, for papers."""
+    """Draw figures for papers.
+
+    They are a map, retrieval examples and a grid of images.
+    """
     from rpml.estimator import check_features
     from rpml.pages.figures import FigureOptions, draw_figures, figure_names
     from rpml.pages.report.image_figures import pictures_of

@@ -197,7 +197,8 @@ def run(
         outcome = fit(job, model, data, inputs, console)
     fields = summary(outcome.model, output)
     done = outcome.state == "complete"
-    console.result(fields, f"{output} is already complete" if done else fields_text(fields))
+    told = f"{output} is already complete" if done else fields_text(shown(outcome.model, fields))
+    console.result(fields, told)
 
 
 def load(source: FeatureSource, console: Console) -> Features:
@@ -240,11 +241,20 @@ def how_to_go_on(job: ResumableFit) -> str:
     return f"continue with: rpml {shlex.join([*again, '--resume'])}"
 
 
+def shown(model: RPML, fields: dict[str, object]) -> dict[str, object]:
+    """The same for people, with what the fit decided in place of how the solver ended."""
+    from rpml.estimator.description import decisions
+
+    decided = {name: text.removeprefix(f"{name} ") for name, text in decisions(model).items()}
+    solver = ("iterations", "converged", "message")
+    return {name: value for name, value in fields.items() if name not in solver} | decided
+
+
 def summary(model: RPML, output: str) -> dict[str, object]:
     """What the fit gave; the loss is the mean over triplets."""
-    losses, weights = model.history_.get("loss"), model.triplet_weights_
-    # the stochastic solver already reports means
-    count = 1 if model.solver == "stochastic" else max(1, len(model.triplets_))
+    from rpml.estimator.description import mean_losses
+
+    losses, weights = mean_losses(model), model.triplet_weights_
     return {
         "output": output,
         "rows": len(model.labels_),
@@ -255,6 +265,6 @@ def summary(model: RPML, output: str) -> dict[str, object]:
         "iterations": model.n_iter_,
         "converged": model.converged_,
         "message": model.message_,
-        "loss": float(losses[-1]) / count if losses else None,
+        "loss": losses[-1] if losses else None,
         "mean_weight": float(weights.mean()) if len(weights) else None,
     }

@@ -25,7 +25,10 @@ def run(
     reading: opt.ReadingOptions,
     console: Console,
 ) -> None:
-    """Build an index for rpml search: sign bits and int8 codes, with ids."""
+    """Build an index for rpml search.
+
+    It holds sign bits and int8 codes, with ids.
+    """
     from rpml.estimator import check_features
     from rpml.io.model_file import check_model_output
     from rpml.runtime.context import Progress

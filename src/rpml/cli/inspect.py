@@ -2,13 +2,14 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from textwrap import fill
+from typing import Annotated, Any
 
 import typer
 
 from rpml.cli import options as opt
 from rpml.cli.command import command
-from rpml.cli.console import Console, fields_text
+from rpml.cli.console import Console, fields_text, shown
 
 EXAMPLES = """\b
 Examples:
@@ -16,6 +17,7 @@ Examples:
   rpml inspect vectors.parquet
   rpml inspect vectors.npz --array X --json
 """
+_WIDTH = 78  # of values that are lists
 
 
 @command
@@ -38,26 +40,38 @@ def run(
         fields = inspect_features(path, reading)
     else:
         fields = describe_model(opt.load_model(path), path)
-    shown = {k: _shares(v) if k == "arrays" else _short(v) for k, v in fields.items()}
-    console.result(fields, fields_text(shown))
+    told = {name: _LISTS.get(name, _short)(value) for name, value in fields.items()}
+    console.result(fields, fields_text(told))
 
 
-def _shares(arrays: object) -> str:
-    assert isinstance(arrays, dict)
-    return ", ".join(
-        f"{name} ({', '.join(map(str, a['shape']))}) {a['dtype']} {a['share']:.1%}"
+def _shares(arrays: Any) -> str:
+    return "\n".join(
+        f"{a['share']:6.1%}  {name}, {' x '.join(map(str, a['shape']))} {a['dtype']}"
         for name, a in arrays.items()
     )
 
 
+def _settings(settings: Any) -> str:
+    """As --set takes them."""
+    return fill(", ".join(f"{name}={value}" for name, value in settings.items()), _WIDTH)
+
+
+def _decisions(decided: Any) -> str:
+    return "\n".join(fill(f"{name}: {text}", _WIDTH) for name, text in decided.items())
+
+
+_LISTS = {"arrays": _shares, "settings": _settings, "decisions": _decisions}
+
+
 def _short(value: object) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{k}={_short(v)}" for k, v in value.items())
+        parts = [f"{k.replace('_', ' ')} {_short(v)}" for k, v in value.items()]
+        return fill(", ".join(parts), _WIDTH)
     if isinstance(value, list) and len(value) > 8:
         return ", ".join(map(str, value[:8])) + f", ... ({len(value)})"
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return shown(value)
 
 
 def inspect_features(path: str, reading: opt.ReadingOptions) -> dict[str, object]:

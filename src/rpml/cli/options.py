@@ -51,7 +51,7 @@ FeaturesPath = Annotated[str, typer.Argument(metavar="FEATURES", help=f"Vectors:
 ModelPath = Annotated[str, typer.Argument(metavar="MODEL", help="Model written by rpml fit.")]
 ModelPaths = Annotated[
     list[str],
-    typer.Argument(metavar="MODEL...", help="Model written by rpml fit, or two to compare."),
+    typer.Argument(metavar="MODEL", help="Model written by rpml fit, or two to compare."),
 ]
 ImagesPath = Annotated[
     str, typer.Argument(metavar="IMAGES", help="A folder, a .txt list of paths, or one image.")

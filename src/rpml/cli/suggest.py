@@ -34,6 +34,7 @@ def run(
     """
     from rpml.estimator import check_features
     from rpml.io.features import Features, Layout, write_table
+    from rpml.io.features.source import as_ids
 
     opt.check_table(output, force, console.json_output, [model, features])
     fitted = opt.load_model(model)
@@ -48,8 +49,9 @@ def run(
                 f"{len(fitted.labels_)}: pass the file it was fitted on"
             )
     rows = fitted.suggest_labels(count, None if data is None else data.values)
-    ids = None if data is None or data.ids is None else data.ids[rows]
-    name = None if data is None or ids is None else data.id_name
+    ids, name = as_ids(rows.tolist()), "id"  # by which fit --labels finds the rows
+    if data is not None and data.ids is not None:
+        ids, name = data.ids[rows], data.id_name
     write_table(output, rows, Layout("row", ["row"], name, False), ids, force)
     fields = {"output": output, "suggested": rows.tolist()}
     console.result(fields, "" if output == "-" else f"{output}: {len(rows)} rows to label")

@@ -24,7 +24,8 @@ def describe_model(model: RPML, path: str | PathLike[str]) -> dict[str, object]:
     """
     arrays, metadata = read_model(path)
     training = dict(metadata["training"])
-    loss = training.pop("history").get("loss", [])
+    del training["history"]
+    loss = mean_losses(model)
     run = metadata.get("run", {})
     return {
         "kind": "model",
@@ -60,6 +61,13 @@ def describe_arrays(arrays: Arrays) -> dict[str, dict[str, object]]:
         }
         for name, array in sorted(arrays.items(), key=lambda item: -item[1].nbytes)
     }
+
+
+def mean_losses(model: RPML) -> list[float]:
+    """The loss of each iteration or epoch, as the mean over triplets."""
+    # the stochastic solver already reports means
+    count = 1 if model.solver == "stochastic" else max(1, len(model.triplets_))
+    return [float(loss) / count for loss in model.history_.get("loss", [])]
 
 
 def decisions(model: RPML) -> dict[str, str]:

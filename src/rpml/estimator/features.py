@@ -40,6 +40,7 @@ def check_features(model: RPML, source: Described, path: str | PathLike[str]) ->
         raise InputError(
             f"{path} was fitted on {model.n_features_in_} features, "
             f"{source.name} has {source.n_features}"
+            + (": choose them with --columns" if source.feature_names else "")
         )
     names = getattr(model, "feature_names_in_", None)
     if names is None:

@@ -131,6 +131,10 @@ def is_container(path: str | Path) -> bool:
         return False
 
 
+def _with_article(noun: str) -> str:
+    return f"{'an' if noun[:1] in 'aeiou' else 'a'} {noun}"
+
+
 def _check_file(path: Path) -> None:
     """What can be told from the size and the first bytes, before anything is parsed."""
     try:
@@ -194,10 +198,8 @@ def read_container(path: str | Path, kind: str, version: int) -> tuple[Arrays, J
     arrays, raw = _read_raw(path)
     fields = _parse(path, raw["rpml"])
     if fields.get("kind") != kind:
-        article = "an" if kind[0] in "aeiou" else "a"
-        raise ModelFormatError(
-            f"{path} holds a {str(fields.get('kind'))[:40]!r}, not {article} {kind}"
-        )
+        stored = str(fields.get("kind"))[:40]
+        raise ModelFormatError(f"{path} is {_with_article(stored)}, not {_with_article(kind)}")
     stored_version = fields.get("format_version")
     if type(stored_version) is not int or stored_version < 1:
         raise ModelFormatError(f"{path} is damaged: it has no format version")

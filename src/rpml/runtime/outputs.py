@@ -31,7 +31,8 @@ def check_output(
     check_apart([target], inputs)
     if os.path.lexists(target) and not overwrite:
         raise InputError(
-            f"{target} exists: choose another name or replace it with --force (overwrite=True)"
+            f"{target} exists: choose another name, or replace it with --force (in Python "
+            "overwrite=True)"
         )
     if target.exists() and not (target.is_file() or target.is_dir()):
         raise InputError(f"cannot write {target}: it is not a regular file")

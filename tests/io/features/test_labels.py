@@ -57,7 +57,7 @@ def test_missing_and_repeated_ids(tmp_path):
 
 def test_column_must_be_named_among_several(tmp_path):
     (tmp_path / "y.csv").write_text("coarse,fine\n1,2\n1,3\n")
-    with pytest.raises(InputError, match="2 columns: name the one"):
+    with pytest.raises(InputError, match="name the column to read"):
         read_labels(tmp_path / "y.csv", 2)
     assert read_labels(tmp_path / "y.csv", 2, column="fine").tolist() == [2, 3]
 

@@ -72,6 +72,12 @@ def test_a_taken_port_is_said_before_anything_is_read(tmp_path: Path) -> None:
     assert "--port" in said
 
 
+def test_a_wrong_file_of_labels_is_said_before_anything_is_read(tmp_path: Path) -> None:
+    words = ["explore", tmp_path / "m", tmp_path / "x.npy", "--port", 0, "--save-labels"]
+    assert "must end in .csv" in rpml.refused(*words, tmp_path / "labels.txt")
+    assert "does not exist" in rpml.refused(*words, tmp_path / "nowhere" / "labels.csv")
+
+
 def test_a_missing_extra_is_named(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "starlette", None)
     said = rpml.refused("explore", sample.folder / "model.rpml", sample.folder / "features.npy")

@@ -18,7 +18,7 @@ from rpml.io.features import read_labels
 from rpml.io.features.source import as_ids
 from rpml.pages.explorer.app import Options, make_app
 from rpml.pages.explorer.catalog import make_catalog
-from rpml.pages.explorer.labeling import LabelStore, open_labels
+from rpml.pages.explorer.labeling import LabelStore, check_labels_file, open_labels
 from rpml.pages.explorer.learning import Learner
 from rpml.pages.explorer.preparation import start_work
 from rpml.pages.report.items import make_items
@@ -109,7 +109,7 @@ def test_an_input_is_not_saved_over(tmp_path: Path) -> None:
     path = tmp_path / "metadata.csv"
     path.write_text("id,label\n0,mine\n1,\n")
     with pytest.raises(InputError, match="is the input"):
-        open_labels(make_items(3), path, [path])
+        check_labels_file(path, [path])
     path.write_text("id,label\n0,mine\n0,yours\n")
     with pytest.raises(InputError, match="two labels for one id"):
         open_labels(make_items(3), path)
@@ -136,11 +136,6 @@ def test_wrong_labels_are_refused(store: LabelStore, label: str) -> None:
     with pytest.raises(InputError, match="a label must have"):
         store.assign([0], label)
     assert not store.path.exists()
-
-
-def test_only_csv_files(sample: Sample, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"end in \.csv"):
-        open_labels(make_items(3), tmp_path / "labels.txt")
 
 
 @pytest.fixture

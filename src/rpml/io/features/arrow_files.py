@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.io.features.columns import is_id_name, kept_columns, match_columns, position
+from rpml.io.features.columns import is_id_name, kept_columns, listed, match_columns, position
 from rpml.io.features.source import Batch, FeatureSource, Ids, ReadOptions, as_ids
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
@@ -255,7 +255,7 @@ def read_arrow_column(path: Path, wanted: str | None, usual: tuple[str, ...]) ->
         named = [n for n in names if n.lower() in usual] or names
         if len(named) > 1 and named == names:
             raise InputError(
-                f"{path} has {len(names)} columns: name the one to read with --label-column"
+                f"{path} has {listed(names)}: name the column to read with --label-column"
             )
         wanted = named[0]
     column = names[position(names, wanted, str(path))]

@@ -48,5 +48,9 @@ def _hint(names: Sequence[str], wanted: str) -> str:
     close = get_close_matches(wanted, list(names), n=1)
     if close:
         return f"did you mean {close[0]!r}?"
-    shown = ", ".join(repr(n) for n in names[:8]) + (", ..." if len(names) > 8 else "")
-    return f"it has {shown}"
+    return f"it has {listed(names)}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first names, for a message."""
+    return ", ".join(repr(n) for n in names[:8]) + (", ..." if len(names) > 8 else "")

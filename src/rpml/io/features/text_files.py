@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rpml.io.features.columns import is_id_name, kept_columns, match_columns, position
+from rpml.io.features.columns import is_id_name, kept_columns, listed, match_columns, position
 from rpml.io.features.source import Batch, FeatureSource, ReadOptions, as_ids
 from rpml.runtime.errors import InputError
 
@@ -196,4 +196,4 @@ def _column_position(names: Row, wanted: str | None, usual: Sequence[str], path:
 def _only(first: Row, path: Path) -> int:
     if len(first) == 1:
         return 0
-    raise InputError(f"{path} has {len(first)} columns: name the one to read with --label-column")
+    raise InputError(f"{path} has {listed(first)}: name the column to read with --label-column")

@@ -128,13 +128,15 @@ class LabelStore:
         self._written = content
 
 
-def open_labels(
-    items: Items, path: str | Path, inputs: Iterable[str | Path | None] = ()
-) -> LabelStore:
-    """A store for the items; refuses an input, and a file that is not a table of their labels."""
+def check_labels_file(path: str | Path, inputs: Iterable[str | Path | None]) -> None:
+    """Refuse, before any work is done, a name that is no .csv file or that of an input."""
     if Path(path).suffix != ".csv":
         raise InputError(f"--save-labels {path}: the name must end in .csv")
     check_output(path, True, inputs)
+
+
+def open_labels(items: Items, path: str | Path) -> LabelStore:
+    """A store for the items; refuses a file that is not a table of their labels."""
     labels: list[str | None] = [None] * len(items) if items.labels is None else list(items.labels)
     return LabelStore(replace(items, labels=labels), Path(path))
 

@@ -28,7 +28,7 @@ def open_socket(host: str, port: int) -> socket.socket:
         listener.close()
         reason = error.strerror or str(error)
         raise InputError(
-            f"cannot listen on {host} port {port}: {reason}; choose another with --port"
+            f"cannot listen on {host} port {port}: {reason}; choose others with --host or --port"
         ) from error
     return listener
 

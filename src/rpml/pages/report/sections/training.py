@@ -2,13 +2,17 @@
 
 import numpy as np
 
-from rpml.estimator.description import decisions
+from rpml.estimator.description import decisions, mean_losses
 from rpml.pages.report import charts
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Figure, Section
 from rpml.pages.report.verdict import spaced
 
-_HEADINGS = {"loss": "Loss", "gradient_norm": "Gradient norm", "mean_weight": "Mean triplet weight"}
+_HEADINGS = {
+    "loss": "Mean loss per triplet",
+    "gradient_norm": "Gradient norm",
+    "mean_weight": "Mean triplet weight",
+}
 _CONSTANT = 1e-6  # relative range below which a curve is rounding noise
 
 
@@ -17,8 +21,9 @@ def content(measurements: Measurements) -> Content:
     model = measurements.model
     step = "epoch" if model.solver == "stochastic" else "iteration"
     figures, constants = [], []
+    history = {**model.history_, "loss": mean_losses(model)}
     for name, heading in _HEADINGS.items():
-        values = np.asarray(model.history_.get(name, []), float)
+        values = np.asarray(history.get(name, []), float)
         if len(values) == 0:
             continue
         if len(values) == 1 or is_constant(values):
