@@ -1,4 +1,4 @@
-"""Finished stages of a fit on disk, so that a killed fit continues where it was."""
+"""Finished stages of a fit on disk, so that a killed fit can resume."""
 
 import hashlib
 import json
@@ -25,14 +25,14 @@ from rpml.runtime.schema import Schema, check_json, read_json
 
 logger = logging.getLogger(__name__)
 
-_VERSION = 2  # 2: every stage is signed with the fingerprint of its run
+_VERSION = 2  # 2: every stage stores the fingerprint of its run
 _MANIFEST = "manifest.json"
 _SIGNED = Schema({}, {"fingerprint": str, "metadata": {}})
 _MANIFEST_SCHEMA = {"version": int, "rpml_version": str, "data": str, "settings": {}}
 
 
 def fingerprint(data: str, settings: Mapping[str, object]) -> str:
-    """One string that is equal for equal data, settings and package version."""
+    """Return a hash of the data, the settings and the package version."""
     return hashlib.sha256(canonical_json(_manifest(data, settings)).encode()).hexdigest()
 
 
@@ -46,7 +46,7 @@ def _manifest(data: str, settings: Mapping[str, object]) -> Json:
 
 
 def _read_manifest(directory: Path) -> Json | None:
-    """The manifest of a checkpoint, or None if there is none of ours."""
+    """Read the manifest of a checkpoint; None if there is none that rpml wrote."""
     try:
         manifest = read_json(directory / _MANIFEST)
         check_json(manifest, _MANIFEST_SCHEMA)
@@ -56,13 +56,13 @@ def _read_manifest(directory: Path) -> Json | None:
 
 
 def check_directory(directory: str | Path) -> None:
-    """Refuse a checkpoint directory that is there and not ours, or cannot be one."""
+    """Raise CheckpointError if the path exists and is not a checkpoint, or cannot become one."""
     directory = Path(directory)
     try:
         os.lstat(directory)
     except FileNotFoundError:
         return
-    except OSError as error:  # a name that is too long, most often
+    except OSError as error:  # usually a name that is too long
         raise CheckpointError(
             f"cannot keep stages in {directory.name[:40]}...: {error.strerror}"
         ) from error
@@ -77,12 +77,12 @@ def check_directory(directory: str | Path) -> None:
 
 
 def remove_checkpoint(directory: str | Path) -> None:
-    """Delete the files of a checkpoint of ours, and the directory if it holds nothing else."""
+    """Delete a checkpoint's files, and its directory if nothing else is in it."""
     directory = Path(directory)
     if _read_manifest(directory) is not None:
         repair_folder(directory)
         stages = [path for path in directory.glob("*.safetensors") if is_container(path)]
-        # the manifest goes last, so that a kill in between leaves something resume understands
+        # the manifest goes last, so that a crash in between leaves a resumable checkpoint
         for path in [*stages, directory / _MANIFEST]:
             path.unlink(missing_ok=True)
     with suppress(OSError):
@@ -90,7 +90,7 @@ def remove_checkpoint(directory: str | Path) -> None:
 
 
 def describe_checkpoint(directory: str | Path) -> dict[str, object]:
-    """Which stages of an unfinished run are finished, as JSON values."""
+    """Describe the finished stages of an unfinished run, as JSON values."""
     directory = Path(directory)
     manifest = _read_manifest(directory)
     if manifest is None:
@@ -107,26 +107,23 @@ def describe_checkpoint(directory: str | Path) -> dict[str, object]:
 
 
 class Checkpoint:
-    """A directory of finished stages which belong to one set of data and settings.
+    """A directory with the finished stages of a run on one data set with fixed settings.
+
+    Each save is atomic and replaces the previous one of that name, so that a kill at any moment
+    leaves the last complete state. Each stage carries the fingerprint of its data and settings; a
+    stage of another run is not loaded.
 
     Parameters
     ----------
     directory : str or Path
         Created on the first save.
     data : str
-        `data_digest` of what is fitted.
+        `data_digest` of the training data.
     settings : mapping
         Every setting that changes the result.
-    resume : bool
-        Continue what is there. An absent directory is an empty checkpoint. Without `resume` a
-        directory that holds stages is refused, so that forgetting the option loses nothing.
-
-    Notes
-    -----
-    The pipeline only needs `load(name)`, which returns (arrays, metadata) or None, and
-    `save(name, arrays, metadata)`. Each save is atomic and replaces the previous one of that
-    name, so that a kill at any moment leaves the last complete state. Each stage carries the
-    fingerprint of its data and settings; one of another run is not loaded.
+    resume : bool, default=False
+        Continue an existing checkpoint; a missing directory counts as an empty one. Without
+        `resume` an existing checkpoint is an error, so that forgetting the option loses nothing.
     """
 
     def __init__(
@@ -161,13 +158,13 @@ class Checkpoint:
         return f"it was made by rpml {stored.get('rpml_version')}, not {rpml.__version__}"
 
     def path(self, name: str) -> Path:
-        """The file of a stage, or of a part of one that others write."""
+        """Return the file of a stage."""
         if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
             raise ValueError(f"checkpoint stage {name!r} must be letters, digits, - and _")
         return self.directory / f"{name}.safetensors"
 
     def load(self, name: str) -> tuple[Arrays, Json] | None:
-        """(arrays, metadata) of a finished stage, or None when it has to be computed."""
+        """Return (arrays, metadata) of a finished stage, or None if it has to be computed."""
         path = self.path(name)
         if not path.is_file():
             return None
@@ -183,7 +180,7 @@ class Checkpoint:
         return arrays, fields["metadata"]["metadata"]
 
     def save(self, name: str, arrays: Arrays, metadata: Mapping[str, object] | None = None) -> None:
-        """Keep a finished stage, replacing the previous one of that name."""
+        """Store a finished stage, replacing the previous one of that name."""
         path = self.path(name)
         if not (self.directory / _MANIFEST).is_file():
             try:

@@ -1,6 +1,6 @@
-"""One file of named arrays and JSON metadata: safetensors with a version and a checksum.
+"""Files of named arrays and JSON metadata: safetensors with a version and a checksum.
 
-Nothing in it can execute. A reader allocates at most what the file holds, which is bounded.
+Nothing in them is executable, and reading one allocates no more than its bounded size.
 """
 
 import hashlib
@@ -45,7 +45,7 @@ _DISGUISES = {
 
 
 def _plain(value: object) -> Any:
-    """Numpy scalars and arrays as JSON values."""
+    """Convert numpy scalars and arrays to JSON values."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray):
@@ -54,7 +54,7 @@ def _plain(value: object) -> Any:
 
 
 def canonical_json(value: object) -> str:
-    """JSON text which is equal for equal values, whatever the order of keys."""
+    """Serialize to JSON text that does not depend on the order of keys."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), default=_plain)
 
 
@@ -67,7 +67,7 @@ def _storable(name: str, array: NDArray[np.generic]) -> NDArray[np.generic]:
 
 
 def _digest(arrays: Mapping[str, NDArray[np.generic]], text: str) -> str:
-    """sha256 over the metadata and each array's name, dtype, shape and bytes."""
+    """Return the sha256 of the metadata and of each array's name, dtype, shape and bytes."""
     state = hashlib.sha256(text.encode())
     for name in sorted(arrays):
         array = arrays[name]
@@ -77,7 +77,7 @@ def _digest(arrays: Mapping[str, NDArray[np.generic]], text: str) -> str:
 
 
 def _header(arrays: Arrays, text: str) -> tuple[bytes, list[str]]:
-    # widest items first keeps every array aligned; then by name, so that the file is reproducible
+    # largest items first keeps every array aligned; then by name, so that files are reproducible
     order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
     header: Json = {"__metadata__": {"rpml": text, "checksum": _digest(arrays, text)}}
     start = 0
@@ -123,7 +123,7 @@ def write_container(
 
 
 def is_container(path: str | Path) -> bool:
-    """Whether a file begins as ours do; the rest may be damaged."""
+    """Whether a file begins like one of rpml; the rest may be damaged."""
     try:
         with open(path, "rb") as file:
             return file.read(8 + len(_START))[8:] == _START
@@ -136,7 +136,7 @@ def _with_article(noun: str) -> str:
 
 
 def _check_file(path: Path) -> None:
-    """What can be told from the size and the first bytes, before anything is parsed."""
+    """Check the size and the first bytes before anything is parsed."""
     try:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
@@ -148,7 +148,7 @@ def _check_file(path: Path) -> None:
     if status.st_size == 0:
         raise ModelFormatError(f"{path} is empty")
     for magic, meaning in _DISGUISES.items():
-        # the length of our own header may begin with the same bytes: 0x0480 looks like a pickle
+        # the length of an rpml header may begin with the same bytes: 0x0480 looks like a pickle
         if start.startswith(magic) and header != _START:
             raise ModelFormatError(f"{path} is {meaning}, not an rpml file")
     length = int.from_bytes(start, "little")
@@ -185,7 +185,7 @@ def _parse(path: Path, text: str) -> Json:
 
 
 def read_container(path: str | Path, kind: str, version: int) -> tuple[Arrays, Json]:
-    """Read back what `write_container` wrote; anything else is a ModelFormatError.
+    """Read what `write_container` wrote; ModelFormatError for anything else.
 
     Returns
     -------
@@ -216,7 +216,7 @@ def read_container(path: str | Path, kind: str, version: int) -> tuple[Arrays, J
 def check_content(
     path: str | PathLike[str], schema: Schema, arrays: Arrays, metadata: Json
 ) -> dict[str, int]:
-    """The sizes of the arrays of a file, if they and the metadata are as the schema says."""
+    """Check arrays and metadata against a schema; return the named sizes."""
     try:
         return schema.check(arrays, metadata)
     except ModelFormatError as error:

@@ -1,4 +1,4 @@
-"""Models as one pickle-free file: arrays, settings, and what is needed to trust them."""
+"""Model files: arrays and settings without pickle, checked when they are read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rpml.runtime.errors import InputError, ModelFormatError
 from rpml.runtime.outputs import check_output
 from rpml.runtime.schema import ANY_FLOAT, COUNT, ArraySpec, Number, Schema
 
-FORMAT_VERSION = 3  # 2: exemplars, then called modes; 3: names of today
+FORMAT_VERSION = 3  # 2: exemplars, then called modes; 3: current names
 _RENAMED_ARRAYS = {
     "known": "labeled_mask",
     "mode_vectors": "exemplar_vectors",
@@ -21,7 +21,7 @@ _RENAMED_ARRAYS = {
 }
 _RENAMED_SETTINGS = {"guard": "weight_ridge"}
 _PLAIN = (None, bool, int, float, str)
-_MANY_LABELS = 2**24  # tables of so many are no burden; more labels need rows to justify them
+_MANY_LABELS = 2**24  # tables of this size are harmless; more labels need as many rows
 SCHEMA = Schema(
     arrays={
         "mean": ArraySpec("f", ("features",)),
@@ -75,9 +75,9 @@ def check_model_output(
     inputs: Iterable[str | Path | None] = (),
     suffix: str = ".rpml",
 ) -> Path:
-    """Refuse a model or index that exists, cannot be written, is an input, or is named like data.
+    """Raise InputError if a model or index cannot be written, or has the suffix of a data file.
 
-    `suffix` is what the sentence recommends.
+    The message recommends `suffix`.
     """
     if Path(path).suffix.lower() in SUFFIXES:
         raise InputError(f"{path} is the name of a data file: call it something{suffix}")
@@ -88,18 +88,10 @@ def check_model_output(
 
 
 def read_model(path: str | PathLike[str]) -> tuple[Arrays, Json]:
-    """Read a model file from anywhere, trusted or not.
+    """Read a model file, which need not be trusted.
 
-    Returns
-    -------
-    arrays : dict of str to ndarray
-    metadata : dict
-        What was written, with "format_version" and "rpml_version" added.
-
-    Raises
-    ------
-    ModelFormatError
-        If the file is truncated, altered, of another kind, or from a newer version.
+    Returns the arrays, and the metadata with "format_version" and "rpml_version" added. Raises
+    ModelFormatError if the file is truncated, altered, of another kind or from a newer version.
     """
     arrays, fields = read_container(Path(path), "model", FORMAT_VERSION)
     versions = {"format_version": fields["format_version"]}
@@ -112,10 +104,7 @@ def read_model(path: str | PathLike[str]) -> tuple[Arrays, Json]:
 
 
 def check_model(path: str | PathLike[str], arrays: Arrays, metadata: Json) -> None:
-    """Refuse arrays and metadata that are not those of a model.
-
-    Sizes too: as many axes as features at most, labels of rows.
-    """
+    """Raise ModelFormatError if arrays, metadata or sizes are not those of a model."""
     sizes = check_content(path, SCHEMA, arrays, metadata)
     if not 0 < sizes["axes"] <= sizes["features"] or sizes["components"] == 0:
         raise ModelFormatError(f"{path} is damaged: its components have no axes, or too many")
@@ -126,7 +115,7 @@ def check_model(path: str | PathLike[str], arrays: Arrays, metadata: Json) -> No
 
 
 def _with_present_names(arrays: Arrays, metadata: Json) -> tuple[Arrays, Json]:
-    """Arrays and metadata of an older format under the names of this one."""
+    """Rename the arrays and metadata of an older format."""
     renamed = {_RENAMED_ARRAYS.get(name, name): array for name, array in arrays.items()}
     settings, whitening = metadata.get("settings"), metadata.get("whitening")
     if isinstance(settings, dict):

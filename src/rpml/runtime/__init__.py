@@ -1,1 +1,1 @@
-"""What every layer stands on: threads, files, progress, memory, errors."""
+"""Shared infrastructure: threads, files, progress, memory and errors."""

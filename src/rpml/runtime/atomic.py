@@ -1,9 +1,9 @@
-"""Files that appear whole or not at all, one or several at once.
+"""Atomic file output: one or several files appear complete or not at all.
 
-New files are written into a hidden folder beside their targets and renamed when all are complete.
-One file takes one rename. Several take a rollback journal, as in SQLite: it names the targets and
-lies in the hidden folder with the files they replace; removing it is the moment of success. After
-a kill the next reader or writer finds the journal and puts the old files back.
+New files are written to a hidden folder next to their targets and renamed when all are complete.
+A single file takes one rename. Several files take a rollback journal, as in SQLite: it lists the
+targets and is stored in the hidden folder with the files they replace; deleting it commits the
+transaction. After a crash the next reader or writer finds the journal and restores the old files.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NOREPLACE, _EXCHANGE = 1, 2  # of renameat2
 
 
 def write_error(path: Path, error: OSError, state: str | None = None) -> Exception:
-    """The sentence for a failed write: full disk, or a place we may not write to."""
+    """Return the exception for a failed write: WriteError on a full disk, else InputError."""
     if state is None:
         state = "the previous one is unchanged" if path.exists() else ""
     reason = error.strerror or str(error)
@@ -47,8 +47,8 @@ def write_error(path: Path, error: OSError, state: str | None = None) -> Excepti
 def atomic_output(path: str | Path, overwrite: bool = True) -> Iterator[Path]:
     """Yield a path to write a file or a folder to; it becomes `path` if the block succeeds.
 
-    Readers see the old content or the new one, never a part. A process killed in between leaves a
-    hidden folder, which the next write to the same path removes.
+    Readers see either the old or the new content. A process killed in between leaves a hidden
+    folder, which the next write to the same path removes.
     """
     with atomic_outputs(path, overwrite) as outputs:
         yield outputs.new(path)
@@ -56,17 +56,12 @@ def atomic_output(path: str | Path, overwrite: bool = True) -> Iterator[Path]:
 
 @contextmanager
 def atomic_outputs(path: str | Path, overwrite: bool = True) -> Iterator[Transaction]:
-    """Yield a transaction: all of its files become visible if the block succeeds, or none.
+    """Yield a transaction whose files all become visible if the block succeeds, or none of them.
 
-    Parameters
-    ----------
-    path : str or Path
-        The main one of the files, by which an interrupted transaction is found again.
-    overwrite : bool, default=True
-        Replace what is there.
+    `path` is the main file, by which an interrupted transaction is found again.
     """
     check_output(path, overwrite)
-    target = check_output(os.path.realpath(path), overwrite)  # a link stays a link
+    target = check_output(os.path.realpath(path), overwrite)  # write through symbolic links
     repair(target)
     transaction = None
     try:
@@ -85,15 +80,7 @@ def atomic_outputs(path: str | Path, overwrite: bool = True) -> Iterator[Transac
 
 
 class Transaction:
-    """New files of one folder that replace the old ones together.
-
-    Parameters
-    ----------
-    target : Path
-        The main file; the others must be in its folder.
-    overwrite : bool
-        Replace what is there.
-    """
+    """New files that replace old ones together; all are in the folder of the main file `target`."""
 
     def __init__(self, target: Path, overwrite: bool) -> None:
         self._folder, self._overwrite = target.parent, overwrite
@@ -102,12 +89,12 @@ class Transaction:
         self._removed: list[str] = []
 
     def new(self, path: str | Path) -> Path:
-        """Where to write the file or folder that will be `path`."""
+        """Return where to write the file or folder that will become `path`."""
         self._new.append(self._name(path))
         return self._home / "new" / self._new[-1]
 
     def remove(self, path: str | Path) -> None:
-        """Let the old file go when the new ones come."""
+        """Delete the old file when the new ones are published."""
         self._removed.append(self._name(path))
 
     def _name(self, path: str | Path) -> str:
@@ -119,7 +106,7 @@ class Transaction:
     def publish(self) -> None:
         """Make the files visible, unless an input they were made from has changed."""
         check_mapped()
-        for name in [*self._new, *self._removed]:  # they may have appeared meanwhile
+        for name in [*self._new, *self._removed]:  # they may have appeared since the start
             check_output(self._folder / name, self._overwrite)
         for name in self._new:
             new, target = self._home / "new" / name, self._folder / name
@@ -132,7 +119,7 @@ class Transaction:
         _sync(self._folder)
 
     def _publish_one(self, name: str) -> bool:
-        """One rename, if that is enough."""
+        """Publish a single file by one rename; False if the system cannot do that atomically."""
         new, target = self._home / "new" / name, self._folder / name
         if target.is_dir():
             return _rename(new, target, _EXCHANGE)
@@ -141,7 +128,7 @@ class Transaction:
         return True
 
     def _publish_all(self) -> None:
-        """Put the old files aside, the new ones in place, and remove the journal."""
+        """Set the old files aside, move the new ones in place, and delete the journal."""
         (self._home / "old").mkdir()
         removed = [n for n in self._removed if os.path.lexists(self._folder / n)]
         entries = {n: _identity(self._home / "new" / n) for n in self._new}
@@ -156,7 +143,7 @@ class Transaction:
         os.unlink(self._home / "journal")
 
     def undo(self) -> bool:
-        """Put the old files back; False if that cannot be done now."""
+        """Restore the old files; False if that fails."""
         try:
             _roll_back(self._home)
         except OSError:
@@ -164,7 +151,7 @@ class Transaction:
         return True
 
     def close(self) -> None:
-        """Remove the hidden folder, unless it holds old files that could not be put back."""
+        """Delete the hidden folder, unless it holds old files that could not be restored."""
         if self.undo():
             shutil.rmtree(self._home, ignore_errors=True)
         os.close(self._lock)
@@ -172,7 +159,7 @@ class Transaction:
 
 @contextmanager
 def consistent_read(path: str | Path) -> Iterator[None]:
-    """Read a file and those published with it; refuse a mixture of old and new."""
+    """Read a file and those published with it; raise InputError on a mixture of old and new."""
     target = Path(os.path.realpath(path))
     repair(target)
     before = _identity(target)
@@ -184,12 +171,9 @@ def consistent_read(path: str | Path) -> Iterator[None]:
 
 
 def repair(path: str | Path) -> None:
-    """Undo the transactions of dead processes on a file, and remove what they left.
+    """Undo interrupted transactions on a file and delete their leftovers.
 
-    Raises
-    ------
-    InputError
-        If an interrupted transaction cannot be undone, so that what is there is half new.
+    Raises InputError if one cannot be undone, since the file is then half old and half new.
     """
     target = Path(os.path.realpath(path))
     for home in _homes(target.parent, target):
@@ -197,13 +181,13 @@ def repair(path: str | Path) -> None:
 
 
 def repair_folder(folder: str | Path) -> None:
-    """The same for every file of a folder."""
+    """Undo the interrupted transactions on all files of a folder."""
     for home in _homes(Path(folder)):
         _repair_home(home, Path(folder))
 
 
 def _homes(folder: Path, target: Path | None = None) -> list[Path]:
-    """The hidden folders of transactions, of dead processes and of live ones."""
+    """Return the hidden folders of all transactions, interrupted or running."""
     start = "." if target is None else hidden_prefix(target)
     try:
         names = os.listdir(folder)
@@ -221,7 +205,7 @@ def _repair_home(home: Path, target: Path) -> None:
         try:
             if not try_lock(lock) or not is_open_at(lock, home):
                 return
-        except OSError:  # a file system without locks: nobody knows whether its owner is alive
+        except OSError:  # a file system without locks: the owner may still be running
             return
         try:
             if _roll_back(home):
@@ -237,7 +221,7 @@ def _repair_home(home: Path, target: Path) -> None:
 
 
 def _make_home(target: Path) -> tuple[Path, int]:
-    """A folder of our own with an unpredictable name, locked for as long as we live."""
+    """Create a hidden folder with an unpredictable name and lock it."""
     while True:
         home = target.with_name(f"{hidden_prefix(target)}{secrets.token_hex(8)}{_SUFFIX}")
         home.mkdir(mode=0o700)
@@ -248,7 +232,7 @@ def _make_home(target: Path) -> tuple[Path, int]:
             shutil.rmtree(home, ignore_errors=True)
             raise
         with suppress(OSError):  # a file system without locks
-            if not try_lock(lock) or not is_open_at(lock, home):  # taken for a dead one's
+            if not try_lock(lock) or not is_open_at(lock, home):  # removed as a leftover
                 os.close(lock)
                 continue
         return home, lock
@@ -263,7 +247,7 @@ def _write_journal(home: Path, entries: dict[str, list[int] | None]) -> None:
 
 
 def _roll_back(home: Path) -> bool:
-    """Put old files back where the journal's new ones are; whether there was a journal."""
+    """Restore the old files that the journal lists; False if there is no journal."""
     try:
         entries = json.loads((home / "journal").read_text(encoding="utf8"))
     except FileNotFoundError:
@@ -283,7 +267,7 @@ def _roll_back(home: Path) -> bool:
 
 
 def _identity(path: Path) -> list[int] | None:
-    """What tells our file from one that somebody has put in its place."""
+    """Return what distinguishes the file at a path from any other file put in its place."""
     try:
         status = os.lstat(path)
     except FileNotFoundError:
@@ -294,7 +278,7 @@ def _identity(path: Path) -> list[int] | None:
 
 
 def _set_aside(target: Path, old: Path, vanish: bool) -> None:
-    """Keep the old file under a second name; it stays in place if the system can link files."""
+    """Keep the old file under a second name; without `vanish` it stays in place if possible."""
     if not vanish:
         with suppress(OSError):
             os.link(target, old, follow_symlinks=False)
@@ -303,7 +287,7 @@ def _set_aside(target: Path, old: Path, vanish: bool) -> None:
 
 
 def _rename(source: Path, target: Path, flags: int) -> bool:
-    """renameat2: exchange two names, or refuse an existing one; False if it is not to be had."""
+    """Call renameat2 to swap two names or to refuse an existing one; False if unsupported."""
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2
     except AttributeError:
@@ -318,7 +302,7 @@ def _rename(source: Path, target: Path, flags: int) -> bool:
 
 
 def _keep_mode(new: Path, target: Path) -> None:
-    """A file that was private stays private."""
+    """Copy the permissions of the file that is replaced."""
     if target.is_file():
         os.chmod(new, stat.S_IMODE(os.stat(target).st_mode))
 
@@ -333,12 +317,12 @@ def _sync_tree(path: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Flush to the disk, so that a rename never publishes what a power cut would empty."""
+    """Flush to disk, so that a power failure after the rename cannot leave an empty file."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # some file systems cannot sync a folder
+        if error.errno != errno.EINVAL:  # some file systems cannot sync folders
             raise
     finally:
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Compiled loops, kept on disk between processes where there is a folder to keep them in."""
+"""Numba compilation with an on-disk cache where a folder for it is writable."""
 
 import functools
 import logging
@@ -9,18 +9,17 @@ import numba
 
 Function = Callable[..., Any]
 VECTORIZED = frozenset({"reassoc", "contract", "nsz"})
-"""Flags of fast mathematics that let the compiler use vector registers; NaN and infinity keep
-their meaning."""
+"""Fast-math flags that allow vectorization without changing the meaning of NaN and infinity."""
 
 log = logging.getLogger(__name__)
 
 
 def compiled(fastmath: frozenset[str] = frozenset()) -> Callable[[Function], Function]:
-    """Compile a function on first use, with the GIL released.
+    """Return a decorator that compiles a function on first use and releases the GIL.
 
-    Where neither the package's folder nor the user's cache can be written, as in a read-only
-    container, it is compiled anew in every process. A folder for temporary files is no substitute:
-    what lies there is code, and others may write to it.
+    Where neither the package's folder nor the user's cache is writable, as in a read-only
+    container, every process compiles again. A temporary folder is no substitute: other users could
+    write to it, and its files would be executed.
     """
 
     def decorate(function: Function) -> Function:
@@ -38,7 +37,7 @@ def compiled(fastmath: frozenset[str] = frozenset()) -> Callable[[Function], Fun
 
 @functools.cache
 def _explain() -> None:
-    """Say once what it costs and what to do."""
+    """Warn once that there is no cache folder."""
     log.warning(
         "no folder to keep compiled code in: every process compiles anew, which takes seconds; "
         "set NUMBA_CACHE_DIR to a folder of your own"

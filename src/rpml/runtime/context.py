@@ -1,4 +1,4 @@
-"""What surrounds a fit: random streams, a listener, and finished stages on disk."""
+"""The context of a fit: random streams, progress reports and stages stored on disk."""
 
 import logging
 import time
@@ -18,23 +18,23 @@ from rpml.runtime.schema import Schema
 logger = logging.getLogger(__name__)
 Arrays = dict[str, NDArray[Any]]
 Json = dict[str, Any]
-_KEY = "inputs"  # metadata of a stage: the digest of what it was computed from
+_KEY = "inputs"  # metadata of a stage: digest of its inputs
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What a callback is told."""
+    """A progress report, as passed to callbacks."""
 
     stage: str
     done: int
     total: int
     info: Mapping[str, float] = field(default_factory=dict)
-    """Figures of the moment, such as the loss."""
+    """Current figures, such as the loss."""
 
 
 @dataclass
 class PrintedProgress:
-    """Prints each finished stage and its time, or from verbose=2 every step; then reports it."""
+    """Prints each finished stage and its time, with verbose=2 every step, then reports it."""
 
     verbose: int
     report: Callable[[Progress], object]
@@ -57,7 +57,7 @@ class PrintedProgress:
 
 @dataclass
 class Steps:
-    """Reports each step of a stage when it is done."""
+    """Reports each completed step of a stage."""
 
     stage: str
     total: int
@@ -65,16 +65,16 @@ class Steps:
     done: int = 0
 
     def __call__(self) -> None:
-        self.done = min(self.done + 1, self.total - 1)  # the stage itself reports its end
+        self.done = min(self.done + 1, self.total - 1)  # the stage reports its own end
         self.report(Progress(self.stage, self.done, self.total))
 
 
 def silent() -> None:
-    """A step that nobody is told of."""
+    """Ignore a step."""
 
 
 class Store(Protocol):
-    """Finished stages kept on disk; see `rpml.io.checkpoint.Checkpoint`."""
+    """Finished stages on disk; see `rpml.io.checkpoint.Checkpoint`."""
 
     def path(self, name: str) -> Path: ...
 
@@ -87,7 +87,7 @@ class Store(Protocol):
 class Context:
     """Passed through the stages of a fit.
 
-    A true result of `report` asks the solver to stop and keep what it has.
+    If `report` returns a true value, the solver stops and keeps its current result.
     """
 
     seed: int = 0
@@ -97,33 +97,33 @@ class Context:
     """Bytes for the working blocks of the neighbor search."""
 
     def rng(self, stage: str) -> np.random.Generator:
-        """A random stream of the stage's own: resuming after one does not disturb the next."""
+        """Return a random stream of the stage's own, so that resuming does not change the next."""
         return np.random.default_rng([self.seed, *stage.encode()])
 
     def stage(
         self, name: str, schema: Schema, compute: Callable[[], Arrays], *inputs: object
     ) -> Arrays:
-        """The arrays of a stage: what the store holds for the same inputs, or computed.
+        """Return the arrays of a stage: stored ones for the same inputs, or computed.
 
-        `inputs` are all that the stage depends on: arrays, and settings as plain values.
+        `inputs` is everything the stage depends on: arrays, and settings as plain values.
         """
         self.report(Progress(name, 0, 1))
         key = self.key(*inputs)
         saved = self.load(name, schema, key)
         if saved:
             arrays = saved[0]
-        else:  # in the layout that they have when they are read again: products round alike
+        else:  # C order, as when they are loaded: products then round identically
             arrays = {part: np.asarray(array, order="C") for part, array in compute().items()}
             self.save(name, arrays, key=key)
         self.report(Progress(name, 1, 1))
         return arrays
 
     def key(self, *inputs: object) -> str:
-        """Digest of the inputs of a stage; nothing is read where there is no store."""
+        """Return the digest of a stage's inputs; empty without a store, and nothing is read."""
         return data_digest(*inputs) if self.store else ""
 
     def load(self, name: str, schema: Schema, key: str = "") -> tuple[Arrays, Json] | None:
-        """What the store holds of a stage that had the same key, if it is as the schema says."""
+        """Return a stored stage if its key and schema match, else None."""
         saved = self.store.load(name) if self.store else None
         if saved is None or saved[1].get(_KEY, "") != key:
             return None

@@ -1,4 +1,4 @@
-"""Digests of arrays and plain values: what a stage of a fit was computed from."""
+"""Digests of arrays and plain values, which identify the inputs of a stage."""
 
 import hashlib
 import json
@@ -11,10 +11,10 @@ _BLOCK_BYTES = 2**26
 
 
 def data_digest(*values: object) -> str:
-    """sha256 of the values; arrays by dtype, shape and content.
+    """Return the sha256 of the values; arrays count by dtype, shape and content.
 
-    Arrays, memory maps too, are read in blocks of rows. Everything else counts by its `repr`, so
-    only plain values (numbers, strings, tuples of them, frozen dataclasses) belong here.
+    Arrays, including memory maps, are read in blocks of rows. Everything else counts by its
+    `repr`, so pass only plain values (numbers, strings, tuples of them, frozen dataclasses).
     """
     state = hashlib.sha256()
     for value in values:

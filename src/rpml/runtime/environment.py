@@ -1,4 +1,4 @@
-"""What a result depends on beside the data: versions, threads, memory and optional extras."""
+"""What a result depends on besides the data: versions, threads, memory and optional extras."""
 
 import os
 import platform
@@ -23,7 +23,7 @@ EXTRAS = {
 
 
 def installed_version(package: str) -> str | None:
-    """The installed version, without importing the package; None if it is missing."""
+    """Return the installed version without importing the package; None if it is missing."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -31,7 +31,7 @@ def installed_version(package: str) -> str | None:
 
 
 def extra_packages() -> dict[str, list[str]]:
-    """The packages of each extra, as this installation declares them."""
+    """Return the packages of each extra, as this installation declares them."""
     try:
         declared = requires("rpml") or []
     except PackageNotFoundError:
@@ -69,14 +69,7 @@ class Environment:
 
 
 def describe_environment() -> Environment:
-    """Everything a bug report needs.
-
-    Examples
-    --------
-    >>> from rpml.runtime.environment import describe_environment
-    >>> describe_environment().threads  # doctest: +SKIP
-    8
-    """
+    """Collect everything a bug report needs."""
     extras = {}
     for name, packages in extra_packages().items():
         versions = {package: installed_version(package) for package in packages}
@@ -96,7 +89,7 @@ def describe_environment() -> Environment:
 
 
 def memory_gb() -> float | None:
-    """The memory of this machine; None where the system does not tell."""
+    """Return the memory of this machine; None where the system does not tell."""
     try:
         return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
     except (ValueError, OSError, AttributeError):
@@ -104,7 +97,7 @@ def memory_gb() -> float | None:
 
 
 def blas_libraries() -> list[str]:
-    """Name, version and threads of each BLAS that is loaded."""
+    """Return name, version and threads of each loaded BLAS."""
     import numpy as np  # noqa: F401 (loads the library that is asked)
     from threadpoolctl import threadpool_info
 

@@ -1,8 +1,8 @@
-"""What can go wrong, as few exception classes as possible; each message is one sentence."""
+"""Exceptions and warnings; each message is one sentence."""
 
 
 class InputError(ValueError):
-    """Something the user gave cannot be used: a file, a column, an option (exit code 2)."""
+    """An input of the user is unusable: a file, a column, an option (exit code 2)."""
 
 
 class ModelFormatError(InputError):
@@ -10,11 +10,11 @@ class ModelFormatError(InputError):
 
 
 class CheckpointError(InputError):
-    """A checkpoint cannot be continued: other data, other settings, or in the way."""
+    """A checkpoint cannot be resumed: other data or settings, or a foreign file in its place."""
 
 
 class WriteError(OSError):
-    """An output could not be written (full disk, quota); what was there before is untouched."""
+    """An output could not be written (full disk, quota); the previous file is unchanged."""
 
 
 class TrainingError(ArithmeticError):

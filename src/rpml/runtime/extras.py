@@ -1,4 +1,4 @@
-"""Optional packages: present, or one sentence that says what to install."""
+"""Imports of optional packages, with an error that says what to install."""
 
 import importlib
 from types import ModuleType
@@ -11,16 +11,9 @@ class MissingExtraError(InputError, ImportError):
 
 
 def require(module: str, extra: str, what: str) -> ModuleType:
-    """Import an optional module, or say which extra brings it.
+    """Import an optional module, or raise an error that names the extra to install.
 
-    Parameters
-    ----------
-    module : str
-        Dotted name, for instance "pyarrow.parquet".
-    extra : str
-        The extra of this package that installs it.
-    what : str
-        Who needs it, as the subject of the sentence: "reading parquet".
+    `what` is the subject of that sentence, such as "reading .parquet".
     """
     try:
         return importlib.import_module(module)
@@ -31,7 +24,7 @@ def require(module: str, extra: str, what: str) -> ModuleType:
 
 
 def optional(module: str) -> ModuleType | None:
-    """An optional module, or None where it is not installed."""
+    """Import an optional module; None where it is not installed."""
     try:
         return importlib.import_module(module)
     except ImportError:

@@ -1,8 +1,8 @@
-"""Inputs that change while they are read: noticed, and never the death of the process.
+"""Detection of input files that change while they are read.
 
-A file that is truncated beneath a memory map answers a read beyond its new end with SIGBUS. As in
-systemd's journal, the handler puts a page of zeros there and the work goes on; the change of the
-file is then reported before anything is published.
+Reading a memory map beyond the end of a truncated file raises SIGBUS. As in systemd's journal, the
+handler maps a page of zeros there and the work continues; the change of the file is then reported
+before anything is published.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ _SA_SIGINFO, _MAP_FIXED = 4, 0x10
 
 @dataclass(frozen=True)
 class Stamp:
-    """Which file a name stood for, and as what."""
+    """Identity, size and modification time of a file when it was opened."""
 
     path: str
     inode: int
@@ -35,14 +35,14 @@ class Stamp:
 
     @classmethod
     def of(cls, path: str | Path) -> Self:
-        """The present one."""
+        """Return the current stamp of a file."""
         status = os.stat(path)
         return cls(str(path), status.st_ino, status.st_size, status.st_mtime_ns)
 
     def check(self, mapped: bool = False) -> None:
-        """Raise an InputError if the file has changed since.
+        """Raise InputError if the file has changed since.
 
-        `mapped`: a file that was replaced or removed is still there for who has mapped it.
+        With `mapped`, a replaced or deleted file is fine: its mapped content is unchanged.
         """
         try:
             now = Stamp.of(self.path)
@@ -56,11 +56,11 @@ class Stamp:
 
 
 _maps: list[tuple[weakref.ref[mmap.mmap], Stamp]] = []
-"""What is mapped at present, which is by nature one list per process."""
+"""All current memory maps of the process."""
 
 
 def map_npy(path: Path) -> NDArray[Any]:
-    """The array of a .npy file, memory-mapped for reading; `check_mapped` tells if it changed."""
+    """Memory-map the array of a .npy file for reading; `check_mapped` detects changes."""
     _survive_truncation()
     stamp = Stamp.of(path)
     array = np.lib.format.open_memmap(path, mode="r")
@@ -70,14 +70,14 @@ def map_npy(path: Path) -> NDArray[Any]:
 
 
 def check_mapped(closed: bool = False) -> None:
-    """Raise an InputError if a mapped file that is still in use, or was, has changed."""
+    """Raise InputError if a mapped file has changed; `closed` includes maps no longer in use."""
     for ref, stamp in list(_maps):
         if closed or ref() is not None:
             stamp.check(mapped=True)
 
 
 class _Action(ctypes.Structure):
-    """struct sigaction of Linux."""
+    """Linux's struct sigaction."""
 
     _fields_ = (
         ("handler", ctypes.c_void_p),
@@ -89,7 +89,7 @@ class _Action(ctypes.Structure):
 
 @functools.cache
 def _survive_truncation() -> Any:
-    """Answer SIGBUS with a page of zeros; the compiled handler, which must live on."""
+    """Handle SIGBUS by mapping zeros; return the compiled handler, which must stay alive."""
     if not sys.platform.startswith("linux"):
         return None
     from numba import cfunc
@@ -105,7 +105,7 @@ def _survive_truncation() -> Any:
     def answer(signal_number, info, context):  # type: ignore[no-untyped-def]
         page = info[2] & ~(size - 1)  # si_addr
         if remap(page, size, access, flags, -1, 0) != page:
-            default(signal_number, 0)  # the next attempt ends the process
+            default(signal_number, 0)  # the next access ends the process
 
     action = _Action(answer.address, flags=_SA_SIGINFO)
     libc.sigaction(signal.SIGBUS, ctypes.byref(action), None)

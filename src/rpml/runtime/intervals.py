@@ -1,4 +1,4 @@
-"""How sure is a figure? 95% intervals over the queries or rows it was measured on."""
+"""95% confidence intervals over the queries or rows that a figure was measured on."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,12 @@ from numpy.typing import ArrayLike
 
 RESAMPLES = 2000
 LEVEL = 0.95
-STANDARD_ERRORS = 1.96  # of a 95% interval to each side
+STANDARD_ERRORS = 1.96  # half-width of a 95% interval
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A figure and the bounds of its interval, of 95% where nothing else is said."""
+    """A figure and the bounds of its interval (95% unless stated otherwise)."""
 
     value: float
     low: float
@@ -20,15 +20,15 @@ class Interval:
 
     @property
     def clear(self) -> int:
-        """1 or -1 where the interval lies on one side of zero, 0 where it does not."""
+        """1 if the interval is above zero, -1 if it is below, 0 if it contains zero."""
         return int(self.low > 0) - int(self.high < 0)
 
 
 def interval(values: ArrayLike, rng: np.random.Generator) -> Interval:
-    """Mean of one value per query, with the percentile interval of resampled means.
+    """Mean of one value per query, with the percentile bootstrap interval.
 
-    Hits (and their means over seeds, and differences of these) take few distinct values, and how
-    often each is drawn is multinomial: so no query has to be drawn one by one.
+    Hits (and their means over seeds, and differences of these) take few distinct values, whose
+    counts in a resample are multinomial: no query has to be drawn individually.
     """
     distinct, counts = np.unique(np.round(np.asarray(values, float), 9), return_counts=True)
     n = int(counts.sum())
@@ -38,9 +38,9 @@ def interval(values: ArrayLike, rng: np.random.Generator) -> Interval:
 
 
 def mean_interval(values: ArrayLike) -> Interval:
-    """Mean of one value per query, 1.96 standard errors to each side.
+    """Mean of one value per query, plus and minus 1.96 standard errors.
 
-    For values that are all distinct, of which drawing thousands of resamples takes long.
+    For values that are all distinct, where a bootstrap would be slow.
     """
     queries = np.asarray(values, float)
     mean = float(queries.mean())
@@ -49,7 +49,7 @@ def mean_interval(values: ArrayLike) -> Interval:
 
 
 def share_interval(share: float, n: int) -> Interval:
-    """A share of n queries, with the interval of Wilson (1927): of hits, nothing else is needed."""
+    """Proportion of n queries with its Wilson (1927) interval, which needs no individual hits."""
     z = STANDARD_ERRORS**2 / n
     center = (share + z / 2) / (1 + z)
     margin = np.sqrt(z * (share * (1 - share) + z / 4)) / (1 + z)
@@ -57,5 +57,5 @@ def share_interval(share: float, n: int) -> Interval:
 
 
 def paired(one: ArrayLike, other: ArrayLike, rng: np.random.Generator) -> Interval:
-    """Mean of the differences between two values per query."""
+    """Mean difference of two values per query, with its bootstrap interval."""
     return interval(np.asarray(one, float) - np.asarray(other, float), rng)

@@ -1,4 +1,4 @@
-"""Locks that the system releases when their process dies."""
+"""File locks that the system releases when their process dies."""
 
 import errno
 import fcntl
@@ -12,22 +12,18 @@ from rpml.runtime.errors import InputError
 
 logger = logging.getLogger(__name__)
 
-
-_PREFIX_BYTES = 150  # file systems allow names of 255 bytes; the rest is for our suffix
+_PREFIX_BYTES = 150  # file systems allow names of 255 bytes; the rest is for the suffix
 
 
 def hidden_prefix(path: Path) -> str:
-    """How the names of our own files beside `path` begin."""
+    """Return how the names of hidden files next to `path` begin."""
     return "." + os.fsencode(path.name)[:_PREFIX_BYTES].decode("utf8", "ignore") + "."
 
 
 def try_lock(descriptor: int) -> bool:
-    """Whether the open file or folder is now ours alone.
+    """Lock an open file or folder; False if another process holds it.
 
-    Raises
-    ------
-    OSError
-        If the file system has no locks.
+    Raises OSError if the file system does not support locks.
     """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -37,7 +33,7 @@ def try_lock(descriptor: int) -> bool:
 
 
 def is_open_at(descriptor: int, path: str | Path) -> bool:
-    """Whether `path` still names the open file, which its owner may have removed."""
+    """Whether `path` still names the open file, which its owner may have deleted."""
     with suppress(OSError):
         return os.path.samestat(os.fstat(descriptor), os.lstat(path))
     return False
@@ -45,20 +41,11 @@ def is_open_at(descriptor: int, path: str | Path) -> bool:
 
 @contextmanager
 def locked(output: str | Path) -> Iterator[None]:
-    """Hold an output: a second process that wants to write it is refused.
+    """Hold an exclusive lock on an output while the block runs; InputError if it is taken.
 
-    The lock is a hidden file beside the output with the owner's process id. The system lets go of
-    it when the process ends, however it ends; what a crash leaves of the file is not in the way.
-
-    Parameters
-    ----------
-    output : str or Path
-        What the block writes; the name need not exist.
-
-    Raises
-    ------
-    InputError
-        If another process holds it.
+    The lock is a hidden file next to the output with the owner's process id. The system releases
+    it when the process ends for any reason, so a file left by a crash does no harm. The output
+    itself need not exist.
     """
     target = Path(os.path.realpath(output))
     path = target.with_name(f"{hidden_prefix(target)}rpml-lock")
@@ -67,7 +54,7 @@ def locked(output: str | Path) -> Iterator[None]:
         yield
     finally:
         with suppress(OSError):
-            path.unlink()  # while it is held, so that nobody can be waiting for this very file
+            path.unlink()  # while the lock is held, so that nobody else can be waiting for it
         os.close(descriptor)
 
 
@@ -96,11 +83,11 @@ def _acquire(path: Path, target: Path) -> int:
         except InputError:
             os.close(descriptor)
             raise
-        os.close(descriptor)  # the former owner has just removed it
+        os.close(descriptor)  # the previous owner has just deleted it
 
 
 def _sign(descriptor: int, path: Path) -> None:
-    """Write the process id into a lock that is held; it goes if the disk is full."""
+    """Write the process id into the lock file; delete the file if the disk is full."""
     try:
         os.truncate(descriptor, 0)
         os.pwrite(descriptor, str(os.getpid()).encode(), 0)
@@ -110,7 +97,7 @@ def _sign(descriptor: int, path: Path) -> None:
 
 
 def _owner(descriptor: int, path: Path) -> str:
-    """The process id in a lock; a file that is not a lock is left alone."""
+    """Return the process id in a lock file; InputError if the file is not a lock."""
     text = os.pread(descriptor, 32, 0)
     if text and not text.isdigit():
         raise InputError(f"{path} is in the way and not ours: move it away")

@@ -1,4 +1,4 @@
-"""How much memory a fit holds at its peak, and what a limit leaves for its working blocks."""
+"""Peak memory of a fit, and what a memory limit leaves for its working blocks."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ MIN_BLOCKS = 16 * 2**20
 
 @dataclass(frozen=True)
 class Shape:
-    """What decides the size of a fit's arrays."""
+    """The figures that determine the size of a fit's arrays."""
 
     n: int
     d: int
@@ -19,41 +19,41 @@ class Shape:
     n_neighbors: int
     n_triplets: int
     itemsize: int = 4
-    """Bytes of a number of X; half precision is computed in single."""
+    """Bytes per element of X; half precision is computed in single precision."""
     mapped: bool = False
-    """X is read from a memory-mapped file and takes no memory of its own."""
+    """X is memory-mapped and takes no memory of its own."""
     n_read: int = 0
     """Rows of X, if the n rows are a sample of them."""
     n_axes: int = 0
-    """Dimension of the preprocessed rows; 0: d."""
+    """Dimension of the preprocessed rows; 0 means d."""
     sample: int = 0
-    """Numbers held while the whitening is chosen on a sample of the rows."""
+    """Array elements held while the whitening is chosen on a sample of the rows."""
 
 
 def held(shape: Shape) -> int:
-    """Bytes at the peak of everything but the working blocks of the search."""
+    """Return the peak bytes of everything but the working blocks of the search."""
     n, number = shape.n, max(4, shape.itemsize)
     n_read = max(n, shape.n_read)
     own = (0 if shape.mapped else n_read) + (n if n_read > n else 0)
-    own *= shape.d * shape.itemsize  # X, and the sample of it
+    own *= shape.d * shape.itemsize  # X and its sample
     rows = n * (shape.n_axes or shape.d) * number  # the preprocessed rows
     neighbors = 8 * n * shape.n_neighbors  # indices and distances
     search = rows + 2 * neighbors
-    # the graph in both directions, and while they are joined
+    # the graph in both directions, and a copy while they are merged
     graph = rows + neighbors + 26 * n * shape.n_neighbors
     moving = n * shape.n_components * number * (4 + min(thread_count(), SUM_CHUNKS))
     solver = rows + neighbors + moving + 60 * shape.n_triplets
     return BASE + own + max(4 * shape.sample, search, graph, solver)
 
 
-def peak(shape: Shape, blocks: int = WORKING_MEMORY) -> int:
-    """Bytes a fit takes at its peak."""
-    used = min(blocks // 2, 17 * shape.n * shape.d)  # half of the allowance, and for few rows less
+def peak(shape: Shape) -> int:
+    """Return the peak bytes of a fit."""
+    used = min(WORKING_MEMORY // 2, 17 * shape.n * shape.d)  # less for few rows
     return held(shape) + used
 
 
 def working_memory(shape: Shape, limit: int | None) -> int:
-    """Bytes the search may use for its blocks; an error if the limit cannot hold the rest."""
+    """Return the bytes for the search's blocks; ValueError if the limit is below what is needed."""
     if limit is None:
         return WORKING_MEMORY
     left = limit - held(shape)

@@ -1,4 +1,4 @@
-"""What a job may write: never an input, never a file that somebody else has put there."""
+"""Checks of output paths: never overwrite an input or a file that rpml has not written."""
 
 import json
 import os
@@ -10,22 +10,15 @@ from rpml.runtime.errors import InputError
 from rpml.runtime.schema import check_json, read_json
 
 FOLDER_MANIFEST = "rpml.json"
-"""Lists the files of an output that is a folder."""
+"""Lists the files of an output folder."""
 
 
 def check_output(
     path: str | Path, overwrite: bool, inputs: Iterable[str | Path | None] = ()
 ) -> Path:
-    """Refuse, before any work is done, an output that cannot or may not be written.
+    """Raise InputError, before any work, if an output cannot or must not be written.
 
-    Parameters
-    ----------
-    path : str or Path
-        What will be written.
-    overwrite : bool
-        Whether it may exist.
-    inputs : iterable of str, Path or None, default=()
-        What is read, and is never replaced (see `check_apart`).
+    `inputs` are the files that are read and must not be replaced (see `check_apart`).
     """
     target = Path(path)
     check_apart([target], inputs)
@@ -45,14 +38,9 @@ def check_output(
 
 
 def check_apart(outputs: Iterable[str | Path], inputs: Iterable[str | Path | None]) -> None:
-    """Refuse an output that is an input, holds one, or lies in one.
+    """Raise InputError if an output is an input, contains one, or is inside one.
 
-    Parameters
-    ----------
-    outputs : iterable of str or Path
-        What will be written.
-    inputs : iterable of str, Path or None
-        What is read; None, ``-`` and addresses are passed over.
+    None, ``-`` and URLs among the inputs are ignored.
     """
     read = [Path(i) for i in inputs if i is not None and str(i) != "-" and "://" not in str(i)]
     used = {os.path.realpath(source): source for source in read}
@@ -67,7 +55,7 @@ def check_apart(outputs: Iterable[str | Path], inputs: Iterable[str | Path | Non
 
 
 def _same(path: Path, others: Iterable[str]) -> list[str]:
-    """Those of the paths that are the same file, by another link perhaps."""
+    """Return those paths that are the same file as `path`, including hard links."""
     linked = path.is_file() and path.stat().st_nlink > 1
     return [
         other
@@ -77,12 +65,10 @@ def _same(path: Path, others: Iterable[str]) -> list[str]:
 
 
 class Manifest:
-    """The files of ours beside it, as we left them; others are not ours to replace or remove.
+    """The files that rpml wrote in a folder, with their sizes and times, as a JSON file.
 
-    Parameters
-    ----------
-    path : Path
-        A JSON file; one that is absent or not ours lists no files.
+    Files that are not listed, or were changed since, are never replaced or deleted. A missing or
+    foreign manifest lists no files.
     """
 
     def __init__(self, path: Path) -> None:
@@ -97,14 +83,14 @@ class Manifest:
         self._ours = bool(self._files)
 
     def owns(self, path: Path) -> bool:
-        """Whether we have written this file, and nobody has changed it since."""
+        """Whether rpml wrote this file and nobody has changed it since."""
         if path == self.path:
             return self._ours
         name = path.relative_to(self.path.parent).as_posix()
         return name in self._files and _state(path) == self._files[name]
 
     def check(self, path: Path) -> None:
-        """Refuse to touch a file that is there and not ours."""
+        """Raise InputError if the path exists and is not a file of rpml."""
         if os.path.lexists(path) and not self.owns(path):
             raise InputError(
                 f"{path} is there, and not as an earlier run of this output left it: move it away, "
@@ -112,21 +98,21 @@ class Manifest:
             )
 
     def intact(self) -> bool:
-        """Whether all of the files are there and unchanged."""
+        """Whether all listed files exist unchanged."""
         return bool(self._files) and all(self.owns(self.path.parent / n) for n in self._files)
 
 
 def write_manifest(
     path: Path, files: Mapping[str, Path], facts: Mapping[str, object] | None = None
 ) -> None:
-    """List files under the names they will have beside the manifest, and facts about them."""
+    """Write a manifest of files, under their final names, and of facts about them."""
     states = {name: _state(file) for name, file in files.items()}
     text = json.dumps({"files": states, "facts": dict(facts or {})}, indent=1, sort_keys=True)
     path.write_text(text + "\n", encoding="utf8")
 
 
 def _state(path: Path) -> list[int]:
-    """Size and time of change, which a rename keeps."""
+    """Return size and modification time, which a rename keeps."""
     try:
         status = os.lstat(path)
     except OSError:
@@ -135,19 +121,19 @@ def _state(path: Path) -> list[int]:
 
 
 def mark_folder(folder: Path) -> None:
-    """List the files of a folder of ours in it, so that it may be replaced later."""
+    """Write a manifest of all files of a folder, so that it may be replaced later."""
     files = {path.relative_to(folder).as_posix(): path for path in _files_of(folder)}
     write_manifest(folder / FOLDER_MANIFEST, files)
 
 
 def check_no_file(folder: str | os.PathLike[str]) -> None:
-    """Refuse a name for a folder that something else has."""
+    """Raise InputError if the name of a folder is taken by something else."""
     if os.path.lexists(folder) and not os.path.isdir(folder):
         raise InputError(f"{folder} is there and not a folder: choose another name")
 
 
 def check_folder(folder: str | Path) -> None:
-    """Refuse to replace a folder that holds anything we have not written."""
+    """Raise InputError if a folder to be replaced holds files that rpml did not write."""
     folder = Path(folder)
     manifest = Manifest(folder / FOLDER_MANIFEST)
     for path in _files_of(folder):

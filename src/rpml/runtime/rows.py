@@ -1,4 +1,4 @@
-"""Operations on rows that every layer shares: blocks, unit norm, dtype, samples, top-k."""
+"""Operations on rows shared by all layers: blocks, unit norm, dtype, samples, top-k."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -12,11 +12,11 @@ Labels = NDArray[np.intp]
 RandomState = int | np.random.RandomState | None
 BLOCK_BYTES = 64 * 2**20
 TOP_K_SAMPLE = 4096
-SAFE_NORMS = (1e-12, 1e15)  # between, no square is lost in float32
+SAFE_NORMS = (1e-12, 1e15)  # between these, squares neither overflow nor underflow in float32
 
 
 def row_blocks(X: Array, dtype: DTypeLike | None = None) -> Iterator[tuple[slice, Array]]:
-    """(rows, X[rows] as floats), in blocks of bounded size: a memory map is never copied whole."""
+    """Yield (slice, X[slice] as floats) in blocks of bounded size; never copies a whole memmap."""
     dtype = dtype or float_dtype(X)
     step = _block_rows(X, dtype)
     for start in range(0, len(X), step):
@@ -25,7 +25,7 @@ def row_blocks(X: Array, dtype: DTypeLike | None = None) -> Iterator[tuple[slice
 
 
 def count_blocks(X: Array) -> int:
-    """How many blocks `row_blocks` yields."""
+    """Return how many blocks `row_blocks` yields."""
     return -(-len(X) // _block_rows(X, float_dtype(X)))
 
 
@@ -34,24 +34,24 @@ def _block_rows(X: Array, dtype: DTypeLike) -> int:
 
 
 class HasDtype(Protocol):
-    """An array, or rows elsewhere."""
+    """Anything with a dtype: an array, or rows held elsewhere."""
 
     @property
     def dtype(self) -> np.dtype[Any]: ...
 
 
 def float_dtype(X: HasDtype) -> type[np.floating]:
-    """float64 stays, float16 and float32 become float32, integers become float64."""
+    """Return the dtype to compute in: float32 for float16 and float32, else float64."""
     return np.float32 if X.dtype in (np.float16, np.float32) else np.float64
 
 
 def unit_rows(X: Array) -> Array:
-    """Rows scaled to unit norm; zero rows stay zero. No overflow for any finite row."""
+    """Scale rows to unit norm without overflow; zero rows stay zero."""
     with np.errstate(over="ignore"):
         norm = np.sqrt(np.vecdot(X, X))[:, None]
     unsafe = np.flatnonzero(~((norm > SAFE_NORMS[0]) & (norm < SAFE_NORMS[1])))
     out = X / np.where(norm > 0, norm, 1)
-    if len(unsafe):  # squares that over- or underflow: to a maximum of 1 first
+    if len(unsafe):  # squares over- or underflow: divide by the largest entry first
         scale = np.abs(X[unsafe]).max(axis=1, keepdims=True, initial=0.0)
         rows = X[unsafe] / np.where(scale > 0, scale, 1)
         norm = np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
@@ -60,7 +60,7 @@ def unit_rows(X: Array) -> Array:
 
 
 def with_lengths(X: Array) -> tuple[Array, Array]:
-    """(rows, (n,) lengths): X itself, or its unit rows where a length is 0 or not safe."""
+    """Return (rows, norms): X itself, or its unit rows if a norm is 0 or not safe to square."""
     with np.errstate(over="ignore"):
         length = np.sqrt(np.vecdot(X, X))
     if ((length > SAFE_NORMS[0]) & (length < SAFE_NORMS[1])).all():
@@ -69,12 +69,12 @@ def with_lengths(X: Array) -> tuple[Array, Array]:
 
 
 def common_scale(X: Array) -> float:
-    """The power of two nearest to the typical length of a row; to divide by it is exact."""
+    """Return the power of two nearest to the typical row norm; dividing by it is exact."""
     return scale_of([extent(X)], len(X))
 
 
 def extent(X: Array) -> tuple[float, float]:
-    """(largest entry, sum of all squares in units of it): no finite rows are out of range."""
+    """Return (largest entry, sum of squares relative to it), without overflow for finite rows."""
     largest = max((float(np.abs(block).max(initial=0)) for _, block in row_blocks(X)), default=0.0)
     if largest == 0:
         return 0.0, 0.0
@@ -83,7 +83,7 @@ def extent(X: Array) -> tuple[float, float]:
 
 
 def scale_of(extents: Sequence[tuple[float, float]], n: int) -> float:
-    """The common scale of n rows from the extents of their parts."""
+    """Return the common scale of n rows from the extents of their parts."""
     largest = max(size for size, _ in extents)
     if largest == 0:
         return 1.0
@@ -92,17 +92,17 @@ def scale_of(extents: Sequence[tuple[float, float]], n: int) -> float:
 
 
 def sorted_sample(n: int, size: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Up to `size` of the rows 0 .. n - 1, drawn without replacement, in ascending order."""
+    """Draw up to `size` of the rows 0 .. n - 1 without replacement, in ascending order."""
     if n <= size:
         return np.arange(n)
     return np.sort(rng.choice(n, size, replace=False))
 
 
 def top_k(scores: Array, k: int) -> NDArray[np.intp]:
-    """Positions of the k largest scores, largest first; ties in the order of their positions.
+    """Return the positions of the k largest scores, largest first; ties in order of position.
 
-    Long arrays are thinned first: a threshold that enough of an evenly spaced sample exceeds
-    leaves far fewer candidates than a partition of all scores would touch.
+    Long arrays are thinned first: a threshold from an evenly spaced sample leaves far fewer
+    candidates than a partition of all scores would touch.
     """
     if k <= 0:
         return np.empty(0, np.intp)
@@ -123,9 +123,9 @@ def top_k(scores: Array, k: int) -> NDArray[np.intp]:
 
 
 def top_columns(scores: Array, k: int) -> NDArray[np.intp]:
-    """(n, k) columns of the k largest scores in each row, largest first."""
+    """Return the columns of the k largest scores of each row, largest first, as (n, k)."""
     k = min(k, scores.shape[1])
     top = np.argpartition(-scores, k - 1, axis=1)[:, :k]
-    top.sort(axis=1)  # ties in the order of the columns
+    top.sort(axis=1)  # break ties by column
     order = np.argsort(-np.take_along_axis(scores, top, axis=1), axis=1, kind="stable")
     return np.asarray(np.take_along_axis(top, order, axis=1), np.intp)

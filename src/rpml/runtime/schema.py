@@ -1,6 +1,6 @@
-"""What a file may hold: names, types, ranges and shapes, checked before anything is used.
+"""Schemas of files: names, types, ranges and shapes, checked before anything is used.
 
-A right checksum says that a file is as somebody wrote it, not that it was us.
+A valid checksum shows that a file is intact, not that rpml wrote it.
 """
 
 import json
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rpml.runtime.errors import ModelFormatError
 
 MAX_DEPTH = 16
-"""Tables and lists within each other."""
+"""Nesting of JSON objects and lists."""
 MAX_JSON = 2**26
 """Bytes of a JSON file."""
 MAX_TOML = 2**15
@@ -29,16 +29,16 @@ _KINDS = {"f": "floats", "i": "integers", "b": "flags", "u": "bytes"}
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """The type, the shape and the range of an array.
+    """The dtype, shape and range of an array.
 
     Parameters
     ----------
     kind : str
-        Kinds that its dtype may have, of "f", "i", "b" and "u".
+        Allowed dtype kinds, of "f", "i", "b" and "u".
     shape : tuple of int or str, default=None
-        A name stands for a size, the same one wherever it occurs; None for any shape.
+        A name stands for a size that is the same wherever it occurs; None allows any shape.
     low, high : float, default=the largest finite number
-        Every element lies between them, and is so finite unless they are infinite. A name as
+        Bounds of every element, which is therefore finite unless they are infinite. A name as
         `high` means below that size.
     optional : bool, default=False
         The array may be absent.
@@ -53,7 +53,7 @@ class ArraySpec:
 
 @dataclass(frozen=True)
 class Number:
-    """A JSON number between two bounds."""
+    """A bounded JSON number."""
 
     low: float = -LARGEST
     high: float = LARGEST
@@ -63,26 +63,18 @@ class Number:
 COUNT = Number(0, 2**53, whole=True)
 HISTORY = ArraySpec("fi", ("steps",), -math.inf, math.inf)
 ANY_FLOAT = (float, int)
-"""NaN and infinity too: a loss that was recorded."""
+"""Allows NaN and infinity, as in a recorded loss."""
 
 
 @dataclass(frozen=True)
 class Schema:
-    """Arrays and JSON metadata that belong together.
-
-    Parameters
-    ----------
-    arrays : mapping of str to ArraySpec
-        Others are not looked at.
-    metadata : mapping, default={}
-        See `check_json`.
-    """
+    """The arrays of a file (others are ignored) and its JSON metadata (see `check_json`)."""
 
     arrays: Mapping[str, ArraySpec]
     metadata: Mapping[str, object] = field(default_factory=dict)
 
     def check(self, arrays: Mapping[str, NDArray[np.generic]], metadata: Any) -> dict[str, int]:
-        """Refuse what does not fit with a ModelFormatError; the named sizes."""
+        """Return the named sizes; raise ModelFormatError if something does not fit."""
         check_json(metadata, self.metadata)
         sizes: dict[str, int] = {}
         for name, spec in self.arrays.items():
@@ -106,25 +98,18 @@ def _check_array(
             raise ModelFormatError(f"its {name} have the shape {array.shape}, which does not fit")
     if array.size and array.dtype.kind != "b":
         high = sizes[spec.high] - 1 if isinstance(spec.high, str) else spec.high
-        least, most = array.min().item(), array.max().item()  # NaN is no number between
+        least, most = array.min().item(), array.max().item()  # NaN fails the comparison
         if not (spec.low <= least and most <= high):
             raise ModelFormatError(f"its {name} are not finite, or not from {spec.low} to {high}")
 
 
 def check_json(value: Any, spec: object, name: str = "metadata", depth: int = MAX_DEPTH) -> None:
-    """Refuse a JSON value that is not as described with a ModelFormatError.
+    """Raise ModelFormatError if a JSON value does not match its specification.
 
-    Parameters
-    ----------
-    value : JSON value
-    spec : type, Number, None, mapping, list or tuple
-        A type or `Number`; None for null; ``{name: spec}``, where ``name?`` may be absent and
-        ``*`` stands for every other name; ``[spec]`` for a list of any length; a tuple of
-        alternatives; `object` for anything of bounded depth.
-    name : str, default="metadata"
-        What the value is called in the sentence.
-    depth : int, default=MAX_DEPTH
-        How deep it may be nested.
+    A specification is a type or `Number`; None for null; ``{name: spec}``, where ``name?`` may be
+    absent and ``*`` stands for all other names; ``[spec]`` for a list of any length; a tuple of
+    alternatives; or `object` for anything of bounded depth. `name` is what the message calls the
+    value, `depth` how deeply it may be nested.
     """
     if depth < 0:
         raise ModelFormatError("it is nested too deeply")
@@ -152,7 +137,7 @@ def _check_table(table: dict[str, Any], spec: Mapping[str, object], depth: int) 
 
 
 def _is_like(value: Any, spec: object) -> bool:
-    """Whether the value itself, not what is in it, is as described."""
+    """Whether the value matches, its elements aside."""
     if spec is None or spec is object:
         return value is None or spec is object
     if isinstance(spec, Number):
@@ -164,12 +149,12 @@ def _is_like(value: Any, spec: object) -> bool:
 
 
 def read_json(path: Path) -> Any:
-    """The value of a JSON file of bounded size and depth; a ValueError for anything else."""
+    """Read a JSON file of bounded size and depth; ValueError for anything else."""
     return _read(path, json.loads, MAX_JSON)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The same for TOML."""
+    """Read a TOML file of bounded size and depth; ValueError for anything else."""
     return _read(path, tomllib.loads, MAX_TOML)  # type: ignore[no-any-return]
 
 
@@ -192,7 +177,7 @@ def _read(path: Path, parse: Callable[[str], object], most: int) -> Any:
 
 
 def finite_json(value: object) -> object:
-    """The same with null for NaN and infinity, which JSON does not have."""
+    """Replace NaN and infinity, which JSON does not have, by null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

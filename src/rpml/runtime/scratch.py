@@ -1,4 +1,4 @@
-"""Folders for temporary files, which a killed process leaves and the next one removes."""
+"""Temporary folders; those that a killed process leaves are deleted by the next one."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ _MINUTE = 60.0
 
 
 class ScratchFolder(tempfile.TemporaryDirectory[str]):
-    """A temporary folder, locked for as long as we live; those of dead processes go."""
+    """A temporary folder that is locked while the process lives."""
 
     def __init__(self) -> None:
         remove_dead()
@@ -24,13 +24,12 @@ class ScratchFolder(tempfile.TemporaryDirectory[str]):
             try_lock(self._lock)
 
     def cleanup(self) -> None:
-        """Remove the folder."""
         super().cleanup()
         os.close(self._lock)
 
 
 def remove_dead() -> None:
-    """Delete what killed processes have left."""
+    """Delete the folders that killed processes have left."""
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with suppress(OSError):
             lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

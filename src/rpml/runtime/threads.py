@@ -1,4 +1,4 @@
-"""Threads: how many, and how a range of work is cut between them."""
+"""Threads: how many to use, and how to split work between them."""
 
 import functools
 import itertools
@@ -16,17 +16,17 @@ from threadpoolctl import OpenBLASController, ThreadpoolController, threadpool_l
 
 Array = NDArray[np.floating]
 
-MIN_CHUNK = 8192  # triplets per piece; with fewer, waking a thread costs more than it saves
-MIN_PRODUCT = 2_000_000  # multiplications per piece, likewise
-MIN_COLUMNS = 128  # of a transposed product, each piece of which reads all of the other matrix
-MAX_CHUNKS = 32  # enough for as many threads, few enough for products at full speed
-SUM_CHUNKS = 4  # fewer, since each is an array that is filled with zeros and added
-_inside = threading.local()  # set in the pool's threads: work within work runs inline
+MIN_CHUNK = 8192  # triplets per chunk; with fewer, waking a thread costs more than it saves
+MIN_PRODUCT = 2_000_000  # multiplications per chunk, likewise
+MIN_COLUMNS = 128  # of a transposed product: every chunk reads all of the other matrix
+MAX_CHUNKS = 32  # enough for as many threads, few enough for fast matrix products
+SUM_CHUNKS = 4  # fewer, since each needs an accumulator that is zeroed and added
+_inside = threading.local()  # set in the pool's threads: nested work runs inline
 
 
 @contextmanager
 def using_threads(count: int) -> Iterator[None]:
-    """Let the calling thread use this many, whatever the environment says."""
+    """Set the number of threads of the calling thread, whatever the environment says."""
     before = getattr(_inside, "count", 0)
     _inside.count = count
     try:
@@ -37,7 +37,7 @@ def using_threads(count: int) -> Iterator[None]:
 
 @contextmanager
 def using_jobs(n_jobs: int | None) -> Iterator[None]:
-    """Bound the threads as scikit-learn's `n_jobs` does: -1 is all cores, None changes nothing."""
+    """Limit the threads like scikit-learn's `n_jobs`: -1 uses all cores, None changes nothing."""
     if n_jobs is None:
         yield
         return
@@ -47,7 +47,7 @@ def using_jobs(n_jobs: int | None) -> Iterator[None]:
 
 
 def thread_count() -> int:
-    """Cores this process may use, bounded by OMP_NUM_THREADS as BLAS is."""
+    """Return the cores this process may use, limited by OMP_NUM_THREADS as in BLAS."""
     if asked := getattr(_inside, "count", 0):
         return int(asked)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -56,9 +56,9 @@ def thread_count() -> int:
 
 
 def chunks(n: int, minimum: int = MIN_CHUNK, most: int = MAX_CHUNKS) -> list[tuple[int, int]]:
-    """Cut range(n) into at most `most` contiguous pieces, each of at least `minimum` items.
+    """Split range(n) into at most `most` contiguous chunks of at least `minimum` items.
 
-    The cut does not depend on the number of threads: with it rounding would.
+    The chunks do not depend on the number of threads, so rounding does not either.
     """
     parts = max(1, min(most, n // minimum))
     edges = [n * i // parts for i in range(parts + 1)]
@@ -66,7 +66,7 @@ def chunks(n: int, minimum: int = MIN_CHUNK, most: int = MAX_CHUNKS) -> list[tup
 
 
 def run_chunks(work: Callable[[int, int, int], object], n: int, minimum: int = MIN_CHUNK) -> None:
-    """Call work(part, start, stop) over `chunks(n, minimum)`; every thread takes the next one.
+    """Call work(index, start, stop) for each of `chunks(n, minimum)`, in parallel.
 
     Threads help because the compiled kernels and numpy's loops release the GIL.
     """
@@ -93,7 +93,7 @@ def run_chunks(work: Callable[[int, int, int], object], n: int, minimum: int = M
 
 @functools.cache
 def _pool(_process: int) -> ThreadPoolExecutor:
-    """Threads kept between calls; by process, since a fork inherits none."""
+    """Return the threads of a process, kept between calls; a forked process inherits none."""
     return ThreadPoolExecutor(
         os.cpu_count(), "rpml", initializer=lambda: setattr(_inside, "pool", True)
     )
@@ -106,10 +106,10 @@ def sum_chunks(
     dtype: DTypeLike,
     minimum: int = MIN_CHUNK,
 ) -> Array:
-    """The sum of what add(start, stop, accumulator) adds.
+    """Sum what add(start, stop, accumulator) adds over all chunks.
 
-    Each piece has an accumulator of its own, and these are added in the order of the pieces; no
-    more of them are held than there are threads.
+    Each chunk has its own accumulator, and they are added in order; at most one per thread is held
+    at a time.
     """
     pieces, threads = chunks(n, minimum, SUM_CHUNKS), thread_count()
     total = np.zeros(shape, dtype)
@@ -133,7 +133,7 @@ def _add_piece(
 
 
 class _BlasLimit:
-    """One BLAS thread while anybody asks for it; asking again within costs nothing."""
+    """Limits BLAS to one thread while anyone needs it; nested requests cost nothing."""
 
     def __init__(self) -> None:
         self._lock, self._holders = threading.Lock(), 0
@@ -155,7 +155,7 @@ class _BlasLimit:
 
 
 def _let_this_thread_limit() -> None:
-    """From 3.8 on threadpoolctl ignores limits of all threads but the first; ours take turns."""
+    """Let any thread set limits: from 3.8 on, threadpoolctl only obeys the first one."""
     clear = getattr(OpenBLASController, "clear_controlling_thread", None)
     if clear is not None:
         clear(force=True)
@@ -166,13 +166,13 @@ _limit = _BlasLimit()
 
 @functools.lru_cache(maxsize=1)
 def _blas(_modules: int) -> ThreadpoolController:
-    """The BLAS libraries of the process; modules imported since may have brought others."""
+    """Return the loaded BLAS libraries; later imports may have loaded others."""
     return ThreadpoolController()
 
 
 @contextmanager
 def single_blas_thread() -> Iterator[None]:
-    """One BLAS thread: small factorizations on a loaded machine can be 40x slower with more."""
+    """Use one BLAS thread: on a busy machine small factorizations can be 40x slower with more."""
     _limit.take()
     try:
         yield
@@ -181,9 +181,9 @@ def single_blas_thread() -> Iterator[None]:
 
 
 def times(A: Array, B: Array) -> Array:
-    """A @ B, the rows of A cut between threads.
+    """Compute A @ B with the rows of A split between threads.
 
-    BLAS' own threads go on spinning after a product and take a core from the loops that follow.
+    BLAS threads keep spinning after a product and would take a core from the loops that follow.
     """
     out = np.empty((A.shape[0], B.shape[1]), A.dtype)
     rows = _enough(A.shape[1] * B.shape[1])
@@ -193,7 +193,7 @@ def times(A: Array, B: Array) -> Array:
 
 
 def transposed_times(A: Array, B: Array) -> Array:
-    """A.T @ B, the columns of A cut between threads."""
+    """Compute A.T @ B with the columns of A split between threads."""
     out = np.empty((A.shape[1], B.shape[1]), A.dtype)
     columns = max(MIN_COLUMNS, _enough(A.shape[0] * B.shape[1]))
     with single_blas_thread():
@@ -202,7 +202,7 @@ def transposed_times(A: Array, B: Array) -> Array:
 
 
 def gram(A: Array) -> Array:
-    """A.T @ A, half the multiplications of `transposed_times`; the rows are cut between threads."""
+    """Compute A.T @ A with the rows split between threads, at half the cost of a product."""
     d = A.shape[1]
 
     def add(start: int, stop: int, total: Array) -> None:
@@ -213,5 +213,5 @@ def gram(A: Array) -> Array:
 
 
 def _enough(work: int) -> int:
-    """Items per piece, given the multiplications of one."""
+    """Return the items per chunk, given the multiplications per item."""
     return 1 + MIN_PRODUCT // max(1, work)

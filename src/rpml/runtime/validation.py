@@ -1,4 +1,4 @@
-"""What an estimator accepts as rows, and the one sentence it refuses the rest with."""
+"""Validation of the rows that an estimator receives."""
 
 from typing import Any
 
@@ -11,10 +11,10 @@ from rpml.runtime.rows import Array, row_blocks
 
 
 def as_matrix(X: Any) -> Any:
-    """Vectors in a container that numpy does not read as a matrix, as one; all else as it is.
+    """Convert containers of vectors that numpy does not read as a matrix; return others unchanged.
 
     Torch tensors (with gradients, bfloat16), series and Arrow arrays of lists, and tables with a
-    single column of lists: pandas, polars, Arrow, Hugging Face datasets.
+    single list column: pandas, polars, Arrow, Hugging Face datasets.
     """
     if hasattr(X, "detach"):  # torch
         X = X.detach().cpu()
@@ -31,7 +31,7 @@ def as_matrix(X: Any) -> Any:
 
 
 def _stacked(vectors: list[Any]) -> Any:
-    """A column of vectors as a matrix; the first that is missing or of another size is named."""
+    """Stack vectors; the error names the first one that is missing or of another length."""
     for i, vector in enumerate(vectors):
         if np.shape(vector) != np.shape(vectors[0]):
             what = "is missing" if vector is None else f"has the shape {np.shape(vector)}"
@@ -42,11 +42,10 @@ def _stacked(vectors: list[Any]) -> Any:
 def check_rows(
     estimator: BaseEstimator, X: ArrayLike, *, reset: bool, finite: bool = True
 ) -> Array:
-    """X as a finite matrix of numbers, read in blocks so that a memory map stays one.
+    """Return X as a finite numeric matrix, read in blocks so that a memmap is never copied.
 
-    `reset` is True in fit, where at least two rows are needed and the number and the names of the
-    features are learned; in other methods they are compared. `finite` is False where the rows are
-    checked as they are used.
+    `reset` is True in fit, which needs at least two rows and learns the number and names of the
+    features; other methods compare them. `finite=False` leaves that check to the caller.
     """
     X = as_matrix(X)
     if isinstance(X, np.ndarray) and X.ndim == 1:
@@ -76,12 +75,12 @@ def check_rows(
 
 
 def check_finite(rows: Array) -> None:
-    """Refuse rows with NaN or infinity; the message names the first."""
+    """Raise ValueError if a row has NaN or infinity, naming the first one."""
     for part, block in row_blocks(rows):
         with np.errstate(over="ignore", invalid="ignore"):
             if np.isfinite(block.sum()):
                 continue
-        finite = np.isfinite(block)  # a sum may overflow
+        finite = np.isfinite(block)  # the sum may have overflowed
         if not finite.all():
             row, column = np.argwhere(~finite)[0]
             what = "NaN" if np.isnan(block[row, column]) else "infinity"
@@ -92,7 +91,7 @@ def check_finite(rows: Array) -> None:
 
 
 def check_varied(X: Array) -> None:
-    """Refuse rows that are all the same."""
+    """Raise ValueError if all rows are identical."""
     first = np.asarray(X[:1])
     if all((np.asarray(X[part]) == first).all() for part, _ in row_blocks(X)):
         raise ValueError(f"All {len(X)} rows of X are identical: there is nothing to learn.")

@@ -1,4 +1,4 @@
-"""Image benchmarks and the data the demos ship."""
+"""Readers of image benchmarks, and the data of the demos."""
 
 from importlib.resources import files
 
@@ -8,7 +8,7 @@ from rpml.runtime.context import Arrays
 
 
 def read_packaged(name: str) -> Arrays:
-    """The arrays of an .npz file that ships with the package."""
+    """Load the arrays of an .npz file that ships with the package."""
     with (
         (files("rpml.io.datasets") / name).open("rb") as file,
         np.load(file, allow_pickle=False) as stored,

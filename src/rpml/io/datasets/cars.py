@@ -1,4 +1,4 @@
-"""Cars-196, in both layouts it is found in."""
+"""Cars-196 in both of its published layouts."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +15,10 @@ _DEVKIT = (("cars_train", "cars_train_annos.mat"), ("cars_test", "cars_test_anno
 
 
 def read_cars(root: str | Path) -> ImageSet:
-    """The cars: classes 1-98 for training, 99-196 for the test, whatever the original split.
+    """Read Cars-196: classes 1-98 for training, 99-196 for testing, whatever the original split.
 
     Layouts: cars_annos.mat with car_ims/; or cars_train/ and cars_test/ with
-    cars_train_annos.mat and cars_test_annos_withlabels.mat, beside them or in devkit/.
+    cars_train_annos.mat and cars_test_annos_withlabels.mat, next to them or in devkit/.
     """
     for folder in (Path(root), Path(root) / "cars196", Path(root) / "stanford_cars"):
         if (folder / _WHOLE).is_file():
@@ -53,12 +53,12 @@ def _devkit(folder: Path) -> Iterator[tuple[str, int]]:
 
 
 def _annotations(path: Path, fields: tuple[str, ...]) -> Iterator[Json]:
-    """The records of a MATLAB annotation file."""
+    """Yield the records of a MATLAB annotation file."""
     from scipy.io import loadmat
 
     try:
         records = loadmat(path, squeeze_me=True)["annotations"]
-    except Exception as error:  # the reader raises anything on damaged files
+    except Exception as error:  # scipy raises anything on damaged files
         raise InputError(f"cannot read {path} as MATLAB annotations: {error}") from error
     missing = [name for name in fields if name not in (records.dtype.names or ())]
     if missing:

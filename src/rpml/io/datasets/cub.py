@@ -9,7 +9,7 @@ TRAINING_CLASSES = 100
 
 
 def read_cub(root: str | Path) -> ImageSet:
-    """The birds: classes 1-100 for training, 101-200 for the test."""
+    """Read CUB-200-2011: classes 1-100 for training, 101-200 for testing."""
     folder = find_root(root, "images.txt", "CUB_200_2011", "CUB-200-2011")
     images = dict(read_lines(folder / "images.txt", 2))
     listing = folder / "image_class_labels.txt"

@@ -1,4 +1,4 @@
-"""Small images -> vectors without any download: histograms of oriented gradients."""
+"""Histograms of oriented gradients: features of small images without a network."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,23 +8,23 @@ from scipy.ndimage import gaussian_filter
 def gradient_histograms(
     images: NDArray[np.generic], cells: int = 7, orientations: int = 8, blur: float = 1.0
 ) -> NDArray[np.float32]:
-    """Describe each image by how much edge of each direction lies in each cell of a grid.
+    """Compute histograms of gradient orientations on a grid of cells.
 
     Parameters
     ----------
     images : ndarray of shape (n, side, side)
-        Gray levels or ink bits.
+        Gray levels or bits.
     cells : int, default=7
         Cells along each side; the side must be a multiple of it.
     orientations : int, default=8
-        Directions told apart; an edge counts for the two nearest, opposite ones are the same.
+        Bins over 180 degrees; a gradient counts for the two nearest ones.
     blur : float, default=1.0
-        Width in pixels of the smoothing before the gradient.
+        Standard deviation in pixels of the smoothing before the gradient.
 
     Returns
     -------
     float32 ndarray of shape (n, cells * cells * orientations)
-        Non-negative: square roots of the sums, so that a few strong edges do not drown the others.
+        Square roots of the sums, so that a few strong edges do not dominate.
     """
     stack = np.asarray(images, dtype=np.float32)
     if stack.ndim != 3 or stack.shape[1] != stack.shape[2] or stack.shape[1] % cells:

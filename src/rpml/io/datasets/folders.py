@@ -1,4 +1,4 @@
-"""Any tree with a folder for each class."""
+"""Image collections with one folder per class."""
 
 from pathlib import Path, PurePosixPath
 
@@ -10,10 +10,10 @@ from rpml.runtime.errors import InputError
 
 
 def read_folders(root: str | Path) -> ImageSet:
-    """A folder a class, either below train/ and test/ or all at the top.
+    """Read a collection with one folder per class, at the top or below train/ and test/.
 
-    Without train/ and test/, the first half of the classes in alphabetical order is for
-    training and the other half for the test, as the paper does with CUB and Cars.
+    Without train/ and test/, the first half of the classes in alphabetical order is for training
+    and the other half for testing, as in the paper for CUB and Cars.
     """
     folder = Path(root)
     if not folder.is_dir():

@@ -1,4 +1,4 @@
-"""Labeled image collections with the zero-shot split of the paper."""
+"""Labeled image collections with a zero-shot split, as in the paper."""
 
 from __future__ import annotations
 
@@ -19,30 +19,19 @@ IMAGE_SUFFIXES = (
 
 @dataclass(frozen=True)
 class ImageSet:
-    """Images, their classes, and which of them are for training.
-
-    Parameters
-    ----------
-    name : str
-        What the collection is called.
-    root : Path
-        The folder that `paths` start from.
-    paths : tuple of str
-        One image each, with ``/`` between the parts.
-    labels : ndarray of int
-        The class of each image, numbered as the collection does.
-    train : ndarray of bool
-        True for the images of training classes; no class is on both sides.
-    """
+    """Images, their classes, and which of them are for training; no class is in both parts."""
 
     name: str
     root: Path
     paths: tuple[str, ...]
+    """Relative to `root`, with ``/`` as the separator."""
     labels: NDArray[np.int64]
+    train: NDArray[np.bool_]
+    """True for images of training classes."""
     train: NDArray[np.bool_]
 
     def check_files(self) -> None:
-        """Raise if an image is not on disk, naming the first and counting the rest."""
+        """Raise InputError if images are missing on disk."""
         missing = [path for path in self.paths if not (self.root / path).is_file()]
         if missing:
             raise InputError(
@@ -51,7 +40,7 @@ class ImageSet:
             )
 
     def check_counts(self, expected: Counts) -> None:
-        """Raise if the split is not the published one."""
+        """Raise InputError if the split is not the published one."""
         actual = counts(self)
         if actual != expected:
             raise InputError(
@@ -62,7 +51,7 @@ class ImageSet:
 
 @dataclass(frozen=True)
 class Counts:
-    """Images and classes of a split."""
+    """Numbers of images and classes of a split."""
 
     train_images: int
     test_images: int
@@ -77,7 +66,7 @@ class Counts:
 
 
 def counts(images: ImageSet) -> Counts:
-    """What a collection really has."""
+    """Count the images and classes of a collection."""
     train = images.train
     return Counts(
         int(train.sum()),
@@ -92,13 +81,13 @@ PUBLISHED = {
     "cars": Counts(8_054, 8_131, 98, 98),
     "sop": Counts(59_551, 60_502, 11_318, 11_316),
 }
-"""The splits of the paper's section on fine-grained categorization."""
+"""The splits in the paper's section on fine-grained categorization."""
 
 
 def make_set(
     name: str, root: Path, rows: Iterable[tuple[str, int]], is_train: Callable[[int], bool]
 ) -> ImageSet:
-    """A collection from (path, class) rows and a rule for training classes."""
+    """Build a collection from (path, class) rows and a rule for training classes."""
     listed = list(rows)
     labels = np.array([label for _, label in listed], np.int64)
     train = np.array([is_train(label) for _, label in listed], bool)
@@ -106,7 +95,7 @@ def make_set(
 
 
 def find_root(root: str | Path, marker: str, usual: str, name: str) -> Path:
-    """The folder that holds `marker`: the given one, or the usual one inside it."""
+    """Return the folder that holds `marker`: the root, or the usual folder inside it."""
     user_root = Path(root)
     for folder in (user_root, user_root / usual):
         if (folder / marker).exists():
@@ -117,7 +106,7 @@ def find_root(root: str | Path, marker: str, usual: str, name: str) -> Path:
 
 
 def read_lines(path: Path, columns: int) -> list[list[str]]:
-    """Rows of a text file with blank-separated columns; the last column may hold blanks."""
+    """Read the rows of a text file; fields are separated by blanks, which the last may contain."""
     try:
         lines = path.read_text(encoding="utf8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -135,7 +124,7 @@ def read_lines(path: Path, columns: int) -> list[list[str]]:
 
 
 def as_number(text: str | int, path: Path) -> int:
-    """A whole number from a listing."""
+    """Parse an integer of a listing."""
     try:
         return int(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The handwritten characters that ship with the package (part of Omniglot, MIT license)."""
+"""Handwritten characters that ship with the package (part of Omniglot, MIT license)."""
 
 from dataclasses import dataclass
 
@@ -13,12 +13,12 @@ TRAINING = ("Armenian", "Asomtavruli", "Balinese", "Bengali", "Blackfoot")
 
 @dataclass(frozen=True)
 class Drawings:
-    """Drawings of characters, 20 of each."""
+    """Drawings of characters, 20 per character."""
 
     images: NDArray[np.bool_]
     """(n_samples, 28, 28): True where there is ink."""
     character: NDArray[np.int64]
-    """Which character it is: the class."""
+    """The class."""
     alphabet: NDArray[np.str_]
 
     def __len__(self) -> int:
@@ -26,7 +26,7 @@ class Drawings:
 
 
 def load_drawings() -> tuple[Drawings, Drawings]:
-    """Return the drawings to learn from and those to score on, which are of other alphabets."""
+    """Load the training and the test drawings, which are of different alphabets."""
     stored = read_packaged("omniglot_demo.npz")
     bits = np.unpackbits(stored["images"], axis=1)
     images = bits.reshape(-1, SIDE, SIDE).astype(bool)

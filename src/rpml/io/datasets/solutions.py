@@ -1,4 +1,4 @@
-"""Embeddings of programs that ship with the package (of neetcode-gh/leetcode, MIT license)."""
+"""Embeddings of programs that ship with the package (from neetcode-gh/leetcode, MIT license)."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from rpml.io.datasets import read_packaged
 
 @dataclass(frozen=True)
 class Solutions:
-    """Solutions of programming problems, in up to twelve languages each."""
+    """Solutions of programming problems in up to twelve languages."""
 
     vectors: NDArray[np.float32]
     """(n_samples, 384): all-MiniLM-L6-v2 embeddings of the programs."""
@@ -24,7 +24,7 @@ class Solutions:
 
 
 def load_solutions() -> tuple[Solutions, Solutions]:
-    """Return the solutions to learn from and those to score on, which are of other problems."""
+    """Load the training and the test solutions, which are of different problems."""
     stored = read_packaged("solutions_demo.npz")
     vectors = stored["vectors"].astype(np.float32)
     problem = stored["problems"][stored["problem"]]

@@ -11,7 +11,7 @@ _FILES = (("Ebay_train.txt", True), ("Ebay_test.txt", False))
 
 
 def read_sop(root: str | Path) -> ImageSet:
-    """The products, split as the two listings say (11,318 and 11,316 classes)."""
+    """Read Stanford Online Products, split as in its listings (11,318 and 11,316 classes)."""
     folder = find_root(
         root, "Ebay_train.txt", "Stanford_Online_Products", "Stanford Online Products"
     )

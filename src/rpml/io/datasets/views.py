@@ -1,24 +1,15 @@
-"""Random views of small images: the same thing, turned, stretched, slanted and shifted."""
+"""Random affine views of small images: rotated, scaled, sheared and shifted."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-_TURN, _STRETCH, _SLANT, _SHIFT = np.deg2rad(15), 0.15, 0.2, 1.5  # largest of each; pixels
+_TURN, _STRETCH, _SLANT, _SHIFT = np.deg2rad(15), 0.15, 0.2, 1.5  # maxima; the shift in pixels
 
 
 def random_views(images: NDArray[np.generic], rng: np.random.Generator) -> NDArray[np.float32]:
-    """Return one random affine view of each image.
+    """Return one random affine view per image, as (n, side, side) float32.
 
-    Parameters
-    ----------
-    images : ndarray of shape (n, side, side)
-        Ink from 0 to 1; outside the picture there is none.
-    rng : numpy.random.Generator
-        Source of the turns (up to 15 degrees), stretches, slants and shifts.
-
-    Returns
-    -------
-    ndarray of shape (n, side, side) of float32
+    Pixels are from 0 to 1, and 0 outside the image.
     """
     n, side = len(images), images.shape[1]
     middle = (side - 1) / 2
@@ -28,7 +19,7 @@ def random_views(images: NDArray[np.generic], rng: np.random.Generator) -> NDArr
 
 
 def _random_maps(n: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """(n, 2, 2): a turn times a slant times a stretch of each axis."""
+    """Return (n, 2, 2) products of a rotation, a shear and a scaling of each axis."""
     turn, slant = rng.uniform(-_TURN, _TURN, n), rng.uniform(-_SLANT, _SLANT, n)
     stretch = 1 + rng.uniform(-_STRETCH, _STRETCH, (n, 2))
     turns = np.stack([np.cos(turn), -np.sin(turn), np.sin(turn), np.cos(turn)], axis=1)
@@ -39,7 +30,7 @@ def _random_maps(n: int, rng: np.random.Generator) -> NDArray[np.float64]:
 
 
 def _sample(images: NDArray[np.float32], points: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Bilinear values of each image at its own (2, side * side) points."""
+    """Interpolate each image bilinearly at its own (2, side * side) points."""
     n, side = len(images), images.shape[1]
     padded = np.pad(images, ((0, 0), (1, 1), (1, 1)))
     points = np.clip(points + 1, 0, side + 0.999)

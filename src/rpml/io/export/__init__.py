@@ -1,6 +1,6 @@
-"""A model for other programs: ONNX, faiss, sentence-transformers, numpy, SQL, JavaScript.
+"""Export of a model to ONNX, faiss, sentence-transformers, numpy, SQL and JavaScript.
 
-Every target is made from the same list of steps, so that none can drift from `transform`.
+All targets are built from the same list of steps, so that none can deviate from `transform`.
 """
 
 import itertools
@@ -24,7 +24,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "sql": (".sql",),
     "js": (".mjs",),
 }
-"""What the name of an export may end in, and that of no other; `to_NAME` has its `write`."""
+"""File suffixes of each export target; the module `to_NAME` has its `write`."""
 _TAKEN = {".rpml", *DATA_SUFFIXES, *itertools.chain(*TARGETS.values())}
 
 __all__ = ["TARGETS", "Step", "check_export", "embedding_steps", "export_model"]
@@ -37,7 +37,7 @@ def export_model(
     n_components: int | None = None,
     overwrite: bool = False,
 ) -> Path:
-    """Write a fitted model in the form another program reads.
+    """Export a fitted model for another program.
 
     Parameters
     ----------
@@ -50,14 +50,14 @@ def export_model(
     path : str or Path
         The file, or for sentence-transformers the folder, to write.
     n_components : int, default=None
-        Only the first components: a prefix is itself a good smaller embedding.
+        Export only the first components; a prefix is itself a good smaller embedding.
     overwrite : bool, default=False
-        Replace what is there.
+        Replace an existing output.
 
     Returns
     -------
     Path
-        What was written.
+        The file or folder written.
     """
     path = Path(path)
     check_export(target, path, overwrite)
@@ -78,10 +78,10 @@ def check_export(
     overwrite: bool = False,
     inputs: Iterable[str | Path | None] = (),
 ) -> None:
-    """Refuse an output of another kind, one that exists, or that is not ours to replace."""
+    """Raise InputError if the output has the wrong suffix, exists, or must not be replaced."""
     if target not in TARGETS:
         raise InputError(f"target must be one of {', '.join(TARGETS)}, got {target!r}")
-    check_apart([Path(path)], inputs)  # said first, whatever the input is called
+    check_apart([Path(path)], inputs)  # first: the input may have the wrong suffix, too
     suffix = Path(path).suffix.lower()
     if suffix in _TAKEN and suffix not in TARGETS[target]:
         raise InputError(f"{path} is not the name of a {target} export: it ends in {suffix}")

@@ -1,4 +1,4 @@
-"""What `transform` does to a row, as data: the steps in order."""
+"""The steps of `transform` as data."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -19,7 +19,7 @@ class Centering(Protocol):
 
 
 class LinearModel(Protocol):
-    """What an export needs of a fitted model."""
+    """The attributes of a fitted model that an export needs."""
 
     @property
     def preprocessing_(self) -> Centering: ...
@@ -30,12 +30,12 @@ class LinearModel(Protocol):
 
 @dataclass(frozen=True)
 class Unit:
-    """x / |x|; a zero row stays zero."""
+    """Divide by the norm; a zero row stays zero."""
 
 
 @dataclass(frozen=True)
 class Affine:
-    """(x - mean) @ matrix."""
+    """Map x to (x - mean) @ matrix."""
 
     mean: Array | None
     matrix: Array
@@ -45,15 +45,7 @@ Step = Unit | Affine
 
 
 def embedding_steps(model: LinearModel, n_components: int | None = None) -> list[Step]:
-    """The steps of a fitted model; neighboring linear ones are one.
-
-    Parameters
-    ----------
-    model : RPML
-        A fitted model.
-    n_components : int, default=None
-        Keep only the first components.
-    """
+    """Return the steps of a fitted model, with consecutive linear maps merged."""
     size = len(model.components_)
     if n_components is not None and not 1 <= n_components <= size:
         raise InputError(f"n_components={n_components} must be from 1 to the model's {size}")
@@ -69,17 +61,17 @@ def embedding_steps(model: LinearModel, n_components: int | None = None) -> list
 
 
 def bias(step: Affine) -> Array:
-    """b of the same map written as x @ matrix + b."""
+    """Return b of the same map written as x @ matrix + b."""
     if step.mean is None:
         return np.zeros(step.matrix.shape[1])
     return np.asarray(-step.mean @ step.matrix)
 
 
 def input_size(steps: list[Step]) -> int:
-    """Features a row must have."""
+    """Return the number of input features."""
     return next(len(s.matrix) for s in steps if isinstance(s, Affine))
 
 
 def output_size(steps: list[Step]) -> int:
-    """Size of the embedding."""
+    """Return the size of the embedding."""
     return next(int(s.matrix.shape[1]) for s in reversed(steps) if isinstance(s, Affine))

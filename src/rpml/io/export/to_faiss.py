@@ -1,4 +1,4 @@
-"""An empty faiss index with the embedding in front of it: add raw vectors, search raw vectors."""
+"""An empty faiss index that embeds the raw vectors that are added or searched."""
 
 from collections.abc import Sequence
 from pathlib import Path

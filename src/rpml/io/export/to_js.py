@@ -1,4 +1,4 @@
-"""An ES module for browsers and node: `embed(vector)` and the steps as JSON."""
+"""An ES module for browsers and Node.js: `embed(vector)` and the steps as JSON."""
 
 import json
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ def write(steps: Sequence[Step], path: Path) -> None:
 
 
 def _described(step: Step) -> Json:
-    """A step as JSON: {} scales to unit norm; weights are (input, output), single precision."""
+    """Convert a step to JSON: {} for unit norm, else float32 weights of shape (input, output)."""
     if not isinstance(step, Affine):
         return {}
     weights, offset = (np.asarray(a, np.float32) for a in (step.matrix, bias(step)))

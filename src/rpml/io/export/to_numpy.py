@@ -1,7 +1,7 @@
-"""The arrays of every step in order, in an .npz file.
+"""An .npz file with the arrays of every step.
 
-A reader needs no rpml: sort the names; an array called ``..._unit`` means "scale rows to unit
-norm", ``..._subtract`` and ``..._multiply`` say what is done with the array.
+It can be used without rpml: sort the names; ``..._subtract`` and ``..._multiply`` say what to do
+with the array, and ``..._unit`` means "scale rows to unit norm".
 """
 
 from collections.abc import Sequence

@@ -12,12 +12,12 @@ import rpml
 from rpml.io.export.steps import Affine, Step, input_size, output_size
 from rpml.runtime.extras import require
 
-OPSET = 18  # the first with ReduceMax and ReduceL2 over axes given as input; onnxruntime >= 1.14
+OPSET = 18  # the first where ReduceMax and ReduceL2 take axes as an input; onnxruntime >= 1.14
 IR_VERSION = 8
 
 
 class _Graph:
-    """Nodes added one after the other, each reading what the last one wrote."""
+    """A chain of nodes, each of which reads the output of the previous one."""
 
     def __init__(self, onnx: ModuleType) -> None:
         self.onnx = onnx
@@ -43,7 +43,7 @@ class _Graph:
         self.value = self.add("MatMul", self.value, self.constant(f"matrix_{number}", matrix))
 
     def unit(self) -> None:
-        """As `unit_rows`: by the largest entry first, so that no square overflows."""
+        """Divide by the largest entry first, as `unit_rows`, so that no square overflows."""
         largest = self.add("ReduceMax", self.add("Abs", self.value), "axes", keepdims=1)
         scaled = self.add("Div", self.value, self.add("Max", largest, "tiny"))
         norm = self.add("ReduceL2", scaled, "axes", keepdims=1)
@@ -51,7 +51,7 @@ class _Graph:
 
 
 def write(steps: Sequence[Step], path: Path) -> None:
-    """Write the graph, checked by onnx itself."""
+    """Write the graph and check it with onnx."""
     onnx = require("onnx", "export", "ONNX export")
     require("onnx.checker", "export", "ONNX export")
     graph = _Graph(onnx)

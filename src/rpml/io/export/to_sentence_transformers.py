@@ -1,4 +1,4 @@
-"""A folder of sentence-transformers modules, to append to any model that gives embeddings.
+"""A folder of sentence-transformers modules, to append to the model whose embeddings were fitted.
 
 Written without torch: each Dense is a config and a safetensors file, each Normalize a config.
 """
@@ -28,7 +28,7 @@ For fewer dimensions scale the truncated rows to unit norm again, or dot product
 
 
 def write(steps: Sequence[Step], path: Path) -> None:
-    """Write the folder, in the layout `SentenceTransformer(folder)` reads."""
+    """Write the folder in the layout that `SentenceTransformer(folder)` reads."""
     path.mkdir()
     modules = []
     for i, step in enumerate(steps):

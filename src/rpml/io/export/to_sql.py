@@ -1,7 +1,7 @@
 """A script in standard SQL: one table of weights per linear step, and a view that embeds rows.
 
 Vectors are in long form, as `rpml_input (id, axis, value)` with axes counted from 0; the view
-`rpml_embedding` has the same columns. PostgreSQL, DuckDB and SQLite run it.
+`rpml_embedding` has the same columns. It runs on PostgreSQL, DuckDB and SQLite.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ HEAD = """-- An embedding by rpml: {features} features to {size} dimensions.
 -- rpml_embedding (id, axis, value) then holds the embedding.
 """
 ROWS_PER_INSERT = 500
-BIAS = -1  # the axis on which every row has the value 1
+BIAS = -1  # an extra axis on which every row is 1
 
 
 def write(steps: Sequence[Step], path: Path) -> None:
@@ -39,7 +39,7 @@ def write(steps: Sequence[Step], path: Path) -> None:
 
 
 def _table(name: str, weights: Array) -> Iterator[str]:
-    """A table of the weights, the last row as the weights of the bias."""
+    """Yield the SQL of a table of weights, whose last row is the bias."""
     yield f"CREATE TABLE {name} (input INTEGER, output INTEGER, weight DOUBLE PRECISION);\n"
     inputs = [*range(len(weights) - 1), BIAS]
     cells = [

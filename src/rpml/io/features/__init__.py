@@ -1,4 +1,4 @@
-"""Vectors and labels in files: readers, writers, and the checks they share."""
+"""Reading and writing files of vectors and labels."""
 
 from rpml.io.features.labels import read_labels
 from rpml.io.features.reading import open_features, read_features

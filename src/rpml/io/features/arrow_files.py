@@ -1,4 +1,4 @@
-""".parquet, .feather and .jsonl features: one column of lists, or one per feature; in batches."""
+"""Features in .parquet, .feather and .jsonl: one list column, or one column per feature."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MAX_NESTING = 64
 
 
 class ArrowFile:
-    """The columns of a file that Arrow reads, or an InputError."""
+    """A file that Arrow reads; InputError if it cannot."""
 
     def __init__(self, path: Path) -> None:
         self.name, self._kind = str(path), FORMATS[path.suffix.lower()]
@@ -46,7 +46,7 @@ class ArrowFile:
                 self._file = dataset.dataset(path, format=self._kind)
                 self.schema, self.n_rows = self._file.schema, self._file.count_rows()
             self.names = list(self.schema.names)
-        except Exception as error:  # damage can raise anything Arrow and its text decoder know
+        except Exception as error:  # damaged files raise anything
             reason = str(error).split("\n")[0]
             raise InputError(f"{path} is not a complete {self._kind} file: {reason}") from error
         if not self.names:
@@ -56,7 +56,7 @@ class ArrowFile:
             raise InputError(f"{path} has two columns {twice!r}: their names must differ")
 
     def batches(self, columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
-        """Record batches of the columns; a damaged page is an InputError."""
+        """Yield record batches of the columns; a damaged page raises InputError."""
         try:
             if self._kind == "feather":
                 yield from self._checked_batches(columns, rows)
@@ -67,7 +67,7 @@ class ArrowFile:
             raise InputError(f"{self.name} cannot be read: {str(error).splitlines()[0]}") from error
 
     def _checked_batches(self, columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
-        """Of a feather file, whose offsets Arrow follows out of the memory unless asked to look."""
+        """Read a feather file with validation; otherwise bad offsets crash Arrow."""
         arrow = require("pyarrow", "parquet", "reading .feather")
         chosen = [self.names.index(name) for name in columns]
         options = arrow.ipc.IpcReadOptions(included_fields=chosen)
@@ -80,7 +80,7 @@ class ArrowFile:
 
 
 def _check_objects(path: Path) -> None:
-    """Refuse the lines at which Arrow ends the process: null, and objects nested too deeply."""
+    """Raise ValueError for lines that crash Arrow: null, and too deeply nested objects."""
     with open(path, "rb") as file:
         file.seek(3 * (file.read(3) == b"\xef\xbb\xbf"))
         while block := file.read(_BLOCK) + file.readline(_BLOCK):
@@ -95,7 +95,7 @@ def _check_objects(path: Path) -> None:
 
 
 def _nesting(line: bytes) -> int:
-    """How many lists and objects of a line are within each other."""
+    """Return the depth of the lists and objects of a line."""
     signs = np.frombuffer(_STRING.sub(b"", line), np.uint8)
     steps = np.isin(signs, (ord("["), ord("{"))).astype(int) - np.isin(signs, (ord("]"), ord("}")))
     return int(np.cumsum(steps).max(initial=0))
@@ -107,7 +107,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def check_plain(kind: pa.DataType, name: str) -> None:
-    """Refuse a column of ids or labels whose values are not plain."""
+    """Raise InputError if a column of ids or labels holds nested or binary values."""
     types = require("pyarrow.types", "parquet", "reading .parquet")
     tests = (types.is_nested, types.is_binary, types.is_large_binary, types.is_fixed_size_binary)
     if any(test(kind) for test in tests):
@@ -121,7 +121,7 @@ def _is_vector(kind: pa.DataType) -> bool:
 
 
 class ArrowSource(FeatureSource):
-    """Columns of an Arrow file, decoded as they are needed."""
+    """Feature columns of an Arrow file, decoded batch by batch."""
 
     def __init__(self, path: Path, options: ReadOptions) -> None:
         self.name, self._path = str(path), path
@@ -176,7 +176,7 @@ class ArrowSource(FeatureSource):
                 )
 
     def _measure(self) -> None:
-        """Width and type, which for lists only the first row tells."""
+        """Determine width and dtype; for a list column from its first row."""
         if self._vector:
             first = next(self._file.batches([self._vector], 1), None)
             if first is None or first.num_rows == 0:
@@ -192,7 +192,6 @@ class ArrowSource(FeatureSource):
         self.dtype = np.result_type(np.float32, *kinds)
 
     def raw_batches(self, rows: int) -> Iterator[Batch]:
-        """Decode the chosen columns batch by batch."""
         start = 0
         columns = {*self._names, *self.kept_names, *([] if self._id is None else [self._id])}
         for block in self._file.batches(sorted(columns), rows):
@@ -234,7 +233,7 @@ class ArrowSource(FeatureSource):
 
 
 def _numbers(column: pa.Array) -> Array:
-    """Values of a flat column; a missing one is NaN, which the checks then name."""
+    """Convert a flat column to numbers; missing values become NaN, which later checks report."""
     values: Array = column.to_numpy(zero_copy_only=False)
     if values.dtype == object:  # booleans or integers with missing values
         values = np.array([np.nan if v is None else v for v in values], dtype=np.float64)
@@ -248,7 +247,7 @@ def _list_lengths(column: pa.Array) -> NDArray[np.int64]:
 
 
 def read_arrow_column(path: Path, wanted: str | None, usual: tuple[str, ...]) -> list[object]:
-    """One column as Python values: by name, by a usual name, or the only one."""
+    """Read one column as Python values: the one named, one with a usual name, or the only one."""
     file = ArrowFile(path)
     names = file.names
     if wanted is None:

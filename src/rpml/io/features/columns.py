@@ -1,4 +1,4 @@
-"""Choosing columns by name, the same way for every format that has names."""
+"""Selection of columns by name, shared by all formats that have names."""
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -11,19 +11,19 @@ _ID_NAMES = {"id", "ids", "key", "index", "uuid", "__index_level_0__"}
 
 
 def is_id_name(name: str) -> bool:
-    """Whether a column of this name is taken as the ids (pandas leaves an index unnamed)."""
+    """Whether a column of this name holds the ids (pandas leaves an index unnamed)."""
     return name.strip().lower() in _ID_NAMES or name == ""
 
 
 def position(names: Sequence[str], wanted: str, where: str) -> int:
-    """The column called `wanted`."""
+    """Return the position of the column called `wanted`."""
     if wanted in names:
         return list(names).index(wanted)
     raise InputError(f"{where} has no column {wanted!r}: {_hint(names, wanted)}")
 
 
 def match_columns(names: Sequence[str], patterns: Sequence[str], where: str) -> list[int]:
-    """Positions of the columns that match any pattern, in the order of the file."""
+    """Return the positions of the columns that match any pattern, in file order."""
     for pattern in patterns:
         if not any(n == pattern or fnmatchcase(n, pattern) for n in names):
             raise InputError(f"{where} has no column {pattern!r}: {_hint(names, pattern)}")
@@ -37,7 +37,7 @@ def match_columns(names: Sequence[str], patterns: Sequence[str], where: str) -> 
 def kept_columns(
     names: Sequence[str], options: ReadOptions, where: str, taken: Iterable[str | None]
 ) -> tuple[str, ...]:
-    """Columns that are carried through: not those `taken`, nor those named as features."""
+    """Return the columns to carry through, without those `taken` and those named as features."""
     features = match_columns(names, options.columns or (), where)
     others = set(taken) | {names[i] for i in features}
     free = [name for name in names if name not in others]

@@ -1,4 +1,4 @@
-"""What a file of vectors looks like, in one pass."""
+"""Statistics of a file of vectors, in one pass."""
 
 from dataclasses import dataclass, field
 
@@ -23,7 +23,7 @@ class Diagnosis:
 
 
 def diagnose(source: FeatureSource) -> Diagnosis:
-    """Read every row once; bad values are counted, not refused."""
+    """Read every row once and count bad values instead of rejecting them."""
     diagnosis = Diagnosis()
     low: NDArray[np.floating] = np.full(source.n_features, np.inf)
     high: NDArray[np.floating] = np.full(source.n_features, -np.inf)

@@ -1,4 +1,4 @@
-"""Labels from a file, put in the order of the features' rows."""
+"""Labels and metadata from files, in the order of the feature rows."""
 
 import math
 import re
@@ -31,30 +31,30 @@ def read_labels(
     id_column: str | None = None,
     partial: bool = False,
 ) -> NDArray[np.generic]:
-    """One label per row, from .npy, .npz, .csv, .tsv, .txt, .parquet, .feather or .jsonl.
+    """Read one label per row from .npy, .npz, .csv, .tsv, .txt, .parquet, .feather or .jsonl.
 
     Parameters
     ----------
     path : str or Path
-        The file of labels.
+        The file with the labels.
     n_rows : int
-        How many rows the features have.
+        The number of feature rows.
     ids : ndarray, default=None
-        The ids of the features. If the file of labels has ids too, labels are matched by id;
+        The ids of the features. If the label file has ids too, labels are matched by id,
         otherwise by order.
     column : str, default=None
         The column or array with the labels.
     id_column : str, default=None
         The column with the ids.
     partial : bool, default=False
-        Labels may be missing: an empty field or line, a null, or an id that is not in the file.
-        Rows without ids are then named by their number, counted from 0.
+        Allow missing labels: an empty field or line, a null, or an id that is not in the file.
+        The ids of a label file are then row numbers from 0 if the features have no ids.
 
     Returns
     -------
     ndarray of shape (n_rows,)
-        Integers if every label is one, text otherwise; None (or -1 among integers) where it is
-        missing.
+        Integers if every label is one, text otherwise; missing labels are None (-1 among
+        integers).
     """
     path = Path(path)
     check_readable(path)
@@ -62,7 +62,7 @@ def read_labels(
         _check_size(path, n_rows, id_column)
     values, keys = _read(path, column, id_column)
     values = [None if _is_missing(v) else v for v in values]
-    while keys is None and len(values) > n_rows and values[-1] is None:  # blank lines at the end
+    while keys is None and len(values) > n_rows and values[-1] is None:  # trailing blank lines
         values.pop()
     if any(isinstance(v, float) and math.isinf(v) for v in values):
         raise InputError(f"{path} has an infinite label: labels are text or finite numbers")
@@ -71,7 +71,7 @@ def read_labels(
         raise InputError(f"{path}: the label of row {row} (counted from 0) is missing")
     if ids is not None and keys is not None:
         return _as_array(_match(values, keys, ids, path, partial))
-    if partial and keys is not None and len(values) < n_rows:  # rows are named by their number
+    if partial and keys is not None and len(values) < n_rows:  # ids are row numbers
         return _as_array(_match(values, keys, np.arange(n_rows).astype(object), path, partial))
     if len(values) != n_rows:
         raise _wrong_count(path, len(values), n_rows)
@@ -79,20 +79,9 @@ def read_labels(
 
 
 def read_metadata(path: str | Path, ids: Sequence[object]) -> dict[str, list[str]]:
-    """Every column of a table with an id column, as text in the order of `ids`.
+    """Read all columns of a table with an id column, as text in the order of `ids`.
 
-    Empty text where a value is missing or the table does not have the id.
-
-    Parameters
-    ----------
-    path : str or Path
-        .csv, .tsv, .parquet, .feather or .jsonl.
-    ids : sequence
-        The ids of the rows.
-
-    Returns
-    -------
-    dict of str to list of str
+    Missing values and ids become empty text.
     """
     path = Path(path)
     check_readable(path)
@@ -121,7 +110,7 @@ def _column_names(path: Path) -> list[str]:
 
 
 def labeled_mask(y: NDArray[np.generic]) -> NDArray[np.bool_]:
-    """Which rows have a label: not None, -1 or empty text."""
+    """Return which rows have a label: not None, -1 or empty text."""
     return np.array([label is not None and str(label).strip() not in UNLABELED for label in y])
 
 
@@ -133,11 +122,11 @@ def _wrong_count(path: Path, found: int, n_rows: int) -> InputError:
 
 
 def _check_size(path: Path, n_rows: int, id_column: str | None) -> None:
-    """Refuse a table that repeats a value a million times per byte, before it is unpacked."""
+    """Raise InputError, before decompression, for a table with far too many repeated values."""
     file = ArrowFile(path)
     if any(name == id_column or is_id_name(name) for name in file.names):
         check_compression(str(path), 16 * file.n_rows, path.stat().st_size)
-    elif file.n_rows > 2 * max(1, n_rows):  # a few rows too many may be empty
+    elif file.n_rows > 2 * max(1, n_rows):  # some trailing rows may be empty
         raise _wrong_count(path, file.n_rows, n_rows)
 
 
@@ -200,7 +189,7 @@ def _read_text(
 def _match(
     values: Sequence[object], keys: Sequence[object], ids: Ids, path: Path, partial: bool
 ) -> list[object]:
-    """Labels by id; as text, since one file may hold 7 and the other '7'."""
+    """Match labels by id, compared as text: one file may hold 7 and the other '7'."""
     names = [str(k) for k in keys]
     if not names:
         raise InputError(f"{path} has a header and no labels")
@@ -220,7 +209,7 @@ def _match(
 
 
 def _as_array(values: Sequence[Any]) -> NDArray[np.generic]:
-    """Integers if every label is one (text files hold '3'), else text."""
+    """Return integers if every label is one (text files hold '3'), else text."""
     if all(v is None or _is_whole(v) for v in values):
         return np.array([-1 if v is None else int(v) for v in values], dtype=np.int64)
     if None not in values:
@@ -233,6 +222,6 @@ def _is_missing(value: object) -> bool:
 
 
 def _is_whole(value: object) -> bool:
-    if isinstance(value, str):  # '01' and '1' are two labels
+    if isinstance(value, str):  # '01' and '1' are different labels
         return _WHOLE.fullmatch(value) is not None
     return isinstance(value, int | float) and value == int(value) and abs(value) < 2**63

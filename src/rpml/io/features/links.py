@@ -1,4 +1,4 @@
-"""Constraints between rows from a text file: rows per line, and perhaps a weight."""
+"""Constraints between rows from a text file: row ids and an optional weight per line."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from rpml.runtime.errors import InputError
 
 @dataclass(frozen=True)
 class Links:
-    """What a file says of rows, and where it says it."""
+    """Constraints read from a file, and their line numbers."""
 
     path: Path
     values: NDArray[np.float64]
@@ -26,20 +26,10 @@ class Links:
 def read_links(
     path: str | Path, width: int, n_rows: int, ids: Ids | None = None, weighted: bool = True
 ) -> Links:
-    """Pairs (or triplets) of rows from a .csv or .tsv file.
+    """Read pairs (`width` 2) or triplets (3) of rows from a .csv or .tsv file.
 
-    Parameters
-    ----------
-    path : str or Path
-        A line holds `width` rows and perhaps a weight; the first may hold names instead.
-    width : int
-        How many rows belong together.
-    n_rows : int
-        How many rows the features have.
-    ids : ndarray, default=None
-        The ids of the features, by which the file names rows; row numbers from 0 if not given.
-    weighted : bool, default=True
-        Whether a line may hold a weight.
+    Each line holds `width` rows and, if `weighted`, an optional weight; the first line may be a
+    header. Rows are given by the features' `ids`, or by number from 0 without them.
     """
     path = Path(path)
     check_readable(path)
@@ -49,7 +39,7 @@ def read_links(
     if ids is not None:
         row_of = {str(name): i for i, name in enumerate(ids)}
     if body and not any(field.strip() in row_of or is_number(field) for field in body[0][1]):
-        body = body[1:]  # names of the columns
+        body = body[1:]  # a header
     if not body:
         raise InputError(f"{path} holds no rows")
     what = "an id of the features" if ids is not None else f"a row number from 0 to {n_rows - 1}"
@@ -65,7 +55,7 @@ def read_links(
 
 
 def _parse(fields: Row, width: int, row_of: dict[str, int], what: str) -> list[float]:
-    """Row indices and the weight of a line; ValueError with what is wrong."""
+    """Parse the row indices and the weight of a line; ValueError says what is wrong."""
     if len(fields) not in (width, width + 1):
         raise ValueError(
             f"{width} rows and perhaps a weight are expected, not {len(fields)} fields"

@@ -1,4 +1,4 @@
-""".npy (memory-mapped) and .npz features; object arrays are refused, never unpickled."""
+"""Features in .npy (memory-mapped) and .npz; object arrays are refused, never unpickled."""
 
 import math
 import mmap
@@ -26,11 +26,11 @@ from rpml.runtime.rows import Array
 
 _FEATURE_ARRAYS = ("X", "x", "features", "embeddings", "embedding", "vectors")
 _ID_ARRAYS = ("ids", "id")
-MAPPED_BYTES = 2**26  # what is smaller is read, and so cannot change during a run
+MAPPED_BYTES = 2**26  # smaller files are read, and so cannot change during a run
 
 
 def check_dtype(dtype: np.dtype[np.generic], name: str) -> None:
-    """Refuse what is not a plain number."""
+    """Raise InputError for anything but real numbers."""
     if dtype.hasobject:
         raise InputError(
             f"{name} holds Python objects, which are never loaded: save it as an array of numbers"
@@ -40,22 +40,19 @@ def check_dtype(dtype: np.dtype[np.generic], name: str) -> None:
 
 
 def check_matrix(array: NDArray[np.generic], name: str) -> None:
-    """Refuse what is not an (n, d) array of numbers with at least one row and column."""
+    """Raise InputError for anything but a non-empty (n, d) array of numbers."""
     check_dtype(array.dtype, name)
     if array.ndim != 2:
         raise InputError(
             f"{name} has shape {array.shape}, and features must have two dimensions (rows, columns)"
         )
     if 0 in array.shape:
-        raise InputError(f"{name} has shape {array.shape}: it has no {_empty_side(array)}")
-
-
-def _empty_side(array: NDArray[np.generic]) -> str:
-    return "rows" if array.shape[0] == 0 else "columns"
+        empty = "rows" if array.shape[0] == 0 else "columns"
+        raise InputError(f"{name} has shape {array.shape}: it has no {empty}")
 
 
 def load_npy(path: Path) -> NDArray[Any]:
-    """The array of a .npy file; a large one is memory-mapped."""
+    """Load the array of a .npy file; a large one is memory-mapped."""
     try:
         with open(path, "rb") as file:
             shape, _, dtype = read_npy_header(file)
@@ -67,7 +64,7 @@ def load_npy(path: Path) -> NDArray[Any]:
                 return map_npy(path)
             file.seek(0)
             return np.lib.format.read_array(file, allow_pickle=False)
-    except Exception as error:  # a damaged header can raise anything its tokenizer knows
+    except Exception as error:  # a damaged header raises anything
         if "Object arrays" in str(error):
             check_dtype(np.dtype(object), str(path))
         raise InputError(f"{path} is not a complete .npy file: {_first_line(error)}") from error
@@ -78,7 +75,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def release_rows(array: NDArray[np.generic], start: int, stop: int) -> None:
-    """Let go of the pages of rows already read, so that a mapped file never fills the memory."""
+    """Release the pages of rows already read, so that a mapped file never fills the memory."""
     pages = getattr(array, "_mmap", None)
     if pages is None or not array.flags.c_contiguous or not hasattr(pages, "madvise"):
         return
@@ -91,7 +88,7 @@ def release_rows(array: NDArray[np.generic], start: int, stop: int) -> None:
 
 
 class ArraySource(FeatureSource):
-    """Rows of an array that is mapped or already in memory."""
+    """Rows of an array that is mapped or in memory."""
 
     def __init__(self, array: Array, name: str, ids: Ids | None = None) -> None:
         check_matrix(array, name)
@@ -103,21 +100,20 @@ class ArraySource(FeatureSource):
             raise InputError(f"{name} has {len(array)} rows and {len(ids)} ids")
 
     def raw_batches(self, rows: int) -> Iterator[Batch]:
-        """Slices of the array."""
         for start in range(0, len(self._array), rows):
             ids = None if self._ids is None else self._ids[start : start + rows]
             yield Batch(start, self._native(self._array[start : start + rows]), ids)
             release_rows(self._array, start, start + rows)
 
     def load(self) -> Features:
-        """The array itself, checked block by block, not copied."""
+        """Return the array itself, checked block by block and not copied."""
         for _ in self.batches():
             pass
         return self._features(self._native(self._array), self._ids)
 
     @staticmethod
     def _native(values: Array) -> Array:
-        """The machine's byte order and at most 64 bits, which is what the numerics read."""
+        """Convert to native byte order and at most 64 bits."""
         if values.dtype.kind == "b":
             return values.astype(np.float32)
         if values.dtype.itemsize > 8:
@@ -126,12 +122,12 @@ class ArraySource(FeatureSource):
 
 
 def sidecar(path: Path) -> Path:
-    """Where the ids of a .npy file are kept: x.npy -> x.ids.csv."""
+    """Return the path of the ids of a .npy file: x.npy -> x.ids.csv."""
     return path.with_name(path.stem + ".ids.csv")
 
 
 def open_npy(path: Path, options: ReadOptions) -> FeatureSource:
-    """A .npy file, with the ids of the file beside it if there is one."""
+    """Open a .npy file, with the ids from the file next to it if there is one."""
     ids = None
     if sidecar(path).is_file():
         from rpml.io.features.text_files import read_column
@@ -141,19 +137,19 @@ def open_npy(path: Path, options: ReadOptions) -> FeatureSource:
 
 
 class NpzFile:
-    """The named arrays of an .npz file, none of them loaded before it is asked for."""
+    """The named arrays of an .npz file, loaded on demand."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
             with zipfile.ZipFile(path) as archive:
                 names = [i.filename for i in archive.infolist()]
-        except Exception as error:  # damage can raise anything the archive reader knows
+        except Exception as error:  # damaged archives raise anything
             raise InputError(f"{path} is not a complete .npz file: {_first_line(error)}") from error
         self.names = [n.removesuffix(".npy") for n in names if n.endswith(".npy")]
 
     def read(self, name: str) -> NDArray[Any]:
-        """One array; its size must be what the archive says, so that a header cannot lie."""
+        """Read one array; its size must match the archive's, so that a header cannot lie."""
         if name not in self.names:
             raise InputError(f"{self.path} has no array {name!r}: it has {self._listing()}")
         label = f"{self.path}[{name!r}]"
@@ -170,11 +166,11 @@ class NpzFile:
                 return np.lib.format.read_array(file, allow_pickle=False)
         except InputError:
             raise
-        except Exception as error:  # damage can raise anything zlib and the header parser know
+        except Exception as error:  # damaged data raise anything
             raise InputError(f"{label} cannot be read: {_first_line(error)}") from error
 
     def choose(self, name: str | None, usual_names: tuple[str, ...], what: str, option: str) -> str:
-        """The array to use: the one asked for, the only one, or one with a usual name."""
+        """Return the array to use: the one named, one with a usual name, or the only one."""
         if name is not None:
             return name
         usual = [n for n in usual_names if n in self.names]
@@ -191,13 +187,13 @@ class NpzFile:
 
 
 def check_dtype_or_text(dtype: np.dtype[np.generic], name: str) -> None:
-    """Refuse objects; text is allowed, as ids and labels are text."""
+    """Raise InputError for anything but numbers and text (ids and labels may be text)."""
     if dtype.kind != "U":
         check_dtype(dtype, name)
 
 
 def read_npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
-    """(shape, fortran_order, dtype); a damaged header can raise anything its parser knows."""
+    """Return (shape, fortran_order, dtype); a damaged header raises anything."""
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
         return np.lib.format.read_array_header_1_0(file)
@@ -205,7 +201,7 @@ def read_npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np
 
 
 def open_npz(path: Path, options: ReadOptions) -> FeatureSource:
-    """The features of an .npz file, and its array of ids if it has one."""
+    """Open the features of an .npz file, with its array of ids if it has one."""
     archive = NpzFile(path)
     name = archive.choose(options.array, _FEATURE_ARRAYS, "features", "--array")
     values = archive.read(name)
@@ -213,7 +209,7 @@ def open_npz(path: Path, options: ReadOptions) -> FeatureSource:
     chosen = [options.id_column] if options.id_column else list(_ID_ARRAYS)
     id_names = [n for n in chosen if n in archive.names]
     if options.id_column and not id_names:
-        archive.read(options.id_column)  # raises the sentence that lists the arrays
+        archive.read(options.id_column)  # raises the error that lists the arrays
     if id_names:
         ids = as_ids(archive.read(id_names[0]), f"{path}[{id_names[0]!r}]")
     return ArraySource(values, f"{path}[{name!r}]", ids)

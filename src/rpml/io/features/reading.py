@@ -1,4 +1,4 @@
-"""Opening features of any kind: the suffix decides, a folder is shards, `-` standard input."""
+"""Opening features by suffix; a folder holds shards, and `-` is standard input."""
 
 import os
 import shutil
@@ -31,7 +31,7 @@ SUFFIXES = tuple(OPENERS)
 
 
 def check_readable(path: Path) -> None:
-    """Refuse what is missing, forbidden, special or empty, in one sentence."""
+    """Raise InputError if a file is missing, unreadable, special or empty."""
     try:
         status = os.stat(path)
     except OSError as error:
@@ -48,21 +48,21 @@ def check_readable(path: Path) -> None:
 
 
 def open_features(path: str | Path, options: ReadOptions | None = None) -> FeatureSource:
-    """Open a file of vectors, a folder of such files, an address, or standard input (``-``).
+    """Open a file of vectors, a folder of such files, a URL, or standard input (``-``).
 
     Parameters
     ----------
     path : str or Path
-        .npy, .npz, .parquet, .feather, .jsonl, .csv or .tsv; a folder of one of these; an address
-        that fsspec knows (``s3://...``, ``https://...``), which is copied to a temporary folder; or
+        .npy, .npz, .parquet, .feather, .jsonl, .csv or .tsv; a folder of one of these; a URL that
+        fsspec supports (``s3://...``, ``https://...``), which is copied to a temporary folder; or
         ``-``.
     options : ReadOptions, default=None
-        Which columns, array and ids, where the file alone does not say.
+        Which columns, array and ids to read, where the file leaves a choice.
 
     Returns
     -------
     FeatureSource
-        Its shape, names and `batches()`; `load()` gives all rows.
+        Has the shape, the names and `batches()`; `load()` returns all rows.
     """
     options = options or ReadOptions()
     if str(path) == "-":
@@ -74,7 +74,7 @@ def open_features(path: str | Path, options: ReadOptions | None = None) -> Featu
     if path.is_dir():
         paths = shard_paths(path, SUFFIXES)
         return ShardedSource(path, paths, lambda p: _open_file(p, options))
-    with consistent_read(path):  # ids may be in a file of their own
+    with consistent_read(path):  # ids may be in a second file
         return _open_file(path, options)
 
 
@@ -96,7 +96,7 @@ def _open_file(path: Path, options: ReadOptions) -> FeatureSource:
 
 
 def read_features(path: str | Path, options: ReadOptions | None = None) -> Features:
-    """All rows of `open_features(path, options)`; a .npy file is mapped, not copied."""
+    """Read all rows of `open_features(path, options)`; a .npy file is mapped, not copied."""
     return open_features(path, options).load()
 
 
@@ -110,7 +110,7 @@ _MAGIC = {
 
 
 def _standard_input(options: ReadOptions) -> FeatureSource:
-    """Spool the pipe to a temporary file, so that every kind works in bounded memory."""
+    """Copy standard input to a temporary file, so that every format works in bounded memory."""
     folder = ScratchFolder()
     spool = Path(folder.name) / "stdin"
     with open(spool, "wb") as file:
@@ -126,7 +126,7 @@ def _standard_input(options: ReadOptions) -> FeatureSource:
 
 
 def _remote(address: str, options: ReadOptions) -> FeatureSource:
-    """Copy a file or a folder of shards from an address that fsspec knows."""
+    """Copy a file or a folder of shards from a URL that fsspec supports."""
     fsspec = require("fsspec", "remote", f"reading {address.split('://')[0]}://")
     folder = ScratchFolder()
     try:
@@ -141,14 +141,14 @@ def _remote(address: str, options: ReadOptions) -> FeatureSource:
             system.get_file(ids, str(sidecar(target)))
     except FileNotFoundError as error:
         raise InputError(f"cannot read {address}: there is no such file") from error
-    except Exception as error:  # every file system has errors of its own
+    except Exception as error:  # every file system has its own errors
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"cannot read {address}: {reason}") from error
     return _owned(open_features(target, options), folder, target, address)
 
 
 def _owned(source: FeatureSource, folder: ScratchFolder, path: Path, name: str) -> FeatureSource:
-    """A source of a file of our own, which is removed with it."""
+    """Tie a temporary folder to the source that reads it, and name the source by its origin."""
     source.name = source.name.replace(str(path), name)
     source.stamp = None
     source._spool = folder  # type: ignore[attr-defined]

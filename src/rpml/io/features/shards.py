@@ -1,4 +1,4 @@
-"""A directory of feature files, read as one."""
+"""A folder of feature files, read as one."""
 
 import os
 import re
@@ -13,13 +13,13 @@ from rpml.runtime.errors import InputError
 
 
 def natural_key(path: Path) -> list[tuple[int, int, str]]:
-    """Sort part-2 before part-10."""
+    """Return a sort key that puts part-2 before part-10."""
     pieces = re.split(r"(\d+)", path.name)
     return [(1, int(p), "") if p.isdigit() else (0, 0, p) for p in pieces]
 
 
 def shard_paths(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
-    """The feature files of a folder in natural order, all of one kind."""
+    """Return the feature files of a folder in natural order; they must be of one format."""
     try:
         entries = [folder / name for name in os.listdir(folder)]
     except OSError as error:
@@ -40,7 +40,7 @@ def shard_paths(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
 
 
 class ShardedSource(FeatureSource):
-    """Several files with the same columns, one after the other."""
+    """Several files with the same columns, concatenated."""
 
     def __init__(
         self, folder: Path, paths: list[Path], open_one: Callable[[Path], FeatureSource]
@@ -68,7 +68,7 @@ class ShardedSource(FeatureSource):
             raise InputError(f"of {part.name} and {first.name} only one has ids")
 
     def raw_batches(self, rows: int) -> Iterator[Batch]:
-        """The batches of each file; values are checked there, where the file is named."""
+        """Yield the batches of each file, checked here so that errors name the file."""
         start = 0
         for part in self._parts:
             for batch in part.raw_batches(rows):

@@ -1,4 +1,4 @@
-"""What every reader gives: rows in batches, with ids, checked once for all formats."""
+"""The interface of all readers: batches of rows with ids, checked in one place."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,27 +18,27 @@ Columns = Mapping[str, object]
 """Lists or Arrow arrays by name."""
 
 BATCH_BYTES = 2**25
-LARGE, MOST_COMPRESSION = 2**28, 100  # real vectors shrink to a half, zeros to a thousandth
+LARGE, MOST_COMPRESSION = 2**28, 100  # real vectors compress by half, zeros by a factor of 1000
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How a file is read, where the file alone does not say.
+    """What to read from a file that leaves a choice.
 
     Parameters
     ----------
     columns : tuple of str, default=None
-        Feature columns of a CSV or parquet file, or the list column; ``*`` stands for any text.
+        Feature columns of a CSV or parquet file, or the list column; ``*`` matches any text.
     id_column : str, default=None
-        The column (or array) that identifies the rows.
+        The column (or array) with the ids of the rows.
     array : str, default=None
-        Which array of an .npz file.
+        The array of an .npz file.
     exclude : tuple of str, default=()
-        Columns that are not features (labels that live in the same file).
+        Columns that are not features, such as labels in the same file.
     header : bool, default=None
-        Whether a CSV file starts with names; None finds out.
+        Whether a CSV file starts with column names; None detects it.
     keep : tuple of str, default=()
-        Columns that are carried through, and are not features; ``*`` stands for any text.
+        Columns that are not features and are copied to the output; ``*`` matches any text.
     """
 
     columns: tuple[str, ...] | None = None
@@ -51,7 +51,7 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class Batch:
-    """Consecutive rows; `lines` are their places in a text file, `kept` columns of other values."""
+    """Consecutive rows; `lines` are line numbers of a text file, `kept` the columns to copy."""
 
     start: int
     values: Array
@@ -62,7 +62,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Features:
-    """A whole set of vectors, possibly memory-mapped, and what names its rows and columns."""
+    """All vectors of a file, possibly memory-mapped, with the names of rows and columns."""
 
     values: Array
     ids: Ids | None = None
@@ -72,7 +72,7 @@ class Features:
 
 
 class FeatureSource(ABC):
-    """An opened feature file: its shape is known, its rows are read in batches."""
+    """An open feature file: its shape is known, its rows are read in batches."""
 
     name: str
     n_features: int
@@ -86,14 +86,14 @@ class FeatureSource(ABC):
 
     @abstractmethod
     def raw_batches(self, rows: int) -> Iterator[Batch]:
-        """Rows in order, at most `rows` at a time, not yet checked."""
+        """Yield rows in order, at most `rows` at a time, unchecked."""
 
     def batch_rows(self) -> int:
-        """Rows that make a batch of about 32 MB."""
+        """Return the number of rows in a batch of about 32 MB."""
         return max(1, BATCH_BYTES // max(1, self.n_features * self.dtype.itemsize))
 
     def batches(self, rows: int | None = None) -> Iterator[Batch]:
-        """Rows in order; every value finite, no id twice, at least one row."""
+        """Yield rows in order; all values are finite, ids unique, and there is at least one row."""
         seen, ids = 0, IdCheck(self.name)
         for batch in self.raw_batches(rows or self.batch_rows()):
             self._check_finite(batch)
@@ -107,12 +107,12 @@ class FeatureSource(ABC):
         ids.finish(self)
 
     def check_unchanged(self) -> None:
-        """Raise an InputError if the file is not the one that was opened."""
+        """Raise InputError if the file has changed since it was opened."""
         if self.stamp is not None:
             self.stamp.check()
 
     def load(self) -> Features:
-        """Every row in memory (a subclass may map the file instead)."""
+        """Load every row (a subclass may map the file instead)."""
         if self.n_rows is None:
             parts = list(self.batches())
             values = np.concatenate([p.values for p in parts])
@@ -120,7 +120,7 @@ class FeatureSource(ABC):
         return self._load_in_place(self.n_rows)
 
     def _load_in_place(self, n_rows: int) -> Features:
-        """Into one array of the size the file names, which a damaged file may not hold."""
+        """Read into one array of the declared size, which a damaged file may not fill."""
         shape, seen = (n_rows, self.n_features), 0
         try:
             values = np.empty(shape, self.dtype)
@@ -158,7 +158,7 @@ class FeatureSource(ABC):
 
 
 def first_not_finite(values: Array) -> tuple[int, int] | None:
-    """(row, column) of the first NaN or infinity, or None."""
+    """Return (row, column) of the first NaN or infinity, or None."""
     if values.dtype.kind != "f" or np.isfinite(values).all():
         return None
     row, column = np.argwhere(~np.isfinite(values))[0]
@@ -166,13 +166,13 @@ def first_not_finite(values: Array) -> tuple[int, int] | None:
 
 
 def check_compression(name: str, unpacked: int, stored: int) -> None:
-    """Refuse a small file that would take all memory."""
+    """Raise InputError for a small file that would decompress to fill the memory."""
     if unpacked > LARGE and unpacked > MOST_COMPRESSION * max(1, stored):
         raise InputError(f"{name} unpacks to {unpacked / 1e9:.1f} GB: it is not data")
 
 
 def as_ids(values: Sequence[object] | NDArray[np.generic], name: str = "ids") -> Ids:
-    """Ids as Python strings or integers (fixed-width text would cost the longest id per row)."""
+    """Return ids as Python objects (fixed-width text would take the longest id's size per row)."""
     if isinstance(values, np.ndarray) and values.ndim != 1:
         raise InputError(f"{name} has shape {values.shape}, and ids must have one dimension")
     array = np.empty(len(values), dtype=object)
@@ -186,14 +186,13 @@ def _join(parts: list[Ids | None]) -> Ids | None:
 
 
 class IdCheck:
-    """Finds ids that occur twice, keeping eight bytes per row."""
+    """Detects duplicate ids with eight bytes of memory per row."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._hashes: list[NDArray[np.int64]] = []
 
     def add(self, ids: Ids) -> None:
-        """Remember a batch."""
         for value in ids:
             if isinstance(value, str) and not value.isascii():
                 try:
@@ -204,7 +203,7 @@ class IdCheck:
         self._hashes.append(np.fromiter(map(hash, ids), dtype=np.int64, count=len(ids)))
 
     def finish(self, source: FeatureSource) -> None:
-        """Raise if any id was seen twice (the file is read again only to name it)."""
+        """Raise InputError if an id occurred twice (the file is read again to name it)."""
         if not self._hashes:
             return
         hashes = np.sort(np.concatenate(self._hashes))
@@ -214,7 +213,7 @@ class IdCheck:
 
 
 def check_unique_ids(ids: Ids | None, name: str) -> None:
-    """Raise an InputError that names the first id given to two rows."""
+    """Raise InputError with the first duplicate id."""
     first: dict[Any, int] = {}
     for row, value in enumerate(ids if ids is not None else ()):
         if value in first:
@@ -226,7 +225,7 @@ def check_unique_ids(ids: Ids | None, name: str) -> None:
 
 
 def pair_by_id(first: Features, second: Features) -> tuple[Array, Array]:
-    """The rows of both, in the same order; where both have ids, those with the same id."""
+    """Return the rows of both in the same order, matched by id where both have ids."""
     if first.ids is None or second.ids is None:
         return first.values, second.values
     place = {str(value): row for row, value in enumerate(second.ids)}

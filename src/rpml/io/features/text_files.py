@@ -1,4 +1,4 @@
-""".csv and .tsv features: names in the first line or not, one column of ids or none."""
+"""Features in .csv and .tsv, with or without a header and ids."""
 
 import csv
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from rpml.runtime.errors import InputError
 Row = list[str]
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
-csv.field_size_limit(2**27)  # a vector written as one quoted field is longer than the default
+csv.field_size_limit(2**27)  # a vector in one quoted field exceeds the default
 
 
 def is_number(text: str) -> bool:
@@ -31,9 +31,9 @@ def is_number(text: str) -> bool:
 def csv_rows(
     path: Path, separator: str, blank: bool = False
 ) -> Iterator[Iterator[tuple[int, Row]]]:
-    """(line number, fields) of every line; bad text is an InputError.
+    """Yield (line number, fields) of every line; invalid text raises InputError.
 
-    Blank lines are passed over, or count as one empty field.
+    Blank lines are skipped, or count as one empty field with `blank`.
     """
 
     def rows() -> Iterator[tuple[int, Row]]:
@@ -52,9 +52,9 @@ def csv_rows(
 
 
 def has_header(first: Row) -> bool:
-    """Whether the first line is names.
+    """Whether the first line is a header.
 
-    Names are text beyond the first field (which may be an id), or the integers 0, 1, 2 ... that
+    A header has text beyond the first field (which may be an id), or the integers 0, 1, 2, ... that
     pandas writes.
     """
     rest = first[1:]
@@ -67,14 +67,14 @@ def has_header(first: Row) -> bool:
 
 
 class CsvSource(FeatureSource):
-    """A text file, parsed a batch of lines at a time."""
+    """A text file, parsed in batches of lines."""
 
     dtype = np.dtype(np.float64)
 
-    def __init__(self, path: Path, options: ReadOptions, separator: str | None = None) -> None:
+    def __init__(self, path: Path, options: ReadOptions) -> None:
         self.name = str(path)
         self._path = path
-        self._separator = separator or SEPARATORS.get(path.suffix.lower(), ",")
+        self._separator = SEPARATORS.get(path.suffix.lower(), ",")
         with csv_rows(path, self._separator) as rows:
             lines = [row for _, row in islice(rows, 2)]
         if not lines:
@@ -87,7 +87,7 @@ class CsvSource(FeatureSource):
         self._columns(names, lines[-1] if self._header else lines[0], options)
 
     def _columns(self, names: Row, first: Row, options: ReadOptions) -> None:
-        """Decide which column is the id and which are features."""
+        """Determine which column is the id and which are features."""
         self._id = self._id_position(names, first, options)
         self.has_ids = self._id is not None
         if self._id is not None:
@@ -118,8 +118,7 @@ class CsvSource(FeatureSource):
         return 0 if text_first and self._width > 1 and options.columns is None else None
 
     def raw_batches(self, rows: int) -> Iterator[Batch]:
-        """Parse the file again from its start."""
-        rows = min(rows, 8192)  # Python strings are an order larger than the numbers
+        rows = min(rows, 8192)  # Python strings take ten times the memory of the numbers
         with csv_rows(self._path, self._separator) as lines:
             if self._header:
                 next(lines, None)
@@ -160,10 +159,10 @@ class CsvSource(FeatureSource):
 def read_column(
     path: Path, wanted: str | None, usual: Sequence[str] = (), blank: bool = False
 ) -> Row:
-    """One column of a text file: by name, by a usual name, or the only (or last) one.
+    """Read one column of a text file: the one named, one with a usual name, or the only one.
 
-    A file with one column may have a header or not: it has one if the first line is a usual name.
-    With `blank`, its blank lines are empty fields.
+    A file with a single column has a header if its first line is a usual name. With `blank`, blank
+    lines are empty fields.
     """
     separator = SEPARATORS.get(path.suffix.lower(), ",")
     with csv_rows(path, separator, blank) as lines:

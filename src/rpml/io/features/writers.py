@@ -1,4 +1,4 @@
-"""Writers of rows, one class per file format; `open_writer` makes their output atomic."""
+"""Writers of rows, one class per file format; `open_writer` makes the output atomic."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ SHARD_ROWS = 1_000_000
 
 @dataclass(frozen=True)
 class Layout:
-    """What an output holds: the array's name, its columns' names, and the ids' name or None.
+    """What an output holds: the array's name, the names of its columns, and of the ids if any.
 
     An output with one column and ``vector=False`` holds plain values (labels). `kept` names
-    columns that were carried through.
+    columns copied from the input.
     """
 
     name: str
@@ -46,13 +46,13 @@ class Layout:
 
 
 class Writer(ABC):
-    """Receives consecutive rows; `close` completes the file."""
+    """Writes consecutive rows; `close` completes the file."""
 
     def __init__(self, path: Path, layout: Layout) -> None:
         self.path, self.layout = path, layout
 
     keeps_columns = False
-    """Whether the file has room for columns that were carried through."""
+    """Whether the format can hold columns copied from the input."""
 
     @abstractmethod
     def write(
@@ -66,7 +66,7 @@ class Writer(ABC):
 
 
 class NpyWriter(Writer):
-    """Rows appended to a .npy file, whose header is corrected at the end."""
+    """Appends rows to a .npy file and corrects its header at the end."""
 
     def __init__(self, path: Path, layout: Layout) -> None:
         super().__init__(path, layout)
@@ -78,7 +78,6 @@ class NpyWriter(Writer):
     def write(
         self, values: NDArray[np.generic], ids: Ids | None = None, kept: Columns | None = None
     ) -> None:
-        """Append rows."""
         if self._rows == 0:
             self._dtype = values.dtype
             self._write_header()
@@ -88,25 +87,24 @@ class NpyWriter(Writer):
             self._ids.append(ids)
 
     def _write_header(self) -> None:
-        # numpy leaves room for the first dimension to grow, so the length never changes
+        # numpy leaves room for the first dimension to grow, so the header's length is constant
         shape = (self._rows, len(self.layout.columns)) if self.layout.vector else (self._rows,)
         descr = np.lib.format.dtype_to_descr(self._dtype)
         fields = {"descr": descr, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(self._file, fields)
 
     def close(self) -> None:
-        """Write the final shape."""
         self._file.seek(0)
         self._write_header()
         self._file.close()
 
     def ids(self) -> Ids | None:
-        """The ids of all rows written."""
+        """Return the ids of all rows written."""
         return np.concatenate(self._ids) if self._ids else None
 
 
 class NpzWriter(Writer):
-    """One array and, if there are ids, a second one, not compressed."""
+    """An uncompressed archive with one array and, if there are ids, a second one."""
 
     def __init__(self, path: Path, layout: Layout) -> None:
         super().__init__(path, layout)
@@ -116,11 +114,10 @@ class NpzWriter(Writer):
     def write(
         self, values: NDArray[np.generic], ids: Ids | None = None, kept: Columns | None = None
     ) -> None:
-        """Append rows to a temporary array."""
         self._array.write(values, ids)
 
     def close(self) -> None:
-        """Put the arrays into the archive, without times: equal rows give equal bytes."""
+        """Put the arrays into the archive without timestamps: equal rows give equal bytes."""
         self._array.close()
         ids = self._array.ids()
         with zipfile.ZipFile(self.path, "w") as archive:
@@ -135,13 +132,13 @@ class NpzWriter(Writer):
 
 
 def _fixed(ids: Ids) -> NDArray[np.generic]:
-    """Ids as an array numpy can store without pickle."""
+    """Convert ids to an array that numpy can store without pickle."""
     whole = all(type(i) is int and -(2**63) <= i < 2**63 for i in ids)
     return ids.astype(np.int64) if whole else np.array([str(i) for i in ids])
 
 
 class CsvWriter(Writer):
-    """Text with a header; numbers with as many digits as read back exactly."""
+    """Text with a header; numbers have enough digits to be read back exactly."""
 
     keeps_columns = True
 
@@ -157,7 +154,7 @@ class CsvWriter(Writer):
     def write(
         self, values: NDArray[np.generic], ids: Ids | None = None, kept: Columns | None = None
     ) -> None:
-        """Append rows; without ids the row number stands for one."""
+        """Append rows; without ids they are numbered."""
         if ids is None:
             ids = as_ids(list(range(self._rows, self._rows + len(values))))
         texts = _texts(values.reshape(len(values), -1))
@@ -167,7 +164,6 @@ class CsvWriter(Writer):
         self._rows += len(values)
 
     def close(self) -> None:
-        """Flush, and close the file if it is ours."""
         self._file.flush()
         if self._own:
             self._file.close()
@@ -181,7 +177,7 @@ def _texts(values: NDArray[np.generic]) -> list[list[object]]:
 
 
 def _transposed(kept: Columns, n: int) -> Iterator[tuple[object, ...]]:
-    """The values of the kept columns, row by row."""
+    """Return the values of the kept columns, row by row."""
     lists = [c.to_pylist() if hasattr(c, "to_pylist") else c for c in kept.values()]
     return zip(*lists, strict=True) if lists else itertools.repeat((), n)
 
@@ -198,7 +194,6 @@ class JsonLinesWriter(Writer):
     def write(
         self, values: NDArray[np.generic], ids: Ids | None = None, kept: Columns | None = None
     ) -> None:
-        """Append rows."""
         kept = kept or {}
         numbers = _texts(values.reshape(len(values), -1))
         rows = zip(numbers, _transposed(kept, len(values)), strict=True)
@@ -212,7 +207,6 @@ class JsonLinesWriter(Writer):
             self._file.write(json.dumps(fields, ensure_ascii=False, default=str) + "\n")
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 
@@ -230,7 +224,6 @@ class ArrowWriter(Writer):
     def write(
         self, values: NDArray[np.generic], ids: Ids | None = None, kept: Columns | None = None
     ) -> None:
-        """Append a row group."""
         table = self._arrow.table(self._columns(values, ids, kept or {}))
         if self._file is None:
             feather = self.path.suffix.lower() == ".feather"
@@ -255,13 +248,12 @@ class ArrowWriter(Writer):
         return columns
 
     def close(self) -> None:
-        """Write the footer."""
         if self._file is not None:
             self._file.close()
 
 
 class ShardWriter(Writer):
-    """A folder of .npy parts of at most a million rows, each with its ids beside it."""
+    """A folder of .npy files of at most a million rows, each with its ids next to it."""
 
     def __init__(self, path: Path, layout: Layout, rows: int = SHARD_ROWS) -> None:
         super().__init__(path, layout)
@@ -272,7 +264,6 @@ class ShardWriter(Writer):
     def write(
         self, values: NDArray[np.generic], ids: Ids | None = None, kept: Columns | None = None
     ) -> None:
-        """Append rows, opening a new part when one is full."""
         while len(values):
             if self._part is None:
                 self._part = NpyWriter(self.path / f"part-{self._count:05d}.npy", self.layout)
@@ -291,13 +282,12 @@ class ShardWriter(Writer):
             self._count += 1
 
     def close(self) -> None:
-        """Complete the last part, and list them all."""
         self._finish_part()
         mark_folder(self.path)
 
 
 def write_ids(path: Path, ids: Ids | None, layout: Layout) -> None:
-    """A text file with one id per line, if there are ids."""
+    """Write a text file with one id per line, if there are ids."""
     if ids is None:
         return
     with open(path, "w", encoding="utf8", newline="") as file:

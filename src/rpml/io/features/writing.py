@@ -1,4 +1,4 @@
-"""Outputs by suffix, whole or not at all."""
+"""Atomic output of tables, in the format of the suffix."""
 
 import os
 import sys
@@ -43,16 +43,10 @@ WRITERS: dict[str, type[Writer]] = {
 def check_table_output(
     path: str, overwrite: bool, inputs: Iterable[str | Path | None] = ()
 ) -> None:
-    """Refuse, before any work is done, an output of unknown kind, or one that is not ours to write.
+    """Raise InputError, before any work, if an output has an unknown format or must not be written.
 
-    Parameters
-    ----------
-    path : str
-        The output.
-    overwrite : bool
-        Whether it may exist; a folder must then hold nothing but what rpml has written.
-    inputs : iterable of str, Path or None, default=()
-        What is read, and is never replaced.
+    An existing folder may only be replaced if rpml wrote everything in it. `inputs` are the files
+    that are read and must not be replaced.
     """
     if path == "-":
         return
@@ -80,7 +74,7 @@ def check_table_output(
 
 
 def writer_class(path: str) -> type[Writer]:
-    """What writes a file of that name."""
+    """Return the writer for a path."""
     if path == "-":
         return CsvWriter
     return ShardWriter if path.endswith("/") else WRITERS[Path(path).suffix.lower()]
@@ -88,7 +82,7 @@ def writer_class(path: str) -> type[Writer]:
 
 @contextmanager
 def open_writer(path: str, layout: Layout, overwrite: bool = False) -> Iterator[Writer]:
-    """A writer for the kind of file the suffix names; published only if the body succeeds."""
+    """Open a writer for the format of the suffix; the file appears only if the body succeeds."""
     check_table_output(path, overwrite)
     if layout.kept and not writer_class(path).keeps_columns:
         tables = ", ".join(s for s, kind in WRITERS.items() if kind.keeps_columns)
@@ -106,12 +100,12 @@ def open_writer(path: str, layout: Layout, overwrite: bool = False) -> Iterator[
         with table_writer(outputs, path, layout) as table:
             yield table
         if path.endswith("/"):
-            check_folder(path)  # what has come meanwhile is not ours to replace
+            check_folder(path)  # files may have been added since the start
 
 
 @contextmanager
 def table_writer(outputs: Transaction, path: str, layout: Layout) -> Iterator[Writer]:
-    """A writer whose file, with the ids that belong beside it, becomes part of a transaction."""
+    """Open a writer whose file, and the ids next to it, become part of a transaction."""
     writer = writer_class(path)(outputs.new(path), layout)
     yield writer
     writer.close()
