@@ -1,4 +1,4 @@
-"""Search among codes: sign bits first, int8 rescoring of the best; bridges between encoders."""
+"""Search in codes (sign bits, then int8 rescoring) and bridges between encoders."""
 
 from rpml.search.bridge import Bridge, learn_bridge
 from rpml.search.index import Hits, Index

@@ -1,4 +1,4 @@
-"""From one encoder to another: the linear map that lets an old index answer new queries."""
+"""Linear maps between encoders, so that an old index can answer queries of a new encoder."""
 
 from dataclasses import dataclass
 
@@ -20,19 +20,19 @@ ROUNDING = 1e-6  # of unit rows in single precision
 
 @dataclass(frozen=True)
 class Bridge:
-    """The map from the new space to the old one, and how well it does on pairs not learned from."""
+    """The map from the new space to the old one, and its quality on held-out pairs."""
 
     model: RPML
-    """`transform` takes vectors of the new encoder to unit rows in the old space."""
+    """`transform` maps vectors of the new encoder to unit rows in the old space."""
     method: str
     """"orthogonal" or "ridge"."""
     penalty: float | None
-    """Of ridge regression, in units of the mean variance per feature."""
+    """Penalty of ridge regression, in units of the mean variance per feature."""
     neighbors_kept: Interval
-    """Share of the 10 nearest old rows of the old vector that the mapped vector finds too, with
-    its 95% interval."""
+    """Share of the old vector's 10 nearest old rows that the mapped vector finds too, with its 95%
+    interval."""
     encoder_overlap: Interval
-    """The same share between the spaces as they are: what the encoders agree on."""
+    """The same share between the two original spaces: how far the encoders agree."""
     n_pairs: int
     n_held_out: int
 
@@ -40,18 +40,19 @@ class Bridge:
 def learn_bridge(old: ArrayLike, new: ArrayLike, random_state: int = 0) -> Bridge:
     """Learn the map from the vectors of a new encoder to those of an old one.
 
-    Orthogonal Procrustes and ridge regressions are learned from 80% of the pairs. Half of the
-    rest chooses among them, the other half says how many neighbors are kept. The choice is then
-    learned from all pairs.
+    Orthogonal Procrustes and ridge regressions are fitted to 80% of the pairs. Half of the rest
+    selects one of them, the other half measures how many neighbors are kept. The selected map is
+    then fitted to all pairs.
 
     Parameters
     ----------
     old : array-like of shape (n_pairs, n_old_features)
-        What the index holds.
+        The vectors in the index.
     new : array-like of shape (n_pairs, n_new_features)
-        The same items in the same order by the new encoder; a few thousand are enough, and at
+        The same items in the same order, from the new encoder; a few thousand are enough, and at
         most 20,000 are used.
     random_state : int, default=0
+        Seed of the split.
 
     Returns
     -------
@@ -59,7 +60,7 @@ def learn_bridge(old: ArrayLike, new: ArrayLike, random_state: int = 0) -> Bridg
 
     Notes
     -----
-    Rows are scaled to unit norm on both sides: the map is for cosine similarities.
+    Rows are scaled to unit norm on both sides, so the map is for cosine similarities.
     """
     spaces = _paired(old, new)
     rng = np.random.default_rng(random_state)
@@ -102,7 +103,7 @@ def _paired(old: ArrayLike, new: ArrayLike) -> tuple[Array, Array]:
 
 
 def _fit(X: Array, Y: Array, penalty: float | None) -> Array:
-    """W of X @ W = Y: with orthonormal rows or columns, or by ridge regression."""
+    """Solve X @ W = Y for W with orthonormal rows or columns, or by ridge regression."""
     if penalty is None:
         U, strength, Vt = np.linalg.svd(X.T @ Y, full_matrices=False)
         significant = strength > 1e-9 * strength[0]
@@ -113,7 +114,7 @@ def _fit(X: Array, Y: Array, penalty: float | None) -> Array:
 
 
 def _neighbors_kept(queries: Array, rows: Array, Y: Array, own: NDArray[np.intp]) -> Array:
-    """Share of the nearest rows of Y[own] in Y that each query has in `rows`, its own left out."""
+    """Return the share of the nearest rows of Y[own] in Y that each query also has in `rows`."""
     neighbors, expected = (
         _nearest(unit_rows(asked), among, own) for asked, among in ((queries, rows), (Y[own], Y))
     )
@@ -127,7 +128,7 @@ def _nearest(queries: Array, rows: Array, own: NDArray[np.intp]) -> NDArray[np.i
 
 
 def _as_model(W: Array, X: Array, message: str) -> RPML:
-    """The map as a model: x -> u(u(x) @ W), W = matrix @ components with the factors of its SVD."""
+    """Return the map x -> u(u(x) @ W) as a model, with the SVD factors of W as its arrays."""
     U, strength, Vt = np.linalg.svd(W, full_matrices=False)
     arrays = {
         "mean": np.zeros(len(W), np.float32),

@@ -1,4 +1,4 @@
-"""The nearest rows of bits by Hamming distance: by faiss where it is installed, else by numpy."""
+"""Nearest rows of bits by Hamming distance, with faiss if it is installed, else with numpy."""
 
 from collections.abc import Callable
 
@@ -10,11 +10,11 @@ from rpml.runtime.rows import top_k
 
 Bits = NDArray[np.uint8]
 BitSearch = Callable[[Bits, int], NDArray[np.intp]]
-"""(queries, k) -> (n_queries, k) rows with the fewest bits that differ, fewest first."""
+"""(queries, k) -> (n_queries, k) rows with the fewest differing bits, fewest first."""
 
 
 def bit_search(rows: Bits) -> BitSearch:
-    """A search of the rows."""
+    """Return a search over the rows."""
     faiss = optional("faiss")
     if faiss is None:
         return numpy_search(rows)
@@ -24,7 +24,7 @@ def bit_search(rows: Bits) -> BitSearch:
 
 
 def numpy_search(rows: Bits) -> BitSearch:
-    """The same without faiss: one query at a time, over words of eight bytes."""
+    """Return a search without faiss: one query at a time, in words of eight bytes."""
     words = _words(rows)
 
     def distances(query: NDArray[np.uint64]) -> NDArray[np.float32]:

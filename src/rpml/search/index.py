@@ -1,4 +1,4 @@
-"""An index of codes: 9/8 of a byte per dimension, and the model that encodes the queries."""
+"""An index of codes with 9/8 of a byte per dimension, and the model that encodes queries."""
 
 from collections.abc import Iterator
 from os import PathLike
@@ -38,30 +38,30 @@ Rows = NDArray[np.intp]
 
 
 class Hits(NamedTuple):
-    """The rows found for each query, best first."""
+    """The results of each query, best first."""
 
     scores: NDArray[np.float32]
     """(n_queries, k) dot products of query and decoded row: cosine similarities, in [-1, 1]."""
     ids: NDArray[np.generic]
-    """(n_queries, k) ids given to `add`, or row numbers."""
+    """(n_queries, k) ids passed to `add`, or row numbers."""
 
 
 class Index:
     """Search embedded vectors by their codes.
 
-    Sign bits choose candidates, int8 codes rank them. Up to 10,000 rows all int8 codes are ranked.
-    faiss compares the bits if it is installed, numpy otherwise.
+    Sign bits select candidates, int8 codes rank them. Up to 10,000 rows all int8 codes are ranked.
+    The bits are compared by faiss if it is installed, else by numpy.
 
     Parameters
     ----------
     model : RPML
-        Fitted. It embeds what is added and what is searched for.
+        A fitted model, which embeds the rows that are added and the queries.
     n_components : int, default=None
         Use only the first components.
 
     See Also
     --------
-    RPML.transform : The codes themselves, for the index of a database.
+    RPML.transform : Returns the codes themselves, for the index of a database.
 
     Examples
     --------
@@ -87,12 +87,12 @@ class Index:
 
     @property
     def bytes_per_row(self) -> int:
-        """Bytes that a row takes, its id not counted."""
+        """Bytes per row, without its id."""
         return self._int8.width + self._sign.width
 
     @property
     def ids(self) -> NDArray[np.generic]:
-        """The id of each row, or its number."""
+        """The id or number of each row."""
         return np.arange(len(self)) if self._ids is None else self._ids
 
     def add(self, X: ArrayLike, ids: ArrayLike | None = None) -> Self:
@@ -102,7 +102,7 @@ class Index:
         ----------
         X : array-like of shape (n_samples, n_features_in_)
         ids : array-like of shape (n_samples,), default=None
-            Strings or integers, unique in the index; None: rows are numbered.
+            Strings or integers, unique in the index; None numbers the rows.
         """
         codes = self.model.transform(X, output="int8")
         names = None if ids is None else as_ids(np.asarray(ids))
@@ -121,16 +121,16 @@ class Index:
         return self
 
     def search(self, X: ArrayLike, k: int = 10, oversample: int = OVERSAMPLE) -> Hits:
-        """Find the nearest rows of vectors.
+        """Find the nearest rows of each query.
 
         Parameters
         ----------
         X : array-like of shape (n_queries, n_features_in_) or (n_features_in_,)
-            Vectors as the model was fitted on, not embedded.
+            Vectors in the space that the model was fitted on, not embedded.
         k : int, default=10
             Rows per query; fewer if the index is smaller.
         oversample : int, default=4
-            The int8 codes of k times as many candidates are ranked.
+            The int8 codes of k * oversample candidates are ranked.
 
         Returns
         -------
@@ -151,18 +151,18 @@ class Index:
             self._bit_search = self._bit_search or bit_search(self._bits)
             ranked = [self._rank_candidates(block, k, candidates) for block in _blocks(queries)]
         scores, rows = (np.concatenate(parts) for parts in zip(*ranked, strict=True))
-        if self.model.normalize:  # decoded rows are a little longer or shorter than one
+        if self.model.normalize:  # decoded rows do not have exactly unit norm
             scores = np.clip(scores, -1, 1)
         return Hits(scores, self.ids[rows])
 
     def _rank_all(self, queries: Floats, k: int) -> tuple[Floats, Rows]:
-        """Scores and rows of the best among all int8 codes."""
+        """Return scores and rows of the best among all int8 codes."""
         scores = times(queries, self._int8.decode(self._codes).T)
         best = top_columns(scores, k)
         return np.take_along_axis(scores, best, axis=1), best
 
     def _rank_candidates(self, queries: Floats, k: int, candidates: int) -> tuple[Floats, Rows]:
-        """The same among the rows whose bits are nearest."""
+        """Return scores and rows of the best among the rows with the nearest bits."""
         assert self._bit_search is not None
         near = self._bit_search(self._sign.encode(queries).view(np.uint8), candidates)
         decoded = self._int8.decode(self._codes[near.ravel()]).reshape(*near.shape, -1)
@@ -185,7 +185,7 @@ class Index:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
-        """Read an index that `save` wrote; safe on files from anywhere."""
+        """Read an index written by `save`; the file need not be trusted."""
         arrays, fields = read_container(Path(path), "index", FORMAT_VERSION)
         check_content(path, SCHEMA, arrays, fields["metadata"])
         mine = {n.removeprefix("model."): a for n, a in arrays.items() if n.startswith("model.")}

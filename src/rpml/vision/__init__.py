@@ -1,1 +1,1 @@
-"""From images to feature vectors: decoding, an ONNX backbone, R-MAC and other pooling."""
+"""Feature vectors of images: decoding, an ONNX backbone, R-MAC and other pooling."""

@@ -59,7 +59,7 @@ class Convention:
             raise InputError("std, white and min_side must be positive")
 
     def prepare(self, images: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """The network's input for RGB bytes of shape (n, height, width, 3)."""
+        """Convert RGB bytes of shape (n, height, width, 3) to the network's input."""
         x: NDArray[np.float32] = images.astype(np.float32) * np.float32(self.white / 255)
         if self.color == "BGR":
             x = x[..., ::-1]
@@ -92,7 +92,7 @@ def read_convention(path: Path) -> Convention:
 
 
 def find_sidecar(model: Path) -> Path | None:
-    """The first of x.json, x.onnx.json, x.toml and x.onnx.toml that exists, for x.onnx."""
+    """Return the first of x.json, x.onnx.json, x.toml and x.onnx.toml that exists, for x.onnx."""
     for suffix in (".json", ".toml"):
         for path in (model.with_suffix(suffix), model.with_name(model.name + suffix)):
             if path.is_file():
@@ -101,16 +101,10 @@ def find_sidecar(model: Path) -> Path | None:
 
 
 class Backbone:
-    """An ONNX network that returns feature maps.
+    """An ONNX network that returns feature maps; it may be called from several threads at once.
 
-    Parameters
-    ----------
-    path : str or Path
-        The .onnx file.
-    sidecar : str or Path, default=None
-        File with the input convention; None: the .json or .toml file of the same name, if any.
-    threads : int, default=1
-        Threads per call. Calls may come from several threads at once.
+    `sidecar` is the file with the input convention, by default the .json or .toml file of the same
+    name, if any; `threads` is the number of threads per call.
     """
 
     def __init__(
@@ -125,7 +119,7 @@ class Backbone:
         self.fixed_size, self.fixed_batch = self._check_graph()
 
     def _check_graph(self) -> tuple[tuple[int, int] | None, int | None]:
-        """(width, height) and batch size, where the graph fixes them; checks the names."""
+        """Check the names; return (width, height) and batch size where the graph fixes them."""
         inputs = {node.name: node for node in self._session.get_inputs()}
         outputs = {node.name: node for node in self._session.get_outputs()}
         for kind, name, there in (
@@ -148,7 +142,7 @@ class Backbone:
         return (width, height) if fixed else None, shape[0] if isinstance(shape[0], int) else None
 
     def __call__(self, images: NDArray[np.uint8]) -> Maps:
-        """Feature maps of shape (n, height, width, channels) of RGB images of one size."""
+        """Return feature maps (n, height, width, channels) of RGB images of one size."""
         x = self.convention.prepare(images)
         step = self.fixed_batch or len(x)
         maps = [self._run(x[i : i + step]) for i in range(0, len(x), step)]
@@ -163,7 +157,7 @@ class Backbone:
         return maps
 
     def fingerprint(self) -> dict[str, object]:
-        """Digest of the file, and the convention."""
+        """Return the digest of the file and the convention."""
         with open(self.path, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         return {"sha256": digest, **asdict(self.convention)}

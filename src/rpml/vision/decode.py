@@ -23,7 +23,7 @@ else:
 
 MAX_PIXELS = 100_000_000
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "JPEG2000")
-"""What is decoded, whatever a file is called: others run programs (EPS) or are rarely tested."""
+"""Formats to decode, whatever the suffix: others run programs (EPS) or are rarely tested."""
 _HIGH_BIT_DEPTH = ("I", "I;16", "I;16B", "I;16L", "I;16N", "F")
 
 
@@ -32,27 +32,12 @@ class ImageError(InputError):
 
 
 def load_rgb(path: str | Path, max_pixels: int = MAX_PIXELS, enough: int = 0) -> Image.Image:
-    """Decode the first frame of an image file.
+    """Decode the first frame of an image file; ImageError if that fails.
 
     The EXIF orientation is applied. Gray, palette, CMYK and 16-bit images become 8-bit RGB;
-    transparent pixels are composed on white.
-
-    Parameters
-    ----------
-    path : str or Path
-    max_pixels : int, default=100_000_000
-        Larger images are refused before they are decoded (decompression bombs).
-    enough : int, default=0
-        JPEGs may be decoded at a fraction of their size, with no side below this; 0: full size.
-
-    Returns
-    -------
-    PIL.Image.Image
-
-    Raises
-    ------
-    ImageError
-        If the file cannot be read or decoded.
+    transparent pixels are composed on white. Images of more than `max_pixels` are refused before
+    they are decoded (decompression bombs). JPEGs may be decoded at a fraction of their size, with
+    no side below `enough`; 0 means full size.
     """
     try:
         with warnings.catch_warnings():
@@ -109,7 +94,7 @@ def _to_rgb(image: Image.Image) -> Image.Image:
 
 
 def _to_eight_bits(values: NDArray[np.integer | np.floating]) -> NDArray[np.uint8]:
-    """Gray values of more than 8 bits; for 32-bit values the range decides what is white."""
+    """Scale gray values to 8 bits; for 32-bit values their range determines what is white."""
     if values.dtype.itemsize == 2:
         return np.asarray(np.rint(values / 257.0), np.uint8)
     gray = np.nan_to_num(values.astype(np.float64))
@@ -119,7 +104,7 @@ def _to_eight_bits(values: NDArray[np.integer | np.floating]) -> NDArray[np.uint
 
 
 def fit_long_side(size: tuple[int, int], long_side: int, least: int) -> tuple[int, int]:
-    """(width, height) with the longer side `long_side` and the shorter side at least `least`.
+    """Return (width, height) with the longer side `long_side` and the shorter at least `least`.
 
     The aspect ratio is preserved unless the shorter side would be below `least`, the smallest that
     the network accepts.
@@ -130,7 +115,7 @@ def fit_long_side(size: tuple[int, int], long_side: int, least: int) -> tuple[in
 
 
 def as_array(image: Image.Image, size: tuple[int, int]) -> NDArray[np.uint8]:
-    """The resized pixels, (height, width, 3), with antialiasing."""
+    """Resize with antialiasing to an array of shape (height, width, 3)."""
     if image.size != size:
         image = image.resize(size, Image.Resampling.BICUBIC)
     return np.asarray(image)

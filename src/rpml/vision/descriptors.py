@@ -29,10 +29,10 @@ class Network:
 def from_images(
     dataset: str, images: ImageSet, network: Network, folder: Path, context: Context
 ) -> Descriptors:
-    """Descriptors of the images of a dataset, stored in `folder`.
+    """Compute the descriptors of a dataset and store them in `folder`.
 
     A second call with the same images, network and recipe reads them; an interrupted call is
-    continued.
+    resumed.
     """
     files = [ImageFile(path, images.root / path) for path in images.paths]
     backbone = Backbone(network.path, network.sidecar, threads=network.execution.threads()[1])
@@ -50,7 +50,7 @@ def from_images(
 
 
 def _of_images(dataset: str, images: ImageSet, path: str, origin: dict[str, object]) -> Descriptors:
-    """The stored features, with the classes of the images that could be read."""
+    """Read the stored features, with the classes of the images that could be read."""
     features = read_features(path)
     place = {name: i for i, name in enumerate(images.paths)}
     rows = np.array([place[name] for name in (features.ids if features.ids is not None else ())])

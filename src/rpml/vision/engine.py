@@ -21,7 +21,7 @@ Describe = Callable[[NDArray[np.uint8]], Features]
 
 @dataclass(frozen=True)
 class Failure:
-    """An image that was left out, and why."""
+    """An image that was skipped, and why."""
 
     id: str
     reason: str
@@ -45,18 +45,10 @@ class _Work:
 class Engine:
     """Runs `prepare` on files and `describe` on batches of the tiles it returns.
 
-    Parameters
-    ----------
-    prepare : callable
-        Tiles of a file: arrays of shape (height, width, 3), one per view and scale.
-    describe : callable
-        Features of a batch of shape (n, height, width, 3); called from several threads.
-    workers : int
-        Threads that decode images, and threads that call `describe`.
-    batch : int
-        Maximal number of tiles of equal shape per call of `describe`.
-    strict : bool, default=False
-        Raise on the first image that fails instead of leaving it out.
+    `prepare` returns the tiles of a file, arrays of shape (height, width, 3), one per view and
+    scale. `describe` maps a batch (n, height, width, 3) to features and is called from several
+    threads. There are `workers` threads for each, and at most `batch` tiles of equal shape per
+    call. With `strict` the first image that fails raises an error instead of being skipped.
     """
 
     def __init__(
@@ -77,20 +69,9 @@ class Engine:
     def run(
         self, files: Sequence[ImageFile], done: Callable[[int], None] = lambda count: None
     ) -> tuple[dict[int, list[Features]], list[Failure]]:
-        """Describe every file.
+        """Describe every file; `done` is called with the number of newly finished images.
 
-        Parameters
-        ----------
-        files : sequence of ImageFile
-        done : callable
-            Called with the number of finished images.
-
-        Returns
-        -------
-        described : dict of int to list of ndarray
-            The features of the tiles, by position in `files`.
-        failures : list of Failure
-            The images that were left out, in order.
+        Returns the features of the tiles by position in `files`, and the skipped images in order.
         """
         work = _Work(files, done)
         decoding: deque[tuple[int, Future[Sequence[Tile]]]] = deque()
@@ -133,7 +114,7 @@ class Engine:
     def _describe_batch(
         self, batch: Sequence[tuple[int, int, Tile]]
     ) -> list[tuple[int, int, Features | str]]:
-        """Features of a batch; if the network fails on it, of each tile alone, or the reason."""
+        """Describe a batch; if the network fails, each tile alone; a failed tile has a reason."""
         try:
             features = self._describe(np.stack([tile for _, _, tile in batch]))
         except Exception as error:  # onnxruntime's exceptions share no public base

@@ -1,4 +1,4 @@
-"""Images -> descriptors, part by part, so that an interrupted run can be continued."""
+"""Descriptors of images, computed in parts so that an interrupted run can resume."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rpml.vision.backbone import Backbone
 from rpml.vision.decode import MAX_PIXELS, as_array, fit_long_side, load_rgb
 from rpml.vision.engine import Describe, Engine, Failure, Tile, in_parts
 from rpml.vision.files import ImageFile
-from rpml.vision.pooling import Pooling, RowMap
+from rpml.vision.pooling import Pooling
 from rpml.vision.views import Views
 
 SCALES = (512, 362, 256)
@@ -55,12 +55,10 @@ class Recipe:
             replace(self, pooling=replace(self.pooling, region_whitening=None))
         )
         whitening = self.pooling.region_whitening
-        plain["region_whitening"] = None if whitening is None else _digest_of(whitening)
+        plain["region_whitening"] = whitening and (
+            hashlib.sha256(whitening.mean.tobytes() + whitening.matrix.tobytes()).hexdigest()
+        )
         return plain
-
-
-def _digest_of(whitening: RowMap) -> str:
-    return hashlib.sha256(whitening.mean.tobytes() + whitening.matrix.tobytes()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -70,9 +68,9 @@ class Execution:
     Parameters
     ----------
     workers : int, default=None
-        Batches processed in parallel; None: one per core.
+        Batches processed in parallel; None means one per core.
     batch : int, default=4
-        Maximal number of images of equal shape per call of the network.
+        Images of equal shape per call of the network.
     part : int, default=50
         Images per part; an interrupted run loses at most one part.
     strict : bool, default=False
@@ -127,7 +125,7 @@ class Extraction:
 
 
 def files_digest(files: Sequence[ImageFile]) -> str:
-    """A digest of the names, sizes and modification times of the files."""
+    """Return a digest of the names, sizes and modification times of the files."""
     state = hashlib.sha256()
     for file in files:
         try:
@@ -140,7 +138,7 @@ def files_digest(files: Sequence[ImageFile]) -> str:
 
 
 def row_id(file: ImageFile, view: int) -> str:
-    """The id of a row: that of the image, with the index of the view if it is one."""
+    """Return the id of a row: that of the image, with the index of the view if it is one."""
     return file.id if view == 0 else f"{file.id}#view{view}"
 
 
@@ -151,25 +149,11 @@ def extract(
     execution: Execution | None = None,
     context: Context | None = None,
 ) -> Extraction:
-    """Describe images by an ONNX backbone.
+    """Compute descriptors of images with an ONNX backbone.
 
-    Parameters
-    ----------
-    files : sequence of ImageFile
-        See `find_images`.
-    backbone : Backbone
-        The network.
-    recipe : Recipe, default=None
-        Scales, pooling and views; None: R-MAC at three scales, no views.
-    execution : Execution, default=None
-        Threads and batches.
-    context : Context, default=None
-        Its store keeps finished parts; its `report` receives progress.
-
-    Returns
-    -------
-    Extraction
-        Unit rows, each image followed by its views; images that cannot be used are in `failures`.
+    The default recipe is R-MAC at three scales without views. The context's store keeps finished
+    parts. Rows have unit norm, each image followed by its views; images that cannot be used are in
+    `failures`.
     """
     job = Job(files, backbone, recipe or Recipe(), execution or Execution())
     parts = list(iter_parts(job, context or Context()))
@@ -188,7 +172,7 @@ def extract(
 
 
 def nothing_left(failures: Sequence[Failure]) -> InputError:
-    """The error for the case that every image failed."""
+    """Return the error for the case that every image failed."""
     first = failures[0]
     return InputError(
         f"none of the {len(failures)} images could be used, the first for this reason: "
@@ -197,7 +181,7 @@ def nothing_left(failures: Sequence[Failure]) -> InputError:
 
 
 def iter_parts(job: Job, context: Context) -> Iterator[Part]:
-    """Parts in order, each read from the context's store, or computed and stored there."""
+    """Yield parts in order, each loaded from the context's store or computed and stored."""
     count = _Counter(len(job.files), context)
 
     def describe(tiles: NDArray[np.uint8]) -> Array:
@@ -261,7 +245,7 @@ def _as_arrays(part: Part) -> tuple[Arrays, dict[str, object]]:
 
 
 def _part_schema(start: int, count: int, recipe: Recipe) -> Schema:
-    """What `_as_arrays` gives for the part of `count` images from `start` on."""
+    """Return the schema of `_as_arrays` for the part of `count` images from `start` on."""
     arrays = {
         "image": ArraySpec("i", ("rows",), start, start + count - 1),
         "view": ArraySpec("i", ("rows",), 0, recipe.views.count),
@@ -276,7 +260,7 @@ def _from_arrays(arrays: Arrays, metadata: Json) -> Part:
 
 
 def tile_maker(recipe: Recipe, backbone: Backbone) -> Callable[[ImageFile], list[Tile]]:
-    """A function from a file to its tiles: its views, each at every scale."""
+    """Return a function from a file to its tiles: its views, each at every scale."""
     least, fixed = backbone.convention.min_side, backbone.fixed_size
 
     def prepare(file: ImageFile) -> list[Tile]:

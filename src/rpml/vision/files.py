@@ -19,19 +19,12 @@ class ImageFile:
 
 
 def find_images(source: str | Path) -> list[ImageFile]:
-    """The images of a folder (and all below it), of a list of paths, or one image.
+    """List the images of a folder and its subfolders, those of a .txt list, or a single image.
 
-    Parameters
-    ----------
-    source : str or Path
-        A folder; a .txt file with one path per line, relative to the file; or an image.
-
-    Returns
-    -------
-    list of ImageFile
-        Sorted by path for a folder, in the order of the list otherwise. Ids are the paths below
-        the folder with ``/`` between their parts. Hidden files and other suffixes are left out;
-        a symbolic link that leads back to a folder above it is not followed again.
+    The paths of a list, one per line, are relative to the list. Images of a folder are sorted by
+    path, others in the order of the list. Ids are paths relative to the folder with ``/`` between
+    their parts. Hidden files and other suffixes are ignored, and symbolic links that form a cycle
+    are followed once.
     """
     source = Path(source)
     if source.is_dir():
@@ -58,12 +51,12 @@ def _walk(root: Path) -> Iterator[ImageFile]:
             below.clear()
             continue
         seen.add((status.st_dev, status.st_ino))
-        # sorted, so that of two links to one folder always the same one is followed
+        # sorted, so that of two links to one folder the same one is always followed
         below[:] = sorted(name for name in below if not name.startswith("."))
         for name in names:
             if not name.startswith(".") and Path(name).suffix.lower() in IMAGE_SUFFIXES:
                 yield _below(root, Path(folder, name))
-    for folder in closed:  # listed like an image, so that it is reported as one that failed
+    for folder in closed:  # listed like an image, so that it is reported as a failure
         yield _below(root, Path(folder))
 
 
@@ -86,5 +79,5 @@ def _listed(source: Path) -> list[ImageFile]:
 
 
 def printable(name: str) -> str:
-    """The name as valid UTF-8, whatever the bytes of the file system are."""
+    """Return the name as valid UTF-8, whatever the bytes of the file system are."""
     return name.encode("utf8", "backslashreplace").decode("utf8")

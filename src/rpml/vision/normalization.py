@@ -15,7 +15,7 @@ BETA = 0.75  # exponent of AlexNet and GoogLeNet: two square roots instead of a 
 
 
 def with_fast_normalization(path: Path) -> bytes | None:
-    """The network with its LRN nodes replaced, or None if there is nothing to replace.
+    """Replace the LRN nodes of a network; None if there are none.
 
     onnxruntime computes the power of every value on one thread, 40% of the time of GoogLeNet. The
     sum of squares over neighboring channels is a 1 x 1 convolution with a banded kernel, and
@@ -48,14 +48,14 @@ def with_fast_normalization(path: Path) -> bytes | None:
 
 
 def _channels(graph: GraphProto) -> dict[str, int]:
-    """The number of channels of every four-dimensional value; 0 if it is dynamic."""
+    """Return the number of channels of every four-dimensional value; 0 if it is dynamic."""
     values = [*graph.value_info, *graph.input]
     shapes = {value.name: value.type.tensor_type.shape.dim for value in values}
     return {name: shape[1].dim_value for name, shape in shapes.items() if len(shape) == 4}
 
 
 def _kernel(channels: int, size: int, alpha: float) -> NDArray[np.float32]:
-    """(channels, channels, 1, 1): alpha / size within the window of each channel."""
+    """Return (channels, channels, 1, 1) weights: alpha / size within each channel's window."""
     ahead = np.arange(channels) - np.arange(channels)[:, None]
     window = (ahead >= -((size - 1) // 2)) & (ahead <= size // 2)
     return (window[:, :, None, None] * (alpha / size)).astype(np.float32)
@@ -64,7 +64,7 @@ def _kernel(channels: int, size: int, alpha: float) -> NDArray[np.float32]:
 def _replacement(
     graph: GraphProto, node: NodeProto, weights: NDArray[np.float32], bias: NDArray[np.float32]
 ) -> list[NodeProto]:
-    """x / (bias + alpha / size * sum of squares) ** 0.75, node by node."""
+    """Return the nodes of x / (bias + alpha / size * sum of squares) ** 0.75."""
     from onnx import helper, numpy_helper
 
     (x,), (y,) = node.input, node.output

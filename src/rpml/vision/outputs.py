@@ -1,4 +1,4 @@
-"""The files of an extraction: features, ids, groups, failures, whitening, whole or not at all."""
+"""The files of an extraction (features, ids, groups, failures, whitening), written atomically."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.io.checkpoint import Checkpoint, check_directory, fingerprint, remove_checkpoint
+from rpml.io.checkpoint import Checkpoint, check_directory, fingerprint
 from rpml.io.features import Layout, check_table_output
 from rpml.io.features.source import as_ids
 from rpml.io.features.writers import Writer
@@ -31,7 +31,7 @@ from rpml.vision.whitening import Whitening
 
 
 def _beside(pattern: str) -> property:
-    """A file next to the features, whose name and stem the pattern may use."""
+    """Return a property for a file next to the features; the pattern may use its name and stem."""
 
     def path(self: OutputPaths) -> Path:
         features = Path(self.features)
@@ -42,7 +42,7 @@ def _beside(pattern: str) -> property:
 
 @dataclass(frozen=True)
 class OutputPaths:
-    """Where the files of one extraction go: all beside the features."""
+    """The paths of the files of one extraction, all next to the features."""
 
     features: str
 
@@ -57,33 +57,27 @@ class OutputPaths:
 
     @property
     def tables(self) -> tuple[Path, ...]:
-        """Files that say more of the rows."""
+        """Tables with one row per feature row or failure."""
         return (self.ids, self.groups, self.labels, self.failures)
 
     @property
     def whitenings(self) -> tuple[Path, ...]:
-        """Files that a later run may take as an input."""
+        """Files that a later run may read."""
         return (self.whitening, self.region_whitening)
 
     def check_name(self) -> None:
-        """Refuse standard output."""
+        """Raise InputError for standard output."""
         if self.features == "-":
             raise InputError("features of images are written to a file, not to standard output")
 
     def check(
         self, overwrite: bool, resume: bool = False, inputs: Iterable[str | Path | None] = ()
     ) -> None:
-        """Refuse, before any work is done, what exists or cannot be written.
+        """Raise InputError, before any work, if an output exists or cannot be written.
 
-        Parameters
-        ----------
-        overwrite : bool
-            Replace features that are there. The files beside them are replaced or removed only
-            if they are listed in the manifest, as an earlier run left them.
-        resume : bool, default=False
-            The same for the features themselves.
-        inputs : iterable of str, Path or None, default=()
-            What is read, and is never replaced.
+        `overwrite` allows replacing the features, `resume` only those of an earlier run. The other
+        files are replaced or deleted only if the manifest lists them unchanged. `inputs` must not
+        be replaced.
         """
         self.check_name()
         inputs = list(inputs)
@@ -93,24 +87,24 @@ class OutputPaths:
         check_apart([*self.tables, self.manifest, self.parts], inputs)
         learned = self.region_whitening if resume and self.parts.exists() else None
         for path in (*self.tables, *self.whitenings, self.manifest):
-            if path != learned:  # which an unfinished run has written already
+            if path != learned:  # an unfinished run has written it already
                 manifest.check(path)
         check_directory(self.parts)
 
 
 @dataclass(frozen=True)
 class PostProcess:
-    """What happens to the descriptors before they are written.
+    """Processing of the descriptors before they are written.
 
     Parameters
     ----------
-    whiten : int, optional
-        Learn a PCA-whitening to this dimension.
-    whiten_on : str
-        Which ids are the training split it is learned on (``*`` stands for any text).
-    whitening : Whitening, optional
-        A whitening that is already there, instead.
-    folder_labels : bool
+    whiten : int, default=None
+        Learn a PCA whitening to this dimension.
+    whiten_on : str, default="*"
+        Pattern of the ids of the training split (``*`` matches any text).
+    whitening : Whitening, default=None
+        An existing whitening to apply instead.
+    folder_labels : bool, default=False
         Also write each image's folder as its label.
     """
 
@@ -122,7 +116,7 @@ class PostProcess:
 
 @dataclass(frozen=True)
 class Written:
-    """What an extraction has written, now or (not `computed`) in an earlier run."""
+    """Summary of the files of an extraction; `computed` is False if an earlier run wrote them."""
 
     rows: int
     dimension: int
@@ -137,7 +131,7 @@ _FACTS = {
     "images": COUNT,
     "failures": [{"id": str, "reason": str}],
 }
-"""What is in the manifest of an extraction."""
+"""Schema of the manifest's facts."""
 
 
 def _settings(job: Job) -> Json:
@@ -150,12 +144,12 @@ def _settings(job: Job) -> Json:
 
 
 def open_parts(paths: OutputPaths, job: Job, resume: bool) -> Checkpoint:
-    """The finished parts beside the output, or none yet."""
+    """Open the finished parts next to the output."""
     return Checkpoint(paths.parts, files_digest(job.files), _settings(job), resume)
 
 
 def _fingerprint(job: Job, post: PostProcess) -> str:
-    """Equal for runs that write the same files."""
+    """Return a hash that is equal for runs that write the same files."""
     whitening = post.whitening
     learned = None if whitening is None else data_digest(whitening.mean, whitening.matrix)
     after = {**asdict(replace(post, whitening=None)), "whitening": learned}
@@ -163,7 +157,7 @@ def _fingerprint(job: Job, post: PostProcess) -> str:
 
 
 def already_written(paths: OutputPaths, job: Job, post: PostProcess) -> Written | None:
-    """What an earlier run of the same job has written, if it is all still there."""
+    """Return what an earlier run of the same job wrote, if all of it is still there."""
     manifest = Manifest(paths.manifest)
     facts = manifest.facts
     if not manifest.intact() or facts.get("fingerprint") != _fingerprint(job, post):
@@ -174,7 +168,7 @@ def already_written(paths: OutputPaths, job: Job, post: PostProcess) -> Written 
 
 
 def training_files(files: Sequence[ImageFile], pattern: str) -> list[ImageFile]:
-    """The files whose id matches, which must be some."""
+    """Return the files whose id matches; InputError if there are none."""
     selected = [file for file in files if fnmatchcase(file.id, pattern)]
     if not selected:
         raise InputError(f"no image matches --whiten-on {pattern!r}, the first is {files[0].id!r}")
@@ -182,7 +176,7 @@ def training_files(files: Sequence[ImageFile], pattern: str) -> list[ImageFile]:
 
 
 def check_post_process(files: Sequence[ImageFile], post: PostProcess) -> None:
-    """Refuse a whitening that cannot be learned before hours are spent on descriptors."""
+    """Raise InputError if a whitening cannot be learned, before descriptors are computed."""
     if post.whiten is None:
         return
     training = training_files(files, post.whiten_on)
@@ -196,10 +190,10 @@ def check_post_process(files: Sequence[ImageFile], post: PostProcess) -> None:
 def write_features(
     paths: OutputPaths, job: Job, post: PostProcess, context: Context, overwrite: bool = False
 ) -> Written:
-    """Describe the images and write everything at once, unless files of others are in the way.
+    """Compute the descriptors and write all files together.
 
-    Parts are computed first, into the context's store, and read again for the output, so that
-    memory holds one of them (and the training rows of a whitening) at a time.
+    Parts are computed first, into the context's store, and read again for the output, so that only
+    one of them (and the training rows of a whitening) is in memory at a time.
     """
     check_post_process(job.files, post)
     failures: list[Failure] = []
@@ -234,12 +228,11 @@ class _Publication:
         self._files: dict[str, Path] = {}
 
     def new(self, path: Path) -> Path:
-        """Where to write a file."""
         self._files[path.name] = self.outputs.new(path)
         return self._files[path.name]
 
     def csv(self, path: Path, header: list[str], rows: Sequence[Iterable[object]]) -> None:
-        """A table, if it has rows."""
+        """Write a table, if it has rows."""
         if rows:
             with open(self.new(path), "w", encoding="utf8", newline="") as file:
                 writer = csv.writer(file, lineterminator="\n")
@@ -248,13 +241,13 @@ class _Publication:
 
     @contextmanager
     def table(self, layout: Layout) -> Iterator[Writer]:
-        """The features."""
+        """Open the writer of the features."""
         with table_writer(self.outputs, self.paths.features, layout) as writer:
             yield writer
         self._files[Path(self.paths.features).name] = writer.path
 
     def finish(self) -> None:
-        """Write the manifest; tables that an earlier run left and this one has not go."""
+        """Write the manifest and delete tables of an earlier run that this one did not write."""
         paths, earlier = self.paths, Manifest(self.paths.manifest)
         for path in paths.whitenings:
             if path.name not in self._files and path.is_file():
@@ -271,11 +264,11 @@ def _publishing(paths: OutputPaths, overwrite: bool) -> Iterator[_Publication]:
         publication = _Publication(paths, outputs)
         yield publication
         publication.finish()
-        paths.check(overwrite, resume=True)  # files may have appeared meanwhile
+        paths.check(overwrite, resume=True)  # files may have appeared since the start
 
 
 def _is_training(part: Part, files: Sequence[ImageFile], pattern: str) -> NDArray[np.bool_]:
-    """Rows of images (not views) whose id matches."""
+    """Return which rows are images (not views) whose id matches."""
     matches: NDArray[np.bool_] = np.array(
         [fnmatchcase(files[i].id, pattern) for i in part.image], bool
     )
@@ -294,7 +287,7 @@ def _whitened(parts: Iterable[Part], whitening: Whitening | None) -> Iterator[Pa
 def _write_all(
     publication: _Publication, job: Job, parts: Iterator[Part], post: PostProcess
 ) -> tuple[int, int]:
-    """Features and ids, then groups and labels."""
+    """Write features, ids, groups and labels; return the number of rows and of dimensions."""
     ids: list[str] = []
     images: list[int] = []
     first = next(parts)
@@ -310,16 +303,6 @@ def _write_all(
     if job.recipe.views.count:
         publication.csv(paths.groups, ["id", "group"], list(zip(ids, images, strict=True)))
     if post.folder_labels:
-        labels = [folder_of(job.files[i]) for i in images]
+        labels = [PurePosixPath(job.files[i].id).parent.name for i in images]
         publication.csv(paths.labels, ["id", "label"], list(zip(ids, labels, strict=True)))
     return len(ids), len(layout.columns)
-
-
-def folder_of(file: ImageFile) -> str:
-    """The name of the folder that holds an image, empty at the top."""
-    return PurePosixPath(file.id).parent.name
-
-
-def forget_parts(paths: OutputPaths) -> None:
-    """Remove the finished parts."""
-    remove_checkpoint(paths.parts)

@@ -1,4 +1,4 @@
-"""From a feature map to one vector: R-MAC, MAC, average and GeM."""
+"""Pooling of a feature map to one vector: R-MAC, MAC, average and GeM."""
 
 import math
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ _STEPS = range(2, 8)  # regions along the longer side
 
 
 class Level(NamedTuple):
-    """Square regions of one width, at every pair of these first rows and first columns."""
+    """Square regions of one width, at every combination of these first rows and columns."""
 
     width: int
     rows: tuple[int, ...]
@@ -25,11 +25,11 @@ class Level(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def rmac_regions(height: int, width: int, levels: int = 3) -> tuple[Level, ...]:
-    """The regions of Tolias, Sicre and Jegou, "Particular object retrieval" (ICLR 2016).
+    """Return the regions of Tolias, Sicre and Jegou, "Particular object retrieval" (ICLR 2016).
 
     At level l the regions are floor(2 min(height, width) / (l + 1)) wide, l along the shorter
     side and l + m - 1 along the longer one, where m regions of the first level overlap by about
-    40%. A level whose width is 0 on a thin map is left out.
+    40%. A level whose width is 0 on a thin map is omitted.
     """
     shorter = min(height, width)
     extra = _extra_regions(shorter, max(height, width))
@@ -44,16 +44,16 @@ def rmac_regions(height: int, width: int, levels: int = 3) -> tuple[Level, ...]:
 
 
 def _extra_regions(shorter: int, longer: int) -> int:
-    """m - 1 of the paper: regions of the first level along the longer side, beyond the first."""
+    """Return m - 1 of the paper: additional first-level regions along the longer side."""
     if shorter == longer:
         return 0
     area = shorter**2
     gaps = [abs((area - shorter * ((longer - shorter) / (m - 1))) / area - OVERLAP) for m in _STEPS]
-    return 1 + gaps.index(min(gaps))  # on a tie the first, in the published code's rounding
+    return 1 + gaps.index(min(gaps))  # the first on a tie, as in the published code
 
 
 def _starts(length: int, side: int, count: int) -> tuple[int, ...]:
-    """First indices of `count` regions spread evenly over a side, by their centers."""
+    """Return the first indices of `count` regions whose centers are spread evenly over a side."""
     half = math.floor(side / 2 - 1)
     step = (length - side) / (count - 1) if count > 1 else 0.0
     return tuple(math.floor(half + i * step) - half for i in range(count))
@@ -102,7 +102,7 @@ class Pooling:
             raise InputError("levels and power must be positive")
 
     def __call__(self, maps: Array) -> Array:
-        """Unit rows of shape (n, channels) for maps of shape (n, height, width, channels)."""
+        """Pool maps (n, height, width, channels) to unit rows (n, channels)."""
         if self.kind == "rmac":
             vectors = self.regions(maps)
             if self.region_whitening is not None:
@@ -116,12 +116,12 @@ class Pooling:
         return unit_rows(_generalized_mean(maps, self.power))
 
     def regions(self, maps: Array) -> Array:
-        """Unit vectors of the R-MAC regions, of shape (n, n_regions, channels)."""
+        """Return the unit vectors of the R-MAC regions, (n, n_regions, channels)."""
         n, height, width, _ = maps.shape
         maxima = [maps.max(axis=(1, 2))] if self.whole_map else []
         for side, rows, columns in rmac_regions(height, width, self.levels):
             for j in columns:
-                # over columns once, then over rows: a region costs its side, not its area
+                # columns first, then rows: a region costs its side, not its area
                 strip = maps[:, :, j : j + side].max(axis=2)
                 maxima += [strip[:, i : i + side].max(axis=1) for i in rows]
         stacked = np.stack(maxima, axis=1)
@@ -129,7 +129,7 @@ class Pooling:
 
 
 def _generalized_mean(maps: Array, power: float) -> Array:
-    """(mean x^p)^(1/p) of the positive part, scaled by the maximum against overflow."""
+    """Return (mean x^p)^(1/p) of the positive part, scaled by the maximum against overflow."""
     top = np.maximum(maps.max(axis=(1, 2), keepdims=True), 1e-6)
     return np.asarray(
         top[:, 0, 0] * np.mean((np.maximum(maps, 0) / top) ** power, (1, 2)) ** (1 / power)

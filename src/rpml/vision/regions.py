@@ -14,16 +14,9 @@ SAMPLE = 1000  # images the whitening is learned from
 
 
 def learn_region_whitening(job: Job) -> Whitening:
-    """Whiten the regions of at most a thousand images, spread over the files.
+    """Learn a whitening from the regions of at most 1,000 images, spread evenly over the files.
 
-    Parameters
-    ----------
-    job : Job
-        Its files must belong to the training split; its views are not used.
-
-    Returns
-    -------
-    Whitening
+    The files of the job must belong to the training split; its views are not used.
     """
     step = max(1, len(job.files) // SAMPLE)
     job = replace(job, files=job.files[::step], recipe=replace(job.recipe, views=Views()))

@@ -1,9 +1,10 @@
-"""Descriptors of images into a file; an interrupted run continues."""
+"""Extraction of image descriptors to a file; an interrupted run can resume."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rpml.io.checkpoint import remove_checkpoint
 from rpml.runtime.context import Context
 from rpml.runtime.locks import locked
 from rpml.vision.extract import Job
@@ -12,7 +13,6 @@ from rpml.vision.outputs import (
     PostProcess,
     Written,
     already_written,
-    forget_parts,
     open_parts,
     training_files,
     write_features,
@@ -25,7 +25,7 @@ LEARN = "learn"
 
 @dataclass(frozen=True)
 class ResumableExtraction:
-    """Describe images and write the features; a killed run continues where it was.
+    """Compute descriptors of images and write them; a killed run can resume.
 
     Finished parts are kept in the folder ``<path>.parts`` until the features are written, with
     ids.csv and, where they apply, groups.csv, labels.csv and failures.csv next to them.
@@ -59,11 +59,11 @@ class ResumableExtraction:
 
     @property
     def started(self) -> bool:
-        """Whether there are finished parts to continue with."""
+        """Whether there are finished parts to resume from."""
         return bool(self._paths.parts.exists())
 
     def check(self, inputs: Iterable[str | Path | None] = ()) -> None:
-        """Refuse, before any work is done, what exists, is an input or cannot be written.
+        """Raise InputError, before any work, if an output exists, is an input or is not writable.
 
         Parameters
         ----------
@@ -79,16 +79,16 @@ class ResumableExtraction:
         region_whitening: str | Path | None = None,
         context: Context | None = None,
     ) -> Written:
-        """Describe the images and write the features.
+        """Compute the descriptors and write the features.
 
         Parameters
         ----------
         job : Job
             Images, network, recipe and execution.
         post : PostProcess, default=None
-            What happens to the descriptors before they are written.
+            Processing of the descriptors before they are written.
         region_whitening : "learn", str or Path, default=None
-            A whitening of R-MAC regions, or "learn": learn it on the training images and write
+            A whitening of R-MAC regions, or "learn" to learn one on the training images and write
             it next to the features.
         context : Context, default=None
             Receives progress.
@@ -98,14 +98,14 @@ class ResumableExtraction:
             self.check(file.path for file in job.files)
             post, context = post or PostProcess(), context or Context()
             if self.overwrite and not self.resume:
-                forget_parts(self._paths)
+                remove_checkpoint(self._paths.parts)
             job = self._with_region_whitening(job, region_whitening, post.whiten_on)
             written = already_written(self._paths, job, post) if self.resume else None
             if written is None:
                 store = open_parts(self._paths, job, self.resume)
                 context = replace(context, store=store)
                 written = write_features(self._paths, job, post, context, self.overwrite)
-            forget_parts(self._paths)
+            remove_checkpoint(self._paths.parts)
             return written
 
     def _with_region_whitening(self, job: Job, choice: str | Path | None, training: str) -> Job:

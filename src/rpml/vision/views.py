@@ -1,4 +1,4 @@
-"""Augmented views of an image: label-free supervision, because they show the same instance.
+"""Augmented views of an image: label-free supervision, since they show the same instance.
 
 The pixels are transformed by Pillow; only the random parameters are drawn here (see
 docs/decisions/written-by-hand.md).
@@ -30,7 +30,7 @@ JITTER = 0.3
 
 
 def random_crop(image: Image.Image, rng: np.random.Generator) -> Image.Image:
-    """A box of 40 to 100% of the area; the aspect ratio changes by at most a third."""
+    """Crop a box of 40 to 100% of the area; the aspect ratio changes by at most a third."""
     width, height = image.size
     area = rng.uniform(*CROP_AREA)
     ratio = math.exp(rng.uniform(*np.log(CROP_RATIO)))
@@ -41,20 +41,20 @@ def random_crop(image: Image.Image, rng: np.random.Generator) -> Image.Image:
 
 
 def random_flip(image: Image.Image, rng: np.random.Generator) -> Image.Image:
-    """Horizontal flip with probability 1/2."""
+    """Flip horizontally with probability 1/2."""
     flip = rng.random() < 0.5
     return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if flip else image
 
 
 def random_rotation(image: Image.Image, rng: np.random.Generator) -> Image.Image:
-    """Rotation by at most ten degrees; the corners are filled with the mean color."""
+    """Rotate by at most ten degrees; the corners are filled with the mean color."""
     angle = rng.uniform(-ROTATION_DEGREES, ROTATION_DEGREES)
     mean = tuple(int(v) for v in np.asarray(image).mean(axis=(0, 1)))
     return image.rotate(angle, Image.Resampling.BILINEAR, fillcolor=mean)
 
 
 def random_colors(image: Image.Image, rng: np.random.Generator) -> Image.Image:
-    """Brightness, contrast and saturation changed by up to 30%."""
+    """Change brightness, contrast and saturation by up to 30%."""
     for enhance in (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color):
         image = enhance(image).enhance(rng.uniform(1 - JITTER, 1 + JITTER))
     return image
@@ -80,7 +80,7 @@ class Views:
     augmentations : tuple of {"rotate", "crop", "flip", "color"}, default=all of them
         Random transforms of a view.
     seed : int, default=0
-        A view depends on the seed, the id of the image and the index of the view only.
+        A view depends only on the seed, the id of the image and the index of the view.
     """
 
     count: int = 0
@@ -97,11 +97,11 @@ class Views:
             raise InputError("views without any augmentation would only repeat the image")
 
     def of(self, image: Image.Image, name: str) -> list[Image.Image]:
-        """The image itself, then its views."""
+        """Return the image itself, then its views."""
         return [self.view(image, name, index) for index in range(self.count + 1)]
 
     def view(self, image: Image.Image, name: str, index: int) -> Image.Image:
-        """One view; 0 is the image itself."""
+        """Return one view; 0 is the image itself."""
         if index == 0:
             return image
         rng = np.random.default_rng([self.seed, zlib.crc32(name.encode()), index])

@@ -23,15 +23,7 @@ class Whitening:
 
     @classmethod
     def learn(cls, X: Array, dimension: int | None = None) -> Whitening:
-        """Fit to the rows of X: unit variance along their leading principal axes.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n_samples, n_features)
-            Descriptors of the training split.
-        dimension : int, default=None
-            Number of axes; None: all axes with positive variance.
-        """
+        """Fit a whitening to `dimension` leading principal axes; None keeps all that vary."""
         spectrum = principal_axes(X, unit_input=True, center=True)
         available = len(spectrum.variances)
         dimension = available if dimension is None else dimension
@@ -44,7 +36,7 @@ class Whitening:
         return cls(fitted.mean.astype(np.float32), fitted.matrix.astype(np.float32))
 
     def apply(self, X: Array) -> Array:
-        """The whitened unit rows."""
+        """Return the whitened unit rows."""
         if X.shape[1] != len(self.mean):
             raise InputError(
                 f"the whitening is for vectors of {len(self.mean)} dimensions, these have "

@@ -28,7 +28,6 @@ class ImageSet:
     labels: NDArray[np.int64]
     train: NDArray[np.bool_]
     """True for images of training classes."""
-    train: NDArray[np.bool_]
 
     def check_files(self) -> None:
         """Raise InputError if images are missing on disk."""
