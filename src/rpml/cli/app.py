@@ -1,4 +1,4 @@
-"""The `rpml` program: its commands, each in a file of its own."""
+"""The `rpml` program and its commands."""
 
 import os
 import sys
@@ -73,7 +73,7 @@ for name in COMMANDS:
 
 
 def open_closed_streams() -> None:
-    """Let streams that the caller has closed lead nowhere, not into the next file opened."""
+    """Replace standard streams that the caller has closed, or the next open file would be one."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 (until the program ends)

@@ -46,7 +46,7 @@ def run(
 
     check_model_output(output, force, [old, new])
     bridge = learn_bridge(*pair_by_id(reading.open(old).load(), reading.open(new).load()), seed)
-    check_model_output(output, force)  # it may have appeared meanwhile
+    check_model_output(output, force)  # it may have appeared since the start
     save_model(bridge.model, output, {"options": {"features": new, "old": old, "seed": seed}})
     fields: dict[str, object] = {
         "output": output,

@@ -88,7 +88,7 @@ def run(
 
 
 def parse_epsilon(text: str) -> float | str:
-    """A number, or "auto"."""
+    """Parse a number or "auto"."""
     if text == "auto":
         return text
     try:

@@ -1,4 +1,4 @@
-"""What every command shares: one sentence for an error, and the exit code it deserves."""
+"""What all commands share: option groups, error messages and exit codes."""
 
 import functools
 import json
@@ -20,11 +20,11 @@ DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 
 class Interrupted(Exception):
-    """Ctrl-C was answered in an orderly way; the message says how to go on."""
+    """Ctrl-C was handled; the message says how to continue."""
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Expand the option groups; turn whatever is raised into one sentence and an exit code."""
+    """Expand the option groups; turn exceptions into one sentence and an exit code."""
     function = expand_groups(function)
 
     @functools.wraps(function)
@@ -68,14 +68,14 @@ class Parser(TyperCommand):
 
 
 def check_inputs() -> None:
-    """Refuse a result of a memory-mapped file that changed during the run."""
+    """Raise InputError if a memory-mapped file changed during the run."""
     from rpml.runtime.inputs import check_mapped
 
     check_mapped(closed=True)
 
 
 def _explained(error: BaseException) -> BaseException:
-    """An input that changed explains whatever else went wrong."""
+    """Return the InputError of a changed input, which explains any other error, or the error."""
     if isinstance(error, Exception):
         try:
             check_inputs()
@@ -85,14 +85,14 @@ def _explained(error: BaseException) -> BaseException:
 
 
 def use_threads(count: int | None) -> None:
-    """Bound the threads of BLAS and of our kernels, before numpy is imported."""
+    """Set the threads of BLAS and of rpml, before numpy is imported."""
     if count is not None:
         for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
             os.environ[name] = str(count)
 
 
 def exit_code(error: BaseException) -> int | None:
-    """The code for an exception, or None if it is not ours to report."""
+    """Return the exit code of an exception, or None if it should be raised as it is."""
     if isinstance(error, KeyboardInterrupt | Interrupted):
         return INTERRUPTED
     if isinstance(error, InputError):
@@ -101,7 +101,7 @@ def exit_code(error: BaseException) -> int | None:
         return FAILED
     if isinstance(error, BrokenPipeError | SystemExit | GeneratorExit):
         return None
-    if isinstance(error, ValueError):  # what the library says of a wrong argument
+    if isinstance(error, ValueError):  # the library's error for a wrong argument
         return BAD_INPUT
     if isinstance(error, PermissionError | FileNotFoundError | FileExistsError | IsADirectoryError):
         return BAD_INPUT
@@ -113,7 +113,7 @@ def exit_code(error: BaseException) -> int | None:
 
 
 def sentence(error: BaseException) -> str:
-    """The message on one line."""
+    """Return the message in one line."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     if isinstance(error, MemoryError):
@@ -131,7 +131,7 @@ def sentence(error: BaseException) -> str:
 
 
 def _is_of_stdout(error: BaseException) -> TypeGuard[OSError]:
-    """Files of ours are named in their errors."""
+    """Whether a write to standard output failed; errors of files have a file name."""
     return isinstance(error, OSError) and error.strerror is not None and error.filename is None
 
 
@@ -140,13 +140,13 @@ def _flat(value: object) -> str:
 
 
 def fail(message: str, code: int, as_json: bool = False) -> NoReturn:
-    """Print the sentence (and for machines an object on standard output) and leave."""
+    """Print the message, with --json also an object on standard output, and exit."""
     say(f"rpml: {message}", err=True)
     try:
         if as_json:
             _echo_error(message, code)
         sys.stdout.flush()
-    except OSError:  # a full disk, which is what the sentence may be about
+    except OSError:  # a full disk, which may be the error to report
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     raise typer.Exit(code)
 

@@ -79,7 +79,7 @@ def run(
 
 
 def short(lines: list[list[str]]) -> list[list[str]]:
-    """The columns a terminal has room for."""
+    """Select the columns that fit into a terminal."""
     names = COLUMNS if "recall@1" in lines[0] else (*COLUMNS, "effective_rank", "hubness")
     shown = [i for i, name in enumerate(lines[0]) if name in names or "PCA" in name]
     return [[line[i].replace("*", "") for i in shown] for line in lines]

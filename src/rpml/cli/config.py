@@ -1,4 +1,4 @@
-"""--config run.toml: any option of a command, from a file; the command line wins."""
+"""--config run.toml: options of a command from a file; the command line takes precedence."""
 
 from difflib import get_close_matches
 from pathlib import Path
@@ -11,7 +11,7 @@ _NOT_IN_FILES = {"config", "help"}
 
 
 def load_config(context: typer.Context, value: str | None) -> str | None:
-    """Typer callback: make the file's values the defaults of the command's options."""
+    """Typer callback: use the file's values as the defaults of the command's options."""
     if value is None or context.resilient_parsing:
         return value
     context.default_map = options_of(read_config(value), context, value)
@@ -19,7 +19,7 @@ def load_config(context: typer.Context, value: str | None) -> str | None:
 
 
 def read_config(path: str) -> dict[str, object]:
-    """The document, or an InputError."""
+    """Read a TOML file; InputError if that fails."""
     from rpml.runtime.schema import read_toml
 
     try:
@@ -33,7 +33,7 @@ def read_config(path: str) -> dict[str, object]:
 
 
 def options_of(document: dict[str, object], context: typer.Context, path: str) -> dict[str, object]:
-    """Values for this command: those at the top, and those of the table with its name."""
+    """Return the values for this command: those at the top and those in its own table."""
     command = str(context.info_name)
     names = _names(context)
     parameters = {parameter.name: parameter for parameter in context.command.params}
@@ -57,7 +57,7 @@ def options_of(document: dict[str, object], context: typer.Context, path: str) -
 
 
 def _names(context: typer.Context) -> dict[str, str]:
-    """Long option names and argument names -> parameter names."""
+    """Map long option names and argument names to parameter names."""
     names: dict[str, str] = {}
     for parameter in context.command.params:
         if parameter.name is None or parameter.name in _NOT_IN_FILES:
@@ -70,7 +70,7 @@ def _names(context: typer.Context) -> dict[str, str]:
 
 
 def _as_option(value: object) -> object:
-    """A table is name=value pairs, as --set takes them; a list stays one for such options."""
+    """Convert a table to NAME=VALUE pairs, as --set takes them."""
     if isinstance(value, dict):
         return [f"{k}={_toml(v)}" for k, v in value.items()]
     return value

@@ -1,4 +1,4 @@
-"""Results on standard output, everything else on standard error."""
+"""Terminal output: results on standard output, everything else on standard error."""
 
 import json
 import re
@@ -45,13 +45,13 @@ _CONTROL = re.compile(
 
 
 def say(text: str, err: bool = False) -> None:
-    """Print text that may come from a file; what would command the terminal is escaped."""
+    """Print text, which may come from a file, with control characters escaped."""
     escaped = _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
     typer.echo(escaped, err=err)
 
 
 class Event(Protocol):
-    """What a stage reports (`rpml.runtime.context.Progress`)."""
+    """A progress report (`rpml.runtime.context.Progress`)."""
 
     @property
     def stage(self) -> str: ...
@@ -64,7 +64,7 @@ class Event(Protocol):
 
 
 class Reporter:
-    """Listens to stages and shows nothing; the others add a way of showing."""
+    """Receives progress reports and shows nothing; subclasses display them."""
 
     stage = ""
 
@@ -87,7 +87,7 @@ class Reporter:
         """Finish the display."""
 
     def rate(self, event: Event) -> tuple[float, float | None]:
-        """(steps per second, seconds left) of the stage; None as long as it is unknown."""
+        """Return (steps per second, seconds left) of the stage; None while unknown."""
         elapsed, steps = time.monotonic() - self.started, event.done - self.first
         if steps <= 0 or elapsed <= 0 or event.total <= 1:
             return 0.0, None
@@ -95,13 +95,12 @@ class Reporter:
 
 
 class LineReporter(Reporter):
-    """Plain lines: the first and the last of a stage, and one every two seconds in between."""
+    """Plain lines: at the start and the end of a stage, and every two seconds in between."""
 
     def __init__(self) -> None:
         self._last, self._shown, self._ended = 0.0, "", ""
 
     def show(self, event: Event) -> None:
-        """Print a line if one is due: for a new stage, after two seconds, at the end."""
         now = time.monotonic()
         finished = 0 < event.total <= event.done
         recent = event.stage == self._shown and now - self._last < _SECONDS_BETWEEN_LINES
@@ -154,7 +153,6 @@ class BarReporter(Reporter):
         self._tasks: dict[str, TaskID] = {}
 
     def show(self, event: Event) -> None:
-        """Move the stage's bar."""
         if event.stage not in self._tasks:
             name = STAGES.get(event.stage, event.stage)
             self._tasks[event.stage] = self._bars.add_task(name, total=None, rate="", info="")
@@ -173,13 +171,12 @@ class BarReporter(Reporter):
         )
 
     def close(self) -> None:
-        """Leave the bars on the screen and give the terminal back."""
         self._bars.stop()
 
 
 @contextmanager
 def answering(answer: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Answer Ctrl-C, SIGTERM and SIGHUP until the block ends; what is ignored stays ignored."""
+    """Handle SIGINT, SIGTERM and SIGHUP in the block; signals that are ignored stay ignored."""
     numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
     heard = {n: h for n in numbers if (h := signal.getsignal(n)) is not signal.SIG_IGN}
     for number in heard:
@@ -192,12 +189,12 @@ def answering(answer: Callable[[int, FrameType | None], None]) -> Iterator[None]
 
 
 def stop(number: int, frame: FrameType | None) -> None:
-    """End as after Ctrl-C."""
+    """Signal handler that ends the program like Ctrl-C."""
     raise KeyboardInterrupt
 
 
 class Stopper:
-    """A signal: while the solver runs ask it to stop and keep its best; elsewhere stop at once."""
+    """Signal handler that lets a running solver stop with its best result; else interrupts."""
 
     def __init__(self, reporter: Reporter) -> None:
         self.reporter, self.asked = reporter, False
@@ -208,7 +205,7 @@ class Stopper:
 
     @contextmanager
     def listening(self) -> Iterator[Self]:
-        """Answer signals until the block ends."""
+        """Handle signals until the block ends."""
         with answering(self._answer):
             yield self
 
@@ -224,7 +221,7 @@ SHOWN: list[str] = []
 
 @dataclass(frozen=True)
 class Console:
-    """The options of every command, and where it prints: for people, or JSON for machines."""
+    """The options of every command, and its output: text, or JSON."""
 
     threads: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Number of threads; default: all cores.")
@@ -247,19 +244,19 @@ class Console:
     ] = False
 
     def reporter(self) -> Reporter:
-        """Bars on a terminal, plain lines when piped, nothing with --quiet."""
+        """Return bars on a terminal, plain lines in a pipe, nothing with --quiet."""
         if self.quiet:
             return Reporter()
         return BarReporter() if sys.stderr.isatty() else LineReporter()
 
     def note(self, text: str) -> None:
-        """Say something that is not the result."""
+        """Print a remark to standard error."""
         if not self.quiet:
             say(text, err=True)
 
     @contextmanager
     def following(self, logger: str) -> Iterator[None]:
-        """Say what a part of the library logs, while the block runs."""
+        """Print what a logger of the library logs while the block runs."""
         import logging
 
         handler = logging.Handler()
@@ -292,7 +289,7 @@ def _plain(value: object) -> object:
 
 
 def table(rows: Iterable[Sequence[str]], justify: Literal["left", "right"] = "right") -> str:
-    """Aligned columns as plain text, whatever the width of the terminal."""
+    """Format aligned columns as plain text of any width."""
     from rich.console import Console as RichConsole
     from rich.table import Table
     from rich.text import Text
@@ -310,13 +307,13 @@ def table(rows: Iterable[Sequence[str]], justify: Literal["left", "right"] = "ri
 
 
 def fields_text(fields: Mapping[str, object]) -> str:
-    """One "name: value" line per field, aligned."""
+    """Format one aligned "name: value" line per field."""
     rows = ((f"{name.replace('_', ' ')}:", shown(value)) for name, value in fields.items())
     return table(rows, "left")
 
 
 def shown(value: object) -> str:
-    """A value for people: numbers rounded, thousands apart, no Python words."""
+    """Format a value: numbers are rounded and grouped, without Python words."""
     match value:
         case None:
             return "none"

@@ -1,4 +1,4 @@
-"""rpml doctor: is everything installed, and how to install what is not."""
+"""rpml doctor: what is installed, and how to install what is missing."""
 
 from dataclasses import asdict
 

@@ -56,7 +56,7 @@ def run(
     if codes is not None:
         if codes not in CODES:
             raise InputError(f"--codes {codes}: choose from {', '.join(CODES)}")
-        fitted.codec(codes)  # refused before anything is read
+        fitted.codec(codes)  # checked before anything is read
     if on_dask and (codes is not None or keep_columns is not None):
         raise InputError("--codes and --keep-columns are not for --engine dask: embed locally")
     if on_dask:  # one file per partition, written by the workers; a second run writes the rest
@@ -81,7 +81,7 @@ def run(
 
 
 def check_folder(output: str, force: bool, json_output: bool, inputs: list[str]) -> None:
-    """Refuse what the workers cannot write."""
+    """Raise InputError if the workers cannot write the output."""
     from rpml.runtime.outputs import check_apart
 
     if force:

@@ -1,4 +1,4 @@
-"""--engine dask: the options that say where a command runs."""
+"""--engine dask: options for running on a cluster."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class EngineOptions:
     ] = None
 
     def on_dask(self, memory_limit: int | None = None) -> bool:
-        """Whether the engine is Dask; options of one engine are refused with the other."""
+        """Whether the engine is Dask; InputError for options of the other engine."""
         if self.engine not in ("local", "dask"):
             raise InputError(f"--engine {self.engine}: use local or dask")
         dask_options = {"--workers": self.workers, "--memory-limit": memory_limit}
@@ -55,7 +55,7 @@ class EngineOptions:
 
     @contextmanager
     def cluster(self, console: Console, memory_limit: int | None = None) -> Iterator[Cluster]:
-        """The user's cluster, or one on this machine until the block ends."""
+        """Connect to the user's cluster, or start one on this machine for the block."""
         from rpml.distributed import Cluster
 
         names = ("tls_ca_file", "tls_client_cert", "tls_client_key")
@@ -81,7 +81,7 @@ class EngineOptions:
         console: Console,
         by_size: bool = False,
     ) -> PartitionedRows:
-        """The rows as partitions on the workers."""
+        """Open the rows as partitions on the workers."""
         from rpml.distributed import open_rows
 
         address = path if "://" in path else str(Path(path).absolute())

@@ -76,7 +76,7 @@ def run(
 
 
 def parse_shape(text: str) -> tuple[int, int]:
-    """1000000x128 as (rows, features)."""
+    """Parse 1000000x128 as (rows, features)."""
     rows, _, width = text.lower().partition("x")
     if not (rows.isdigit() and width.isdigit() and int(rows) > 1 and int(width) > 0):
         raise InputError(f"--shape must look like 1000000x128, got {text!r}")

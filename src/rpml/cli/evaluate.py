@@ -68,7 +68,7 @@ def run(
 
 @dataclass(frozen=True)
 class Scores:
-    """What was found, on the rows that have a label."""
+    """Scores of the labeled rows."""
 
     labels: NDArray[np.generic]
     unlabeled: int
@@ -77,7 +77,7 @@ class Scores:
     clustering: dict[str, float] = field(default_factory=dict)
 
     def intervals(self) -> dict[int, Interval]:
-        """Per K, Recall@K with its 95% interval over the labeled rows."""
+        """Return Recall@K with its 95% interval over the labeled rows, per K."""
         from rpml.runtime.intervals import share_interval
 
         return {k: share_interval(v, len(self.labels)) for k, v in self.recall.items()}
@@ -99,7 +99,7 @@ class Scores:
         }
 
     def as_table(self) -> str:
-        """Percentages, one column per score; below Recall@K its 95% interval."""
+        """Format percentages, one column per score, with 95% intervals below Recall@K."""
         names = [*(f"R@{k}" for k in self.recall), *(name.upper() for name in self.clustering)]
         values = [*self.recall.values(), *self.clustering.values()]
         row = [str(len(self.labels)), str(self.dim), *(f"{100 * v:.2f}" for v in values)]
@@ -110,7 +110,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class Task:
-    """Which vectors to score, and how."""
+    """The vectors to score, and the scores."""
 
     features: str
     labels: str
@@ -121,7 +121,7 @@ class Task:
     dim: int | None
 
     def run(self, seed: int | None, console: Console) -> Scores:
-        """In this process; with a seed also the scores of k-means clusters."""
+        """Score in this process; with a seed also k-means clusters."""
         from rpml.estimator import check_features, load_embedded
         from rpml.evaluation.metrics import clustering_scores, recall_at_k
         from rpml.runtime.context import Progress
@@ -146,7 +146,7 @@ class Task:
         return Scores(y, len(data.values) - len(y), X.shape[1], recall, clusters)
 
     def run_on_dask(self, engine: EngineOptions, console: Console) -> Scores:
-        """On the workers of a cluster; there is no k-means."""
+        """Score on a Dask cluster, without k-means."""
         from rpml.distributed import embedded, evaluate
         from rpml.estimator import check_features
         from rpml.io.features.labels import labeled_mask, read_labels
@@ -170,7 +170,7 @@ class Task:
 
 
 def parse_ks(text: str) -> list[int]:
-    """1,2,4 as numbers."""
+    """Parse comma-separated positive integers."""
     try:
         ks = [int(k) for k in text.split(",")]
     except ValueError:

@@ -1,4 +1,4 @@
-"""rpml explore: a local page to look around in an embedding."""
+"""rpml explore: a local page to explore an embedding."""
 
 from __future__ import annotations
 
@@ -126,14 +126,14 @@ def run(
     url = address(listener)
     console.result({"address": url}, f"exploring on {url}  (Ctrl-C stops it)")
     sys.stdout.flush()
-    with suppress(KeyboardInterrupt):  # which is how it is meant to end
+    with suppress(KeyboardInterrupt):  # the normal way to stop it
         serve(app, listener)
 
 
 def describer(
     model: RPML, path: str, descriptor: opt.DescriptorOptions, whitening: str | None
 ) -> Describe:
-    """From image to vector by the network, tried once so that a wrong one is refused now."""
+    """Return a function from image to vector, checked on a sample image."""
     from rpml.pages.explorer.uploads import image_describer, sample_image
     from rpml.vision.backbone import Backbone
     from rpml.vision.whitening import Whitening

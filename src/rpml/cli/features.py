@@ -113,7 +113,7 @@ def run(
 
 
 def finish(written: Written, output: str, seconds: float, resumed: bool, console: Console) -> None:
-    """Print the result; leave with code 3 if images were skipped."""
+    """Print the result; exit with code 3 if images were skipped."""
     failures = os.path.join(os.path.dirname(output.rstrip("/")), "failures.csv")
     fields = {
         "output": output,
@@ -123,7 +123,7 @@ def finish(written: Written, output: str, seconds: float, resumed: bool, console
         "left_out": len(written.failures),
         "seconds": round(seconds, 2),
     }
-    if written.computed and not resumed:  # what was there already took no time
+    if written.computed and not resumed:  # otherwise parts took no time
         fields["images_per_second"] = round(written.images / seconds, 2)
     if written.failures:
         fields["failures"] = failures

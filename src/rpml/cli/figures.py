@@ -83,7 +83,7 @@ def run(
 
 
 def parse_length(text: str) -> float:
-    """3.3in, 8.4cm or 3.3 in inches."""
+    """Parse a length such as 3.3in, 8.4cm or 3.3 to inches."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(in|cm|)\s*", text.lower())
     if match is None:
         raise InputError(f"--width must be a length such as 3.3in or 8.4cm, got {text!r}")
@@ -91,7 +91,7 @@ def parse_length(text: str) -> float:
 
 
 def image_path(folder: str, name: str) -> Path:
-    """The image of an id, which must lie in the folder; ids come from a file of anybody's."""
+    """Return the image of an id; it must be inside the folder, since ids may be untrusted."""
     path = Path(folder, name.partition("#view")[0])
     if not path.resolve().is_relative_to(Path(folder).resolve()):
         raise InputError(f"the id {name!r} leads out of {folder}, the folder of --images")

@@ -50,7 +50,7 @@ class TrainingOptions:
     ] = "common"
 
     def training(self, dim: int, pool: str, settings: Json) -> Training:
-        """The settings of a run; `settings` are other fields of the schedule."""
+        """Return the settings of a run; `settings` are other fields of the schedule."""
         from rpml.deep.budgets import check_free
         from rpml.deep.cache import ImageSpec
         from rpml.deep.embedder import warn_if_emulated
@@ -66,7 +66,7 @@ class TrainingOptions:
         return Training(dim, pool, self.bf16, image_spec, Schedule(**changed), self.schedule)
 
     def end_to_end(self, root: str, backbone: str, names: str, training: Training) -> EndToEnd:
-        """What --deep of a benchmark asks for, checked before anything is computed."""
+        """Return the methods that `rpml benchmark --deep` trains, checked before any work."""
         require_torch()
         from rpml.deep.methods import METHODS, check_methods
         from rpml.pages.benchmark import EndToEnd
@@ -142,7 +142,7 @@ def run(
 
 
 def require_torch() -> None:
-    """Say which extra is missing before anything else is done."""
+    """Raise an error that names the missing extra."""
     from rpml.runtime.extras import require
 
     require("torch", "deep", "training a network")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,8 +17,8 @@ from rpml.cli.engine import EngineOptions
 from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
-    from rpml.estimator import RPML, FitOutcome, ResumableFit
-    from rpml.io.features import Features, FeatureSource
+    from rpml.estimator import RPML, ResumableFit
+    from rpml.io.features import Features
     from rpml.runtime.context import Json
 
 EXAMPLES = """\b
@@ -38,7 +39,7 @@ Files of --pairs hold two of them per line.
 
 @dataclass(frozen=True)
 class MethodOptions:
-    """Settings of the estimator that have an option of their own."""
+    """Settings of the estimator with an option of their own."""
 
     dim: Annotated[
         int | None, opt.number("Dimensions of the embedding; default: 128, or fewer.")
@@ -64,7 +65,7 @@ class MethodOptions:
         return opt.parse_size(self.memory_limit, "--memory-limit")
 
     def build(self, on_dask: bool) -> RPML:
-        """The estimator with these settings, checked before any data is read."""
+        """Build the estimator and check its settings, before any data is read."""
         from rpml.estimator import RPML
 
         kind = RPML
@@ -94,7 +95,7 @@ class MethodOptions:
 
 @dataclass(frozen=True)
 class SupervisionOptions:
-    """What is known of the rows beside the vectors."""
+    """Supervision of the rows, from files."""
 
     pseudo_labels: Annotated[
         str | None, opt.text("FILE", "Clusters to learn from instead of those of AAS.")
@@ -121,18 +122,18 @@ class SupervisionOptions:
     ] = "raise"
 
     def paths(self) -> list[str | None]:
-        """The files that are read."""
+        """Return the files that are read."""
         return [path for name, path in vars(self).items() if name != "conflicts"]
 
     def files(self, features: str) -> dict[str, str | None]:
-        """The names of the files, which the model remembers."""
+        """Return the names of the files, to be stored in the model file."""
         paths = {"features": features, **vars(self)}
         return {k: v and os.path.basename(v) for k, v in paths.items() if k != "conflicts"}
 
     def read(
         self, model: RPML, data: Features, reading: opt.LabeledReadingOptions
     ) -> dict[str, object]:
-        """The arguments of `RPML.fit`; pseudo-labels are a setting of the model."""
+        """Return the arguments of `RPML.fit`; pseudo-labels become a setting of the model."""
         from rpml.estimator import read_constraints, read_pairs
         from rpml.io.features import read_labels
 
@@ -176,11 +177,12 @@ def run(
 ) -> None:
     """Learn an embedding from unlabeled vectors."""
     from rpml.estimator import ResumableFit
-    from rpml.io.features import Features
+    from rpml.io.features import Features, open_features
+    from rpml.runtime.context import Progress
 
     on_dask = engine.on_dask(method.memory)
     model = method.build(on_dask)
-    excluded = reading.excluded(features, supervision.labels)
+    read = reading.options(reading.excluded(features, supervision.labels))
     notes = {**supervision.files(features), **vars(reading)}
     notes = {name: value for name, value in notes.items() if value is not None}
     job = ResumableFit(output, resume, force, checkpoint, notes, keep_exemplars)
@@ -189,52 +191,47 @@ def run(
         inputs: Json = {}
         if on_dask:
             inputs["cluster"] = stack.enter_context(engine.cluster(console, method.memory))
-            rows = engine.open_rows(features, reading.options(excluded), inputs["cluster"], console)
+            rows = engine.open_rows(features, read, inputs["cluster"], console)
             data = Features(rows, None, "id", rows.feature_names, features)  # type: ignore[arg-type]
         else:
-            data = load(reading.open(features, excluded), console)
+            source = open_features(features, read)
+            with console.reporter() as report:
+                report(Progress("read", 0, 1))
+                data = source.load()
+                report(Progress("read", 1, 1))
+            n, d = data.values.shape
+            console.note(f"{data.name}: {n} rows of {d} features, {data.values.dtype}")
         inputs |= supervision.read(model, data, reading)
-        outcome = fit(job, model, data, inputs, console)
+        with interruptible(job, model, console):
+            outcome = job.fit(model, data, **inputs)
+    if outcome.state == "stopped":
+        raise Interrupted(
+            f"interrupted: {output} holds the best model so far "
+            f"({model.n_iter_} iterations); {how_to_go_on(job)}"
+        )
     fields = summary(outcome.model, output)
     done = outcome.state == "complete"
     told = f"{output} is already complete" if done else fields_text(shown(outcome.model, fields))
     console.result(fields, told)
 
 
-def load(source: FeatureSource, console: Console) -> Features:
-    """All rows, reported as they are read."""
-    from rpml.runtime.context import Progress
-
-    with console.reporter() as reporter:
-        reporter(Progress("read", 0, 1))
-        data = source.load()
-        reporter(Progress("read", 1, 1))
-    rows, width = data.values.shape
-    console.note(f"{data.name}: {rows} rows of {width} features, {data.values.dtype}")
-    return data
-
-
-def fit(
-    job: ResumableFit, model: RPML, data: Features, inputs: Json, console: Console
-) -> FitOutcome:
-    """Fit; on Ctrl-C keep the best model so far and say how to continue."""
+@contextmanager
+def interruptible(job: ResumableFit, model: RPML, console: Console) -> Iterator[None]:
+    """Report progress; on Ctrl-C let the solver stop, or say how to continue without a model."""
     try:
-        with console.reporter() as reporter, Stopper(reporter).listening() as stopper:
+        with (
+            console.reporter() as reporter,
+            Stopper(reporter).listening() as stopper,
+            console.following("rpml.estimator.resumable"),
+        ):
             model.set_params(callback=stopper)
-            with console.following("rpml.estimator.resumable"):
-                outcome = job.fit(model, data, **inputs)
+            yield
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted before there was a model; {how_to_go_on(job)}") from None
-    if outcome.state == "stopped":
-        raise Interrupted(
-            f"interrupted: {job.path} holds the best model so far "
-            f"({model.n_iter_} iterations); {how_to_go_on(job)}"
-        )
-    return outcome
 
 
 def how_to_go_on(job: ResumableFit) -> str:
-    """The command that continues an interrupted fit."""
+    """Return the command that continues an interrupted fit."""
     if not job.directory.exists():
         return "run the command again to start over"
     again = [argument for argument in sys.argv[1:] if argument != "--resume"]
@@ -242,7 +239,7 @@ def how_to_go_on(job: ResumableFit) -> str:
 
 
 def shown(model: RPML, fields: dict[str, object]) -> dict[str, object]:
-    """The same for people, with what the fit decided in place of how the solver ended."""
+    """Return the fields for display, with the fit's decisions instead of the solver's end."""
     from rpml.estimator.description import decisions
 
     decided = {name: text.removeprefix(f"{name} ") for name, text in decisions(model).items()}
@@ -251,7 +248,7 @@ def shown(model: RPML, fields: dict[str, object]) -> dict[str, object]:
 
 
 def summary(model: RPML, output: str) -> dict[str, object]:
-    """What the fit gave; the loss is the mean over triplets."""
+    """Summarize a fit; the loss is the mean over triplets."""
     from rpml.estimator.description import mean_losses
 
     losses, weights = mean_losses(model), model.triplet_weights_

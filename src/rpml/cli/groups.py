@@ -1,4 +1,4 @@
-"""Option groups: a frozen dataclass declares options once, for every command that takes them."""
+"""Option groups: a frozen dataclass declares options for every command that takes them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def expand_groups(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _options(group: type[DataclassInstance]) -> list[Parameter]:
-    """The fields of a dataclass as keyword parameters."""
+    """Convert the fields of a dataclass to keyword parameters."""
     hints = get_type_hints(group, include_extras=True)
     return [
         Parameter(

@@ -1,4 +1,4 @@
-"""rpml index: the codes of vectors, ready to be searched."""
+"""rpml index: encode vectors for rpml search."""
 
 from typing import Annotated
 
@@ -43,7 +43,7 @@ def run(
         for batch in source.batches():
             index.add(batch.values, batch.ids)
             report(Progress("embed", len(index), source.n_rows or 0))
-    check_model_output(output, force, suffix=".index")  # it may have appeared meanwhile
+    check_model_output(output, force, suffix=".index")  # it may have appeared since the start
     index.save(output)
     fields = {"output": output, "rows": len(index), "bytes_per_row": index.bytes_per_row}
     console.result(fields, f"{output}: {len(index)} rows, {index.bytes_per_row} bytes per row")

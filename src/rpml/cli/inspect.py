@@ -75,7 +75,7 @@ def _short(value: object) -> str:
 
 
 def inspect_features(path: str, reading: opt.ReadingOptions) -> dict[str, object]:
-    """Shape, names and what a fit would stumble over; bad values are counted, not refused."""
+    """Describe shape, names and problems of a file; bad values are counted, not rejected."""
     from rpml.io.features.diagnostics import diagnose
 
     source = reading.open(path)

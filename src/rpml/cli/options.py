@@ -1,4 +1,4 @@
-"""Options that several commands share, each declared once."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 
 
 def text(metavar: str, help: str, *names: str) -> object:
-    """An option with a value."""
+    """Declare an option with a value."""
     return typer.Option(*names, metavar=metavar, help=help)
 
 
 def number(help: str, *names: str, minimum: int = 1) -> object:
-    """An option with an integer of at least `minimum`."""
+    """Declare an option with an integer of at least `minimum`."""
     return typer.Option(*names, metavar="N", min=minimum, help=help)
 
 
 def flag(help: str, *names: str) -> object:
-    """An option without a value; without names also its negation."""
+    """Declare an option without a value; without names it also gets a negation."""
     return typer.Option(*names, help=help)
 
 
 def output(metavar: str, help: str) -> object:
-    """The option -o of a command."""
+    """Declare the option -o of a command."""
     return text(metavar, help, "--output", "-o")
 
 
@@ -89,7 +89,7 @@ class ReadingOptions:
     array: Annotated[str | None, text("NAME", "Array of an .npz file to read.", "--array")] = None
 
     def options(self, exclude: Iterable[str] = (), keep: Iterable[str] = ()) -> ReadOptions:
-        """As the readers take them; columns to `exclude` and to `keep` are not features."""
+        """Return the readers' options; columns to `exclude` and to `keep` are not features."""
         from rpml.io.features import ReadOptions
 
         names = parse_names(self.columns)
@@ -115,7 +115,7 @@ class LabeledReadingOptions(ReadingOptions):
     )
 
     def labels_path(self, features: str, labels: str | None) -> str | None:
-        """The file of the labels: that of the vectors if only --label-column is given."""
+        """Return the file with the labels: that of the vectors if only --label-column is given."""
         if labels is not None or not self.label_column:
             return labels
         if features.lower().endswith(".npy"):
@@ -126,19 +126,19 @@ class LabeledReadingOptions(ReadingOptions):
         return features
 
     def excluded(self, path: str, labels: str | None) -> tuple[str, ...]:
-        """The label column, if it is in the file of the vectors."""
+        """Return the label column, if it is in the file of the vectors."""
         inside = self.labels_path(path, labels) == path
         return (self.label_column,) if self.label_column and inside else ()
 
     def read_labels(self, path: str, data: Features, partial: bool = False) -> NDArray[np.generic]:
-        """One label per row, matched by id or by order."""
+        """Read one label per row, matched by id or by order."""
         from rpml.io.features import read_labels
 
         n = len(data.values)
         return read_labels(path, n, data.ids, self.label_column, self.id_column, partial)
 
     def labeled_rows(self, path: str, data: Features) -> tuple[Array, NDArray[np.generic]]:
-        """Vectors and labels of the rows that have a label."""
+        """Return vectors and labels of the labeled rows."""
         from rpml.io.features.labels import labeled_mask
 
         y = self.read_labels(path, data, partial=True)
@@ -161,7 +161,7 @@ class DescriptorOptions:
     pool: Annotated[str, text("NAME", "rmac, mac, average or gem.")] = "rmac"
 
     def recipe(self, **more: Any) -> Recipe:
-        """The recipe of a descriptor; `more` are other fields of `Recipe`."""
+        """Return the recipe of a descriptor; `more` are other fields of `Recipe`."""
         from rpml.vision.extract import Recipe
         from rpml.vision.pooling import Pooling
 
@@ -172,7 +172,7 @@ class DescriptorOptions:
         return Recipe(scales, **{"pooling": Pooling(self.pool), **more})
 
     def network(self, path: str, workers: int | None) -> Network:
-        """A backbone and how it is used, for a whole dataset."""
+        """Return a backbone and how it is used on a dataset."""
         from rpml.vision.descriptors import Network
         from rpml.vision.extract import Execution
 
@@ -180,7 +180,7 @@ class DescriptorOptions:
 
 
 def load_model(path: str, dim: int | None = None) -> RPML:
-    """A model, with only its first `dim` components if asked."""
+    """Load a model, with only its first `dim` components if given."""
     from rpml.estimator import RPML
 
     model = RPML.load(path)
@@ -193,12 +193,12 @@ def load_model(path: str, dim: int | None = None) -> RPML:
 
 
 def parse_names(text: str | None) -> list[str] | None:
-    """Comma-separated names."""
+    """Split comma-separated names."""
     return [name.strip() for name in text.split(",")] if text else None
 
 
 def parse_size(text: str | None, option: str) -> int | None:
-    """800MB or 4GB in bytes."""
+    """Parse a size such as 800MB or 4GB to bytes."""
     if text is None:
         return None
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", text.lower())
@@ -208,7 +208,7 @@ def parse_size(text: str | None, option: str) -> int | None:
 
 
 def parse_settings(pairs: list[str] | None, names: Iterable[str]) -> Json:
-    """The NAME=VALUE pairs of --set, with values typed as in TOML (text needs no quotes)."""
+    """Parse the NAME=VALUE pairs of --set, with values typed as in TOML (text needs no quotes)."""
     settings = {}
     for pair in pairs or []:
         name, equals, text = pair.partition("=")
@@ -233,7 +233,7 @@ def _value(text: str) -> Any:
 
 
 def check_table(output: str, force: bool, json_output: bool, inputs: Iterable[str | None]) -> None:
-    """Refuse, before any work is done, a table that cannot be written."""
+    """Raise InputError, before any work, if a table cannot be written."""
     from rpml.io.features import check_table_output
 
     if output == "-" and json_output:
@@ -242,7 +242,7 @@ def check_table(output: str, force: bool, json_output: bool, inputs: Iterable[st
 
 
 def check_text_table(output: str, force: bool, inputs: Iterable[str | None]) -> None:
-    """The same for a table of results, which is text."""
+    """Raise InputError, before any work, if a table of results cannot be written."""
     from rpml.runtime.outputs import check_output
 
     check_output(output, force, inputs)

@@ -1,4 +1,4 @@
-"""What the report and the explorer read: a model, vectors, and what their rows show."""
+"""Inputs of the report and the explorer: models, vectors, and what their rows show."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def short_names(paths: Sequence[str]) -> list[str]:
-    """File names, or whole paths where the names are the same."""
+    """Return file names, or whole paths if the names are equal."""
     names = [Path(path).name for path in paths]
     return names if len(set(names)) == len(names) else list(paths)
 
@@ -38,7 +38,7 @@ class ItemOptions:
         reading: opt.LabeledReadingOptions,
         dim: int | None = None,
     ) -> tuple[list[RPML], Array, Items]:
-        """One or two models, the vectors and their items, checked against each other."""
+        """Load one or two models, the vectors and their items, checked against each other."""
         import numpy as np
 
         from rpml.estimator import check_features

@@ -1,4 +1,4 @@
-"""rpml update: let a model learn from new vectors."""
+"""rpml update: train a model on new vectors."""
 
 from typing import Annotated
 

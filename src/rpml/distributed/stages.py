@@ -29,6 +29,7 @@ from rpml.method.solver.conjugate_gradient import OptimizeResult
 from rpml.method.solver.prefix import prefix_order, triplet_subset
 from rpml.method.solver.stochastic import Epoch, EpochState
 from rpml.method.solver.training import Start, complete_axes, initial_subspace, order_by_spread
+from rpml.method.supervision.constraints import Supervision
 from rpml.method.supervision.labels import as_labels
 from rpml.method.whitening.choice import Whitening
 from rpml.method.whitening.groups import representatives
@@ -127,10 +128,8 @@ class DaskStages:
         arrays = self.context.stage("labels", schema, compute, Z.key, inputs.groups, aas)
         return arrays["labels"].astype(np.intp)[representatives(inputs.groups)[1]]
 
-    def supervise(self, Z: Prepared, clusters: Labels, inputs: FitInputs) -> Labels:
-        if inputs.supervision is None:
-            return clusters
-        return apply_classes(self.workers, Z.rows, clusters, inputs.supervision)
+    def supervise(self, Z: Prepared, clusters: Labels, known: Supervision) -> Labels:
+        return apply_classes(self.workers, Z.rows, clusters, known)
 
     def objective(
         self, Z: Prepared, graph: Graph | None, labels: Labels, inputs: FitInputs
@@ -182,13 +181,14 @@ class DaskStages:
         task = self.workers.submit(prefix_order, subset, L, places, self.settings.alpha, share)
         return np.asarray(self.workers.value(task))
 
-    def exemplars(self, Z: Prepared, L: Array, clusters: Labels, labels: Labels) -> Exemplars:
-        return find_exemplars(self.workers, Z.rows, L, clusters, labels)
-
-    def sample(self, Z: Prepared, L: Array) -> Array:
+    def summarize(
+        self, Z: Prepared, L: Array, clusters: Labels, labels: Labels
+    ) -> tuple[Exemplars, Array]:
+        """Return the exemplars of the clusters, and the projections of a sample of rows."""
+        exemplars = find_exemplars(self.workers, Z.rows, L, clusters, labels)
         rows = sorted_sample(int(Z.edges[-1]), SAMPLE_ROWS, self.context.rng("sample"))
         chosen = self.workers.value(take(self.workers, *Z.rows, rows))
-        return np.asarray(chosen @ L.astype(chosen.dtype))
+        return exemplars, np.asarray(chosen @ L.astype(chosen.dtype))
 
 
 def _apply(part: Array, preprocessing: Preprocessing) -> Array:

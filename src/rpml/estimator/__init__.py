@@ -1,4 +1,4 @@
-"""The estimator, what a fit leaves, its file, and fits that survive an interruption."""
+"""The estimator, its fitted attributes, its model file, and fits that can resume."""
 
 from rpml.estimator.description import describe_model
 from rpml.estimator.embedding import Embedding

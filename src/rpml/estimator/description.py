@@ -1,4 +1,4 @@
-"""What is in a model file, for people and programs."""
+"""Descriptions of model files, as JSON values."""
 
 from __future__ import annotations
 
@@ -13,15 +13,7 @@ from rpml.io.model_file import read_model
 
 
 def describe_model(model: RPML, path: str | PathLike[str]) -> dict[str, object]:
-    """Shape, settings, training and diagnostics of a model as JSON values.
-
-    Parameters
-    ----------
-    model : RPML
-        Loaded from the file, and so checked.
-    path : str or Path
-        The file.
-    """
+    """Describe the shape, settings, training and decisions of a model loaded from `path`."""
     arrays, metadata = read_model(path)
     training = dict(metadata["training"])
     del training["history"]
@@ -50,7 +42,7 @@ def describe_model(model: RPML, path: str | PathLike[str]) -> dict[str, object]:
 
 
 def describe_arrays(arrays: Arrays) -> dict[str, dict[str, object]]:
-    """Shape, dtype, bytes and share of all bytes of each array, the largest first."""
+    """Return shape, dtype, bytes and share of all bytes of each array, the largest first."""
     total = sum(array.nbytes for array in arrays.values())
     return {
         name: {
@@ -71,7 +63,7 @@ def mean_losses(model: RPML) -> list[float]:
 
 
 def decisions(model: RPML) -> dict[str, str]:
-    """What a fit decided by itself, and why: the whitening, the training, the pairs."""
+    """Explain what a fit decided by itself: the whitening, the training, the pairs."""
     choice = model.whitening_
     if choice is None:
         whitening = "as set"
@@ -92,7 +84,7 @@ def decisions(model: RPML) -> dict[str, str]:
 
 
 def cluster_sizes(labels: NDArray[np.integer]) -> dict[str, int]:
-    """Number of clusters, size of the largest and number of singletons; -1 is no cluster."""
+    """Return the number of clusters and of singletons, and the largest size; -1 is no cluster."""
     sizes = np.bincount(labels[labels >= 0])
     sizes = sizes[sizes > 0]
     if len(sizes) == 0:
@@ -102,7 +94,7 @@ def cluster_sizes(labels: NDArray[np.integer]) -> dict[str, int]:
 
 
 def quantiles(values: NDArray[np.floating]) -> dict[str, float]:
-    """Mean and the 5%, 50% and 95% quantiles."""
+    """Return the mean and the 5%, 50% and 95% quantiles."""
     if len(values) == 0:
         return {}
     low, middle, high = np.quantile(values, [0.05, 0.5, 0.95]).tolist()

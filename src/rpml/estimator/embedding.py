@@ -1,4 +1,4 @@
-"""What a fitted model does: embeds rows, names their cluster, suggests labels, saves and loads."""
+"""Methods of a fitted model: embed rows, predict clusters, suggest labels, save and load."""
 
 import warnings
 from copy import copy
@@ -32,8 +32,8 @@ COLLAPSED = 0.05  # mean triplet weight below which the weights are called colla
 class Embedding:
     """Base of the estimators.
 
-    Apart from them because scikit-learn gives the output of a `transform` that a transformer
-    defines itself the names of all components, whatever its size.
+    A separate class, because scikit-learn would name the output columns of a `transform` that a
+    transformer defines itself after all components, whatever its size.
     """
 
     preprocessing_: Preprocessing
@@ -51,16 +51,16 @@ class Embedding:
     def transform(
         self, X: ArrayLike, n_components: int | None = None, output: str = "float"
     ) -> Any:
-        """Embed rows; each row's result depends on that row alone.
+        """Embed rows; the result of a row depends on that row only.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features_in_)
             As in `fit`.
         n_components : int, default=None
-            Size of the embedding, from its leading components. One fit serves every smaller size.
+            Size of the embedding, from its leading components. One fit serves all smaller sizes.
         output : {"float", "int8", "binary", "binary-rotated"}, default="float"
-            Codes in place of floats: one byte per component, or one sign bit per component,
+            Return codes instead of floats: one byte per component, or one sign bit per component,
             packed as by `numpy.packbits`. See `codec`.
 
         Returns
@@ -79,7 +79,7 @@ class Embedding:
                 return _wrap_data_with_container("transform", Y, X, model)
             codes = np.empty((len(rows), codec.width), codec.dtype)
             for part, block in row_blocks(rows):
-                # in double precision: rounding, which differs with the batch, changes no code
+                # double precision: rounding, which varies with the batch, must not change a code
                 Y = self.preprocessing_.embed(block, model.components_, self.normalize, np.float64)
                 codes[part] = codec.encode(Y)
         return codes
@@ -89,7 +89,7 @@ class Embedding:
     ) -> NDArray[np.generic]:
         """Embed a single vector, such as a query: (n_features_in_,) to (n_components,).
 
-        As `transform`, which refuses one-dimensional input by scikit-learn's rules.
+        Like `transform`, which by scikit-learn's rules rejects one-dimensional input.
         """
         row = np.asarray(as_matrix(x))
         if row.ndim != 1:
@@ -98,10 +98,10 @@ class Embedding:
         return np.asarray(embedded[0])
 
     def inverse_transform(self, Y: ArrayLike) -> Array:
-        """Vectors with the embedding Y: least squares, and so lossy.
+        """Return the least-squares preimages of embedded rows, which is lossy.
 
-        What the map dropped is gone: the result lies on the plane spanned by the components,
-        through the mean. Rows learned with normalize_input=True come back with unit norm.
+        The result lies on the plane through the mean that the components span. Rows learned with
+        normalize_input=True come back with unit norm.
 
         Parameters
         ----------
@@ -118,7 +118,7 @@ class Embedding:
         return self.preprocessing_.invert(rows, components, self.normalize)
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
-        """Recall@1: the share of rows whose nearest other row in the embedding has their label.
+        """Return Recall@1: the share of rows whose nearest other row has the same label.
 
         Parameters
         ----------
@@ -132,7 +132,7 @@ class Embedding:
         return float(np.mean(labels[nearest] == labels))
 
     def codec(self, output: str) -> Codec:
-        """The codes of the embedding: `encode` rows, `decode` codes.
+        """Return the codec of the embedding, which encodes rows and decodes codes.
 
         Parameters
         ----------
@@ -141,14 +141,13 @@ class Embedding:
         Returns
         -------
         Codec
-            ``transform(queries) @ codec.decode(codes).T`` are the scores of float queries against
-            codes.
+            ``transform(queries) @ codec.decode(codes).T`` scores float queries against codes.
         """
         check_is_fitted(self)
         return make_codec(output, len(self.components_), self.code_ranges_)
 
     def similarity_quantile(self, similarity: ArrayLike, pairs: str = "random") -> Any:
-        """Share of pairs of training rows that are less similar, in [0, 1].
+        """Return the share of pairs of training rows that are less similar, in [0, 1].
 
         Parameters
         ----------
@@ -163,7 +162,7 @@ class Embedding:
         return self.similarity_scale_.quantile(similarity, pairs)
 
     def _first(self, size: int) -> Self:
-        """The same model with the first components only."""
+        """Return the model with only its first components."""
         most = len(self.components_)
         if not 1 <= size <= most:
             raise ValueError(f"n_components={size}: the model has 1 to {most} components.")
@@ -172,7 +171,7 @@ class Embedding:
         return model
 
     def map_only(self, n_components: int | None = None) -> Self:
-        """A copy that embeds and encodes rows, and knows nothing of the training rows."""
+        """Return a copy that embeds and encodes rows, without anything about training rows."""
         check_is_fitted(self)
         model = copy(self) if n_components is None else self._first(n_components)
         if model.code_ranges_ is not None:
@@ -184,7 +183,7 @@ class Embedding:
         return model
 
     def predict(self, X: ArrayLike) -> NDArray[np.intp]:
-        """Labels of unseen rows, as in `labels_`: that of the nearest mode of the model."""
+        """Predict the labels of new rows, as in `labels_`: that of the nearest exemplar."""
         check_is_fitted(self)
         X = check_rows(self, X, reset=False)
         self._check_exemplars()
@@ -202,16 +201,16 @@ class Embedding:
             )
 
     def suggest_labels(self, n: int = 10, X: ArrayLike | None = None) -> NDArray[np.intp]:
-        """Rows to label next, most informative first, as indices into the training rows.
+        """Suggest rows to label next, most informative first, as indices of training rows.
 
-        Rows that many others surround, far from every label and from each other.
+        These are rows in dense regions, far from every labeled row and from each other.
 
         Parameters
         ----------
         n : int, default=10
+            Number of rows.
         X : array-like of shape (n_rows, n_features_in_), default=None
-            The rows learned from. Without them only the middles of clusters are looked at, and
-            unsure rows follow.
+            The training rows. Without them only exemplars are ranked, followed by uncertain rows.
         """
         check_is_fitted(self)
         if X is None or self.exemplars_ is None:
@@ -239,7 +238,7 @@ class Embedding:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
-        """Read a model that `save` wrote; safe on files from anywhere."""
+        """Load a model written by `save`; the file need not be trusted."""
         return load_model(cls, path)
 
     def _set_fitted(self, result: FitResult, exemplar_vectors: Array | None = None) -> None:
@@ -247,7 +246,7 @@ class Embedding:
         self.whitening_ = result.whitening.choice
         self.components_ = np.ascontiguousarray(result.L.T)
         self.labels_ = result.labels
-        self.exemplars_ = result.exemplars  # Exemplars, or None for an older model
+        self.exemplars_ = result.exemplars  # None for an older model
         self.exemplar_vectors_ = exemplar_vectors
         self.labeled_mask_ = result.labeled_mask
         self.n_classes_ = result.n_classes
@@ -261,7 +260,7 @@ class Embedding:
         self.message_ = result.optimum.message
 
     def _calibrate(self, sample: Array) -> None:
-        """Ranges of the codes and quantiles of the similarities, from projected training rows."""
+        """Set the ranges of the codes and the quantiles of the similarities from projections."""
         rows = unit_rows(sample) if self.normalize else sample
         self.code_ranges_ = AxisRanges.of(rows, self.normalize)
         self.similarity_scale_ = SimilarityScale.of(sample)

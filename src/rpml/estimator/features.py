@@ -1,4 +1,4 @@
-"""A model and files of vectors: whether they fit each other, and embedding batch by batch."""
+"""A model and files of vectors: compatibility checks, and embedding in batches."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,7 +14,7 @@ from rpml.runtime.errors import InputError
 
 
 class Described(Protocol):
-    """An opened file of vectors, or rows on a cluster."""
+    """An open file of vectors, or rows on a cluster."""
 
     name: str
 
@@ -26,15 +26,10 @@ class Described(Protocol):
 
 
 def check_features(model: RPML, source: Described, path: str | PathLike[str]) -> None:
-    """Refuse vectors of another size, or with other column names, than the model was fitted on.
+    """Raise InputError if the vectors have another size or other names than the training data.
 
-    Parameters
-    ----------
-    model : RPML
-        Fitted. Its feature names are dropped once they are checked, as arrays have none.
-    source : FeatureSource or PartitionedRows
-    path : str or Path
-        The model's file, for the message.
+    The model's feature names are dropped once they are checked, since arrays have none. `path` is
+    the model's file, for the message.
     """
     if source.n_features != model.n_features_in_:
         raise InputError(
@@ -54,13 +49,13 @@ def check_features(model: RPML, source: Described, path: str | PathLike[str]) ->
 
 
 def embed_batches(model: RPML, source: FeatureSource, output: str = "float") -> Iterator[Batch]:
-    """The embedding of an opened file, one batch at a time; ids are carried through."""
+    """Yield the embedding of an open file in batches; ids are copied."""
     for batch in source.batches():
         yield replace(batch, values=model.transform(batch.values, output=output))
 
 
 def load_embedded(model: RPML, source: FeatureSource) -> Features:
-    """The embedding of an opened file, in memory."""
+    """Return the embedding of an open file, in memory."""
     batches = list(embed_batches(model, source))
     ids = [batch.ids for batch in batches if batch.ids is not None]
     values = np.concatenate([batch.values for batch in batches])
@@ -75,7 +70,7 @@ def embed_file(
     context: Context | None = None,
     output: str = "float",
 ) -> int:
-    """Write the embedding of an opened file in bounded memory.
+    """Write the embedding of an open file in bounded memory.
 
     Parameters
     ----------
@@ -84,10 +79,11 @@ def embed_file(
     source : FeatureSource
         What `rpml.io.features.open_features` returns.
     path : str
-        The suffix names the format; NAME/ is a folder of shards, - standard output.
+        The suffix sets the format; NAME/ writes a folder of shards, - to standard output.
     overwrite : bool, default=False
+        Replace an existing output.
     context : Context, default=None
-        Told how many rows are done.
+        Receives progress.
     output : {"float", "int8", "binary", "binary-rotated"}, default="float"
         As in `RPML.transform`.
 

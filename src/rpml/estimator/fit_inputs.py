@@ -1,4 +1,4 @@
-"""What a fit is given besides its rows, checked before anything is computed."""
+"""Validation of the inputs of a fit besides its rows, before anything is computed."""
 
 import re
 import warnings
@@ -19,7 +19,7 @@ from rpml.runtime.context import Json
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array, common_scale, float_dtype
 
-SAFE_SCALE = 1e15  # beyond it squares of rows leave the range of float32
+SAFE_SCALE = 1e15  # beyond it, squares overflow float32
 ROWS_PER_LINE = {"must_link": 2, "cannot_link": 2, "comparisons": 3}
 
 
@@ -29,23 +29,11 @@ def read_constraints(
     y: ArrayLike | None = None,
     conflicts: str = "raise",
 ) -> Json:
-    """Arguments of `RPML.fit` from files of constraints.
+    """Read the constraint arguments of `RPML.fit` from files.
 
-    Parameters
-    ----------
-    files : mapping of str to path or None
-        Paths by the name of the argument: must_link, cannot_link, comparisons.
-    data : Features
-        The rows, and the ids by which the files may name them.
-    y : array-like of shape (n_samples,), default=None
-        Labels that the constraints must agree with.
-    conflicts : {"raise", "weight"}, default="raise"
-        As in `RPML.fit`.
-
-    Raises
-    ------
-    InputError
-        If constraints contradict each other; they are named by file and line.
+    `files` maps must_link, cannot_link and comparisons to paths or None; rows are given by the ids
+    of `data`. Contradictions, also with the labels `y`, raise an InputError that names file and
+    line.
     """
     n = len(data.values)
     read = {
@@ -64,7 +52,7 @@ def read_constraints(
 
 
 def _by_line(text: str, read: Mapping[str, Links]) -> str:
-    """The library's must_link[3] as the line of the file it came from."""
+    """Replace the library's must_link[3] by the line of the file."""
 
     def place(match: re.Match[str]) -> str:
         links = read[match[1]]
@@ -76,14 +64,14 @@ def _by_line(text: str, read: Mapping[str, Links]) -> str:
 
 
 def as_groups(groups: ArrayLike | None, n: int) -> NDArray[np.intp]:
-    """Groups of n rows as numbers; -1 for none, and for a group of a single row."""
+    """Return groups of n rows as numbers; -1 for none, and for a group of a single row."""
     if groups is None:
         return no_groups(n)
     return drop_singles(as_labels(groups, n, "groups"))
 
 
 def as_pairs(pairs: ArrayLike | None, n: int, whiten: object = "auto") -> NDArray[np.intp] | None:
-    """Pairs of the n rows, each once; None if there are none."""
+    """Return unique pairs of the n rows; None if there are none."""
     if pairs is None or (values := np.asarray(pairs)).size == 0:
         return None
     if values.ndim != 2 or values.shape[1] != 2 or values.dtype.kind not in "iuf":
@@ -109,7 +97,7 @@ def as_pairs(pairs: ArrayLike | None, n: int, whiten: object = "auto") -> NDArra
 
 
 def read_pairs(path: str | Path, data: Features) -> NDArray[np.intp] | None:
-    """The argument `pairs` of `RPML.fit` from a file; errors name the line."""
+    """Read the argument `pairs` of `RPML.fit` from a file; errors name the line."""
     links = read_links(path, 2, len(data.values), data.ids, weighted=False)
     try:
         return as_pairs(links.values[:, :2], len(data.values))
@@ -120,7 +108,7 @@ def read_pairs(path: str | Path, data: Features) -> NDArray[np.intp] | None:
 def as_neighbors(
     neighbors: tuple[ArrayLike, ArrayLike] | None, n: int, groups: ArrayLike | None
 ) -> Neighbors | None:
-    """Neighbors of n rows that the user searched; they cannot be combined with groups."""
+    """Validate neighbors of n rows that the user has searched; not with groups."""
     if neighbors is None:
         return None
     if groups is not None:
@@ -132,21 +120,20 @@ def as_neighbors(
 
 
 def to_common_scale(X: Array, as_they_are: bool) -> tuple[Array, float]:
-    """(rows, scale): X divided so that its unit does not matter and no square is lost.
+    """Return (X / scale, scale), so that the unit of X does not matter and no square overflows.
 
-    Rows that the fit takes `as_they_are`, or scales one by one, are divided only where squares
-    would be lost.
+    Rows that the fit takes `as_they_are`, or normalizes, are divided only to avoid overflow.
     """
     scale = divisor(common_scale(X), as_they_are)
     return (X if scale == 1 else divided(X, scale)), scale
 
 
 def divisor(scale: float, as_they_are: bool) -> float:
-    """What rows of a common scale are divided by; 1 if they need not be."""
+    """Return the divisor of rows of a common scale; 1 if they need not be divided."""
     return 1.0 if as_they_are and 1 / SAFE_SCALE < scale < SAFE_SCALE else scale
 
 
 def divided(X: Array, scale: float) -> Array:
-    """The rows as floats, divided by a power of two."""
+    """Return the rows as floats, divided by a power of two."""
     rows: Array = np.asarray(X, float_dtype(X)) / float_dtype(X)(scale)
     return rows

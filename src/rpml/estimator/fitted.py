@@ -1,4 +1,4 @@
-"""A fitted model: embeds rows, assigns them to clusters, goes to and from its file."""
+"""A fitted model to and from its file."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ def save_model(
     run: Mapping[str, object] | None = None,
     exemplars: bool = False,
 ) -> None:
-    """Write a fitted estimator atomically, with the rows that are its exemplars only if asked.
+    """Write a fitted estimator atomically; its exemplars, which are training rows, only if asked.
 
-    `run` holds what a program wants to remember beside it. Equal content gives equal bytes, so
-    that nothing that differs between two equal runs (times, paths) belongs there.
+    `run` is stored next to the model. Equal content gives equal bytes, so nothing that differs
+    between two equal runs (times, paths) should be in it.
     """
     arrays, metadata = model_arrays(estimator, exemplars), model_metadata(estimator, run)
     write_container(Path(path), arrays, metadata, "model", FORMAT_VERSION)
 
 
 def model_arrays(estimator: Embedding, exemplars: bool = False) -> Arrays:
-    """The arrays of a fitted estimator by the names they have in the file."""
+    """Return the arrays of a fitted estimator by their names in the file."""
     arrays = {
         "mean": estimator.preprocessing_.mean,
         "matrix": estimator.preprocessing_.matrix,
@@ -78,13 +78,13 @@ def model_arrays(estimator: Embedding, exemplars: bool = False) -> Arrays:
 
 
 def _narrow(indices: NDArray[np.generic]) -> NDArray[np.generic]:
-    """Indices below 2^31 in half the space."""
+    """Store indices below 2^31 in half the space."""
     small = indices.size == 0 or int(np.abs(indices).max()) < 2**31
     return indices.astype(np.int32) if small else indices
 
 
 def model_metadata(estimator: Embedding, run: Mapping[str, object] | None = None) -> Json:
-    """Settings, preprocessing, names and training summary of a fitted estimator."""
+    """Return settings, preprocessing, names and training summary of a fitted estimator."""
     names = getattr(estimator, "feature_names_in_", None)
     return {
         "settings": describe_settings(estimator),
@@ -136,13 +136,13 @@ def _read_whitening(stored: Json | None) -> ScatterChoice | None:
 
 
 def describe_settings(estimator: BaseEstimator) -> Json:
-    """The parameters of an estimator as JSON values, those left out that change no result."""
+    """Return the parameters of an estimator that affect the result, as JSON values."""
     parameters = estimator.get_params(deep=False)
     return {n: _describe(value) for n, value in parameters.items() if n not in NOT_STORED}
 
 
 def _describe(value: object) -> object:
-    """A setting as JSON: plain values as they are, our clustering by its settings, else text."""
+    """Convert a setting to JSON: an AAS by its settings, other objects to text."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, np.generic):
@@ -156,14 +156,14 @@ def _describe(value: object) -> object:
 
 
 def load_model(cls: type[Model], path: str | PathLike[str]) -> Model:
-    """Rebuild the estimator that `save_model` wrote; any doubt is a ModelFormatError."""
+    """Load an estimator that `save_model` wrote; ModelFormatError if anything is wrong."""
     return rebuild_model(cls, *read_model(path), path)
 
 
 def rebuild_model(
     cls: type[Model], arrays: Arrays, metadata: Json, path: str | PathLike[str]
 ) -> Model:
-    """The estimator of arrays and metadata that were read from a file."""
+    """Rebuild an estimator from the arrays and metadata of a file."""
     try:
         return _rebuild(cls, arrays, metadata)
     except ModelFormatError as error:
@@ -174,7 +174,7 @@ def rebuild_model(
 
 
 def _rebuild(cls: type[Model], arrays: Arrays, metadata: Json) -> Model:
-    """The estimator of arrays and metadata that are as `rpml.io.model_file.SCHEMA` says."""
+    """Rebuild an estimator from content that matches `rpml.io.model_file.SCHEMA`."""
     build: Callable[..., Model] = cls
     model = build(**_settings(cls, metadata["settings"]))
     flags, names = metadata["preprocessing"], metadata["feature_names"]
@@ -194,10 +194,9 @@ def _rebuild(cls: type[Model], arrays: Arrays, metadata: Json) -> Model:
 
 
 def _settings(cls: type[BaseEstimator], stored: Json) -> Json:
-    """Settings the class knows; a newer package of the same format may have written more.
+    """Return the settings that the class has; a newer package may have written more.
 
-    They obey the rules of the class. What was an object at the fit is a text in angle brackets,
-    of which a new fit complains.
+    They are validated. Objects were stored as text in angle brackets, which a new fit rejects.
     """
     settings = _supported(cls, stored)
     if isinstance(settings.get("clustering"), dict):
@@ -235,7 +234,7 @@ def _set_training(model: Embedding, arrays: Arrays, training: Json) -> None:
 
 
 def _set_scales(model: Embedding, arrays: Arrays) -> None:
-    """Ranges of the codes and quantiles of the similarities, which older files do not have."""
+    """Set the ranges of the codes and the quantiles of the similarities, unless the file is old."""
     ranges, quantiles = (arrays.get(name) for name in ("code_ranges", "similarity_quantiles"))
     model.code_ranges_ = None if ranges is None else AxisRanges(*ranges)
     model.similarity_scale_ = None if quantiles is None else SimilarityScale(*quantiles)

@@ -1,9 +1,8 @@
-"""What each parameter of RPML may be, in scikit-learn's terms, and what `fit` does not take."""
+"""Validation of the parameters of RPML, in scikit-learn's terms, and of arguments of `fit`."""
 
-from collections.abc import Callable
-from functools import wraps
+from collections.abc import Mapping
 from numbers import Integral, Real
-from typing import ParamSpec, TypeVar
+from typing import TypedDict
 
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
@@ -48,20 +47,23 @@ CONSTRAINTS: dict[str, list[object]] = {
     "random_state": ["random_state"],
 }
 
-P = ParamSpec("P")
-T = TypeVar("T")
+
+class Unsupported(TypedDict, total=False):
+    """Arguments of other estimators' `fit` that RPML refuses with advice.
+
+    As a named parameter, scikit-learn would take sample_weight for supported.
+    """
+
+    sample_weight: None
 
 
-def without_sample_weight(fit: Callable[P, T]) -> Callable[P, T]:
-    """Say what to do instead; in the signature scikit-learn would take it for supported."""
-
-    @wraps(fit)
-    def checked(*args: P.args, **inputs: P.kwargs) -> T:
-        if inputs.pop("sample_weight", None) is not None:
+def refuse(unsupported: Mapping[str, object]) -> None:
+    """Raise TypeError for keyword arguments that `RPML.fit` does not have."""
+    for name, value in unsupported.items():
+        if name != "sample_weight":
+            raise TypeError(f"RPML.fit() got an unexpected keyword argument {name!r}")
+        if value is not None:
             raise TypeError(
                 "RPML.fit has no sample_weight, since every row counts once: leave rows out or "
                 "repeat them instead."
             )
-        return fit(*args, **inputs)
-
-    return checked

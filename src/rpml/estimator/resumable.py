@@ -1,4 +1,4 @@
-"""A fit whose model goes to a file and whose finished stages survive an interruption."""
+"""A fit that writes a model file and can resume after an interruption."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class FitOutcome:
 
 @dataclass(frozen=True)
 class ResumableFit:
-    """Fit an estimator and write its model file; a killed fit continues where it was.
+    """Fit an estimator and write its model file; a killed fit can resume.
 
     Finished stages and the state of the solver are kept in the folder ``<path>.ckpt`` until the
     model is written. The resumed fit gives the same model as an uninterrupted one.
@@ -61,9 +61,9 @@ class ResumableFit:
     path : str or Path
         The model file to write.
     resume : bool, default=False
-        Continue an interrupted fit of the same rows, settings and file, from the beginning if
-        there is none. Without it a folder of finished stages is refused, so that nothing is lost
-        by forgetting it.
+        Continue an interrupted fit of the same rows, settings and file, or start if there is none.
+        Without it an existing folder of finished stages is an error, so that forgetting the option
+        loses nothing.
     overwrite : bool, default=False
         Replace an existing file; without `resume` also discard finished stages.
     checkpoint : bool, default=True
@@ -101,8 +101,8 @@ class ResumableFit:
         ----------
         model : RPML or DaskRPML
         X : array-like of shape (n_samples, n_features), Features or PartitionedRows
-            The rows; `Features` come with the names of their columns. `DaskRPML` takes what
-            `rpml.distributed.open_rows` returns.
+            The rows; `Features` have the names of their columns. `DaskRPML` takes the result of
+            `rpml.distributed.open_rows`.
         **inputs
             The other arguments of the estimator's `fit`: y, groups, constraints, cluster.
 
@@ -131,7 +131,7 @@ class ResumableFit:
                 model.fit(data.values, **inputs)
             if data.feature_names is not None:
                 model.feature_names_in_ = as_ids(data.feature_names)
-            self.check()  # a file may have appeared under the name
+            self.check()  # the file may have appeared since the start
             if self.resume:
                 self._is_complete(key)
             run = {"command": "fit", "options": dict(self.notes), "fingerprint": key}
@@ -141,7 +141,7 @@ class ResumableFit:
             return FitOutcome(model, "stopped" if stops else "fitted")
 
     def check(self, inputs: Iterable[str | Path | None] = ()) -> None:
-        """Refuse, before any work is done, what exists, is an input or is not ours to replace.
+        """Raise InputError, before any work, if an output exists, is an input or is foreign.
 
         Parameters
         ----------
@@ -155,11 +155,11 @@ class ResumableFit:
             check_directory(self.directory)
 
     def discard(self) -> None:
-        """Remove the finished stages."""
+        """Delete the finished stages."""
         remove_checkpoint(self.directory)
 
     def _is_complete(self, key: str) -> bool:
-        """Whether the file is the finished model of this fit; a model of another one is kept."""
+        """Whether the file is the finished model of this fit; InputError if it is another one."""
         if not os.path.lexists(self.path):
             return False
         try:
@@ -178,7 +178,7 @@ class ResumableFit:
 
 @contextmanager
 def _stops(model: RPML) -> Iterator[list[Progress]]:
-    """The moments at which the model's callback stopped the solver."""
+    """Collect the progress reports at which the model's callback stopped the solver."""
     callback, stops = model.callback, []
 
     def report(progress: Progress) -> bool:
@@ -195,7 +195,7 @@ def _stops(model: RPML) -> Iterator[list[Progress]]:
 
 
 def _digest(model: RPML, X: ArrayLike, inputs: Mapping[str, object]) -> str:
-    """Hash of the rows and of everything that is said about them."""
+    """Return a hash of the rows and of all other inputs."""
     fit_inputs = {name: value for name, value in inputs.items() if name != "cluster"}
     if hasattr(model.clustering, "dtype"):
         fit_inputs["clustering"] = model.clustering

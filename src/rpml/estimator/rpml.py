@@ -1,8 +1,8 @@
-"""RPML, the scikit-learn estimator: validates, calls the pipeline, sets the fitted attributes."""
+"""RPML, the scikit-learn estimator: validates, runs the pipeline, sets fitted attributes."""
 
 from collections.abc import Callable
 from dataclasses import fields, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from rpml.estimator.embedding import Embedding
 from rpml.estimator.fit_inputs import as_groups, as_neighbors, as_pairs, to_common_scale
-from rpml.estimator.parameters import CONSTRAINTS, without_sample_weight
+from rpml.estimator.parameters import CONSTRAINTS, Unsupported, refuse
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.local import learn_in_memory
 from rpml.method.settings import FitInputs, FitSettings, fit_shape
@@ -96,18 +96,18 @@ class RPML(
     use_labels : bool, default=False
         Use `y` in `fit`. Otherwise it is ignored, so that labels never leak by accident.
     subsample : int or None, default=1000000
-        Beyond this many rows, neighbors, clusters and triplets come from a random sample of them;
+        If there are more rows, neighbors, clusters and triplets come from a random sample of them;
         mean, principal axes and whitening come from all rows. Groups are sampled whole, and rows
-        that anything is known of are all used. None uses all rows, and so does a fit with given
+        with labels or constraints are all used. None uses all rows, and so does a fit with given
         neighbors.
     memory_limit : int, default=None
-        Bytes the process may use. The fit works in smaller blocks, or refuses to start.
+        Bytes the process may use. The fit works in smaller blocks, or raises an error.
     n_jobs : int, default=None
         Threads of `fit` and `transform`; -1 and None: all cores (that OMP_NUM_THREADS allows).
     verbose : int, default=0
         1 prints a line per finished stage, 2 every step.
     callback : callable, default=None
-        Called with a `Progress`; a true result stops the solver, which keeps what it has.
+        Called with a `Progress`; if it returns True, the solver stops with its current result.
     random_state : int, RandomState instance or None, default=None
         Seed of the triplets and the initialization.
 
@@ -130,7 +130,7 @@ class RPML(
     exemplar_vectors_ : ndarray of shape (n_exemplars, n_features_in_)
         Those rows of X; in the file only with save(..., exemplars=True).
     code_ranges_, similarity_scale_ : AxisRanges, SimilarityScale
-        What int8 codes and `similarity_quantile` are made from.
+        Calibration of int8 codes and of `similarity_quantile`.
     drift_ : float
         How far the last `update` moved the embedding.
     triplets_ : ndarray of shape (n_triplets, 3)
@@ -242,7 +242,7 @@ class RPML(
         solver: str = "cg",
         **parameters: object,
     ) -> Self:
-        """Every setting as the paper prints it, nothing added, and so able to collapse.
+        """Return an estimator with the settings printed in the paper, which may collapse.
 
         Random L, the printed objective, AAS with gamma = 100 and epsilon = 0.65 on a cosine graph
         of 50 neighbors, uniform triplets, no whitening, no output normalization; rows are scaled
@@ -255,7 +255,6 @@ class RPML(
         settings |= {"weight_ridge": None, "normalize": False}
         return cls(n_components, **{**settings, **parameters})
 
-    @without_sample_weight
     def fit(
         self,
         X: ArrayLike,
@@ -269,6 +268,7 @@ class RPML(
         comparisons: ArrayLike | None = None,
         conflicts: str = "raise",
         store: Store | None = None,
+        **unsupported: Unpack[Unsupported],
     ) -> Self:
         """Learn the embedding from the rows of X.
 
@@ -285,9 +285,9 @@ class RPML(
             than the neighbors are ignored; `whitening_` says so.
         pairs : array-like of shape (n_pairs, 2), default=None
             Indices of rows that probably belong together (one session, one document, co-clicks);
-            a good part may be wrong. They refine whiten="auto", with or without groups and
-            labels, by the share of them that is estimated to be right. Pairs that are of no use
-            are ignored; `whitening_.pairs` has the share and the reason.
+            many may be wrong. They refine whiten="auto", with or without groups and labels,
+            according to the estimated share of right pairs. Useless pairs are ignored;
+            `whitening_.pairs` has the share and the reason.
         neighbors : pair of arrays of shape (n_samples, k), default=None
             Indices and cosine distances of the nearest rows, without the row itself, as found by
             `rpml.method.graph.neighbors.nearest_neighbors`, so that several fits share one search.
@@ -302,17 +302,16 @@ class RPML(
             lower weight.
         store : Checkpoint, default=None
             Where finished stages are saved, and found by a repeated fit.
+        **unsupported
+            Refused: there is no `sample_weight`, since clusters are made of rows, each of which
+            counts once. Leave rows out or repeat them instead; constraints have weights.
 
         Returns
         -------
         RPML
             The fitted estimator.
-
-        Notes
-        -----
-        There is no `sample_weight`: clusters are made of rows, each of which counts once. Leave
-        rows out or repeat them instead; constraints have weights.
         """
+        refuse(unsupported)
         self._validate_params()
         mapped = isinstance(X, np.memmap)
         X = check_rows(self, X, reset=True)
@@ -336,7 +335,7 @@ class RPML(
         return self
 
     def fit_predict(self, X: ArrayLike, y: ArrayLike | None = None, **inputs: Any) -> Labels:
-        """Fit, and return the pseudo-labels of the rows, `labels_`; arguments as in `fit`."""
+        """Fit and return the pseudo-labels of the rows, `labels_`; arguments as in `fit`."""
         return self.fit(X, y, **inputs).labels_
 
     def update(
@@ -351,16 +350,16 @@ class RPML(
         ----------
         X_new : array-like of shape (n_new, n_features_in_)
         X_old : array-like of shape (n_old, n_features_in_), default=None
-            Old rows, all or some of them; a memory map is enough. At most 2000 of them, or two per
-            new row, are read, and let the whitening follow the data. Without them the whitening
-            stays, and the exemplars stand for the old rows.
+            Old rows, all or some of them, or a memory map. At most 2000 of them, or two per new
+            row, are read to update the whitening. Without them the whitening stays the same, and
+            the exemplars represent the old rows.
         max_iter : int, default=10
             Maximum number of iterations of the solver (epochs of "stochastic").
 
         Notes
         -----
-        `labels_` then holds the labels of the rows read, those of X_new first, and `drift_` how
-        far their embedding moved: the mean of 1 - cosine.
+        Afterwards `labels_` has the labels of the rows read, those of X_new first, and `drift_`
+        how far their embedding moved: the mean of 1 - cosine.
         """
         check_is_fitted(self)
         self._check_exemplars()

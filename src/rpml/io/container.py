@@ -11,7 +11,7 @@ import struct
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,14 +93,6 @@ def _header(arrays: Arrays, text: str) -> tuple[bytes, list[str]]:
     return encoded + b" " * (-len(encoded) % 8), order
 
 
-def _write(file: BinaryIO, arrays: Arrays, text: str) -> None:
-    header, order = _header(arrays, text)
-    file.write(struct.pack("<Q", len(header)))
-    file.write(header)
-    for name in order:
-        file.write(arrays[name].reshape(-1).view(np.uint8).data)
-
-
 def write_container(
     path: str | Path,
     arrays: Mapping[str, NDArray[np.generic]],
@@ -119,7 +111,11 @@ def write_container(
         }
     )
     with atomic_output(path) as temporary, open(temporary, "wb") as file:
-        _write(file, stored, text)
+        header, order = _header(stored, text)
+        file.write(struct.pack("<Q", len(header)))
+        file.write(header)
+        for name in order:
+            file.write(stored[name].reshape(-1).view(np.uint8).data)
 
 
 def is_container(path: str | Path) -> bool:

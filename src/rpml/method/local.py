@@ -1,4 +1,4 @@
-"""The stages of a fit in memory."""
+"""The stages of a fit, in memory."""
 
 import logging
 import warnings
@@ -25,7 +25,8 @@ from rpml.method.solver.conjugate_gradient import OptimizeResult
 from rpml.method.solver.prefix import prefix_order
 from rpml.method.solver.stochastic import Epoch, EpochState, run_epoch
 from rpml.method.solver.training import Start, initial_subspace, order_by_variance
-from rpml.method.triplets.samplers import SAMPLERS, Uniform
+from rpml.method.supervision.constraints import Supervision
+from rpml.method.triplets.samplers import SAMPLERS, Sampler, Uniform
 from rpml.method.triplets.sampling import LabelSource, draw_from_sources, parted_triplets
 from rpml.method.whitening.choice import Whitening, choose_whitening
 from rpml.method.whitening.groups import Groups, group_means, representatives
@@ -39,13 +40,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LocalStages:
-    """Stages on arrays; `context` holds the random streams, the listener and the checkpoint."""
+    """Stages on arrays; `context` has the random streams, progress reports and the checkpoint."""
 
     settings: FitSettings
     context: Context
 
     def whiten(self, X: Array, inputs: FitInputs) -> Whitening:
-        """Chosen from the rows, and kept in the checkpoint."""
+        """Choose the whitening, or load it from the checkpoint."""
         arguments = (inputs.groups, inputs.pairs, inputs.classes, self.settings.for_whitening)
 
         def compute() -> Arrays:
@@ -59,10 +60,7 @@ class LocalStages:
         return whitening.preprocessing.apply(X)
 
     def neighbors(self, Z: Array, inputs: FitInputs) -> Neighbors | None:
-        """The k-NN graph of what is clustered: the rows, or one mean per group.
-
-        None where no graph is clustered.
-        """
+        """Find the k-NN graph of the rows, or of one mean per group; None if AAS is not used."""
         clusterer = as_clusterer(self.settings.clustering, self.settings.n_neighbors)
         if not uses_graph(clusterer):
             if inputs.neighbors is not None and self.settings.sampler == "uniform":
@@ -79,7 +77,7 @@ class LocalStages:
         return self._search("neighbors", points, clusterer)
 
     def _search(self, stage: str, points: Array, graph: AuthorityAscentShift) -> Neighbors:
-        """Neighbors by the `n_neighbors`, `metric` and `method` of an AAS."""
+        """Search with the `n_neighbors`, `metric` and `method` of an AAS."""
         context, n, how = self.context, len(points), (graph.n_neighbors, graph.metric, graph.method)
 
         def compute() -> Arrays:
@@ -100,7 +98,7 @@ class LocalStages:
         return Neighbors(arrays["indices"], arrays["distances"], metric=graph.metric)
 
     def cluster(self, Z: Array, graph: Neighbors | None, inputs: FitInputs) -> Labels:
-        """c(.) of the paper; a group is one point, its mean, so that its rows share a label."""
+        """Compute c(.) of the paper; a group is clustered as its mean, so its rows agree."""
         clusterer = as_clusterer(self.settings.clustering, self.settings.n_neighbors)
         if not hasattr(clusterer, "fit_predict"):
             return pseudo_labels(Z, clusterer)
@@ -115,58 +113,45 @@ class LocalStages:
         )
         return np.asarray(arrays["labels"][instance_of_row], np.intp)
 
-    def supervise(self, Z: Array, clusters: Labels, inputs: FitInputs) -> Labels:
-        """The clusters made to agree with classes and constraints."""
-        if inputs.supervision is None:
-            return clusters
-        return apply_supervision(clusters, inputs.supervision, Z)
+    def supervise(self, Z: Array, clusters: Labels, known: Supervision) -> Labels:
+        """Change the clusters to agree with classes and constraints."""
+        return apply_supervision(clusters, known, Z)
 
     def objective(
         self, Z: Array, graph: Neighbors | None, labels: Labels, inputs: FitInputs
     ) -> TripletObjective:
-        """The triplets T of Algorithm 1 and the objective over them."""
-        settings = self.settings
-        triplets, pinned = self._triplets(Z, graph, labels, inputs)
-        weight = weight_function(settings.weight)
-        if pinned is not None and weight.learnable:
-            weight = PinnedWeights(weight, pinned)
-        return TripletObjective(Z, triplets, weight, settings.alpha, settings.ridge)
+        """Draw the triplets T of Algorithm 1; return the objective over them.
 
-    def _triplets(
-        self, Z: Array, graph: Neighbors | None, labels: Labels, inputs: FitInputs
-    ) -> tuple[NDArray[np.integer], NDArray[np.bool_] | None]:
-        """Triplets, and which of them are known to be right (None: no supervision)."""
+        Triplets that labels or constraints imply have weight 1.
+        """
         settings, rng = self.settings, self.context.rng("triplets")
-        near = self._row_neighbors(Z, graph, inputs)
-        sampler = Uniform() if near is None else SAMPLERS[settings.sampler](near, Z)
+        sampler: Sampler = Uniform()
+        if settings.sampler != "uniform":
+            sampler = SAMPLERS[settings.sampler](self._row_neighbors(Z, graph, inputs), Z)
         sources = [LabelSource(labels, sampler)]
         sources += [LabelSource(more, Uniform()) for more in supervised_labels(inputs)]
-        drawn = draw_from_sources(
+        triplets = draw_from_sources(
             sources, inputs.groups, rng, settings.triplets_per_anchor, settings.max_triplets
         )
-        supervision = inputs.supervision
-        if supervision is None:
-            return drawn, None
-        apart = parted_triplets(labels, supervision.apart, settings.triplets_per_anchor, rng)
-        triplets = np.vstack([drawn, apart, supervision.comparisons])
-        pinned = supervision.pinned(triplets)
-        pinned[len(triplets) - len(supervision.comparisons) :] = True
-        return triplets, pinned
+        weight, known = weight_function(settings.weight), inputs.supervision
+        if known is not None:
+            apart = parted_triplets(labels, known.apart, settings.triplets_per_anchor, rng)
+            triplets = np.vstack([triplets, apart, known.comparisons])
+            if weight.learnable:
+                pinned = known.pinned(triplets)
+                pinned[len(triplets) - len(known.comparisons) :] = True
+                weight = PinnedWeights(weight, pinned)
+        return TripletObjective(Z, triplets, weight, settings.alpha, settings.ridge)
 
-    def _row_neighbors(
-        self, Z: Array, graph: Neighbors | None, inputs: FitInputs
-    ) -> Neighbors | None:
-        """Cosine neighbors of the rows, for samplers of near negatives."""
-        settings = self.settings
-        if settings.sampler == "uniform":
-            return None
+    def _row_neighbors(self, Z: Array, graph: Neighbors | None, inputs: FitInputs) -> Neighbors:
+        """Return the cosine neighbors of the rows, for samplers of near negatives."""
         graph = inputs.neighbors or graph
         if graph is not None and graph.metric == "cosine" and len(graph.indices) == len(Z):
             return graph
-        return self._search("row-neighbors", Z, as_clusterer("aas", settings.n_neighbors))
+        return self._search("row-neighbors", Z, as_clusterer("aas", self.settings.n_neighbors))
 
     def epochs(self, Z: Array, labels: Labels, inputs: FitInputs) -> Epoch:
-        """Epochs of the stochastic solver over the rows."""
+        """Return the function that runs an epoch of the stochastic solver."""
         labeled = None if inputs.supervision is None else inputs.labeled_mask
         batches = replace(self.settings.for_batches, labeled=labeled)
 
@@ -176,7 +161,7 @@ class LocalStages:
         return epoch
 
     def start(self, Z: Array, whitening: Whitening) -> Start:
-        """L and theta to start from: the leading axes, as the whitening ranks them."""
+        """Return the initial L and theta; by default L is the leading axes."""
         settings, context = self.settings, self.context
         l, init = settings.size(Z.shape[1]), settings.init
         if whitening.ranks_axes and isinstance(init, str) and init == "pca":
@@ -188,8 +173,8 @@ class LocalStages:
     def order(
         self, Z: Array, optimum: OptimizeResult, problem: Problem, whitening: Whitening
     ) -> Array:
-        """The same subspace, its axes turned so that every prefix is a smaller embedding."""
-        if optimum.n_iter == 0 and whitening.ranks_axes:  # in the order of the whitening
+        """Rotate the axes within the subspace so that every prefix is a good smaller embedding."""
+        if optimum.n_iter == 0 and whitening.ranks_axes:  # already ordered by the whitening
             return optimum.L
         L = order_by_variance(Z, optimum.L)
         if optimum.n_iter == 0:
@@ -197,12 +182,13 @@ class LocalStages:
         share = shrinkage_share(whitening.preprocessing, whitening.choice, L)
         return prefix_order(Z, L, problem.triplets, self.settings.alpha, share)
 
-    def exemplars(self, Z: Array, L: Array, clusters: Labels, labels: Labels) -> Exemplars:
-        return find_exemplars(Z @ L.astype(Z.dtype), clusters, labels)
-
-    def sample(self, Z: Array, L: Array) -> Array:
+    def summarize(
+        self, Z: Array, L: Array, clusters: Labels, labels: Labels
+    ) -> tuple[Exemplars, Array]:
+        """Return the exemplars of the clusters, and the projections of a sample of rows."""
+        Y = Z @ L.astype(Z.dtype)
         rows = sorted_sample(len(Z), SAMPLE_ROWS, self.context.rng("sample"))
-        return np.asarray(Z[rows] @ L.astype(Z.dtype))
+        return find_exemplars(Y, clusters, labels), np.asarray(Y[rows])
 
 
 @single_blas_thread()
@@ -213,7 +199,7 @@ def learn_in_memory(
     context: Context,
     subsample: int | None = None,
 ) -> FitResult:
-    """Learn an embedding of the rows of X; beyond `subsample` of them only whiten all rows."""
+    """Learn an embedding of the rows of X; if more than `subsample`, only whiten with all rows."""
     stages = LocalStages(settings, context)
     rows = inputs.sample(subsample, context.rng("subsample"))
     if rows is None:
@@ -226,7 +212,7 @@ def learn_in_memory(
 
 
 def supervised_labels(inputs: FitInputs) -> list[Labels]:
-    """Labels to draw triplets from besides the pseudo-labels: groups, known classes."""
+    """Return labels to draw triplets from besides the pseudo-labels: groups and given classes."""
     sources = []
     if inputs.groups.max() >= 0:
         sources.append(inputs.groups)
@@ -237,7 +223,7 @@ def supervised_labels(inputs: FitInputs) -> list[Labels]:
 
 
 def _instances(Z: Array, groups: Groups) -> tuple[Array, NDArray[np.intp]]:
-    """(one row per instance, the instance of each row): the mean of a group, or the row itself."""
+    """Return one row per instance, the mean of a group or a single row, and each row's instance."""
     first, instance_of_row = representatives(groups)
     if len(first) == len(Z):
         return Z, np.arange(len(Z))
@@ -245,7 +231,7 @@ def _instances(Z: Array, groups: Groups) -> tuple[Array, NDArray[np.intp]]:
 
 
 def _as_metric(neighbors: Neighbors, metric: str, Z: Array) -> Neighbors:
-    """Given cosine neighbors as those of the metric; for unit rows the two are the same."""
+    """Convert the user's cosine neighbors to the metric, which ranks unit rows equally."""
     if metric == neighbors.metric:
         return neighbors
     norms = np.einsum("ij,ij->i", Z, Z)

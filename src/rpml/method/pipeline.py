@@ -1,4 +1,4 @@
-"""Algorithm 1 of the paper, stage by stage; `Stages` says who evaluates each of them."""
+"""Algorithm 1 of the paper, stage by stage; `Stages` evaluates each of them."""
 
 from typing import Protocol, TypeVar
 
@@ -11,6 +11,7 @@ from rpml.method.settings import FitInputs, FitResult, FitSettings
 from rpml.method.solver.conjugate_gradient import Evaluator, OptimizeResult
 from rpml.method.solver.stochastic import Epoch
 from rpml.method.solver.training import Start, solve, step_back
+from rpml.method.supervision.constraints import Supervision
 from rpml.method.whitening.choice import Whitening
 from rpml.runtime.context import Context
 from rpml.runtime.rows import Array, Labels
@@ -18,7 +19,7 @@ from rpml.runtime.threads import single_blas_thread
 
 SAMPLE_ROWS = 10_000
 Features = TypeVar("Features", contravariant=True)
-"""The rows as given: an array, or partitions on a cluster."""
+"""The input rows: an array, or partitions on a cluster."""
 Rows = TypeVar("Rows")
 """The preprocessed rows."""
 Graph = TypeVar("Graph")
@@ -35,7 +36,7 @@ class Problem(Evaluator, Protocol):
 
 
 class Stages(Protocol[Features, Rows, Graph]):
-    """The stages of a fit: each takes what it needs and returns what it made.
+    """The stages of a fit; each takes what it needs and returns its result.
 
     `rpml.method.local.LocalStages` evaluates them in memory, `rpml.distributed.stages.DaskStages`
     on the workers of a cluster.
@@ -49,7 +50,7 @@ class Stages(Protocol[Features, Rows, Graph]):
 
     def cluster(self, Z: Rows, graph: Graph, inputs: FitInputs) -> Labels: ...
 
-    def supervise(self, Z: Rows, clusters: Labels, inputs: FitInputs) -> Labels: ...
+    def supervise(self, Z: Rows, clusters: Labels, known: Supervision) -> Labels: ...
 
     def objective(self, Z: Rows, graph: Graph, labels: Labels, inputs: FitInputs) -> Problem: ...
 
@@ -61,9 +62,9 @@ class Stages(Protocol[Features, Rows, Graph]):
         self, Z: Rows, optimum: OptimizeResult, problem: Problem, whitening: Whitening
     ) -> Array: ...
 
-    def exemplars(self, Z: Rows, L: Array, clusters: Labels, labels: Labels) -> Exemplars: ...
-
-    def sample(self, Z: Rows, L: Array) -> Array: ...
+    def summarize(
+        self, Z: Rows, L: Array, clusters: Labels, labels: Labels
+    ) -> tuple[Exemplars, Array]: ...
 
 
 @single_blas_thread()
@@ -76,8 +77,9 @@ def learn(
 ) -> FitResult:
     """Learn an embedding of the rows of X.
 
-    Rows -> whitening (ours) -> k-NN graph -> clusters c(.) -> triplets T -> (theta, L) by
-    Riemannian optimization of the triplet objective -> the axes of L in prefix order (ours).
+    Rows -> whitening (not in the paper) -> k-NN graph -> clusters c(.) -> triplets T -> (theta, L)
+    by Riemannian optimization of the triplet objective -> axes of L in prefix order (not in the
+    paper).
     """
     whitening = inputs.whitening or stages.whiten(X, inputs)
     Z = stages.apply(whitening, X)
@@ -85,7 +87,8 @@ def learn(
         inputs = inputs.without_groups()
     graph = stages.neighbors(Z, inputs)
     clusters = stages.cluster(Z, graph, inputs)
-    labels = stages.supervise(Z, clusters, inputs)
+    known = inputs.supervision
+    labels = clusters if known is None else stages.supervise(Z, clusters, known)
     problem = stages.objective(Z, graph, labels, inputs)
     epochs = stages.epochs(Z, labels, inputs)
     start = stages.start(Z, whitening)
@@ -99,15 +102,16 @@ def learn(
     L = stages.order(Z, optimum, problem, whitening)
     problem.move_to(L, optimum.theta)
     terms = problem.terms()
+    exemplars, sample = stages.summarize(Z, L, clusters, labels)
     return FitResult(
         whitening=whitening,
         L=L,
         theta=optimum.theta,
         labels=labels,
-        exemplars=stages.exemplars(Z, L, clusters, labels),
-        sample=stages.sample(Z, L),
+        exemplars=exemplars,
+        sample=sample,
         labeled_mask=inputs.labeled_mask,
-        n_classes=0 if inputs.supervision is None else inputs.supervision.n_classes,
+        n_classes=0 if known is None else known.n_classes,
         triplets=problem.triplets,
         weights=terms.w,
         probabilities=terms.p,

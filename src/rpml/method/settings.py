@@ -1,4 +1,4 @@
-"""The settings and the result of a fit, frozen."""
+"""The settings, inputs and result of a fit, frozen."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rpml.runtime.rows import Array, Labels
 
 @dataclass(frozen=True)
 class FitSettings:
-    """Every setting of a fit; each is explained on `rpml.RPML`."""
+    """All settings of a fit; see the parameters of `rpml.RPML`."""
 
     n_components: int | None
     weight: str
@@ -52,17 +52,17 @@ class FitSettings:
 
     @property
     def ridge(self) -> WeightRidge | None:
-        """None is the printed objective."""
+        """Ridge on the weights; None is the printed objective."""
         return None if self.weight_ridge is None else WeightRidge(self.weight_ridge)
 
     @property
     def for_whitening(self) -> WhiteningSettings:
-        """The part that decides the whitening."""
+        """The settings of the whitening."""
         return WhiteningSettings(self.n_components, self.whiten, self.n_axes, self.normalize_input)
 
     @property
     def for_batches(self) -> BatchSettings:
-        """The part that the stochastic solver reads."""
+        """The settings of the stochastic solver."""
         return BatchSettings(
             weight=self.weight,
             alpha=self.alpha,
@@ -77,33 +77,33 @@ class FitSettings:
 
     @property
     def for_solver(self) -> SolverSettings:
-        """The part that `solve` reads."""
+        """The settings of `solve`."""
         return SolverSettings(
             self.solver, self.max_iter, self.tol, self.learning_rate, self.n_epochs
         )
 
     def trains(self, whitening: Whitening, inputs: FitInputs) -> bool:
-        """Whether triplets are trained on: as set, where the user gives labels, or by evidence."""
+        """Whether to train on triplets: if set, if there is supervision, or by evidence."""
         if self.training == "always" or inputs.supervision is not None:
             return True
         clusters = isinstance(self.clustering, str) or hasattr(self.clustering, "fit_predict")
         return not clusters or whitening.supports_training
 
     def size(self, n_axes: int) -> int:
-        """Components of the embedding of rows that have `n_axes` dimensions."""
+        """Return the number of components for rows of `n_axes` dimensions."""
         return self.n_components or min(DEFAULT_COMPONENTS, n_axes)
 
 
 @dataclass(frozen=True)
 class FitInputs:
-    """What comes with the rows of a fit."""
+    """Everything a fit is given besides its rows."""
 
     groups: Groups
     """(n,) rows with the same number >= 0 show the same instance."""
     supervision: Supervision | None = None
     """Classes and constraints."""
     neighbors: Neighbors | None = None
-    """The k-NN graph to cluster, by cosine; searched if None."""
+    """The cosine k-NN graph to cluster; searched if None."""
     whitening: Whitening | None = None
     """The whitening to use; chosen if None."""
     pairs: NDArray[np.intp] | None = None
@@ -111,25 +111,25 @@ class FitInputs:
 
     @property
     def classes(self) -> Labels | None:
-        """Known classes and links of the rows, -1 where nothing is known."""
+        """Given classes and links of the rows, -1 where unknown."""
         return None if self.supervision is None else self.supervision.labels
 
     @property
     def labeled_mask(self) -> NDArray[np.bool_]:
-        """Rows of known class."""
+        """Rows of a given class."""
         if self.supervision is None:
             return np.zeros(len(self.groups), bool)
         return self.supervision.is_classed()
 
     def sample(self, limit: int | None, rng: np.random.Generator) -> NDArray[np.intp] | None:
-        """About `limit` rows, with all that anything is known of; None: all rows are used."""
+        """Draw about `limit` rows, including all that supervision mentions; None means all rows."""
         if limit is None or len(self.groups) <= limit or self.neighbors is not None:
             return None
         rows = sample_rows(self.groups, limit, rng)
         return rows if self.supervision is None else np.union1d(rows, self.supervision.mentioned())
 
     def subset(self, rows: NDArray[np.intp], whitening: Whitening) -> FitInputs:
-        """What comes with some of the rows, whose whitening is known."""
+        """Return the inputs of a subset of the rows, whose whitening is given."""
         subset = None if self.supervision is None else self.supervision.subset(rows)
         return FitInputs(drop_singles(self.groups[rows]), subset, whitening=whitening)
 
@@ -139,7 +139,7 @@ class FitInputs:
 
 @dataclass(frozen=True)
 class FitResult:
-    """A fitted embedding and how it came about."""
+    """A fitted embedding and how it was found."""
 
     whitening: Whitening
     L: Array
@@ -147,7 +147,7 @@ class FitResult:
     labels: Labels
     exemplars: Exemplars
     sample: Array
-    """(m, l) projections of training rows: all, or a random sample."""
+    """(m, l) projections of all training rows, or of a random sample."""
     labeled_mask: NDArray[np.bool_]
     """(n,) rows whose class was given."""
     n_classes: int
@@ -158,7 +158,7 @@ class FitResult:
     optimum: OptimizeResult
 
     def of_rows_times(self, scale: float) -> Self:
-        """The same embedding for rows that are `scale` times as long as those learned from."""
+        """Return the same embedding for rows `scale` times as long as the training rows."""
         applied = self.whitening.preprocessing
         if scale == 1 or applied.unit_input:
             return self
@@ -166,7 +166,7 @@ class FitResult:
         return replace(self, whitening=replace(self.whitening, preprocessing=applied))
 
     def among(self, rows: NDArray[np.intp], n: int) -> Self:
-        """The same, if the rows learned from are these of n rows."""
+        """Return the result in terms of all n rows, of which `rows` were trained on."""
         labels, mask = np.full(n, -1, self.labels.dtype), np.zeros(n, bool)
         labels[rows], mask[rows] = self.labels, self.labeled_mask
         message = f"{self.optimum.message}; learned from {len(rows)} of {n} rows"
@@ -181,7 +181,7 @@ class FitResult:
 
 
 class Sizes(Protocol):
-    """The settings of RPML that decide the sizes of a fit."""
+    """The settings of RPML that determine the sizes of a fit."""
 
     n_components: int | None
     n_neighbors: int
@@ -191,7 +191,7 @@ class Sizes(Protocol):
 
 
 def fit_shape(settings: Sizes, n: int, like: Array, mapped: bool) -> Shape:
-    """What decides the memory of a fit of n rows that are `like` these, by the settings of RPML."""
+    """Return what determines the memory of a fit of n rows of the width and dtype of `like`."""
     d, n_read = like.shape[1], n
     n = min(n, settings.subsample or n)
     size = settings.n_components or min(DEFAULT_COMPONENTS, d)
