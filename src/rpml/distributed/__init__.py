@@ -1,4 +1,4 @@
-"""The same fit on a Dask cluster, for vectors that do not fit one machine.
+"""Fits on a Dask cluster, for vectors that do not fit on one machine.
 
 >>> from rpml.distributed import DaskRPML  # doctest: +SKIP
 >>> DaskRPML(64, random_state=0).fit("vectors/").save("model.rpml")  # doctest: +SKIP

@@ -1,8 +1,8 @@
-"""Authority Ascent Shift on a partitioned graph; the result is that of the local ascent.
+"""Authority Ascent Shift on a partitioned graph, with the result of the local ascent.
 
-Edges stay where their row is. What crosses partitions are the edges that the other end found (so
-that both ends weigh them alike) and vectors of one number per row: bandwidths, authorities and
-parents.
+Edges stay in the partition of their row. Only edges that the other end found (so that both ends
+give them the same weight) and vectors of one number per row cross partitions: bandwidths,
+authorities and parents.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rpml.method.graph.neighbors import Neighbors
 from rpml.runtime.context import Context
 from rpml.runtime.rows import Labels
 
-_SAMPLE = 200_000  # affinities of which quantiles are taken when epsilon has to be found anew
+_SAMPLE = 200_000  # affinities whose quantiles are taken if epsilon has to be chosen again
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class DaskAscent:
     def prepare(
         cls, cluster: Cluster, graph: Graph, aas: AuthorityAscentShift, context: Context
     ) -> DaskAscent:
-        """Weigh the edges where they are, and find the authority of every node."""
+        """Compute edge weights in place, and the authority of every node."""
         check_supported(aas)
         bandwidth = aas.bandwidth if aas.affinity == "gaussian" else None
         ascent = cls._of(cluster, _weights(cluster, graph, bandwidth), graph.edges, aas.gamma)
@@ -68,7 +68,7 @@ class DaskAscent:
         return float(self.cluster.value(self.cluster.submit(threshold, self.strongest)))
 
     def affinity_quantiles(self, q: tuple[float, ...]) -> NDArray[np.float64]:
-        """Of a sample of the affinities."""
+        """Return quantiles of a sample of the affinities."""
         each = max(1, _SAMPLE // len(self.weights))
         sampled = [self.cluster.submit(_sampled_weights, part, each) for part in self.weights]
         affinities = self.cluster.value(self.cluster.submit(_joined, sampled))
@@ -80,7 +80,7 @@ class DaskAscent:
         return np.asarray(self.cluster.value(numbered), np.intp)
 
     def _ends(self, epsilon: float) -> Task:
-        """Parents where the edges are, modes by pointer jumping on the vector of all parents."""
+        """Find parents in each partition, then modes by pointer jumping on all parents."""
         parents = [
             self.cluster.submit(ascend_scaled, part, self.scaled, self.gamma, epsilon, int(start))
             for part, start in zip(self.weights, self.edges, strict=False)
@@ -89,7 +89,7 @@ class DaskAscent:
 
 
 def check_supported(aas: AuthorityAscentShift) -> None:
-    """Refuse the settings that need the whole graph at once."""
+    """Raise ValueError for settings that need the whole graph at once."""
     aas.check_parameters()
     if not aas.symmetric:
         raise ValueError(
@@ -106,7 +106,7 @@ def check_supported(aas: AuthorityAscentShift) -> None:
 
 
 def _weights(cluster: Cluster, graph: Graph, bandwidth: str | float | None) -> list[Task]:
-    """The symmetric affinities of every partition; bandwidth=None: cosine affinities."""
+    """Return the symmetric affinities of every partition; cosine ones if bandwidth is None."""
     submit, edges = cluster.submit, graph.edges
     scale = None
     if bandwidth is not None:
@@ -135,7 +135,7 @@ def _joined(parts: Sequence[NDArray[np.generic]]) -> NDArray[np.generic]:
 def _forward_weights(
     lists: Neighbors, scale: NDArray[np.float64] | None, start: int, n: int
 ) -> sparse.csr_matrix:
-    """The edges from the rows of a partition to the neighbors they found."""
+    """Return the edges from the rows of a partition to their neighbors."""
     size, k = lists.indices.shape
     if scale is None:
         weights = cosine_weights(lists)
@@ -150,7 +150,7 @@ def _forward_weights(
 
 
 def _returned(graph: sparse.csr_matrix, span: tuple[int, int, int]) -> sparse.csr_matrix:
-    """The edges that end in the rows low..high, turned around."""
+    """Return the reversed edges that end in the rows low..high."""
     start, low, high = span
     edges = graph.tocoo()
     mine = (edges.col >= low) & (edges.col < high)
@@ -159,10 +159,10 @@ def _returned(graph: sparse.csr_matrix, span: tuple[int, int, int]) -> sparse.cs
 
 
 def _both_ends(own: sparse.csr_matrix, returned: list[sparse.csr_matrix]) -> sparse.csr_matrix:
-    """Keep an edge when either end found the other, as `affinity_graph` does."""
+    """Keep an edge if either end found the other, like `affinity_graph`."""
     back = returned[0]
     for more in returned[1:]:
-        back = back + more  # they share no edge: each comes from other rows
+        back = back + more  # they share no edge, since they come from different rows
     back.sort_indices()
     return own.maximum(back)
 
@@ -172,7 +172,7 @@ def _degrees(graph: sparse.csr_matrix) -> NDArray[np.float64]:
 
 
 def _authority(degrees: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Stationary distribution of the walk: the degrees, scaled to sum 1."""
+    """Return the stationary distribution of the walk: degrees divided by their sum."""
     degree = np.concatenate(degrees)
     if not degree.any():
         return np.full(degree.size, 1.0 / degree.size)
@@ -184,12 +184,12 @@ def _followed(parents: Sequence[NDArray[np.intp]]) -> NDArray[np.intp]:
 
 
 def _numbered(ends: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Clusters numbered in the order of their modes."""
+    """Number the clusters in the order of their modes."""
     return np.unique(ends, return_inverse=True)[1].astype(np.intp)
 
 
 def _narrow(labels: NDArray[np.intp]) -> NDArray[np.generic]:
-    """In half the space, for the way to the client."""
+    """Halve the size of the labels before they are sent to the client."""
     return labels.astype(np.int32) if labels.size < 2**31 else labels
 
 

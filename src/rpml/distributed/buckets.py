@@ -1,4 +1,4 @@
-"""Cells dealt to tasks: neighboring cells together, about the same number of rows per task."""
+"""Assignment of cells to tasks: neighboring cells together, with about equally many rows."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 def deal_cells(
     centers: NDArray[np.float32], sizes: NDArray[np.intp], buckets: int
 ) -> NDArray[np.intp]:
-    """Bucket of each cell, by halving the cells along their longest direction again and again."""
+    """Return the bucket of each cell, by repeatedly halving the cells along their main axis."""
     out = np.zeros(len(centers), np.intp)
     _halve(centers, sizes, np.arange(len(centers)), (0, buckets), out)
     return out

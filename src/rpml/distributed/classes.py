@@ -1,7 +1,7 @@
-"""Groups and known classes of partitioned rows, as the local fit uses them.
+"""Groups and given classes of partitioned rows, used as in the local fit.
 
-Which row is in which group, cluster or class is one number per row, which the client has;
-rows meet on a worker only where vectors are compared.
+The group, cluster or class of each row is one number, which the client has; rows are brought
+together on a worker only where vectors are compared.
 """
 
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ from rpml.method.whitening.groups import group_means
 from rpml.runtime.rows import Array, Labels
 
 Partitions = tuple[Sequence[Task], NDArray[np.int64]]
-"""(partitions, the first row of each and the number of all)."""
+"""(partitions, first row of each and the number of all)."""
 
 
 def mean_instances(
     cluster: Cluster, rows: Partitions, of_row: Labels
 ) -> tuple[list[Task], NDArray[np.int64]]:
-    """The mean row of each instance, as partitions of their own."""
+    """Return the mean row of each instance, in new partitions."""
     count = len(rows[0])
     edges = (int(of_row.max()) + 1) * np.arange(count + 1, dtype=np.int64) // count
     order = np.argsort(of_row, kind="stable")
@@ -41,10 +41,10 @@ def mean_instances(
 def apply_classes(
     cluster: Cluster, rows: Partitions, basins: Labels, supervision: Supervision
 ) -> Labels:
-    """`apply_supervision` for classes: each cluster takes the class of its labeled rows.
+    """Distributed `apply_supervision` for classes: each cluster gets the class of its labeled rows.
 
-    The rows of clusters with several classes meet on the workers, each going with the nearest
-    labeled one.
+    Rows of clusters with several classes are gathered on workers and get the class of the nearest
+    labeled row.
     """
     out = np.where(basins >= 0, basins + supervision.n_classes, -1)
     seeds = np.flatnonzero(supervision.is_classed() & (basins >= 0))
@@ -68,7 +68,7 @@ def apply_classes(
 
 
 def _spread(X: Array, basins: Labels, classes: Labels) -> Labels:
-    """The class of each row of some whole clusters."""
+    """Return the class of each row of some complete clusters."""
     out = np.empty(len(X), np.intp)
     for mine in rows_by_label(basins):
         out[mine] = class_of_nearest(X[mine], classes[mine])

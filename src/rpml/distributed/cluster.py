@@ -1,4 +1,4 @@
-"""A Dask cluster as the stages use it: tasks, reductions, progress, errors in one sentence."""
+"""A Dask cluster as used by the stages: tasks, reductions, progress and error messages."""
 
 import logging
 import os
@@ -20,31 +20,31 @@ from rpml.runtime.context import Context, Progress
 from rpml.runtime.errors import InputError
 
 Task: TypeAlias = "Future[Any]"
-"""The result of a task, on the workers."""
+"""A task or its result, on the workers."""
 
 _FAN_IN = 8  # partial results added in one task
 _PATIENCE = 10  # seconds to wait for a scheduler
-_LOOK = 5.0  # seconds between looks at whether there are workers at all
-_ALONE = 60.0  # seconds without any before a fit gives up; those that restart take a few
-_DEATHS = 5  # workers a task may bring down before it is given up
-# Dask makes malloc give every free block back at once: the blocks of a search, made again and
-# again, then cost a third of its time in page faults. Larger ones still go back, or a worker that
-# looks full would be stopped.
+_LOOK = 5.0  # seconds between checks that there are workers
+_ALONE = 60.0  # seconds without workers before a fit gives up; restarting takes a few
+_DEATHS = 5  # workers a task may kill before it is given up
+# Dask makes malloc return every free block at once: page faults for the blocks of a search, which
+# are allocated again and again, would then take a third of its time. Larger blocks are still
+# returned, or a worker that looks full would be stopped.
 _MALLOC = {"MALLOC_TRIM_THRESHOLD_": str(2**25), "MALLOC_MMAP_THRESHOLD_": str(2**23)}
 # labels are one number per row and go through the scheduler
 _QUIET = {"distributed.admin.large-graph-warning-threshold": "16GB"}
 
 
 class ClusterError(RuntimeError):
-    """The cluster failed, not the data: what was lost, and how to go on."""
+    """The cluster failed, not the data; the message says what was lost and how to continue."""
 
 
 class UnreachableError(ClusterError, InputError):
-    """There is no scheduler at the address given."""
+    """There is no scheduler at the given address."""
 
 
 class Cluster:
-    """Where a fit runs.
+    """A connection to a Dask cluster, or a local cluster of worker processes.
 
     Parameters
     ----------
@@ -52,9 +52,9 @@ class Cluster:
         None starts worker processes on this machine and ends them on `close`; a string is the
         address of a scheduler (``tcp://host:8786``, ``tls://host:8786``).
     workers, threads : int, default=None
-        Of a cluster on this machine: processes, and threads of each.
+        Processes of a local cluster, and threads per process.
     memory_limit : str or int, default="auto"
-        Of each worker on this machine, such as ``"3GB"``; beyond it Dask spills to disk.
+        Memory per worker of a local cluster, such as ``"3GB"``; beyond it Dask spills to disk.
     security : mapping or distributed.Security, default=None
         TLS: ``tls_ca_file``, ``tls_client_cert``, ``tls_client_key``, as Dask names them.
     """
@@ -84,7 +84,7 @@ class Cluster:
         return str(self.client.dashboard_link)
 
     def workers(self) -> dict[str, int]:
-        """Address and threads of every worker there is now, in a fixed order."""
+        """Return the address and threads of every current worker, in a fixed order."""
         with self.failures():
             threads = self.client.nthreads()
         if not threads:
@@ -92,50 +92,50 @@ class Cluster:
         return dict(sorted(threads.items()))
 
     def thread_memory(self) -> float:
-        """Bytes a thread has where it has the least; infinite if no worker has a limit."""
+        """Return the least memory per thread of any worker; infinite if there are no limits."""
         with self.failures():
             workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
         shares = [w["memory_limit"] / w["nthreads"] for w in workers if w.get("memory_limit")]
         return float(min(shares, default=np.inf))
 
     def submit(self, work: Callable[..., Any], *arguments: object) -> Task:
-        """A task; results of other tasks among the arguments are fetched where it runs.
+        """Submit a task; arguments that are tasks are replaced by their results.
 
-        Every task is a pure function of its arguments, so that Dask computes again whatever a
-        dead worker held. Where it runs is Dask's choice: a task tied to a worker, even loosely,
-        waits for ever once all workers there were have died.
+        Every task is a pure function of its arguments, so that Dask can recompute what a dead
+        worker held. Dask chooses the worker: a task tied to one, even loosely, would wait forever
+        once all the workers of that time have died.
         """
         with self.failures(), dask.config.set(_QUIET):
             return self.client.submit(work, *arguments, key=_key(work), pure=False)
 
     def each(self, work: Callable[..., Any], parts: Sequence[Task], *more: object) -> list[Task]:
-        """The same task for every part, sent to the scheduler in one message."""
+        """Submit the same task for every part, in one message to the scheduler."""
         keys = [f"{_key(work)}-{i}" for i in range(len(parts))]
         columns = [[value] * len(parts) for value in more]
         with self.failures():
             return list(self.client.map(work, list(parts), *columns, key=keys, pure=False))
 
     def sum_each(self, work: Callable[..., float], parts: Sequence[Task], *more: object) -> float:
-        """Sum over the parts of a number each: fewer messages than a tree."""
+        """Return the sum of one number per part; needs fewer messages than a tree."""
         return float(sum(self.values(self.each(work, parts, *more))))
 
     def values(self, tasks: Sequence[Task]) -> list[Any]:
-        """The results of several tasks, on the client: for small results only."""
+        """Return the results of several tasks on the client; for small results only."""
         with self.failures():
             loop = self.client.loop
             self._patiently(lambda left: list(as_completed(tasks, loop=loop, timeout=left)))
             return list(self.client.gather(list(tasks)))
 
     def hold(self, value: object) -> Task:
-        """A value on the workers; unlike scattered data it survives the death of its holder."""
+        """Put a value on the workers; unlike scattered data it survives a dead worker."""
         return self.submit(_same, value)
 
     def item(self, future: Task, place: int) -> Task:
-        """One element of a task's result, which is all that then moves."""
+        """Return one element of a task's result, so that only this element is moved."""
         return self.submit(_item, future, place)
 
     def total(self, parts: Sequence[Task], add: Callable[..., Any] | None = None) -> Task:
-        """Sum of partial results, in a tree; the order is fixed, so it is reproducible."""
+        """Sum partial results in a tree of fixed order, so that the sum is reproducible."""
         level = list(parts)
         while len(level) > 1:
             groups = [level[i : i + _FAN_IN] for i in range(0, len(level), _FAN_IN)]
@@ -143,12 +143,12 @@ class Cluster:
         return level[0] if len(parts) > 1 else self.submit(add or _add, level)
 
     def value(self, future: Task) -> Any:
-        """The result, on the client: for small results only."""
+        """Return the result of a task on the client; for small results only."""
         with self.failures():
             return self._patiently(lambda timeout: future.result(timeout))
 
     def wait(self, futures: Sequence[Task], context: Context, stage: str) -> None:
-        """Until all are done; reports how many are, raises the first failure."""
+        """Wait for tasks and report how many are finished; raise the first failure."""
         self.stage = stage
         context.report(Progress(stage, 0, len(futures)))
         left = set(futures)
@@ -164,13 +164,13 @@ class Cluster:
             self._patiently(watch)
 
     def _patiently(self, attempt: Callable[[float], object]) -> Any:
-        """Try with a timeout until it succeeds; an error once no worker has been seen for long."""
+        """Retry with a timeout until it succeeds; ClusterError after a minute without workers."""
         seen = time.monotonic()
         while True:
             try:
                 return attempt(_LOOK)
             except TimeoutError:
-                if self._local is not None:  # a worker killed while it starts is not restarted
+                if self._local is not None:  # a worker killed during its start is not restarted
                     self._local.scale(len(self._local.worker_spec))
                 if self.client.nthreads():
                     seen = time.monotonic()
@@ -183,7 +183,7 @@ class Cluster:
 
     @contextmanager
     def failures(self) -> Iterator[None]:
-        """Say in one sentence what happened to the cluster."""
+        """Turn failures of the cluster into a ClusterError of one sentence."""
         try:
             yield
         except KilledWorker as error:
@@ -199,7 +199,7 @@ class Cluster:
             ) from error
 
     def close(self) -> None:
-        """Disconnect, and end the workers that were started here."""
+        """Disconnect, and stop the workers that were started here."""
         if self._own:
             self.client.close()
         if self._local is not None:
@@ -219,7 +219,7 @@ class Cluster:
 
 @contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Environment variables for the time of the block; Dask's own settings yield to them."""
+    """Set environment variables in the block; they take precedence over Dask's settings."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -235,7 +235,7 @@ def _start(workers: int | None, threads: int | None, memory_limit: str | int) ->
         "distributed.scheduler.allowed-failures": _DEATHS,
         "distributed.nanny.pre-spawn-environ": {**single, **_MALLOC},
     }
-    # a worker runs as many tasks as it has threads, so that each task is to use one only
+    # a worker runs as many tasks as it has threads, so each task should use one thread
     with _environment(single), dask.config.set(settings):
         return LocalCluster(
             n_workers=workers,
@@ -243,7 +243,7 @@ def _start(workers: int | None, threads: int | None, memory_limit: str | int) ->
             memory_limit=memory_limit,
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",
-            silence_logs=logging.CRITICAL,  # what matters of a failure is raised here
+            silence_logs=logging.CRITICAL,  # failures are raised here
         )
 
 
@@ -255,7 +255,7 @@ def _connect(target: object, security: Security | None) -> Client:
 
 
 def _key(work: Callable[..., Any]) -> str:
-    """A new key; the dashboard shows the words before the number, if they are letters only."""
+    """Return a new key; the dashboard shows the letters before the number."""
     return f"rpml-{work.__name__.replace('_', '')}-{uuid.uuid4().hex}"
 
 
@@ -268,7 +268,7 @@ def _item(values: Sequence[object], place: int) -> Any:
 
 
 def _add(parts: Sequence[Any]) -> Any:
-    """Sum of numbers, arrays, or tuples of these; None stays None."""
+    """Sum numbers, arrays, or tuples of them; None stays None."""
     if isinstance(parts[0], tuple):
         return tuple(_add(column) for column in zip(*parts, strict=True))
     if parts[0] is None:

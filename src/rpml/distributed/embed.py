@@ -1,4 +1,4 @@
-"""Embedding and scoring a whole dataset, partition by partition, on the workers."""
+"""Embedding and scoring of a dataset on the workers, partition by partition."""
 
 from pathlib import Path
 
@@ -31,28 +31,29 @@ def embed(
     kind: str = "parquet",
     context: Context | None = None,
 ) -> list[str]:
-    """Write the embedding of every partition as a file of its own; ids are carried through.
+    """Write the embedding of every partition to a file of its own; ids are copied.
 
-    A folder with some of the parts is completed, on any cluster: each part is written whole or not
-    at all, and its name holds a fingerprint of the model and the rows, so that only the same work
-    is skipped. A folder with parts of other work is refused.
+    A folder with some of the parts is completed, on any cluster: each part is written atomically,
+    and its name has a fingerprint of the model and the rows, so that only the same work is
+    skipped. A folder with parts of other work raises an error.
 
     Parameters
     ----------
     model : RPML or DaskRPML
-        Fitted.
+        A fitted model.
     X : str, Path, Dask array or PartitionedRows
-        What to embed, as in `rpml.distributed.open_rows`.
+        The rows to embed, as in `rpml.distributed.open_rows`.
     folder : str or Path
-        Created if absent; every worker must see it.
+        Created if missing; every worker must be able to write to it.
     cluster : Cluster
     kind : "parquet" or "npy", default="parquet"
     context : Context, default=None
-        Told how many partitions are done.
+        Receives progress.
 
     Returns
     -------
-    The files in the order of the rows.
+    list of str
+        The files, in the order of the rows.
     """
     if kind not in KINDS:
         raise ValueError(f"kind={kind!r}: use 'parquet' or 'npy'")
@@ -93,7 +94,7 @@ def _check_folder(target: Path, work: str) -> None:
 
 
 def _fingerprint(model: RPML, rows: PartitionedRows) -> str:
-    """Ten digits that differ for another model, other files or another cut into partitions."""
+    """Return ten digits that change with the model, the files and the partitions."""
     layout = repr((rows.pieces, rows.edges.tolist()))
     text = np.frombuffer(layout.encode(), np.uint8)
     return data_digest(model.components_, model.preprocessing_.matrix, text)[:10]
@@ -110,7 +111,7 @@ def _embed_part(model: RPML, part: Array, name: str) -> int:
 
 
 def _embed_pieces(model: RPML, pieces: list[Piece], options: ReadOptions, name: str) -> int:
-    """Read, embed and write a partition batch by batch."""
+    """Read, embed and write a partition in batches."""
     batches = [batch for piece in pieces for batch in read_piece(piece, options)]
     values = np.concatenate([_transform(model, batch) for batch, _ in batches])
     ids = None if batches[0][1] is None else np.concatenate([names for _, names in batches])
@@ -119,7 +120,7 @@ def _embed_pieces(model: RPML, pieces: list[Piece], options: ReadOptions, name: 
 
 
 def _transform(model: RPML, values: Array) -> Array:
-    """Without the names of the columns: the shards were compared with each other already."""
+    """Embed without checking column names, which were compared between the shards."""
     plain = model
     if hasattr(model, "feature_names_in_"):
         plain = RPML(**model.get_params(deep=False))
@@ -130,12 +131,12 @@ def _transform(model: RPML, values: Array) -> Array:
 
 
 def embedded(model: RPML, X: object, cluster: Cluster) -> PartitionedRows:
-    """The rows of X embedded by a model where they are.
+    """Embed the rows of X in place on the workers.
 
     Parameters
     ----------
     model : RPML or DaskRPML
-        Fitted.
+        A fitted model.
     X : Dask array, path of shards, or PartitionedRows
     cluster : Cluster
     """
@@ -160,9 +161,9 @@ def evaluate(
     metric: str = "cosine",
     context: Context | None = None,
 ) -> dict[int, float]:
-    """Recall@K of rows: how often one of the K nearest others has the row's label.
+    """Compute Recall@K: how often one of the K nearest other rows has the row's label.
 
-    The same as `rpml.evaluation.metrics.recall_at_k` for an exact search, which is used up to
+    Equal to `rpml.evaluation.metrics.recall_at_k` for an exact search, which is used up to
     100,000 rows.
 
     Parameters
@@ -170,12 +171,12 @@ def evaluate(
     X : Dask array, path of shards, or PartitionedRows
         For instance the result of `embedded`.
     labels : array-like of shape (n_samples,)
-        One label per row; rows with None, -1 or empty text are left out.
+        One label per row; rows with None, -1 or empty text are ignored.
     cluster : Cluster
     ks : tuple of int, default=(1, 2, 4, 8)
     metric : {"cosine", "euclidean"}, default="cosine"
     context : Context, default=None
-        Told how many tasks of the search are done.
+        Receives progress.
     """
     rows, y = open_rows(X, cluster), np.asarray(labels)
     if len(y) != rows.count:
@@ -199,7 +200,7 @@ def evaluate(
 def _only(
     mask: NDArray[np.bool_], rows: PartitionedRows, cluster: Cluster
 ) -> tuple[list[Task], NDArray[np.int64]]:
-    """Partitions and edges of the rows in the mask."""
+    """Return partitions and edges of the rows in the mask."""
     if mask.all():
         return rows.parts, rows.edges
     inside = np.split(mask, rows.edges[1:-1])

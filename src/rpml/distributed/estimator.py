@@ -1,4 +1,4 @@
-"""DaskRPML: the estimator whose rows are on a cluster."""
+"""DaskRPML, the estimator for rows on a cluster."""
 
 import inspect
 import logging
@@ -27,12 +27,12 @@ logger = logging.getLogger(__name__)
 
 
 class LazyEmbedding(Embedding):
-    """`transform` of rows on a cluster; a base as `Embedding` is, and for the same reason."""
+    """`transform` of rows on a cluster; a separate base for the same reason as `Embedding`."""
 
     to_local: Callable[[], RPML]
 
     def transform(self, X: Any, n_components: int | None = None, output: str = "float") -> Any:
-        """Embed rows: of an array at once, of a Dask array lazily, partition by partition.
+        """Embed rows: an array at once, a Dask array lazily by partition.
 
         Files are embedded by `rpml.distributed.embed`.
         """
@@ -47,13 +47,13 @@ class LazyEmbedding(Embedding):
 
 
 class DaskRPML(LazyEmbedding, RPML):
-    """`RPML` for rows that are spread over the workers of a Dask cluster.
+    """`RPML` for rows that are distributed over the workers of a Dask cluster.
 
     Parameters, fitted attributes, `save` and `load` are those of `RPML`; `fit` takes a Dask array
-    or the path of shards instead of an array in memory. What needs all rows in one place is
-    refused: another clustering object than AAS, a directed graph, given neighbors, a sampler of
-    hard negatives, pairs and constraints between rows. The memory of each worker is the cluster's
-    to limit, and all rows are used: `memory_limit` and `subsample` are not looked at.
+    or the path of shards instead of an array in memory. Whatever needs all rows in one place
+    raises an error: clustering objects other than AAS, a directed graph, given neighbors, a
+    sampler of hard negatives, pairs, and constraints between rows. The cluster limits the memory
+    of each worker, and all rows are used: `memory_limit` and `subsample` are ignored.
 
     Examples
     --------
@@ -82,12 +82,12 @@ class DaskRPML(LazyEmbedding, RPML):
         y, groups : array-like of shape (n_samples,), default=None
             One value per row, as in `RPML`; y is ignored unless use_labels=True.
         store : Checkpoint, default=None
-            Finished stages are kept there and found again by a fit that is repeated; neighbors
-            by the workers, one file per partition, if they see the folder.
+            Where finished stages are saved, and found by a repeated fit; neighbors are saved by
+            the workers, one file per partition, if they can access the folder.
         cluster : Cluster, Client or str, default=None
-            Where to run; None starts worker processes on this machine for the time of the fit.
+            Where to run; None starts worker processes on this machine for the fit.
         **unavailable
-            The other arguments of `RPML.fit`, neighbors and constraints, are refused.
+            Other arguments of `RPML.fit` (neighbors and constraints) raise an error.
         """
         self._validate_params()
         self._refuse(unavailable)
@@ -131,7 +131,7 @@ class DaskRPML(LazyEmbedding, RPML):
     def _to_common_scale(
         self, rows: PartitionedRows, cluster: Cluster, context: Context
     ) -> tuple[PartitionedRows, float]:
-        """As `rpml.estimator.fit_inputs.to_common_scale`, by the workers."""
+        """Distributed `rpml.estimator.fit_inputs.to_common_scale`."""
         cluster.wait(rows.parts, context, "read")
         extents = cluster.values(cluster.each(extent, rows.parts))
         as_they_are = self.normalize_input or self.whiten is None
@@ -154,7 +154,7 @@ class DaskRPML(LazyEmbedding, RPML):
         self._check_size(rows.width)
 
     def to_local(self) -> RPML:
-        """The same fitted model as a plain `RPML`, which needs no Dask."""
+        """Return the fitted model as a plain `RPML`, which does not need Dask."""
         check_is_fitted(self)
         local = RPML(**{**self.get_params(deep=False), "callback": None})
         for name, value in vars(self).items():

@@ -1,10 +1,10 @@
-"""The objective over triplets that lie on many workers, as the optimizer of the core asks for it.
+"""The objective over triplets that are distributed over many workers.
 
-Each part is a `TripletObjective` over some of the triplets and the rows they read. The state of a
+Each part is a `TripletObjective` over some of the triplets and the rows they use. The state of a
 part at a point (X L, X xi, logits) is the result of a task and stays on its worker; the next state
-is a pure function of it, so that Dask computes a lost one again from the last point. A call costs
-one message each way a part: L, theta or a step goes out, a loss or a d x l gradient comes back,
-gradients summed in a tree.
+is a pure function of it, so that Dask can recompute a lost one from the last point. A call costs
+one message per part in each direction: L, theta or a step is sent, a loss or a d x l gradient is
+returned, and gradients are summed in a tree.
 
 The ridge form divides the weights by their mean over all triplets. That mean is one sum before the
 losses; its derivative is linear in one further sum, so it needs no second pass:
@@ -38,13 +38,13 @@ from rpml.runtime.rows import Array
 
 @sizeof.register(TripletObjective)  # type: ignore[untyped-decorator]
 def _bytes(part: TripletObjective) -> int:
-    """What a state weighs, so that Dask knows what is worth moving and spilling."""
+    """Return the bytes of a state, so that Dask knows what to move and to spill."""
     return sum(a.nbytes for a in vars(part).values() if isinstance(a, np.ndarray))
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What defines the objective besides rows and triplets."""
+    """The objective's settings."""
 
     weight: str = "concat"
     alpha: float = 45.0
@@ -53,7 +53,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class PartRidge(WeightRidge):
-    """A ridge whose mean weight is that of all triplets, given from outside; see the module."""
+    """A ridge whose mean weight, that of all triplets, is given; see the module."""
 
     mean: float = 1.0
     pulls: list[float] = field(default_factory=list)
@@ -62,7 +62,7 @@ class PartRidge(WeightRidge):
         return self.mean
 
     def mean_pull(self, w: Array, dw: Array) -> float:
-        """Nothing yet: the sum is remembered, and taken off when all parts are known."""
+        """Store the sum, which is subtracted when all parts are known."""
         self.pulls.append(float(np.vdot(dw, w)))
         return 0.0
 
@@ -70,14 +70,8 @@ class PartRidge(WeightRidge):
 class DaskObjective:
     """An `Evaluator` whose triplets are on the workers.
 
-    Parameters
-    ----------
-    cluster : Cluster
-    rows : (parts, edges)
-        The partitioned rows.
-    shards : list of tasks
-        The triplets as `rpml.distributed.triplets` draws them, row numbers among all rows.
-    settings : Settings
+    `rows` are the partitioned rows and their edges; `shards` are tasks with the triplets of
+    `rpml.distributed.triplets`, as row numbers among all rows.
     """
 
     def __init__(
@@ -99,7 +93,7 @@ class DaskObjective:
         self._states: list[Task] = []
 
     def _make(self, rows: tuple[Sequence[Task], NDArray[np.int64]]) -> list[Task]:
-        """One part a thread of the cluster: triplets of near anchors, and the rows they read."""
+        """Build one part per thread of the cluster: triplets of near anchors and their rows."""
         submit, count = self.cluster.submit, len(self.shards)
         if not count:
             return []
@@ -139,12 +133,12 @@ class DaskObjective:
         self._states = self.cluster.each(_begin_line_search, self._states, line)
 
     def line_value(self, t: float) -> float:
-        """Loss at step t of the line: one number per part."""
+        """Loss at step t of the line, from one number per part."""
         mean = self._mean(t)
         return self.cluster.sum_each(_line_value, self._states, t, mean)
 
     def accept_step(self, t: float) -> None:
-        """Go to step t of the line."""
+        """Move to step t of the line."""
         self._states = self.cluster.each(_accept_step, self._states, t)
 
     def terms(self) -> TripletTerms:
@@ -155,14 +149,14 @@ class DaskObjective:
         return TripletTerms(*np.concatenate(self.cluster.values(terms), axis=1))
 
     def _mean(self, t: float | None = None) -> float | None:
-        """Mean weight over all triplets before the weight_ridge, if there is one: a sum a part."""
+        """Mean weight over all triplets before the ridge, from one sum per part; None if unused."""
         if self.weight_ridge is None or not self.weight.learnable:
             return None
         return self.cluster.sum_each(_weight_sum, self._states, t) / self.n_triplets
 
 
 Reading = tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.bool_]]
-"""(rows that triplets read, the triplets as places in these, the certain ones)"""
+"""(rows that triplets use, triplets as positions in these, which triplets are certain)"""
 
 
 def _count(shard: Drawn) -> int:
@@ -184,7 +178,7 @@ def _make(X: Array, part: Reading, settings: Settings) -> TripletObjective:
 
 
 def _with_mean(state: TripletObjective, mean: float | None) -> TripletObjective:
-    """The same part, its ridge knowing the mean weight of all parts; arrays are shared."""
+    """Return the part with the mean weight of all parts in its ridge; arrays are shared."""
     out = copy.copy(state)
     if out.weight_ridge is not None and mean is not None:
         out.weight_ridge = PartRidge(out.weight_ridge.ridge, mean)
@@ -213,7 +207,7 @@ def _accept_step(state: TripletObjective, t: float) -> TripletObjective:
 
 
 def _weight_sum(state: TripletObjective, t: float | None) -> float:
-    """Sum of the weights before the weight_ridge, at the point or at step t of the line."""
+    """Sum the weights before the ridge, at the point or at step t of the line."""
     if t is None:
         S = state.weight.logits(state.P, state.P, state.triplets)
     else:
@@ -226,7 +220,7 @@ def _line_value(state: TripletObjective, t: float, mean: float | None) -> float:
 
 
 def _gradients(state: TripletObjective, mean: float | None) -> tuple[Array | float | None, ...]:
-    """(loss, by L, by theta with the mean held fixed, by the mean, sum of dw w, sum of w)."""
+    """Return (loss, grad L, grad theta at a fixed mean, grad mean, sum of dw w, sum of w)."""
     part = _with_mean(state, mean)
     loss, grad_L, grad_theta = part.gradients()
     weight = part.mean_weight * part.n_triplets
@@ -236,7 +230,7 @@ def _gradients(state: TripletObjective, mean: float | None) -> tuple[Array | flo
 
 
 def _by_mean(part: TripletObjective) -> Array:
-    """Derivative by theta if dw were 1 for every triplet."""
+    """Return the derivative by theta if dw were 1 for every triplet."""
     S = part.weight.logits(part.P, part.P, part.triplets)
     w, sigmoids, factor = weights_from_logits(S, part.weight_ridge)
     ds = logit_derivative(sigmoids, w, np.ones_like(w), factor, None)

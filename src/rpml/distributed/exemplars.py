@@ -1,4 +1,4 @@
-"""The middle row of each cluster, found where the rows are."""
+"""Exemplars of the clusters, found on the workers."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -20,7 +20,7 @@ def find_exemplars(
     basins: Labels,
     labels: Labels,
 ) -> Exemplars:
-    """Directions of the largest clusters by a sum, then the row most like it by a maximum."""
+    """Find the direction of each cluster by a sum, then the row most similar to it."""
     parts, edges = rows
     piece, sizes = pieces_of(basins, labels)
     held = cluster.hold(L)
@@ -49,7 +49,7 @@ def _middles(part: Array, piece: Labels, L: Array, sums: Array, start: int) -> B
 
 
 def _best(parts: list[Best]) -> Best:
-    """The most similar row of each piece; of equals the first."""
+    """Return the most similar row of each piece; the first one on ties."""
     similarity, rows = (np.stack(column) for column in zip(*parts, strict=True))
     first = similarity.argmax(axis=0), np.arange(similarity.shape[1])
     return similarity[first], rows[first]

@@ -1,4 +1,4 @@
-"""How rows are compared, the same on every worker."""
+"""How rows are compared in a search, identically on every worker."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from rpml.method.graph import exact
 from rpml.runtime.rows import Array
 
 Extent = tuple[Array, Array, Array, int]
-"""Minimum, maximum and sum of every column, number of rows."""
+"""Minimum, maximum and sum of every column, and the number of rows."""
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,11 @@ class Frame:
     unit: float = 1.0
 
     def prepare(self, block: Array) -> Array:
-        """Rows ready for products."""
+        """Return rows ready for products."""
         return exact.prepare(block, self.metric, np.float32, self.center, self.unit)
 
     def rows(self, block: Array) -> exact.SearchCorpus:
-        """A part of the rows as the search sees them."""
+        """Return a block of rows as a corpus for the search."""
         if self.metric == "cosine":
             half = np.full(len(block), 0.5)
         else:
@@ -37,7 +37,7 @@ class Frame:
 
 
 def find_frame(cluster: Cluster, parts: Sequence[Task], metric: str) -> Frame:
-    """Cosine needs nothing; Euclidean the range and the mean of every column."""
+    """Compute the frame; Euclidean distances need the range and the mean of every column."""
     if metric == "cosine":
         return Frame(metric, np.zeros(1))
     if metric != "euclidean":

@@ -1,7 +1,7 @@
 """Neighbors in the checkpoint, one file per partition, written and read by the workers.
 
-They are what a fit spends most of its time on. The folder has to be one that the workers see, as
-they do on one machine and with a shared disk; where they do not, the search is repeated on resume.
+A fit spends most of its time on them. All workers must be able to access the folder, as on one
+machine or with a shared disk; otherwise the search is repeated on resume.
 """
 
 import logging
@@ -26,7 +26,7 @@ _SCHEMA = Schema({"edges": ArraySpec("i", ("edges",), 0)}, _FIGURES)
 
 
 def save_graph(cluster: Cluster, graph: Graph, context: Context, key: str) -> None:
-    """Write the neighbors of every partition, and then that they are there."""
+    """Write the neighbors of every partition, then the entry that completes them."""
     if context.store is None:
         return
     paths = _paths(context, len(graph.parts))
@@ -45,7 +45,7 @@ def save_graph(cluster: Cluster, graph: Graph, context: Context, key: str) -> No
 def load_graph(
     cluster: Cluster, edges: NDArray[np.int64], context: Context, key: str
 ) -> Graph | None:
-    """The neighbors found before, whatever partitions they were written by; None: search."""
+    """Load saved neighbors, whatever partitions wrote them; None if there are none."""
     saved = context.load(_NAME, _SCHEMA, key)
     if saved is None:
         return None

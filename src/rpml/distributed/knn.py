@@ -1,10 +1,11 @@
-"""The nearest neighbors of every row, found and kept on the workers.
+"""Nearest neighbors of all rows, found and kept on the workers.
 
-Exact: every pair of partitions is compared once, each product read both ways. Beyond 100,000 rows
-the cells of the local search: k-means centers on a sample by distributed rounds, each row compared
-with the rows of its nearest cells. Cells are dealt to buckets of neighboring ones, one per task,
-and a partition sends each bucket the rows that look into it; what they find comes back and is
-merged. The recall is measured on rows that are searched exactly.
+Exact search compares every pair of partitions once and uses each product in both directions.
+Beyond 100,000 rows the search uses cells, like the local one: k-means centers of a sample are
+computed in distributed rounds, and each row is compared with the rows of its nearest cells. Cells
+are assigned to buckets of neighboring cells, one per task. A partition sends each bucket the rows
+that search it; their results are returned and merged. The recall is measured on rows that are
+searched exactly.
 """
 
 import logging
@@ -27,10 +28,10 @@ from rpml.runtime.context import Context
 
 logger = logging.getLogger(__name__)
 
-_BUCKET = 2_000_000  # most rows whose cells make a bucket
-_SHARE = 0.4  # of the memory a thread has, for one search
-_VISITORS = 4  # rows that look into a bucket, for each that is in it
-_CELLS = 2.0  # times the square root of the rows: most cells, so that finding one's own stays cheap
+_BUCKET = 2_000_000  # maximal number of rows per bucket
+_SHARE = 0.4  # of the memory per thread, for one search
+_VISITORS = 4  # rows that search a bucket, per row in it
+_CELLS = 2.0  # times sqrt(rows): maximal number of cells, so that finding the own one stays cheap
 
 
 @sizeof.register(Neighbors)  # type: ignore[untyped-decorator]
@@ -52,7 +53,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class KnnSettings:
-    """What is searched for, and how; "auto" is exact up to 100,000 rows and "ann" beyond."""
+    """The search's settings; "auto" is exact up to 100,000 rows and "ann" beyond."""
 
     n_neighbors: int
     metric: str = "cosine"
@@ -70,16 +71,7 @@ def nearest_neighbors(
     settings: KnnSettings,
     context: Context,
 ) -> Graph:
-    """Find the neighbors of all rows.
-
-    Parameters
-    ----------
-    cluster, parts, edges
-        The rows, as in `rpml.distributed.source.PartitionedRows`.
-    settings : KnnSettings
-    context : Context
-        Told how many tasks are done.
-    """
+    """Find the neighbors of all rows, given as in `PartitionedRows`."""
     n, metric = int(edges[-1]), settings.metric
     k = min(settings.n_neighbors, n - 1)
     search = Search(cluster, list(parts), edges, k, find_frame(cluster, parts, metric), context)
@@ -90,7 +82,7 @@ def nearest_neighbors(
 
 @dataclass
 class Search:
-    """One search: the rows and how they are compared."""
+    """A search: the rows and how they are compared."""
 
     cluster: Cluster
     parts: list[Task]
@@ -101,14 +93,14 @@ class Search:
 
     @property
     def _starts(self) -> NDArray[np.generic]:
-        """The first row of each partition, in as few bytes as all row numbers need."""
+        """The first row of each partition, in the smallest sufficient dtype."""
         return self.edges[:-1].astype(np.int32 if self.edges[-1] < EMPTY_SLOT else np.int64)
 
     def exact(self) -> list[Task]:
         """Compare every pair of partitions."""
         count = len(self.parts)
         candidates: list[list[Task]] = [[] for _ in range(count)]
-        # the longer ones first
+        # pairs of different partitions take longer and go first
         pairs = sorted((a == b, a, b) for a in range(count) for b in range(a, count))
         lists = []
         for _, a, b in pairs:
@@ -146,7 +138,7 @@ class Search:
         return ann.Sample(chosen, self._scan(chosen)[1])
 
     def _scan(self, rows: NDArray[np.integer]) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-        """The true neighbors of some rows: every partition looks through its own."""
+        """Find the true neighbors of some rows; every partition searches its own rows."""
         queries = take(self.cluster, self.parts, self.edges, rows)
         tasks = [
             self.cluster.submit(on_worker.scan, part, int(start), queries, rows, self.k, self.frame)
@@ -157,7 +149,7 @@ class Search:
         return neighbors.distances, neighbors.indices
 
     def _centers(self, count: int) -> Task:
-        """k-means on some of the rows: partial sums where they are, centers to all."""
+        """Run k-means on a sample: partial sums in the partitions, centers sent to all."""
         n = int(self.edges[-1])
         rng = np.random.default_rng(ann.SEED)
         chosen = rng.choice(n, min(n, ann.TRAINING * count), replace=False)
@@ -184,7 +176,7 @@ class Search:
         return int(self.cluster.value(task))
 
     def _visit(self, centers: Task, needed: int) -> list[Task]:
-        """Every bucket of cells looks for the neighbors of its visitors."""
+        """Search every bucket of cells for the neighbors of the rows that visit it."""
         submit = self.cluster.submit
         probes = [
             submit(on_worker.probes, part, centers, needed, self.frame) for part in self.parts
@@ -211,8 +203,8 @@ class Search:
         return self._merge(candidates)
 
     def _buckets(self, width: int) -> int:
-        """Buckets: at least two per thread, and enough that a search fits its worker."""
-        row = 4 * 3 * width + 16 * self.k  # bytes: sent, joined and ready; its heap and its list
+        """Choose at least two buckets per thread, and enough that a search fits in memory."""
+        row = 4 * 3 * width + 16 * self.k  # bytes: sent, joined and prepared; its heap and list
         most = self.cluster.thread_memory() * _SHARE / (_VISITORS * row)
         threads = sum(self.cluster.workers().values())
         return max(2 * threads, -(-int(self.edges[-1]) // max(1000, int(min(most, _BUCKET)))))
@@ -225,7 +217,7 @@ class Search:
         ]
 
     def _fill(self, lists: list[Task]) -> list[Task]:
-        """Search exactly the rows that met fewer than k others."""
+        """Search exactly for rows that met fewer than k others."""
         short = [self.cluster.value(self.cluster.submit(on_worker.short, part)) for part in lists]
         rows = np.concatenate([s + start for s, start in zip(short, self.edges, strict=False)])
         if not rows.size:

@@ -1,4 +1,4 @@
-"""What the workers do in a search for nearest neighbors: pure functions of partitions."""
+"""Tasks of the nearest-neighbor search: pure functions of partitions."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,19 +20,19 @@ from rpml.method.graph.exact import (
 from rpml.method.graph.neighbors import Neighbors, refine
 from rpml.runtime.rows import Array
 
-MEMORY = 256 * 2**20  # bytes the working blocks of one task may take
-EMPTY_ROW = np.iinfo(np.int64).max  # an empty place in a list of neighbors
+MEMORY = 256 * 2**20  # bytes for the working blocks of one task
+EMPTY_ROW = np.iinfo(np.int64).max  # an empty position in a list of neighbors
 Candidates = tuple[NDArray[np.integer], NDArray[np.integer], NDArray[np.float32]]
 """(rows of the partition, neighbors, distances)."""
 Visit = tuple[NDArray[np.int32], Array, NDArray[np.int32]]
-"""(places in the partition, rows, the cells they look into)."""
+"""(positions in the partition, rows, the cells they search)."""
 CellSums = tuple[NDArray[np.float64], NDArray[np.intp]]
 
 
 def pair(
     one: Array, two: Array | None, starts: NDArray[np.integer], k: int, frame: Frame
 ) -> tuple[Candidates, ...]:
-    """Top k of the rows of either partition among those of the other (or of the only one)."""
+    """Find the top k of each partition's rows in the other one (or within the only one)."""
     both = one if two is None else np.concatenate([one, two])
     rows = frame.rows(both)
     ids = np.arange(len(both), dtype=np.int32)
@@ -54,7 +54,7 @@ def pair(
 def named_lists(
     rows: SearchCorpus, heaps: Heaps, names: NDArray[np.integer]
 ) -> tuple[NDArray[np.integer], NDArray[np.float32]]:
-    """Scores -> names and distances, nearest first; a place nobody took is infinitely far."""
+    """Convert scores to row numbers and distances, nearest first; empty slots are at infinity."""
     scores, idx = heaps
     out = np.empty(idx.shape, names.dtype)
     distances = np.empty(idx.shape, np.float32)
@@ -70,10 +70,10 @@ def named_lists(
 def scan(
     part: Array, start: int, queries: Array, names: NDArray[np.integer], k: int, frame: Frame
 ) -> Candidates:
-    """Top k of the queries, whose names are given, among the rows of a partition."""
+    """Find the top k of queries, given with their row numbers, among the rows of a partition."""
     rows = frame.rows(np.concatenate([queries, part]))
     mine = np.arange(len(queries), rows.count, dtype=np.int32)
-    own = np.asarray(names) - start + len(queries)  # a query that lies here is not offered itself
+    own = np.asarray(names) - start + len(queries)  # a query in this partition is not its own hit
     own = np.where((own >= len(queries)) & (own < rows.count), own, -1).astype(np.int32)
     half = rows.half.astype(np.float32)
     heaps = empty_heaps(len(queries), k)
@@ -86,7 +86,7 @@ def scan(
 
 
 def merge(candidates: list[Candidates], size: int, k: int, metric: str) -> Neighbors:
-    """The best k of all that was found, nearest first."""
+    """Merge lists of candidates to the best k, nearest first."""
     vals = np.full((size, k), -np.inf, np.float32)
     idx = np.full((size, k), EMPTY_ROW, np.int64)
     for rows, indices, distances in candidates:
@@ -96,10 +96,10 @@ def merge(candidates: list[Candidates], size: int, k: int, metric: str) -> Neigh
 
 
 def narrow(idx: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Row numbers below 2^31 in half the space; EMPTY_ROW stays the largest number there is."""
+    """Store row numbers below 2^31 in half the space; EMPTY_ROW stays the largest number."""
     indices = idx[idx != EMPTY_ROW]
     if indices.size and indices.max() >= EMPTY_SLOT:
-        return idx  # type: ignore[return-value]  # of more rows than int32 counts
+        return idx  # type: ignore[return-value]  # more rows than int32 can count
     return np.minimum(idx, EMPTY_SLOT).astype(np.int32)
 
 
@@ -139,7 +139,7 @@ def moved(centers: NDArray[np.float32], sums: CellSums) -> NDArray[np.float32]:
 
 
 def needed(taken: Array, centers: NDArray[np.float32], queries: int, frame: Frame) -> int:
-    """How many cells hold the target share of the true neighbors."""
+    """Return how many cells contain the target share of the true neighbors."""
     places = np.arange(queries, len(taken)).reshape(queries, -1)
     sample = ann.Sample(np.arange(queries), places.astype(np.int32))
     return ann.choose_nprobe(frame.rows(taken), centers, sample, MEMORY)
@@ -156,13 +156,13 @@ def cell_sizes(probes: NDArray[np.int32], centers: NDArray[np.float32]) -> NDArr
 
 
 def looks(probes: NDArray[np.int32], bucket: NDArray[np.intp]) -> int:
-    """How many buckets the rows of a partition look into, together."""
+    """Return how many buckets the rows of a partition search in total."""
     seen = np.sort(bucket[probes], axis=1)
     return len(seen) + int((np.diff(seen, axis=1) != 0).sum())
 
 
 def visitors(part: Array, probes: NDArray[np.int32], bucket: NDArray[np.intp], b: int) -> Visit:
-    """The rows that look into a bucket: (their places in the partition, values, cells)."""
+    """Return the rows that search a bucket: (positions in the partition, values, cells)."""
     rows = np.flatnonzero((bucket[probes] == b).any(axis=1)).astype(np.int32)
     return rows, part[rows], probes[rows]
 
@@ -175,11 +175,11 @@ def search(
     k: int,
     frame: Frame,
 ) -> list[Candidates]:
-    """What the visitors of a bucket find there, one list a partition they came from."""
+    """Search a bucket for its visitors; returns one list of candidates per partition."""
     rows = frame.rows(np.concatenate([values for _, values, _ in visits]))
     probes = np.concatenate([cells for _, _, cells in visits])
     inside = np.flatnonzero(bucket == b)
-    number = np.full(len(bucket), len(inside), np.int32)  # cells elsewhere: nobody's
+    number = np.full(len(bucket), len(inside), np.int32)  # for cells of other buckets
     number[inside] = np.arange(len(inside), dtype=np.int32)
     home = number[probes[:, 0]]
     probes = np.sort(number[probes], axis=1)

@@ -1,7 +1,8 @@
 """Rows on a cluster: a Dask array, a parquet dataset, or a folder of .npy/.npz shards.
 
-The rows are cut into partitions of about equal size, whatever the files are; each is read by the
-worker that needs it and checked there, so that a bad shard is named. The client sees shapes only.
+The rows are split into partitions of about equal size, independent of the files. Each partition is
+read and checked by the worker that needs it, so that errors name the shard; the client only sees
+shapes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 PARTITION_BYTES = 64 * 2**20
-MIN_PARTITION = 500  # rows; smaller ones cost more in messages than they save
+MIN_PARTITION = 500  # rows; smaller partitions cost more in messages than they save
 
 
 @dataclass(frozen=True)
@@ -42,14 +43,14 @@ class Piece:
 
 @dataclass
 class PartitionedRows:
-    """Partitions of the rows: part i holds the rows edges[i] to edges[i + 1]."""
+    """Partitions of the rows: part i has the rows edges[i] to edges[i + 1]."""
 
     read: Callable[[], list[Task]]
     edges: NDArray[np.int64]
     width: int
     dtype: np.dtype[np.generic]
     pieces: list[list[Piece]] = field(default_factory=list)
-    """Where each partition is read from; empty for a Dask array."""
+    """The sources of each partition; empty for a Dask array."""
     options: ReadOptions = field(default_factory=ReadOptions)
     feature_names: tuple[str, ...] | None = None
     name: str = "X"
@@ -57,12 +58,12 @@ class PartitionedRows:
 
     @property
     def parts(self) -> list[Task]:
-        """The values of each partition, read when this is first asked for."""
+        """The values of each partition, read on first access."""
         self._parts = self._parts or self.read()
         return self._parts
 
     def release(self) -> None:
-        """Let the values leave the workers' memory; a partition that is needed is read again."""
+        """Free the workers' memory; partitions are read again when needed."""
         self._parts = []
 
     @property
@@ -81,7 +82,7 @@ class PartitionedRows:
         return self.count, self.width
 
     def digest(self, cluster: Cluster) -> str:
-        """One hash of all values, computed where they are; files: however they are cut."""
+        """Return a hash of all values, computed on the workers; of files independent of edges."""
         paths = dict.fromkeys(piece.path for part in self.pieces for piece in part)
         parts = [cluster.submit(_file_digest, path) for path in paths]
         parts = parts or [cluster.submit(data_digest, part) for part in self.parts]
@@ -99,21 +100,13 @@ def open_rows(
     partition_rows: int | None = None,
     by_size: bool = False,
 ) -> PartitionedRows:
-    """Find the rows and cut them into partitions; values are read when they are needed.
+    """Split the rows into partitions; values are read when they are needed.
 
-    Parameters
-    ----------
-    X : Dask array, str or Path
-        A folder of .npy, .npz or parquet shards, or one such file: a path that every worker sees,
-        or any address fsspec knows (``s3://...``), which workers copy to their disk.
-    cluster : Cluster
-    options : ReadOptions, default=None
-        Which columns or array, as in `rpml.io.features.open_features`.
-    partition_rows : int, default=None
-        Rows per partition; by default at most 64 MB, and one partition per thread, two where
-        workers are to share the work evenly.
-    by_size : bool, default=False
-        The same partitions on any cluster, however many threads it has.
+    `X` is a Dask array, or the path of a folder of .npy, .npz or parquet shards or of one such
+    file: a path that every worker can access, or a URL that fsspec supports (``s3://...``), which
+    workers copy to their disk. Partitions have `partition_rows` rows, by default at most 64 MB,
+    with at least one partition per thread (two if there are several workers). With `by_size` the
+    partitions do not depend on the number of threads.
     """
     if isinstance(X, PartitionedRows):
         return X
@@ -183,9 +176,9 @@ def _open_shards(
 
 
 def shard_addresses(address: str) -> list[str]:
-    """The feature files of a folder in natural order, all of one kind; or the one file.
+    """Return the feature files of a folder in natural order, all of one format; or the one file.
 
-    Where the folder itself has none, those of the folders in it (a partitioned parquet dataset).
+    If the folder has none, those of its subfolders (a partitioned parquet dataset).
     """
     import fsspec
 
@@ -216,7 +209,7 @@ def _features(entries: Sequence[str]) -> list[str]:
 
 
 def cut(paths: Sequence[str], sizes: Sequence[int], edges: NDArray[np.int64]) -> list[list[Piece]]:
-    """The pieces of shards that make up each partition."""
+    """Return the pieces of shards that make up each partition."""
     starts = np.concatenate([[0], np.cumsum(sizes)])
     parts = []
     for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
@@ -242,7 +235,7 @@ def _edges(n: int, count: int) -> NDArray[np.int64]:
 def _partition_count(
     shape: tuple[int, int], dtype: DTypeLike, wanted: tuple[int | None, int]
 ) -> int:
-    """By the rows of each, or else by their size, and no fewer than wanted."""
+    """Return the number of partitions: by their rows, or by size and at least as many as wanted."""
     (n, width), (rows, least) = shape, wanted
     if rows is not None:
         if rows < 1:
@@ -253,14 +246,14 @@ def _partition_count(
 
 
 def local_copy(path: str) -> str:
-    """The path itself, or of a remote file its copy on this worker's disk."""
+    """Return the path itself, or the local copy of a remote file."""
     if "://" not in path:
         return path
     import fsspec
 
     try:
         cached = fsspec.open_local(f"simplecache::{path}", simplecache={"same_names": True})
-    except Exception as error:  # each file system has errors of its own
+    except Exception as error:  # every file system has its own errors
         raise InputError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
     return str(cached)
 
@@ -271,14 +264,14 @@ def _file_digest(path: str) -> str:
 
 
 def open_shard(path: str, options: ReadOptions) -> FeatureSource:
-    """One shard with its own name in every complaint."""
+    """Open a shard; error messages use its original name."""
     source = open_features(local_copy(path), options)
     source.name = path
     return source
 
 
 def _look(path: str, options: ReadOptions) -> tuple[int, int, str, tuple[str, ...] | None]:
-    """(rows, columns, dtype, column names) of a shard."""
+    """Return (rows, columns, dtype, column names) of a shard."""
     source = open_shard(path, options)
     rows = source.n_rows
     if rows is None:
@@ -289,7 +282,7 @@ def _look(path: str, options: ReadOptions) -> tuple[int, int, str, tuple[str, ..
 def read_part(
     pieces: list[Piece], width: int, dtype: str, options: ReadOptions
 ) -> NDArray[np.generic]:
-    """The values of a partition, every one finite."""
+    """Read the values of a partition; all are finite."""
     out = np.empty((sum(p.stop - p.start for p in pieces), width), np.dtype(dtype))
     at = 0
     for piece in pieces:
@@ -300,7 +293,7 @@ def read_part(
 
 
 def read_piece(piece: Piece, options: ReadOptions) -> list[tuple[Array, Ids | None]]:
-    """(values, ids) of the rows of a piece, in batches."""
+    """Read (values, ids) of the rows of a piece, in batches."""
     source = open_shard(piece.path, options)
     batches, seen = [], 0
     for batch in source.raw_batches(source.batch_rows()):
@@ -308,7 +301,7 @@ def read_piece(piece: Piece, options: ReadOptions) -> list[tuple[Array, Ids | No
         high = min(piece.stop - batch.start, len(batch.values))
         if low < high:
             source._check_finite(batch)
-            values = np.array(batch.values[low:high])  # not a view of a mapped file
+            values = np.array(batch.values[low:high])  # copies from a mapped file
             batches.append((values, None if batch.ids is None else batch.ids[low:high]))
             seen += high - low
         if batch.start + len(batch.values) >= piece.stop:

@@ -1,4 +1,4 @@
-"""The stages of a fit on a Dask cluster; the story is `rpml.method.pipeline.learn`."""
+"""The stages of a fit on a Dask cluster, run by `rpml.method.pipeline.learn`."""
 
 import logging
 from dataclasses import dataclass
@@ -50,11 +50,11 @@ class Prepared:
     mean: Array
     covariance: Array
     key: str
-    """Digest of the whitening that made them, for the checkpoint."""
+    """Digest of their whitening, for the checkpoint."""
 
     @property
     def rows(self) -> tuple[list[Task], NDArray[np.int64]]:
-        """As the stages take them."""
+        """Partitions and edges, as the stages take them."""
         return self.parts, self.edges
 
     @property
@@ -64,14 +64,14 @@ class Prepared:
 
 @dataclass(frozen=True)
 class DaskStages:
-    """Stages whose rows are on the workers; the client sees one number per row at most."""
+    """Stages on rows on the workers; the client receives at most one number per row."""
 
     workers: Cluster
     settings: FitSettings
     context: Context
 
     def whiten(self, X: PartitionedRows, inputs: FitInputs) -> Whitening:
-        """Chosen from moments of all rows and a sample of them."""
+        """Choose the whitening from moments of all rows and a sample of them."""
         chosen = self.settings.for_whitening
 
         def compute() -> Arrays:
@@ -83,7 +83,7 @@ class DaskStages:
         return Whitening.from_arrays(self.context.stage("whiten", schema, compute, *dependencies))
 
     def apply(self, whitening: Whitening, X: PartitionedRows) -> Prepared:
-        """Preprocess every partition where it is."""
+        """Preprocess every partition in place."""
         held = self.workers.hold(whitening.preprocessing)
         parts = [self.workers.submit(_apply, part, held) for part in X.parts]
         moments = mean_and_covariance(self.workers, parts, X.count, False, self.context)
@@ -91,7 +91,7 @@ class DaskStages:
         return Prepared(parts, X.edges, *moments, self.context.key(*whitening.dependencies()))
 
     def neighbors(self, Z: Prepared, inputs: FitInputs) -> Graph | None:
-        """The graph of the rows, or of one mean per group, found or from the checkpoint."""
+        """Find the graph of the rows, or of one mean per group, or load it from the checkpoint."""
         aas = as_clusterer(self.settings.clustering, self.settings.n_neighbors)
         if not hasattr(aas, "fit_predict"):
             return None
@@ -115,7 +115,7 @@ class DaskStages:
         return graph
 
     def cluster(self, Z: Prepared, graph: Graph | None, inputs: FitInputs) -> Labels:
-        """c(.) of the paper on the workers' graph, or the labels that were given."""
+        """Compute c(.) of the paper on the workers, or return the user's pseudo-labels."""
         aas = as_clusterer(self.settings.clustering, self.settings.n_neighbors)
         if graph is None:
             return as_labels(aas, int(Z.edges[-1]))
@@ -134,7 +134,7 @@ class DaskStages:
     def objective(
         self, Z: Prepared, graph: Graph | None, labels: Labels, inputs: FitInputs
     ) -> DaskObjective:
-        """Triplets drawn by the shards, and the objective over them."""
+        """Draw triplets on the workers; return the objective over them."""
         settings = self.settings
         shards = draw_triplets(self.workers, Z.edges, labels, inputs, settings, self.context)
         self.workers.stage = "optimize"
@@ -142,7 +142,7 @@ class DaskStages:
         return DaskObjective(self.workers, Z.rows, shards, chosen)
 
     def epochs(self, Z: Prepared, labels: Labels, inputs: FitInputs) -> Epoch:
-        """Epochs of the stochastic solver; rows are dealt to the workers for the first one."""
+        """Return the function that runs an epoch; rows are distributed before the first one."""
         dealt: list[Task] = []
 
         def epoch(state: EpochState, rng: np.random.Generator) -> None:
@@ -154,7 +154,7 @@ class DaskStages:
         return epoch
 
     def start(self, Z: Prepared, whitening: Whitening) -> Start:
-        """L and theta to start from; the principal axes come from the moments."""
+        """Return the initial L and theta; the principal axes come from the moments."""
         settings, context = self.settings, self.context
         l, init = settings.size(Z.width), settings.init
         if isinstance(init, str) and init == "pca":
@@ -169,7 +169,7 @@ class DaskStages:
     def order(
         self, Z: Prepared, optimum: OptimizeResult, problem: Problem, whitening: Whitening
     ) -> Array:
-        """In prefix order, by a worker that is sent the rows that a share of the triplets reads."""
+        """Compute the prefix order on one worker, from the rows of a sample of the triplets."""
         if optimum.n_iter == 0 and whitening.ranks_axes:
             return optimum.L
         L = order_by_spread(optimum.L, optimum.L.T @ Z.covariance @ optimum.L)

@@ -1,8 +1,8 @@
-"""sRPML on many workers: each goes through its own clusters, an epoch ends at the mean of all.
+"""sRPML on many workers: each trains on its own clusters, and an epoch ends at the mean.
 
-The mean over workers is the one that `average=True` takes over the iterates of an epoch, so one
-worker alone is the local solver itself. Whole clusters are dealt to the workers, those that span
-shards too, since batches are drawn within a worker.
+This is the mean that `average=True` takes over the iterates of an epoch, so a single worker equals
+the local solver. Since batches are drawn within a worker, whole clusters are assigned to workers,
+also those that span shards.
 """
 
 import copy
@@ -28,7 +28,7 @@ def deal_rows(
     labeled: NDArray[np.bool_],
     rng: np.random.Generator,
 ) -> list[Task]:
-    """Whole clusters, one `Dealt` a thread of the cluster; every partition divides its own rows."""
+    """Distribute whole clusters, one `Dealt` per thread; every partition splits its own rows."""
     part_of = deal_clusters(labels, sum(cluster.workers().values()), rng)
     count = int(part_of.max()) + 1
     dealt = [
@@ -41,10 +41,9 @@ def deal_rows(
 
 
 def deal_clusters(labels: Labels, parts: int, rng: np.random.Generator) -> Labels:
-    """The part of each cluster; the last entry is -1, no cluster.
+    """Return the part of each cluster; the last entry, for rows without a cluster, is -1.
 
-    Parts have about the same number of rows, and none is empty: there are fewer of them where
-    there are fewer clusters.
+    Parts have about equally many rows and none is empty, so there may be fewer than asked for.
     """
     sizes = np.bincount(labels[labels >= 0])
     order = rng.permutation(len(sizes))
@@ -74,9 +73,9 @@ def distributed_epoch(
     settings: BatchSettings,
     rng: np.random.Generator,
 ) -> None:
-    """One epoch of every part from the same point; changes the state to their mean."""
+    """Run one epoch of every part from the same point; set the state to their mean."""
     start = cluster.hold((state.L, state.theta))
-    streams = rng.spawn(len(parts)) if len(parts) > 1 else [rng]  # one part draws as one machine
+    streams = rng.spawn(len(parts)) if len(parts) > 1 else [rng]  # one part equals a local fit
     tasks = [
         cluster.submit(_epoch, part, start, settings, stream)
         for part, stream in zip(parts, streams, strict=True)
@@ -106,6 +105,6 @@ def _epoch(
     X, labels, labeled = part
     state = EpochState(*start)
     settings = replace(settings, labeled=labeled if labeled.any() else None)
-    run_epoch(X, labels, state, settings, copy.deepcopy(rng))  # run again, it is to draw the same
+    run_epoch(X, labels, state, settings, copy.deepcopy(rng))  # a repeated task draws the same
     names = ("loss", "gradient_norm", "mean_weight", "n_triplets")
     return state.L, state.theta, [state.history[name][-1] for name in names]

@@ -1,4 +1,4 @@
-"""Some rows of the partitions brought together on one worker: samples, and what triplets read."""
+"""Rows of several partitions gathered on one worker: samples, and the rows of triplets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rpml.distributed.cluster import Cluster, Task
 from rpml.runtime.rows import Array
 
 Wanted = tuple[list[NDArray[np.integer]], NDArray[np.intp]]
-"""(places wanted in each partition, the order that sorted the rows)."""
+"""(positions in each partition, the order that sorted the rows)."""
 
 
 def take(
@@ -20,7 +20,7 @@ def take(
     edges: NDArray[np.int64],
     rows: NDArray[np.integer] | Task,
 ) -> Task:
-    """The given rows, in the given order, as one array on a worker."""
+    """Gather the given rows, in the given order, as one array on a worker."""
     return deal(cluster, parts, edges, [rows])[0]
 
 
@@ -30,10 +30,10 @@ def deal(
     edges: NDArray[np.int64],
     wanted: Sequence[NDArray[np.integer] | Task],
 ) -> list[Task]:
-    """For each list of rows, given here or on a worker, the array of these rows.
+    """Gather several lists of rows, each given here or on a worker, as one array per list.
 
-    Every partition is asked once for what all receivers want of it, so that it may leave the
-    memory again; each receiver gets its own piece only.
+    Every partition is read once for all receivers, so that it can leave the memory again; each
+    receiver gets only its own rows.
     """
     lists = [cluster.submit(_cut, rows, edges) for rows in wanted]
     pieces = [cluster.submit(_pick, part, i, lists) for i, part in enumerate(parts)]
@@ -55,7 +55,7 @@ def _pick(part: Array, i: int, lists: list[Wanted]) -> list[Array]:
 
 
 def _join(pieces: list[Array], wanted: Wanted) -> Array:
-    """Undo the order in which the partitions gave the rows."""
+    """Restore the requested order."""
     order = wanted[1]
     out = np.empty((len(order), *pieces[0].shape[1:]), pieces[0].dtype)
     at = 0

@@ -1,11 +1,11 @@
 """Triplets of a partitioned dataset: each shard draws those of its own anchors.
 
-Their positives and negatives are any rows of a shared pool, most of them on other workers, so that
-clusters which span shards are learned like any other. The pool is every row with a label, or, of
-very many rows, whole clusters chosen at random: a few hundred thousand triplets read no more rows
-than that anyway. What a shard draws depends on the seed and on its rows alone, not on how the rows
-are cut: the random stream belongs to a block of consecutive rows, and up to one block the triplets
-are those of the local fit.
+Positives and negatives are any rows of a shared pool, most of them on other workers, so that
+clusters that span shards are learned like any other. The pool is every row with a label, or, if
+there are very many, whole clusters chosen at random: a few hundred thousand triplets use no more
+rows than that. The triplets depend only on the seed and the rows, not on the partitions: random
+streams belong to blocks of consecutive rows, and up to one block the triplets are those of the
+local fit.
 """
 
 from collections.abc import Sequence
@@ -26,28 +26,28 @@ from rpml.runtime.context import Context
 from rpml.runtime.rows import Labels
 
 Drawn = tuple[NDArray[np.intp], NDArray[np.bool_]]
-"""(triplets of row numbers, which of them are known to be right)."""
+"""(triplets of row numbers, which of them are certain)."""
 BLOCK = 65_536  # rows that share a random stream
-POOL = 4  # rows in the pool for every triplet asked for
+POOL = 4  # rows in the pool per requested triplet
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Rows that may take part in triplets, on every worker that draws; m of them."""
+    """The m rows that triplets are drawn from, on every worker that draws."""
 
     rows: NDArray[np.intp]
     """(m,) row numbers, ascending."""
     members: Members
-    """Which places in `rows` share a label."""
+    """Which positions in `rows` share a label."""
     groups: Groups | None
     supervision: Supervision
     block: int
     quota: NDArray[np.int64] | None
-    """Triplets of each block; None: `per_anchor` an anchor."""
+    """Triplets of each block; None means `per_anchor` triplets per anchor."""
     per_anchor: int
 
     def draw(self, b: int, rng: np.random.Generator) -> Drawn:
-        """The triplets of the anchors in block b."""
+        """Draw the triplets of the anchors in block b."""
         ends = np.searchsorted(self.rows, [b * self.block, (b + 1) * self.block])
         able = self.members.anchors(slice(*ends.tolist()))
         total = None if self.quota is None else int(self.quota[b])
@@ -70,7 +70,7 @@ def draw_triplets(
     settings: FitSettings,
     context: Context,
 ) -> list[Task]:
-    """T of Algorithm 1, a task for every partition: the `Drawn` of the anchors it holds."""
+    """Draw T of Algorithm 1: one task per partition, with the `Drawn` of its anchors."""
     if settings.sampler != "uniform":
         raise ValueError(
             f"sampler={settings.sampler!r} is not available on Dask: use sampler='uniform'."
@@ -101,7 +101,7 @@ def draw_triplets(
 
 
 def pool_rows(labels: Labels, limit: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """The rows with a label; if more than `limit`, those of randomly chosen whole clusters."""
+    """Return the labeled rows; if more than `limit`, those of random whole clusters."""
     rows = np.flatnonzero(labels >= 0)
     if len(rows) <= limit:
         return rows
@@ -122,7 +122,7 @@ def _make_pool(
     n, block = cut
     members = members_of(labels)
     quota = None
-    if total is not None:  # by the anchors in each block, to the last triplet
+    if total is not None:  # in proportion to the anchors of each block, exactly
         able = np.bincount(rows[members.anchors()] // block, minlength=-(-n // block))
         quota = np.diff(total * np.cumsum([0, *able]) // max(1, int(able.sum())))
     none = np.full(len(rows), -1, np.intp)
@@ -132,7 +132,7 @@ def _make_pool(
 
 
 def _draw(pools: Sequence[Pool], span: tuple[int, int], seed: int) -> Drawn:
-    """What the anchors of a partition draw from every pool; a block may reach beyond it."""
+    """Draw the triplets of a partition's anchors from every pool; blocks may extend beyond it."""
     (low, high), block = span, pools[0].block
     drawn = []
     for b in range(low // block, -(-high // block)):

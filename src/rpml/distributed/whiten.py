@@ -1,4 +1,4 @@
-"""Moments by reduction, and the whitening they give."""
+"""Distributed moments, and the whitening computed from them."""
 
 import copy
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ from rpml.runtime.threads import using_threads
 def mean_and_covariance(
     cluster: Cluster, parts: Sequence[Task], count: int, unit: bool, context: Context
 ) -> tuple[Array, Array]:
-    """Of all rows (scaled to unit norm): d and d x d numbers reach the client."""
+    """Compute moments of all (unit) rows; only d and d x d numbers reach the client."""
     sums = [cluster.submit(row_sum, part, unit) for part in parts]
     cluster.wait(sums, context, "whiten")
     mean = cluster.value(cluster.total(sums)) / count
@@ -52,7 +52,7 @@ def choose_whitening(
     settings: WhiteningSettings,
     context: Context,
 ) -> Whitening:
-    """Center and whiten, decided from moments of all rows and a sample of them."""
+    """Choose the whitening from moments of all rows and a sample of them."""
     unit = settings.normalize_input
     if settings.whiten is None:
         return Whitening(identity(rows.width, unit), None)
@@ -72,7 +72,7 @@ def choose_whitening(
     sample = Sample(
         np.empty((0, 0)), np.arange(len(sampled)), inputs.groups[sampled], sampled_classes
     )
-    # the generator goes on from where the sample was drawn, as it does in one process
+    # the generator continues after drawing the sample, as in the local fit
     task = cluster.submit(_by_scatter, X, sample, spectrum, unit, size, rng)
     whitening: Whitening = cluster.value(task)
     return whitening
@@ -81,7 +81,7 @@ def choose_whitening(
 def _by_scatter(
     X: Array, sample: Sample, spectrum: Spectrum, unit: bool, size: int, rng: np.random.Generator
 ) -> Whitening:
-    """The only task of its moment: it takes all threads of its worker."""
-    rng = copy.deepcopy(rng)  # run again, it is to draw the same
+    """Choose on one worker, with all of its threads, since no other task runs meanwhile."""
+    rng = copy.deepcopy(rng)  # a repeated task draws the same
     with using_threads(get_worker().state.nthreads):
         return whiten_by_scatter(replace(sample, X=X), spectrum, unit, size, rng)
