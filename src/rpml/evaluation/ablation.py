@@ -1,11 +1,11 @@
-"""The losses the paper starts from, for the ablation: each removes one of its ingredients.
+"""Reference losses for the ablation, each without one ingredient of the paper's loss.
 
-All are learned on the very triplets, rows and start of an RPML fit, so that only the loss differs:
+All use the triplets, rows and initialization of an RPML fit, so that only the loss differs:
 
 - hinge-triplet: [|y_a - y_p|^2 - |y_a - y_n|^2 + margin]_+, the classic loss;
 - hinge-angular: [z]_+ with z of eq. (z_i), the angular constraint without smoothing;
-- smooth: log(1 + exp(z)), smoothed, without weights or probabilities;
-- free: the smooth one over any matrix L, the orthogonality constraint left out.
+- smooth: log(1 + exp(z)), without weights or probabilities;
+- free: the smooth loss over any matrix L, without the orthogonality constraint.
 """
 
 import warnings
@@ -28,18 +28,9 @@ LOSSES = ("hinge-triplet", "hinge-angular", "smooth", "free")
 
 
 class ReferenceObjective:
-    """One of the losses at a moving L, as the solvers ask for it (see `Evaluator`).
+    """One of the `LOSSES` at a moving L, with the solvers' interface (see `Evaluator`).
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, p)
-    triplets : int ndarray of shape (T, 3)
-    loss : str
-        One of `LOSSES`.
-    alpha : float, default=45.0
-        Angle in degrees of the angular losses.
-    margin : float, default=0.2
-        Of the triplet loss.
+    `alpha` is the angle of the angular losses in degrees, `margin` that of the triplet loss.
     """
 
     learn_weights = False
@@ -59,30 +50,27 @@ class ReferenceObjective:
         self.margin = margin
 
     def move_to(self, L: Array, theta: Array | None) -> None:
-        """Set the point."""
         self.Y = self.X @ L.astype(self.X.dtype)
 
     def gradients(self) -> tuple[float, Array, None]:
-        """Loss and Euclidean gradient by L at the point."""
+        """Return the loss and its Euclidean gradient by L."""
         value, G = self.value_and_rows(self.Y)
         return value, np.asarray(self.X.T @ G, np.float64), None
 
     def begin_line_search(self, curve: PolarCurve, d_theta: Array | None) -> None:
-        """Fix the curve that `line_value` and `accept_step` move on."""
+        """Set the curve that `line_value` and `accept_step` move on."""
         self.curve = curve
         self.Y = self.Y @ curve.rotation.astype(self.Y.dtype)
         self.direction = self.X @ curve.direction.astype(self.X.dtype)
 
     def line_value(self, t: float) -> float:
-        """Loss at step t of the curve."""
         return float(self._shape(self._margins(self._at(t))[0])[0].sum(dtype=np.float64))
 
     def accept_step(self, t: float) -> None:
-        """Go to step t of the curve."""
         self.Y = self._at(t)
 
     def value_and_rows(self, Y: Array) -> tuple[float, Array]:
-        """Loss at the projected rows Y, and its derivative by them."""
+        """Return the loss at the projected rows Y, and its derivative by them."""
         z, (near, far) = self._margins(Y)
         values, slope = self._shape(z)
         near, far = 2 * slope[:, None] * near, 2 * slope[:, None] * far
@@ -97,7 +85,7 @@ class ReferenceObjective:
         return float(values.sum(dtype=np.float64)), G
 
     def _margins(self, Y: Array) -> tuple[Array, tuple[Array, Array]]:
-        """z of each triplet, and its two differences (the far one times its factor)."""
+        """Return z of each triplet, and its two differences (the far one times its factor)."""
         a, p, n = (Y[rows] for rows in self.triplets.T)
         near = a - p
         if self.loss == "hinge-triplet":
@@ -109,7 +97,7 @@ class ReferenceObjective:
         return _squares(near) - c * _squares(far), (near, c * far)
 
     def _shape(self, z: Array) -> tuple[Array, Array]:
-        """The loss of z and its derivative."""
+        """Return the loss of z and its derivative."""
         if self.loss.startswith("hinge"):
             return np.maximum(z, 0), (z > 0).astype(z.dtype)
         return softplus_and_sigmoid(z)
@@ -124,19 +112,20 @@ def _squares(rows: Array) -> Array:
 
 
 class ReferenceLoss(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """RPML with its loss replaced; preprocessing, pseudo-labels, triplets and start are RPML's.
+    """RPML with another loss; preprocessing, pseudo-labels, triplets and start are RPML's.
 
     Parameters
     ----------
     n_components : int, default=2
         Size of the embedding.
     loss : {"hinge-triplet", "hinge-angular", "smooth", "free"}, default="smooth"
-        Which loss.
+        The loss.
     alpha : float, default=45.0
         Angle in degrees.
     max_iter : int, default=100
         Maximum number of iterations.
     random_state : int, RandomState instance or None, default=None
+        Seed of the fit.
     """
 
     def __init__(
@@ -157,7 +146,7 @@ class ReferenceLoss(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             raise ValueError(f"loss={self.loss!r}: choose from {', '.join(LOSSES)}.")
         start = RPML(self.n_components, max_iter=0, tol=0, random_state=self.random_state)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # it is not meant to converge
+            warnings.simplefilter("ignore", ConvergenceWarning)  # no iterations are intended
             start.set_params(weight="constant").fit(X)
         Z = start.preprocessing_.apply(np.asarray(X))
         problem = ReferenceObjective(Z, start.triplets_, self.loss, self.alpha)
@@ -183,7 +172,7 @@ def _on_grassmann(problem: ReferenceObjective, L: Array, max_iter: int) -> Array
 
 
 def _without_constraint(problem: ReferenceObjective, L: Array, max_iter: int) -> Array:
-    """L-BFGS over all matrices: nothing keeps L from shrinking, growing or losing rank."""
+    """Minimize over all matrices by L-BFGS; L may shrink, grow or lose rank."""
     shape = L.shape
 
     def value_and_gradient(flat: Array) -> tuple[float, Array]:

@@ -1,4 +1,4 @@
-"""Bytes per vector against quality: codes of the raw vectors, of PCA and of RPML."""
+"""Quality against bytes per vector: codes of the raw vectors, of PCA and of RPML."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -28,11 +28,11 @@ MAX_ROWS = 10_000
 OVERSAMPLE = 4
 _BLOCK = 1024
 _CENTROIDS, _PQ_ROWS = 256, 4096
-_OPQ_DIMS = 256  # beyond, learning its rotation takes minutes
+_OPQ_DIMS = 256  # beyond, learning the rotation takes minutes
 
 
 class Coding(NamedTuple):
-    """A way to store vectors: its name, its bytes per vector, and the scores it gives."""
+    """A code: its name, its bytes per vector, and its scores."""
 
     name: str
     n_bytes: int
@@ -47,7 +47,7 @@ class CodeComparison:
     rows: list[Row]
 
     def lines(self) -> list[list[str]]:
-        """Header and rows as text, in percent."""
+        """Return header and rows as text, in percent."""
         figures = [name for name in ("recall@1", "neighbors_kept") if name in self.rows[0]]
         lines = [["method", "code", "dim", "bytes", *figures]]
         for row in self.rows:
@@ -56,7 +56,7 @@ class CodeComparison:
         return lines
 
     def text(self, ending: str) -> str:
-        """The rows as the content of a .csv, .json or .md file."""
+        """Return the rows as the content of a .csv, .json or .md file."""
         return table_text(self.rows, self.lines(), ending)
 
     def _repr_html_(self) -> str:
@@ -72,14 +72,14 @@ def compare_codes(
     methods: Sequence[str] | None = None,
     seed: int = 0,
 ) -> CodeComparison:
-    """Compare float, int8, sign bits, rescored bits, PQ and OPQ on rows not learned from.
+    """Compare float, int8, sign bits, rescored bits, PQ and OPQ on held-out rows.
 
     Parameters
     ----------
     X, y, n_components, train
         As in `compare`; at most 10,000 test rows are scored.
     methods : sequence of str, default=None
-        Names of `rpml.evaluation.registry`; None: raw vectors, PCA and RPML.
+        Names of `rpml.evaluation.registry`; None compares raw vectors, PCA and RPML.
     seed : int, default=0
         Seed of the methods.
 
@@ -91,9 +91,9 @@ def compare_codes(
 
     Notes
     -----
-    Queries are floats, rows are codes, except for sign bits, which are compared by Hamming
-    distance. "binary + int8" scores the 40 nearest by the bits again by int8. PQ and OPQ have the
-    bytes of the sign bits and need faiss; OPQ only up to 256 dimensions.
+    Queries are floats and rows are codes, except for sign bits, which are compared by Hamming
+    distance. "binary + int8" rescores the 40 nearest rows by the bits with int8. PQ and OPQ have
+    as many bytes as the sign bits and need faiss; OPQ only up to 256 dimensions.
     """
     X = np.asarray(as_matrix(X))
     split = make_split(X, y, train)
@@ -129,20 +129,11 @@ def score_codes(
     y: NDArray[np.generic] | None = None,
     learned: bool = True,
 ) -> Iterator[Row]:
-    """Bytes and quality of every code of unit rows.
+    """Measure bytes and quality of every code of unit rows.
 
-    Parameters
-    ----------
-    train : ndarray of shape (n_train, n_components)
-        What the codes learn their ranges and codebooks from.
-    rows : ndarray of shape (n_samples, n_components)
-        Queries, and what they search.
-    near : ndarray of shape (n_samples, k)
-        The nearest rows that should be found.
-    y : ndarray of shape (n_samples,), default=None
-        Labels of the rows.
-    learned : bool, default=True
-        Whether to measure PQ and OPQ, which take longest.
+    Ranges and codebooks are learned from `train`; each of the `rows` is a query against the
+    others. `near` (n_samples, k) are the rows to find, `y` the labels. `learned=False` omits PQ
+    and OPQ, which take longest.
     """
     for coding in codings(train, rows, learned):
         neighbors = nearest_by_scores(coding.scores, len(rows), near.shape[1])
@@ -160,7 +151,7 @@ def score_codes(
 
 
 def codings(train: Array, rows: Array, learned: bool) -> Iterator[Coding]:
-    """Every code of unit rows, with or without those that learn codebooks."""
+    """Yield every code of unit rows, with or without those that learn codebooks."""
     size = rows.shape[1]
     yield Coding("float32", 4 * size, _products(rows, rows))
     int8 = Int8Codec(AxisRanges.of(train, unit=True))
@@ -183,7 +174,7 @@ def _products(queries: Array, rows: Array) -> Scores:
 
 
 def _rescored(coarse: Scores, fine: Scores) -> Scores:
-    """Fine scores of the rows with the best coarse ones, the query itself among them."""
+    """Return fine scores for the rows with the best coarse scores, including the query."""
 
     def scores(part: slice) -> Array:
         first = coarse(part)
@@ -196,14 +187,14 @@ def _rescored(coarse: Scores, fine: Scores) -> Scores:
 
 
 def _product_quantized(faiss: ModuleType, train: Array, rows: Array, rotate: bool) -> Array:
-    """What product quantization, eight axes per byte, leaves of the rows."""
+    """Return the rows after product quantization with eight axes per byte."""
     size, n_bytes = rows.shape[1], -(-rows.shape[1] // 8)
     train = train[sorted_sample(len(train), _PQ_ROWS, np.random.default_rng(0))]
     train, rows = (
         np.pad(part, ((0, 0), (0, 8 * n_bytes - part.shape[1]))) for part in (train, rows)
     )
     quantizer = faiss.ProductQuantizer(8 * n_bytes, n_bytes, 8)
-    quantizer.cp.min_points_per_centroid = 1  # or it warns on standard error
+    quantizer.cp.min_points_per_centroid = 1  # otherwise it warns on standard error
     quantizer.cp.niter = 10
     if rotate:
         turn = faiss.OPQMatrix(8 * n_bytes, n_bytes)
@@ -216,7 +207,7 @@ def _product_quantized(faiss: ModuleType, train: Array, rows: Array, rotate: boo
 
 
 def nearest_by_scores(scores: Scores, n: int, k: int) -> NDArray[np.intp]:
-    """(n, k) best other rows of every row, best first."""
+    """Return the best other rows of every row, best first, as (n, k)."""
     out = np.empty((n, k), np.intp)
     for start in range(0, n, _BLOCK):
         part = slice(start, min(start + _BLOCK, n))

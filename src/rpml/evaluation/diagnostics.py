@@ -1,4 +1,4 @@
-"""What a fit looks like without labels: each figure with one line on how to read it."""
+"""Label-free diagnostics of a fit, each with a line on how to read it."""
 
 import warnings
 from collections.abc import Callable
@@ -30,7 +30,7 @@ RESAMPLES = 3
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """A figure, how it is printed, and how to read it."""
+    """A figure, how it is shown, and what it means."""
 
     key: str
     title: str
@@ -38,25 +38,26 @@ class Diagnostic:
     shown: str
     meaning: str
     concern: bool = False
-    """True where the figure asks for attention."""
+    """True if the figure needs attention."""
     interval: Interval | None = None
-    """Its 95% interval, if it is an estimate: counts of the fit itself have none."""
+    """The 95% interval of an estimate; counts of the fit itself have none."""
 
 
 def diagnose(
     model: RPML, X: Array, *, refits: int = 1, random_state: RandomState = 0
 ) -> tuple[Diagnostic, ...]:
-    """Every label-free diagnostic of a fitted model; figures in brackets are 95% intervals.
+    """Compute all label-free diagnostics of a fitted model; figures in brackets are 95% intervals.
 
     Parameters
     ----------
     model : RPML
-        A fitted one.
+        A fitted model.
     X : ndarray of shape (n_samples, n_features)
-        The rows it was fitted on, or others like them; at most 5,000, drawn at random, are used.
+        The training rows, or others like them; at most 5,000 random ones are used.
     refits : int, default=1
-        Fits with other seeds for the agreement between seeds; 0 leaves that out.
+        Fits with other seeds, for the agreement between seeds; 0 omits it.
     random_state : int, RandomState or None, default=0
+        Seed of samples and refits.
 
     Returns
     -------
@@ -78,7 +79,7 @@ def diagnose(
 
 
 def of_clusters(labels: NDArray[np.integer]) -> tuple[Diagnostic, ...]:
-    """How many clusters, how large, how many rows alone."""
+    """Return number and size of the clusters, and the share of single rows."""
     labeled = labels[labels >= 0]
     sizes = np.bincount(labeled) if len(labeled) else np.zeros(1, np.intp)
     sizes = sizes[sizes > 0]
@@ -123,11 +124,11 @@ def of_clusters(labels: NDArray[np.integer]) -> tuple[Diagnostic, ...]:
 
 
 def of_stability(model: RPML, X: Array, rng: np.random.Generator) -> Diagnostic:
-    """Do two disjoint halves of the rows give the same clusters?
+    """Return how similarly two disjoint halves of the rows are clustered (prediction strength).
 
-    Each half is clustered alone; the rows of one take the label of their nearest row in the other,
-    and we ask whether these labels group them as their own do (prediction strength). Resamples
-    that share rows would not do: they agree on clusters of pure noise as well.
+    Each half is clustered separately; the rows of one get the label of their nearest row in the
+    other, and these labels are compared with their own. Overlapping resamples would not do: they
+    agree even on clusters of pure noise.
     """
     Z = model.preprocessing_.apply(X)
     scores = []
@@ -159,12 +160,12 @@ def _labels(model: RPML, Z: Array) -> NDArray[np.intp]:
     precomputed = not (isinstance(clustering, str) or hasattr(clustering, "fit_predict"))
     n_neighbors = min(model.n_neighbors, len(Z) - 1)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the fit itself has warned of odd clusters
+        warnings.simplefilter("ignore")  # the fit has warned already
         return pseudo_labels(Z, as_clusterer("aas" if precomputed else clustering, n_neighbors))
 
 
 def of_triplets(model: RPML) -> tuple[Diagnostic, ...]:
-    """How the learned weights and probabilities of the triplets are distributed."""
+    """Return the distribution of the learned weights and probabilities of the triplets."""
     w, p = (
         np.asarray(model.triplet_weights_, float),
         np.asarray(model.triplet_probabilities_, float),
@@ -206,7 +207,7 @@ def of_triplets(model: RPML) -> tuple[Diagnostic, ...]:
 
 
 def of_whitening(model: RPML) -> tuple[Diagnostic, ...]:
-    """How strongly the rows were whitened, and why."""
+    """Return how strongly the rows were whitened, and why."""
     choice = model.whitening_
     if choice is None or not choice.evidence:
         return ()
@@ -220,7 +221,7 @@ def of_whitening(model: RPML) -> tuple[Diagnostic, ...]:
 
 
 def of_neighbors(X: Array, Z: Array, rng: np.random.Generator) -> tuple[Diagnostic, ...]:
-    """What happened to neighborhoods, directions and hubs on the way from X to Z."""
+    """Return the changes of neighborhoods, effective rank and hubs from X to Z."""
     k = min(NEAREST, len(Z) - 1)
     before, after = (nearest_neighbors(rows, k, metric="cosine").indices for rows in (X, Z))
     overlap = interval(neighbor_overlap(before, after, k), rng)
@@ -267,13 +268,13 @@ def of_neighbors(X: Array, Z: Array, rng: np.random.Generator) -> tuple[Diagnost
 
 
 def _said(figure: Interval, style: str) -> str:
-    """A figure with its 95% interval."""
+    """Format a figure with its 95% interval."""
     value, low, high = (style.format(v) for v in (figure.value, figure.low, figure.high))
     return f"{value} ({low} to {high})"
 
 
 def of_seeds(model: RPML, X: Array, refits: int, rng: np.random.Generator) -> Diagnostic:
-    """Do fits that differ only in their seed give the same neighbors?"""
+    """Return whether fits with different seeds give the same neighbors."""
     k = min(NEAREST, len(X) - 1)
     neighbors = [_neighbors_of_refit(model, X, k, rng) for _ in range(refits + 1)]
     shared = np.mean([neighbor_overlap(neighbors[0], other, k) for other in neighbors[1:]], axis=0)
@@ -295,7 +296,7 @@ def _neighbors_of_refit(
     settings: dict[str, object] = {"random_state": int(rng.integers(2**31 - 1)), "callback": None}
     clustering = model.clustering
     if not (isinstance(clustering, str) or hasattr(clustering, "fit_predict")):
-        settings["clustering"] = "aas"  # labels of other rows say nothing of these
+        settings["clustering"] = "aas"  # labels of other rows do not apply
     refit: Callable[..., RPML] = clone(model).set_params(**settings).fit
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,10 +1,10 @@
-"""How much nearer a method brings the neighbors that other axes find: evidence without labels.
+"""Rank gain: label-free evidence of how well a method ranks neighbors found by other axes.
 
-The principal axes are cut into two halves that have no axis in common, and the rows into two parts.
-A row's nearest neighbors by one half of the axes, all of them, are its *mates*. Every method is
-fitted to the other half of the axes on one part of the rows; how high does it rank the mates on the
-other part? Its *rank gain* is by how much log(1 + rank) falls against PCA. Noise in one half of the
-axes knows nothing of the noise in the other, so a method gains by retaining what rows really share.
+The principal axes are split into two disjoint halves, and the rows into two parts. The *mates* of
+a row are its nearest neighbors by one half of the axes. Every method is fitted to the other half
+of the axes on one part of the rows, and ranks the mates on the other part. Its *rank gain* is how
+much log(1 + rank) decreases relative to PCA. Noise in one half of the axes is independent of noise
+in the other, so a method gains by retaining what rows really share.
 """
 
 import warnings
@@ -37,23 +37,10 @@ CALIBRATION = {
 def rank_gains(
     W: Array, methods: Sequence[str], size: int, rng: np.random.Generator
 ) -> dict[str, Interval]:
-    """Rank gain over PCA of each method: how much the mean log(1 + rank) of the mates falls.
+    """Return the rank gain over PCA of each method: the decrease of mean log(1 + rank) of mates.
 
-    Parameters
-    ----------
-    W : ndarray of shape (n_samples, n_axes)
-        Rows in principal coordinates, strongest axis first.
-    methods : sequence of str
-        Names of the registry.
-    size : int
-        Size of the embeddings.
-    rng : numpy.random.Generator
-        Of the halves.
-
-    Returns
-    -------
-    dict of str to Interval
-        With 95% intervals over the queries. PCA, the reference, is always there.
+    `W` are the rows in principal coordinates, strongest axis first; `size` is the size of the
+    embeddings. The 95% intervals are over the queries; PCA, the reference, is always included.
     """
     W = W[:, :MAX_AXES]
     order = rng.permutation(len(W))
@@ -67,7 +54,7 @@ def rank_gains(
         room = max(1, min(size, int(one.sum()) // 2, len(seen) - 1))
         for name in log_ranks:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of what a fit to a part of the rows is like
+                warnings.simplefilter("ignore")  # about fits to a part of the rows
                 fitted = METHODS[name].build(room, 0).fit(seen[:, one])
             Z = fitted.transform(unseen[:, one])
             log_ranks[name] += mean_log_ranks(Z, queries, mates) / 2
@@ -75,7 +62,7 @@ def rank_gains(
 
 
 def expected_gain(rank_gain: float) -> Interval:
-    """Gain in Recall@1 over PCA that went with such a rank gain on other data: 80% of the sets."""
+    """Return the gain in Recall@1 over PCA at such a rank gain: median and 80% of other sets."""
     rank_gains = list(CALIBRATION)
     low, middle, high = (
         float(

@@ -1,7 +1,7 @@
-"""Raw vectors, PCA, whitening or RPML? One answer, from labels where there are any.
+"""Recommendation of raw vectors, PCA, whitening or RPML.
 
-With labels, Recall@1 on rows of classes that nobody learned from decides. Without them the rank
-gain does (see `rpml.evaluation.rank_gain`); labels were used only to check that rule
+With labels, the Recall@1 on rows of held-out classes decides, otherwise the rank gain (see
+`rpml.evaluation.rank_gain`); labels were only used to validate that rule
 (docs/decisions/recommendation.md).
 """
 
@@ -32,9 +32,9 @@ from rpml.runtime.validation import as_matrix
 
 CANDIDATES = ("pca", "half-whitened", "pca-whitened", "rpml")
 PRICES = {"half-whitened": 0.02, "rpml": 0.03, "pca-whitened": 0.15}
-"""Rank gain that a method has to bring before it displaces PCA."""
+"""Rank gain that a method needs to displace PCA."""
 CLEARLY = 0.05  # lead in rank gain below which the runner-up may be as good
-RAW_PRICE = 0.05  # rank gain over the best smaller one that makes raw vectors worth their size
+RAW_PRICE = 0.05  # rank gain over the best smaller embedding that justifies the raw vectors
 MAX_ROWS = 5000
 MIN_ROWS, MIN_AXES = 100, 8
 NEAREST = 10
@@ -43,27 +43,27 @@ SIZES = (16, 32, 64, 128, 256, 512)
 
 @dataclass(frozen=True)
 class Recommendation:
-    """Which method to use, what it gains over PCA, and why.
+    """The recommended method, its gain over PCA, and the reasons.
 
-    Parameters
+    Attributes
     ----------
     choice : str
         Name of a method of `rpml.evaluation.registry`.
     n_components : int
-        Size it was chosen for.
+        Size of the embedding.
     certainty : {"clear", "close", "unknown"}
-        Whether the runner-up may be as good; unknown where too little could be measured.
-    gain : Interval, default=None
-        Gain in Recall@1 over PCA, as a share: measured with a 95% interval where there are labels,
-        otherwise what went with such a rank gain on 80% of other sets. None where it is not known.
-    uses_labels : bool, default=False
+        Whether the runner-up may be as good; unknown if too little could be measured.
+    gain : Interval or None
+        Gain in Recall@1 over PCA: with labels measured with a 95% interval, otherwise what 80% of
+        other sets gained at such a rank gain. None if unknown.
+    uses_labels : bool
         Whether labels decided.
-    evidence : dict of str to Interval, default={}
+    evidence : dict of str to Interval
         Per method, Recall@1 with labels and the rank gain over PCA without, with 95% intervals.
-    neighbors_kept : dict of int to Interval, default={}
+    neighbors_kept : dict of int to Interval
         Per number of dimensions, the share of the raw vectors' 10 nearest neighbors that stay
         among the 10 nearest after PCA, with its 95% interval.
-    reasons : tuple of str, default=()
+    reasons : tuple of str
         Sentences; the first one is the advice.
     """
 
@@ -77,11 +77,11 @@ class Recommendation:
     reasons: tuple[str, ...] = ()
 
     def estimator(self, random_state: RandomState = None) -> BaseEstimator:
-        """The recommended method, ready to fit."""
+        """Return the recommended method, ready to fit."""
         return METHODS[self.choice].build(self.n_components, random_state)
 
     def with_sizes(self, shares: dict[int, Interval]) -> Recommendation:
-        """Add what each number of dimensions keeps."""
+        """Add the share of neighbors that each number of dimensions keeps."""
         listed = "; ".join(
             f"{size} dimensions {share.value:.1%} ({100 * share.low:.1f} to {100 * share.high:.1f})"
             for size, share in shares.items()
@@ -117,12 +117,12 @@ def recommend(
     Parameters
     ----------
     X : array-like of shape (n_samples, n_features)
-        Vectors; at most 5,000 of them, drawn at random, are looked at.
+        Vectors; at most 5,000 random ones are used.
     n_components : int, default=None
-        Size of the embedding; None for 128, or half the features if there are fewer. The raw
-        vectors are recommended only if no size is requested.
+        Size of the embedding; None means 128, or half the features if there are fewer. The raw
+        vectors are recommended only if no size is given.
     y : array-like of shape (n_samples,), default=None
-        Classes. With them, the methods are compared on classes held out.
+        Classes. With them, the methods are compared on held-out classes.
     methods : sequence of str, default=("pca", "half-whitened", "pca-whitened", "rpml")
         Methods to choose from.
     random_state : int, RandomState instance or None, default=0
@@ -167,14 +167,9 @@ def recommend(
 
 
 def recommend_from(table: Comparison, any_size: bool = False) -> Recommendation:
-    """Recommend the method with the highest Recall@1 of those in a comparison that see no labels.
+    """Recommend the method with the highest Recall@1 in a comparison, of those that see no labels.
 
-    Parameters
-    ----------
-    table : Comparison
-        Made with labels; its first number of dimensions counts.
-    any_size : bool, default=False
-        Whether the raw vectors may be recommended: no size was requested.
+    The comparison's first number of dimensions counts. `any_size` allows the raw vectors.
     """
     size = table.order[0][1]
     rows = {row["method"]: row for row in table.rows if row["asked"] == size and "recall@1" in row}
@@ -210,7 +205,7 @@ def recommend_from(table: Comparison, any_size: bool = False) -> Recommendation:
 def _own_rank_gain(
     rows: Array, spectrum: Spectrum, size: int, rng: np.random.Generator
 ) -> Interval:
-    """The evidence by which a fit of RPML chooses its whitening; 0 where it falls back to PCA."""
+    """Return the evidence by which RPML chooses its whitening; 0 if it falls back to PCA."""
     every = np.arange(len(rows))
     data = coordinates(rows, every, spectrum, unit_input=True, n_components=size)
     return chosen_rank_gain(data, rng)
@@ -219,19 +214,7 @@ def _own_rank_gain(
 def decide(
     evidence: Mapping[str, Interval], size: int, methods: Sequence[str], any_size: bool
 ) -> Recommendation:
-    """From rank gains to a method: the largest one, minus the method's price.
-
-    Parameters
-    ----------
-    evidence : dict of str to Interval
-        Rank gain over PCA per method.
-    size : int
-        Size of the embeddings.
-    methods : sequence of str
-        Methods to choose from.
-    any_size : bool
-        Whether the raw vectors may be recommended: no size was requested.
-    """
+    """Choose the method with the largest rank gain minus its price; `any_size` allows "raw"."""
     gains = {name: measured.value for name, measured in evidence.items()}
     worth = {name: gains[name] - PRICES.get(name, 0.0) for name in methods if name != "raw"}
     worth = worth or {"raw": 0.0}
@@ -252,7 +235,7 @@ def decide(
 
 
 def neighbors_kept(X: Array, W: Array, size: int) -> dict[int, Interval]:
-    """Per size, the share of the 10 nearest neighbors of the rows X that PCA to it keeps.
+    """Return the share of the 10 nearest neighbors of the rows X that PCA keeps, per size.
 
     W are the rows in principal coordinates. Sizes are powers of two, and the requested one.
     """
@@ -267,7 +250,7 @@ def neighbors_kept(X: Array, W: Array, size: int) -> dict[int, Interval]:
 
 
 def _best_two(worth: Mapping[str, float]) -> tuple[str, str | None]:
-    """The best and the second; PCA before others that are no better."""
+    """Return the best and the second; PCA comes before others that are no better."""
     ranked = sorted(worth, key=lambda name: (-worth[name], name != REFERENCE))
     return ranked[0], ranked[1] if len(ranked) > 1 else None
 

@@ -1,8 +1,8 @@
-"""Every method that is compared: its name, its title, how it is made, whether it sees labels.
+"""The registry of methods: name, title, constructor, and whether labels are used.
 
-`compare`, `benchmark`, `demo`, `recommend`, the report and the deep heads all read this one table.
-A new method is one file and one line here. Methods of the layers above are named by their path and
-imported when they are built.
+`compare`, `benchmark`, `demo`, `recommend`, the report and the deep heads all read this table. A
+new method is one file and one line here. Methods of higher layers are given by path and imported
+when they are built.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,7 +30,7 @@ from rpml.runtime.rows import Array, RandomState
 
 
 class Embedder(Protocol):
-    """An estimator with fit and transform, as scikit-learn's are."""
+    """An estimator with fit and transform, as in scikit-learn."""
 
     def fit(self, X: Array, y: ArrayLike | None = None) -> Self: ...
 
@@ -44,16 +44,9 @@ Build = Callable[[int, RandomState], Embedder]
 class Method:
     """One row of the table.
 
-    Parameters
-    ----------
-    name : str
-        In Python and on the command line.
-    title : str
-        In tables and sentences.
-    build : callable
-        The unfitted estimator for (n_components, seed).
-    uses_labels : bool, default=False
-        Whether `fit` sees the classes of the training rows: an upper reference.
+    `name` is used in Python and on the command line, `title` in tables and sentences. `build`
+    returns the unfitted estimator for (n_components, seed). If `uses_labels`, `fit` sees the
+    classes of the training rows: an upper reference.
     """
 
     name: str
@@ -63,29 +56,29 @@ class Method:
 
 
 def seeded(estimator: Callable[..., Embedder], **settings: object) -> Build:
-    """Build an estimator that takes a random_state."""
+    """Return the constructor of an estimator with a random_state."""
     return lambda n_components, seed: estimator(n_components, random_state=seed, **settings)
 
 
 def unseeded(estimator: Callable[..., Embedder], **settings: object) -> Build:
-    """Build an estimator that draws nothing."""
+    """Return the constructor of a deterministic estimator."""
     return lambda n_components, seed: estimator(n_components, **settings)
 
 
 def trained(**settings: object) -> Build:
-    """Build a variant of RPML that trains whatever the evidence says, so that variants differ."""
+    """Return the constructor of an RPML variant that always trains, so that variants differ."""
     return seeded(RPML, training="always", **settings)
 
 
 def clustered(partition: Callable[[RandomState], object]) -> Build:
-    """Build RPML on another clustering, made for the seed."""
+    """Return the constructor of RPML on another clustering, built for the seed."""
     return lambda n_components, seed: RPML(
         n_components, clustering=partition(seed), training="always", random_state=seed
     )
 
 
 def imported(path: str, **settings: object) -> Build:
-    """Build an estimator named by "module:class", imported on use."""
+    """Return the constructor of an estimator given as "module:class", imported on use."""
     module, name = path.split(":")
     return lambda n_components, seed: getattr(import_module(module), name)(
         n_components, random_state=seed, **settings
@@ -96,14 +89,7 @@ def imported(path: str, **settings: object) -> Build:
 class DeepMethod:
     """A method that trains a network end to end, or a linear head on fixed features.
 
-    Parameters
-    ----------
-    name, title : str
-        On the command line, and in tables.
-    path : str
-        "module:name" of its definition in `rpml.deep.methods`.
-    uses_labels : bool, default=False
-        Whether it sees the classes of the training images.
+    `path` is the "module:name" of its definition in `rpml.deep.methods`.
     """
 
     name: str
@@ -112,7 +98,7 @@ class DeepMethod:
     uses_labels: bool = False
 
     def head(self) -> Method:
-        """The method as a linear map on fixed features."""
+        """Return the method as a linear map on fixed features."""
         estimator = "SupervisedDeepHead" if self.uses_labels else "DeepHead"
         note = "head, uses labels" if self.uses_labels else "head"
         build = imported(f"rpml.deep.head:{estimator}", method=self.name)
@@ -187,13 +173,7 @@ PCA_FAMILY = ("pca", "half-whitened", "pca-whitened")
 
 
 def chosen_methods(names: Iterable[str]) -> list[Method]:
-    """The methods of these names.
-
-    Raises
-    ------
-    InputError
-        For a name that is not in the table; the message lists those that are.
-    """
+    """Return the methods of these names; InputError for an unknown name."""
     names = list(names)
     for name in names:
         if name not in METHODS:

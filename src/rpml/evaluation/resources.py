@@ -1,4 +1,4 @@
-"""How much memory and time a fit will take, from small fits of the same kind."""
+"""Memory and time of a fit, extrapolated from small fits."""
 
 import itertools
 import time
@@ -22,22 +22,22 @@ _PILOT_SECONDS = 2.0
 # Powers of the rows, by benchmarks/scaling.py. Whitening: factorizations of fixed size, and
 # searches. Search: quadratic in the limit, but larger blocks work better.
 GROWTH = {"whiten": (0.2, 1.4), "neighbors": (1.5, 1.75)}
-INDEX_GROWTH = 0.6  # of the search, from the exact one of EXACT_ROWS on
+INDEX_GROWTH = 0.6  # of the search beyond EXACT_ROWS
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What a fit is expected to need."""
+    """The expected memory and time of a fit."""
 
     n_rows: int
     n_features: int
     memory: int
-    """Bytes at the peak, the vectors themselves included unless they are memory-mapped."""
+    """Peak bytes, including the vectors unless they are memory-mapped."""
     seconds: float
     stages: dict[str, float] = field(default_factory=dict)
     """Seconds of each stage."""
     pilot_rows: int = 0
-    """Rows of the largest fit this was extrapolated from."""
+    """Rows of the largest fit that was extrapolated."""
 
 
 def estimate_resources(
@@ -46,16 +46,16 @@ def estimate_resources(
     """Estimate the peak memory and the time of ``RPML(**settings).fit`` on n rows of d features.
 
     The memory follows from the sizes of the arrays. For the time, a few thousand rows are fitted,
-    twice as many and so on for a few seconds, and each stage is extrapolated by its own growth.
+    then twice as many and so on for a few seconds; each stage is extrapolated by its own growth.
 
     Parameters
     ----------
     n, d : int
         Shape of the vectors to fit.
     X : ndarray of shape (m, d), default=None
-        Rows to try on; without it, a mixture of Gaussians.
+        Sample rows; without them a mixture of Gaussians is used.
     mapped : bool, default=False
-        The vectors are read from a memory-mapped file and take no memory of their own.
+        The vectors are memory-mapped and take no memory of their own.
     **settings
         Parameters of `RPML`.
     """
@@ -79,10 +79,10 @@ class _Pilot:
 
 
 def _run_pilots(n: int, d: int, X: Array | None, settings: Json) -> tuple[_Pilot, _Pilot]:
-    """The last two of fits of growing size; the last takes seconds or is the whole."""
+    """Fit samples of growing size; return the last two, the last of which takes seconds."""
     rng = np.random.default_rng(0)
     size = min(n, _FIRST_PILOT)
-    _pilot(_sample(min(size, 500), d, X, rng), settings)  # compiles and loads what is needed
+    _pilot(_sample(min(size, 500), d, X, rng), settings)  # compile and import
     before = last = _pilot(_sample(size, d, X, rng), settings)
     while size < min(n, _LAST_PILOT, len(X) if X is not None else n):
         if sum(last.stages.values()) > _PILOT_SECONDS and last is not before:
@@ -102,7 +102,7 @@ def _sample(rows: int, d: int, X: Array | None, rng: np.random.Generator) -> Arr
 
 
 def _pilot(X: Array, settings: Json) -> _Pilot:
-    """One fit, its stages timed from the first report of each to the first of the next."""
+    """Fit once, timing each stage from its first report to the first report of the next."""
     marks: list[tuple[str, float]] = [("prepare", time.perf_counter())]
 
     def listen(progress: Progress) -> None:
@@ -123,7 +123,7 @@ def _pilot(X: Array, settings: Json) -> _Pilot:
 
 
 def _extrapolate(stage: str, pilots: tuple[_Pilot, _Pilot], n: int) -> float:
-    """Seconds of a stage at n rows: by its growth between the pilots, within what is plausible."""
+    """Return the seconds of a stage at n rows, by its bounded growth between the pilots."""
     rows, seconds = pilots[1].rows, pilots[1].stages[stage]
     if n == rows:
         return seconds
@@ -136,7 +136,7 @@ def _extrapolate(stage: str, pilots: tuple[_Pilot, _Pilot], n: int) -> float:
 
 
 def _growth(stage: str, before: _Pilot, last: _Pilot) -> float:
-    """The power of the rows by which the time of a stage grew."""
+    """Return the power of the number of rows by which the time of a stage grew."""
     earlier, later = before.stages.get(stage, 0.0), last.stages[stage]
     if last.rows == before.rows or min(earlier, later) <= 0:
         return np.inf

@@ -30,31 +30,31 @@ def export_atlas(
     random_state: int = 0,
     overwrite: bool = False,
 ) -> Path:
-    """Write the rows as a .parquet table that embedding-atlas opens.
+    """Write the rows as a .parquet table for embedding-atlas.
 
-    Columns: id, x and y (the map of the embedding that the report and the explorer draw), text
-    (the id where there is no text), label, cluster (-1: noise), neighbors (15 rows and their
-    cosine distances in the embedding) and, where the items have pictures, image.
+    Columns: id, x and y (the map of the embedding, as in the report and the explorer), text (the
+    id if there is no text), label, cluster (-1 means noise), neighbors (15 rows and their cosine
+    distances in the embedding) and, if the items have pictures, image.
 
     Parameters
     ----------
     model : RPML
-        Fitted.
+        A fitted model.
     X : ndarray of shape (n_samples, n_features)
         Training rows, whose clusters are those of the fit, or others.
     items : Items
-        Their ids and, where known, labels, texts and pictures (`rpml.pages.report.items`).
+        Ids and optional labels, texts and pictures (`rpml.pages.report.items`).
     path : str or Path
         The .parquet file.
     random_state : int, default=0
-        Of the map.
+        Seed of the map.
     overwrite : bool, default=False
         Replace the file if it exists.
 
     Returns
     -------
     Path
-        What was written.
+        The file written.
     """
     arrow = require("pyarrow", "parquet", "writing .parquet")
     parquet = require("pyarrow.parquet", "parquet", "writing .parquet")
@@ -71,7 +71,7 @@ def _columns(
     Z = model.transform(X)
     points = linked_maps({"raw": X, "rpml": Z}, rng)["rpml"]
     neighbors = nearest_neighbors(Z, min(N_NEIGHBORS, len(Z) - 1), metric="cosine")
-    cosine_distances = neighbors.distances**2 / 2  # from chords of the unit sphere
+    cosine_distances = neighbors.distances**2 / 2  # from Euclidean distances of unit rows
     columns: dict[str, Sequence[object] | NDArray[np.generic]] = {
         "id": items.ids,
         "x": points[:, 0],
@@ -95,13 +95,13 @@ def _columns(
 def check_atlas(
     path: str | PathLike[str], overwrite: bool = False, inputs: tuple[str | None, ...] = ()
 ) -> Path:
-    """Refuse a name that is not that of a .parquet file, or a file that exists."""
+    """Raise InputError if the name is not that of a .parquet file, or the file exists."""
     if Path(path).suffix.lower() != ".parquet":
         raise InputError(f"{path} is not the name of an atlas export: call it something.parquet")
     return check_output(Path(path), overwrite, inputs)
 
 
 def _picture(path: Path) -> dict[str, object] | None:
-    """A thumbnail as Hugging Face datasets store images; None if it cannot be read."""
+    """Return a thumbnail as Hugging Face datasets store images; None if it cannot be read."""
     small = thumbnail(path, SIDES[0])
     return None if small is None else {"bytes": small.data, "path": path.name}

@@ -1,4 +1,4 @@
-"""The paper's protocol on one of its datasets, into a folder of results, table and figures."""
+"""The paper's protocol on one of its datasets, with results, a table and figures in a folder."""
 
 from __future__ import annotations
 
@@ -48,20 +48,10 @@ RESULTS, TABLE, FIGURES = "results.json", "results.md", "figures"
 
 @dataclass(frozen=True)
 class EndToEnd:
-    """Methods that train the network, measured after the linear ones.
+    """Methods that train the network (keys of `rpml.deep.methods.METHODS`), after the linear ones.
 
-    Parameters
-    ----------
-    root, backbone : str
-        The folder of the dataset and the network.
-    methods : tuple of str
-        Keys of `rpml.deep.methods.METHODS`.
-    training : Training
-        The settings of each run.
-    train_from : str, default=None
-        The first block that trains; None: the last two.
-    incomplete : bool, default=False
-        Accept counts of images that differ from the published ones.
+    `root` is the folder of the dataset. `train_from` is the first block that is trained, by default
+    the second to last. `incomplete` accepts numbers of images that differ from the published ones.
     """
 
     root: str
@@ -72,13 +62,13 @@ class EndToEnd:
     incomplete: bool = False
 
     def settings(self) -> Json:
-        """What changes the results, as JSON values."""
+        """Return everything that changes the results, as JSON values."""
         return {"train_from": self.train_from, **self.training.settings()}
 
     def run(
         self, dataset: str, folder: Path, ks: tuple[int, ...], context: Context
     ) -> tuple[list[Row], Embeddings]:
-        """The rows of the methods and their embeddings of the test images."""
+        """Return the rows of the methods and their embeddings of the test images."""
         from rpml.deep.backbones import open_network
         from rpml.deep.protocol import DeepProtocol
 
@@ -89,7 +79,7 @@ class EndToEnd:
 
 @dataclass(frozen=True)
 class BenchmarkResult:
-    """What a benchmark measured: everything as JSON values, and the cells of its table."""
+    """The results of a benchmark as JSON values, and the cells of its table."""
 
     fields: Json
     lines: list[list[str]]
@@ -100,16 +90,18 @@ class Benchmark:
     """Fit on the training classes of a dataset without labels and score the test classes.
 
     The folder holds results.json, results.md, the descriptors of the images, the figures and the
-    finished methods. A second run, also after an interruption, reuses what is there.
+    finished methods. A second run, also after an interruption, reuses them.
 
     Parameters
     ----------
     dataset : {"cub", "cars", "sop", "folders"}
+        Name of the dataset.
     folder : str or Path
         Created if it does not exist.
     dim : int, default=128
         Dimensions of the embeddings.
     seed : int, default=0
+        Seed of the methods.
     whiten : int, default=None
         PCA-whiten the descriptors to this many dimensions first.
     methods : tuple of str, default=DEFAULT_METHODS
@@ -117,7 +109,7 @@ class Benchmark:
     end_to_end : EndToEnd, default=None
         Also train the network.
     notes : mapping, default={}
-        JSON values to remember in results.json, such as the command.
+        JSON values to store in results.json, such as the command.
 
     Examples
     --------
@@ -144,14 +136,14 @@ class Benchmark:
         chosen_methods(self.methods)
 
     def settings(self) -> Json:
-        """What changes the results, as JSON values."""
+        """Return everything that changes the results, as JSON values."""
         plain = {"dim": self.dim, "seed": self.seed, "whiten": self.whiten}
         return plain | ({"deep": self.end_to_end.settings()} if self.end_to_end else {})
 
     def describe(
         self, root: str, network: Network, incomplete: bool = False, context: Context | None = None
     ) -> Descriptors:
-        """Descriptors of the dataset's images, computed once and kept in the folder."""
+        """Compute the descriptors of the dataset's images once and keep them in the folder."""
         from rpml.vision.descriptors import from_images
 
         folder = Path(self.folder)
@@ -180,7 +172,7 @@ class Benchmark:
         data : Descriptors
             From `describe` or `rpml.evaluation.protocol.from_file`.
         figures : bool, default=True
-            Draw retrieval examples and the quad-grid, if the images are at hand.
+            Draw retrieval examples and the quad-grid, if the images are available.
         overwrite : bool, default=False
             Replace results of other data or settings.
         context : Context, default=None
@@ -220,11 +212,11 @@ class Benchmark:
             outputs.new(folder / RESULTS).write_text(text, encoding="utf8")
             text = as_markdown(rows, published, data.ks)
             outputs.new(folder / TABLE).write_text(text, encoding="utf8")
-            self._check_earlier(key, overwrite)  # files may have appeared meanwhile
+            self._check_earlier(key, overwrite)  # files may have appeared since the start
         return BenchmarkResult(fields, as_lines(rows, published, data.ks))
 
     def _check_earlier(self, key: str, overwrite: bool) -> None:
-        """Results of other data or settings are not replaced unasked."""
+        """Raise InputError if there are results of other data or settings."""
         folder = Path(self.folder)
         repair(folder / RESULTS)
         try:
@@ -239,7 +231,7 @@ class Benchmark:
                 )
 
     def _draw(self, data: Descriptors, Z: Array, folder: Path, context: Context) -> list[str]:
-        """The paper's figures of the test images, in a new folder."""
+        """Draw the paper's figures of the test images in a new folder."""
         assert data.images is not None
         context.report(Progress("figures", 0, 1))
         test = np.flatnonzero(~data.train)
@@ -255,7 +247,7 @@ class Benchmark:
         return [path.name for path in drawn]
 
     def _origin(self, data: Descriptors, key: str) -> Json:
-        """Everything needed to repeat the run."""
+        """Return everything needed to repeat the run."""
         sides = {"train": data.train, "test": ~data.train}
         return {
             "dataset": self.dataset,

@@ -1,4 +1,4 @@
-"""Figures for papers: the map, retrieval rows and the quad-grid as PDF, SVG or PNG."""
+"""Figures for papers: the map, retrieval rows and the quad-grid, as PDF, SVG or PNG."""
 
 from __future__ import annotations
 
@@ -36,29 +36,29 @@ if TYPE_CHECKING:
 
 FORMATS = ("pdf", "svg", "png")
 MAX_PIXELS = 20_000  # width of a figure
-# text stays text: editable, searchable, and accepted by publishers who refuse Type 3 fonts
+# text stays text: editable, searchable, and accepted by publishers that refuse Type 3 fonts
 _SETTINGS = {"pdf.fonttype": 42, "svg.fonttype": "none", "svg.hashsalt": "rpml"}
 _UNDATED = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}
 
 
 @dataclass(frozen=True)
 class FigureOptions:
-    """How figures are drawn and written.
+    """Options of the figures.
 
     Parameters
     ----------
     formats : tuple of {"pdf", "svg", "png"}, default=("png",)
         Every figure is written once per format.
     width : float, default=7.0
-        In inches; 3.3 is one column of most journals.
+        Width in inches; 3.3 is one column of most journals.
     dpi : int, default=200
-        Of a PNG, and of the photographs within a PDF or SVG.
+        Resolution of a PNG, and of the photographs in a PDF or SVG.
     n_queries : int, default=8
         Queries per retrieval figure.
     max_images : int, default=2500
         Images on the quad-grid.
     random_state : int, default=0
-        Of the map and the quad-grid.
+        Seed of the map and the quad-grid.
     """
 
     formats: tuple[str, ...] = ("png",)
@@ -92,23 +92,24 @@ def draw_figures(
     Parameters
     ----------
     spaces : dict of title to ndarray of shape (n_samples, n_features)
-        The same rows in each space, drawn side by side; queries are chosen, and the grid is
-        drawn, by the last one.
+        The same rows in each space, drawn side by side; the last one chooses the queries and is
+        drawn on the grid.
     folder : str or Path
-        Made if it does not exist.
+        Created if it does not exist.
     labels : ndarray of shape (n_samples,), default=None
-        Names of the classes; None, -1 or empty where unknown. They color the map; retrieval rows
-        need them, and are of rows with a label.
+        Names of the classes; None, -1 or empty if unknown. They color the map and are required for
+        retrieval figures, which only use labeled rows.
     pictures : callable, default=None
         From rows and a side in pixels to square RGB pictures: `pictures_of(paths)`.
     options : FigureOptions, default=None
+        Formats, sizes and numbers.
     overwrite : bool, default=True
-        Replace files of the same names.
+        Replace existing files.
 
     Returns
     -------
     list of Path
-        What was written. A retrieval figure without a query that qualifies is not.
+        The files written. A retrieval figure without suitable queries is omitted.
 
     Examples
     --------
@@ -138,7 +139,7 @@ def draw_figures(
 
 
 def figure_names(has_pictures: bool, has_labels: bool) -> list[str]:
-    """What `draw_figures` writes, without suffixes."""
+    """Return the names of the figures of `draw_figures`, without suffixes."""
     names = ["map", *(["quad-grid"] if has_pictures else [])]
     return names + (
         ["retrieval-successes", "retrieval-failures"] if has_pictures and has_labels else []

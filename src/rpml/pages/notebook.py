@@ -1,4 +1,4 @@
-"""The report and the explorer from Python, and inside notebooks."""
+"""The report and the explorer from Python, also in notebooks."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ SECONDS_TO_STOP = 10
 
 @dataclass(frozen=True)
 class Report:
-    """A page in one piece; a notebook shows it as the result of a cell."""
+    """A report as one HTML page; a notebook shows it as the result of a cell."""
 
     html: str
 
     def save(self, path: str | PathLike[str], overwrite: bool = False) -> Path:
-        """Write the page, which opens offline from disk."""
+        """Write the page, which can be opened offline."""
         target = check_output(Path(path), overwrite)
         with atomic_output(target, overwrite) as temporary:
             temporary.write_text(self.html, encoding="utf8")
@@ -51,19 +51,13 @@ class Report:
 
 
 class Explorer:
-    """A running explorer; `close` stops it, as does the end of the process.
-
-    Attributes
-    ----------
-    url : str
-        Where the page is, on this machine only.
-    """
+    """A running explorer at `url`, on this machine only; `close` or the process's end stops it."""
 
     def __init__(self, url: str, server: uvicorn.Server, thread: threading.Thread) -> None:
         self.url, self._server, self._thread = url, server, thread
 
     def close(self) -> None:
-        """Stop answering."""
+        """Stop the server."""
         self._server.should_exit = True
         self._thread.join(SECONDS_TO_STOP)
 
@@ -88,22 +82,22 @@ def report(
     images: str | Path | None = None,
     texts: Iterable[object] | None = None,
 ) -> Report:
-    """Did the embedding help? The page of `rpml report`.
+    """Build the page of `rpml report`, which shows whether the embedding helped.
 
     Parameters
     ----------
     model : RPML
-        Fitted.
+        A fitted model.
     X : array-like of shape (n_samples, n_features_in_)
         Training rows or others.
     y : sequence of length n_samples, default=None
-        Labels; None, -1 or empty text: none.
+        Labels; None, -1 or empty text mean no label.
     ids : sequence of length n_samples, default=None
         Names of the rows; by default they are numbered.
     images : path, default=None
         A folder of pictures, matched by id.
     texts : sequence of length n_samples, default=None
-        What the rows say.
+        Texts of the rows.
 
     Returns
     -------
@@ -135,7 +129,7 @@ def explore(
     images: str | Path | None = None,
     texts: Iterable[object] | None = None,
 ) -> Explorer:
-    """Start the page of `rpml explore` on a free port of 127.0.0.1, and go on.
+    """Start the page of `rpml explore` on a free port of 127.0.0.1 in the background.
 
     Parameters
     ----------
@@ -145,7 +139,7 @@ def explore(
     Returns
     -------
     Explorer
-        `url` is the page, `close` stops it.
+        `url` is the address of the page, `close` stops it.
     """
     require("starlette", "explore", "rpml.explore")
     require("uvicorn", "explore", "rpml.explore")

@@ -1,7 +1,7 @@
-"""What RPML is compared with, one method per file; `rpml.evaluation.registry` names them.
+"""The baselines of RPML, one per file; `rpml.evaluation.registry` names them.
 
-All take rows of any length, scale them to unit norm, apply one learned affine map and scale the
-result to unit norm again, so that the methods differ in the map alone.
+All scale rows to unit norm, apply one learned affine map and scale the result to unit norm again,
+so that the methods only differ in the map.
 """
 
 from rpml.evaluation.baselines.all_but_the_top import AllButTheTop

@@ -1,4 +1,4 @@
-"""All-but-the-top: the strongest directions, which every row shares, are removed."""
+"""All-but-the-top: removes the strongest directions, which all rows share."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,15 +11,15 @@ from rpml.runtime.rows import Array
 class AllButTheTop(LinearBaseline):
     """Subtract the mean, remove the leading principal axes, retain the next ones.
 
-    The post-processing of Mu and Viswanath followed by PCA to the requested size: what PCA finds
-    in rows without their leading axes are the axes that come next.
+    The post-processing of Mu and Viswanath, followed by PCA to the requested size, which keeps the
+    axes that come next.
 
     Parameters
     ----------
     n_components : int, default=2
         Size of the embedding; with the removed axes at most the rank of the centered rows.
     n_removed : int, default=None
-        Leading axes removed; None for a hundredth of the features, the authors' rule.
+        Leading axes to remove; None means a hundredth of the features, the authors' rule.
 
     References
     ----------

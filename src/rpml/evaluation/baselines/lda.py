@@ -9,13 +9,13 @@ from scipy.linalg import eigh
 from sklearn.exceptions import ConvergenceWarning
 
 from rpml.estimator import RPML
-from rpml.evaluation.baselines.linear import LinearBaseline, RandomState, checked_size
+from rpml.evaluation.baselines.linear import LinearBaseline, checked_size
 from rpml.method.whitening.linear_map import Preprocessing
-from rpml.runtime.rows import Array, row_blocks, unit_rows
+from rpml.runtime.rows import Array, RandomState, row_blocks, unit_rows
 
 
 class LDA(LinearBaseline):
-    """Axes with the most scatter between the classes over the scatter within them.
+    """Axes that maximize the scatter between classes relative to the scatter within them.
 
     Parameters
     ----------
@@ -45,14 +45,14 @@ class LDA(LinearBaseline):
 
 
 class PseudoLabelLDA(LinearBaseline):
-    """LDA on the labels of RPML's own clustering; rows alone in their cluster are left out.
+    """LDA on the labels of RPML's clustering; rows alone in their cluster are ignored.
 
     Parameters
     ----------
     n_components : int, default=2
         Size of the embedding.
     random_state : int, RandomState instance or None, default=None
-        Seed of the fit that gives the labels.
+        Seed of the fit that computes the labels.
     """
 
     def __init__(self, n_components: int = 2, *, random_state: RandomState = None) -> None:
@@ -62,14 +62,14 @@ class PseudoLabelLDA(LinearBaseline):
     def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
         clustering = RPML(self.n_components, max_iter=0, random_state=self.random_state)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # it is not meant to converge
+            warnings.simplefilter("ignore", ConvergenceWarning)  # no iterations are intended
             labels = clustering.fit(X).labels_
         together = (labels >= 0) & (np.bincount(labels[labels >= 0])[labels] > 1)
         return LDA(self.n_components).fit(X[together], labels[together]).map_
 
 
 def _scatters(X: Array, y: NDArray[np.intp], classes: int) -> tuple[Array, Array, Array]:
-    """Mean, within-class and between-class scatter of the unit rows, block by block."""
+    """Return mean, within-class and between-class scatter of the unit rows, in blocks."""
     n, d = X.shape
     sums, moments = np.zeros((classes, d)), np.zeros((d, d))
     for part, block in row_blocks(X, np.float64):

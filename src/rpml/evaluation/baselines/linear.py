@@ -1,4 +1,4 @@
-"""What all baselines share: unit rows in, one affine map, unit rows out."""
+"""The base of all baselines: unit rows in, one affine map, unit rows out."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar, Self
@@ -13,18 +13,16 @@ from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.rows import Array
 from rpml.runtime.validation import check_rows, check_varied
 
-RandomState = int | np.random.RandomState | None
-
 
 class LinearBaseline(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
-    """Base of the baselines: a subclass says how the map is learned.
+    """Base of the baselines; a subclass learns the map.
 
     Attributes
     ----------
     uses_labels : bool
-        True for the upper references, which see the classes of the training rows.
+        True for upper references, which see the classes of the training rows.
     map_ : Preprocessing
-        The learned map, l2 scaling included.
+        The learned map, including l2 scaling.
     """
 
     uses_labels: ClassVar[bool] = False
@@ -43,7 +41,7 @@ class LinearBaseline(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     @abstractmethod
     def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
-        """The map; y are classes from 0, or None."""
+        """Learn the map; y are classes from 0, or None."""
 
     def _classes(self, X: Array, y: ArrayLike | None) -> NDArray[np.intp]:
         name = type(self).__name__
@@ -70,7 +68,7 @@ class LinearBaseline(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
 
 def checked_size(n_components: int, most: int, method: str, limit: str) -> int:
-    """Return n_components, or say what the method's limit is."""
+    """Return n_components; ValueError with the method's limit if it is too large."""
     if not 1 <= n_components <= most:
         raise ValueError(
             f"n_components={n_components} does not suit {method}, which gives at most {most} "
@@ -80,6 +78,6 @@ def checked_size(n_components: int, most: int, method: str, limit: str) -> int:
 
 
 def checked_rank(n_components: int, rank: int, method: str, n_features: int) -> int:
-    """Return n_components, or say that the rows span fewer directions."""
+    """Return n_components; ValueError if the rows span fewer directions."""
     limit = f"the rank of the centered rows, n_features = {n_features}"
     return checked_size(n_components, rank, method, limit)

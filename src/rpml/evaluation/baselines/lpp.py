@@ -1,4 +1,4 @@
-"""Locality preserving projections: neighbors stay neighbors, no labels."""
+"""Locality preserving projections, without labels."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +13,10 @@ from rpml.runtime.rows import Array
 
 
 class LPP(LinearBaseline):
-    """Axes along which neighbors differ least, given the spread of all rows.
+    """Axes along which neighbors differ least, relative to the spread of all rows.
 
-    He and Niyogi (2003): PCA first, then the generalized eigenproblem
-    X' (D - W) X a = v X' D X a for the smallest v, W the cosine affinities of the k-NN graph.
+    He and Niyogi (2003): PCA, then the generalized eigenproblem X' (D - W) X a = v X' D X a for the
+    smallest v, where W are the cosine affinities of the k-NN graph.
 
     Parameters
     ----------
@@ -25,10 +25,10 @@ class LPP(LinearBaseline):
     n_neighbors : int, default=10
         Neighbors in the graph.
     variance : float, default=0.9
-        Share of the variance kept by the PCA before (at least n_components axes): axes of hardly
-        any variance look local and carry noise.
+        Share of the variance that the PCA keeps (at least n_components axes); axes with little
+        variance look local and are noise.
     ridge : float, default=0.001
-        Share of the spread's mean added to its diagonal.
+        Share of the mean spread added to its diagonal.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class LPP(LinearBaseline):
 
 
 def _local_axes(rows: Array, graph: sparse.csr_matrix, ridge: float) -> Array:
-    """Solutions of the generalized eigenproblem, most local first."""
+    """Solve the generalized eigenproblem; the most local axes come first."""
     degrees = np.asarray(graph.sum(axis=1), dtype=np.float64).reshape(-1, 1)
     spread = rows.T @ (rows * degrees)
     local = spread - rows.T @ (graph.astype(np.float64) @ rows)

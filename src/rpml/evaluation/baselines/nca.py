@@ -1,4 +1,4 @@
-"""Neighborhood components analysis: the classes of the training rows are used."""
+"""Neighborhood components analysis, which uses the classes of the training rows."""
 
 import warnings
 from typing import ClassVar
@@ -9,15 +9,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
 from sklearn.utils import check_random_state
 
-from rpml.evaluation.baselines.linear import LinearBaseline, RandomState, checked_rank
+from rpml.evaluation.baselines.linear import LinearBaseline, checked_rank
 from rpml.method.whitening.linear_map import Preprocessing, principal_axes, whitening
-from rpml.runtime.rows import Array, sorted_sample, unit_rows
+from rpml.runtime.rows import Array, RandomState, sorted_sample, unit_rows
 
 
 class NCA(LinearBaseline):
-    """scikit-learn's NCA on leading principal axes, started at the half-whitened ones.
+    """scikit-learn's NCA on leading principal axes, initialized with half-whitened PCA.
 
-    Its cost grows with the square of the rows, so it learns from a sample of them.
+    Its cost is quadratic in the rows, so it learns from a sample of them.
 
     Parameters
     ----------
@@ -26,12 +26,12 @@ class NCA(LinearBaseline):
     n_axes : int, default=256
         Principal axes kept before learning (at least n_components).
     max_rows : int, default=4000
-        Rows learned from, drawn at random if there are more.
+        Maximum number of training rows, drawn at random.
     max_iter : int, default=10
-        Maximum number of iterations. The cap is part of the method here (it overfits), so no
-        warning is given.
+        Maximum number of iterations. Stopping early is part of the method here (NCA overfits), so
+        there is no warning.
     scale : float, default=3.0
-        Length of the rows it starts from: the longer, the fewer neighbors a row looks at.
+        Norm of the initial rows: the larger, the fewer neighbors matter for a row.
     random_state : int, RandomState instance or None, default=None
         Seed of the sample.
     """
@@ -63,7 +63,7 @@ class NCA(LinearBaseline):
         return Preprocessing(True, first.mean, first.matrix @ turn.T, True)
 
     def _nca(self, rows: Array, y: NDArray[np.intp], size: int) -> Array:
-        """Axes in the half-whitened space; the first `size` of its own axes are the start."""
+        """Return axes in the half-whitened space, starting from its first `size` axes."""
         scaled = self.scale * unit_rows(rows.astype(np.float64))
         nca = NeighborhoodComponentsAnalysis(
             size, init=np.eye(size, rows.shape[1]), max_iter=self.max_iter

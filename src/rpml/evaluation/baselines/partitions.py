@@ -1,6 +1,6 @@
-"""Other sources of pseudo-labels than AAS, with as many clusters where they can be told to.
+"""Alternatives to AAS as a source of pseudo-labels.
 
-So that only the partition differs, k-means and Leiden aim at the number of clusters of two or more
+So that only the partition differs, k-means and Leiden get the number of clusters of two or more
 rows that AAS finds on the same rows. HDBSCAN finds its own number.
 """
 
@@ -15,13 +15,12 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 
-from rpml.evaluation.baselines.linear import RandomState
 from rpml.evaluation.metrics.kmeans import kmeans
 from rpml.method.clustering.pseudo_labels import as_clusterer
 from rpml.method.graph.affinity import affinity_graph
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.extras import require
-from rpml.runtime.rows import Labels
+from rpml.runtime.rows import Labels, RandomState
 
 if TYPE_CHECKING:
     import igraph
@@ -32,7 +31,7 @@ N_NEIGHBORS = 50
 
 
 def count_clusters(labels: Labels) -> int:
-    """Clusters of two or more rows; at least 2, so that there is something to tell apart."""
+    """Return the number of clusters of two or more rows, but at least 2."""
     return max(2, int((np.bincount(labels[labels >= 0]) > 1).sum()))
 
 
@@ -44,7 +43,7 @@ class _SizedPartition(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
     random_state : int, RandomState instance or None, default=None
         Seed of the clustering.
     n_clusters : int, default=None
-        Number of clusters; None for as many as AAS finds.
+        Number of clusters; None means as many as AAS finds.
     """
 
     def __init__(self, random_state: RandomState = None, n_clusters: int | None = None) -> None:
@@ -77,7 +76,7 @@ class KMeansPartition(_SizedPartition):
 
 
 class LeidenPartition(_SizedPartition):
-    """Leiden communities of the k-NN graph, as near to the number as the resolution allows."""
+    """Leiden communities of the k-NN graph, as close to the number as the resolution allows."""
 
     def _partition(self, X: Rows, n_clusters: int, seed: int) -> Labels:
         igraph = require("igraph", "compare", "Leiden clustering")
@@ -89,15 +88,15 @@ class LeidenPartition(_SizedPartition):
 
 
 def _leiden_of_size(network: igraph.Graph, n_clusters: int, seed: int) -> Labels:
-    """Bisect the resolution on a log scale; the closest count of clusters wins."""
+    """Bisect the resolution on a log scale for the closest number of clusters."""
     import random
 
     low, high = 1e-2, 1e3
     best: tuple[float, Labels] | None = None
     for _ in range(10):
         resolution = float(np.sqrt(low * high))
-        # igraph draws from Python's generator: give it one of our own, not the global one
-        _use_generator(random.Random(seed))
+        # igraph draws from Python's generator: use a new one instead of the global one
+        require("igraph", "compare", "Leiden").set_random_number_generator(random.Random(seed))
         communities = network.community_leiden(
             "modularity", weights="weight", resolution=resolution
         )
@@ -111,7 +110,3 @@ def _leiden_of_size(network: igraph.Graph, n_clusters: int, seed: int) -> Labels
             break
     assert best is not None
     return best[1]
-
-
-def _use_generator(generator: object) -> None:
-    require("igraph", "compare", "Leiden clustering").set_random_number_generator(generator)

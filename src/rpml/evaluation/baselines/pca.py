@@ -1,4 +1,4 @@
-"""Principal components, with any degree of whitening."""
+"""PCA with any degree of whitening."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,14 +9,14 @@ from rpml.runtime.rows import Array
 
 
 class PCA(LinearBaseline):
-    """Project on the leading principal axes and divide each by its deviation to an exponent.
+    """Project on the leading principal axes, divided by a power of their standard deviation.
 
     Parameters
     ----------
     n_components : int, default=2
         Size of the embedding, at most the rank of the centered rows.
     exponent : float, default=0.0
-        0 is plain PCA, 1 is PCA-whitening, 1/2 is half-whitening (S^-1/2).
+        0 is PCA, 1 is PCA whitening, 1/2 is half-whitening (S^-1/2).
     """
 
     def __init__(self, n_components: int = 2, *, exponent: float = 0.0) -> None:
@@ -31,12 +31,12 @@ class PCA(LinearBaseline):
 
 
 class WhitenedDescriptors(LinearBaseline):
-    """All principal axes, at most 512, whitened: the descriptors of the paper's recipe.
+    """All principal axes, at most 512, whitened: the descriptors of the paper.
 
     Parameters
     ----------
     n_components : int, default=2
-        Ignored: the size is the same beside embeddings of any size.
+        Ignored: the size is always the same.
     """
 
     MOST = 512

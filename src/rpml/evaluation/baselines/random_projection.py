@@ -1,16 +1,16 @@
-"""A random orthonormal projection: what dimension alone costs."""
+"""A random orthonormal projection, which shows the cost of a small dimension alone."""
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from rpml.evaluation.baselines.linear import LinearBaseline, RandomState, checked_size
+from rpml.evaluation.baselines.linear import LinearBaseline, checked_size
 from rpml.method.whitening.linear_map import Preprocessing
-from rpml.runtime.rows import Array
+from rpml.runtime.rows import Array, RandomState
 
 
 class RandomProjection(LinearBaseline):
-    """Project on a subspace drawn uniformly from all subspaces of that dimension.
+    """Project on a uniformly random subspace.
 
     Parameters
     ----------

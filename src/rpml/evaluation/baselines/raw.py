@@ -1,4 +1,4 @@
-"""The features as they are, scaled to unit norm."""
+"""The raw features, scaled to unit norm."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +9,7 @@ from rpml.runtime.rows import Array
 
 
 class Raw(LinearBaseline):
-    """No map at all: what a user has without learning anything."""
+    """No map at all."""
 
     def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
         d = X.shape[1]

@@ -1,4 +1,4 @@
-"""Whitening by a shrunk covariance: weak directions are not blown up."""
+"""Whitening by a shrunk covariance, which does not amplify weak directions."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from rpml.runtime.rows import Array, unit_rows
 
 
 class ShrunkWhitening(LinearBaseline):
-    """PCA-whitening by the Ledoit-Wolf estimate (1 - s) S + s tr(S)/d I of the covariance.
+    """PCA whitening by the Ledoit-Wolf estimate (1 - s) S + s tr(S)/d I of the covariance.
 
     Parameters
     ----------

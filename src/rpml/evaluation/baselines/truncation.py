@@ -1,4 +1,4 @@
-"""The first columns: what vectors trained in Matryoshka order are cut to."""
+"""The first columns, as for vectors trained in matryoshka order."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,12 +9,12 @@ from rpml.runtime.rows import Array
 
 
 class Truncation(LinearBaseline):
-    """The leading columns of the rows, scaled to unit norm; nothing is learned.
+    """Keep the leading columns of the rows, scaled to unit norm; nothing is learned.
 
     Parameters
     ----------
     n_components : int, default=2
-        Columns retained, at most the number of features.
+        Columns to keep, at most the number of features.
     """
 
     def __init__(self, n_components: int = 2) -> None:

@@ -1,4 +1,4 @@
-"""RPML beside its alternatives: same rows, same split, equal dimension, several seeds."""
+"""Comparison of RPML with its alternatives: same rows, split and dimension, several seeds."""
 
 from rpml.evaluation.comparison.run import DEFAULT_METHODS, compare, make_split, run_cells
 from rpml.evaluation.comparison.table import Comparison

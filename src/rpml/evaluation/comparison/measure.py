@@ -1,9 +1,9 @@
-"""One cell: a method at a dimension with a seed, fitted on the training side, scored on the other.
+"""One cell of a comparison: a method with a dimension and a seed, scored on held-out rows.
 
-A cell is a plain dict, ready for a line of JSON. `hits` holds a hexadecimal digit per query: how
-many rows of other classes come before the first right one, 15 meaning 15 or more. From it every
-Recall@K up to 8 and every bootstrap can be computed again; from the digits of `kept`, how many of
-the 10 nearest rows remain, the interval of their share.
+A cell is a plain dict, ready for a line of JSON. `hits` has a hexadecimal digit per query: the
+number of rows of other classes before the first right one, where 15 means 15 or more. Every
+Recall@K up to 8 and every bootstrap can be computed from it. The digits of `kept` say how many of
+the 10 nearest rows remain.
 """
 
 import time
@@ -29,7 +29,7 @@ Cell = Json
 
 @dataclass(frozen=True)
 class Split:
-    """Rows to learn from and rows to score on; y of either side, or None without labels."""
+    """Training rows and test rows, with labels or None."""
 
     X_train: Array
     y_train: Array | None
@@ -38,7 +38,7 @@ class Split:
 
 
 def measure(split: Split, method: Method, dim: int, seed: int) -> Cell:
-    """Fit, embed, score. A method that refuses gives a cell with the reason in `error`."""
+    """Fit, embed and score; if the method raises ValueError, `error` has the reason."""
     cell: Cell = {
         "method": method.name,
         "asked": dim,
@@ -88,25 +88,25 @@ def _with_labels(Z: Array, y: Array, seed: int) -> Cell:
 
 
 def overlap_of(cell: Cell) -> NDArray[np.float64]:
-    """Share of the nearest rows that each query keeps."""
+    """Return the share of nearest rows that each query keeps."""
     counts = np.array([int(digit, 16) for digit in cell["kept"]])
     return np.asarray(counts / min(NEAREST, len(counts) - 1))
 
 
 def bounded(name: str, figure: Interval) -> Cell:
-    """A figure and the bounds of its 95% interval, as they are named in tables."""
+    """Return a figure and the bounds of its 95% interval under the names used in tables."""
     return {name: figure.value, f"{name}_low": figure.low, f"{name}_high": figure.high}
 
 
 def hits_of(cell: Cell, k: int = 1) -> NDArray[np.bool_]:
-    """Which queries have a row of their own class among the k nearest."""
+    """Return which queries have a row of their own class among the k nearest."""
     return np.array([int(digit, 16) < k for digit in cell["hits"]])
 
 
 def _by_frequency(hits: NDArray[np.bool_], y: Array) -> dict[str, float]:
-    """R@1 averaged over the classes of the rarest and of the most frequent third.
+    """Average R@1 over the classes of the rarest and of the most frequent third.
 
-    Nothing where all classes are of one size.
+    Empty if all classes have the same size.
     """
     codes = np.unique(y, return_inverse=True)[1]
     sizes = np.bincount(codes)

@@ -1,4 +1,4 @@
-"""The whole comparison: every method, dimension and seed on one split, kept as it goes."""
+"""A whole comparison: every method, dimension and seed on one split, with a cache."""
 
 import hashlib
 import json
@@ -31,34 +31,34 @@ def compare(
     methods: Sequence[str] | None = None,
     seeds: Sequence[int] = DEFAULT_SEEDS,
 ) -> Comparison:
-    """Compare RPML with its alternatives at equal dimension, on rows they did not learn from.
+    """Compare RPML with its alternatives at equal dimension, on held-out rows.
 
     Parameters
     ----------
     X : array-like of shape (n_samples, n_features)
         Vectors.
     y : array-like of shape (n_samples,), default=None
-        Classes. Used to score, and to learn from only by the methods marked as upper references.
-        Without them only label-free figures are given.
+        Classes, used for scores; only the methods marked as upper references learn from them.
+        Without classes only label-free figures are measured.
     n_components : int or sequence of int, default=None
-        Dimensions to compare at; None: 128, or half the features if there are fewer.
+        Dimensions to compare at; None means 128, or half the features if there are fewer.
     train : bool array of shape (n_samples,), default=None
-        Rows to learn from. None: the first half of the classes in sorted order, the others
-        being the test (no class is on both sides, as in the paper); without y a random half.
+        Training rows. None selects the first half of the classes in sorted order, and the others
+        for the test (no class is in both, as in the paper); without y a random half.
     methods : sequence of str, default=None
         Names of `rpml.evaluation.registry`; None: the baselines, RPML and the upper references.
     seeds : sequence of int, default=(0, 1, 2)
-        Each method is run once per seed, also those that draw nothing: k-means, which scores the
-        clusters, draws too.
+        Each method is run once per seed, also deterministic ones, since the k-means that scores
+        clusters is random.
 
     Returns
     -------
     Comparison
-        `.frame()` is a tidy DataFrame, `.markdown()`, `.write(path)` and `print` for people.
+        `.frame()` returns a tidy DataFrame; `.markdown()`, `.write(path)` and `print` format it.
 
     See Also
     --------
-    run_cells : The same, cell by cell, with a cache from which an interrupted run goes on.
+    run_cells : The same, cell by cell, with a cache from which an interrupted run resumes.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def _order(cells: list[Cell], names: Sequence[str]) -> list[tuple[str, int]]:
 
 
 def default_size(n_features: int) -> int:
-    """Dimensions by default: 128, or half the features if there are fewer."""
+    """Return the default number of dimensions: 128, or half the features if there are fewer."""
     return max(1, min(DEFAULT_DIM, n_features // 2))
 
 
@@ -110,7 +110,7 @@ def _dims(n_components: int | Sequence[int] | None, d: int) -> list[int]:
 
 
 def make_split(X: Array, y: ArrayLike | None, train: ArrayLike | None = None) -> Split:
-    """Cut the rows in a training and a test side that share no class."""
+    """Split the rows into a training and a test part that share no class."""
     labels = None if y is None else np.asarray(y)
     if labels is not None and labels.shape != (len(X),):
         raise ValueError(f"y must hold one class for each of the {len(X)} rows of X.")
@@ -149,13 +149,13 @@ def run_cells(
     cache: str | Path | None = None,
     source: str = "",
 ) -> Iterator[Cell]:
-    """Every cell, from the cache where it is there, else measured and added to it.
+    """Yield every cell, from the cache or measured and added to it.
 
-    `source` is noted in new cells: the version of the code they come from.
+    `source`, the version of the code, is stored in new cells.
     """
     data = fingerprint(split)
     measured = read_cells(cache) if cache else {}
-    for seed in seeds:  # first seeds of everything first: an interrupted run is a whole table
+    for seed in seeds:  # outermost, so that an interrupted run has a complete table
         for dim in dims:
             for method in methods:
                 key = (data, settings_of(method, dim, seed), dim, seed)
@@ -169,12 +169,12 @@ def run_cells(
 
 
 def settings_of(method: Method, dim: int, seed: int) -> str:
-    """The method and every argument of its estimator: what identifies a stored cell."""
+    """Return the method and all arguments of its estimator, which identify a stored cell."""
     return f"{method.name}: {' '.join(repr(method.build(dim, seed)).split())}"
 
 
 def fingerprint(split: Split) -> str:
-    """A digest of the rows and classes of a split."""
+    """Return a digest of the rows and classes of a split."""
     digest = hashlib.sha256()
     for part in (split.X_train, split.y_train, split.X_test, split.y_test):
         digest.update(b"none" if part is None else np.ascontiguousarray(part).tobytes())
@@ -182,7 +182,7 @@ def fingerprint(split: Split) -> str:
 
 
 def read_cells(path: str | Path) -> dict[Key, Cell]:
-    """The cells of a file by key; a line cut off by a kill is left out."""
+    """Read the cells of a file by key; an incomplete last line is ignored."""
     cells: dict[Key, Cell] = {}
     if not Path(path).exists():
         return cells
@@ -199,8 +199,8 @@ def _append(path: str | Path | None, cell: Cell) -> None:
     if path is None:
         return
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    # one write a line: two processes may add to one file
+    # one write per line, since two processes may append to the file
     with open(path, "a", encoding="utf8", buffering=2**20) as file:
-        # a line that a kill cut off must not swallow this one
+        # an incomplete line of a killed process must not swallow this one
         torn = file.tell() > 0 and not Path(path).read_bytes().endswith(b"\n")
         file.write(("\n" if torn else "") + json.dumps(cell) + "\n")

@@ -1,4 +1,4 @@
-"""Cells -> the table: means over seeds, bootstrap intervals, differences to PCA."""
+"""The table of a comparison: means over seeds, bootstrap intervals, differences to PCA."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Row = Json
 
 @dataclass(frozen=True)
 class Comparison:
-    """What was measured, cell by cell, and the table of it."""
+    """The measured cells and their table."""
 
     cells: list[Cell]
     order: list[tuple[str, int]]
@@ -55,27 +55,27 @@ class Comparison:
         return [self._row(method, dim) for method, dim in self.order]
 
     def hits(self, method: str, dim: int, k: int = 1) -> NDArray[np.float64] | None:
-        """Share of the seeds in which each query is right; None if there are no labels."""
+        """Return the share of seeds in which each query is right; None without labels."""
         cells = [c for c in self._cells(method, dim) if "hits" in c]
         return np.mean([hits_of(c, k) for c in cells], axis=0) if cells else None
 
     def difference(self, method: str, other: str, dim: int) -> Interval | None:
-        """R@1 gain of one method over another, on the same queries."""
+        """Return the R@1 gain of one method over another on the same queries."""
         one, two = self.hits(method, dim), self.hits(other, dim)
         if one is None or two is None:
             return None
         return paired(one, two, np.random.default_rng(0))
 
     def frame(self) -> pandas.DataFrame:
-        """The rows as a pandas DataFrame."""
+        """Return the rows as a pandas DataFrame."""
         return require("pandas", "compare", "Comparison.frame").DataFrame(self.rows)
 
     def markdown(self) -> str:
-        """A table in Markdown, in percent; rows that use labels are in italics."""
+        """Return a Markdown table in percent; rows that use labels are in italics."""
         return self.text(".md")
 
     def lines(self) -> list[list[str]]:
-        """Header and rows as text."""
+        """Return header and rows as text."""
         columns = [c for c in (*SCORES, *FIGURES) if any(c in row for row in self.rows)]
         lines = [
             ["method", "dim", *columns, *(["R@1 gain over PCA"] if "recall@1" in columns else [])]
@@ -88,11 +88,11 @@ class Comparison:
         return lines
 
     def write(self, path: str | Path) -> None:
-        """Write the rows as .csv, .json or .md, by the name's ending."""
+        """Write the rows as .csv, .json or .md, by the suffix."""
         Path(path).write_text(self.text(Path(path).suffix), encoding="utf8")
 
     def text(self, ending: str) -> str:
-        """The rows as the content of a .csv, .json or .md file."""
+        """Return the rows as the content of a .csv, .json or .md file."""
         return table_text(self.rows, self.lines(), ending)
 
     def __rich__(self) -> rich.table.Table:
@@ -153,7 +153,7 @@ class Comparison:
 
 
 def table_text(rows: Sequence[Row], lines: Sequence[list[str]], ending: str) -> str:
-    """Rows as the content of a .csv or .json file, or their lines as that of an .md file."""
+    """Format rows as the content of a .csv or .json file, or lines as that of an .md file."""
     writers: dict[str, Callable[[], str]] = {
         ".csv": lambda: _csv(rows),
         ".json": lambda: json.dumps(rows, indent=2) + "\n",
@@ -165,7 +165,7 @@ def table_text(rows: Sequence[Row], lines: Sequence[list[str]], ending: str) -> 
 
 
 def html_table(lines: Sequence[Sequence[str]]) -> str:
-    """Header and rows as an HTML table, for notebooks."""
+    """Format header and rows as an HTML table, for notebooks."""
     header, *body = (
         "".join(f"<{cell}>{html.escape(text)}</{cell}>" for text in line)
         for line, cell in zip(lines, ["th", *["td"] * (len(lines) - 1)], strict=True)
@@ -196,7 +196,7 @@ def _cell(row: Row, column: str) -> str:
 
 
 def figure_text(row: Row, column: str, scale: float) -> str:
-    """A figure with its 95% interval, where that is known and no figure by definition."""
+    """Format a figure with its 95% interval, unless that is unknown or has no width."""
     text = f"{scale * row[column]:z.1f}"
     low, high = (row.get(f"{column}_{end}", 0.0) for end in ("low", "high"))
     return text if low == high else f"{text} [{scale * low:z.1f}, {scale * high:z.1f}]"
@@ -206,8 +206,3 @@ def _gain(row: Row) -> str:
     if "gain" not in row:
         return ""
     return f"{100 * row['gain']:+.1f} [{100 * row['gain_low']:+.1f}, {100 * row['gain_high']:+.1f}]"
-
-
-def best(rows: Sequence[Row], score: str) -> Row:
-    """The row with the highest score."""
-    return max((row for row in rows if score in row), key=lambda row: float(row[score]))

@@ -1,4 +1,4 @@
-"""How good is an embedding: retrieval (Recall@K) and clustering (NMI, pairwise F) scores."""
+"""Scores of an embedding: retrieval (Recall@K) and clustering (NMI, pairwise F)."""
 
 from rpml.evaluation.metrics.clustering import clustering_scores
 from rpml.evaluation.metrics.kmeans import KMeansResult, kmeans

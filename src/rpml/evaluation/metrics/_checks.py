@@ -1,4 +1,4 @@
-"""What every metric asks of its input, and the one sentence given when it is not so."""
+"""Validation of the inputs of metrics."""
 
 from collections.abc import Sequence
 from numbers import Integral
@@ -13,7 +13,7 @@ METRICS = ("cosine", "euclidean")
 
 
 def checked_metric(metric: str) -> str:
-    """Return the name of the metric, or say which ones there are."""
+    """Return the name of the metric; ValueError if it is unknown."""
     if metric not in METRICS:
         raise ValueError(f"metric must be 'cosine' or 'euclidean', got {metric!r}")
     return metric
@@ -48,7 +48,7 @@ def _require_finite(array: Array) -> None:
 
 
 def checked_codes(y: ArrayLike, n: int, name: str = "y") -> NDArray[np.intp]:
-    """Turn labels of any sortable kind into codes 0..classes-1, one per row."""
+    """Convert labels of any sortable type to codes 0..classes-1, one per row."""
     array = np.asanyarray(y)
     if array.ndim != 1:
         raise ValueError(f"{name} must be 1-D, one label per row, got shape {array.shape}")
@@ -57,15 +57,12 @@ def checked_codes(y: ArrayLike, n: int, name: str = "y") -> NDArray[np.intp]:
             f"{name} must have one label per row, got {len(array)} labels for {n} rows"
         )
     if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
-        raise ValueError(f"{name} has a NaN or infinite label at row {_first_bad(array)}")
+        row = int(np.flatnonzero(~np.isfinite(array))[0])
+        raise ValueError(f"{name} has a NaN or infinite label at row {row}")
     try:
         return np.unique(array, return_inverse=True)[1].astype(np.intp, copy=False)
     except TypeError as error:
         raise TypeError(f"{name} mixes labels of kinds that cannot be compared ({error})") from None
-
-
-def _first_bad(array: Array) -> int:
-    return int(np.flatnonzero(~np.isfinite(array))[0])
 
 
 def checked_ks(ks: int | Sequence[int]) -> list[int]:

@@ -1,4 +1,4 @@
-"""Compiled loops of the metrics: arrays in, arrays changed in place."""
+"""Compiled loops of the metrics."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -22,7 +22,7 @@ def clustering_scores(
     *,
     progress: Callable[[float], object] | None = None,
 ) -> dict[str, float]:
-    """Cluster the embedding into as many clusters as there are classes and compare the two.
+    """Cluster the embedding by k-means into as many clusters as classes and compare the two.
 
     Parameters
     ----------
@@ -33,13 +33,13 @@ def clustering_scores(
     random_state : int, RandomState instance or None, default=0
         Seed of k-means.
     metric : {"cosine", "euclidean"}, default="cosine"
-        ``"cosine"`` divides the rows by their norm before k-means, ``"euclidean"`` takes them
-        as they are.
+        ``"cosine"`` divides the rows by their norm before k-means, ``"euclidean"`` uses them
+        unchanged.
     n_init : int, default=None
-        Restarts of k-means, of which the tightest is scored. By default 5, or 1 where a single
-        run is already large.
+        Restarts of k-means, of which the one with the least inertia is scored. None means 5, or 1
+        if a single run is already large.
     progress : callable, default=None
-        Called with the finished share of the iterations allowed, in [0, 1].
+        Called with the finished share of the maximal number of iterations, in [0, 1].
 
     Returns
     -------
@@ -56,7 +56,7 @@ def clustering_scores(
 
 
 def _points(rows: Array, metric: str) -> NDArray[np.float32]:
-    """Rows in single precision: unit ones for cosine, centered and scaled ones for Euclidean."""
+    """Return rows in single precision: normalized for cosine, else centered and scaled."""
     center, radius = ball_around(rows) if metric == "euclidean" else (np.zeros(1), 1.0)
     points = np.empty(rows.shape, dtype=np.float32)
     for part, block in row_blocks(rows, np.float64):

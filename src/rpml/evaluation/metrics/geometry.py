@@ -1,4 +1,4 @@
-"""Rows brought to a common scale in double precision, block by block."""
+"""The extent of a set of rows, computed in double precision in blocks."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,7 +7,7 @@ from rpml.runtime.rows import Array, row_blocks
 
 
 def ball_around(Z: Array) -> tuple[NDArray[np.float64], float]:
-    """Mean of the rows and the largest distance to it (1 if all rows are equal)."""
+    """Return the mean of the rows and the largest distance to it (1 if all rows are equal)."""
     center = np.zeros(Z.shape[1])
     for _, block in row_blocks(Z, np.float64):
         center += block.sum(axis=0) / len(Z)

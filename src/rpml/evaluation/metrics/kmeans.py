@@ -1,9 +1,9 @@
 """Exact Lloyd k-means that stays fast with thousands of clusters.
 
-Three things make it so. Seeds are drawn in rounds, many at a time, when there are many. A center
-whose members did not change is the same center to the last bit, so a row that sits in such a
-cluster is compared with the moved centers only; the assignment stays exact. And every comparison
-is a single-precision product of blocks, so memory is bounded by a block and not by n x k.
+If there are many seeds, they are drawn in rounds of many at a time. A center whose members did not
+change is exactly the same center, so a row in such a cluster is compared only with the centers
+that moved; the assignment stays exact. All comparisons are single-precision products of blocks, so
+memory is bounded by a block and not by n x k.
 """
 
 import itertools
@@ -18,7 +18,7 @@ from rpml.runtime.threads import run_chunks, single_blas_thread
 
 Floats = NDArray[np.float32]
 _TILE = 1 << 23  # scores held at once: 32 MB
-_GREEDY = 256  # seeds drawn one by one up to here, in rounds beyond
+_GREEDY = 256  # up to here seeds are drawn one by one, beyond in rounds
 _SEED_ROUNDS = 128
 _SEED_TILE = 1 << 25  # distances held at once in a round: 128 MB
 _LARGE = 2e10  # n * k * d from which one run is enough
@@ -26,7 +26,7 @@ _LARGE = 2e10  # n * k * d from which one run is enough
 
 @dataclass(frozen=True)
 class KMeansResult:
-    """Labels, centers, the sum of squared distances to them, and how the best run ended."""
+    """Labels, centers, inertia, and how the best run ended."""
 
     labels: NDArray[np.intp]
     centers: Floats
@@ -43,23 +43,12 @@ def kmeans(
     max_iter: int = 100,
     progress: Callable[[float], object] | None = None,
 ) -> KMeansResult:
-    """Cluster the rows of X around k centers; the tightest of `n_init` runs is returned.
+    """Cluster the rows of X into k clusters; return the run with the least inertia.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, dimensions)
-        Finite rows of moderate size (centered or of unit norm): distances are computed in single
-        precision.
-    k : int
-        Number of clusters, at most n. Fewer are returned only if fewer rows are distinct.
-    rng : numpy.random.Generator
-        Source of the seeds.
-    n_init : int, default=None
-        Runs; by default 5, or 1 if n * k * dimensions is above 2e10.
-    max_iter : int, default=100
-        Lloyd iterations of each run. A run stops sooner when no row changes its cluster.
-    progress : callable, default=None
-        Called with the finished share of the iterations allowed, in [0, 1].
+    Rows should be centered or normalized, since distances are computed in single precision. Fewer
+    than k clusters are returned only if fewer rows are distinct. `n_init` is by default 5, or 1 if
+    n * k * dimensions is above 2e10. A run stops early when no row changes its cluster. `progress`
+    is called with the finished share of the maximal number of iterations.
     """
     rows = np.ascontiguousarray(X, dtype=np.float32)
     n, d = rows.shape
@@ -90,7 +79,7 @@ def _restarts(
     max_iter: int,
     advance: Callable[[], None],
 ) -> list[KMeansResult]:
-    """Run them side by side, each on one BLAS thread: its products are too small for more."""
+    """Run restarts in parallel, each on one BLAS thread: their products are small."""
     results: list[KMeansResult | None] = [None] * len(sources)
 
     def work(_: int, first: int, last: int) -> None:
@@ -103,10 +92,10 @@ def _restarts(
 
 
 def _seed(rows: Floats, k: int, rng: np.random.Generator) -> Floats:
-    """Greedy k-means++: each seed is the best of a few draws, with odds by squared distance.
+    """Draw seeds by greedy k-means++: each is the best of several draws by squared distance.
 
-    Many seeds are drawn in rounds: the draws of a round share one product and are made with the
-    odds at its start, but each choice among them sees the seeds chosen before it.
+    Many seeds are drawn in rounds: the draws of a round share one product and the distances at its
+    start, but each choice among them takes into account the seeds chosen before it.
     """
     squares = _squares(rows)
     draws, at_once = 2 + int(np.log(k)), 1
@@ -128,14 +117,14 @@ def _seed(rows: Floats, k: int, rng: np.random.Generator) -> Floats:
 
 def _draw(distance: Floats, shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.intp]:
     total = np.cumsum(distance, dtype=np.float64)
-    if total[-1] == 0:  # every row coincides with a seed already
+    if total[-1] == 0:  # every row coincides with a seed
         return rng.integers(len(distance), size=shape)
     drawn: NDArray[np.intp] = np.searchsorted(total, rng.random(shape) * total[-1], side="right")
     return drawn.clip(max=len(distance) - 1)
 
 
 def _distances(centers: Floats, rows: Floats, squares: Floats) -> Floats:
-    """Squared distances (centers, rows), not below zero; `squares` are those of the rows."""
+    """Return non-negative squared distances (centers, rows); `squares` are those of the rows."""
     distances: Floats = centers @ rows.T
     distances *= -2
     distances += squares
@@ -152,9 +141,9 @@ def _squares(rows: Floats) -> Floats:
 def _lloyd(
     rows: Floats, centers: Floats, max_iter: int, advance: Callable[[], None] = lambda: None
 ) -> KMeansResult:
-    """Alternate assignment and means from the given centers until no row changes its cluster.
+    """Alternate assignments and means until no row changes its cluster.
 
-    `scores` are x.c - |c|^2/2 of each row and its own center: largest for the nearest center.
+    `scores` are x.c - |c|^2/2 of each row and its own center, largest for the nearest center.
     """
     squares = _squares(rows)
     labels, scores = _nearest(rows, np.arange(len(rows)), centers)
@@ -173,7 +162,7 @@ def _lloyd(
 
 
 def _fill_empty(labels: NDArray[np.intp], distance: Floats, k: int) -> NDArray[np.bool_]:
-    """Move the rows farthest from their center into empty clusters; say which clusters changed."""
+    """Move the rows farthest from their center into empty clusters; return changed clusters."""
     sizes = np.bincount(labels, minlength=k)
     changed = np.zeros(k, dtype=bool)
     empty = list(np.flatnonzero(sizes == 0))
@@ -224,7 +213,7 @@ def _reassign(
 def _nearest(
     rows: Floats, which: NDArray[np.intp], centers: Floats
 ) -> tuple[NDArray[np.intp], Floats]:
-    """Nearest of the centers to each of the rows `which`, and its score, block by block."""
+    """Return the nearest of the centers to each of the rows `which`, and its score, in blocks."""
     half = np.float32(0.5) * _squares(centers)
     labels = np.empty(len(which), dtype=np.intp)
     scores = np.empty(len(which), dtype=np.float32)
@@ -242,7 +231,7 @@ def _row_blocks(n: int, columns: int) -> list[slice]:
 
 
 def _clusters_of(before: NDArray[np.intp], after: NDArray[np.intp], k: int) -> NDArray[np.bool_]:
-    """Clusters that a row left or joined."""
+    """Return the clusters that a row left or joined."""
     changed = before != after
     touched = np.zeros(k, dtype=bool)
     touched[before[changed]] = True

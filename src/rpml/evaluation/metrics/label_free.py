@@ -1,4 +1,4 @@
-"""What can be said of an embedding without labels: small pure functions of arrays."""
+"""Label-free measures of an embedding."""
 
 from dataclasses import dataclass
 
@@ -15,13 +15,9 @@ ERROR_ROWS = 2000  # enough for a standard error
 def neighbor_overlap(
     before: NDArray[np.integer], after: NDArray[np.integer], k: int
 ) -> NDArray[np.float64]:
-    """Share of each row's k nearest neighbors before that are among its k nearest after.
+    """Return the share of each row's k nearest neighbors before that are among its k nearest after.
 
-    Parameters
-    ----------
-    before, after : int ndarray of shape (n_samples, >= k)
-        Neighbors, nearest first.
-    k : int
+    Both arrays have at least k columns, nearest first.
     """
     same = before[:, :k, None] == after[:, None, :k]
     return np.asarray(same.any(axis=2).mean(axis=1))
@@ -29,19 +25,19 @@ def neighbor_overlap(
 
 @dataclass(frozen=True)
 class VarianceSpectrum:
-    """How the variance of rows is spread over their principal axes."""
+    """The distribution of the variance over the principal axes."""
 
     shares: Array
     """Share of the variance along each axis, largest first."""
     effective_rank: Interval
-    """How many axes are really in use."""
+    """The number of axes in effective use."""
 
 
 def spectrum(Z: Array) -> VarianceSpectrum:
-    """Shares of the variance along the principal axes, and their effective rank.
+    """Return the variance shares of the principal axes, and their effective rank.
 
-    The interval of the effective rank is that of the entropy, 1.96 standard errors to each side by
-    the infinitesimal jackknife: what one row more would change, for every row.
+    The interval of the effective rank is that of the entropy, plus and minus 1.96 standard errors
+    by the infinitesimal jackknife: how much each row changes it.
     """
     rows = np.asarray(Z, np.float64)
     rows = rows - rows.mean(axis=0)
@@ -67,13 +63,13 @@ def _rank_interval(rank: float, error: float, most: int) -> Interval:
 
 
 def effective_rank(shares: Array) -> float:
-    """exp of the entropy of the variance shares: how many axes are really in use."""
+    """Return exp of the entropy of the variance shares: the number of axes in effective use."""
     used = shares[shares > 0]
     return float(np.exp(-(used * np.log(used)).sum()))
 
 
 def hubness(neighbors: NDArray[np.integer], k: int) -> float:
-    """Skewness of how often a row is among the k nearest of others; 0 where all are alike."""
+    """Return the skewness of how often a row is among the k nearest of others; 0 if uniform."""
     counts = np.bincount(neighbors[:, :k].ravel(), minlength=len(neighbors)).astype(np.float64)
     centered = counts - counts.mean()
     spread = float(np.sqrt((centered**2).mean()))
@@ -81,7 +77,7 @@ def hubness(neighbors: NDArray[np.integer], k: int) -> float:
 
 
 def hubness_interval(neighbors: NDArray[np.integer], k: int, rng: np.random.Generator) -> Interval:
-    """Hubness, with the percentile interval over resampled rows."""
+    """Return the hubness with its percentile interval over resampled rows."""
     counts = np.bincount(neighbors[:, :k].ravel(), minlength=len(neighbors))
     values, times = np.unique(counts, return_counts=True)
     draws = rng.multinomial(len(counts), times / len(counts), size=N_RESAMPLES) / len(counts)
@@ -94,5 +90,5 @@ def hubness_interval(neighbors: NDArray[np.integer], k: int, rng: np.random.Gene
 
 
 def is_antihub(neighbors: NDArray[np.integer], k: int) -> NDArray[np.bool_]:
-    """Which rows are among the k nearest neighbors of no other row: antihubs."""
+    """Return which rows are among the k nearest neighbors of no other row."""
     return np.asarray(np.bincount(neighbors[:, :k].ravel(), minlength=len(neighbors)) == 0)

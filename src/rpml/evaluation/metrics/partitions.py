@@ -1,4 +1,4 @@
-"""Two labelings of the same rows compared: mutual information, and pairs of rows."""
+"""Agreement of two labelings of the same rows: mutual information and pair scores."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,27 +11,17 @@ Codes = NDArray[np.intp]
 
 
 def normalized_mutual_information(labels: ArrayLike, y: ArrayLike) -> float:
-    """Mutual information over the arithmetic mean of the two entropies, in [0, 1]."""
+    """Return the mutual information over the arithmetic mean of the entropies, in [0, 1]."""
     return float(normalized_mutual_info_score(*_codes(labels, y)))
 
 
 def pair_scores(labels: ArrayLike, y: ArrayLike) -> dict[str, float]:
-    """Precision, recall and F over the pairs of rows that a labeling puts together.
+    """Return precision, recall and F of the pairs of rows with equal labels, given true classes y.
 
-    Parameters
-    ----------
-    labels : array-like of shape (n_samples,)
-        Clusters or pseudo-labels. Negative integers mark noise: each such row stands alone,
-        so it costs recall and not precision.
-    y : array-like of shape (n_samples,)
-        True classes.
-
-    Returns
-    -------
-    dict
-        ``precision``: share of the pairs put together that are of one class; ``recall``: share of
-        the pairs of one class that are put together; ``f``: their harmonic mean. A share of no
-        pairs at all is 0.
+    ``precision`` is the share of pairs with equal labels that have equal classes, ``recall`` the
+    share of pairs with equal classes that have equal labels, ``f`` their harmonic mean; a share of
+    no pairs is 0. Negative labels mark noise: such a row is a cluster of its own, which lowers
+    recall and not precision.
     """
     clusters, classes = _codes(_noise_apart(labels), y)
     (_, wrong), (missed, right) = pair_confusion_matrix(classes, clusters).astype(float)

@@ -32,7 +32,7 @@ def recall_at_k(
     *,
     progress: Callable[[float], object] | None = None,
 ) -> dict[int, float]:
-    """Share of rows with a row of their own class among their K nearest other rows.
+    """Return the share of rows with a row of their class among their K nearest other rows.
 
     Parameters
     ----------
@@ -41,9 +41,9 @@ def recall_at_k(
     y : ndarray of shape (n_samples,)
         Class labels, numbers or strings.
     ks : int or sequence of int, default=(1, 2, 4, 8)
-        The K of Recall@K. A K of n or more looks at all other rows.
+        The K of Recall@K. A K of n or more includes all other rows.
     metric : {"cosine", "euclidean"}, default="cosine"
-        How nearness is measured.
+        Similarity that ranks the rows.
     progress : callable, default=None
         Called with the finished share, in [0, 1].
 
@@ -54,9 +54,9 @@ def recall_at_k(
 
     Notes
     -----
-    A query's own row is left out by its index, so duplicates of it still count. Ties are broken
-    against the embedding: a row of another class at the same similarity ranks before the right
-    one. A query whose class has no other row can only miss, and is counted, as in the literature.
+    A query is excluded by its index, so duplicates of it still count. Ties are broken against the
+    embedding: a row of another class with the same similarity ranks before the right one. A query
+    whose class has no other row is a miss and is counted, as in the literature.
     """
     wanted = checked_ks(ks)
     ranks = _ranks(Z, y, metric, max(wanted), progress or (lambda share: None))
@@ -65,7 +65,7 @@ def recall_at_k(
 
 
 def warn_of_trivial(y: ArrayLike, n: int, ks: Sequence[int]) -> None:
-    """Say where Recall@K tells nothing about an embedding."""
+    """Warn if Recall@K is trivial."""
     classes = np.bincount(checked_codes(y, n))
     reasons = []
     if len(classes) == 1:
@@ -82,26 +82,16 @@ def warn_of_trivial(y: ArrayLike, n: int, ks: Sequence[int]) -> None:
 def first_hit_rank(Z: ArrayLike, y: ArrayLike, metric: str = "cosine") -> NDArray[np.int64]:
     """Count the rows of other classes that rank before the first right one, for each query.
 
-    ``first_hit_rank(...) < k`` are the per-query hits of Recall@K, ready for a bootstrap.
-
-    Parameters
-    ----------
-    Z, y
-        As in `recall_at_k`, with the same treatment of ties.
-    metric : {"cosine", "euclidean"}, default="cosine"
-
-    Returns
-    -------
-    int ndarray of shape (n_samples,)
-        0 where the nearest row is right; n where the class has no other row. Ranks up to 64 are
-        exact in double precision, larger ones are decided in single precision.
+    ``first_hit_rank(...) < k`` are the per-query hits of Recall@K. The rank is 0 if the nearest
+    row is right, and n if the class has no other row. Ranks up to 64 are exact in double
+    precision, larger ones are computed in single precision.
     """
     return _ranks(Z, y, metric, _EXACT_TO, lambda share: None)
 
 
 @dataclass(frozen=True)
 class _ByClass:
-    """Row order that makes each class one contiguous range, and each sorted row's range."""
+    """An order in which each class is a contiguous range, and the range of each sorted row."""
 
     order: NDArray[np.intp]
     own: NDArray[np.int64]  # (n, 2): first and one past the last sorted row of the class
@@ -123,7 +113,7 @@ def _ranks(
     for a, b in _cut(0, n):
         single[a:b] = in_double(slice(a, b))
     counts = _count_wrong(single.__getitem__, np.arange(n), by_class, metric, progress)
-    # Where single precision cannot tell which of two rows is nearer, double precision decides.
+    # If single precision cannot tell which of two rows is nearer, double precision decides.
     unsure = np.flatnonzero((counts[:, 0] != counts[:, 1]) & (counts[:, 1] < exact_to))
     if len(unsure):
         counts[unsure] = _count_wrong(in_double, unsure, by_class, metric)
@@ -167,10 +157,10 @@ def _count_wrong(
     metric: str,
     progress: Callable[[float], object] = lambda share: None,
 ) -> NDArray[np.int64]:
-    """Count rows of other classes at or above the best right score: possibly, certainly.
+    """Count the rows of other classes at or above the best right score, possibly and certainly.
 
-    Two counts per query: with the rounding error of the scores read against the embedding (rows
-    within it are ties) and for it.
+    The two counts per query differ by the rounding error of the scores, read against the embedding
+    (rows within it are ties) and in its favor.
     """
     counts = np.zeros((len(queries), 2), dtype=np.int64)
     for start in range(0, len(queries), QUERY_ROWS):
@@ -194,7 +184,7 @@ def _count_block(
     best = np.full(len(rows), -np.inf, dtype=rows.dtype)
     for a, b in _cut(int(own[0, 0]), int(own[-1, 1])):
         _in_parts(best_in_own_class, rows @ tile(slice(a, b)).T, (a, b), own, queries, best)
-    # scores are at most 1.5 in size; the factor covers both operands' rounding and the sum's
+    # scores are at most 1.5 in size; the factor covers the rounding of operands and sums
     error = 3 * np.finfo(rows.dtype).eps * (2 + np.sqrt(rows.shape[1]))
     thresholds = np.stack([best - error, best + error], axis=1).astype(rows.dtype)
     for a, b in _cut(0, len(ranges)):
@@ -207,7 +197,7 @@ def _in_parts(
     columns: tuple[int, int],
     *per_row: NDArray[np.number],
 ) -> None:
-    """Run a kernel over the rows of a tile of scores, cut between the threads."""
+    """Run a kernel over the rows of a tile of scores, split between threads."""
 
     def work(_: int, i: int, j: int) -> None:
         kernel(scores[i:j], columns, *(array[i:j] for array in per_row))

@@ -1,4 +1,4 @@
-"""The paper's protocol: descriptors -> whitening -> fit without labels -> scores on new classes."""
+"""The paper's protocol: descriptors, whitening, a fit without labels, scores on new classes."""
 
 from rpml.evaluation.protocol.descriptors import Descriptors, from_file
 from rpml.evaluation.protocol.scores import DEFAULT_METHODS, Row, run_methods

@@ -1,4 +1,4 @@
-"""Where the protocol's descriptors come from: a file, or the images of a dataset."""
+"""The protocol's descriptors, from a file or from the images of a dataset."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ DEFAULT_KS = (1, 2, 4, 8)
 
 @dataclass(frozen=True)
 class Descriptors:
-    """Rows of all images, their classes, the split, and where they come from.
+    """Rows of all images, their classes, the split, and their origin.
 
-    `images` are the files in row order, if they are at hand; `ks` the K of Recall@K.
+    `images` are the files in row order, if available; `ks` the K of Recall@K.
     """
 
     X: Array
@@ -60,13 +60,13 @@ class Descriptors:
             )
 
     def whitened(self, dim: int) -> Descriptors:
-        """PCA-whitened to `dim`, learned on the training rows only."""
+        """Return the descriptors PCA-whitened to `dim`, learned on the training rows only."""
         whitening = PCA(dim, exponent=1.0).fit(self.X[self.train])
         return replace(self, X=whitening.transform(self.X), origin={**self.origin, "whitened": dim})
 
 
 def read_dataset(dataset: str, root: str, incomplete: bool = False) -> ImageSet:
-    """A dataset's images, with the published counts and the files verified."""
+    """Read a dataset's images; check that the files exist and the counts are the published ones."""
     images = READERS[dataset](root)
     images.check_files()
     if dataset in PUBLISHED and not incomplete:
@@ -77,19 +77,10 @@ def read_dataset(dataset: str, root: str, incomplete: bool = False) -> ImageSet:
 def from_file(
     dataset: str, path: str, options: ReadOptions, labels: str | None = None
 ) -> Descriptors:
-    """Ready descriptors.
+    """Read descriptors from any file of features, and labels from it or another file.
 
-    Parameters
-    ----------
-    dataset : str
-        "cub", "cars", "sop" or "folders".
-    path : str
-        Any file of features. An .npz file may also hold the labels (``y``) and the split
-        (``train``); otherwise the split follows the class numbers of the dataset.
-    options : ReadOptions
-        Which array or columns.
-    labels : str, default=None
-        A file of labels.
+    An .npz file may also hold the labels (``y``) and the split (``train``); otherwise the split
+    follows the class numbers of the dataset ("cub", "cars", "sop" or "folders").
     """
     if path.endswith(".npz") and options.array is None:
         options = replace(options, array=_only_matrix(Path(path)))
@@ -108,7 +99,7 @@ def from_file(
 
 
 def _only_matrix(path: Path) -> str | None:
-    """The array with two dimensions, if there is just one; None leaves the choice to the reader."""
+    """Return the only array with two dimensions; None leaves the choice to the reader."""
     check_readable(path)
     archive = NpzFile(path)
     matrices = [name for name in archive.names if archive.read(name).ndim == 2]

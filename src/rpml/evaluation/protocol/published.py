@@ -1,4 +1,4 @@
-"""Tables 1 and 2 of the paper: figures as published, in percent, not measured by us.
+"""Tables 1 and 2 of the paper: published figures in percent.
 
 U. K. Dutta, M. Harandi, C. C. Sekhar, "A Probabilistic approach for Learning Embeddings without
 Supervision" (preprint, 2019).
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """One row of a table; `recall` maps K to Recall@K, `table` is the paper's number."""
+    """One row of a table; `recall` maps K to Recall@K, `table` is its number in the paper."""
 
     method: str
     uses_labels: bool
@@ -44,7 +44,7 @@ Lifted           | 56.4 46.9 59.8 71.2 81.5
 
 
 def published_rows(dataset: str) -> list[PublishedRow]:
-    """Every published row for a dataset ("cub", "cars", "sop"); none for any other."""
+    """Return all published rows of a dataset ("cub", "cars", "sop"), if any."""
     if dataset not in RECALL_AT:
         return []
     rows = _column(_TABLE_1, dataset, uses_labels=False, table=1)

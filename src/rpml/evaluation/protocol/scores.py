@@ -1,4 +1,4 @@
-"""Fitting on the training classes without labels, scoring on the others."""
+"""Fits on the training classes without labels, scored on the test classes."""
 
 import time
 import warnings
@@ -27,9 +27,9 @@ LEARNED = "rpml"  # the row whose embedding the figures show
 class Row:
     """One measured row; scores are shares in [0, 1].
 
-    `scores` has an entry "cosine" and, for embeddings whose rows are not of unit norm, another
-    "euclidean" (which is what the paper's authors measure); each with nmi, f, precision, recall
-    and recall_at, a dict of K to Recall@K.
+    `scores` has an entry "cosine" and, for embeddings without unit norm, another "euclidean" (the
+    measure of the paper's authors); each has nmi, f, precision, recall and recall_at, a dict of K
+    to Recall@K.
     """
 
     method: str
@@ -61,26 +61,10 @@ _SCHEMA = Schema(
 def run_methods(
     data: Descriptors, names: Sequence[str], dim: int, seed: int = 0, context: Context | None = None
 ) -> tuple[list[Row], dict[str, Array]]:
-    """Measure methods on descriptors; the labels are only seen by the scores.
+    """Measure methods of the registry on descriptors; only the scores use the labels.
 
-    Parameters
-    ----------
-    data : Descriptors
-        Rows, classes and split.
-    names : sequence of str
-        Of `rpml.evaluation.registry`.
-    dim : int
-        Size of the embeddings.
-    seed : int, default=0
-        Of everything random.
-    context : Context, default=None
-        Its store keeps finished rows.
-
-    Returns
-    -------
-    list of Row
-    dict of str to array
-        The embedding of the test rows by each method.
+    The context's store keeps finished rows. Returns the rows, and the embedding of the test rows
+    by each method.
     """
     methods = chosen_methods(names)
     context = context or Context()
@@ -100,7 +84,7 @@ def run_methods(
 
 
 def measure(data: Descriptors, method: Method, dim: int, seed: int) -> tuple[Row, Array]:
-    """One method: fit on the training rows, embed and score the test rows."""
+    """Fit a method on the training rows, embed and score the test rows."""
     training = data.X[data.train]
     estimator = method.build(dim, seed)
     start = time.perf_counter()
@@ -127,14 +111,14 @@ def measure(data: Descriptors, method: Method, dim: int, seed: int) -> tuple[Row
 def scores_of(
     Z: Array, y: NDArray[np.generic], metric: str, ks: tuple[int, ...], seed: int
 ) -> Json:
-    """NMI, F, precision, recall and Recall@K of embedded test rows."""
+    """Return NMI, F, precision, recall and Recall@K of embedded test rows."""
     scores: Json = dict(clustering_scores(Z, y, seed, metric))
     scores["recall_at"] = {str(k): v for k, v in recall_at_k(Z, y, ks, metric).items()}
     return scores
 
 
 def _settings(estimator: BaseEstimator) -> Json:
-    """The constructor's arguments that are not at their default, as text where need be."""
+    """Return the non-default arguments of the constructor, as text where necessary."""
     defaults = type(estimator)().get_params(deep=False)
     parameters = estimator.get_params(deep=False)
     plain = (bool, int, float, str, type(None))

@@ -1,4 +1,4 @@
-"""The published rows and ours in one table, as text, Markdown or JSON."""
+"""Published and measured rows in one table, as text, Markdown or JSON."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -34,14 +34,14 @@ def _measured_cells(row: Row, metric: str, ks: Sequence[int]) -> list[str]:
 def as_lines(
     rows: Sequence[Row], published: Sequence[PublishedRow], ks: Sequence[int]
 ) -> list[list[str]]:
-    """Cells of a header, the published rows as in the paper's tables, then ours."""
+    """Return the cells of a header, of the published rows and of the measured rows."""
     lines = [_published_cells(row, ks) for row in published]
     lines += [_measured_cells(row, metric, ks) for row in rows for metric in row.scores]
     return [_header(ks), *lines]
 
 
 def as_markdown(rows: Sequence[Row], published: Sequence[PublishedRow], ks: Sequence[int]) -> str:
-    """A Markdown table; published figures in italics, as they are not ours."""
+    """Return a Markdown table with published figures in italics."""
     header, *body = as_lines(rows, published, ks)
     lines = [header, ["---", *["---:"] * (len(header) - 3), "---", "---"]]
     for line in body:
@@ -51,7 +51,7 @@ def as_markdown(rows: Sequence[Row], published: Sequence[PublishedRow], ks: Sequ
 
 
 def as_fields(rows: Sequence[Row], published: Sequence[PublishedRow]) -> dict[str, list[Json]]:
-    """Both kinds of rows as JSON values; published figures are in percent, as printed."""
+    """Return both kinds of rows as JSON values; published figures are in percent, as printed."""
     measured = [{**asdict(row), "source": MEASURED} for row in rows]
     for fields in measured:
         fields["scores"] = {m: named_recall(s, "recall_at") for m, s in fields["scores"].items()}
@@ -61,6 +61,6 @@ def as_fields(rows: Sequence[Row], published: Sequence[PublishedRow]) -> dict[st
 
 
 def named_recall(fields: Json, name: str) -> Json:
-    """The dict of K to Recall@K called `name` as fields recall@K."""
+    """Replace the dict of K to Recall@K called `name` by fields recall@K."""
     recall = {f"recall@{k}": value for k, value in fields[name].items()}
     return {**recall, **{key: value for key, value in fields.items() if key != name}}

@@ -1,1 +1,1 @@
-"""The demonstrations: learn from data nobody labeled, score on classes never seen."""
+"""Demonstrations: learn from unlabeled data, score on new classes."""

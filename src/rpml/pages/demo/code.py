@@ -49,7 +49,7 @@ def _same_language(Z: NDArray[np.floating], test: Solutions) -> float:
 
 
 def _examples(embeddings: Embeddings, test: Solutions, seed: int) -> str:
-    """What PCA and RPML find for random programs: problems, and languages by number."""
+    """List what PCA and RPML find for random programs: problems and language numbers."""
     queries = np.sort(np.random.default_rng(seed).choice(len(test), _QUERIES, replace=False))
     neighbors = {name: _nearest(embeddings[name], _SHOWN) for name in (BEFORE, LEARNED)}
     lines = []

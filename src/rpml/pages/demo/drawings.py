@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 N_COMPONENTS = 64
 ALTERNATIVES = ("raw", "random", "pca", "pca-whitened", "half-whitened")
 WITH_VIEWS = "RPML with views"
-VIEWS = 2  # random views of each drawing, given as groups to WITH_VIEWS
+VIEWS = 2  # random views per drawing, passed as groups to WITH_VIEWS
 _QUERIES = 10
 
 
 def demonstrate(folder: Path, seed: int, note: Note) -> Findings:
-    """Learn from drawings, score on alphabets never seen, draw what is found."""
+    """Learn from drawings, score on new alphabets, draw the results."""
     from rpml.io.datasets.descriptors import gradient_histograms
     from rpml.io.datasets.omniglot import load_drawings
 
@@ -47,7 +47,7 @@ def demonstrate(folder: Path, seed: int, note: Note) -> Findings:
 
 
 def _methods(X: Array, images: NDArray[np.bool_], seed: int) -> dict[str, Callable[[], Embedder]]:
-    """What is compared: title -> a call that learns from the training rows."""
+    """Return the methods to compare: title -> a call that fits to the training rows."""
     from rpml.estimator import RPML
     from rpml.evaluation.registry import chosen_methods
 
@@ -77,7 +77,7 @@ def _listed(alphabet: NDArray[np.generic]) -> str:
 def _draw(
     path: Path, test: Drawings, embeddings: Embeddings, rows: list[Row], seed: int, note: Note
 ) -> Path | None:
-    """Draw random queries, one per character, and what the raw features and RPML find for them."""
+    """Draw random queries, one per character, with their neighbors by raw features and RPML."""
     from rpml.method.graph.neighbors import nearest_neighbors
     from rpml.pages.report.figures import retrieval_figure
 

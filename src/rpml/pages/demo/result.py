@@ -1,4 +1,4 @@
-"""What the demonstrations share: the folder, the table, the verdict, the text."""
+"""Shared by the demonstrations: the folder, the table, the verdict and the text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Embeddings = dict[str, Array]
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: scores in [0, 1], seconds to learn the map."""
+    """One row of the table: scores in [0, 1], and seconds to fit."""
 
     method: str
     dim: int
@@ -45,7 +45,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Findings:
-    """What a demonstration found: the table, its verdict, and a picture or examples as text."""
+    """The results of a demonstration: the table, its verdict, a picture or examples as text."""
 
     rows: list[Row]
     verdict: str
@@ -55,7 +55,7 @@ class Findings:
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What the demonstration found and where it wrote it (the picture may be missing)."""
+    """The results of a demonstration and its files (there may be no picture)."""
 
     rows: tuple[Row, ...]
     verdict: str
@@ -66,7 +66,7 @@ class DemoResult:
     seconds: float
 
     def fields(self) -> dict[str, object]:
-        """Everything as plain values, ready for JSON."""
+        """Return everything as JSON values."""
         plain = asdict(self)
         measured = [named_recall(row, "recall") for row in plain.pop("rows")]
         paths = {k: str(v) if isinstance(v, Path) else v for k, v in plain.items()}
@@ -79,20 +79,11 @@ def run(
     seed: int = 0,
     note: Note = logger.info,
 ) -> DemoResult:
-    """Run a demonstration; its folder appears whole, or stays as it was.
+    """Run a demonstration; its folder is written atomically.
 
-    A folder that holds anything but the files of an earlier demonstration is refused.
-
-    Parameters
-    ----------
-    demonstrate : callable
-        Of a module of this package; writes the model and the picture into the folder it is given.
-    out_dir : path
-        Folder of table.json, model.rpml and, if there is one, the picture.
-    seed : int, default=0
-        Seed of everything random.
-    note : callable, default=logger.info
-        Told what is going on, one sentence at a time.
+    `demonstrate`, a function of a module of this package, writes the model and the picture into a
+    folder; table.json is added. `note` receives one sentence at a time. A folder with anything but
+    the files of an earlier demonstration raises InputError.
     """
     folder = Path(out_dir)
     check_no_file(folder)
@@ -127,16 +118,7 @@ def learn(
 ) -> tuple[list[Row], Embeddings]:
     """Fit every method, embed and score the rows X of classes y; save the model of RPML.
 
-    Parameters
-    ----------
-    fits : dict of str to callable
-        Title -> a call that returns the fitted estimator.
-    X, y : ndarray
-        Rows to score on, and their classes.
-    folder : Path
-        Where the model goes.
-    seed : int
-        Of k-means.
+    `fits` maps titles to calls that return the fitted estimator; `seed` is that of k-means.
     """
     from rpml.estimator import RPML
     from rpml.evaluation.metrics import clustering_scores, recall_at_k
@@ -155,10 +137,10 @@ def learn(
 
 
 def judge(rows: Sequence[Row], embeddings: Embeddings, y: NDArray[np.generic]) -> str:
-    """Say whether RPML helped against the best alternative of its own size.
+    """Say whether RPML helped, compared with the best alternative of the same size.
 
-    The interval is over classes, not rows: the rows of one class stand and fall together. Rows of
-    the table after RPML's are variants of it, no alternatives.
+    The interval is over classes, since rows of one class are not independent. Rows of the table
+    after RPML's are variants of it, not alternatives.
     """
     from rpml.evaluation.metrics import first_hit_rank
 
@@ -185,7 +167,7 @@ def judge(rows: Sequence[Row], embeddings: Embeddings, y: NDArray[np.generic]) -
 
 
 def text(result: DemoResult, terminal: bool = False) -> str:
-    """The table, the verdict and the files; with colors and lines for a terminal."""
+    """Format the table, the verdict and the files; with colors and lines for a terminal."""
     from rich import box
     from rich.console import Console
     from rich.table import Table

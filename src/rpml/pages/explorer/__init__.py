@@ -1,1 +1,1 @@
-"""A local page to look around in an embedding; the only importer of starlette and uvicorn."""
+"""A local page to explore an embedding; the only importer of starlette and uvicorn."""

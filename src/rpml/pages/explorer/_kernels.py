@@ -15,7 +15,7 @@ def scan(
     start: int,
     stop: int,
 ) -> None:
-    """out[i] = scales[i] * codes[i] . query, for the rows from start to stop."""
+    """Set out[i] = scales[i] * codes[i] . query for the rows from start to stop."""
     for i in range(start, stop):
         total = np.float32(0.0)
         for j in range(codes.shape[1]):

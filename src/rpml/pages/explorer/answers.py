@@ -1,4 +1,4 @@
-"""Answers to the page's requests about items and neighbors; no HTTP beyond statuses."""
+"""Answers to the page's requests about items and neighbors, without HTTP except statuses."""
 
 import csv
 import io
@@ -22,7 +22,7 @@ Json = dict[str, object]
 
 @dataclass(frozen=True)
 class SearchTarget:
-    """What to search for: a row, or an uploaded vector."""
+    """The query of a search: a row, or an uploaded vector."""
 
     title: str
     row: int | None
@@ -31,7 +31,7 @@ class SearchTarget:
 
 
 def write_csv(header: list[str], rows: Iterable[Iterable[object]]) -> str:
-    """A CSV table with Windows line ends, as spreadsheets expect."""
+    """Return a CSV table with Windows line ends, as spreadsheets expect."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
     writer.writerow(header)
@@ -40,17 +40,7 @@ def write_csv(header: list[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 class Answers:
-    """Items, neighbors, maps and categories as plain values.
-
-    Parameters
-    ----------
-    catalog : Catalog
-    uploads : Uploads
-    accepts_images : bool
-        Whether images can be uploaded as queries.
-    has_pictures : bool
-        Whether the items have pictures.
-    """
+    """Items, neighbors, maps and categories as plain values."""
 
     def __init__(
         self, catalog: Catalog, uploads: Uploads, accepts_images: bool, has_pictures: bool
@@ -60,7 +50,7 @@ class Answers:
         self.can_label = self.scaled = False
 
     def about(self, query: Query) -> Json:
-        """What the page needs first."""
+        """Return what the page needs first."""
         catalog = self.catalog
         spaces = {
             key: {"title": catalog.titles[key], "n_dims": index.n_dims}
@@ -79,7 +69,7 @@ class Answers:
         }
 
     def status(self, query: Query) -> Json:
-        """Progress of the maps and the clusters."""
+        """Return the progress of the maps and the clusters."""
         maps, clusters = self.catalog.maps, self.catalog.clusters
         return {
             "map": {"state": maps.state, "reason": maps.reason},
@@ -87,7 +77,7 @@ class Answers:
         }
 
     def item(self, row: int) -> Json:
-        """One row as the page shows it."""
+        """Return one row as the page shows it."""
         items = self.catalog.items
         return {
             "row": row,
@@ -99,31 +89,30 @@ class Answers:
         }
 
     def one(self, query: Query) -> Json:
-        """The item with an id or a row number."""
+        """Return the item with an id or a row number."""
         target = self.target(query)
         if target.row is None:
             raise RequestError(400, "an item is named by its id or its row")
         return self.item(target.row)
 
     def find(self, query: Query) -> Json:
-        """The first items that contain a text in any column, and how many there are."""
+        """Return the first items that contain a text in any column, and their number."""
         rows = self.matches(query)
         shown = rows[: integer(query, "most", 10, 1, 50)].tolist()
         return {"items": [self.item(row) for row in shown], "total": len(rows)}
 
     def matches(self, query: Query) -> NDArray[np.intp]:
-        """The rows that contain the text `q`."""
+        """Return the rows that contain the text `q`."""
         text = query.get("q", "")
         if len(text) > MAX_TEXT:
             raise RequestError(400, f"q must not be longer than {MAX_TEXT} characters")
         return self.catalog.find(text)
 
     def random_item(self, query: Query) -> Json:
-        """A random item."""
         return self.item(int(np.random.default_rng().integers(len(self.catalog))))
 
     def target(self, query: Query) -> SearchTarget:
-        """The row or the upload that a request names."""
+        """Return the row or the upload that a request names."""
         if "row" in query:
             row = integer(query, "row", 0, 0, len(self.catalog) - 1)
             return SearchTarget(self.catalog.items.ids[row], row)
@@ -142,7 +131,7 @@ class Answers:
         raise RequestError(400, "a search needs an id, a row or an upload")
 
     def search(self, target: SearchTarget, space: str, k: int) -> Neighbors:
-        """The nearest rows in a space."""
+        """Return the nearest rows in a space."""
         index = self.catalog.indices[space]
         if target.row is not None:
             return index.near_row(target.row, k)
@@ -153,7 +142,7 @@ class Answers:
         return index.near_vector(embedding[0], k)
 
     def neighbors(self, query: Query) -> Json:
-        """The nearest items of a row or an upload in one space."""
+        """Return the nearest items of a row or an upload in one space."""
         target = self.target(query)
         space = choice(query, "space", tuple(self.catalog.indices))
         k = integer(query, "k", 20, 1, MAX_K)
@@ -179,7 +168,7 @@ class Answers:
         return {"query": shown, "space": space, "items": items, "ms": round(1e3 * seconds, 2)}
 
     def map_points(self, query: Query) -> bytes:
-        """The points of a map."""
+        """Return the points of a map."""
         maps = self.catalog.maps
         if maps.state == "working":
             raise RequestError(503, "the map is being drawn: ask again in a moment")
@@ -188,7 +177,7 @@ class Answers:
         return maps.value[choice(query, "space", tuple(maps.value))]
 
     def category(self, query: Query) -> Json:
-        """Names of a category, most frequent first, and the code of every row."""
+        """Return the names of a category, most frequent first, and the code of every row."""
         name = query.get("name", "")
         names = self.catalog.category_names
         if name not in names:
@@ -197,7 +186,7 @@ class Answers:
         return self.catalog.category(name)
 
     def export(self, query: Query) -> str:
-        """The neighbors in both spaces as CSV."""
+        """Return the neighbors in all spaces as CSV."""
         target = self.target(query)
         k = integer(query, "k", 20, 1, MAX_K)
         header = ["query", "space", "rank", "similarity", "row", "id", "label", "cluster"]

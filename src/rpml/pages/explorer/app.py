@@ -26,20 +26,11 @@ from rpml.runtime.errors import InputError, WriteError
 
 @dataclass(frozen=True)
 class Options:
-    """What the explorer may do besides searching.
+    """What the explorer can do besides searching.
 
-    Parameters
-    ----------
-    pictures : Pictures, default=None
-        The pictures of the items, if they have any.
-    describe : callable, default=None
-        From the bytes of an uploaded image to a vector.
-    hosts : iterable of str, default=()
-        Host names to answer to, besides the loopback ones.
-    learner : Learner, default=None
-        Allows the page to label items and to learn again.
-    scale : bool, default=False
-        Say of each neighbor which share of random pairs is less similar.
+    `describe` maps the bytes of an uploaded image to a vector. `hosts` are accepted host names
+    besides the loopback ones. A `learner` lets the page label items and train again. `scale` adds
+    to each neighbor the share of random pairs that are less similar.
     """
 
     pictures: Pictures | None = None
@@ -50,7 +41,7 @@ class Options:
 
 
 def make_app(catalog: Catalog, options: Options | None = None) -> Starlette:
-    """The application behind host checks and security headers."""
+    """Build the application with host checks and security headers."""
     options = options or Options()
     uploads = Uploads()
     answers = Answers(catalog, uploads, options.describe is not None, options.pictures is not None)
@@ -76,7 +67,7 @@ def make_app(catalog: Catalog, options: Options | None = None) -> Starlette:
 
 
 def allowed_hosts(hosts: Iterable[str]) -> list[str]:
-    """Host names as they appear in a Host header: IPv6 addresses in brackets."""
+    """Return host names as in a Host header, with IPv6 addresses in brackets."""
     names = {name.lower().strip("[]") for name in (*LOOPBACK, *hosts)}
     return sorted(f"[{name}]" if ":" in name else name for name in names)
 

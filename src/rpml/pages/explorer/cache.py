@@ -1,4 +1,4 @@
-"""The maps and the clusters of an explorer in a file beside the model, for the next start."""
+"""The maps and clusters of an explorer in a file next to the model, for the next start."""
 
 import logging
 from dataclasses import dataclass
@@ -17,19 +17,19 @@ from rpml.runtime.schema import ArraySpec, Schema
 
 logger = logging.getLogger(__name__)
 
-MIN_ROWS = 2_000  # fewer are drawn in a moment
+MIN_ROWS = 2_000  # fewer rows are drawn in a moment
 KIND, VERSION = "explorer cache", 1
 POINTS = np.dtype("<u2")
 _MAP = "map_"
 
 
 def cache_file(model: str) -> Path:
-    """Where the cache of a model is: birds.rpml.explorer beside birds.rpml."""
+    """Return the cache file of a model: birds.rpml.explorer for birds.rpml."""
     return Path(f"{model}.explorer")
 
 
 def cache_key(catalog: Catalog, X: Array, seed: int, tree: bool) -> str:
-    """A digest of everything that the maps and the clusters are computed from."""
+    """Return a digest of everything that the maps and clusters depend on."""
     model = catalog.model
     settings = {k: v for k, v in model.get_params(deep=False).items() if k != "callback"}
     embeddings = [index.rows for space, index in catalog.indices.items() if space != "raw"]
@@ -40,20 +40,13 @@ def cache_key(catalog: Catalog, X: Array, seed: int, tree: bool) -> str:
 
 @dataclass(frozen=True)
 class Cache:
-    """A file that holds the maps and the clusters of one key.
-
-    Parameters
-    ----------
-    path : Path
-        Only a new file or an older cache is written.
-    key : str
-    """
+    """A file with the maps and clusters of one key; it only replaces an older cache."""
 
     path: Path
     key: str
 
     def load(self, catalog: Catalog) -> bool:
-        """Set the maps and the clusters from the file; False if it does not hold them."""
+        """Set the maps and clusters from the file; False if it does not have them."""
         try:
             arrays, fields = read_container(self.path, KIND, VERSION)
             spec = _schema(catalog)
@@ -79,7 +72,7 @@ class Cache:
         return True
 
     def save(self, catalog: Catalog) -> None:
-        """Write the file if all is known; a problem is logged, and nothing else suffers."""
+        """Write the file if maps and clusters are known; errors are only logged."""
         clusters, maps = catalog.clusters.value, catalog.maps.value
         if maps is None or (clusters is None and catalog.trained):
             return

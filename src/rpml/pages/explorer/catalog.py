@@ -1,4 +1,4 @@
-"""Everything the explorer shows: items, indices, clusters, maps; slow parts come later."""
+"""Everything the explorer shows: items, indices, clusters and maps; slow parts come later."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass
 class Pending(Generic[T]):
-    """A result that a thread computes."""
+    """A result that is computed in a thread."""
 
     state: Literal["working", "ready", "missing"] = "working"
     reason: str = ""
@@ -32,34 +32,23 @@ class Pending(Generic[T]):
         self.value, self.state = value, "ready"
 
     def fail(self, reason: str) -> None:
-        """Say why there will be none."""
+        """Set the reason why there is no result."""
         self.reason, self.state = reason, "missing"
 
 
 @dataclass
 class Catalog:
-    """What is explored.
-
-    Attributes
-    ----------
-    model : RPML
-    items : Items
-    indices : dict of str to Index
-        By space: "raw", "rpml" and those of `add_model`.
-    trained : bool
-        Whether the rows are those the model was fitted on.
-    clusters : Pending of Clusters
-    maps : Pending of dict of str to bytes
-        The packed points of each space.
-    """
+    """The items and spaces that are explored; `trained` if the rows are the training rows."""
 
     model: RPML
     items: Items
     indices: dict[str, Index]
+    """By space: "raw", "rpml" and those of `add_model`."""
     trained: bool
     name: str = ""
     clusters: Pending[Clusters] = field(default_factory=Pending)
     maps: Pending[dict[str, bytes]] = field(default_factory=Pending)
+    """The packed points of each space."""
     tree_reason: str = ""
 
     def __post_init__(self) -> None:
@@ -74,22 +63,22 @@ class Catalog:
         return len(self.items)
 
     def add_model(self, space: str, title: str, model: RPML, index: Index) -> None:
-        """One more embedding of the rows."""
+        """Add another embedding of the rows."""
         self.titles[space], self.models[space], self.indices[space] = title, model, index
 
     @property
     def n_features(self) -> int:
-        """Dimensions of a raw vector."""
+        """Dimensions of the raw vectors."""
         return self.indices["raw"].n_dims
 
     @property
     def map_note(self) -> str:
-        """How the points were placed; empty where all were laid out alike."""
+        """How the points were placed; empty if all were laid out by forces."""
         return layout_note(len(self))
 
     @property
     def columns(self) -> dict[str, list[str]]:
-        """What the table shows; a cell without a value is empty."""
+        """The columns of the table; cells without a value are empty."""
         items = self.items
         columns = {"id": items.ids}
         if items.texts is not None:
@@ -107,11 +96,11 @@ class Catalog:
         return ["" if c < 0 else str(c) for c in self.model.labels_.tolist()]
 
     def row_of(self, name: str) -> int | None:
-        """The row with an id."""
+        """Return the row with an id, if any."""
         return self._rows.get(name)
 
     def find(self, text: str) -> NDArray[np.intp]:
-        """Rows that contain the text in any column but the cluster, an exact id first."""
+        """Return rows that contain the text in any column but the cluster, an exact id first."""
         wanted = text.casefold()
         if not wanted:
             return np.empty(0, np.intp)
@@ -124,12 +113,12 @@ class Catalog:
 
     @property
     def category_names(self) -> tuple[str, ...]:
-        """What the map can be colored by."""
+        """The columns that can color the map."""
         labels = ("label",) if self.items.labeled_mask.any() else ()
         return (*labels, *(("cluster",) if self.trained else ()))
 
     def category(self, name: str) -> Category:
-        """Labels or pseudo-clusters as names and codes."""
+        """Return labels or pseudo-clusters as names and codes."""
         if name == "label":
             return encode_category(self.items.labels or [])
         labels, clusters = self.model.labels_, self.clusters.value
@@ -137,13 +126,13 @@ class Catalog:
         return encode_category([None if c < 0 else titles[c] for c in labels.tolist()])
 
     def cluster_of(self, row: int) -> int | None:
-        """The pseudo-cluster of a training row; None for noise and for other rows."""
+        """Return the pseudo-cluster of a training row; None for noise and other rows."""
         if not self.trained or self.model.labels_[row] < 0:
             return None
         return int(self.model.labels_[row])
 
 
 def make_catalog(model: RPML, X: Array, items: Items, name: str = "") -> Catalog:
-    """Index the raw and the embedded rows; maps and clusters are left to `preparation`."""
+    """Index the raw and the embedded rows; `preparation` computes maps and clusters."""
     indices = {"raw": Index(X), "rpml": Index(model.transform(X))}
     return Catalog(model, items, indices, fitted_on(model, X), name)

@@ -12,13 +12,13 @@ _PAGE = 50
 
 
 class ClusterAnswers:
-    """The list of clusters, one cluster, its rows, its export."""
+    """Lists of clusters, single clusters, their rows and their export."""
 
     def __init__(self, answers: Answers) -> None:
         self.answers, self.catalog = answers, answers.catalog
 
     def _clusters(self) -> Clusters:
-        """The clusters, or the reason why there are none."""
+        """Return the clusters; RequestError with the reason if there are none."""
         pending = self.catalog.clusters
         if pending.value is not None:
             return pending.value
@@ -27,7 +27,7 @@ class ClusterAnswers:
         raise RequestError(404, f"there are no clusters to show: {pending.reason}")
 
     def _chosen(self, query: Query) -> tuple[Clusters, int]:
-        """The clusters and the position of the one asked for."""
+        """Return the clusters and the position of the requested one."""
         clusters = self._clusters()
         name = integer(query, "cluster", -1)
         position = clusters.position(name)
@@ -36,7 +36,7 @@ class ClusterAnswers:
         return clusters, position
 
     def page(self, query: Query) -> Json:
-        """One page of the list."""
+        """Return one page of the list."""
         clusters = self._clusters()
         order = clusters.ordered(choice(query, "sort", SORTS))
         order = order[clusters.sizes[order] >= integer(query, "least", 1, 1)]
@@ -58,7 +58,7 @@ class ClusterAnswers:
         }
 
     def one(self, query: Query) -> Json:
-        """One cluster: its mode, its members nearest to the mode first, its tree."""
+        """Return one cluster: its mode, its members by similarity to the mode, and its tree."""
         clusters, position = self._chosen(query)
         mode = int(clusters.modes[position])
         rows = clusters.members(int(clusters.names[position]))
@@ -78,12 +78,12 @@ class ClusterAnswers:
         }
 
     def rows(self, query: Query) -> bytes:
-        """All rows of a cluster as little-endian 32-bit integers, for the map."""
+        """Return all rows of a cluster as little-endian 32-bit integers, for the map."""
         clusters, position = self._chosen(query)
         return clusters.members(int(clusters.names[position])).astype("<u4").tobytes()
 
     def export(self, query: Query) -> str:
-        """The members of a cluster as CSV."""
+        """Return the members of a cluster as CSV."""
         clusters, position = self._chosen(query)
         name = int(clusters.names[position])
         items = [self.answers.item(row) for row in clusters.members(name).tolist()]
@@ -92,7 +92,7 @@ class ClusterAnswers:
 
 
 def _shown_parent(parents: NDArray[np.intp], row: int, shown: set[int]) -> int:
-    """The nearest ancestor that is shown; the row itself at the root."""
+    """Return the nearest ancestor that is shown; the row itself at the root."""
     at = row
     for _ in range(len(parents)):
         up = int(parents[at])

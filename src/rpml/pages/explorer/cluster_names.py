@@ -1,4 +1,4 @@
-"""Names of clusters: the words that set their texts apart."""
+"""Names of clusters: the words that distinguish their texts."""
 
 from collections.abc import Sequence
 
@@ -9,25 +9,15 @@ from scipy import sparse
 N_WORDS = 3
 _WORD = r"(?u)\b[^\W\d_]{2,}\b"
 _MAX_WORDS = 50_000  # the most frequent ones
-_RATIO = 1.5  # a word less frequent than this, compared with all texts, is no name
+_RATIO = 1.5  # a word must be more frequent than in all texts by this factor
 
 
 def distinctive_words(texts: Sequence[str], codes: NDArray[np.intp]) -> list[list[str]]:
-    """The words of each cluster that raise its divergence from all texts most.
+    """Return up to three words per cluster that contribute most to its divergence from all texts.
 
-    A word scores s log(s / t), where s is the share of the texts of the cluster that contain it
-    and t its share of all texts: the terms of a Kullback-Leibler divergence.
-
-    Parameters
-    ----------
-    texts : sequence of str
-    codes : int ndarray of shape (n_texts,)
-        The cluster of each text, 0 to c - 1; -1 for none.
-
-    Returns
-    -------
-    list of list of str
-        Up to three words per cluster, the best first.
+    A word scores s log(s / t), where s is its share of the texts of the cluster and t its share of
+    all texts: a term of the Kullback-Leibler divergence. `codes` are the clusters 0 to c - 1 of
+    the texts, or -1.
     """
     from sklearn.feature_extraction.text import CountVectorizer
 

@@ -1,4 +1,4 @@
-"""The pseudo-clusters of a fit: sizes, modes, impurity, and the ascent tree."""
+"""The pseudo-clusters of a fit: sizes, modes, impurity and the ascent tree."""
 
 from dataclasses import dataclass, field
 
@@ -19,42 +19,29 @@ SORTS = ("size", "impurity", "name")
 
 @dataclass(frozen=True)
 class Clusters:
-    """All clusters, numbered as in `labels`.
-
-    Attributes
-    ----------
-    labels : int ndarray of shape (n_samples,)
-        -1 for noise.
-    names : int ndarray of shape (c,)
-        The labels that occur.
-    sizes : int ndarray of shape (c,)
-    modes : int ndarray of shape (c,)
-        The member each cluster ascends to; the most central one if the ascent is unknown.
-    impurity : ndarray of shape (c,)
-        Share of its members' nearest neighbors in the embedding that belong to other clusters;
-        NaN where it was not measured.
-    parents : int ndarray of shape (n_samples,) or None
-        The ascent tree of Authority Ascent Shift, if it could be reproduced.
-    words : list of list of str
-        Distinctive words of the texts of each cluster; empty without texts.
-    """
+    """All clusters, numbered as in `labels` (-1 for noise)."""
 
     labels: NDArray[np.intp]
     names: NDArray[np.intp]
+    """(c,) labels that occur."""
     sizes: NDArray[np.intp]
     modes: NDArray[np.intp]
+    """(c,) members that the clusters ascend to; the most central ones if the ascent is unknown."""
     impurity: NDArray[np.float64]
+    """(c,) share of the members' nearest neighbors in other clusters; NaN if not measured."""
     parents: NDArray[np.intp] | None
+    """(n_samples,) ascent tree of Authority Ascent Shift, if it could be reproduced."""
     words: list[list[str]] = field(default_factory=list)
+    """Distinctive words of the texts of each cluster; empty without texts."""
 
     def title(self, name: int) -> str:
-        """The number of a cluster and its distinctive words."""
+        """Return the number of a cluster and its distinctive words."""
         at = self.position(name)
         words = self.words[at] if self.words and at is not None else []
         return f"{name}: {', '.join(words)}" if words else str(name)
 
     def ordered(self, sort: str) -> NDArray[np.intp]:
-        """Positions of the clusters: largest first, least pure first, or by number."""
+        """Return positions of the clusters: largest first, least pure first, or by number."""
         if sort == "impurity":
             return np.lexsort((-self.sizes, -np.nan_to_num(self.impurity, nan=-1.0)))
         if sort == "size":
@@ -62,12 +49,12 @@ class Clusters:
         return np.arange(len(self.names))
 
     def position(self, name: int) -> int | None:
-        """Index of a cluster in `names`."""
+        """Return the index of a cluster in `names`."""
         at = int(np.searchsorted(self.names, name))
         return at if at < len(self.names) and self.names[at] == name else None
 
     def members(self, name: int) -> NDArray[np.intp]:
-        """Rows of a cluster."""
+        """Return the rows of a cluster."""
         return np.flatnonzero(self.labels == name)
 
 
@@ -77,7 +64,7 @@ def find_clusters(
     parents: NDArray[np.intp] | None,
     rng: np.random.Generator,
 ) -> Clusters:
-    """Sizes, modes and impurity of the clusters in `labels`."""
+    """Compute sizes, modes and impurity of the clusters in `labels`."""
     rows = np.flatnonzero(labels >= 0)
     names, codes = np.unique(labels[rows], return_inverse=True)
     sizes = np.bincount(codes, minlength=len(names))
@@ -88,7 +75,7 @@ def find_clusters(
 
 
 def _centrality(rows: NDArray[np.intp], codes: NDArray[np.intp], embedding: Index) -> Array:
-    """Inner product of each row and the sum of its cluster."""
+    """Return the inner product of each row and the sum of its cluster."""
     n = int(codes.max(initial=-1)) + 1
     members = sparse.csr_matrix(
         (np.ones(len(rows), np.float32), (codes, rows)), shape=(n, len(embedding))
@@ -104,9 +91,9 @@ def _centrality(rows: NDArray[np.intp], codes: NDArray[np.intp], embedding: Inde
 def _impurity(
     labels: NDArray[np.intp], embedding: Index, rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Over min(10, size - 1) neighbors per member, so that a pure cluster can reach 0.
+    """Measure impurity over min(10, size - 1) neighbors per member, so that it can be 0.
 
-    NaN for a singleton and, of more than 10,000 clusters, for all but the largest.
+    NaN for singletons and, if there are more than 10,000 clusters, for all but the largest.
     """
     shuffled = rng.permutation(np.flatnonzero(labels >= 0))
     rows = shuffled[np.argsort(labels[shuffled], kind="stable")]
@@ -127,9 +114,9 @@ def _impurity(
 
 
 def ascent_tree(model: RPML, X: Array) -> NDArray[np.intp] | None:
-    """Parents of the rows in the model's Authority Ascent Shift, run again.
+    """Return the parents of the rows in the model's Authority Ascent Shift, which is run again.
 
-    The model stores only the labels. None if the clusters came from elsewhere, or if the second
+    The model only stores the labels. None if the clusters come from elsewhere, or if the second
     run does not reproduce them.
     """
     from rpml.method.clustering.aas import AuthorityAscentShift
@@ -146,6 +133,6 @@ def ascent_tree(model: RPML, X: Array) -> NDArray[np.intp] | None:
 
 
 def same_partition(one: NDArray[np.integer], other: NDArray[np.integer]) -> bool:
-    """Whether two labelings differ in nothing but the names."""
+    """Whether two labelings differ only in the names of the clusters."""
     pairs = np.unique(np.stack([one, other]), axis=1)
     return bool(pairs.shape[1] == len(np.unique(one)) == len(np.unique(other)))

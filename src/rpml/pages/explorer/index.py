@@ -1,8 +1,8 @@
-"""Exact nearest neighbors of one vector at a time.
+"""Exact nearest neighbors of single vectors.
 
-All rows are scanned as int8 codes, which reads a quarter of the memory. The rounding error of
-every row is known, so the few rows that could be among the nearest are compared again in single
-precision, and the answer is that of a full scan.
+All rows are scanned as int8 codes, which takes a quarter of the memory bandwidth. Since the
+rounding error of every row is known, only the few rows that could be among the nearest are
+compared in single precision, and the result equals that of a full scan.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from rpml.runtime.rows import Array, row_blocks, top_k, unit_rows
 from rpml.runtime.threads import run_chunks
 
 _BYTES_PER_THREAD = 2**25  # a shorter scan ends before a second thread has started
-_ROUNDING = 1e-5  # of the sums in single precision, generously
+_ROUNDING = 1e-5  # upper bound for sums in single precision
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,7 @@ class Neighbors:
 
 
 class Index:
-    """All rows with unit norm.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-        Copied in blocks, so that a memory map is never loaded twice.
-    """
+    """All rows with unit norm; X is copied in blocks, so that a memmap is never loaded twice."""
 
     def __init__(self, X: Array) -> None:
         n, d = X.shape
@@ -49,7 +43,7 @@ class Index:
             self._quantize(part)
 
     def _quantize(self, part: slice) -> None:
-        """int8 codes, and the distance of each row from what its codes stand for."""
+        """Compute int8 codes, and the distance of each row to its decoded codes."""
         rows = self.rows[part]
         largest = np.abs(rows).max(axis=1, initial=0)
         scales = np.where(largest > 0, largest, 1) / 127
@@ -67,15 +61,15 @@ class Index:
 
     @property
     def n_dims(self) -> int:
-        """Dimensions per vector."""
+        """Number of dimensions."""
         return int(self.rows.shape[1])
 
     def near_row(self, row: int, k: int) -> Neighbors:
-        """The k nearest other rows of a row."""
+        """Return the k nearest other rows of a row."""
         return self._search(self.rows[row], k, row)
 
     def near_vector(self, vector: Array, k: int) -> Neighbors:
-        """The k nearest rows of a vector from elsewhere."""
+        """Return the k nearest rows of any vector."""
         return self._search(unit_rows(np.asarray(vector)[None])[0].astype(np.float32), k, None)
 
     def _search(self, query: NDArray[np.float32], k: int, excluded: int | None) -> Neighbors:
@@ -99,6 +93,6 @@ class Index:
         return Neighbors(candidates[best], scores[best])
 
     def nearest_rows(self, queries: NDArray[np.intp], k: int) -> NDArray[np.intp]:
-        """(q, k) nearest other rows of many rows, nearest first."""
+        """Return the nearest other rows of many rows, nearest first, as (q, k)."""
         k = min(k, len(self) - 1)
         return nearest_among(self.rows[queries], self.rows, k, queries)[1].astype(np.intp)

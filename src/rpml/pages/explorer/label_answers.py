@@ -1,4 +1,4 @@
-"""Answers to the page's requests about labels: assign, undo, suggest, learn again."""
+"""Answers to the page's requests about labels: assign, undo, suggest, train again."""
 
 import json
 from dataclasses import asdict
@@ -19,21 +19,14 @@ DENSITY_ROWS = 2000
 
 
 class LabelAnswers:
-    """What the page may do with labels.
-
-    Parameters
-    ----------
-    answers : Answers
-    store : LabelStore
-    learner : Learner
-    """
+    """The page's operations on labels."""
 
     def __init__(self, answers: Answers, store: LabelStore, learner: Learner) -> None:
         self.answers, self.store, self.learner = answers, store, learner
         self._density: Array | None = None
 
     def summary(self, query: Query) -> Json:
-        """The labels so far."""
+        """Return the labels so far."""
         counts = self.store.counts()
         return {
             "file": self.store.path.name,
@@ -44,7 +37,7 @@ class LabelAnswers:
         }
 
     def rows(self, query: Query) -> bytes:
-        """The rows with a label, as little-endian 32-bit integers."""
+        """Return the rows with a label, as little-endian 32-bit integers."""
         return self.store.rows_of(query.get("label", "")).astype("<u4").tobytes()
 
     def assign(self, body: bytes) -> Json:
@@ -68,11 +61,11 @@ class LabelAnswers:
         return rows, label
 
     def undo(self, body: bytes) -> Json:
-        """Take back the last change."""
+        """Undo the last change."""
         return {"changed": self.store.undo(), **self.summary({})}
 
     def suggest(self, query: Query) -> Json:
-        """Unlabeled rows whose labels would help most."""
+        """Suggest unlabeled rows whose labels would help most."""
         n = integer(query, "n", 10, 1, MAX_SUGGESTIONS)
         places = self.answers.catalog.indices["rpml"].rows
         labeled = np.array([label is not None for label in self.store.labels])
@@ -80,10 +73,10 @@ class LabelAnswers:
         return {"items": [self.answers.item(row) for row in rows.tolist()]}
 
     def _weights(self, places: NDArray[np.float32]) -> Array:
-        """How many training rows lie around each row; the same for every request."""
+        """Return how many training rows surround each row; the same for every request."""
         if self._density is None:
             model = self.answers.catalog.model
-            if model.exemplar_vectors_ is None:  # the rows of the page stand for those learned from
+            if model.exemplar_vectors_ is None:  # use the rows of the page instead
                 sampled = sorted_sample(len(places), DENSITY_ROWS, np.random.default_rng(0))
                 centers, sizes = places[sampled], np.ones(len(sampled), np.intp)
             else:
@@ -93,17 +86,17 @@ class LabelAnswers:
         return self._density
 
     def learn(self, body: bytes) -> Json:
-        """Begin to learn again."""
+        """Start training again."""
         self.learner.start()
         return self.progress({})
 
     def cancel(self, body: bytes) -> Json:
-        """Stop learning."""
+        """Stop training."""
         self.learner.cancel()
         return self.progress({})
 
     def progress(self, query: Query) -> Json:
-        """How far learning is, and what it gave."""
+        """Return the progress and the results of training."""
         learner = self.learner
         return {
             "state": learner.state,

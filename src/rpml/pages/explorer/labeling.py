@@ -1,4 +1,4 @@
-"""Labels given in the explorer: assigned, undone, saved after every change."""
+"""Labels assigned in the explorer, saved after every change."""
 
 import csv
 import io
@@ -24,18 +24,11 @@ MAX_LABEL = 200  # characters
 
 @dataclass
 class LabelStore:
-    """The labels of the items and the file that holds them.
+    """The labels of the items, changed in place, and the file that holds them.
 
     The file is a CSV table (id, label) of the labeled rows, as ``rpml fit --labels`` reads it. It
-    is written to a temporary file and renamed, so that a crash leaves the last version; it is
-    never written if another program has changed it.
-
-    Parameters
-    ----------
-    items : Items
-        Their list of labels is changed in place.
-    path : Path
-        A new file, or one that the explorer wrote for these items: its labels are taken over.
+    is replaced atomically, and never if another program has changed it. An existing file must be
+    of these items; its labels are loaded.
     """
 
     items: Items
@@ -53,13 +46,13 @@ class LabelStore:
 
     @property
     def labels(self) -> list[str | None]:
-        """One per row, None without a label."""
+        """One label per row, or None."""
         assert self.items.labels is not None
         return self.items.labels
 
     @property
     def is_saved(self) -> bool:
-        """Whether the file holds these labels; not before the first change in a new file."""
+        """Whether the file has these labels; False before the first change in a new file."""
         return self._written is not None
 
     @property
@@ -68,7 +61,7 @@ class LabelStore:
         return bool(self._undo)
 
     def counts(self) -> list[tuple[str, int]]:
-        """Labels and how many rows have them, the most frequent first."""
+        """Return labels and their numbers of rows, the most frequent first."""
         counts = Counter(label for label in self.labels if label is not None)
         return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
 
@@ -77,7 +70,7 @@ class LabelStore:
         return np.flatnonzero([other == label for other in self.labels])
 
     def assign(self, rows: Sequence[int], label: str | None) -> int:
-        """Label rows, or remove their labels with None; returns how many rows changed."""
+        """Label rows, or remove their labels with None; return how many rows changed."""
         text = None if label is None else " ".join(label.split())
         if text is not None and (text in UNLABELED or len(text) > MAX_LABEL):
             raise InputError(f"a label must have 1 to {MAX_LABEL} characters and not be -1")
@@ -89,7 +82,7 @@ class LabelStore:
             return len(before)
 
     def undo(self) -> int:
-        """Take back the last change; returns how many rows changed."""
+        """Undo the last change; return how many rows changed."""
         with self._lock:
             if not self._undo:
                 return 0
@@ -97,7 +90,7 @@ class LabelStore:
             return len(self._undo.pop())
 
     def _change(self, labels: dict[int, str | None]) -> None:
-        """Set labels and save; if saving fails, nothing has changed."""
+        """Set labels and save; if saving fails, nothing changes."""
         before = {row: self.labels[row] for row in labels}
         self._set(labels)
         try:
@@ -116,7 +109,7 @@ class LabelStore:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerows([HEADER, *(pair for pair in pairs if pair[1] is not None)])
         content = text.getvalue().encode()
-        with locked(self.path):  # so that no other explorer writes after we have looked
+        with locked(self.path):  # no other explorer may write between the check and the write
             current = self.path.read_bytes() if self.path.exists() else None
             if current != self._written:
                 raise InputError(
@@ -129,7 +122,7 @@ class LabelStore:
 
 
 def check_labels_file(path: str | Path, inputs: Iterable[str | Path | None]) -> None:
-    """Refuse, before any work is done, a name that is no .csv file or that of an input."""
+    """Raise InputError, before any work, if the file is not a .csv file or is an input."""
     if Path(path).suffix != ".csv":
         raise InputError(f"--save-labels {path}: the name must end in .csv")
     check_output(path, True, inputs)

@@ -1,4 +1,4 @@
-"""Learning again with the labels given so far, in the background."""
+"""Training again with the labels assigned so far, in the background."""
 
 import logging
 import threading
@@ -24,14 +24,7 @@ MIN_LABELED = 4
 
 
 class Learner:
-    """Fits a copy of the model with the labels; the result becomes the space "learned".
-
-    Parameters
-    ----------
-    catalog : Catalog
-    X : ndarray of shape (n_samples, n_features)
-    store : LabelStore
-    """
+    """Fits a copy of the model with the labels; the result becomes the space "learned"."""
 
     def __init__(self, catalog: Catalog, X: Array, store: LabelStore) -> None:
         self.catalog, self.X, self.store = catalog, X, store
@@ -42,7 +35,7 @@ class Learner:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin, unless a fit is running."""
+        """Start a fit, unless one is running."""
         if self.state == "working":
             raise InputError("the model is being fitted already")
         labels = np.array(self.store.labels, object)
@@ -55,7 +48,7 @@ class Learner:
         self._thread.start()
 
     def cancel(self) -> None:
-        """Stop at the next step; nothing is kept."""
+        """Stop at the next step and discard the fit."""
         self._cancelled = True
 
     def join(self) -> None:
@@ -74,13 +67,13 @@ class Learner:
             model: RPML = clone(self.catalog.model)
             model.set_params(use_labels=True, callback=self._report)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of iterations: the page shows the result
+                warnings.simplefilter("ignore")  # the page shows the result
                 model.fit(self.X, labels)
             self.stage, self.share = "map", 0.0
             self._publish(model, labels)
         except _CancelledError:
             self.state = "idle"
-        except Exception as error:  # the page says so; searching goes on
+        except Exception as error:  # reported by the page; searching still works
             logger.exception("learning again failed")
             self.state, self.message = "failed", f"{type(error).__name__}: {error}"
         else:
@@ -97,7 +90,7 @@ class Learner:
         self.recall["gain"] = paired(hits["after"], hits["before"], rng)
         self.n_labeled = len(rows)
         maps = self.catalog.maps.value
-        if maps is not None:  # the new map starts from the present one, so that they compare
+        if maps is not None:  # start from the current map, so that the two are comparable
             start = np.frombuffer(maps["rpml"], "<u2").reshape(-1, 2) / 65535
             points = layout(index.rows, np.random.default_rng(0), start.astype(np.float32))
             maps["learned"] = quantized(points).tobytes()

@@ -1,4 +1,4 @@
-"""Checked query parameters, and the error of a request that cannot be answered."""
+"""Validation of query parameters."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ LARGEST = 10**9
 
 
 class RequestError(Exception):
-    """A request that cannot be answered: an HTTP status and one sentence."""
+    """A request that cannot be answered, with an HTTP status and one sentence."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -20,7 +20,7 @@ def is_digits(text: str) -> bool:
 
 
 def integer(query: Query, name: str, default: int, low: int = 0, high: int = LARGEST) -> int:
-    """An integer parameter within limits."""
+    """Return an integer parameter within limits."""
     text = query.get(name)
     if text is None:
         return default
@@ -30,7 +30,7 @@ def integer(query: Query, name: str, default: int, low: int = 0, high: int = LAR
 
 
 def choice(query: Query, name: str, allowed: tuple[str, ...]) -> str:
-    """One of the allowed words, the first by default."""
+    """Return one of the allowed words, by default the first."""
     value = query.get(name, allowed[0])
     if value not in allowed:
         raise RequestError(400, f"{name} must be one of {', '.join(allowed)}")

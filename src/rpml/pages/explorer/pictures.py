@@ -1,4 +1,4 @@
-"""Pictures of rows: asked for by row number, so that no path ever comes from a request."""
+"""Pictures of rows, requested by row number, so that no path ever comes from a request."""
 
 from functools import lru_cache
 from pathlib import Path
@@ -10,14 +10,9 @@ SMALL, LARGE = 256, 900
 
 
 class Pictures:
-    """Re-encoded pictures of the rows, the last ones kept.
+    """Re-encoded pictures of the rows, with a cache.
 
-    Parameters
-    ----------
-    items : Items
-        Their images were matched to files of the folder when the explorer started.
-    folder : Path
-        What lies outside, by a link made since, is not read.
+    Files outside `folder`, by a link created since the start, are not read.
     """
 
     def __init__(self, items: Items, folder: Path) -> None:
@@ -26,7 +21,7 @@ class Pictures:
         self.get = lru_cache(maxsize=4096)(self._get)
 
     def _get(self, row: int, large: bool) -> Thumbnail | None:
-        """The picture of a row; None if there is none or it cannot be read."""
+        """Return the picture of a row; None if there is none or it cannot be read."""
         path = self._images[row] if row < len(self._images) else None
         if path is None:
             return None

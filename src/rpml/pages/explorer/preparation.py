@@ -1,4 +1,4 @@
-"""The slow parts of the page: clusters and maps, found in a thread, kept in a file."""
+"""The slow parts of the page, clusters and maps: computed in a thread, cached in a file."""
 
 import logging
 import threading
@@ -20,7 +20,7 @@ from rpml.runtime.threads import single_blas_thread, using_threads
 
 logger = logging.getLogger(__name__)
 
-TREE_ROWS = 30_000  # beyond, the ascent is not run again unless asked for
+TREE_ROWS = 30_000  # beyond, the ascent is only repeated on request
 T = TypeVar("T")
 
 
@@ -31,18 +31,10 @@ def start_work(
     tree: bool | None = None,
     cache_path: Path | None = None,
 ) -> threading.Thread:
-    """Find clusters and draw the maps in a thread, so that searching does not wait for them.
+    """Compute the catalog's clusters and maps in a thread, so that searching need not wait.
 
-    Parameters
-    ----------
-    catalog : Catalog
-        Its clusters and maps are set.
-    X : ndarray of shape (n_samples, n_features)
-    seed : int, default=0
-    tree : bool, default=None
-        Whether to find the ascent tree; by default for up to 30,000 rows.
-    cache_path : Path, default=None
-        Where to keep the result; it is not computed again from the same input.
+    `tree` computes the ascent tree, by default for up to 30,000 rows. A result in the file
+    `cache_path` is not computed again for the same input.
     """
     tree = len(catalog) <= TREE_ROWS if tree is None else tree
     thread = threading.Thread(target=_work, args=(catalog, X, seed, tree, cache_path), daemon=True)
@@ -53,7 +45,7 @@ def start_work(
 def _work(catalog: Catalog, X: Array, seed: int, tree: bool, cache_path: Path | None) -> None:
     cache = None if cache_path is None else Cache(cache_path, cache_key(catalog, X, seed, tree))
     if cache is None or not cache.load(catalog):
-        with using_threads(1), single_blas_thread():  # the other cores are for searching
+        with using_threads(1), single_blas_thread():  # leaves the other cores for searching
             _attempt(catalog.clusters, lambda: _prepare_clusters(catalog, X, seed, tree))
             _attempt(catalog.maps, lambda: catalog.maps.finish(_draw_maps(catalog, seed)))
         if cache is not None:
@@ -65,7 +57,7 @@ def _work(catalog: Catalog, X: Array, seed: int, tree: bool, cache_path: Path | 
 def _attempt(pending: Pending[T], work: Callable[[], None]) -> None:
     try:
         work()
-    except Exception as error:  # the page says so; searching goes on
+    except Exception as error:  # reported by the page; searching still works
         logger.exception("the explorer could not prepare a part of the page")
         pending.fail(f"this could not be computed: {type(error).__name__}")
 
@@ -85,7 +77,7 @@ def _prepare_clusters(catalog: Catalog, X: Array, seed: int, tree: bool) -> None
 
 
 def _named(catalog: Catalog, clusters: Clusters) -> Clusters:
-    """The clusters with the distinctive words of their texts."""
+    """Add the distinctive words of their texts to the clusters."""
     if catalog.items.texts is None:
         return clusters
     clustered = clusters.labels >= 0
@@ -94,7 +86,7 @@ def _named(catalog: Catalog, clusters: Clusters) -> Clusters:
 
 
 def _draw_maps(catalog: Catalog, seed: int) -> dict[str, bytes]:
-    """Packed points."""
+    """Return the packed points of each space."""
     spaces = {key: index.rows for key, index in catalog.indices.items()}
     maps = linked_maps(spaces, np.random.default_rng(seed))
     return {key: quantized(points).tobytes() for key, points in maps.items()}

@@ -1,4 +1,4 @@
-"""The explorer's endpoints: HTTP in and out; computing runs in threads."""
+"""The explorer's HTTP endpoints; computations run in threads."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -34,7 +34,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Endpoint = Callable[[Request], Awaitable[Response]]
 
-_PACKAGES = ("rpml.pages.report", "rpml.pages.explorer")  # whose scripts and styles are served
+_PACKAGES = ("rpml.pages.report", "rpml.pages.explorer")  # with the scripts and styles
 _TYPES = {"css": "text/css", "js": "text/javascript", "html": "text/html"}
 _UPLOAD_SECONDS = 30
 _NO_STORE = {"cache-control": "no-store"}
@@ -42,16 +42,7 @@ _CACHED = {"cache-control": "private, max-age=600"}
 
 
 class Routes:
-    """All endpoints; at most as many requests are computed at once as there are cores.
-
-    Parameters
-    ----------
-    answers : Answers
-    clusters : ClusterAnswers
-    pictures : Pictures or None
-    describe : callable or None
-        From the bytes of an uploaded image to a vector.
-    """
+    """All endpoints; at most as many requests run at once as there are cores."""
 
     def __init__(
         self,
@@ -68,7 +59,7 @@ class Routes:
         self._static = {file.name: file.read_bytes() for file in static}
 
     def table(self) -> list[Route]:
-        """Every address."""
+        """Return all routes except those for labels."""
         answers, clusters = self.answers, self.clusters
         json = {
             "about": answers.about,
@@ -99,7 +90,7 @@ class Routes:
         ]
 
     def labeling(self, labels: LabelAnswers) -> list[Route]:
-        """The addresses for labels."""
+        """Return the routes for labels."""
         posts = {
             "labels": labels.assign,
             "labels/undo": labels.undo,
@@ -152,7 +143,7 @@ class Routes:
         return Response(self._static["index.html"], media_type="text/html", headers=_NO_STORE)
 
     async def _static_file(self, request: Request) -> Response:
-        """Scripts and style sheets, by name, from memory."""
+        """Return scripts and style sheets from memory."""
         name = request.path_params["name"]
         if name not in self._static:
             raise RequestError(404, "there is nothing at this address")
@@ -160,7 +151,6 @@ class Routes:
         return Response(self._static[name], media_type=kind, headers=_NO_STORE)
 
     async def _picture(self, request: Request) -> Response:
-        """The picture of a row."""
         if self.pictures is None:
             raise RequestError(404, "the explorer was started without --images")
         text = request.path_params["row"]
@@ -194,7 +184,7 @@ class Routes:
 
 
 async def _body(request: Request, most: int) -> bytes:
-    """The body of a request, within limits of size and time."""
+    """Return the body of a request, within limits of size and time."""
     declared = request.headers.get("content-length", "0")
     too_large = RequestError(413, f"an upload may have at most {most // 2**20} MB")
     if declared.isascii() and declared.isdigit() and int(declared[:15]) > most:

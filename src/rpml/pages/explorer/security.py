@@ -1,4 +1,4 @@
-"""Security headers, refusal of cross-site requests, and errors without stack traces."""
+"""Security headers, rejection of cross-site requests, and errors without stack traces."""
 
 import logging
 from urllib.parse import urlsplit
@@ -27,13 +27,9 @@ _SAFE_METHODS = ("GET", "HEAD")
 
 
 class SecurityMiddleware:
-    """Refuse cross-site requests, add the security headers, log errors instead of showing them.
+    """Rejects cross-site requests, adds security headers, and logs errors instead of showing them.
 
     Host names are checked by starlette's TrustedHostMiddleware, which runs behind this one.
-
-    Parameters
-    ----------
-    app : ASGI application
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -68,12 +64,12 @@ class SecurityMiddleware:
 
 
 def error_response(status: int, sentence: str) -> JSONResponse:
-    """A JSON error with one sentence."""
+    """Return a JSON error with one sentence."""
     return JSONResponse({"error": sentence}, status, headers={"cache-control": "no-store"})
 
 
 def cross_site_reason(scope: Scope) -> str | None:
-    """Why a request of another site is refused; None for our own requests."""
+    """Return why a cross-site request is rejected; None for requests of the page itself."""
     headers = Headers(scope=scope)
     site = headers.get("sec-fetch-site", "none")
     navigation = headers.get("sec-fetch-mode") == "navigate" and scope["method"] in _SAFE_METHODS
@@ -87,7 +83,7 @@ def cross_site_reason(scope: Scope) -> str | None:
 
 
 def origin_netloc(origin: str) -> str:
-    """host:port of an http origin; empty if it is not one."""
+    """Return host:port of an http origin; empty if it is not one."""
     try:
         parts = urlsplit(origin)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Running the explorer: where it listens, and what it says about that."""
+"""The server of the explorer."""
 
 import asyncio
 import socket
@@ -16,9 +16,9 @@ _BACKLOG = 256
 
 
 def open_socket(host: str, port: int) -> socket.socket:
-    """A listening socket, or one sentence why not."""
+    """Open a listening socket; InputError if that fails."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # the protocol is named because asyncio turns Nagle's delay off for named ones only
+    # the protocol is given because asyncio disables Nagle's algorithm only then
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -34,13 +34,13 @@ def open_socket(host: str, port: int) -> socket.socket:
 
 
 def address(listener: socket.socket) -> str:
-    """Where the page is."""
+    """Return the address of the page."""
     host, port = listener.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
 def warning(host: str) -> str | None:
-    """What to say, loudly, when others can reach the explorer."""
+    """Return a warning if others can reach the explorer."""
     if host in LOOPBACK:
         return None
     return (
@@ -50,23 +50,20 @@ def warning(host: str) -> str | None:
 
 
 class HeaderTimeout(H11Protocol):
-    """Closes a connection whose request line and headers are not there in time."""
+    """Closes a connection whose request line and headers do not arrive in time."""
 
     seconds = 10.0
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait."""
         super().connection_made(transport)
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """Go on waiting, or end it when the headers are complete."""
         super().data_received(data)
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop waiting."""
         super().connection_lost(exc)
         self._cancel()
 
@@ -83,7 +80,7 @@ class HeaderTimeout(H11Protocol):
 
 
 def configuration(app: ASGIApp) -> uvicorn.Config:
-    """Quiet, plain HTTP, nothing but our application."""
+    """Return the configuration: plain HTTP, no logs, only this application."""
     return uvicorn.Config(
         app,
         http=HeaderTimeout,
@@ -99,12 +96,12 @@ def configuration(app: ASGIApp) -> uvicorn.Config:
 
 
 def serve(app: ASGIApp, listener: socket.socket) -> None:
-    """Answer requests until interrupted."""
+    """Serve until interrupted."""
     uvicorn.Server(configuration(app)).run(sockets=[listener])
 
 
 def start(app: ASGIApp, listener: socket.socket) -> tuple[uvicorn.Server, threading.Thread]:
-    """Answer requests in a thread, until `should_exit` of the server is set."""
+    """Serve in a thread until `should_exit` of the server is set."""
     server = uvicorn.Server(configuration(app))
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()

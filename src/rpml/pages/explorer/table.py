@@ -1,4 +1,4 @@
-"""The columns of the items as a table: searched, filtered, sorted."""
+"""The table of the items: searched, filtered and sorted."""
 
 import operator
 import re
@@ -22,24 +22,19 @@ _COMPARE = {
 
 
 class TableAnswers:
-    """Answers to the page's requests about its table.
-
-    Parameters
-    ----------
-    answers : Answers
-    """
+    """Answers to the page's requests about its table."""
 
     def __init__(self, answers: Answers) -> None:
         self.answers, self.catalog = answers, answers.catalog
         self._keys: dict[str, NDArray[np.float64]] = {}
 
     def columns(self, query: Query) -> Json:
-        """The names of the columns, and which of them hold numbers."""
+        """Return the names of the columns, and which of them are numeric."""
         names = list(self.catalog.columns)
         return {"columns": [{"name": n, "numeric": self._numbers(n) is not None} for n in names]}
 
     def rows(self, query: Query) -> bytes:
-        """The rows that pass the search and every filter, sorted; 32-bit integers."""
+        """Return the rows that match the search and all filters, sorted, as 32-bit integers."""
         rows = np.arange(len(self.catalog))
         if query.get("q"):
             rows = np.sort(self.answers.matches(query))
@@ -53,7 +48,7 @@ class TableAnswers:
         return rows.astype("<u4").tobytes()
 
     def cells(self, query: Query) -> Json:
-        """The values of some rows, in the order of the columns."""
+        """Return the values of some rows, in the order of the columns."""
         asked = query.get("rows", "").split(",")
         if len(asked) > MAX_CELLS or not all(
             is_digits(row) and int(row) < len(self.catalog) for row in asked
@@ -69,7 +64,7 @@ class TableAnswers:
         return values
 
     def _numbers(self, name: str) -> NDArray[np.float64] | None:
-        """A column as numbers, NaN where it is empty; None if it holds anything else."""
+        """Return a column as numbers, NaN where empty; None if it has other values."""
         values = self._values(name)
         try:
             numbers = np.array([value or "nan" for value in values], np.float64)
@@ -78,7 +73,7 @@ class TableAnswers:
         return None if np.isnan(numbers).all() else numbers
 
     def _sort_keys(self, name: str) -> NDArray[np.float64]:
-        """Numbers that sort as the column does, NaN for an empty cell; labels may change."""
+        """Return numbers that sort like the column, NaN for empty cells; labels may change."""
         if name not in self._keys or name == "label":
             keys = self._numbers(name)
             if keys is None:
@@ -89,7 +84,7 @@ class TableAnswers:
         return self._keys[name]
 
     def _passes(self, name: str, condition: str) -> NDArray[np.bool_]:
-        """Which rows pass a filter: comparisons of numbers, else a part of the text."""
+        """Return which rows pass a filter: comparisons of numbers, else a substring."""
         values = self._values(name)
         compared = _CONDITION.findall(condition)
         numbers = self._numbers(name) if compared else None

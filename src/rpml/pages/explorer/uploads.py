@@ -1,4 +1,4 @@
-"""Queries that come from outside: a .npy vector or an image, checked before anything is done."""
+"""Uploaded queries: a .npy vector or an image, validated before anything is computed."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ Describe = Callable[[bytes], NDArray[np.float32]]
 
 
 def parse_vector(data: bytes, n_features: int) -> NDArray[np.float64]:
-    """The one vector in the bytes of a .npy file; nothing is allocated on the header's word."""
+    """Return the vector in the bytes of a .npy file; the header is not trusted."""
     stream = BytesIO(data)
     try:
         shape, _, dtype = read_npy_header(stream)
-    except Exception as error:  # whatever the parser of the header knows
+    except Exception as error:  # a damaged header raises anything
         raise InputError("the upload is not a .npy file") from error
     if dtype.hasobject or dtype.kind not in "fiub":
         raise InputError(f"the uploaded array has dtype {dtype}, and a query must be real numbers")
@@ -61,7 +61,7 @@ def parse_vector(data: bytes, n_features: int) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Upload:
-    """A query from outside; `picture` is None for a vector."""
+    """An uploaded query; `picture` is None for a vector."""
 
     name: str
     vector: Array
@@ -69,14 +69,14 @@ class Upload:
 
 
 class Uploads:
-    """The last queries from outside, so that their view has an address while the server runs."""
+    """The most recent uploads, so that their results have an address while the server runs."""
 
     def __init__(self) -> None:
         self._stored: OrderedDict[str, Upload] = OrderedDict()
         self._lock = threading.Lock()
 
     def add(self, upload: Upload) -> str:
-        """Keep a query; the same vector gets the same token."""
+        """Store an upload; the same vector gets the same token."""
         token = hashlib.sha256(upload.vector.tobytes()).hexdigest()[:20]
         with self._lock:
             self._stored[token] = upload
@@ -86,7 +86,7 @@ class Uploads:
         return token
 
     def get(self, token: str) -> Upload | None:
-        """A query, or None if it is gone."""
+        """Return an upload, or None if it has expired."""
         with self._lock:
             return self._stored.get(token)
 
@@ -100,7 +100,7 @@ def _as_file(data: bytes) -> Iterator[Path]:
 
 
 def upload_picture(data: bytes) -> Thumbnail | None:
-    """An uploaded image as the page shows it."""
+    """Return the thumbnail of an uploaded image."""
     with _as_file(data) as path:
         return thumbnail(path, UPLOAD_SIDE)
 
@@ -108,7 +108,7 @@ def upload_picture(data: bytes) -> Thumbnail | None:
 def image_describer(
     backbone: Backbone, recipe: Recipe, whitening: Whitening | None = None
 ) -> Describe:
-    """From the bytes of an image to its vector, by the network the features were made with."""
+    """Return a function from the bytes of an image to its vector, by the features' network."""
     from rpml.vision.decode import ImageError, load_rgb
     from rpml.vision.extract import Execution, extract
     from rpml.vision.files import ImageFile
@@ -119,7 +119,7 @@ def image_describer(
         with _as_file(data) as path:
             try:
                 load_rgb(path, recipe.max_pixels, enough=64)
-            except ImageError as error:  # without the path, which is nobody's business
+            except ImageError as error:  # without the temporary path
                 raise InputError(f"the uploaded image cannot be used: {error}") from None
             image = ImageFile("the uploaded image", path)
             features = extract([image], backbone, recipe, Execution(workers=1, strict=True))
@@ -130,7 +130,7 @@ def image_describer(
 
 
 def sample_image() -> bytes:
-    """A small picture, to try a network with."""
+    """Return a small picture to test a network with."""
     side = 64
     shades = bytes((7 * x * y + 3 * x) % 256 for y in range(side) for x in range(3 * side))
     return f"P6 {side} {side} 255\n".encode() + shades

@@ -7,12 +7,12 @@ from rpml.runtime.compiled import compiled
 
 N_NEGATIVES = 5  # repulsions per attraction
 _A, _B = 1.577, 0.895  # the curve of UMAP for min_dist = 0.1
-_LIMIT = 4.0  # longest move of a coordinate before the step size is applied
+_LIMIT = 4.0  # maximal move of a coordinate before the step size is applied
 
 
 @compiled()
 def _next(state: np.uint64) -> np.uint64:
-    """Xorshift random numbers."""
+    """Return the next xorshift random number."""
     state = state ^ (state << np.uint64(13))
     state = state ^ (state >> np.uint64(7))
     return state ^ (state << np.uint64(17))
@@ -57,7 +57,7 @@ def epoch(
     due: NDArray[np.float64],
     clock: tuple[float, float, int],
 ) -> None:
-    """One pass over the edges; an edge is used every `period` passes, the strongest every time.
+    """Run one pass over the edges; an edge is used every `period` passes.
 
     `clock` is (number of the pass, step size, random state). P and `due` change in place.
     """

@@ -1,4 +1,4 @@
-"""Charts as inline SVG: no script, sharp at any size, colors from the page's style sheet."""
+"""Charts as inline SVG without scripts, colored by the page's style sheet."""
 
 import itertools
 import math
@@ -19,7 +19,7 @@ Values = Sequence[float] | NDArray[np.floating] | NDArray[np.integer]
 
 @dataclass(frozen=True)
 class Series:
-    """A line: its name, its color (a class of the style sheet), its values and their intervals."""
+    """A line: its name, color (a class of the style sheet), values and intervals."""
 
     name: str
     tone: str
@@ -29,7 +29,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Axis:
-    """A range of values on a range of pixels."""
+    """A map from values to pixels."""
 
     low: float
     high: float
@@ -38,7 +38,7 @@ class Axis:
     log: bool = False
 
     def at(self, value: float) -> float:
-        """Pixel of a value."""
+        """Return the pixel of a value."""
         low, high = self.low, self.high
         if self.log:
             low, high, value = (math.log10(max(v, 1e-300)) for v in (low, high, value))
@@ -47,7 +47,7 @@ class Axis:
 
 
 def number(value: float) -> str:
-    """Short text for a tick or a caption."""
+    """Format a number for a tick or a caption."""
     if value == 0:
         return "0"
     size = abs(value)
@@ -60,7 +60,7 @@ def number(value: float) -> str:
 
 
 def ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Round numbers within [low, high]."""
+    """Return round numbers within [low, high]."""
     if not high > low:
         return [low]
     rough = (high - low) / most
@@ -72,7 +72,7 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def log_ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Powers of ten within [low, high], or 1, 2 and 5 times them where the range is short."""
+    """Return powers of ten within [low, high], or 1, 2 and 5 times them if the range is short."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     if math.log10(high / low) < 2:
         fine = [m * 10.0**e for e in range(first, last + 1) for m in (1, 2, 5)]
@@ -83,7 +83,7 @@ def log_ticks(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def tick_texts(values: Sequence[float]) -> list[str]:
-    """Short texts that tell neighboring ticks apart."""
+    """Format ticks as short texts that differ from each other."""
     texts = [number(v) for v in values]
     if len(set(texts)) == len(texts):
         return texts
@@ -95,7 +95,7 @@ def tick_texts(values: Sequence[float]) -> list[str]:
 def line_chart(
     title: str, series: Sequence[Series], x_label: str, log: bool = False, names: Sequence[str] = ()
 ) -> str:
-    """Lines over 0, 1, 2, ... or `names`; values that a logarithm cannot show are left out."""
+    """Draw lines over 0, 1, 2, ... or `names`; values without a logarithm are omitted."""
     lines = [np.asarray(s.values, np.float64) for s in series]
     ends = [np.ravel(s.intervals) for s in series]
     shown = [v[np.isfinite(v) & ((v > 0) | (not log))] for v in (*lines, *ends)]
@@ -134,7 +134,7 @@ def _polyline(series: Series, values: NDArray[np.float64], x: Axis, y: Axis) -> 
 
 
 def _bars(series: Series, x: Axis, y: Axis) -> str:
-    """The intervals of a line as vertical bars."""
+    """Draw the intervals of a line as vertical bars."""
     return "".join(
         f'<line class="bar-line {series.tone}" x1="{x.at(i):.1f}" x2="{x.at(i):.1f}" '
         f'y1="{y.at(low):.1f}" y2="{y.at(high):.1f}"/>'
@@ -143,7 +143,7 @@ def _bars(series: Series, x: Axis, y: Axis) -> str:
 
 
 def histogram(title: str, values: Values, x_label: str, log_bins: bool = False) -> str:
-    """Counts in bins of equal width, or of widths that double (for sizes)."""
+    """Draw counts in bins of equal width, or of doubling width (for sizes)."""
     data = np.asarray(values, np.float64)
     if not len(data):
         return empty_chart(title, "there is nothing to count")
@@ -188,7 +188,7 @@ def _doubling(data: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Range:
-    """A line of an interval chart: a value and its interval."""
+    """A row of an interval chart: a value and its interval."""
 
     name: str
     tone: str
@@ -198,7 +198,7 @@ class Range:
 
 
 def interval_chart(title: str, ranges: Sequence[Range], x_label: str) -> str:
-    """Dots with whiskers around a line at zero."""
+    """Draw dots with whiskers and a line at zero."""
     height = 34 + 30 * len(ranges) + 30
     ends = [0.0, *(r.low for r in ranges), *(r.high for r in ranges)]
     margin = 0.08 * (max(ends) - min(ends)) or 1.0
@@ -223,19 +223,19 @@ def interval_chart(title: str, ranges: Sequence[Range], x_label: str) -> str:
 
 
 def _shortened(text: str) -> str:
-    """At most as long as half of a chart has room for."""
+    """Shorten a text to half the width of a chart."""
     most = WIDTH // 2 // _CHARACTER
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def empty_chart(title: str, reason: str) -> str:
-    """A frame that says why there is nothing in it."""
+    """Draw an empty chart that says why."""
     text = f'<text class="nothing" x="{WIDTH / 2}" y="{HEIGHT / 2}">{escape(reason)}</text>'
     return _svg(f"{title}: {reason}", text)
 
 
 def _left_margin(texts: Collection[str]) -> float:
-    """Room for the longest label of the y axis."""
+    """Return the width of the longest label of the y axis."""
     return max(_LEFT, 14 + _CHARACTER * max((len(text) for text in texts), default=0))
 
 

@@ -1,4 +1,4 @@
-"""Before and after: the raw features, PCA of the same size, and the embedding."""
+"""Comparison of the raw features, PCA of the same size, and the embedding."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -23,7 +23,7 @@ from rpml.runtime.rows import Array
 
 KS = (1, 2, 4, 8)
 MODELS = ("rpml", "second")  # keys of the spaces of the models
-N_NEIGHBORS = 10  # of the label-free measures
+N_NEIGHBORS = 10  # for label-free measures
 
 
 @dataclass(frozen=True)
@@ -37,20 +37,13 @@ class Space:
 
     @property
     def n_dims(self) -> int:
-        """Dimensions per vector."""
+        """Number of dimensions."""
         return int(self.vectors.shape[1])
 
 
 @dataclass(frozen=True)
 class Labels:
-    """The labeled rows of a sample.
-
-    Attributes
-    ----------
-    positions : int ndarray of shape (l,)
-        Which of the sampled rows have a label.
-    values : ndarray of shape (l,) of str
-    """
+    """The labeled rows of a sample: their positions in the sample, and their labels."""
 
     positions: NDArray[np.intp]
     values: NDArray[np.str_]
@@ -61,64 +54,39 @@ class Labels:
 
 @dataclass(frozen=True)
 class Score:
-    """One line of the table: a measure in every space, and how to read it.
-
-    Attributes
-    ----------
-    name, reading : str
-    values : dict of str to float
-        By key of the space.
-    style : {"percent", "tenths", "number", "whole"}
-        How a value is printed.
-    uses_labels : bool
-    intervals : dict of str to Interval
-        95% intervals by key of the space, where they are known.
-    best : str
-        The key of the space that is better than each other one beyond chance; empty if none is.
-    """
+    """One row of the table: a measure in every space, and how to read it."""
 
     name: str
     values: dict[str, float]
+    """By key of the space."""
     reading: str
     style: str
+    """"percent", "tenths", "number" or "whole"."""
     uses_labels: bool = False
     intervals: dict[str, Interval] = field(default_factory=dict)
+    """95% intervals by key of the space, where known."""
     best: str = ""
+    """The space that is better than all others beyond chance, if any."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """All lines of the table.
-
-    Attributes
-    ----------
-    scores : list of Score
-    differences : dict of str to dict of int to Interval
-        Alternative -> K -> Recall@K of the embedding minus that of the alternative, over the same
-        queries; empty without labels.
-    spectra : dict of str to VarianceSpectrum
-        Share of variance per principal axis, and the effective rank.
-    n_labeled : int
-        Rows that the scores with labels were measured on.
-    shared : Interval or None
-        Share of the nearest neighbors that two models have in common; None for one model.
-    """
+    """All rows of the table."""
 
     scores: list[Score]
     differences: dict[str, dict[int, Interval]]
+    """Recall@K of the embedding minus that of each alternative, by alternative and K; empty without
+    labels."""
     spectra: dict[str, VarianceSpectrum]
     n_labeled: int = 0
     shared: Interval | None = None
+    """Share of nearest neighbors that two models have in common; None for one model."""
 
 
 def make_spaces(models: Mapping[str, RPML], X: Array) -> list[Space]:
-    """Raw features, PCA with the dimensions of the first model (if the rows allow it), embeddings.
+    """Return raw features, PCA of the first model's size (if the rows have that rank), embeddings.
 
-    Parameters
-    ----------
-    models : dict of str to RPML
-        One or two models by name; their spaces have the keys "rpml" and "second".
-    X : ndarray of shape (n_samples, n_features)
+    The spaces of the one or two models have the keys "rpml" and "second".
     """
     from rpml.evaluation.baselines.pca import PCA
 
@@ -126,7 +94,7 @@ def make_spaces(models: Mapping[str, RPML], X: Array) -> list[Space]:
     embeddings = [model.transform(X) for model in models.values()]
     n_dims = embeddings[0].shape[1]
     vectors = {"raw": ("raw features", np.asarray(X, np.float32))}
-    with suppress(ValueError):  # rows that span fewer dimensions: the table goes without PCA
+    with suppress(ValueError):  # without PCA if the rows have a lower rank
         vectors["pca"] = (f"PCA, {n_dims} dimensions", PCA(n_dims).fit(X).transform(X))
     for key, name, embedding in zip(MODELS, models, embeddings, strict=False):
         vectors[key] = (f"{name}, {embedding.shape[1]} dimensions", embedding)
@@ -137,7 +105,7 @@ def make_spaces(models: Mapping[str, RPML], X: Array) -> list[Space]:
 
 
 def compare(spaces: Sequence[Space], labels: Labels | None, rng: np.random.Generator) -> Comparison:
-    """Every score in every space; labels add Recall@K and NMI, measured on the labeled rows."""
+    """Compute every score in every space; labels add Recall@K and NMI of the labeled rows."""
     spectra = {space.key: spectrum(space.vectors) for space in spaces}
     label_free = _label_free(spaces, spectra, rng)
     near = [space.neighbors for space in spaces if space.key in MODELS]
@@ -160,7 +128,7 @@ Hits = dict[int, NDArray[np.bool_]]
 
 
 def _hits(space: Space, labels: Labels) -> Hits:
-    """By K: whether a labeled row has its label among its K nearest labeled rows."""
+    """Return, by K, whether a labeled row has its label among its K nearest labeled rows."""
     ranks = first_hit_rank(space.vectors[labels.positions], labels.values)
     return {k: ranks < min(k, len(ranks)) for k in KS}
 
@@ -199,7 +167,7 @@ def _label_free(
     def score(name: str, reading: str, style: str, of: Callable[[Space], Interval]) -> Score:
         intervals = {s.key: of(s) for s in spaces}
         values = {key: figure.value for key, figure in intervals.items()}
-        # what is so by definition has no interval
+        # values that hold by definition have no interval
         estimated = {key: figure for key, figure in intervals.items() if figure.low < figure.high}
         return Score(name, values, reading, style, intervals=estimated)
 

@@ -1,4 +1,4 @@
-"""Which items the report shows: chosen by rule, never by hand."""
+"""The examples of the report, chosen by rules."""
 
 from dataclasses import dataclass
 
@@ -9,13 +9,13 @@ from rpml.estimator import RPML
 from rpml.evaluation.metrics.label_free import neighbor_overlap
 
 SHOWN = 6  # neighbors per query
-_SAME = 0.02  # weights that differ by less say nothing about trust
+_SAME = 0.02  # relative range below which weights count as equal
 Rows = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
 class Triplet:
-    """A triplet of rows and what the fit made of it."""
+    """A triplet of rows with its weight and probability."""
 
     rows: tuple[int, int, int]
     weight: float
@@ -24,7 +24,7 @@ class Triplet:
 
 @dataclass(frozen=True)
 class Trust:
-    """The ends of the triplets, by weight, or by probability where all weights are about equal."""
+    """Extreme triplets by weight, or by probability if all weights are about equal."""
 
     by: str
     most: list[Triplet]
@@ -32,7 +32,7 @@ class Trust:
 
 
 def trusted_triplets(model: RPML, count: int = 4) -> Trust:
-    """The most and the least trusted triplets, no anchor twice."""
+    """Return the most and the least trusted triplets with different anchors."""
     weights, probabilities = model.triplet_weights_, model.triplet_probabilities_
     vary = float(np.ptp(weights)) > _SAME * float(weights.max())
     by = "weight" if vary else "probability"
@@ -56,10 +56,9 @@ def trusted_triplets(model: RPML, count: int = 4) -> Trust:
 def most_changed(
     before: NDArray[np.integer], after: NDArray[np.integer], count: int, rng: np.random.Generator
 ) -> Rows:
-    """Rows that retain the fewest neighbors; ties in random order, no two sharing a neighbor.
+    """Return the rows that keep the fewest neighbors; ties in random order.
 
-    Rows of one region change together, so a row that already appears among the neighbors of an
-    earlier one is skipped.
+    Rows of one region change together, so a row that is a neighbor of an earlier one is skipped.
     """
     k = min(before.shape[1], after.shape[1])
     overlap = neighbor_overlap(before, after, k)
@@ -87,9 +86,9 @@ class Retrieval:
 def retrieval_queries(
     nearest: NDArray[np.integer], labels: NDArray[np.str_], count: int, rng: np.random.Generator
 ) -> Retrieval:
-    """Queries at random among those with the most and with the fewest right results.
+    """Return random queries among those with the most and with the fewest right results.
 
-    One per label, and only labels with another item, since the others can only fail.
+    One per label, and only labels with at least two items, since others can only fail.
     """
     right = (labels[nearest[:, :SHOWN]] == labels[:, None]).mean(axis=1)
     _, codes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
@@ -106,7 +105,7 @@ def retrieval_queries(
 
 
 def cluster_samples(labels: Rows, count: int, members: int) -> list[tuple[int, int, list[int]]]:
-    """(cluster, size, some members) of clusters from the largest to the smallest with two rows."""
+    """Return (cluster, size, some members) of clusters from the largest to pairs."""
     names, sizes = np.unique(labels[labels >= 0], return_counts=True)
     names, sizes = names[sizes > 1], sizes[sizes > 1]
     order = np.argsort(-sizes, kind="stable")

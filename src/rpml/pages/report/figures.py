@@ -1,4 +1,4 @@
-"""Pictures of an embedding, drawn with matplotlib (extra 'report')."""
+"""Figures of an embedding, drawn with matplotlib (extra 'report')."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ RIGHT, WRONG, QUERY = (0, 158, 115), (213, 60, 20), (90, 90, 90)
 PALETTE = ("#3260a2", "#c79a00", "#039773", "#f160b4", "#7598f9", "#ab4d02", "#41410d", "#1c0e84")
 """Colors of the largest classes, as in static/legend.js."""
 MARKERS = "os^D"
-_NAMED, _OTHER = 16, "#a0a0a0"  # classes with a color and a marker of their own; the others
+_NAMED, _OTHER = 16, "#a0a0a0"  # classes with their own color and marker; color of the others
 _UNLABELED = 999  # the rank of rows without a label
 _GRAYS = {_UNLABELED: "#cdd2d9"}
-_FRAME, _PITCH, _SPACE = 0.06, 1.06, 0.35  # in sides of a picture
-_NAME_SIZE, _TITLE_SIZE = 6.0, 8.0  # points; names are smaller where pictures are
+_FRAME, _PITCH, _SPACE = 0.06, 1.06, 0.35  # in units of a picture's side
+_NAME_SIZE, _TITLE_SIZE = 6.0, 8.0  # points; names are smaller if pictures are
 _NAME_LINES = 4
-_VECTOR_POINTS = 5000  # of a class; more are drawn as pixels within a PDF or SVG
-_CHARACTER = 0.58  # width of a character by the size of its font
+_VECTOR_POINTS = 5000  # per class; more are rasterized in a PDF or SVG
+_CHARACTER = 0.58  # width of a character relative to the font size
 
 
 def retrieval_figure(
@@ -39,27 +39,11 @@ def retrieval_figure(
     nearest: Mapping[str, NDArray[np.intp]],
     width: float = 7.0,
 ) -> Figure:
-    """Draw queries and what each embedding finds nearest, right ones green and wrong ones red.
+    """Draw queries, one per line, and their nearest rows by each embedding side by side.
 
-    Wrong ones also have a cut corner, for readers who do not see the colors. The name of its
-    class stands below every picture.
-
-    Parameters
-    ----------
-    images : ndarray of shape (n, side, side) or (n, side, side, 3)
-        Ink from 0 to 1, or pictures of RGB bytes.
-    classes : ndarray of shape (n,)
-        Class of each image.
-    queries : ndarray of shape (n_queries,)
-        Rows that are searched for, one per line.
-    nearest : dict of title to ndarray of shape (n_queries, k)
-        For each embedding its nearest rows; the embeddings stand side by side.
-    width : float, default=7.0
-        In inches.
-
-    Returns
-    -------
-    Figure
+    Right ones are framed green, wrong ones red with a cut corner, for color-blind readers. The name
+    of its class is below every picture. `images` are (n, side, side) values from 0 to 1 or RGB
+    bytes, `nearest` maps titles to (n_queries, k) rows, and `width` is in inches.
     """
     starts = [0.0, _PITCH + _SPACE]
     for neighbors in nearest.values():
@@ -95,7 +79,7 @@ def retrieval_figure(
 
 
 def _canvas(width: float, across: float, down: float) -> tuple[Figure, Axes]:
-    """A figure of one plane, `across` by `down` units, y downwards."""
+    """Create a figure with one plane of `across` by `down` units, y downwards."""
     figures = require("matplotlib.figure", "report", "the picture")
     figure = figures.Figure(figsize=(width, width * down / across), facecolor="white")
     axes = figure.add_axes((0, 0, 1, 1))
@@ -107,7 +91,7 @@ def _canvas(width: float, across: float, down: float) -> tuple[Figure, Axes]:
 def _framed(
     axes: Axes, image: NDArray[np.generic], x: float, y: float, color: tuple[int, int, int]
 ) -> None:
-    """A picture in a colored frame, with a cut corner if the color says wrong."""
+    """Draw a picture in a colored frame, with a cut corner if it is wrong."""
     patches = require("matplotlib.patches", "report", "the picture")
     paint = tuple(part / 255 for part in color)
     axes.add_patch(patches.Rectangle((x, y), 1, 1, color=paint, linewidth=0, zorder=-1))
@@ -119,13 +103,13 @@ def _framed(
 
 
 def as_pixels(ink: NDArray[np.generic]) -> NDArray[np.uint8]:
-    """Dark ink on white as RGB bytes."""
+    """Convert values to dark pixels on white, as RGB bytes."""
     gray = (255 - 225 * np.clip(np.asarray(ink, dtype=np.float64), 0, 1)).astype(np.uint8)
     return np.repeat(gray[..., None], 3, axis=2)
 
 
 def _wrapped(name: str, room: float) -> str:
-    """On at most four lines, broken after spaces, dots, hyphens and underscores."""
+    """Wrap to at most four lines, after spaces, dots, hyphens and underscores."""
     lines = [""]
     for word in re.findall(r"[^\s._-]+[\s._-]*|[\s._-]+", name):
         if lines[-1] and len((lines[-1] + word).rstrip()) > room:
@@ -141,7 +125,7 @@ def _shortened(text: str, room: float) -> str:
 
 
 def image_figure(pixels: NDArray[np.uint8], width: float = 7.0) -> Figure:
-    """One picture that fills the figure."""
+    """Return a figure filled by one picture."""
     down, across = pixels.shape[:2]
     figure, axes = _canvas(width, across, down)
     axes.imshow(pixels, extent=(0, across, down, 0), aspect="auto")
@@ -153,23 +137,10 @@ def map_figure(
     labels: NDArray[np.generic] | None = None,
     width: float = 7.0,
 ) -> Figure:
-    """Draw maps side by side, their points colored by label.
+    """Draw maps, given as (n, 2) points in the unit square by title, side by side.
 
-    The 16 largest classes have a color and a marker of their own, the others are gray, and rows
-    without a label (None, -1 or empty) are of a lighter gray.
-
-    Parameters
-    ----------
-    maps : dict of title to ndarray of shape (n, 2)
-        Points in the unit square.
-    labels : ndarray of shape (n,), default=None
-        The class of each point.
-    width : float, default=7.0
-        In inches.
-
-    Returns
-    -------
-    Figure
+    Points are colored by label: the 16 largest classes have their own color and marker, the others
+    are gray, and rows without a label (None, -1 or empty) light gray.
     """
     figures = require("matplotlib.figure", "report", "the picture")
     groups = _groups(labels, len(next(iter(maps.values()))))
@@ -194,7 +165,7 @@ def map_figure(
 
 
 def _groups(labels: NDArray[np.generic] | None, n: int) -> dict[str, tuple[int, NDArray[np.intp]]]:
-    """Rank and rows of the largest classes by name, of the others and of rows without a label."""
+    """Return rank and rows of the largest classes, of the others and of unlabeled rows, by name."""
     if labels is None:
         return {"items": (0, np.arange(n))}
     labeled = labeled_mask(labels)
@@ -215,7 +186,7 @@ def _groups(labels: NDArray[np.generic] | None, n: int) -> dict[str, tuple[int, 
 
 
 def _scatter(axes: Axes, points: NDArray[np.floating], rank: int, size: float) -> PathCollection:
-    """The points of a class, with color and marker as in the legend of the pages."""
+    """Draw the points of a class with color and marker as in the pages."""
     named = rank < _NAMED
     return axes.scatter(
         points[:, 0],
@@ -234,7 +205,7 @@ def _draw_legend(figure: Figure, names: Mapping[str, int], across: int) -> None:
     handles = [_scatter(figure.axes[0], nowhere, rank, 16) for rank in names.values()]
     legend = figure.legend(
         handles,
-        ["x" * len(name) for name in names],  # a name may look like mathematics or be private
+        ["x" * len(name) for name in names],  # placeholders: a name may look like mathematics
         loc="lower center",
         ncols=across,
         fontsize=_TITLE_SIZE - 1,

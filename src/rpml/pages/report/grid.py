@@ -1,4 +1,4 @@
-"""A map snapped to a square grid, so that similar items sit side by side and none hides another."""
+"""A map snapped to a square grid, so that similar items are adjacent and none is hidden."""
 
 import math
 
@@ -8,19 +8,14 @@ from scipy.optimize import linear_sum_assignment
 
 
 def snap_to_grid(points: NDArray[np.floating], side: int) -> NDArray[np.intp]:
-    """For each cell of a side x side grid, row by row from the top left, the point put there.
+    """Return the point of each cell of a side x side grid, row by row from the top left.
 
-    The assignment moves the points as little as possible in all.
-
-    Parameters
-    ----------
-    points : ndarray of shape (side * side, 2)
-        In the unit square, y upwards.
-    side : int
+    `points` are (side * side, 2) in the unit square, y upwards; the assignment moves them as little
+    as possible in total.
     """
     if points.shape != (side * side, 2):
         raise ValueError(f"points must have shape ({side * side}, 2), got {points.shape}")
-    # ranks spread the points evenly over the square before they are matched to cells
+    # ranks spread the points evenly before they are matched to cells
     ranks = np.argsort(np.argsort(points, axis=0, kind="stable"), axis=0) / (len(points) - 1 or 1)
     spread = 0.5 * (ranks + points)
     across, down = np.meshgrid(*2 * [(np.arange(side) + 0.5) / side])
@@ -30,5 +25,5 @@ def snap_to_grid(points: NDArray[np.floating], side: int) -> NDArray[np.intp]:
 
 
 def grid_side(n: int, most: int) -> int:
-    """The largest square grid that n points fill, at most `most` wide."""
+    """Return the side of the largest square grid that n points fill, at most `most`."""
     return min(most, math.isqrt(n))

@@ -1,4 +1,4 @@
-"""The paper's pictures of an image set: retrieval rows and the quad-grid."""
+"""The paper's figures of an image set: retrieval rows and the quad-grid."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,16 +15,16 @@ GRID_IMAGES = 2500
 TILE, GRID_TILE = 224, 48  # pixels per picture in the rows and in the grid
 Tiles = NDArray[np.uint8]
 Pictures = Callable[[Sequence[int], int], Tiles]
-"""Squares (n, side, side, 3) of the images of some rows, for a side in pixels."""
+"""(rows, side in pixels) -> square images (n, side, side, 3)."""
 
 
 def pictures_of(paths: Sequence[Path]) -> Pictures:
-    """Pictures read from files, one per row."""
+    """Return a reader of pictures from files, one per row."""
     return lambda rows, side: load_tiles([paths[i] for i in rows], side)
 
 
 def load_tiles(paths: Sequence[Path], side: int) -> Tiles:
-    """The middle squares of images, (n, side, side, 3); one that cannot be read is gray."""
+    """Load the central squares of images, (n, side, side, 3); unreadable ones are gray."""
     decode = require("rpml.vision.decode", "vision", "pictures of images")
     tiles = np.full((len(paths), side, side, 3), 128, np.uint8)
     for tile, path in zip(tiles, paths, strict=True):
@@ -41,26 +41,11 @@ def load_tiles(paths: Sequence[Path], side: int) -> Tiles:
 def choose_queries(
     nearest: NDArray[np.intp], labels: NDArray[np.generic], count: int, successful: bool
 ) -> NDArray[np.intp]:
-    """Queries by rule.
+    """Return up to `count` queries with mostly right (or, if not `successful`, wrong) results.
 
-    Mostly successful: at least three of the four nearest are of the query's class; mostly
-    failed: at most one is. Of each class at most one query, the first that qualifies; of these,
-    `count` spread evenly over the classes. Classes of fewer than five images are left out.
-
-    Parameters
-    ----------
-    nearest : ndarray of shape (n_samples, 4)
-        The nearest other rows of each row.
-    labels : ndarray of shape (n_samples,)
-        The class of each row.
-    count : int
-        Maximum number of queries.
-    successful : bool
-        Which of the two kinds.
-
-    Returns
-    -------
-    ndarray of shape (n_queries,)
+    At least three of the four `nearest` rows must be of the query's class, or at most one. Each
+    class has at most one query, the first that qualifies, and the queries are spread evenly over
+    the classes. Classes of fewer than five images are skipped.
     """
     classes, codes = np.unique(labels, return_inverse=True)
     right = (codes[nearest] == codes[:, None]).sum(axis=1)
@@ -75,15 +60,10 @@ def choose_queries(
 def grid_order(
     Z: Array, rng: np.random.Generator, most: int = GRID_IMAGES
 ) -> tuple[NDArray[np.intp], int]:
-    """Which row goes into which cell of a square grid, so that near rows sit together.
+    """Arrange up to `most` rows on a square grid so that near rows are adjacent.
 
-    A t-SNE map of up to `most` rows, snapped to the grid by linear assignment.
-
-    Returns
-    -------
-    rows : int ndarray of shape (side * side,)
-        Row by row from the top left.
-    side : int
+    A t-SNE map is snapped to the grid by linear assignment. Returns the rows, row by row from the
+    top left, and the side of the grid.
     """
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
@@ -107,14 +87,14 @@ def grid_order(
 
 
 def _principal(rows: NDArray[np.float32], size: int) -> NDArray[np.float32]:
-    """The rows on their strongest axes: what t-SNE is given, as is usual."""
+    """Project the rows on their strongest axes, as usual before t-SNE."""
     centered = rows - rows.mean(axis=0)
     _, _, axes = np.linalg.svd(centered, full_matrices=False)
     return np.asarray(centered @ axes[:size].T, np.float32)
 
 
 def quad_grid(tiles: Tiles, side: int, gap: int = 1) -> Tiles:
-    """Pictures (side * side, t, t, 3) laid out row by row as one picture."""
+    """Arrange pictures (side * side, t, t, 3) row by row as one picture."""
     padded = np.pad(tiles, ((0, 0), (0, gap), (0, gap), (0, 0)), constant_values=255)
     t = padded.shape[1]
     rows = padded.reshape(side, side, t, t, 3).transpose(0, 2, 1, 3, 4)

@@ -1,4 +1,4 @@
-"""The 95% bootstrap interval of the NMI, which is no mean over rows."""
+"""The 95% bootstrap interval of the NMI, which is not a mean over rows."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +12,10 @@ N_RESAMPLES = 200
 
 
 def nmi_interval(vectors: Array, labels: NDArray[np.str_], seed: int) -> Interval:
-    """NMI of the labels and a k-means partition with as many clusters as labels.
+    """Return the NMI of the labels and a k-means partition with as many clusters as labels.
 
     The partition is fixed and the rows are resampled. Repeated rows raise the NMI of a resample,
-    so the interval is centered on the measured value: 1.96 bootstrap standard errors to each side.
+    so the interval is centered on the measured value: plus and minus 1.96 standard errors.
     """
     rng = np.random.default_rng(seed)
     _, codes = np.unique(labels, return_inverse=True)
@@ -40,7 +40,7 @@ def nmi_interval(vectors: Array, labels: NDArray[np.str_], seed: int) -> Interva
 
 
 def _entropies(draws: NDArray[np.integer], groups: NDArray[np.integer]) -> Array:
-    """Entropy of each draw after its cells were summed by group."""
+    """Return the entropy of each draw, summed by group."""
     sums = np.zeros((int(groups.max()) + 1, len(draws)))
     np.add.at(sums, groups, draws.T)
     shares = sums / sums.sum(axis=0)

@@ -1,4 +1,4 @@
-"""What a row of the features stands for: an id, a label, a picture."""
+"""The items that the rows represent: ids, labels, pictures, texts and metadata."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -21,36 +21,27 @@ _TABLES = (".parquet", ".feather", ".jsonl", ".csv", ".tsv")
 
 @dataclass(frozen=True)
 class Items:
-    """Ids, labels and pictures of the rows, each in row order.
-
-    Attributes
-    ----------
-    ids : list of str
-    labels : list of (str or None), or None
-        The class of each row, None for a row without a label; None without any labels.
-    images : list of (Path or None), or None
-        The picture of each row, None for a row without one; None without any pictures.
-    texts : list of str, or None
-        What each row says, shown in place of its id; texts may repeat.
-    metadata : dict of str to list of str
-        Other columns by name, empty text where there is no value.
-    """
+    """Ids, labels and pictures of the rows, each in row order."""
 
     ids: list[str]
     labels: list[str | None] | None = None
+    """None for a row without a label."""
     images: list[Path | None] | None = None
+    """None for a row without a picture."""
     texts: list[str] | None = None
+    """Shown instead of the ids; texts may repeat."""
     metadata: dict[str, list[str]] = field(default_factory=dict)
+    """Other columns by name, with empty text for missing values."""
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def label(self, row: int) -> str | None:
-        """The label of a row, if it has one."""
+        """Return the label of a row, if any."""
         return None if self.labels is None else self.labels[row]
 
     def text(self, row: int) -> str:
-        """What a row says, or its id."""
+        """Return the text of a row, or its id."""
         return self.ids[row] if self.texts is None else self.texts[row]
 
     @property
@@ -68,19 +59,10 @@ def make_items(
     images: str | Path | None = None,
     texts: Iterable[object] | None = None,
 ) -> Items:
-    """Items of `n_rows` rows.
+    """Create the items of `n_rows` rows, which are numbered from 0 without `ids`.
 
-    Parameters
-    ----------
-    n_rows : int
-    ids : sequence, default=None
-        One per row; by default rows are numbered from 0.
-    labels : sequence, default=None
-        One per row; None, -1 and empty text mean that a row has no label.
-    images : path, default=None
-        A folder whose files are matched to the ids, or to the row order without ids.
-    texts : sequence, default=None
-        One per row; None means empty.
+    Labels None, -1 and empty text mean that a row has no label. The files of the folder `images`
+    are matched to the ids, or to the row order without ids.
     """
     names = [str(i) for i in (range(n_rows) if ids is None else ids)]
     if len(names) != n_rows:
@@ -101,7 +83,7 @@ def _label(value: object) -> str | None:
 
 
 def read_ids(path: str | Path, n_rows: int) -> list[str]:
-    """The ids of a file in row order: one per line, or the id column of a .csv or .tsv table."""
+    """Read ids in row order: one per line, or the id column of a .csv or .tsv table."""
     path = Path(path)
     check_readable(path)
     table = path.suffix in (".csv", ".tsv")
@@ -115,7 +97,6 @@ def read_ids(path: str | Path, n_rows: int) -> list[str]:
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a text file."""
     try:
         return path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -125,10 +106,10 @@ def read_lines(path: Path) -> list[str]:
 def read_texts(
     path: str | Path, n_rows: int, ids: Ids | None = None, features: str | Path = ""
 ) -> list[object]:
-    """The texts of the rows: one per line of a .txt file, or the column "text" of a table.
+    """Read texts in row order: one per line of a .txt file, or the column "text" of a table.
 
-    A table with ids is matched by id; a row that it does not have has no text. A name without a
-    suffix that is no file is a column of the features file, if that is a table.
+    A table with ids is matched by id; missing ids have no text. A name without a suffix that is not
+    a file is a column of the features file, if that is a table.
     """
     path, column = Path(path), "text"
     if not path.suffix and not path.exists() and Path(features).suffix in _TABLES:
@@ -143,7 +124,7 @@ def read_texts(
 
 
 def match_images(folder: Path, ids: Sequence[str] | None, n_rows: int) -> list[Path | None]:
-    """The picture of every row, by id (path below the folder, with or without its suffix).
+    """Return the picture of every row, by id (relative path, with or without its suffix).
 
     Symbolic links that lead out of the folder are ignored.
     """
@@ -164,7 +145,7 @@ def match_images(folder: Path, ids: Sequence[str] | None, n_rows: int) -> list[P
     for file in files:
         path = PurePosixPath(file.id)
         for name in (path.stem, path.name, str(path.with_suffix("")), file.id):
-            by_name[name] = file.path  # the whole path comes last, so it wins
+            by_name[name] = file.path  # the whole path comes last and takes precedence
     paths = [by_name.get(name.partition(VIEW_MARK)[0]) for name in ids]
     if not any(paths):
         raise InputError(

@@ -1,4 +1,4 @@
-"""A two-dimensional map of the rows, laid out as UMAP does (McInnes et al., 2018).
+"""A two-dimensional map of the rows, laid out like UMAP (McInnes et al., 2018).
 
 Why not umap-learn: docs/decisions/written-by-hand.md.
 """
@@ -19,32 +19,19 @@ Points = NDArray[np.float32]
 MAX_ROWS = 12_000  # rows that are all laid out by forces
 LANDMARKS = 6_000  # rows laid out by forces if there are more; the others are interpolated
 _NEIGHBORS, _EPOCHS = 15, 200
-_ANCHORS = 4  # landmarks that an interpolated row is placed between
+_ANCHORS = 4  # landmarks per interpolated row
 _BLOCK = 8192
-_STRETCH = 1.4  # largest stretch of one axis to fill the square
+_STRETCH = 1.4  # maximal stretch of one axis to fill the square
 
 
 def layout(
     Z: Array, rng: np.random.Generator, start: Points | None = None, landmarks: int | None = None
 ) -> Points:
-    """Place the rows on a plane: edges of the neighbor graph attract, random pairs repel.
+    """Place the rows in the unit square: edges of the neighbor graph attract, random pairs repel.
 
-    Parameters
-    ----------
-    Z : ndarray of shape (n_samples, n_features)
-        Compared by cosine similarity.
-    rng : Generator
-        Of the repelling pairs and, beyond `landmarks` rows, of the landmarks.
-    start : ndarray of shape (n_samples, 2), default=None
-        Initial positions, for a map that can be compared with another; by default the two
-        principal axes.
-    landmarks : int, default=None
-        Rows laid out by forces; by default all of up to 12,000, and 6,000 of more.
-
-    Returns
-    -------
-    ndarray of shape (n_samples, 2)
-        float32, in the unit square.
+    Rows are compared by cosine similarity. `start` are initial positions, for a map that can be
+    compared with another; by default the two principal axes. By default all rows are laid out by
+    forces if there are at most 12,000, else 6,000 `landmarks`.
     """
     n = len(Z)
     if n < 4:
@@ -59,7 +46,7 @@ def layout(
 
 
 def linked_maps(spaces: Mapping[str, Array], rng: np.random.Generator) -> dict[str, Points]:
-    """A map per space; each starts from the one before, so that they are comparable."""
+    """Draw one map per space; each starts from the previous one, so that they are comparable."""
     maps: dict[str, Points] = {}
     start = None
     for key, rows in spaces.items():
@@ -68,12 +55,12 @@ def linked_maps(spaces: Mapping[str, Array], rng: np.random.Generator) -> dict[s
 
 
 def n_landmarks(n: int) -> int:
-    """How many of n rows are laid out by forces."""
+    """Return how many of n rows are laid out by forces."""
     return n if n <= MAX_ROWS else LANDMARKS
 
 
 def layout_note(n: int) -> str:
-    """One sentence on rows that are interpolated; empty if there are none."""
+    """Return a sentence about interpolated rows; empty if there are none."""
     if n <= MAX_ROWS:
         return ""
     return (
@@ -83,7 +70,7 @@ def layout_note(n: int) -> str:
 
 
 def principal_plane(rows: NDArray[np.float32]) -> NDArray[np.float64]:
-    """The rows on their two principal axes."""
+    """Project the rows on their two principal axes."""
     centered = rows - rows.mean(axis=0)
     _, axes = np.linalg.eigh(np.asarray(centered.T @ centered, np.float64))
     plane = axes[:, ::-1][:, :2]
@@ -94,7 +81,7 @@ def principal_plane(rows: NDArray[np.float32]) -> NDArray[np.float64]:
 
 
 def _spread(points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Centered, ten units across."""
+    """Center the points and scale them to ten units across."""
     points = points - points.mean(axis=0)
     return np.ascontiguousarray(10.0 * points / max(float(np.ptp(points, axis=0).max()), 1e-12))
 
@@ -104,7 +91,7 @@ def _forces(
 ) -> NDArray[np.float64]:
     k = min(_NEIGHBORS, len(rows) - 1)
     edges = _memberships(nearest_neighbors(rows, k, metric="cosine", method="exact")).tocoo()
-    # equal rows would start, and stay, on one point
+    # equal rows would start and stay at one point
     points = points + rng.normal(scale=1e-3, size=points.shape)
     period = edges.data.max() / edges.data
     due = period.copy()
@@ -117,7 +104,7 @@ def _forces(
 
 
 def _memberships(neighbors: Neighbors) -> sparse.csr_matrix:
-    """Weights of the edges: exp(-(d - nearest) / s), s such that a row's weights sum to log2 k."""
+    """Return edge weights exp(-(d - nearest) / s), with s so that a row's weights sum to log2 k."""
     n, k = neighbors.indices.shape
     beyond = np.maximum(neighbors.distances - neighbors.distances[:, :1], 0).astype(np.float64)
     low, high = np.zeros((n, 1)), np.full((n, 1), max(float(beyond.max()), 1e-12) * 1e3)
@@ -130,7 +117,7 @@ def _memberships(neighbors: Neighbors) -> sparse.csr_matrix:
     W = sparse.csr_matrix((weights, neighbors.indices.ravel(), indptr), shape=(n, n))
     both = W.multiply(W.T)
     joined = (W + W.T - both).tocsr()
-    joined.data[joined.data < joined.data.max() / _EPOCHS] = 0  # would never be used
+    joined.data[joined.data < joined.data.max() / _EPOCHS] = 0  # never used
     joined.eliminate_zeros()
     return joined
 
@@ -142,7 +129,7 @@ def _interpolate(
     placed: NDArray[np.float64],
     rng: np.random.Generator,
 ) -> NDArray[np.float64]:
-    """Every row between its nearest landmarks, weighted by similarity, with a little noise."""
+    """Place every row between its nearest landmarks, weighted by similarity, with some noise."""
     out = np.empty((len(Z), 2))
     for part in slices(len(Z), _BLOCK):
         scores, near = nearest_among(unit_rows(np.asarray(Z[part], np.float32)), rows, _ANCHORS)
@@ -155,7 +142,7 @@ def _interpolate(
 
 
 def _in_square(points: NDArray[np.float64]) -> Points:
-    """Into the unit square; outliers are pulled in towards the bulk."""
+    """Scale to the unit square; outliers are pulled in."""
     low, high = np.quantile(points, [0.005, 0.995], axis=0)
     half = np.maximum((high - low) / 2, 1e-12)
     half = np.maximum(half, half.max() / _STRETCH)

@@ -1,4 +1,4 @@
-"""The data behind the linked maps, as one JSON object that the page's script reads."""
+"""The data of the linked maps, as one JSON object for the page's script."""
 
 import base64
 import json
@@ -17,12 +17,12 @@ Category = dict[str, object]
 
 
 def quantized(points: NDArray[np.floating]) -> NDArray[np.uint16]:
-    """Points of the unit square as little-endian 16-bit integers."""
+    """Convert points of the unit square to little-endian 16-bit integers."""
     return np.asarray(np.rint(np.clip(points, 0, 1) * 65535), "<u2")
 
 
 def encode_category(values: Sequence[str | None]) -> Category:
-    """Names, counts and one code per row, the most frequent first; -1 for no value."""
+    """Return names, counts and one code per row, the most frequent first; -1 for no value."""
     counts = Counter(value for value in values if value is not None)
     ranked = sorted(counts, key=lambda name: (-counts[name], name))
     code = {name: i for i, name in enumerate(ranked)}
@@ -34,7 +34,7 @@ def encode_category(values: Sequence[str | None]) -> Category:
 
 
 def map_titles(measurements: Measurements) -> dict[str, str]:
-    """What the maps and the lists of neighbors show, by space."""
+    """Return the titles of the maps and of the lists of neighbors, by space."""
     source = measurements.source
     if source.second:
         return {"raw": "Raw features", "rpml": source.model, "second": source.second}
@@ -42,7 +42,7 @@ def map_titles(measurements: Measurements) -> dict[str, str]:
 
 
 def map_data(measurements: Measurements) -> dict[str, object]:
-    """What the script needs to know about the drawn rows."""
+    """Return everything the script needs to know about the drawn rows."""
     items, thumbnails = measurements.items, measurements.gallery.thumbnails
     rows = measurements.rows[measurements.drawn].tolist()
     maps = {
@@ -73,7 +73,7 @@ def _categories(measurements: Measurements, rows: list[int]) -> dict[str, Catego
 
 
 def _neighbors(measurements: Measurements) -> dict[str, list[list[int]]] | None:
-    """Neighbors by position on the map; None if not every measured row is drawn."""
+    """Return neighbors by position on the map; None if not every measured row is drawn."""
     if len(measurements.drawn) < len(measurements.rows):
         return None
     spaces = [space for space in measurements.spaces if space.key in measurements.maps]
@@ -87,7 +87,7 @@ def _short(picture: Thumbnail | None) -> str:
 
 
 def as_script(data: dict[str, object]) -> str:
-    """JSON that may stand inside a script element: nothing in it can end the element."""
+    """Serialize to JSON that is safe inside a script element."""
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")

@@ -1,4 +1,4 @@
-"""Everything the sections of a report are made from."""
+"""The measurements that the sections of a report show."""
 
 import zlib
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ Listener = Callable[[Progress], object]
 
 @dataclass(frozen=True)
 class Source:
-    """Names of the model, the features and the second model, for the reader."""
+    """The names of the model, the features and the second model, as shown."""
 
     model: str
     features: str
@@ -38,50 +38,32 @@ class Source:
 
     @property
     def models(self) -> list[str]:
-        """Names of the embeddings."""
+        """The names of the embeddings."""
         return [self.model, self.second] if self.second else ["RPML"]
 
 
 @dataclass(frozen=True)
 class Measurements:
-    """What was measured, in the order of the sampled rows.
-
-    Attributes
-    ----------
-    model : RPML
-    source : Source
-    n_rows : int
-        Rows of the features.
-    trained : bool
-        Whether these are the rows the model was fitted on.
-    rows : int ndarray of shape (m,)
-        The rows that were measured.
-    X : ndarray of shape (m, d)
-        Their vectors.
-    spaces : list of Space
-        Raw features, PCA where it applies, embedding, that of a second model.
-    comparison : Comparison
-    advice : Recommendation or None
-        The label-free recommendation; None if there are labels.
-    drawn : int ndarray of shape (p,)
-        Positions in `rows` of the points on the maps.
-    maps : dict of str to (p, 2) array
-        By space: "raw", "rpml" and, of a second model, "second".
-    gallery : Gallery
-    seed : int
-    """
+    """All measurements, in the order of the sampled rows."""
 
     model: RPML
     source: Source
     n_rows: int
     trained: bool
+    """Whether the rows are the training rows."""
     rows: NDArray[np.intp]
+    """(m,) measured rows."""
     X: Array
+    """(m, d) their vectors."""
     spaces: list[Space]
+    """Raw features, PCA if possible, and the embeddings of one or two models."""
     comparison: Comparison
     advice: Recommendation | None
+    """The label-free recommendation; None with labels."""
     drawn: NDArray[np.intp]
+    """(p,) positions in `rows` of the points on the maps."""
     maps: dict[str, NDArray[np.float32]]
+    """(p, 2) points by space: "raw", "rpml" and perhaps "second"."""
     gallery: Gallery
     seed: int
 
@@ -97,16 +79,16 @@ class Measurements:
 
     @cached_property
     def labels(self) -> Labels | None:
-        """Labels of the measured rows that have one."""
+        """The labels of the measured rows."""
         return sampled_labels(self.items, self.rows)
 
     def rng(self, name: str) -> np.random.Generator:
-        """A generator per section, so that a new section changes no other."""
+        """Return a generator for a section, so that a new section does not change others."""
         return np.random.default_rng([self.seed, zlib.crc32(name.encode())])
 
 
 def sampled_labels(items: Items, rows: NDArray[np.intp]) -> Labels | None:
-    """The labels of the rows that have one; None if fewer than three do."""
+    """Return the labels of the rows; None if fewer than three have one."""
     if items.labels is None:
         return None
     positions = np.flatnonzero(items.labeled_mask[rows])
@@ -125,19 +107,7 @@ def measure(
 ) -> Measurements:
     """Sample the rows, compare the spaces and lay out the maps.
 
-    Parameters
-    ----------
-    models : sequence of RPML
-        One fitted model, or two to compare; sections about the fit are about the first.
-    X : ndarray of shape (n_samples, n_features)
-        Training rows or others.
-    items : Items
-        Their ids and, where known, labels and pictures.
-    source : Source
-    seed : int, default=0
-        Of samples, maps and intervals.
-    listen : callable, optional
-        Receives the progress.
+    `models` is one fitted model, or two to compare; sections about the fit are about the first.
     """
     if len(X) < 3:
         raise InputError(f"a report needs at least 3 rows, the features have {len(X)}")
@@ -174,7 +144,7 @@ def measure(
 
 
 def _sample_rows(items: Items, n: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Up to MAX_MEASURED rows; labeled ones first, since only they can be judged."""
+    """Draw up to MAX_MEASURED rows, labeled ones first, since only they can be scored."""
     labeled = np.flatnonzero(items.labeled_mask)
     if n <= MAX_MEASURED or len(labeled) in (0, n):
         return sorted_sample(n, MAX_MEASURED, rng)

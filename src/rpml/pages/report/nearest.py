@@ -1,4 +1,4 @@
-"""Nearest rows of many queries at once."""
+"""Nearest rows of many queries."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +14,9 @@ def nearest_among(
     k: int,
     excluded: NDArray[np.integer] | None = None,
 ) -> Heaps:
-    """Scores and rows of the k largest inner products of each query, largest first.
+    """Return scores and rows of the k largest inner products of each query, largest first.
 
-    Parameters
-    ----------
-    queries : ndarray of shape (q, d)
-    corpus : ndarray of shape (n, d)
-    k : int
-    excluded : int ndarray of shape (q,), default=None
-        For each query a row of the corpus to leave out: itself, if it is one.
+    `excluded` is one row of the corpus per query to skip, such as the query itself.
     """
     heaps = empty_heaps(len(queries), k)
     excluded_rows = np.full(len(queries), -1) if excluded is None else excluded

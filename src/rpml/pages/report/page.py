@@ -1,4 +1,4 @@
-"""One HTML file out of the sections: everything inline, nothing executable but our own script."""
+"""One self-contained HTML file from the sections."""
 
 import base64
 import hashlib
@@ -18,7 +18,7 @@ _MACROS = '{% import "macros.html" as ui %}'
 
 
 def static(name: str) -> str:
-    """A style sheet or script of the package."""
+    """Read a style sheet or script of the package."""
     return (files("rpml.pages.report") / "static" / name).read_text(encoding="utf8")
 
 
@@ -27,15 +27,7 @@ def _template(name: str) -> str:
 
 
 def build_report(measurements: Measurements, listen: Listener = lambda progress: None) -> str:
-    """Fill the templates; all values are escaped, and a policy forbids foreign code and requests.
-
-    Parameters
-    ----------
-    measurements : Measurements
-        From `rpml.pages.report.measurements.measure`.
-    listen : callable, optional
-        Receives the progress.
-    """
+    """Fill the templates; values are escaped, and a policy forbids foreign code and requests."""
     jinja: ModuleType = require("jinja2", "report", "the report")
     environment = jinja.Environment(
         loader=jinja.FunctionLoader(_template),

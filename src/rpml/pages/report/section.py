@@ -16,16 +16,9 @@ Content = dict[str, object]
 class Section:
     """One section; add it to the table in `rpml.pages.report.sections`.
 
-    Attributes
-    ----------
-    anchor : str
-        The id of the section in the page.
-    title : str
-    content : callable
-        From the measurements to the values of the template; None leaves the section out.
-        The value "how" is the sentence that tells how to read the section.
-    template : str
-        Jinja2 HTML; the macros of ``macros.html`` are available as ``ui``.
+    `anchor` is its id in the page. `content` returns the values of the template, of which "how" is
+    the sentence on how to read the section, or None to omit it. `template` is Jinja2 HTML; the
+    macros of ``macros.html`` are available as ``ui``.
     """
 
     anchor: str

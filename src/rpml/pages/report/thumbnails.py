@@ -1,4 +1,4 @@
-"""Small pictures inside the page: one data URI an item, within a budget of bytes."""
+"""Thumbnails inside the page, as one data URI per item within a budget of bytes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 SIDES = (96, 80, 64, 48, 40, 32)
 MAX_PIXELS = 50_000_000
-_FEW_COLORS = 64  # line drawings: PNG is smaller than WebP and stays sharp
+_FEW_COLORS = 64  # line drawings, for which PNG is smaller than WebP and sharp
 _TRIED = 32
-_TINY = 40  # pictures below this are drawn with hard pixels instead of a blur
+_TINY = 40  # smaller pictures are enlarged with hard pixels instead of a blur
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Thumbnail:
 
     @property
     def uri(self) -> str:
-        """For the src of an img."""
+        """The src of an img element."""
         return f"data:{self.kind};base64,{base64.b64encode(self.data).decode('ascii')}"
 
     @property
@@ -42,7 +42,7 @@ class Thumbnail:
 
 
 def thumbnail(path: Path, side: int) -> Thumbnail | None:
-    """The picture with its longer side at most `side`; None if it cannot be read."""
+    """Return the picture with its longer side at most `side`; None if it cannot be read."""
     from rpml.vision.decode import ImageError, load_rgb
 
     try:
@@ -54,7 +54,7 @@ def thumbnail(path: Path, side: int) -> Thumbnail | None:
 
 
 def encode(image: Picture) -> Thumbnail:
-    """PNG for drawings of few colors, WebP otherwise."""
+    """Encode as PNG if there are few colors, otherwise as WebP."""
     buffer = BytesIO()
     if image.getcolors(_FEW_COLORS) is not None:
         image.quantize(_FEW_COLORS).save(buffer, "PNG", optimize=True)
@@ -64,7 +64,7 @@ def encode(image: Picture) -> Thumbnail:
 
 
 class Thumbnails:
-    """The thumbnails of items, encoded once each, at a side that keeps all within a budget."""
+    """Thumbnails of items, encoded once, at a side that keeps all within a budget."""
 
     def __init__(self, items: Items, rows: Iterable[int], budget: int) -> None:
         self._images = items.images
@@ -82,7 +82,7 @@ class Thumbnails:
         return self._made[row]
 
     def _fitting(self, rows: list[int], budget: int) -> int:
-        """The largest side at which a sample says that all fit (base64 takes 4 bytes for 3)."""
+        """Estimate the largest side at which all fit from a sample (base64 takes 4 bytes for 3)."""
         assert self._images is not None
         tried = [self._images[row] for row in rows[:: max(1, len(rows) // _TRIED)]]
         paths = [path for path in tried if path is not None]

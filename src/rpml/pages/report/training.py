@@ -1,4 +1,4 @@
-"""Settings of a fitted model, and whether rows are those it was fitted on."""
+"""Settings of a fitted model, and whether rows are its training rows."""
 
 import platform
 
@@ -16,11 +16,11 @@ _CHECKED = 200
 def fitted_on(model: RPML, X: Array) -> bool:
     """Whether X are the training rows.
 
-    They must reproduce the probabilities of some triplets, or else the exemplars.
+    They must reproduce the probabilities of some triplets, or the exemplars if there are none.
     """
     if len(X) != len(model.labels_) or X.shape[1] != model.n_features_in_:
         return False
-    if len(model.triplets_) == 0:  # an untrained fit: its exemplars are rows of the training set
+    if len(model.triplets_) == 0:  # exemplars are training rows
         if model.exemplar_vectors_ is None:
             return True
         rows = np.asarray(X[model.exemplars_.rows], np.float64)
@@ -38,13 +38,13 @@ def fitted_on(model: RPML, X: Array) -> bool:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that the results depend on."""
+    """Return the versions of Python and of the packages that the results depend on."""
     installed = {package: installed_version(package) for package in _PACKAGES}
     return {"python": platform.python_version()} | {k: v for k, v in installed.items() if v}
 
 
 def settings(model: RPML) -> dict[str, str]:
-    """Every setting of the fit, as text."""
+    """Return all settings of the fit, as text."""
     from rpml.estimator import describe_settings
 
     described = describe_settings(model)
@@ -64,7 +64,7 @@ def _text(value: object) -> str:
 
 
 def call(model: RPML) -> str:
-    """The Python call that builds this estimator, without settings at their default."""
+    """Return the Python call that builds this estimator, without default settings."""
     defaults = type(model)().get_params(deep=False)
     params = {k: v for k, v in model.get_params(deep=False).items() if k != "callback"}
     parts = [f"{k}={v!r}" for k, v in params.items() if repr(v) != repr(defaults[k])]

@@ -1,4 +1,4 @@
-"""Did it help, compared with what, how certain: the first thing a reader sees."""
+"""The verdict of the report: whether it helped, compared with what, and how certain."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ _ALTERNATIVES = {"raw": "the raw features", "pca": "PCA of the same size"}
 
 @dataclass(frozen=True)
 class Verdict:
-    """An answer in a word, the sentence that explains it, and the facts behind it.
+    """A short answer, the sentence that explains it, and the facts behind it.
 
     `tone` is "good", "mixed", "bad" or "open"; `facts` are titles and sentences.
     """
@@ -27,7 +27,7 @@ class Verdict:
 
 
 def judge(measurements: Measurements) -> Verdict:
-    """From the differences in Recall@1 if there are labels, else from the recommendation."""
+    """Judge by the differences in Recall@1 if there are labels, else by the recommendation."""
     verdict = _judge_first(measurements)
     shared, names = measurements.comparison.shared, measurements.source.models
     if shared is None:
@@ -52,7 +52,7 @@ def _judge_first(measurements: Measurements) -> Verdict:
 
 
 def rows_phrase(measurements: Measurements) -> str:
-    """Which rows were measured."""
+    """Describe the measured rows."""
     measured, total = len(measurements.rows), measurements.n_rows
     rows = f"{measured:,} of {total:,} items" if measured < total else f"{total:,} items"
     if measurements.labels is not None and len(measurements.labels) < measured:
@@ -68,7 +68,7 @@ def with_labels(
     rows: str,
     models: Sequence[str] = ("RPML",),
 ) -> Verdict:
-    """The verdict from Recall@1 of the (first) embedding and its paired differences."""
+    """Judge by the Recall@1 of the (first) embedding and its paired differences."""
     names = {**_ALTERNATIVES, "second": models[-1]}
     tone, answer = _outcome(gains["raw"].clear, gains["pca"].clear if "pca" in gains else None)
     return Verdict(
@@ -94,7 +94,7 @@ def with_labels(
 
 
 def _outcome(raw: int, pca: int | None) -> tuple[str, str]:
-    """From the signs of the differences that are beyond chance to (tone, answer)."""
+    """Return (tone, answer) from the signs of the significant differences."""
     if raw > 0:
         return ("mixed", "Partly") if pca == -1 else ("good", "Yes")
     if raw == 0:
@@ -111,7 +111,7 @@ _COMPARED = {
 
 
 def _compared(gains: Mapping[str, Interval]) -> str:
-    """How often, compared with each alternative; alternatives alike are named together."""
+    """Say how often, compared with each alternative; equal outcomes are grouped."""
     alike: dict[str, list[str]] = {kind: [] for kind in _COMPARED}
     for name, gain in gains.items():
         kind = {1: "more", -1: "less"}.get(gain.clear, "unclear")
@@ -126,17 +126,17 @@ def _compared(gains: Mapping[str, Interval]) -> str:
 
 
 def spaced(text: str) -> str:
-    """Percent signs after a no-break space, however they were written."""
+    """Put a no-break space before percent signs."""
     return re.sub(r"\s*%", "\u00a0%", text)
 
 
 def points(gain: Interval) -> str:
-    """A difference of shares in percentage points, with its interval."""
+    """Format a difference of shares in percentage points, with its interval."""
     return f"{signed(100 * gain.value)} points, 95% interval {bounds(gain)}"
 
 
 def bounds(gain: Interval) -> str:
-    """An interval in percentage points; a bound is never rounded to the other side of zero."""
+    """Format an interval in percentage points; no bound is rounded to the other side of zero."""
     return f"{signed(100 * gain.low)} to {signed(100 * gain.high)}"
 
 
@@ -144,7 +144,7 @@ _ANSWERS = {("rpml", "clear"): ("good", "Probably"), ("rpml", "close"): ("open",
 
 
 def without_labels(advice: Recommendation, rows: str) -> Verdict:
-    """Three short lines; the evidence behind them has a section of its own."""
+    """Judge without labels in three short lines; another section has the evidence."""
     if not advice.evidence:
         return Verdict("open", "Cannot be told", " ".join(advice.reasons), {})
     own, raw = advice.evidence["rpml"].value, advice.evidence.get("raw")
@@ -177,7 +177,7 @@ def without_labels(advice: Recommendation, rows: str) -> Verdict:
 
 
 def signed(value: float, digits: int = 1) -> str:
-    """With its sign; a value that would be rounded to zero has as many digits as it needs."""
+    """Format with a sign and enough digits not to round to zero."""
     if abs(value) < 1e-9:
         return f"{0:.{digits}f}"
     digits = next(d for d in range(digits, 12) if float(f"{value:.{d}f}"))

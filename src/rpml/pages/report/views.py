@@ -9,10 +9,7 @@ from rpml.pages.report.thumbnails import Thumbnails
 
 @dataclass(frozen=True)
 class ItemView:
-    """An item with its picture, and how it is framed.
-
-    `tone` is "" (unknown), "query", "right" or "wrong".
-    """
+    """An item with its picture and frame; `tone` is "" (unknown), "query", "right" or "wrong"."""
 
     id: str
     text: str
@@ -46,7 +43,7 @@ class Gallery:
         self.items, self.thumbnails = items, thumbnails
 
     def view(self, row: int, tone: str = "", role: str = "") -> ItemView:
-        """One item."""
+        """Return the view of one item."""
         picture = self.thumbnails[row]
         return ItemView(
             self.items.ids[row],
@@ -59,7 +56,7 @@ class Gallery:
         )
 
     def results(self, query: int, rows: Iterable[int]) -> list[ItemView]:
-        """Results of a query, framed as right or wrong where both labels are known."""
+        """Return the views of results, framed as right or wrong if both labels are known."""
         return [self.view(row, self._tone(query, row)) for row in rows]
 
     def _tone(self, query: int, row: int) -> str:

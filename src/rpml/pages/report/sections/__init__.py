@@ -1,4 +1,4 @@
-"""The sections of the report: one module each, with its `SECTION`, and its name in this list."""
+"""The sections of the report: one module with a `SECTION` per name in this list."""
 
 from importlib import import_module
 

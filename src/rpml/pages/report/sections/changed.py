@@ -11,7 +11,7 @@ from rpml.pages.report.views import ItemView
 
 @dataclass(frozen=True)
 class Pair:
-    """The neighbors of one item by space."""
+    """The neighbors of one item, by space."""
 
     query: ItemView
     lists: dict[str, list[ItemView]]
@@ -19,7 +19,7 @@ class Pair:
 
 
 def content(measurements: Measurements) -> Content:
-    """Neighbors of the items that changed most, or on which two models differ most."""
+    """Show the items whose neighbors changed most, or on which two models differ most."""
     rows, gallery, two = measurements.rows, measurements.gallery, measurements.source.second
     titles = map_titles(measurements)
     spaces = {s.key: s.neighbors for s in measurements.spaces if s.key in titles}

@@ -9,11 +9,11 @@ from rpml.pages.report.section import Content, Section
 from rpml.pages.report.verdict import spaced
 from rpml.runtime.rows import sorted_sample
 
-_MIN_ROWS, _STABILITY_ROWS = 60, 3000  # the stability of the clusters is measured between these
+_MIN_ROWS, _STABILITY_ROWS = 60, 3000  # range in which the stability of clusters is measured
 
 
 def content(measurements: Measurements) -> Content:
-    """Diagnostics of clusters, triplets and whitening; those of neighbors are in the table."""
+    """Show diagnostics of clusters, triplets and whitening; the table has those of neighbors."""
     model, X = measurements.model, measurements.X
     checks = [*of_clusters(model.labels_), *of_triplets(model), *of_whitening(model)]
     if len(X) >= _MIN_ROWS:
@@ -29,7 +29,7 @@ def content(measurements: Measurements) -> Content:
 
 
 def _worded(text: str) -> str:
-    """In the words of the page: its rows are items."""
+    """Replace rows by items, the word of the page."""
     return re.sub(r"\brow(s?)\b", r"item\1", spaced(text.replace("->", "→")))
 
 

@@ -12,7 +12,7 @@ _HEADING = "Sizes of the pseudo-clusters"
 
 
 def content(measurements: Measurements) -> Content:
-    """Sizes, and examples where the rows are the training rows."""
+    """Show cluster sizes, and examples if the rows are the training rows."""
     labels, gallery = measurements.model.labels_, measurements.gallery
     sizes = np.bincount(labels[labels >= 0])
     sizes = sizes[sizes > 0]

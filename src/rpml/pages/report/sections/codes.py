@@ -1,4 +1,4 @@
-"""Bytes per vector against quality: the codes of every space."""
+"""Quality against bytes per vector, for the codes of every space."""
 
 import numpy as np
 
@@ -18,7 +18,7 @@ SHOWN = {"float32": "float32", "int8": "int8", "binary + int8": "bits, rescored"
 
 
 def content(measurements: Measurements) -> Content:
-    """Neighbors retained, or Recall@1 where there are labels, by space and code."""
+    """Show neighbors retained, or Recall@1 with labels, by space and code."""
     spaces, rng = measurements.spaces, measurements.rng("codes")
     lines, figure = quality_by_code(spaces, measurements.labels, rng)
     how = (
@@ -32,7 +32,7 @@ def content(measurements: Measurements) -> Content:
 def quality_by_code(
     spaces: list[Space], labels: Labels | None, rng: np.random.Generator
 ) -> tuple[list[Line], Figure]:
-    """The table and its chart, measured on a sample of the rows, labeled ones if there are."""
+    """Return the table and its chart, measured on a sample of the rows, labeled ones if any."""
     labeled = np.arange(len(spaces[0].vectors)) if labels is None else labels.positions
     sampled = sorted_sample(len(labeled), MAX_ROWS, rng)
     y = None if labels is None else labels.values[sampled]

@@ -1,4 +1,4 @@
-"""What the verdict without labels rests on."""
+"""The evidence behind the verdict without labels."""
 
 from rpml.evaluation.rank_gain import REFERENCE, expected_gain
 from rpml.evaluation.registry import METHODS
@@ -10,7 +10,7 @@ from rpml.runtime.intervals import Interval
 
 
 def content(measurements: Measurements) -> Content | None:
-    """Rank gains of the methods, and what to expect; None with labels or too few rows."""
+    """Show the rank gains of the methods; None with labels or too few rows."""
     advice = measurements.advice
     if advice is None or not advice.evidence:
         return None
@@ -35,14 +35,14 @@ def content(measurements: Measurements) -> Content | None:
 
 
 def _rank_gain(name: str, gain: Interval) -> Cell:
-    exact = name == REFERENCE or gain.low == gain.high  # RPML that falls back to PCA
+    exact = name == REFERENCE or gain.low == gain.high  # RPML fell back to PCA
     bounds = "" if exact else f"{signed(gain.low, 2)} to {signed(gain.high, 2)}"
     return Cell(signed(gain.value, 2), bounds, best=False)
 
 
 def _expected(name: str, rank_gain: float) -> Cell:
-    """The gain that went with a rank gain on the sets it was calibrated on, none below zero."""
-    if name == "raw":  # of another size: there the rank gain says too little
+    """Return the gain at such a rank gain on the calibration sets, at least zero."""
+    if name == "raw":  # of another size, where the rank gain is not calibrated
         return Cell("not known", "", best=False)
     if name == REFERENCE or rank_gain < 0:
         return Cell("reference" if name == REFERENCE else "none", "", best=False)

@@ -8,7 +8,7 @@ _PICTURES, _TEXTS = 20, 6  # cells per side
 
 
 def content(measurements: Measurements) -> Content:
-    """A sample of the items by their place on the map of the embedding."""
+    """Show a sample of the items by their position on the map of the embedding."""
     points, gallery = measurements.maps["rpml"], measurements.gallery
     rows = measurements.rows[measurements.drawn]
     pictures = gallery.items.images is not None

@@ -7,7 +7,7 @@ from rpml.pages.report.section import Content, Section
 
 
 def content(measurements: Measurements) -> Content:
-    """Titles of the maps and what their points are; the points come as data."""
+    """Return the titles and notes of the maps; the points are passed as data."""
     notes = []
     if len(measurements.drawn) < measurements.n_rows:
         notes.append(

@@ -8,7 +8,7 @@ from rpml.pages.report.views import Strip
 
 
 def content(measurements: Measurements) -> Content | None:
-    """Examples among the labeled rows; None without labels."""
+    """Show examples among the labeled rows; None without labels."""
     labels, gallery = measurements.labels, measurements.gallery
     if labels is None:
         return None

@@ -29,7 +29,7 @@ class Line(NamedTuple):
 
 
 def content(measurements: Measurements) -> Content:
-    """Scores with and without labels; a clearly best value is marked."""
+    """Show scores with and without labels; a clearly best value is marked."""
     comparison, spaces = measurements.comparison, measurements.spaces
     keys = [space.key for space in spaces]
     labels = measurements.labels
@@ -65,14 +65,13 @@ def _line(score: Score, keys: list[str]) -> Line:
 
 
 def format_value(value: float, style: str) -> str:
-    """A score as text."""
     if style == "percent":
         return f"{100 * value:.1f}\u00a0%"
     return f"{value:,.{PLACES[style]}f}".replace("-", "−")
 
 
 def format_interval(bounds: Interval | None, style: str) -> str:
-    """The bounds of an interval as text; empty without one."""
+    """Format the bounds of an interval; empty without one."""
     if bounds is None:
         return ""
     scale = 100 if style == "percent" else 1
@@ -82,7 +81,7 @@ def format_interval(bounds: Interval | None, style: str) -> str:
 
 
 def differences(comparison: Comparison, source: Source) -> Figure | None:
-    """Differences in Recall@K to each alternative, with intervals; None without labels."""
+    """Draw differences in Recall@K to each alternative; None without labels."""
     names = {"raw": "raw", "pca": "PCA", "second": source.second}
     ranges = [
         charts.Range(f"R@{k}, vs {names[key]}", key, 100 * g.value, 100 * g.low, 100 * g.high)

@@ -6,7 +6,7 @@ from rpml.pages.report.training import call, settings, versions
 
 
 def content(measurements: Measurements) -> Content:
-    """Everything needed to repeat the fit and the report."""
+    """Show everything needed to repeat the fit and the report."""
     facts = {**versions(), "seed of this report": str(measurements.seed)}
     measured = len(measurements.rows)
     if measured < measurements.n_rows:

@@ -20,12 +20,12 @@ MAX_ROWS = 3000
 
 
 def prefix_sizes(n_dims: int) -> list[int]:
-    """8, 16, 32, ... and the dimensions themselves."""
+    """Return 8, 16, 32, ... and the full size."""
     return [*reversed(sizes_below(n_dims)), n_dims]
 
 
 def content(measurements: Measurements) -> Content | None:
-    """Neighbors retained and, with labels, Recall@1; None if there is no smaller size."""
+    """Show neighbors retained and, with labels, Recall@1; None if there is no smaller size."""
     rng = measurements.rng("sizes")
     figures = quality_by_size(measurements.embedding.vectors, measurements.labels, rng)
     how = (
@@ -39,7 +39,7 @@ def content(measurements: Measurements) -> Content | None:
 def quality_by_size(
     vectors: Array, labels: Labels | None, rng: np.random.Generator
 ) -> list[Figure]:
-    """Charts over the prefix sizes, measured on a sample of the rows."""
+    """Draw charts over the prefix sizes, measured on a sample of the rows."""
     sizes = prefix_sizes(vectors.shape[1])
     if len(sizes) < 2:
         return []
@@ -59,7 +59,7 @@ def quality_by_size(
 def _chart(
     heading: str, sizes: list[int], values: Sequence[ArrayLike], rng: np.random.Generator
 ) -> Figure:
-    """Means per size with 95% intervals."""
+    """Draw means per size with 95% intervals."""
     means = [interval(per_row, rng) for per_row in values]
     line = charts.Series(
         heading,

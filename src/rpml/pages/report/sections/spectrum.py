@@ -12,7 +12,7 @@ _HEADING = "Share of variance per axis"
 
 
 def content(measurements: Measurements) -> Content:
-    """All spaces in one chart, and their effective ranks."""
+    """Show all spaces in one chart, and their effective ranks."""
     spectra, spaces = measurements.comparison.spectra, measurements.spaces
     lines = [
         charts.Series(s.title, s.key, np.maximum(spectra[s.key].shares[:_MAX_AXES], 1e-9))

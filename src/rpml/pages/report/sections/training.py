@@ -1,4 +1,4 @@
-"""How the solver went."""
+"""The progress of the solver."""
 
 import numpy as np
 
@@ -17,7 +17,7 @@ _CONSTANT = 1e-6  # relative range below which a curve is rounding noise
 
 
 def content(measurements: Measurements) -> Content:
-    """Curves of the history; one that never changes is said in words."""
+    """Show the curves of the history; a constant one is described in words."""
     model = measurements.model
     step = "epoch" if model.solver == "stochastic" else "iteration"
     figures, constants = [], []
@@ -49,7 +49,7 @@ def content(measurements: Measurements) -> Content:
 
 
 def is_constant(values: np.ndarray) -> bool:
-    """Whether a curve changes by no more than rounding."""
+    """Whether a curve changes only by rounding."""
     finite = values[np.isfinite(values)]
     return len(finite) > 1 and bool(np.ptp(finite) <= _CONSTANT * np.abs(finite).max())
 

@@ -11,7 +11,7 @@ _ROLES = ("anchor", "positive", "negative")
 
 
 def content(measurements: Measurements) -> Content:
-    """Histograms of weights and probabilities; examples where the rows are the training rows."""
+    """Show histograms of weights and probabilities, and examples for training rows."""
     model = measurements.model
     weights, probabilities = model.triplet_weights_, model.triplet_probabilities_
     heading = "Triplet probabilities"
