@@ -1,1 +1,1 @@
-"""End to end: sRPML that trains a network on images, and the methods it is compared with."""
+"""End-to-end training: sRPML on images, and the methods it is compared with."""

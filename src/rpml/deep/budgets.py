@@ -1,4 +1,4 @@
-"""The training budgets of the publications, for a machine with a GPU."""
+"""The published training budgets, for a machine with a GPU."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -19,11 +19,11 @@ PUBLISHED: dict[str, tuple[int, int]] = {
 }
 """Epochs and rows per batch on CUB-200-2011; an epoch has as many rows as there are images.
 
-Invariant, and the label-free methods that its paper measures beside it, by its authors' code (60
-passes, 128 images per batch in two views, one for DeepCluster); MOM by its code (100 passes over
-the anchors, 42 triplets) and STML by its code (90 passes, 120 images in two views); HDML by its
-code (8,000 steps). The RPML paper prints the batch size only; 100 passes are those of MOM, whose
-protocol it follows.
+Invariant, and the label-free methods that its paper compares with, from its authors' code (60
+passes, 128 images per batch in two views, one for DeepCluster); MOM from its code (100 passes over
+the anchors, 42 triplets), STML from its code (90 passes, 120 images in two views), and HDML from
+its code (8,000 steps). The RPML paper only prints the batch size; 100 passes are those of MOM,
+whose protocol it follows.
 """
 SUPERVISED = (437, 128)
 """20,000 steps on CUB-200-2011, the protocol of Oh Song et al. that supervised methods follow."""
@@ -32,13 +32,13 @@ EMA_DECAY = 0.999
 
 
 def check_budget(name: str) -> None:
-    """Refuse a name that is not in `BUDGETS`."""
+    """Raise InputError for a name that is not in `BUDGETS`."""
     if name not in BUDGETS:
         raise InputError(f"the schedule must be one of {', '.join(BUDGETS)}, got {name!r}")
 
 
 def check_free(name: str, user_settings: Mapping[str, object]) -> None:
-    """Refuse settings that the schedule of the papers would replace."""
+    """Raise InputError for settings that the papers' schedule would replace."""
     check_budget(name)
     replaced = asdict(paper_schedule("", Schedule())).items() - asdict(Schedule()).items()
     for setting in user_settings if name == "paper" else ():
@@ -49,9 +49,9 @@ def check_free(name: str, user_settings: Mapping[str, object]) -> None:
 
 
 def paper_schedule(method: str, schedule: Schedule) -> Schedule:
-    """The schedule with the published budget of a method and without our distillation.
+    """Return the schedule with the published budget of a method, without distillation.
 
-    The optimizer remains AdamW: at STML's rate (1e-4), and with STML's average of the weights.
+    The optimizer is still AdamW, with the learning rate (1e-4) and the weight average of STML.
     """
     epochs, batch_size = PUBLISHED.get(method, SUPERVISED)
     return replace(

@@ -1,4 +1,4 @@
-"""The frozen trunk's output for every image and view: computed once, read at random."""
+"""The frozen trunk's output for every image and view, computed once and memory-mapped."""
 
 import json
 import math
@@ -51,11 +51,11 @@ class ImageSpec:
     views: Views = field(default_factory=lambda: Views(8))
 
     def tiles(self, file: ImageFile) -> list[Tile]:
-        """The image, then its views, all of one size."""
+        """Return the image, then its views, all of one size."""
         return self._tiles(file, range(self.views.count + 1))
 
     def tile(self, file: ImageFile, view: int) -> Tile:
-        """One of the `tiles`."""
+        """Return one of the `tiles`."""
         return self._tiles(file, [view])[0]
 
     def _tiles(self, file: ImageFile, views: Iterable[int]) -> list[Tile]:
@@ -65,13 +65,7 @@ class ImageSpec:
 
 
 class TrunkCache:
-    """The activations of a trunk, as a `MultiViewDataset`.
-
-    Parameters
-    ----------
-    folder : str or Path
-        A folder that `build_cache` has written.
-    """
+    """The activations of a trunk in a folder of `build_cache`, as a `MultiViewDataset`."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -93,7 +87,7 @@ class TrunkCache:
         return len(self._rows)
 
     def load(self, rows: Indices, views: Indices) -> torch.Tensor:
-        """A batch: view ``views[i]`` of image ``rows[i]``."""
+        """Return a batch: view ``views[i]`` of image ``rows[i]``."""
         maps = self._maps[self._rows[rows], views]
         return torch.from_numpy(maps.astype(np.float32))
 
@@ -105,24 +99,10 @@ def build_cache(
     folder: str | Path,
     context: Context | None = None,
 ) -> TrunkCache:
-    """Compute the activations of the trunk, or read them; an interrupted run is continued.
+    """Compute or read the activations of the trunk; an interrupted run is resumed.
 
-    Parameters
-    ----------
-    files : sequence of ImageFile
-        Images; unreadable ones are left out and listed in `TrunkCache.failures`.
-    network : Network
-        The network whose trunk is cached.
-    image_spec : ImageSpec
-        Size and views of the images.
-    folder : str or Path
-        Folder of this cache only; it is created if needed.
-    context : Context, default=None
-        Receives manifest.
-
-    Returns
-    -------
-    TrunkCache
+    Unreadable images are skipped and listed in `TrunkCache.failures`. The folder is for this cache
+    only and created if needed; the context receives progress.
     """
     folder = Path(folder)
     check_cache(folder)
@@ -144,7 +124,7 @@ def build_cache(
 
 
 def check_cache(folder: str | Path) -> None:
-    """Refuse a folder that is there and not a cache."""
+    """Raise InputError if the folder exists and is not a cache."""
     folder = Path(folder)
     if not os.path.lexists(folder):
         return
@@ -156,18 +136,18 @@ def check_cache(folder: str | Path) -> None:
 
 
 def remove_cache(folder: str | Path) -> None:
-    """Delete the files of a cache, and the folder if it holds nothing else."""
+    """Delete the files of a cache, and the folder if it is then empty."""
     folder = Path(folder)
     if (folder / _MANIFEST).is_file():
         repair_folder(folder)
-        for name in (_ACTIVATIONS, _MANIFEST):  # what tells that it is ours goes last
+        for name in (_ACTIVATIONS, _MANIFEST):  # the file that identifies the cache goes last
             (folder / name).unlink(missing_ok=True)
     with suppress(OSError):
         folder.rmdir()
 
 
 def _read_manifest(folder: Path, key: Mapping[str, object]) -> Json | None:
-    """The manifest of the folder, if there is one; the cache of something else is refused."""
+    """Read the manifest of the folder, if any; InputError if it is another cache's."""
     path = folder / _MANIFEST
     if not path.exists():
         return None
@@ -185,7 +165,7 @@ def _read_manifest(folder: Path, key: Mapping[str, object]) -> Json | None:
 
 
 class _Manifest:
-    """How many images are on disk; rewritten after every chunk."""
+    """The number of images on disk; rewritten after every chunk."""
 
     def __init__(
         self,
@@ -206,7 +186,6 @@ class _Manifest:
         self._report(Progress("trunk", self.images, total))
 
     def write(self) -> None:
-        """Put it on disk."""
         state = {**self._key, "images": self.images, "failures": self.failures}
         with atomic_output(self.folder / _MANIFEST) as temporary:
             temporary.write_text(canonical_json(state), encoding="utf8")
@@ -219,9 +198,9 @@ def _compute(
     shape = (len(files), image_spec.views.count + 1, *_map_shape(network, image_spec.size))
     if manifest.images == 0:
         _check_space(manifest.folder, shape)
-        manifest.write()  # first, so that what follows is known to be ours
+        manifest.write()  # first, to identify the folder as a cache
         np.lib.format.open_memmap(path, "w+", np.float16, shape).flush()
-        with open(path, "r+b") as file:  # a memory map that meets a full disk kills the process
+        with open(path, "r+b") as file:  # a full disk would kill a process that writes to the map
             os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
     workers = thread_count()
     torch.set_num_threads(1)  # one batch per core is faster than one batch on all cores
@@ -232,7 +211,7 @@ def _compute(
             described, failures = engine.run(chunk)
             first = len(files) - len(todo) + start
             for place, tiles in described.items():
-                # float16 rounds by 0.1%, less than the views differ by
+                # float16 rounds by 0.1%, less than the difference between views
                 maps[first + place] = np.clip(np.stack(tiles), -_FLOAT16_MAX, _FLOAT16_MAX)
             maps.flush()
             manifest.add(len(chunk), failures, len(files))
@@ -240,7 +219,7 @@ def _compute(
 
 
 def _check_space(folder: Path, shape: tuple[int, ...]) -> None:
-    """The file is written page by page through a memory map: a full disk would kill the process."""
+    """Raise InputError if the disk is too small: it would kill a process that writes to the map."""
     needed, free = 2 * math.prod(shape), shutil.disk_usage(folder).free
     if needed > free:
         raise InputError(

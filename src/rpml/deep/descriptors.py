@@ -1,4 +1,4 @@
-"""Descriptors of every image and view by a network, without gradients."""
+"""Descriptors of images and views by a network, without gradients."""
 
 from collections.abc import Iterator
 from typing import Protocol
@@ -17,18 +17,18 @@ from rpml.runtime.schema import ArraySpec, Schema
 
 Indices = NDArray[np.intp]
 _BLOCK = 256  # images per forward pass
-_SAMPLE = 500  # images of the label-free score
+_SAMPLE = 500  # images for the label-free score
 
 
 class MultiViewDataset(Protocol):
-    """What training reads: `n_views` views of each image, the first being the image itself."""
+    """The inputs of training: `n_views` views per image, the first being the image itself."""
 
     n_views: int
 
     def __len__(self) -> int: ...
 
     def load(self, rows: Indices, views: Indices) -> torch.Tensor:
-        """A batch: view ``views[i]`` of image ``rows[i]``."""
+        """Return a batch: view ``views[i]`` of image ``rows[i]``."""
 
 
 class PooledDescriptors(nn.Module):
@@ -43,7 +43,7 @@ class PooledDescriptors(nn.Module):
 
 
 def descriptors(network: nn.Module, inputs: MultiViewDataset, view: int) -> NDArray[np.float32]:
-    """The output of a network for one view of every image, computed where its weights are."""
+    """Return the output of a network for one view of every image, on the network's device."""
     device, outputs = next(network.parameters()).device, []
     with torch.inference_mode():
         for rows in _blocks(len(inputs)):
@@ -60,7 +60,7 @@ def _blocks(n: int) -> Iterator[Indices]:
 def frozen_descriptors(
     embedder: Embedder, inputs: MultiViewDataset, context: Context | None = None
 ) -> NDArray[np.float32]:
-    """Pooled descriptors of every view before training, (n_images, n_views, n_channels)."""
+    """Return pooled descriptors of all views before training, (n_images, n_views, n_channels)."""
     context = context or Context()
 
     def compute() -> Arrays:
@@ -75,7 +75,7 @@ def frozen_descriptors(
 
 
 def mean_features(embedder: Embedder, frozen: NDArray[np.floating]) -> NDArray[np.float32]:
-    """Whitened features of each image, averaged over its views; unit rows."""
+    """Return whitened features of each image, averaged over its views; unit rows."""
     n, n_views, d = frozen.shape
     with torch.no_grad():
         rows = torch.from_numpy(np.asarray(frozen, np.float32).reshape(n * n_views, d))
@@ -84,10 +84,10 @@ def mean_features(embedder: Embedder, frozen: NDArray[np.floating]) -> NDArray[n
 
 
 def view_agreement(embedder: Embedder, inputs: MultiViewDataset) -> float:
-    """Share of the ten nearest images that the first two views of an image have in common.
+    """Return the share of the ten nearest images that two views of an image have in common.
 
-    A label-free score: it falls when the features forget what images have in common, when they
-    collapse, and when every image is pushed away from all others.
+    This label-free score falls if the features forget what images share, if they collapse, and if
+    every image is pushed away from all others.
     """
     if inputs.n_views < 2:
         return 0.0

@@ -1,9 +1,9 @@
-"""Distillation of the network before training, shared by every method.
+"""Distillation from the network before training, shared by all methods.
 
-Training on a few classes makes a network forget what it knew of the others. Two terms keep the
-features of an image near those before training, averaged over its views. The mean over the views
-is a better descriptor than any single view, so the terms also teach: the network learns to predict
-from one view what it used to predict from all of them.
+Training on a few classes makes a network forget the others. Two terms keep the features of an
+image close to those before training, averaged over its views. Since that mean is a better
+descriptor than any single view, the terms also teach the network to predict from one view what it
+used to predict from all of them.
 """
 
 import numpy as np
@@ -46,7 +46,7 @@ class FeatureDistillation:
         self._references = self._embedding[::step]
 
     def loss(self, features: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        """The distillation loss of a batch of features of the images `rows`."""
+        """Return the distillation loss of a batch of features of the images `rows`."""
         total = features.new_zeros(())
         if self.feature_weight:
             cosine = (features * self._features[rows]).sum(1)
@@ -58,7 +58,7 @@ class FeatureDistillation:
     def _neighborhood(self, features: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         before, now = self._embedding[rows], self._embed(features)
         references = self._references
-        if len(references) < len(self._embedding):  # a sample: add the images of the batch
+        if len(references) < len(self._embedding):  # sampled: add the images of the batch
             references = torch.cat([references, before])
         target = torch.softmax(before @ references.T / TEMPERATURE, 1)
         return -(target * log_softmax(now @ references.T / TEMPERATURE, 1)).sum(1).mean()

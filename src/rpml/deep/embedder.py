@@ -1,4 +1,4 @@
-"""From activations to the embedding: upper blocks, pooling, a fixed whitening, the projection."""
+"""From activations to the embedding: upper blocks, pooling, a fixed whitening, a projection."""
 
 import warnings
 
@@ -72,7 +72,7 @@ class Embedder(nn.Module):
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def pooled(self, maps: torch.Tensor) -> torch.Tensor:
-        """Descriptors before whitening."""
+        """Return descriptors before whitening."""
         if maps.ndim == 4:
             maps = maps.contiguous(memory_format=torch.channels_last)
         with torch.autocast(maps.device.type, torch.bfloat16, enabled=self.bf16):
@@ -80,15 +80,15 @@ class Embedder(nn.Module):
         return torch.as_tensor(self.pool(out.float()))
 
     def features(self, maps: torch.Tensor) -> torch.Tensor:
-        """Whitened unit rows (the x of the method)."""
+        """Return whitened unit rows (the x of the method)."""
         return self.whiten(self.pooled(maps))
 
     def whiten(self, pooled: torch.Tensor) -> torch.Tensor:
-        """Whitened unit rows of descriptors."""
+        """Return the whitened unit rows of descriptors."""
         return normalize((normalize(pooled) - self.mean) @ self.matrix)
 
     def embed(self, features: torch.Tensor) -> torch.Tensor:
-        """Unit rows of the embedding."""
+        """Return unit rows of the embedding."""
         return normalize(features @ self.projection)
 
     def forward(self, maps: torch.Tensor) -> torch.Tensor:
@@ -96,14 +96,14 @@ class Embedder(nn.Module):
 
 
 def has_bf16() -> bool:
-    """Whether the device computes in bfloat16; a processor without it takes ten times as long."""
+    """Whether the device computes in bfloat16; emulating it takes ten times as long."""
     if torch.cuda.is_available():
         return bool(torch.cuda.is_bf16_supported())
     return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def warn_if_emulated(bf16: bool) -> None:
-    """Warn of bfloat16 on a device that has to emulate it."""
+    """Warn if bfloat16 would be emulated."""
     if bf16 and not has_bf16():
         warnings.warn(
             "this processor has no arithmetic in bfloat16: training is faster without --bf16",
@@ -112,5 +112,5 @@ def warn_if_emulated(bf16: bool) -> None:
 
 
 def linear_start(pooled: NDArray[np.floating], dim: int, seed: int) -> RPML:
-    """The linear RPML before training: every method starts from its whitening and projection."""
+    """Fit the linear RPML whose whitening and projection all methods start from."""
     return RPML(dim, random_state=seed).fit(pooled)

@@ -1,4 +1,4 @@
-"""GoogLeNet in torch, as named blocks, with the weights of an ONNX file."""
+"""GoogLeNet in torch as named blocks, with the weights of an ONNX file."""
 
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ class Convolution(nn.Conv2d):
 
 
 class Inception(nn.Module):
-    """Four branches side by side: 1x1, 3x3, 5x5 and a projected max-pool."""
+    """Four parallel branches: 1x1, 3x3, 5x5 and a projected max-pool."""
 
     def __init__(self, in_channels: int, widths: tuple[int, ...]) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class Inception(nn.Module):
 
 
 class CaffeInput(nn.Module):
-    """RGB in 0..1 -> BGR in 0..255, minus the mean of the training images."""
+    """Converts RGB in 0..1 to BGR in 0..255 and subtracts the mean of the training images."""
 
     mean: torch.Tensor
 
@@ -77,14 +77,12 @@ class CaffeInput(nn.Module):
 
 
 class ResponseNorm(nn.Module):
-    """x / (1 + alpha/5 * sum of x^2 over 5 neighboring channels)^(3/4).
+    """x / (1 + alpha/5 * sum of x^2 over 5 neighboring channels)^(3/4), with alpha = 1e-4.
 
-    torch's own LocalResponseNorm takes most of the network's time on a CPU.
+    torch's LocalResponseNorm would take most of the network's time on a CPU.
     """
 
-    def __init__(self, alpha: float = 1e-4) -> None:
-        super().__init__()
-        self.alpha = alpha
+    ALPHA = 1e-4
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         squares = F.pad(x * x, (0, 0, 0, 0, 2, 2))
@@ -92,17 +90,17 @@ class ResponseNorm(nn.Module):
         total = squares[:, :channels].clone()
         for shift in range(1, 5):
             total += squares[:, shift : shift + channels]
-        root = total.mul_(self.alpha / 5).add_(1.0).rsqrt_()
+        root = total.mul_(self.ALPHA / 5).add_(1.0).rsqrt_()
         return x * root * root.sqrt()
 
 
 def halve() -> nn.Module:
-    """The 3x3 max-pool between the stages, rounding sizes up as Caffe does."""
+    """Return the 3x3 max-pool between the stages, which rounds sizes up as in Caffe."""
     return nn.MaxPool2d(3, stride=2, ceil_mode=True)
 
 
 def googlenet() -> nn.Sequential:
-    """The network up to its last feature map, (n, 1024, h / 32, w / 32), untrained."""
+    """Return the untrained network up to its last feature map, (n, 1024, h / 32, w / 32)."""
     blocks: dict[str, nn.Module] = {
         "input": CaffeInput(),
         "conv1": nn.Sequential(Convolution(3, 64, 7, 2), halve(), ResponseNorm()),
@@ -121,12 +119,12 @@ def googlenet() -> nn.Sequential:
 
 
 def load_googlenet(path: str | Path) -> nn.Sequential:
-    """GoogLeNet with the weights of an ONNX file that names them as Caffe does."""
+    """Return GoogLeNet with the weights of an ONNX file that uses Caffe's names."""
     return fill(googlenet(), read_weights(path), path)
 
 
 def read_weights(path: str | Path) -> dict[str, NDArray[np.floating]]:
-    """The initializers of an ONNX file by name, ``/`` written as ``_``."""
+    """Return the initializers of an ONNX file by name, with ``_`` for ``/``."""
     onnx = require("onnx", "vision", "reading an ONNX backbone")
     numpy_helper = require("onnx.numpy_helper", "vision", "reading an ONNX backbone")
     try:
@@ -139,12 +137,12 @@ def read_weights(path: str | Path) -> dict[str, NDArray[np.floating]]:
 
 
 def fill(network: nn.Sequential, weights: Weights, path: str | Path) -> nn.Sequential:
-    """Copy the weights into the network; missing weights and other shapes are refused."""
+    """Copy the weights into the network; InputError for missing weights and other shapes."""
     for key, tensor in network.state_dict().items():
         name = _onnx_name(key)
         weight = weights.get(name)
         if weight is None and name == "mean":
-            continue  # the mean is subtracted beforehand
+            continue  # the input convention subtracts the mean
         if weight is None or weight.shape != tuple(tensor.shape):
             shape = "missing" if weight is None else f"of shape {weight.shape}"
             raise InputError(
@@ -159,7 +157,7 @@ _STEM = {"conv1.0": "conv1_7x7_s2", "conv2.0": "conv2_3x3_reduce", "conv2.1": "c
 
 
 def _onnx_name(key: str) -> str:
-    """inception_3a.branch_1x1.weight -> inception_3a_1x1_w"""
+    """Convert inception_3a.branch_1x1.weight to inception_3a_1x1_w."""
     owner, _, kind = key.rpartition(".")
     if kind == "mean":
         return kind

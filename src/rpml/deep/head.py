@@ -1,11 +1,11 @@
-"""The same methods as a linear map on frozen vectors, for `rpml.compare`; no images needed.
+"""The deep methods as a linear map on fixed vectors, for `rpml.compare`; no images needed.
 
 torch is imported when a head is fitted.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     import torch
 
 VIEWS = 3
-DROPPED = 0.2  # share of the coordinates missing in a view
+DROPPED = 0.2  # share of missing coordinates in a view
 _MASKS = 64
 
 
 class VectorViews:
-    """Vectors as the inputs of training; a view lacks a fifth of the coordinates."""
+    """Vectors as training inputs; a fifth of the coordinates is missing in each view."""
 
     n_views = VIEWS
 
@@ -39,14 +39,14 @@ class VectorViews:
         return len(self._X)
 
     def load(self, rows: NDArray[np.intp], views: NDArray[np.intp]) -> torch.Tensor:
-        """A batch: the given view of each given vector."""
+        """Return a batch: view ``views[i]`` of vector ``rows[i]``."""
         import torch
 
         return torch.from_numpy(self._X[rows] * self._masks[views, rows % _MASKS])
 
 
 class DeepHead(LinearBaseline):
-    """A label-free method of `rpml.deep` that learns the linear map only.
+    """A label-free method of `rpml.deep` that only learns a linear map.
 
     Parameters
     ----------
@@ -57,6 +57,7 @@ class DeepHead(LinearBaseline):
     n_epochs : int, default=5
         Passes over the rows.
     random_state : int, RandomState instance or None, default=None
+        Seed of the training.
     """
 
     uses_labels: ClassVar[bool] = False
@@ -76,6 +77,8 @@ class DeepHead(LinearBaseline):
         from rpml.runtime.extras import require
 
         require("torch", "deep", f"the method {self.method}")
+        import torch
+
         from rpml.deep.descriptors import frozen_descriptors
         from rpml.deep.embedder import Embedder, linear_start
         from rpml.deep.methods import METHODS, check_methods
@@ -86,7 +89,8 @@ class DeepHead(LinearBaseline):
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         start = linear_start(X, self.n_components, seed)
         inputs = VectorViews(X, seed)
-        embedder = Embedder(_nothing(), "mac", start.preprocessing_, start.components_.T)
+        upper = torch.nn.Identity()
+        embedder = Embedder(upper, "mac", start.preprocessing_, start.components_.T)
         schedule = Schedule(
             self.n_epochs,
             projection_rate=1e-3,
@@ -97,7 +101,7 @@ class DeepHead(LinearBaseline):
         frozen = frozen_descriptors(embedder, inputs)
         trained = Trainer(embedder, inputs, METHODS[self.method], schedule, frozen, y).run()
         matrix = (trained.matrix @ trained.projection).detach().cpu().numpy()
-        # the scaling between the two products changes nothing once the result has unit norm
+        # the scaling between the two products does not matter, since the result has unit norm
         return Preprocessing(True, start.preprocessing_.mean, matrix, True)
 
 
@@ -105,9 +109,3 @@ class SupervisedDeepHead(DeepHead):
     """A method of `rpml.deep` that sees the classes of the training rows."""
 
     uses_labels: ClassVar[bool] = True
-
-
-def _nothing() -> Any:
-    import torch
-
-    return torch.nn.Identity()

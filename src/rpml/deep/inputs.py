@@ -1,4 +1,4 @@
-"""What training reads: cached activations, or images that are decoded as they are needed."""
+"""The inputs of training: cached activations, or images that are decoded on demand."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,23 +25,17 @@ Loaded = TypeVar("Loaded")
 
 
 class ImageInputs(MultiViewDataset, Protocol):
-    """Views of images with names; images that cannot be read are left out."""
+    """Views of images with names; unreadable images are skipped."""
 
     ids: list[str]
     failures: tuple[Failure, ...]
 
 
 class DecodedImages:
-    """Images that several threads decode when a batch is loaded, for networks without a trunk.
+    """Images that are decoded in threads when a batch is loaded, for networks without a trunk.
 
-    Parameters
-    ----------
-    files : sequence of ImageFile
-        Images; each is decoded once to find those that cannot be read.
-    network : Network
-        The network whose trunk, here only its input convention, is applied.
-    image_spec : ImageSpec
-        Size and views of the images.
+    Each image is decoded once to find unreadable ones. Of the trunk, only the network's input
+    convention is applied.
     """
 
     def __init__(self, files: Sequence[ImageFile], network: Network, image_spec: ImageSpec) -> None:
@@ -61,7 +55,7 @@ class DecodedImages:
         return len(self._files)
 
     def load(self, rows: Indices, views: Indices) -> torch.Tensor:
-        """A batch: view ``views[i]`` of image ``rows[i]``."""
+        """Return a batch: view ``views[i]`` of image ``rows[i]``."""
         files = [self._files[row] for row in rows]
         tiles = self._pool.map(self._spec.tile, files, views.tolist())
         return torch.from_numpy(self._network.trunk_maps(np.stack(list(tiles))))
@@ -81,7 +75,7 @@ def open_inputs(
     folder: str | Path,
     context: Context | None = None,
 ) -> ImageInputs:
-    """The activations of the trunk, cached in `folder`; without a trunk the images themselves."""
+    """Return the trunk's activations, cached in `folder`; without a trunk the images themselves."""
     if len(network.trunk):
         return build_cache(files, network, image_spec, folder, context)
     return DecodedImages(files, network, image_spec)
@@ -90,7 +84,7 @@ def open_inputs(
 def prefetched(
     items: Iterable[Item], load: Callable[[Item], Loaded]
 ) -> Iterator[tuple[Item, Loaded]]:
-    """Each item with what is loaded for it; a thread loads the next one meanwhile."""
+    """Yield each item with its loaded data, while a thread loads the next one."""
     waiting: tuple[Item, Future[Loaded]] | None = None
     with ThreadPoolExecutor(1, "rpml-load") as pool:
         for item in items:

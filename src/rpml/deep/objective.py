@@ -1,4 +1,4 @@
-"""The triplet objective as a differentiable function of the features, for torch."""
+"""The triplet objective in torch, differentiable in the features."""
 
 import torch
 from torch.nn.functional import softplus
@@ -15,7 +15,7 @@ def rpml_loss(
     alpha: float = 45.0,
     weight_ridge: WeightRidge | None = None,
 ) -> torch.Tensor:
-    """Sum over the triplets of log(1 + exp(w m)); equal to `rpml.method.objective` to rounding.
+    """Return the sum over triplets of log(1 + exp(w m)), as in `rpml.method.objective`.
 
     Parameters
     ----------
@@ -26,17 +26,11 @@ def rpml_loss(
     L : tensor of shape (n_features, n_components)
         The projection.
     theta : tensor or None
-        Shape (2 n_features,) for the weights of RPML, (n_features, q) for those of RPMLv1, None
-        for weights of 1.
+        Shape (2 n_features,) for the weights of RPML, (n_features, q) for RPMLv1, None for 1.
     alpha : float, default=45
         Angle in degrees.
     weight_ridge : WeightRidge, default=None
-        Normalized weights and a ridge on theta; None: the objective as printed.
-
-    Returns
-    -------
-    tensor
-        A scalar, differentiable in X, L and theta.
+        Normalized weights and a ridge on theta; None is the printed objective.
     """
     Y = X @ L
     a, p, n = triplets.T
@@ -54,7 +48,7 @@ def rpml_loss(
 def triplet_weights(
     X: torch.Tensor, triplets: torch.Tensor, theta: torch.Tensor | None
 ) -> torch.Tensor:
-    """w of each triplet: eq. (wt) for a vector theta, eqs. (wt1) to (w_-) for a matrix, else 1."""
+    """Return w of each triplet: eq. (wt) for a vector theta, (wt1) to (w_-) for a matrix, or 1."""
     a, p, n = triplets.T
     if theta is None:
         return torch.ones(len(triplets), dtype=X.dtype, device=X.device)

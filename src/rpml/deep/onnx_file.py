@@ -1,4 +1,4 @@
-"""The trained network and its embedding as one ONNX file that `rpml features` accepts."""
+"""The trained network and its embedding as one ONNX file for `rpml features`."""
 
 import json
 import warnings
@@ -43,18 +43,7 @@ def write_onnx(
 ) -> None:
     """Write the ONNX file, and a sidecar with the input convention if it is not the default.
 
-    Parameters
-    ----------
-    network : Network
-        The network whose trunk the embedder was trained on.
-    embedder : Embedder
-        The trained embedder.
-    size : int
-        Height and width of the images in training.
-    path : str or Path
-        The .onnx file.
-    fingerprint : str, default=None
-        What the file remembers of the run that wrote it.
+    `size` is the height and width of the training images; `fingerprint` identifies the run.
     """
     require("onnx", "vision", "ONNX export")
     whole = _Whole(network.trunk, embedder.cpu()).eval()
@@ -62,7 +51,7 @@ def write_onnx(
     try:
         with atomic_outputs(path) as outputs, warnings.catch_warnings():
             temporary = outputs.new(path)
-            warnings.simplefilter("ignore")  # of the exporter about itself
+            warnings.simplefilter("ignore")  # from the exporter
             torch.onnx.export(
                 whole,
                 (torch.zeros(1, 3, size, size),),
@@ -71,7 +60,7 @@ def write_onnx(
                 output_names=["feature_map"],
                 dynamic_axes={"image": {0: "images"}, "feature_map": {0: "images"}},
                 opset_version=OPSET,
-                dynamo=False,  # the other exporter needs one more package
+                dynamo=False,  # the other exporter needs another package
             )
             _sign(temporary, fingerprint)
             if network.convention == Convention():
@@ -85,12 +74,12 @@ def write_onnx(
 
 
 def sidecar_of(path: str | Path) -> Path:
-    """Where the input convention of an ONNX file goes."""
+    """Return the path of the input convention of an ONNX file."""
     return Path(path).with_suffix(".json")
 
 
 def check_onnx_output(path: str | Path, overwrite: bool) -> None:
-    """Refuse a file that exists, or one in the way that would be read as the network's sidecar."""
+    """Raise InputError if the file exists, or if a foreign file would be read as its sidecar."""
     check_output(path, overwrite)
     sidecar = find_sidecar(Path(path))
     if sidecar is None or (overwrite and sidecar == sidecar_of(path) and _is_ours(sidecar)):
@@ -99,7 +88,7 @@ def check_onnx_output(path: str | Path, overwrite: bool) -> None:
 
 
 def _is_ours(sidecar: Path) -> bool:
-    """Whether `write_onnx` has written it."""
+    """Whether `write_onnx` wrote the sidecar."""
     try:
         fields = read_json(sidecar)
         return all(fields[name] == value for name, value in _NAMES.items())
@@ -108,11 +97,11 @@ def _is_ours(sidecar: Path) -> bool:
 
 
 def fingerprint_of(path: str | Path) -> str | None:
-    """The fingerprint of the run that wrote an ONNX file; None if there is none."""
+    """Return the fingerprint of the run that wrote an ONNX file; None if there is none."""
     onnx = require("onnx", "vision", "reading ONNX files")
     try:
         properties = onnx.load(str(path), load_external_data=False).metadata_props
-    except Exception:  # a file of anybody's
+    except Exception:  # not written by rpml
         return None
     return next((p.value for p in properties if p.key == _SIGNATURE), None)
 

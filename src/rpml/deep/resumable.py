@@ -1,4 +1,4 @@
-"""Training a network on images into one ONNX file; an interrupted run continues."""
+"""Training of a network on images to an ONNX file; an interrupted run can resume."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ from rpml.vision.files import ImageFile
 
 @dataclass(frozen=True)
 class FinetuningOutcome:
-    """What a run of fine-tuning gave."""
+    """The result of fine-tuning."""
 
     embedder: Embedder
     """The trained upper blocks and the embedding."""
@@ -39,7 +39,7 @@ class FinetuningOutcome:
 
 @dataclass(frozen=True)
 class ResumableFinetuning:
-    """Train the upper blocks of a network and write it as ONNX; a killed run continues.
+    """Train the upper blocks of a network and write it as ONNX; a killed run can resume.
 
     The activations of the frozen layers and the finished epochs are kept in the folder
     ``<path>.work`` until the network is written.
@@ -51,7 +51,7 @@ class ResumableFinetuning:
     resume : bool, default=False
         Continue an interrupted run of the same images, network and settings.
     overwrite : bool, default=False
-        Replace an existing file; without `resume` also discard what an earlier run left.
+        Replace an existing file; without `resume` also discard the work of an earlier run.
     cache : str or Path, default=None
         Keep the activations of the frozen layers in this folder, for other runs.
 
@@ -79,7 +79,7 @@ class ResumableFinetuning:
         check_output(self.path, self.overwrite or self.resume)
 
     def check(self, inputs: Iterable[str | Path | None] = ()) -> None:
-        """Refuse, before any work is done, what exists, is an input or is not ours to replace.
+        """Raise InputError, before any work, if an output exists, is an input or is foreign.
 
         Parameters
         ----------
@@ -102,7 +102,7 @@ class ResumableFinetuning:
 
     @property
     def directory(self) -> Path:
-        """Activations and finished epochs, until the network is written."""
+        """The folder of activations and finished epochs, until the network is written."""
         target = Path(self.path)
         return target.with_name(target.name + ".work")
 
@@ -119,9 +119,9 @@ class ResumableFinetuning:
         Parameters
         ----------
         files : sequence of ImageFile
-            The images; a supervised method takes their folders as classes.
+            The images; for a supervised method their folders are the classes.
         network : Network
-            The backbone, split where training begins.
+            The backbone, split where training starts.
         training : Training
             The settings.
         method : str, default="srpml"
@@ -146,7 +146,7 @@ class ResumableFinetuning:
                     self.directory.rmdir()
                 raise
             size, key = training.image_spec.size, fingerprint(digest, settings)
-            self.check()  # files may have appeared meanwhile
+            self.check()  # files may have appeared since the start
             write_onnx(network, outcome.embedder, size, self.path, key)
             self.discard()
         return outcome
@@ -154,12 +154,12 @@ class ResumableFinetuning:
     def is_complete(
         self, files: Sequence[ImageFile], network: Network, training: Training, method: str
     ) -> bool:
-        """Whether the file is there, from a run of the same images, network and settings."""
+        """Whether the file exists, from a run of the same images, network and settings."""
         key = fingerprint(files_digest(files), _settings(network, training, method))
         return Path(self.path).is_file() and fingerprint_of(self.path) == key
 
     def discard(self) -> None:
-        """Remove the activations and the finished epochs."""
+        """Delete the activations and the finished epochs."""
         remove_checkpoint(self.directory / "run")
         remove_cache(self.directory / "trunk")
         with suppress(OSError):
@@ -188,7 +188,7 @@ def _settings(network: Network, training: Training, method: str) -> Json:
 
 
 def folder_classes(ids: Sequence[str]) -> Indices:
-    """The folder of each image as a class number."""
+    """Return the folder of each image as a class number."""
     names = [PurePosixPath(name).parent.name for name in ids]
     if len(set(names)) < 2:
         raise InputError("labels from folders need images in at least two folders")

@@ -15,15 +15,7 @@ BATCH_SIZE = 120
 
 @dataclass(frozen=True)
 class BatchIndices:
-    """One mini-batch: which view of which image, and its label.
-
-    Parameters
-    ----------
-    rows, views, labels : ndarray of shape (batch_size,)
-        Image, view of the image, and label in this batch.
-    weights : ndarray, default=None
-        Weight of each term of the loss, for losses that use one.
-    """
+    """One mini-batch: image, view and label of each row, and weights for losses that use them."""
 
     rows: Indices
     views: Indices
@@ -32,7 +24,7 @@ class BatchIndices:
 
 
 class BatchSampler(Protocol):
-    """The mini-batches of one epoch; `labels` are the pseudo-labels behind them, if any."""
+    """The mini-batches of one epoch; `labels` are their pseudo-labels, if any."""
 
     @property
     def labels(self) -> Indices | None: ...
@@ -44,7 +36,7 @@ class BatchSampler(Protocol):
 
 @dataclass(frozen=True)
 class LabelSampler:
-    """`m_per_label` images per label; labels with a single image are left out."""
+    """`m_per_label` images per label; labels with a single image are skipped."""
 
     labels: Indices
     m_per_label: int = 4
@@ -57,7 +49,7 @@ class LabelSampler:
 
 
 def _in_two_views(images: Indices, n_views: int, rng: np.random.Generator) -> BatchIndices:
-    """Two different views of each image; the same view twice if there is only one."""
+    """Return two different views of each image; the same view twice if there is only one."""
     rows, first = np.tile(images, 2), rng.integers(0, n_views, len(images))
     step = rng.integers(1, n_views, len(images)) if n_views > 1 else 0
     return BatchIndices(rows, np.concatenate([first, (first + step) % n_views]), rows)
@@ -83,13 +75,7 @@ class InstanceSampler:
 
 @dataclass(frozen=True)
 class NeighborSampler:
-    """Two views of random query images and of their nearest neighbors.
-
-    Parameters
-    ----------
-    neighbors : ndarray of shape (n_images, k)
-        Nearest neighbors of each image, without the image itself.
-    """
+    """Two views of random query images and of their nearest neighbors, (n_images, k) indices."""
 
     neighbors: Indices
     labels: None = None
@@ -108,15 +94,9 @@ class NeighborSampler:
 
 @dataclass(frozen=True)
 class TripletSampler:
-    """Consecutive (anchor, positive, negative) rows, drawn from one pool of each per anchor.
+    """Consecutive (anchor, positive, negative) rows, drawn from the pools of each anchor.
 
-    Parameters
-    ----------
-    anchors : ndarray of shape (n_anchors,)
-    positives, negatives : sequence of ndarray
-        Pools of each anchor.
-    weights : sequence of ndarray
-        Weight of the triplets with each positive.
+    `weights` are those of the triplets with each positive.
     """
 
     anchors: Indices

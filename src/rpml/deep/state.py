@@ -1,4 +1,4 @@
-"""The state of a training run between two epochs, and its form on disk."""
+"""The state of a training run between epochs, and its form on disk."""
 
 from dataclasses import dataclass, field
 
@@ -16,40 +16,27 @@ Scores = dict[str, float]
 
 @dataclass
 class State:
-    """Everything the next epoch depends on.
-
-    Parameters
-    ----------
-    student, teacher : Embedder
-        The trained network, and the exponential moving average of its weights.
-    loss : Loss
-        The loss with its own parameters and buffers.
-    optimizer : torch.optim.Optimizer
-    features : ndarray of shape (n_images, n_features)
-        Running mean of the features of each image.
-    label_features : ndarray of shape (n_images, n_features)
-        `features` when the pseudo-labels were last computed.
-    labels : ndarray of shape (n_images,), default=None
-        The pseudo-labels of the epoch.
-    epoch : int, default=0
-        Finished epochs.
-    history : list of dict
-        Scores of each finished epoch.
-    """
+    """Everything the next epoch depends on."""
 
     student: Embedder
     teacher: Embedder
+    """Exponential moving average of the student's weights."""
     loss: Loss
     optimizer: torch.optim.Optimizer
     features: NDArray[np.float32]
+    """(n_images, n_features) running mean of the features of each image."""
     label_features: NDArray[np.float32]
+    """`features` when the pseudo-labels were last computed."""
     labels: Indices | None = None
+    """(n_images,) pseudo-labels of the epoch."""
     epoch: int = 0
+    """Finished epochs."""
     history: list[Scores] = field(default_factory=list)
+    """Scores of each finished epoch."""
 
 
 def snapshot(state: State) -> tuple[Arrays, Json]:
-    """Arrays and JSON values from which `restore` continues exactly."""
+    """Return arrays and JSON values from which `restore` continues exactly."""
     arrays: Arrays = {"features": state.features, "label_features": state.label_features}
     if state.labels is not None:
         arrays["labels"] = np.asarray(state.labels, np.int64)
@@ -63,7 +50,7 @@ def snapshot(state: State) -> tuple[Arrays, Json]:
 
 
 def state_schema(state: State) -> Schema:
-    """What `snapshot` gives for this state after any number of epochs."""
+    """Return the schema of `snapshot` for this state after any number of epochs."""
     n = len(state.features)
     arrays = {
         "features": ArraySpec("f", state.features.shape),
@@ -82,7 +69,7 @@ def state_schema(state: State) -> Schema:
 
 
 def restore(state: State, arrays: Arrays, metadata: Json) -> None:
-    """Set a freshly initialized state to a saved one."""
+    """Set a newly initialized state to a saved one."""
     state.features[:], state.label_features[:] = arrays["features"], arrays["label_features"]
     state.labels = arrays.get("labels")
     for name in ("student", "teacher", "loss"):
