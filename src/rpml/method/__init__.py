@@ -1,1 +1,1 @@
-"""The algorithm: arrays in, arrays out; `pipeline` reads like the paper."""
+"""The algorithm, from arrays to arrays; `pipeline` follows the paper."""

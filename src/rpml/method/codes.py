@@ -1,4 +1,4 @@
-"""Embeddings in fewer bytes: int8 with a range per axis, sign bits, and back."""
+"""Compact codes of embeddings: int8 with a range per axis, sign bits, and decoding."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from rpml.runtime.rows import Array
 Codes = NDArray[np.integer]
 CODES = ("int8", "binary", "binary-rotated")
 STEPS = 255
-ZERO = 1e-9  # a value that rounding alone moves across zero has the same bit in every batch
+ZERO = 1e-9  # so that rounding, which varies with the batch, does not change a bit
 PREFIX_QUANTILE = 0.99
 
 
 @dataclass(frozen=True)
 class AxisRanges:
-    """The interval of each axis that int8 codes cover, measured on rows of the embedding."""
+    """The range of each axis that int8 codes cover, measured on embedded rows."""
 
     low: Array
     """(l,) smallest value on each axis."""
     high: Array
     """(l,) largest value on each axis."""
     growth: Array
-    """(l,) factor by which values grow where only the first 1 .. l axes are scaled to unit norm."""
+    """(l,) factor by which values grow if only the first 1 .. l axes are normalized."""
 
     @classmethod
     def of(cls, Y: Array, unit: bool) -> AxisRanges:
-        """Ranges of rows; `unit` says whether a prefix is scaled to unit norm again."""
+        """Measure rows; `unit` if prefixes are scaled to unit norm again."""
         growth = np.ones(Y.shape[1])
         if unit:
             norms = np.sqrt(np.cumsum(np.square(Y, dtype=np.float64), axis=1))
@@ -41,16 +41,16 @@ class AxisRanges:
         return cls(*(np.asarray(a, np.float32) for a in (Y.min(axis=0), Y.max(axis=0), growth)))
 
     def first(self, size: int) -> AxisRanges:
-        """The ranges of the embedding by the first `size` components."""
+        """Return the ranges of the embedding by the first `size` components."""
         factor = self.growth[size - 1]
         low, high = self.low[:size], self.high[:size]
-        if factor > 1:  # of unit rows
+        if factor > 1:  # unit rows
             low, high = (np.clip(bound * factor, -1, 1) for bound in (low, high))
         return AxisRanges(low, high, self.growth[:size] / factor)
 
 
 class Codec(ABC):
-    """Rows of an embedding to codes and back.
+    """Encodes rows of an embedding and decodes codes.
 
     The dot product of a float query with decoded rows is the asymmetric score.
     """
@@ -58,19 +58,19 @@ class Codec(ABC):
     size: int
     """Dimensions of the embedding."""
     width: int
-    """Columns of the codes; each is one byte."""
+    """Columns of the codes, one byte each."""
     dtype: type[np.generic]
 
     @abstractmethod
     def encode(self, Y: Array) -> Codes:
-        """Codes of rows."""
+        """Encode rows."""
 
     @abstractmethod
     def decode(self, codes: Codes) -> NDArray[np.float32]:
-        """The rows that codes stand for."""
+        """Decode codes to rows."""
 
     def check(self, codes: Codes) -> Codes:
-        """Refuse codes of another kind, or of a model of another size."""
+        """Raise ValueError for codes of another type, or of a model of another size."""
         if codes.dtype != self.dtype or codes.ndim != 2 or codes.shape[1] != self.width:
             expected = f"(n, {self.width}) of {np.dtype(self.dtype)}"
             raise ValueError(
@@ -91,21 +91,20 @@ class Int8Codec(Codec):
         self.low, self.step = ranges.low, np.where(span > 0, span, 1.0) / STEPS
 
     def encode(self, Y: Array) -> NDArray[np.int8]:
-        """Codes of rows; values outside the range get the nearest code."""
+        """Encode rows; values outside the range are clipped."""
         steps = np.rint((Y - self.low.astype(np.float64)) / self.step)
         return (np.clip(steps, 0, STEPS) - 128).astype(np.int8)
 
     def decode(self, codes: Codes) -> NDArray[np.float32]:
-        """low + (code + 128) * step."""
         return self.low + (self.check(codes) + np.float32(128)) * self.step.astype(np.float32)
 
 
 class SignCodec(Codec):
-    """One bit per axis, 1 where the value is positive, packed as `numpy.packbits` does.
+    """One bit per axis, 1 for positive values, packed as by `numpy.packbits`.
 
-    The first axis is the most significant bit of the first byte; zero bits fill the last byte.
-    With `rotate` the rows are turned first, by the same rotation for every model of a size, which
-    shares the variance between the bits.
+    The first axis is the most significant bit of the first byte; the last byte is padded with
+    zeros. With `rotate` the rows are rotated first, by the same rotation for all models of a size,
+    which distributes the variance over the bits.
     """
 
     dtype = np.uint8
@@ -114,11 +113,10 @@ class SignCodec(Codec):
         self.size, self.width, self.rotate = size, (size + 7) // 8, rotate
 
     def encode(self, Y: Array) -> NDArray[np.uint8]:
-        """Packed sign bits of rows."""
         return np.packbits((Y @ rotation(self.size) if self.rotate else Y) > ZERO, axis=1)
 
     def decode(self, codes: Codes) -> NDArray[np.float32]:
-        """Unit rows whose entries have the signs of the bits, turned back."""
+        """Return unit rows whose entries have the signs of the bits, rotated back."""
         bits = np.unpackbits(self.check(codes).view(np.uint8), axis=1, count=self.size)
         signs = (2 * bits.astype(np.float32) - 1) / np.float32(np.sqrt(self.size))
         return signs @ rotation(self.size).T.astype(np.float32) if self.rotate else signs
@@ -126,19 +124,13 @@ class SignCodec(Codec):
 
 @lru_cache(maxsize=8)
 def rotation(size: int) -> NDArray[np.float64]:
-    """A fixed random rotation; RandomState because its numbers never change between releases."""
+    """Return a fixed random rotation; RandomState never changes between releases."""
     Q, R = np.linalg.qr(np.random.RandomState(0).standard_normal((size, size)))
     return np.asarray(Q * np.where(np.diag(R) < 0, -1.0, 1.0))
 
 
 def make_codec(output: str, size: int, ranges: AxisRanges | None) -> Codec:
-    """The codec of an `output` for an embedding of `size` dimensions.
-
-    Raises
-    ------
-    ValueError
-        If the output is unknown, or int8 is asked of a model without ranges.
-    """
+    """Return the codec of an `output`; ValueError if it is unknown, or int8 without ranges."""
     if output not in CODES:
         raise ValueError(f"output={output!r}: choose from float, {', '.join(CODES)}.")
     if output != "int8":

@@ -1,4 +1,4 @@
-"""What a similarity means: its place among those of random pairs and of nearest neighbors."""
+"""Interpretation of similarities: quantiles among random pairs and nearest neighbors."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike
 from rpml.runtime.rows import Array, unit_rows
 
 MAX_ROWS = 2000
-# even steps, and the upper tail in steps of a constant factor down to one pair in a million
+# even steps, and the upper tail in geometric steps down to one pair in a million
 LEVELS = np.union1d(np.linspace(0, 1, 129), 1 - np.geomspace(1e-6, 1e-2, 65))
 
 
 @dataclass(frozen=True)
 class SimilarityScale:
-    """Quantiles of the cosine similarities in the embedding of training rows."""
+    """Quantiles of the cosine similarities of embedded training rows."""
 
     levels: Array
     """(q,) ascending from 0 to 1."""
@@ -28,7 +28,7 @@ class SimilarityScale:
 
     @classmethod
     def of(cls, Y: Array) -> SimilarityScale:
-        """Quantiles of a sample of the embedding, of at most 2000 evenly spaced rows."""
+        """Compute quantiles from at most 2000 evenly spaced rows of the embedding."""
         rows = unit_rows(np.asarray(Y[:: -(-len(Y) // MAX_ROWS)], np.float32))
         similarities = rows @ rows.T
         random = similarities[np.tri(len(rows), k=-1, dtype=bool)]
@@ -38,16 +38,16 @@ class SimilarityScale:
         return cls(*(np.asarray(a, np.float32) for a in (LEVELS, *quantiles)))
 
     def quantile(self, similarity: ArrayLike, pairs: str = "random") -> Any:
-        """Share of the pairs that are less similar, in [0, 1]."""
+        """Return the share of pairs that are less similar, in [0, 1]."""
         if pairs not in ("random", "nearest"):
             raise ValueError(f"pairs={pairs!r}: choose from random, nearest.")
         quantiles = self.random if pairs == "random" else self.nearest
-        # np.interp wants ascending places; of equal quantiles the last counts
+        # np.interp needs ascending positions; of equal quantiles the last counts
         return np.interp(np.asarray(similarity), quantiles, self.levels, left=0.0, right=1.0)
 
 
 def _quantiles(values: Array) -> Array:
-    """The values at `LEVELS`; one sort is cheaper than numpy's partition at that many positions."""
+    """Return the values at `LEVELS`; for so many, one sort is cheaper than a partition."""
     values = np.sort(values)
     low, part = np.divmod(LEVELS * (len(values) - 1), 1)
     below = low.astype(np.intp)

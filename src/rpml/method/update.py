@@ -1,10 +1,9 @@
-"""A fitted model takes in new rows: clusters go on, the embedding stays comparable.
+"""Updates of a fitted model with new rows; embeddings stay comparable.
 
-New rows are clustered together with the exemplars of the model. A cluster that holds an exemplar
-keeps its label, one without is new. Where old rows are at hand, a bounded sample of them lets the
-whitening follow the data too, unless labels made it: it cannot be learned anew without them. The
-result is turned to lie as close as possible to the embedding before, so that stored vectors can
-still be compared.
+New rows are clustered together with the model's exemplars. A cluster with an exemplar keeps its
+label, others are new. If old rows are available, a bounded sample of them updates the whitening
+too, unless it was learned from labels, which an update does not have. The result is rotated as
+close as possible to the previous embedding, so that stored vectors remain comparable.
 """
 
 from dataclasses import replace
@@ -31,7 +30,7 @@ ENOUGH = 4  # rows per component to learn a whitening from
 
 
 class Fitted(Protocol):
-    """What an update needs of the model before."""
+    """The attributes of a fitted model that an update needs."""
 
     preprocessing_: Preprocessing
     whitening_: ScatterChoice | None
@@ -45,14 +44,9 @@ def update(
 ) -> tuple[FitResult, Array, float]:
     """Learn from new rows, the exemplars and, if given, a sample of old rows.
 
-    Returns
-    -------
-    result : FitResult
-        Its rows are X_new, then the old ones looked at, then the exemplars.
-    vectors : ndarray of shape (k, d)
-        The rows that are the exemplars now.
-    drift : float
-        Mean of 1 - cosine between the embedding of these rows before and after.
+    Returns the result, whose rows are X_new, the sampled old rows and the exemplars; the rows that
+    are now the exemplars; and the drift, the mean of 1 - cosine between the embedding of these
+    rows before and after.
     """
     old = X_new[:0]
     if X_old is not None:
@@ -64,10 +58,10 @@ def update(
     whitening = Whitening(before.preprocessing_, before.whitening_)
     if X_old is None or whitening.needs_labels_or_pairs:  # an update has neither
         stages = replace(stages, settings=replace(settings, init=before.components_.T))
-    else:  # without the exemplars, which may be many, and whose labels are guesses
+    else:  # without the exemplars, which may be many and whose labels are uncertain
         rows = X[:first_exemplar] if first_exemplar >= ENOUGH * len(before.components_) else X
         whitening = stages.whiten(rows, FitInputs(no_groups(len(rows))))
-    if settings.training == "auto" and not whitening.supports_training:  # as the fit before
+    if settings.training == "auto" and not whitening.supports_training:  # like the previous fit
         stages = replace(stages, settings=replace(stages.settings, max_iter=0))
     supervision = _continued(before.exemplars_.labels, first_exemplar)
     inputs = FitInputs(no_groups(len(X)), supervision, whitening=whitening)
@@ -81,7 +75,7 @@ def update(
 
 
 def sample_old(n_old: int, n_new: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Old rows looked at: a few times as many as new ones, so that the cost follows these."""
+    """Sample old rows in proportion to the new ones, which then determine the cost."""
     most = max(MIN_OLD, OLD_SHARE * n_new)
     return np.sort(rng.permutation(n_old)[:most])
 

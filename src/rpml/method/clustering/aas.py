@@ -30,35 +30,35 @@ _LEAST = {"n_neighbors": 1, "gamma": 0, "n_clusters": 1, "min_cluster_size": 1}
 class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """Authority Ascent Shift: clusters from an ascent on a random walk's authority.
 
-    Every row steps to the relevant neighbor that promises the largest gain of authority, until
-    it cannot gain any more: at a mode. The rows that end in one mode are a basin, which is what
-    the paper calls a cluster (``merge=None``). Basins are small and pure. By default they are the
-    leaves of a tree: average linkage of the affinities between their rows. The tree is cut into
-    `n_clusters`, or where clusters tell most about the graph and persist longest.
+    Every row steps to the relevant neighbor with the largest gain of authority until no gain is
+    possible, at a mode. The rows that end in one mode are a basin, which is what the paper calls a
+    cluster (``merge=None``). Basins are small and pure. By default they are the leaves of a tree:
+    average linkage of the affinities between their rows. The tree is cut into `n_clusters`, or
+    where the clusters are most informative about the graph and persist longest.
 
     Parameters
     ----------
     n_neighbors : int, default=50
         Neighbors in the graph; reduced with a warning when there are fewer other rows.
     gamma : float, default=100.0
-        How much a large step of authority counts against a neighbor.
-        Authorities are scaled to a maximum of 1/10.
+        How strongly large steps of authority count against a neighbor. Authorities are scaled to a
+        maximum of 1/10.
     epsilon : float or "auto", default="auto"
-        Relevance a neighbor must exceed: a threshold on affinities, as printed in the paper.
-        "auto" follows the affinities; see `choose_epsilon`.
+        Relevance that a neighbor must exceed: a threshold on affinities, as printed in the paper.
+        "auto" adapts to the affinities; see `choose_epsilon`.
     metric : "euclidean", "cosine" or "precomputed", default="euclidean"
-        "precomputed": fit takes the affinity graph, a square (sparse) non-negative matrix.
+        With "precomputed", fit takes the affinity graph, a square (sparse) non-negative matrix.
     affinity : "gaussian" or "cosine", default="gaussian"
     bandwidth : "local", "balanced", "global" or float, default="local"
     symmetric : bool, default=True
         See `rpml.method.graph.affinity.affinity_graph`. "cosine" needs metric="cosine".
     merge : "average" or None, default="average"
-        "average" merges the basins (an addition to the paper). None is the ascent as printed.
+        "average" merges the basins (not in the paper). None is the ascent as printed.
     n_clusters : int, default=None
-        Clusters wanted, fewer with a warning if there are fewer leaves; None cuts the tree by
-        persistence, into 2 or more if there are 2 leaves.
+        Number of clusters, fewer with a warning if there are fewer leaves; None cuts the tree by
+        persistence, into at least 2 clusters if there are 2 leaves.
     min_cluster_size : int, default=5
-        Smaller basins join the neighbor of largest affinity. Only an unconnected part of the
+        Smaller basins join the neighbor with the largest affinity. Only an unconnected part of the
         graph may be smaller. `n_clusters` and `min_cluster_size` are for merge="average".
     method : "auto", "exact" or "ann", default="auto"
         Neighbor search; see `rpml.method.graph.affinity.nearest_neighbors`.
@@ -90,11 +90,11 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    A row without relevant neighbor (isolated, or an outlier) is its own cluster. Duplicated
-    rows share a cluster when nothing better is near. Zero rows are ordinary points under
-    metric="euclidean" and isolated under affinity="cosine". Rows in other order give the same
-    clusters, but for exactly equal gains. At the end of merge="average" rows on a border move to
-    the cluster they are most affine to, so that a few leaves lie in several clusters.
+    A row without relevant neighbors (isolated, or an outlier) is its own cluster. Duplicated rows
+    share a cluster if nothing better is near. Zero rows are ordinary points under
+    metric="euclidean" and isolated under affinity="cosine". The order of the rows only matters for
+    exactly equal gains. Finally, with merge="average", rows on a border move to the cluster with
+    the largest affinity, so that a few leaves are split between clusters.
 
     Examples
     --------
@@ -145,7 +145,7 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : ndarray of shape (n_samples, n_features), Neighbors, (indices, distances) or graph
-            Features; neighbors found before; or, with metric="precomputed", affinities.
+            Features; neighbors searched before; or, with metric="precomputed", affinities.
         y : ignored, default=None
         """
         ascent = self.ascent(X)
@@ -166,9 +166,9 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def ascent(self, X: ArrayLike | Neighbors | sparse.spmatrix) -> GraphAscent:
-        """The graph of X, ready to ascend; takes what `fit` takes.
+        """Return the graph of X, ready to ascend; takes the same input as `fit`.
 
-        The one way in which this package runs Authority Ascent Shift in memory.
+        All in-memory uses of Authority Ascent Shift in this package go through this method.
         """
         self.check_parameters()
         if self.metric == "precomputed":
@@ -203,7 +203,7 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return BasinMerging(graph, self.n_clusters, self.min_cluster_size)
 
     def check_parameters(self) -> None:
-        """Raise a ValueError for a setting that no fit could use."""
+        """Raise ValueError for an invalid setting."""
         for name, least in _LEAST.items():
             value = getattr(self, name)
             if name == "n_clusters" and value is None:
@@ -234,7 +234,7 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         bandwidths(np.ones(1), self.bandwidth)
 
     def _warn(self, graph: sparse.csr_matrix) -> None:
-        """A threshold given by hand may suit other affinities; "auto" follows them."""
+        """Warn if a user's threshold may not suit the affinities."""
         n = graph.shape[0]
         if self.epsilon == "auto" or n < 3 or 1 < self.n_clusters_ < n:
             return

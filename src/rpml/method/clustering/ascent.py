@@ -14,34 +14,20 @@ from rpml.method.graph import kernels
 from rpml.runtime.rows import Labels
 from rpml.runtime.threads import run_chunks
 
-_RANK = 7  # the neighbor whose affinity stands for a node's own neighborhood
-_ABOVE = 1.2  # epsilon="auto": this much above the typical affinity of that neighbor,
-_CUT_OFF = 0.3  # but cutting off no more than this share of the nodes from all others
+_RANK = 7  # the neighbor whose affinity represents a node's neighborhood
+_ABOVE = 1.2  # epsilon="auto": this factor above the typical affinity of that neighbor,
+_CUT_OFF = 0.3  # but disconnecting at most this share of the nodes from all others
 
 
 @dataclass(frozen=True)
 class AASResult:
-    """What the ascent found.
-
-    Attributes
-    ----------
-    labels : int ndarray of shape (n_samples,)
-        Cluster of each node, numbered in the order of their modes.
-    modes : int ndarray of shape (n_clusters,)
-        Node each cluster's ascent ends in.
-    parents : int ndarray of shape (n_samples,)
-        The ascent tree: the node each node steps to; a mode is its own parent.
-    authority : ndarray of shape (n_samples,)
-        Stationary distribution of the random walk; sums to 1.
-    epsilon : float
-        The threshold used.
-    hierarchy : Hierarchy or None
-        The merge tree of the basins, if they were merged.
-    """
+    """The result of an ascent; `authority` is the stationary distribution of the random walk."""
 
     labels: NDArray[np.intp]
+    """(n,) clusters, numbered in the order of their modes."""
     modes: NDArray[np.intp]
     parents: NDArray[np.intp]
+    """(n,) the ascent tree; a mode is its own parent."""
     authority: NDArray[np.float64]
     epsilon: float
     hierarchy: Hierarchy | None = None
@@ -50,22 +36,22 @@ class AASResult:
 def ascend(
     graph: sparse.csr_matrix, omega: NDArray[np.float64], gamma: float, epsilon: float
 ) -> NDArray[np.intp]:
-    """Parent of every node: one step of authority ascent.
+    """Return the parent of every node: one step of authority ascent.
 
     psi(i, j) = d_i P_ij exp(-gamma (omega_j - omega_i)^2) with d_i P_ij = W_ij; the relevant
-    neighbors are those with psi > epsilon and i itself; the parent is the one of largest
+    neighbors are those with psi > epsilon and i itself; the parent is the one with the largest
     P_ij (omega_j - omega_i). Here omega is scaled to a maximum of 1/10, so that the printed
-    gamma = 100 damps a step across the whole range of authorities by 1/e: as probabilities they
-    would differ by about 1/n, and gamma would do nothing at all.
+    gamma = 100 damps a step across the whole range of authorities by 1/e: probabilities would
+    differ by about 1/n, and gamma would have no effect.
 
-    Equal gains go to the lowest index. On a plateau (equal authority, gain 0) this moves to a
-    relevant neighbor of lower index, so that duplicated points share one mode.
+    Ties go to the lowest index. On a plateau (equal authority, gain 0) this moves to a relevant
+    neighbor of lower index, so that duplicated points share one mode.
     """
     return ascend_scaled(graph, scaled_authority(omega), gamma, epsilon)
 
 
 def scaled_authority(omega: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The authority with a maximum of 1/10; see `ascend`."""
+    """Scale the authority to a maximum of 1/10; see `ascend`."""
     top = float(omega.max(initial=0.0))
     return omega / (10.0 * top) if top > 0 else np.zeros(len(omega))
 
@@ -77,7 +63,7 @@ def ascend_scaled(
     epsilon: float,
     first: int = 0,
 ) -> NDArray[np.intp]:
-    """`ascend` for the nodes from `first` on, whose rows the graph holds; `scaled` is of all."""
+    """`ascend` for the nodes from `first` on, which are the rows of the graph."""
     n = graph.shape[0]
     parents = np.empty(n, dtype=np.intp)
 
@@ -92,7 +78,7 @@ def ascend_scaled(
 
 
 def follow(parents: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Mode every node ends in, by pointer jumping: the height of a tree halves each round."""
+    """Return the mode of every node by pointer jumping, which halves the height of a tree."""
     while True:
         further = parents[parents]
         if np.array_equal(further, parents):
@@ -103,27 +89,27 @@ def follow(parents: NDArray[np.intp]) -> NDArray[np.intp]:
 def choose_epsilon(graph: sparse.csr_matrix) -> float:
     """Choose epsilon from the affinities alone.
 
-    20% above the median affinity of a node to its 7th strongest neighbor, but never so high
-    that more than 30% of the nodes lose even their strongest edge (in high dimension all
-    affinities of a node are alike). Where affinities hardly differ at all they say nothing, and
-    every edge is relevant. Multiplying the graph by a constant multiplies epsilon by it.
+    20% above the median affinity of a node to its 7th strongest neighbor, but low enough that at
+    most 30% of the nodes lose their strongest edge (in high dimensions all affinities of a node
+    are similar). If affinities hardly differ, every edge is relevant. Multiplying the graph by a
+    constant multiplies epsilon by it.
     """
     return threshold(strongest(graph))
 
 
 def threshold(best: NDArray[np.float64]) -> float:
-    """The epsilon of `choose_epsilon`, from the `strongest` affinities of all nodes."""
+    """Return the epsilon of `choose_epsilon`, from the `strongest` affinities of all nodes."""
     best = best[best[:, 0] > 0]
     if not best.size:
-        return 1.0  # no edges: any threshold does
+        return 1.0  # without edges any threshold will do
     middle, largest = float(np.median(best[:, -1])), float(best[:, 0].max())
     if middle > 0.95 * largest:
-        return 0.3 * largest  # below exp(-1), the most gamma = 100 takes off
+        return 0.3 * largest  # below exp(-1), the strongest damping with gamma = 100
     return min(_ABOVE * middle, float(np.quantile(best[:, 0], _CUT_OFF)), 0.95 * largest)
 
 
 def strongest(graph: sparse.csr_matrix) -> NDArray[np.float64]:
-    """(n, 2): the largest affinity of each node and its 7th largest."""
+    """Return the largest affinity of each node and its 7th largest, (n, 2)."""
     best = np.zeros((graph.shape[0], _RANK))
 
     def work(_: int, start: int, stop: int) -> None:
@@ -134,32 +120,23 @@ def strongest(graph: sparse.csr_matrix) -> NDArray[np.float64]:
 
 
 class Ascent(Protocol):
-    """An affinity graph to ascend, wherever its edges are: in memory or on Dask workers."""
+    """An affinity graph to ascend, in memory or on Dask workers."""
 
     def auto_epsilon(self) -> float:
-        """The threshold of epsilon="auto"."""
+        """Return the threshold of epsilon="auto"."""
 
     def climb(self, epsilon: float) -> Labels:
-        """The mode of each node, as a label."""
+        """Return the mode of each node, as a label."""
 
     def affinity_quantiles(self, q: tuple[float, ...]) -> NDArray[np.float64]:
-        """Quantiles of the affinities; empty if there are no edges."""
+        """Return quantiles of the affinities; empty if there are no edges."""
 
 
 @dataclass(frozen=True)
 class GraphAscent:
     """Authority Ascent Shift on a graph in memory.
 
-    Parameters
-    ----------
-    graph : csr_matrix of shape (n_samples, n_samples)
-        Affinities.
-    gamma : float, default=100.0
-        As in `AuthorityAscentShift`.
-    symmetric : bool, default=None
-        Whether the graph is symmetric; looked up if None.
-    merging : BasinMerging, default=None
-        How the basins become clusters; None leaves them as the ascent found them.
+    `symmetric` is tested if None. Without `merging` the clusters are the basins of the ascent.
     """
 
     graph: sparse.csr_matrix
@@ -179,7 +156,7 @@ class GraphAscent:
         return self.run(epsilon).labels
 
     def run(self, epsilon: float | str = "auto") -> AASResult:
-        """The ascent with all that it finds."""
+        """Run the ascent and return everything it finds."""
         omega = authority(self.graph, self.symmetric)
         relevant = self.auto_epsilon() if isinstance(epsilon, str) else float(epsilon)
         parents = ascend(self.graph, omega, self.gamma, relevant)
@@ -193,7 +170,7 @@ class GraphAscent:
 
 
 def number_by_mode(labels: Labels, omega: NDArray[np.float64]) -> tuple[Labels, Labels]:
-    """(the row of highest authority in each cluster, ascending; the labels in that order)."""
+    """Return the row of highest authority of each cluster, ascending, and labels in that order."""
     order = np.lexsort((np.arange(len(labels)), -omega, labels))
     highest = order[np.diff(labels[order], prepend=-1) != 0]
     modes, number = np.sort(highest), np.empty(len(highest), np.intp)
@@ -202,18 +179,18 @@ def number_by_mode(labels: Labels, omega: NDArray[np.float64]) -> tuple[Labels, 
 
 
 def point_to_modes(parents: Labels, modes: Labels, labels: Labels) -> Labels:
-    """The ascent tree within clusters: what stepped out of its cluster, or nowhere, steps to
-    the mode of its cluster."""
+    """Return the ascent tree within clusters: roots, and nodes whose parent is in another cluster,
+    point to the mode of their cluster."""
     rows = np.arange(len(parents))
     inside = (labels[parents] == labels) & (parents != rows) & (modes[labels] != rows)
     return np.where(inside, parents, modes[labels])
 
 
 def usable_labels(ascent: Ascent, epsilon: float | str) -> Labels:
-    """Labels that triplets can be drawn from.
+    """Return labels from which triplets can be drawn.
 
-    Where the threshold puts all nodes into one cluster or each into its own, it is raised or
-    lowered through quantiles of the affinities, with a warning.
+    If the threshold puts all nodes into one cluster, or each into its own, it is raised or lowered
+    through quantiles of the affinities, with a warning.
     """
     used = ascent.auto_epsilon() if isinstance(epsilon, str) else float(epsilon)
     labels = ascent.climb(used)
@@ -243,6 +220,6 @@ def usable_labels(ascent: Ascent, epsilon: float | str) -> Labels:
 
 
 def _has_triplets(labels: Labels) -> bool:
-    """Triplets need two labels, one of them with two rows."""
+    """Whether there are two labels, one of them with two rows."""
     sizes = np.bincount(labels)
     return bool(len(sizes) > 1 and sizes.max() > 1)

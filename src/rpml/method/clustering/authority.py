@@ -1,4 +1,4 @@
-"""Graph -> authority: the stationary distribution of a random walk on it."""
+"""The authority of a graph: the stationary distribution of a random walk."""
 
 import logging
 
@@ -9,28 +9,19 @@ from scipy.sparse.csgraph import connected_components
 
 logger = logging.getLogger(__name__)
 
-_TELEPORT = 0.05  # of the walk on a graph that is not strongly connected
+_TELEPORT = 0.05  # probability of a jump, on a graph that is not strongly connected
 _MAX_STEPS = 1000  # of the power iteration
 
 
 def authority(graph: sparse.csr_matrix, symmetric: bool | None = None) -> NDArray[np.float64]:
-    """Stationary distribution omega of the random walk P = D^-1 W on the graph.
+    """Return the stationary distribution omega of the random walk P = D^-1 W, (n_samples,).
 
     On a symmetric graph, connected or not, omega_i = d_i / sum d. On a directed one it is
-    iterated: a strongly connected graph has one stationary distribution, which the lazy walk
-    (I + P) / 2 reaches even if P is periodic; on any other graph the walker also jumps to a
-    random node with probability 0.05, and always does so from a node without edges, which makes
-    the distribution unique and the iteration converge.
-
-    Parameters
-    ----------
-    graph : (n, n) csr_matrix, non-negative
-    symmetric : bool, default=None
-        Whether the graph is symmetric; looked up if not given.
-
-    Returns
-    -------
-    ndarray of shape (n_samples,) that sums to 1; uniform if the graph has no edges.
+    iterated: a strongly connected graph has one stationary distribution, to which the lazy walk
+    (I + P) / 2 converges even if P is periodic; on any other graph the walker also jumps to a
+    random node with probability 0.05, and always from a node without edges, which makes the
+    distribution unique and the iteration converge. It is uniform if there are no edges.
+    `symmetric` is tested if None.
     """
     degree = np.asarray(graph.sum(axis=1, dtype=np.float64)).ravel()
     if not degree.any():
@@ -41,7 +32,7 @@ def authority(graph: sparse.csr_matrix, symmetric: bool | None = None) -> NDArra
 
 
 def is_symmetric(graph: sparse.csr_matrix) -> bool:
-    """Whether W equals its transpose, bit for bit."""
+    """Whether W equals its transpose exactly."""
     other = graph.T.tocsr()
     graph = graph if graph.has_sorted_indices else graph.sorted_indices()
     return (
@@ -53,7 +44,7 @@ def is_symmetric(graph: sparse.csr_matrix) -> bool:
 
 def _power_iteration(graph: sparse.csr_matrix, degree: NDArray[np.float64]) -> NDArray[np.float64]:
     n = degree.size
-    arrive = graph.T.tocsr().astype(np.float64)  # rows collect what flows in
+    arrive = graph.T.tocsr().astype(np.float64)  # rows collect the incoming probability
     share = np.where(degree > 0, 1.0 / np.where(degree > 0, degree, 1.0), 0.0)
     strong = connected_components(graph, connection="strong", return_labels=False) == 1
     jump = 0.0 if strong else _TELEPORT

@@ -1,4 +1,4 @@
-"""From the basins of the ascent to clusters: join small basins, build the merge tree, cut, refine.
+"""From basins to clusters: join small basins, build the merge tree, cut and refine it.
 
 An addition to the paper, whose ascent stops at every local maximum of the authority.
 """
@@ -17,35 +17,28 @@ from rpml.method.clustering.linkage import UNCONNECTED, MergeTree, average_linka
 from rpml.runtime.compiled import compiled
 from rpml.runtime.rows import Labels
 
-MERGE_NEIGHBORS = 15  # nearest neighbors between whose rows affinities are averaged
-_PASSES = 3  # over the rows, moving those on the borders of clusters
+MERGE_NEIGHBORS = 15  # nearest neighbors over which affinities between basins are averaged
+_PASSES = 3  # over the rows on the borders of clusters
 
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """Clusters and the tree they were cut from."""
+    """Clusters and the tree that they were cut from."""
 
     labels: Labels
     """(n,) cluster of each row."""
     leaves: Labels
-    """(n,) leaf of the tree each row belongs to."""
+    """(n,) leaf of the tree of each row."""
     tree: MergeTree
 
 
 @dataclass(frozen=True)
 class BasinMerging:
-    """Clusters as the cut of a tree over the basins.
+    """Clusters as the cut of a tree over the basins of a symmetric affinity graph.
 
-    Basins of fewer than `min_cluster_size` rows join the neighbor they have the largest affinity
-    to. Average linkage merges the others into a tree, which is cut into `n_clusters`, or where
-    `persistent_cut` says. At last rows on a border move to the cluster they are most affine to.
-
-    Parameters
-    ----------
-    graph : csr_matrix of shape (n_samples, n_samples)
-        Symmetric affinities.
-    n_clusters : int, default=None
-    min_cluster_size : int, default=5
+    Basins of fewer than `min_cluster_size` rows join the neighbor with the largest affinity.
+    Average linkage merges the others into a tree, which is cut into `n_clusters`, or by
+    `persistent_cut`. Finally, rows on a border move to the cluster with the largest affinity.
     """
 
     graph: sparse.csr_matrix
@@ -71,7 +64,7 @@ class BasinMerging:
 
 
 def shrink(graph: sparse.csr_matrix, labels: Labels) -> sparse.csr_matrix:
-    """The graph with the nodes of each label made one; affinities add up."""
+    """Merge the nodes of each label; affinities are summed."""
     ends = np.repeat(labels, np.diff(graph.indptr)), labels[graph.indices]
     size = int(labels.max(initial=-1)) + 1
     data = graph.data.astype(np.float64)
@@ -81,7 +74,7 @@ def shrink(graph: sparse.csr_matrix, labels: Labels) -> sparse.csr_matrix:
 def join_small(graph: sparse.csr_matrix, labels: Labels, least: int) -> Labels:
     """Join nodes of fewer than `least` rows with the neighbor of largest affinity.
 
-    A node without neighbors stays what it is.
+    A node without neighbors is kept.
     """
     while True:
         sizes = np.bincount(labels)
@@ -97,13 +90,13 @@ def join_small(graph: sparse.csr_matrix, labels: Labels, least: int) -> Labels:
 
 
 def persistent_cut(tree: MergeTree, shrunk: sparse.csr_matrix) -> int:
-    """The number of clusters, 2 or more, that tell most about the graph and persist longest.
+    """Return the number of clusters, at least 2, that are informative and persist longest.
 
     For each cut, I is the information in nats that its clusters give about a step of the random
-    walk (does the walker stay in his cluster?), against a jump to any row by authority; L the mean
+    walk (does it stay in its cluster?), relative to a jump to any row by authority; L is the mean
     over the rows of how long their cluster persists, from its last merge to its next in the
-    log-distance of the tree. The cut has the largest I L^(3/2). I alone cuts whatever has a low
-    dimension into ever finer pieces, L alone prefers few clusters.
+    log-distance of the tree. The cut maximizes I L^(3/2). I alone splits low-dimensional data into
+    ever finer pieces, L alone prefers few clusters.
     """
     n = tree.n_leaves
     if n < 3:
@@ -123,12 +116,12 @@ def persistent_cut(tree: MergeTree, shrunk: sparse.csr_matrix) -> int:
 
 
 def _after_merges(leaves: NDArray[np.float64], change: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A sum over the clusters after 0, 1, ... merges, given what each merge changes."""
+    """Return a sum over the clusters after 0, 1, ... merges, given the change by each merge."""
     return np.cumsum(np.concatenate([[leaves.sum()], change]))
 
 
 def _lifetimes(tree: MergeTree) -> NDArray[np.float64]:
-    """Log-distance from the last merge of each node to its next; leaves and the root have none."""
+    """Return the log-distance from the last merge of each node to its next; 0 if it has none."""
     n, distances = tree.n_leaves, tree.distances
     death = np.zeros(2 * n - 1)
     death[tree.children] = distances[:, None]
@@ -138,15 +131,15 @@ def _lifetimes(tree: MergeTree) -> NDArray[np.float64]:
 
 
 def _divergence(p: NDArray[np.float64], q: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Kullback-Leibler divergence of two Bernoulli distributions, in nats."""
+    """Return the Kullback-Leibler divergence of two Bernoulli distributions, in nats."""
     p, q = np.clip(p, 1e-9, 1 - 1e-9), np.clip(q, 1e-9, 1 - 1e-9)
     return np.asarray(p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q)))
 
 
 def refine(graph: sparse.csr_matrix, labels: Labels, least: int) -> Labels:
-    """Move rows to the cluster of largest affinity over the square root of its size.
+    """Move rows to the cluster with the largest affinity over the square root of its size.
 
-    No cluster falls below `least` rows, or its present size, or becomes empty.
+    No cluster becomes smaller than `least` rows (or its current size, if that is less), or empty.
     """
     labels = labels.copy()
     sizes = np.bincount(labels)
@@ -158,7 +151,7 @@ def refine(graph: sparse.csr_matrix, labels: Labels, least: int) -> Labels:
 
 @compiled()
 def _move_rows(indptr, indices, weights, labels, sizes, least):  # type: ignore[no-untyped-def]
-    """One pass over the rows in order; the number of rows moved."""
+    """Run one pass over the rows in order; return the number of rows moved."""
     affinity = np.zeros(len(sizes))
     moved = 0
     for i in range(len(labels)):

@@ -1,7 +1,7 @@
-"""Average linkage on a sparse affinity graph: the nearest-neighbor chain over linked edge lists.
+"""Average linkage on a sparse affinity graph: a nearest-neighbor chain over linked edge lists.
 
-Time and memory grow with the edges: joining two nodes hooks their edge lists together, and parallel
-edges are summed when a list is next read.
+Time and memory grow with the number of edges: merging two nodes concatenates their edge lists, and
+parallel edges are summed when a list is next read.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from scipy import sparse
 
 from rpml.runtime.compiled import compiled
 
-UNCONNECTED = 6.0  # log-distance between the parts of a graph beyond its weakest merge
+UNCONNECTED = 6.0  # log-distance between unconnected parts, beyond the weakest merge
 
 
 @dataclass(frozen=True)
 class MergeTree:
-    """Which nodes were joined, in order of distance; merge t makes the node n_leaves + t."""
+    """The merges in order of distance; merge t creates the node n_leaves + t."""
 
     children: NDArray[np.intp]
     """(n_leaves - 1, 2) the two nodes of each merge."""
     affinities: NDArray[np.float64]
-    """(n_leaves - 1,) mean affinity between the rows of the two nodes; 0 if they have no edge."""
+    """(n_leaves - 1,) mean affinity between the rows of the two nodes; 0 without an edge."""
     counts: NDArray[np.int64]
     """(2 n_leaves - 1,) rows of each node."""
 
@@ -34,7 +34,7 @@ class MergeTree:
 
     @property
     def distances(self) -> NDArray[np.float64]:
-        """(n_leaves - 1,) log of the mean affinity at the first merge over that at this one."""
+        """(n_leaves - 1,) log of the mean affinity of the first merge over that of each."""
         linked = self.affinities[self.affinities > 0]
         out = np.full(len(self.children), UNCONNECTED)
         out[: len(linked)] = np.log(linked[:1] / linked)
@@ -42,7 +42,7 @@ class MergeTree:
         return out
 
     def cut(self, n_clusters: int) -> NDArray[np.intp]:
-        """The cluster of each leaf once all but the last n_clusters - 1 merges are done."""
+        """Return the cluster of each leaf after all but the last n_clusters - 1 merges."""
         node = np.arange(2 * self.n_leaves - 1)
         done = self.n_leaves - n_clusters
         for t in range(done - 1, -1, -1):
@@ -50,7 +50,7 @@ class MergeTree:
         return np.unique(node[: self.n_leaves], return_inverse=True)[1].astype(np.intp)
 
     def totals(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Sum over the leaves of each node, given a value per leaf."""
+        """Sum a value per leaf over the leaves of each node."""
         out = np.concatenate([values, np.zeros(len(self.children))])
         for t, (a, b) in enumerate(self.children):
             out[self.n_leaves + t] = out[a] + out[b]
@@ -58,18 +58,12 @@ class MergeTree:
 
 
 def average_linkage(graph: sparse.csr_matrix, sizes: NDArray[np.int64]) -> MergeTree:
-    """Join the two nodes of largest mean affinity between their rows, until one node is left.
+    """Merge the two nodes with the largest mean affinity between their rows until one is left.
 
-    Mean affinity is reducible (joining two nodes makes neither nearer to a third), so that chains
-    of nearest neighbors find the merges of the greedy order and distances never fall. Parts of
-    the graph without an edge between them are joined at last, the smallest first.
-
-    Parameters
-    ----------
-    graph : csr_matrix of shape (n_leaves, n_leaves)
-        Symmetric; sums of the affinities between the rows of two leaves.
-    sizes : ndarray of shape (n_leaves,)
-        Rows of each leaf.
+    Mean affinity is reducible (merging two nodes brings neither closer to a third), so chains of
+    nearest neighbors find the merges of the greedy order, and distances never decrease.
+    Unconnected parts of the graph are merged last, the smallest first. `graph` has the summed
+    affinities between the rows of two leaves, `sizes` the rows of each leaf.
     """
     first, second, affinity = _chain(graph.indptr, graph.indices, graph.data, sizes.astype(float))
     order = np.argsort(-affinity, kind="stable")
@@ -89,9 +83,9 @@ def _root(parents, i):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _link_edges(indptr, indices):  # type: ignore[no-untyped-def]
-    """Linked lists of the edges of each node, without loops: (first, last, edges).
+    """Return linked lists of the edges of each node, without loops: (first, last, edges).
 
-    An edge is the node at its end and the edge that follows in the list.
+    An edge is its end node and the next edge in the list.
     """
     n = len(indptr) - 1
     first, last = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
@@ -111,7 +105,7 @@ def _link_edges(indptr, indices):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _chain(indptr, indices, data, sizes):  # type: ignore[no-untyped-def]
-    """Merges as found: a row of the one node, a row of the other, their mean affinity."""
+    """Return the merges as found: a row of each of the two nodes, and their mean affinity."""
     n = len(sizes)
     first, last, edges = _link_edges(indptr, indices)
     weights = data.astype(np.float64)
@@ -139,7 +133,7 @@ def _chain(indptr, indices, data, sizes):  # type: ignore[no-untyped-def]
                 if mean > most or tie:
                     best, most = j, mean
                 e = edges[e, 1]
-            if best < 0:  # a whole part of the graph: only its last node has no neighbor
+            if best < 0:  # the last node of a connected part has no neighbor
                 top -= 1
             elif best != before:
                 top += 1
@@ -160,7 +154,7 @@ def _chain(indptr, indices, data, sizes):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _sum_parallel(i, parents, first, edges, weights, seen):  # type: ignore[no-untyped-def]
-    """Point the edges of i at present nodes, sum parallel ones, drop inner ones; the last edge."""
+    """Update the ends of the edges of i, sum parallel ones, drop loops; return the last edge."""
     retained = -1
     e = first[i]
     while e >= 0:
@@ -183,9 +177,9 @@ def _sum_parallel(i, parents, first, edges, weights, seen):  # type: ignore[no-u
 
 @compiled()
 def _number_merges(pairs, sizes):  # type: ignore[no-untyped-def]
-    """Children as node numbers and the rows of each node; then the unconnected parts are joined.
+    """Return children as node numbers and the rows of each node; unconnected parts come last.
 
-    Parts join smallest first, so that cutting separates large parts before it isolates small ones.
+    The smallest parts are merged first, so that a cut separates large parts first.
     """
     n = len(sizes)
     parents, node = np.arange(n), np.arange(n)

@@ -1,4 +1,4 @@
-"""The clustering function c(.) of the paper: rows -> pseudo-labels, by AAS or as given."""
+"""The clustering function c(.) of the paper: pseudo-labels by AAS, an estimator, or the user."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from rpml.runtime.schema import ArraySpec, Schema
 
 
 def as_clusterer(clustering: object, n_neighbors: int) -> Any:
-    """What the setting `clustering` stands for: an estimator with fit_predict, or an array.
+    """Return the estimator with fit_predict, or the array, that the setting `clustering` means.
 
-    "aas" is the ascent as printed: triplets want small pure clusters.
+    "aas" is the ascent as printed, since triplets need small pure clusters.
     """
     if isinstance(clustering, str):
         return AuthorityAscentShift(n_neighbors=n_neighbors, metric="cosine", merge=None)
@@ -29,21 +29,15 @@ def as_clusterer(clustering: object, n_neighbors: int) -> Any:
 
 
 def uses_graph(clusterer: object) -> TypeGuard[AuthorityAscentShift]:
-    """Whether it clusters a k-NN graph, which may be handed to it."""
+    """Whether it clusters a k-NN graph, which can be passed to it."""
     return isinstance(clusterer, AuthorityAscentShift) and clusterer.metric != "precomputed"
 
 
 def pseudo_labels(Z: Array, clusterer: object, neighbors: Neighbors | None = None) -> Labels:
-    """Labels of the rows of Z.
+    """Return the labels of the preprocessed rows Z.
 
-    Parameters
-    ----------
-    Z : ndarray of shape (n_samples, n_features)
-        Preprocessed rows.
-    clusterer : estimator with fit_predict, or array of shape (n_samples,)
-        An array is taken as the pseudo-labels themselves.
-    neighbors : Neighbors, default=None
-        The k-NN graph of Z for Authority Ascent Shift; searched if None.
+    A clusterer without fit_predict is an array of pseudo-labels. `neighbors` is the k-NN graph of
+    Z for Authority Ascent Shift; it is searched if None.
     """
     if uses_graph(clusterer):
         ascent = clone(clusterer).ascent(Z if neighbors is None else neighbors)
@@ -54,16 +48,16 @@ def pseudo_labels(Z: Array, clusterer: object, neighbors: Neighbors | None = Non
 
 
 def labels_schema(n: int) -> Schema:
-    """Pseudo-labels of n points, as a checkpoint keeps them."""
+    """Return the schema of the pseudo-labels of n points in a checkpoint."""
     return Schema({"labels": ArraySpec("i", (n,), -1, n)})
 
 
 def apply_supervision(labels: Labels, supervision: Supervision, Z: Array) -> Labels:
-    """Pseudo-labels made to agree with supervision; classes come first, clusters after them.
+    """Change pseudo-labels to agree with supervision; classes are numbered before clusters.
 
-    A cluster takes the class of its labeled rows; if these are of several classes it is cut,
-    each row going with its nearest labeled row. So clusters of one class become one. Clusters
-    that linked rows connect become one as well, and rows of different classes are parted.
+    A cluster gets the class of its labeled rows; if these have several classes it is split, and
+    each row follows its nearest labeled row. So clusters of one class are merged. Clusters that
+    linked rows connect are merged as well, and rows of different classes are separated.
     """
     after = int(supervision.labels.max(initial=-1)) + 1
     joined = _join_linked(labels, supervision)
@@ -83,20 +77,20 @@ def apply_supervision(labels: Labels, supervision: Supervision, Z: Array) -> Lab
 
 
 def class_of_nearest(Z: Array, classes: Labels) -> Labels:
-    """The class of the nearest row that has one, for each row of a cluster."""
+    """Return the class of the nearest row that has one, for each row of a cluster."""
     seeds = np.flatnonzero(classes >= 0)
     return np.asarray(classes[seeds[(Z @ Z[seeds].T).argmax(axis=1)]])
 
 
 def rows_by_label(labels: Labels) -> list[Labels]:
-    """The rows of each label from 0."""
+    """Return the rows of each label from 0."""
     order = np.argsort(labels, kind="stable")
     order = order[np.searchsorted(labels[order], 0) :]
     return np.split(order, np.flatnonzero(np.diff(labels[order])) + 1) if len(order) else []
 
 
 def _join_linked(labels: Labels, supervision: Supervision) -> Labels:
-    """One label for clusters that must-links between rows without a class connect."""
+    """Merge clusters that are connected by must-links between rows without a class."""
     first = np.arange(len(labels))
     for rows in rows_by_label(np.where(supervision.is_classed(), -1, supervision.labels)):
         first[rows] = rows[0]
@@ -108,7 +102,7 @@ def _join_linked(labels: Labels, supervision: Supervision) -> Labels:
 
 
 def _side_of(j: int, i: int, rows: Labels, supervision: Supervision, Z: Array) -> Labels:
-    """Rows of a cluster that go with j when it is parted from i; linked rows stay together."""
+    """Return the rows of a cluster that follow j when it is separated from i, with linked rows."""
     nearer = Z[rows] @ (Z[j] - Z[i]) > 0
     for side, row in ((True, j), (False, i)):
         same = (supervision.labels[rows] >= 0) & (

@@ -1,4 +1,4 @@
-"""Neighbors -> the sparse affinity graph the random walker of AAS lives on."""
+"""The sparse affinity graph of a set of neighbors, on which AAS runs its random walk."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -7,7 +7,7 @@ from scipy import sparse
 from rpml.method.graph.exact import slices
 from rpml.method.graph.neighbors import Neighbors
 
-_LOCAL_NEIGHBOR = 7  # whose distance is a point's own bandwidth (Zelnik-Manor and Perona, 2004)
+_LOCAL_NEIGHBOR = 7  # its distance is a point's bandwidth (Zelnik-Manor and Perona, 2004)
 
 
 def affinity_graph(
@@ -17,26 +17,23 @@ def affinity_graph(
     bandwidth: str | float = "local",
     symmetric: bool = True,
 ) -> sparse.csr_matrix:
-    """Weigh the edges from each row to its neighbors.
+    """Return the (n, n) float32 graph of affinities between rows and their neighbors.
 
     Parameters
     ----------
     neighbors : Neighbors
+        The k-NN graph.
     affinity : "cosine" or "gaussian", default="cosine"
-        "cosine" is max(0, cos); it needs neighbors found with metric="cosine". "gaussian" is
+        "cosine" is max(0, cos) and needs neighbors of metric="cosine". "gaussian" is
         exp(-|x_i - x_j|^2 / (2 s_i s_j)).
     bandwidth : "local", "balanced", "global" or float, default="local"
-        s_i of the Gaussian: the distance to the 7th neighbor of i; the geometric mean of that
-        and its median over all rows; the median; or the given number. Local affinities compare
-        across dense and sparse regions but forget the density, global ones are the reverse.
+        s_i of the Gaussian: the distance to the 7th neighbor of i; the geometric mean of that and
+        its median over all rows; the median; or a number. Local affinities are comparable across
+        dense and sparse regions but independent of the density, global ones are the opposite.
     symmetric : bool, default=True
-        Keep an edge when either end found the other (the union, max(W, W')): both ends give it
-        the same weight, so nothing is averaged and no point loses its own neighbors. False
-        leaves the directed k-NN graph.
-
-    Returns
-    -------
-    (n, n) csr_matrix of float32, non-negative, zero diagonal, no stored zeros, sorted indices.
+        Keep an edge if either end found the other (the union, max(W, W')). Both ends give it the
+        same weight, so nothing is averaged and no point loses its neighbors. False keeps the
+        directed k-NN graph.
     """
     n, k = neighbors.indices.shape
     if affinity == "cosine":
@@ -47,7 +44,7 @@ def affinity_graph(
     else:
         raise ValueError(f"affinity={affinity!r}: use 'cosine' or 'gaussian'")
     indptr = np.arange(0, n * k + 1, k, dtype=np.int64 if 2 * n * k > 2**31 - 1 else np.int32)
-    # a copy of the indices: sorting the matrix must not reorder the caller's neighbors
+    # copy the indices: sorting the matrix must not reorder the caller's neighbors
     columns = neighbors.indices.ravel().copy()
     graph = sparse.csr_matrix((weights.ravel(), columns, indptr), shape=(n, n), copy=False)
     graph.eliminate_zeros()
@@ -56,7 +53,7 @@ def affinity_graph(
 
 
 def cosine_weights(neighbors: Neighbors) -> NDArray[np.float32]:
-    """max(0, cos) of (some of the) rows and their neighbors."""
+    """Return max(0, cos) of (some of the) rows and their neighbors."""
     if neighbors.metric != "cosine":
         raise ValueError(
             f"affinity='cosine' needs neighbors of metric='cosine', got {neighbors.metric!r}"
@@ -68,7 +65,7 @@ def cosine_weights(neighbors: Neighbors) -> NDArray[np.float32]:
 def gaussian_weights(
     neighbors: Neighbors, own: NDArray[np.float64], scale: NDArray[np.float64]
 ) -> NDArray[np.float32]:
-    """Gaussian affinities of (some of the) rows, `own` being their bandwidths, `scale` all."""
+    """Return Gaussian affinities of (some) rows with bandwidths `own`; `scale` has all of them."""
     out = np.empty(neighbors.indices.shape, dtype=np.float32)
     for part in slices(len(out), 65536):
         square = np.square(neighbors.distances[part], dtype=np.float64)
@@ -78,12 +75,12 @@ def gaussian_weights(
 
 
 def own_scale(neighbors: Neighbors) -> NDArray[np.float64]:
-    """Distance of each row to its 7th neighbor."""
+    """Return the distance of each row to its 7th neighbor."""
     return neighbors.distances[:, min(_LOCAL_NEIGHBOR, neighbors.n_neighbors) - 1].astype(float)
 
 
 def bandwidths(near: NDArray[np.float64], bandwidth: str | float) -> NDArray[np.float64]:
-    """s_i of every row, from the `own_scale` of all rows."""
+    """Return s_i of every row, from the `own_scale` of all rows."""
     if not isinstance(bandwidth, str):
         if not (np.isfinite(bandwidth) and bandwidth > 0):
             raise ValueError(f"bandwidth={bandwidth}: must be a positive number")
@@ -92,7 +89,7 @@ def bandwidths(near: NDArray[np.float64], bandwidth: str | float) -> NDArray[np.
         raise ValueError(
             f"bandwidth={bandwidth!r}: use 'local', 'balanced', 'global' or a positive number"
         )
-    # a point buried in duplicates borrows the typical scale, else its other edges would vanish
+    # a point among duplicates gets the typical scale, or its other edges would vanish
     typical = float(np.median(near[near > 0])) if (near > 0).any() else 1.0
     local = np.where(near > 0, near, typical)
     share = {"local": 1.0, "balanced": 0.5, "global": 0.0}[bandwidth]
@@ -102,7 +99,7 @@ def bandwidths(near: NDArray[np.float64], bandwidth: str | float) -> NDArray[np.
 def user_neighbors(
     indices: ArrayLike, distances: ArrayLike, *, metric: str = "euclidean"
 ) -> Neighbors:
-    """Check neighbors found elsewhere: (n, k) rows and distances, nearest first."""
+    """Validate the user's neighbors: (n, k) rows and distances, nearest first."""
     indices, distances = np.asarray(indices), np.asarray(distances, dtype=np.float32)
     if indices.ndim != 2 or indices.shape != distances.shape or indices.shape[1] < 1:
         raise ValueError(
@@ -120,7 +117,7 @@ def user_neighbors(
 
 
 def check_graph(graph: ArrayLike | sparse.spmatrix) -> sparse.csr_matrix:
-    """Check a given affinity graph: square, finite, non-negative; the diagonal is dropped."""
+    """Validate a user's affinity graph: square, finite, non-negative; the diagonal is dropped."""
     graph = sparse.csr_matrix(graph)
     if graph.shape[0] != graph.shape[1]:
         raise ValueError(f"precomputed graph: must be square, got {graph.shape}")

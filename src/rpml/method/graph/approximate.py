@@ -1,9 +1,9 @@
-"""Approximate neighbors: compare a row with the rows of its nearest cells, measure the recall.
+"""Approximate neighbors: compare each row with the rows of its nearest cells, measure the recall.
 
-Rows are assigned to cells around k-means centers. A sample is searched exactly; from the cells
-their true neighbors lie in follows how many cells each row has to look into, so no parameter is
-left to choose. The rows that look into a cell are compared with it by one matrix product, which
-costs far less per comparison than following an index row by row.
+Rows are assigned to cells around k-means centers. A sample is searched exactly, and the cells of
+its true neighbors determine how many cells each row must search, so there is no parameter to
+choose. The rows that search a cell are compared with it by one matrix product, which costs far
+less per comparison than traversing an index row by row.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from rpml.runtime.extras import require
 from rpml.runtime.threads import run_chunks, single_blas_thread, times
 
 logger = logging.getLogger(__name__)
-Look = tuple[NDArray[np.int32], int]  # visiting rows, and the cell they look into
+Look = tuple[NDArray[np.int32], int]  # rows, and the cell they search
 
-TARGET = 0.98  # share of the true neighbors the cells looked into must hold
+TARGET = 0.98  # share of the true neighbors that the searched cells must contain
 CELL = 600  # rows
-SAMPLE = 800  # rows searched exactly: half to choose by, half to measure with
-TRAINING = 64  # rows a cell to place the centers with
+SAMPLE = 800  # rows searched exactly: half to choose, half to measure
+TRAINING = 64  # rows per cell to place the centers
 ROUNDS = 8  # of k-means
 SEED = 0  # cells and sample are part of the method, not of the caller's randomness
 
@@ -52,7 +52,7 @@ class Sample:
         return Sample(self.rows[which::2], self.neighbors[which::2])
 
     def recall(self, indices: NDArray[np.int32]) -> float:
-        """Share of the true neighbors among those found."""
+        """Return the share of the true neighbors that were found."""
         hits = [
             np.isin(true, indices[row]).mean()
             for row, true in zip(self.rows, self.neighbors, strict=True)
@@ -62,9 +62,9 @@ class Sample:
 
 @dataclass(frozen=True)
 class Cells:
-    """home[i] is the cell row i lies in, probes[i] those it looks into.
+    """home[i] is the cell of row i, probes[i] the cells it searches.
 
-    A cell of number `count` or more is nobody's: such a row is not found, or does not look there.
+    Cells numbered `count` or more are empty: such a row is not found, or does not search.
     """
 
     home: NDArray[np.int32]
@@ -80,14 +80,14 @@ def ground_truth_sample(rows: SearchCorpus, k: int, memory_limit: int) -> Sample
 
 
 def find_cells(rows: SearchCorpus, sample: Sample, memory_limit: int) -> Cells | None:
-    """Cut the rows into cells; None when a row would have to look into most of them."""
+    """Partition the rows into cells; None if a row would have to search most of them."""
     count = rows.count // CELL
     if count < 4:
         return None
     centers = _centers(rows, count, memory_limit)
     needed = choose_nprobe(rows, centers, sample, memory_limit)
     logger.info("%d cells, a row looks into %d", count, needed)
-    if needed > count // 3:  # the exact search reads each product both ways
+    if needed > count // 3:  # the exact search uses each product in both directions
         return None
     probes = nearest_centers(rows, None, centers, needed, memory_limit)
     return Cells(probes[:, 0], probes, count)
@@ -96,7 +96,7 @@ def find_cells(rows: SearchCorpus, sample: Sample, memory_limit: int) -> Cells |
 def choose_nprobe(
     rows: SearchCorpus, centers: NDArray[np.float32], sample: Sample, memory_limit: int
 ) -> int:
-    """How many cells hold TARGET of the sample's true neighbors."""
+    """Return how many cells contain TARGET of the sample's true neighbors."""
     count, k = len(centers), sample.neighbors.shape[1]
     ranking = nearest_centers(rows, sample.rows, centers, count, memory_limit)
     rank = np.empty_like(ranking)
@@ -107,7 +107,7 @@ def choose_nprobe(
 
 
 def _centers(rows: SearchCorpus, count: int, memory_limit: int) -> NDArray[np.float32]:
-    """k-means on a sample of the rows."""
+    """Run k-means on a sample of the rows."""
     rng = np.random.default_rng(SEED)
     chosen = rng.choice(rows.count, min(rows.count, TRAINING * count), replace=False)
     centers = rows.block(chosen[:count])
@@ -120,7 +120,7 @@ def _centers(rows: SearchCorpus, count: int, memory_limit: int) -> NDArray[np.fl
 def center_sums(
     rows: SearchCorpus, training: NDArray[np.intp], centers: NDArray[np.float32], memory_limit: int
 ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """Sum and number of the training rows nearest to each center."""
+    """Return the sum and number of the training rows nearest to each center."""
     cell = nearest_centers(rows, training, centers, 1, memory_limit)[:, 0]
     sums = np.zeros(centers.shape)
     for part in slices(training.size, max(1, memory_limit // (32 * centers.shape[1]))):
@@ -134,7 +134,7 @@ def center_sums(
 def move_centers(
     centers: NDArray[np.float32], sums: NDArray[np.float64], size: NDArray[np.intp]
 ) -> NDArray[np.float32]:
-    """The means of the rows of each cell; an empty cell keeps its center."""
+    """Return the means of the rows of each cell; an empty cell keeps its center."""
     means = sums / np.maximum(size, 1)[:, None]
     return np.where(size[:, None] > 0, means, centers).astype(np.float32)
 
@@ -146,7 +146,7 @@ def nearest_centers(
     probes: int,
     memory_limit: int,
 ) -> NDArray[np.int32]:
-    """The nearest centers of each of the given rows (None: all), nearest first."""
+    """Return the nearest centers of the given rows (all if None), nearest first."""
     which = np.arange(rows.count) if which is None else which
     out = np.empty((which.size, probes), dtype=np.int32)
     half = 0.5 * np.einsum("ij,ij->i", centers, centers)
@@ -167,17 +167,17 @@ def nearest_centers(
 def search_cells(
     rows: SearchCorpus, cells: Cells, k: int, memory_limit: int, progress: Progress
 ) -> Heaps:
-    """`visit_cells`, and an exact search for rows that met fewer than k others."""
+    """Run `visit_cells`, and an exact search for rows that met fewer than k others."""
     return _fill_gaps(rows, visit_cells(rows, cells, k, memory_limit, progress), memory_limit)
 
 
 def visit_cells(
     rows: SearchCorpus, cells: Cells, k: int, memory_limit: int, progress: Progress
 ) -> Heaps:
-    """Top k of every row among the rows of the cells it looks into.
+    """Find the top k of every row among the rows of the cells it searches.
 
-    Round t compares every row with its t-th cell. A row appears once in a round, so threads
-    never meet in a heap.
+    Round t compares every row with its t-th cell. A row appears once per round, so no two threads
+    use the same heap.
     """
     vals, idx = empty_heaps(rows.count, k)
     half = rows.half.astype(np.float32)
@@ -212,13 +212,13 @@ def visit_cells(
 
 
 def _group(cell: NDArray[np.int32], count: int) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
-    """Rows in the order of their cells, and where each cell begins."""
+    """Return rows in the order of their cells, and where each cell begins."""
     order = np.argsort(cell, kind="stable").astype(np.int32)
     return order, np.searchsorted(cell[order], np.arange(count + 1))
 
 
 def _fill_gaps(rows: SearchCorpus, heaps: Heaps, memory_limit: int) -> Heaps:
-    """Search exactly the rows that met fewer than k others."""
+    """Search exactly for rows that met fewer than k others."""
     scores, idx = heaps
     short = np.flatnonzero((idx == EMPTY_SLOT).any(axis=1))
     if short.size:
@@ -227,7 +227,7 @@ def _fill_gaps(rows: SearchCorpus, heaps: Heaps, memory_limit: int) -> Heaps:
 
 
 def search_hnsw(rows: SearchCorpus, k: int, memory_limit: int) -> Heaps:
-    """Neighbors by the HNSW graph of faiss."""
+    """Find neighbors with the HNSW index of faiss."""
     faiss = require("faiss", "ann", "method='hnsw'")
     n, d = rows.X.shape
     index = faiss.IndexHNSWFlat(d, 32)
@@ -247,7 +247,7 @@ def search_hnsw(rows: SearchCorpus, k: int, memory_limit: int) -> Heaps:
 
 
 def _without_self(near: NDArray[np.integer], me: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Columns to keep: all but the row itself, or but the last if it did not find itself."""
+    """Return the columns to keep: all but the row itself, or but the last if it is missing."""
     own = near == me[:, None]
     own[~own.any(axis=1), -1] = True
     return np.asarray(np.argsort(own, axis=1, kind="stable")[:, :-1])

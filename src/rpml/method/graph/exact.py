@@ -1,4 +1,4 @@
-"""Nearest neighbors by products of blocks of rows: each pair of blocks once, one heap per row."""
+"""Exact nearest neighbors by products of blocks of rows, each pair of blocks once."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ Progress = Callable[[float], object]
 Pair = tuple[int, int]
 Heaps = tuple[Array, NDArray[np.int32]]  # (scores, rows), best first
 
-_BLOCK = 1024  # rows: large enough for the product's full speed, scores small enough for the cache
-_HOLDERS = 8  # threads; a fixed number, since products of other blocks round otherwise
-_LARGEST = 1e18  # beyond, squared distances leave float32
-EMPTY_SLOT = int(np.iinfo(np.int32).max)  # an empty place in a heap
+_BLOCK = 1024  # rows: large enough for fast products, small enough for the cache
+_HOLDERS = 8  # threads; fixed, since products of other blocks would round differently
+_LARGEST = 1e18  # beyond, squared distances overflow float32
+EMPTY_SLOT = int(np.iinfo(np.int32).max)  # an empty position in a heap
 
 
 @dataclass(frozen=True)
 class SearchCorpus:
-    """Rows as the search sees them, made block by block: a large X is never copied whole.
+    """Rows prepared for the search in blocks, so that a large X is never copied as a whole.
 
-    Score of row j for row i: x_i x_j - half_j, largest for the nearest; the squared distance is
-    2 (half_i - score), in units of unit^2.
+    The score of row j for row i is x_i x_j - half_j, largest for the nearest; the squared distance
+    is 2 (half_i - score), in units of unit^2.
     """
 
     X: Array
@@ -36,7 +36,7 @@ class SearchCorpus:
     center: NDArray[np.float64]
     unit: float
     half: NDArray[np.float64]  # half squared norms
-    ready: NDArray[np.float32] | None = None  # all of them, where memory allows
+    ready: NDArray[np.float32] | None = None  # all prepared rows, if memory allows
 
     @property
     def count(self) -> int:
@@ -48,7 +48,7 @@ class SearchCorpus:
         return prepare(self.X[rows], self.metric, dtype, self.center, self.unit)
 
     def prepared(self, memory_limit: int) -> SearchCorpus:
-        """The same rows, made once instead of for every pair of blocks if they fit the limit."""
+        """Prepare all rows once instead of for every pair of blocks, if they fit the limit."""
         if self.ready is not None or 4 * self.X.shape[0] * self.X.shape[1] > memory_limit // 2:
             return self
         ready = np.empty(self.X.shape, np.float32)
@@ -56,7 +56,7 @@ class SearchCorpus:
         return replace(self, ready=ready)
 
     def squares(self, rows: slice | NDArray[np.integer], scores: Array) -> NDArray[np.float64]:
-        """Squared distances from the scores of the given rows."""
+        """Return squared distances from the scores of the given rows."""
         return np.asarray(np.maximum(2.0 * (self.half[rows, None] - scores), 0.0))
 
 
@@ -67,7 +67,7 @@ def prepare(
     center: NDArray[np.float64] | float = 0.0,
     unit: float = 1.0,
 ) -> Array:
-    """Rows ready for the product: unit norm (cosine), or centered and in `unit`s (Euclidean)."""
+    """Prepare rows for products: unit norm (cosine), or centered in `unit`s (Euclidean)."""
     if metric == "euclidean":
         rows = np.asarray(block, dtype=np.result_type(block, dtype))
         rows = rows - np.asarray(center, dtype=rows.dtype)
@@ -76,7 +76,7 @@ def prepare(
 
 
 def measure(X: Array, metric: str, memory_limit: int) -> SearchCorpus:
-    """Look at all rows once: are they finite, where is their center, how long are they."""
+    """Read all rows once: check that they are finite; find their center and norms."""
     n, d = X.shape
     if metric == "cosine":
         for part in slices(n, _chunk(d, memory_limit)):
@@ -92,7 +92,7 @@ def measure(X: Array, metric: str, memory_limit: int) -> SearchCorpus:
 
 
 def _range(X: Array, memory_limit: int) -> tuple[NDArray[np.float64], ...]:
-    """Minimum, maximum and mean of each column; an error if a value is not finite."""
+    """Return minimum, maximum and mean of each column; ValueError if a value is not finite."""
     n, d = X.shape
     low, high, mean = np.full(d, np.inf), np.full(d, -np.inf), np.zeros(d)
     for part in slices(n, _chunk(d, memory_limit)):
@@ -113,12 +113,12 @@ def _check_finite(block: Array, first: int) -> None:
 def center_and_unit(
     low: NDArray[np.float64], high: NDArray[np.float64], mean: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], float]:
-    """Column means, rounded to a power of two near the column's spread; a unit of length.
+    """Return column means, rounded to a power of two near the column's spread, and a unit.
 
-    |x - y|^2 = |x|^2 + |y|^2 - 2xy cancels when the norms are large against the distance, so the
-    data is centered. A coarse center does that as well and keeps integers and other round values
-    round, hence their products, and so their ties, exact. The unit is 1 unless squares would
-    leave the range of float32.
+    |x - y|^2 = |x|^2 + |y|^2 - 2xy cancels if the norms are large compared to the distance, so the
+    data are centered. A coarse center is sufficient and keeps integers and other round values
+    round, so that their products, and hence ties, are exact. The unit is 1 unless squares would
+    overflow float32.
     """
     largest = float(max(np.abs(low).max(), np.abs(high).max()))
     if largest > _LARGEST:
@@ -136,12 +136,12 @@ def _chunk(d: int, memory_limit: int) -> int:
 
 
 def slices(n: int, size: int) -> Iterator[slice]:
-    """Cut range(n) into slices of at most `size`."""
+    """Split range(n) into slices of at most `size`."""
     return (slice(a, min(a + size, n)) for a in range(0, n, size))
 
 
 def block_size(n: int, d: int, memory_limit: int) -> int:
-    """Rows per block: several blocks per thread, and what eight threads hold within the limit."""
+    """Return the rows per block: several blocks per thread, eight of them within the limit."""
     size = min(_BLOCK, max(128, -(-n // 16)))
     while size > 32 and 4 * _HOLDERS * size * (size + 8 * d) > memory_limit:
         size //= 2
@@ -155,10 +155,10 @@ def search_pairs(
     k: int,
     progress: Progress,
 ) -> Heaps:
-    """Top k of every row among the rows of the blocks paired with its own.
+    """Find the top k of every row among the rows of the blocks paired with its own.
 
-    The product of a pair is read both ways. Pairs run in rounds without a common block, so
-    threads never meet in a heap, and every heap sees its pairs in a fixed order.
+    The product of a pair is used in both directions. Pairs run in rounds without a common block,
+    so no two threads use the same heap, and every heap sees its pairs in a fixed order.
     """
     order = np.concatenate(blocks)
     edges = np.cumsum([0, *map(len, blocks)])
@@ -184,7 +184,7 @@ def search_pairs(
 
 
 def _as_slice(rows: NDArray[np.int32]) -> slice | NDArray[np.int32]:
-    """Successive rows as a slice, which copies nothing."""
+    """Return consecutive rows as a slice, which avoids a copy."""
     if len(rows) and (np.diff(rows) == 1).all():
         return slice(int(rows[0]), int(rows[-1]) + 1)
     return rows
@@ -213,7 +213,7 @@ def _run(
 
 
 def disjoint_rounds(pairs: Iterable[Pair]) -> list[list[Pair]]:
-    """Deal pairs into rounds in which no block appears twice (a greedy edge coloring)."""
+    """Distribute pairs to rounds in which no block appears twice (greedy edge coloring)."""
     busy: defaultdict[int, int] = defaultdict(int)  # bit r: the block is in round r
     rounds: list[list[Pair]] = []
     for a, b in pairs:
@@ -235,7 +235,7 @@ def search_rows(
     memory_limit: int,
     dtype: DTypeLike = np.float64,
 ) -> Heaps:
-    """Top k of the given rows among all rows."""
+    """Find the top k of the given rows among all rows."""
     n, d = rows.X.shape
     ids = np.arange(n, dtype=np.int32)
     heaps = empty_heaps(queries.size, k, dtype)
@@ -251,14 +251,14 @@ def search_rows(
 
 
 def empty_heaps(n: int, k: int, dtype: DTypeLike = np.float32) -> Heaps:
-    """n heaps of k empty slots."""
+    """Return n heaps of k empty slots."""
     return np.full((n, k), -np.inf, dtype=dtype), np.full((n, k), EMPTY_SLOT, dtype=np.int32)
 
 
 def push_scores(
     scores: Array, half: Array, rows: NDArray[np.int32], cols: NDArray[np.int32], heaps: Heaps
 ) -> None:
-    """Push every score to the heap of its row; threads share the rows."""
+    """Push every score to the heap of its row; the rows are split between threads."""
 
     def work(_: int, start: int, stop: int) -> None:
         kernels.push_rows(scores, half, rows, cols, *heaps, start, stop)
@@ -267,5 +267,5 @@ def push_scores(
 
 
 def sort(vals: Array, idx: NDArray[np.integer]) -> None:
-    """Turn heaps into lists, best first."""
+    """Sort heaps into lists, best first."""
     run_chunks(lambda _, a, b: kernels.sort_heaps(vals, idx, a, b), vals.shape[0], 256)

@@ -1,18 +1,18 @@
-"""Compiled loops of the neighbor search and of the authority ascent: arrays in, arrays out."""
+"""Compiled loops of the neighbor search and of the authority ascent."""
 
 import numpy as np
 
 from rpml.runtime.compiled import compiled
 
-# Scores looked at together: their maximum is one vectorized reduction. Unsigned, as are the column
-# counters: a signed index may count from the end, and checking for that stops the vector loop.
+# Scores per vectorized maximum. Unsigned, like the column counters: a signed index may count from
+# the end, and checking for that would prevent vectorization.
 _LANES = np.uint64(32)
-_FLAGS = frozenset({"nnan", "nsz"})  # what a vectorized maximum needs; no reordering of sums
+_FLAGS = frozenset({"nnan", "nsz"})  # for a vectorized maximum, without reordering sums
 
 
 @compiled()
 def push(vals, idx, value, index):  # type: ignore[no-untyped-def]
-    """Replace the worst of a heap by (value, index).
+    """Replace the worst entry of a heap by (value, index).
 
     The root is the worst entry: the smallest value and, among equal values, the largest index.
     """
@@ -38,10 +38,10 @@ def push(vals, idx, value, index):  # type: ignore[no-untyped-def]
 
 @compiled(_FLAGS)
 def push_rows(scores, half, rows, cols, vals, idx, start, stop):  # type: ignore[no-untyped-def]
-    """Offer scores[r, c] - half[c] to the heap vals[r], idx[r], for r in start..stop.
+    """Push scores[r, c] - half[c] to the heap vals[r], idx[r], for r in start..stop.
 
     `rows` and `cols` are the indices of the block's rows and columns in the data, `half` the half
-    squared norms of the columns. A row is never offered to itself.
+    squared norms of the columns. A row is never pushed to its own heap.
     """
     width = np.uint64(scores.shape[1])
     for r in range(start, stop):
@@ -67,9 +67,9 @@ def push_rows(scores, half, rows, cols, vals, idx, start, stop):  # type: ignore
 
 @compiled(_FLAGS)
 def push_columns(scores, half, rows, vals, idx, start, stop):  # type: ignore[no-untyped-def]
-    """Offer scores[r, c] - half[r] to the heap vals[c], idx[c], for c in start..stop.
+    """Push scores[r, c] - half[r] to the heap vals[c], idx[c], for c in start..stop.
 
-    The distance is symmetric, so one product serves the rows and the columns of a block.
+    Since distances are symmetric, one product serves the rows and the columns of a block.
     """
     bars = vals[:, 0].copy()
     last = np.uint64(stop)
@@ -94,7 +94,7 @@ def push_columns(scores, half, rows, vals, idx, start, stop):  # type: ignore[no
 
 @compiled()
 def sort_heaps(vals, idx, start, stop):  # type: ignore[no-untyped-def]
-    """Turn each heap into a list, best first (equal values: smallest index first)."""
+    """Sort each heap into a list, best first (equal values by ascending index)."""
     for r in range(start, stop):
         for size in range(vals.shape[1] - 1, 0, -1):
             value, index = vals[r, 0], idx[r, 0]
@@ -105,10 +105,10 @@ def sort_heaps(vals, idx, start, stop):  # type: ignore[no-untyped-def]
 
 @compiled()
 def ascend_rows(indptr, indices, weights, omega, first, gamma, epsilon, parents, start, stop):  # type: ignore[no-untyped-def]
-    """One authority ascent step of the rows start..stop; row r is the node first + r.
+    """Run one authority ascent step of the rows start..stop; row r is the node first + r.
 
-    parents[i] = argmax of P_ij (omega_j - omega_i) over psi(i, j) > epsilon and i itself. d_i
-    divides every P_ij of a row alike, so the argmax needs W_ij only. Equal gains: lowest index.
+    parents[i] = argmax of P_ij (omega_j - omega_i) over psi(i, j) > epsilon and i itself. All P_ij
+    of a row are divided by d_i, so W_ij is enough. Ties go to the lowest index.
     """
     for r in range(start, stop):
         i = first + r
@@ -127,7 +127,7 @@ def ascend_rows(indptr, indices, weights, omega, first, gamma, epsilon, parents,
 
 @compiled()
 def strongest(indptr, weights, best, start, stop):  # type: ignore[no-untyped-def]
-    """best[i] = the largest weights of row i, descending; a shorter row repeats its last one."""
+    """Set best[i] to the largest weights of row i, descending; short rows repeat the last one."""
     ranks = best.shape[1]
     for i in range(start, stop):
         row = best[i]

@@ -1,4 +1,4 @@
-"""X -> the nearest neighbors of every row: exact by blocked products, approximate beyond."""
+"""The nearest neighbors of every row: exact by blocked products, approximate for many rows."""
 
 from __future__ import annotations
 
@@ -27,34 +27,24 @@ from rpml.runtime.schema import ArraySpec, Schema
 
 logger = logging.getLogger(__name__)
 
-EXACT_ROWS = 100_000  # beyond this many rows method="auto" takes the approximate search
-_SPARE = 16  # candidates beyond k where products round
-_RELATIVE_ERROR = 1e-4  # squared distances known worse than this are computed again
+EXACT_ROWS = 100_000  # beyond, method="auto" uses the approximate search
+_SPARE = 16  # candidates beyond k if products are inexact
+_RELATIVE_ERROR = 1e-4  # squared distances with a larger error are recomputed
 _EPS32 = float(np.finfo(np.float32).eps)
 
 
 @dataclass(frozen=True)
 class Neighbors:
-    """The nearest neighbors of every row, itself excluded.
-
-    Attributes
-    ----------
-    indices : (n, k) int32 array
-        Row numbers, nearest first; equal distances in the order of the rows.
-    distances : (n, k) float32 array
-        Euclidean distances; for metric="cosine" between the rows scaled to unit norm, that is
-        sqrt(2 - 2 cos), where a zero row has cosine 0 with every other.
-    metric : "euclidean" or "cosine"
-    recall : float
-        Share of the true neighbors found: 1.0 for an exact search, measured on a sample else.
-    method : str
-        What found them.
-    """
+    """The nearest neighbors of every row, excluding itself."""
 
     indices: NDArray[np.int32]
+    """(n, k) row numbers, nearest first; ties by row number."""
     distances: NDArray[np.float32]
+    """(n, k) Euclidean distances; for metric="cosine" those of unit rows, sqrt(2 - 2 cos), where a
+    zero row has cosine 0 with all others."""
     metric: str = "euclidean"
     recall: float = 1.0
+    """Share of the true neighbors: 1 for an exact search, otherwise measured on a sample."""
     method: str = "exact"
 
     @property
@@ -63,13 +53,13 @@ class Neighbors:
 
     @staticmethod
     def schema(n: int, n_rows: int | None = None) -> Schema:
-        """Indices and distances of n rows, of all `n_rows` (default: n), as files keep them."""
+        """Return the schema of indices and distances of n of `n_rows` rows (by default n)."""
         most = (n if n_rows is None else n_rows) - 1
         indices = ArraySpec("i", (n, "neighbors"), 0, most)
         return Schema({"indices": indices, "distances": ArraySpec("f", (n, "neighbors"), 0)})
 
     def first(self, k: int) -> Neighbors:
-        """The k nearest of them, or all if there are fewer."""
+        """Return the k nearest of them, or all if there are fewer."""
         return replace(self, indices=self.indices[:, :k], distances=self.distances[:, :k])
 
 
@@ -87,22 +77,19 @@ def nearest_neighbors(
     Parameters
     ----------
     X : (n, d) array
-        float16, float32, float64 or integers, in memory or memory-mapped; read block by block.
+        float16, float32, float64 or integers, in memory or memory-mapped; read in blocks.
     n_neighbors : int
-        Reduced, with a warning, to n - 1 when there are fewer rows.
+        Reduced to n - 1, with a warning, if there are fewer rows.
     metric : "cosine" or "euclidean"
+        Distance between rows.
     method : "auto", "exact", "ann" or "hnsw"
-        "ann" cuts the rows into cells and looks into the nearest ones only;
-        it searches exactly where cells do not help. "hnsw" is the graph index of faiss (extra
-        `ann`). "auto" is exact up to 100,000 rows and "ann" beyond.
+        "ann" partitions the rows into cells and only searches the nearest ones, or searches
+        exactly if cells do not help. "hnsw" is the graph index of faiss (extra `ann`). "auto" is
+        exact up to 100,000 rows and "ann" beyond.
     memory_limit : int
-        Bytes the working blocks may take (the result itself comes on top).
+        Bytes for the working blocks, in addition to the result.
     progress : callable, optional
         Called with the finished share, in [0, 1].
-
-    Returns
-    -------
-    Neighbors
     """
     k = _check(X, n_neighbors, metric, method)
     report = progress or (lambda share: None)
@@ -158,7 +145,7 @@ def _exact(rows: SearchCorpus, k: int, memory_limit: int, progress: Progress) ->
 def _finish(
     rows: SearchCorpus, heaps: Heaps, memory_limit: int, recall: float, method: str
 ) -> Neighbors:
-    """Scores -> distances, with a second look where float32 was not enough."""
+    """Convert scores to distances; recompute where float32 was not precise enough."""
     n, scores, idx = rows.count, *heaps
     distances = np.empty(idx.shape, dtype=np.float32)
     for part in slices(n, max(1, memory_limit // (64 * idx.shape[1]))):
@@ -182,10 +169,10 @@ def _search_again(
     distances: NDArray[np.float32],
     memory_limit: int,
 ) -> None:
-    """Search the given rows with products in float64; write the result to idx and distances.
+    """Search the given rows with float64 products; write the result to idx and distances.
 
-    Some more than k are found, and their distances computed from differences, since for two
-    tight groups far apart even these products round.
+    More than k are found and their distances computed from differences, since for two tight groups
+    far apart even these products are inexact.
     """
     k = idx.shape[1]
     scores, near = search_rows(rows, which, min(k + _SPARE, rows.count - 1), memory_limit)
@@ -201,7 +188,7 @@ def refine(
     which: NDArray[np.intp],
     memory_limit: int,
 ) -> None:
-    """Compute again, from differences, the squared distances lost to cancellation; sort anew.
+    """Recompute squared distances lost to cancellation from differences, and sort again.
 
     Row r of `squares` and `near`, which change in place, belongs to row which[r] of the data.
     """
@@ -227,9 +214,9 @@ def pair_distances(
     metric: str = "euclidean",
     memory_limit: int = WORKING_MEMORY,
 ) -> NDArray[np.float64]:
-    """Distances between the rows left[t] and right[t] of X, from their differences.
+    """Return distances between the rows left[t] and right[t] of X, from their differences.
 
-    For metric="cosine" the rows are scaled to unit norm first; a zero row is sqrt(2) from all.
+    For metric="cosine" rows are scaled to unit norm first; a zero row has distance sqrt(2) to all.
     """
     out = np.empty(len(left))
     for part in slices(len(left), max(1, memory_limit // (64 * X.shape[1]))):

@@ -1,6 +1,6 @@
-"""Compiled loops of the objective: arrays in, arrays out.
+"""Compiled loops of the objective.
 
-The GIL is released, so callers cut the triplets between threads (`run_chunks`).
+The GIL is released, so that callers can split the triplets between threads (`run_chunks`).
 """
 
 from rpml.runtime.compiled import VECTORIZED, compiled

@@ -54,16 +54,16 @@ class TripletTerms:
 
 
 class TripletObjective:
-    """The objective at a moving point (L, theta), as the optimizer asks for it.
+    """The objective at a moving point (L, theta), with the optimizers' interface.
 
-    `move_to` sets the point, `gradients` evaluates there, `begin_line_search` fixes a search curve,
-    `line_value` is the loss at a step on it, without any matrix product, `accept_step` goes there.
-    A distributed evaluator offers the same five methods.
+    `move_to` sets the point, `gradients` evaluates there, `begin_line_search` sets a search curve,
+    `line_value` is the loss at a step on it, without any matrix product, and `accept_step` moves
+    there. Distributed evaluators have the same five methods.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features)
-        Rows the triplets index.
+        Rows that the triplets index.
     triplets : int ndarray of shape (T, 3)
         (anchor, positive, negative) row indices, repeats allowed.
     weight : str or WeightFunction, default="concat"
@@ -71,9 +71,9 @@ class TripletObjective:
     alpha : float, default=45.0
         Angle in degrees.
     weight_ridge : WeightRidge, default=None
-        None is the objective as printed.
+        None is the printed objective.
     learn_weights : bool, default=True
-        False keeps theta where it is and gives no gradient for it.
+        False keeps theta constant, without a gradient.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class TripletObjective:
         self.learn_weights = learn_weights and self.weight.learnable
         self.c = self.X.dtype.type(angular_factor(alpha))
         self.mean_weight = 0.0
-        self.products = 0  # X times a d x l matrix, or its transpose: what the time is spent on
+        self.products = 0  # of X, or its transpose, with a matrix: they dominate the time
 
     def move_to(self, L: Array, theta: Array | None) -> None:
         """Set the point; costs the product X L."""
@@ -101,7 +101,7 @@ class TripletObjective:
         self.Y, self.P = self._times_X(L, theta)
 
     def gradients(self) -> tuple[float, Array, Array | None]:
-        """Loss and Euclidean gradients at the point; costs the product X'G."""
+        """Return loss and Euclidean gradients at the point; costs the product X'G."""
         T = len(self.triplets)
         w, sigmoids, factor = self._weights(self.weight.logits(self.P, self.P, self.triplets))
         self.mean_weight = float(w.mean()) if T else 0.0
@@ -147,7 +147,7 @@ class TripletObjective:
             self.logit_line = self.weight.on_line(self.P, self.Q, self.triplets)
 
     def line_value(self, t: float) -> float:
-        """Loss at step t of the line: reads rows, multiplies no matrix."""
+        """Return the loss at step t of the line, without a matrix product."""
         self._move_rows(t)
         w, _, _ = self._weights(
             np.polynomial.polynomial.polyval(self.X.dtype.type(t), self.logit_line)
@@ -163,7 +163,7 @@ class TripletObjective:
         return float(losses.sum(dtype=np.float64)) + self._penalty(self._theta_at(t))
 
     def accept_step(self, t: float) -> None:
-        """Go to step t of the line; X L there comes out of the curve, not of a product."""
+        """Move to step t of the line; X L follows from the curve without a product."""
         self._move_rows(t)
         self.Y, self.Y_t = self.Y_t, self.Y
         if self.d_theta is not None:
@@ -171,14 +171,14 @@ class TripletObjective:
             self.theta = self._theta_at(t)
 
     def terms(self) -> TripletTerms:
-        """z, m, w and p of every triplet at the point."""
+        """Return z, m, w and p of every triplet at the point."""
         w, _, _ = self._weights(self.weight.logits(self.P, self.P, self.triplets))
         z = self._margins(self.Y, slice(None))
         m, _ = softplus_and_sigmoid(z)
         return TripletTerms(z, m, w, softplus_and_sigmoid(-w * m)[1])
 
     def _times_X(self, matrix: Array, theta: Array | None) -> tuple[Array, Array]:
-        """X times an (d, l) matrix, and the rows as the weight function sees them: one product."""
+        """Return X times a (d, l) matrix, and the rows that the weights use, by one product."""
         self.products += 1
         if theta is None:
             rows = times(self.X, np.asarray(matrix, self.X.dtype))
@@ -227,7 +227,7 @@ def loss_and_gradients(
     weight: str = "concat",
     alpha: float = 45.0,
 ) -> tuple[float, Array, Array | None]:
-    """The paper's objective and its Euclidean gradients, exactly as printed.
+    """Compute the paper's objective and its Euclidean gradients, exactly as printed.
 
     Parameters
     ----------
@@ -266,7 +266,7 @@ def loss_and_gradients(
 
 
 def as_float_rows(X: ArrayLike) -> Array:
-    """X as a C-contiguous float32 or float64 matrix whose squares do not overflow."""
+    """Return X as a C-contiguous float32 or float64 matrix whose squares do not overflow."""
     X = np.asarray(X)
     if X.ndim != 2:
         raise ValueError(
@@ -279,7 +279,7 @@ def as_float_rows(X: ArrayLike) -> Array:
 
 
 def as_triplets(triplets: ArrayLike, n: int) -> NDArray[np.integer]:
-    """Index triplets as a C-contiguous integer matrix with every entry in [0, n)."""
+    """Return index triplets as a C-contiguous integer matrix with entries in [0, n)."""
     triplets = np.asarray(triplets)
     if triplets.ndim != 2 or triplets.shape[1] != 3 or triplets.dtype.kind not in "iu":
         raise ValueError(
@@ -295,9 +295,9 @@ def as_triplets(triplets: ArrayLike, n: int) -> NDArray[np.integer]:
 
 
 def by_anchor(triplets: NDArray[np.integer], n: int) -> NDArray[np.integer]:
-    """The same triplets in the order of their anchors, whose rows are then read one by one.
+    """Sort triplets by their anchors, so that rows are read in order.
 
-    In the smallest type that holds n, since numpy sorts small integers by their digits.
+    In the smallest dtype that holds n, since numpy sorts small integers by radix sort.
     """
     anchors = triplets[:, 0].astype(np.min_scalar_type(n))
     return np.asarray(triplets[np.argsort(anchors, kind="stable")])

@@ -1,8 +1,8 @@
 """The weight functions w of the paper: `concat` (RPML), `bilinear` (RPMLv1) and `constant`.
 
-All three have one form: w_i is the mean of sigmoid(s) over the function's logits s of triplet i.
-A function only has to say how theta gives logits, how a derivative by the logits comes back to
-theta, and that along a line theta + t eta its logits are polynomials in t.
+All have the same form: w_i is the mean of sigmoid(s) over the function's logits s of triplet i. A
+function only defines the logits for theta, the derivative by theta from that by the logits, and
+the polynomials in t that its logits are along a line theta + t eta.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ Triplets = NDArray[np.integer]
 
 
 class WeightFunction(Protocol):
-    """What the objective needs of a weight function."""
+    """The interface of a weight function."""
 
     @property
     def name(self) -> str: ...
@@ -30,25 +30,25 @@ class WeightFunction(Protocol):
     def learnable(self) -> bool: ...
 
     def initial(self, d: int, l: int, rng: np.random.Generator) -> Array | None:
-        """A starting theta."""
+        """Return an initial theta."""
 
     def check(self, theta: Array | None, d: int) -> None:
         """Raise ValueError if theta does not fit d features."""
 
     def as_matrix(self, theta: Array) -> Array:
-        """theta as the (d, q) matrix M through which alone the logits see a row: P = X M."""
+        """Return theta as the (d, q) matrix M; the logits depend on a row only by P = X M."""
 
     def from_matrix(self, M: Array) -> Array:
         """The inverse of `as_matrix`."""
 
     def logits(self, P: Array, Q: Array, triplets: Triplets) -> Array:
-        """(m, T) logits, bilinear and symmetric in P and Q where quadratic; P = Q gives s."""
+        """Return (m, T) logits, bilinear and symmetric in P and Q if quadratic; P = Q gives s."""
 
     def on_line(self, P: Array, Q: Array, triplets: Triplets) -> list[Array]:
-        """Coefficients [s0, s1, ...] of the logits at theta + t eta, P and Q their projections."""
+        """Return the coefficients [s0, s1, ...] of the logits at theta + t eta."""
 
     def pullback(self, P: Array, triplets: Triplets, ds: Array) -> Array:
-        """Derivative (n, q) by P, given the derivative ds (m, T) by the logits."""
+        """Return the derivative (n, q) by P, given the derivative ds (m, T) by the logits."""
 
 
 class Concat:
@@ -88,7 +88,7 @@ class Concat:
 class Bilinear:
     """w = (w+ + w-)/2, eqs. (wt1) to (w_-); theta is R in R^{d x q}.
 
-    w- = 1 - sigmoid(s) = sigmoid(-s), so the second logit carries the minus sign.
+    w- = 1 - sigmoid(s) = sigmoid(-s), so the second logit has a minus sign.
     """
 
     name = "bilinear"
@@ -165,9 +165,9 @@ WEIGHTS: dict[str, WeightFunction] = {w.name: w for w in (Concat(), Bilinear(), 
 
 
 class PinnedWeights:
-    """A weight function whose pinned triplets have weight 1, the maximum, whatever theta is.
+    """A weight function whose pinned triplets always have weight 1, the maximum.
 
-    Ours: triplets of known classes, which learning must not switch off.
+    Not in the paper: training must not ignore triplets of known classes.
     """
 
     def __init__(self, weight: WeightFunction, pinned: NDArray[np.bool_]) -> None:
@@ -204,9 +204,9 @@ def weight_function(name: str | WeightFunction) -> WeightFunction:
 
 @dataclass(frozen=True)
 class WeightRidge:
-    """Ours, not the paper's: keeps learned weights from collapsing to zero.
+    """Keeps learned weights from collapsing to zero; not in the paper.
 
-    The printed objective falls whenever every weight shrinks, whatever L is. Here weights are
+    The printed objective decreases whenever every weight shrinks, whatever L is. Here weights are
     divided by their mean over the triplets: their mean is 1, as with constant weights, and only
     their *differences* can lower the loss; a ridge on theta bounds those.
     """
@@ -215,16 +215,16 @@ class WeightRidge:
     """Penalty ridge/2 |theta|^2 per triplet."""
 
     def mean_of(self, w: Array) -> float:
-        """What the weights are divided by."""
+        """Return the divisor of the weights."""
         return float(w.mean(dtype=np.float64))
 
     def mean_pull(self, w: Array, dw: Array) -> float:
-        """What the mean in the denominator takes off every derivative dw."""
+        """Return what the derivative of the mean subtracts from every derivative dw."""
         return float(np.vdot(dw, w)) / len(w)
 
 
 def weights_from_logits(S: Array, weight_ridge: WeightRidge | None) -> tuple[Array, Array, float]:
-    """Weights w (T,), the sigmoids (m, T) behind them, and the factor that normalizes them."""
+    """Return weights w (T,), their sigmoids (m, T), and the factor that normalizes them."""
     if S.shape[0] == 0:
         return np.ones(S.shape[1], S.dtype), S, 1.0
     sigmoids = expit(S)
@@ -238,7 +238,7 @@ def weights_from_logits(S: Array, weight_ridge: WeightRidge | None) -> tuple[Arr
 def logit_derivative(
     sigmoids: Array, w: Array, dw: Array, factor: float, weight_ridge: WeightRidge | None
 ) -> Array:
-    """Derivative by the logits (m, T), given the derivative dw by the weights."""
-    if weight_ridge is not None:  # the mean in the denominator moves with every weight
+    """Return the derivative by the logits (m, T), given the derivative dw by the weights."""
+    if weight_ridge is not None:  # the mean changes with every weight
         dw = dw - weight_ridge.mean_pull(w, dw)
     return np.asarray(sigmoids * (1 - sigmoids) * (dw * (factor / len(sigmoids))))

@@ -1,8 +1,8 @@
 """Exact line search by interpolation of function values.
 
 `TripletObjective.line_value` needs no matrix product: another trial costs a fraction of an
-evaluation, so the search goes on until the interpolated minimum has settled, instead of taking the
-first decrease.
+`TripletObjective.line_value` needs no matrix product, so that a trial costs a fraction of an
+evaluation. The search therefore continues until the interpolated minimum is stable, instead of
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ Trial = tuple[float, float]  # (t, value)
 
 
 class Step(NamedTuple):
-    """Where a line search ended; t = 0 means that no step lowered the function."""
+    """The result of a line search; t = 0 means that no step lowered the function."""
 
     t: float
     value: float
@@ -31,10 +31,10 @@ def line_search(
 ) -> Step:
     """Minimize phi(t) over t > 0, given phi(0), phi'(0) = slope < 0 and a first guess.
 
-    While the best trial is also the farthest, the next one lies where interpolation from phi(0)
-    and phi'(0) sees the minimum, at most ten times as far. Once a farther trial is worse, the
-    next one minimizes the parabola through the best trial and its two neighbors. Ends when that
-    moves by less than `precision`, and after `max_trials` in any case.
+    While the best trial is also the farthest, the next one is at the minimum of an interpolation
+    from phi(0) and phi'(0), at most ten times as far. Once a farther trial is worse, the next one
+    minimizes the parabola through the best trial and its two neighbors. The search ends when that
+    moves by less than `precision`, or after `max_trials`.
     """
     tried: list[Trial] = [(0.0, value0)]
     t = first
@@ -42,7 +42,7 @@ def line_search(
         value = phi(t)
         tried = sorted([*tried, (t, value if np.isfinite(value) else np.inf)])
         best = min(range(len(tried)), key=lambda i: tried[i][1])
-        if best == 0:  # nothing found yet: come closer to 0
+        if best == 0:  # no decrease yet: try closer to 0
             nearest = tried[1][0]
             guess = _from_slope(value0, slope, tried[1])
             t = float(np.clip(guess, nearest / 100, nearest / 4))
@@ -55,13 +55,13 @@ def line_search(
         if abs(t - at) <= precision * at:
             if len(tried) > 2:
                 break
-            t = 1.5 * at  # one trial alone proves nothing
+            t = 1.5 * at  # a single trial is not enough
     at, value = min(tried, key=lambda trial: trial[1])
     return Step(at, value, len(tried) - 1)
 
 
 def _ahead(slope: float, tried: list[Trial]) -> float:
-    """Guess beyond the farthest trial, which is the best; two interpolations, the bolder one."""
+    """Guess beyond the farthest and best trial, by the bolder of two interpolations."""
     (_, value0), *_, last = tried
     if len(tried) == 2:
         return _from_slope(value0, slope, last)
@@ -69,24 +69,24 @@ def _ahead(slope: float, tried: list[Trial]) -> float:
 
 
 def _between(left: Trial, middle: Trial, right: Trial) -> float:
-    """Minimum of the parabola through three trials, the middle one the lowest."""
-    if not np.isfinite(right[1]) or right[0] > 4 * middle[0]:  # too far to be interpolated
+    """Return the minimum of the parabola through three trials, the middle one the lowest."""
+    if not np.isfinite(right[1]) or right[0] > 4 * middle[0]:  # too far to interpolate
         return float(np.sqrt(middle[0] * right[0]))
     vertex = _vertex(left, middle, right)
-    # not too near the ends, or one end would never move
+    # not too close to the ends, or one end would never move
     low, high = 0.9 * left[0] + 0.1 * middle[0], 0.9 * right[0] + 0.1 * middle[0]
     return float(np.clip(vertex, low, high))
 
 
 def _from_slope(value0: float, slope: float, trial: Trial) -> float:
-    """Minimum of the parabola through phi(0), phi'(0) and a trial; far off if it has none."""
+    """Return the minimum of the parabola through phi(0), phi'(0) and a trial; far if none."""
     t, value = trial
     excess = value - value0 - slope * t
     return -slope * t * t / (2 * excess) if excess > 0 else 10 * t
 
 
 def _cubic(value0: float, slope: float, one: Trial, two: Trial) -> float:
-    """Minimum of a t^3 + b t^2 + slope t + value0 through both trials; far off if it has none."""
+    """Return the minimum of a t^3 + b t^2 + slope t + value0 through both trials; far if none."""
     (t1, f1), (t2, f2) = one, two
     y1 = (f1 - value0 - slope * t1) / t1**2
     y2 = (f2 - value0 - slope * t2) / t2**2
@@ -99,7 +99,7 @@ def _cubic(value0: float, slope: float, one: Trial, two: Trial) -> float:
 
 
 def _vertex(one: Trial, two: Trial, three: Trial) -> float:
-    """Minimum of the parabola through three trials in order of t; far off if it has none."""
+    """Return the minimum of the parabola through three trials in order of t; far if none."""
     (t1, f1), (t2, f2), (t3, f3) = one, two, three
     s12, s23 = (f2 - f1) / (t2 - t1), (f3 - f2) / (t3 - t2)
     curvature = (s23 - s12) / (t3 - t1)

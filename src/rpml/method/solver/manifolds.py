@@ -33,14 +33,14 @@ class Grassmann:
     """
 
     def project(self, point: Array, vector: Array) -> Array:
-        """Riemannian gradient from a Euclidean one: G - L L'G."""
+        """Return the Riemannian gradient of a Euclidean one: G - L L'G."""
         return vector - times(point, transposed_times(point, vector))
 
     def inner(self, point: Array, u: Array, v: Array) -> float:
         return float(np.vdot(u, v))
 
     def retract(self, point: Array, vector: Array) -> Array:
-        """U V' of the SVD of L + xi, eq. (update_L), by an l x l eigenproblem (see PolarCurve)."""
+        """Return U V' of the SVD of L + xi, eq. (update_L), by an l x l eigenproblem."""
         curve = PolarCurve.through(point, vector)
         return curve.point(1.0) @ curve.rotation.T
 
@@ -48,13 +48,13 @@ class Grassmann:
         return self.project(end, vector)
 
     def random_point(self, d: int, l: int, rng: np.random.Generator) -> Array:
-        """Uniform on the Grassmannian; signs fixed so that the draw does not depend on LAPACK."""
+        """Draw uniformly from the Grassmannian; fixed signs make it independent of LAPACK."""
         q, r = np.linalg.qr(rng.standard_normal((d, l)))
         return np.asarray(q * np.where(np.diag(r) < 0, -1.0, 1.0))
 
 
 class Product:
-    """Tuples of points; the inner product is the sum of the parts'."""
+    """Tuples of points; the inner product is the sum over the parts."""
 
     def __init__(self, *parts: Euclidean | Grassmann) -> None:
         self.parts = parts
@@ -104,6 +104,6 @@ class PolarCurve:
 
 
 def orthonormalize(L: Array) -> Array:
-    """The orthonormal matrix nearest to a nearly orthonormal L (removes rounding drift)."""
+    """Return the orthonormal matrix nearest to a nearly orthonormal L (removes rounding drift)."""
     eigenvalues, rotation = np.linalg.eigh(L.T @ L)
     return np.asarray(L @ (rotation / np.sqrt(eigenvalues)) @ rotation.T)

@@ -1,10 +1,9 @@
-"""One fit, every size: the learned axes turned so that the first k of them serve alone.
+"""Prefix order: the axes rotated so that the first k of them are a good embedding.
 
-Ours, not the paper's. A rotation changes no distance, so the whole embedding stays what it is. In
-order of variance, though, the first few components are worse than a fit of that size. So the space
-is cut in two again and again: the triplets choose the better part by the paper's own loss, all
-weights one, and its axes come first. They see the rows as a whitening for that size would show
-them, which is smoothed more the smaller it is.
+Not in the paper. A rotation changes no distance, so the whole embedding stays the same. In order
+of variance, though, the first few components are worse than a fit of that size. So the space is
+halved repeatedly: the triplets choose the better part by the paper's loss with all weights 1, and
+its axes come first. Rows are whitened as for that size, with stronger shrinkage for smaller sizes.
 """
 
 import numpy as np
@@ -18,43 +17,35 @@ from rpml.runtime.rows import Array
 Triplets = NDArray[np.integer]
 
 SMALLEST = 8
-MAX_TRIPLETS = 10_000  # twice as many change the mean Recall@1 of the prefixes of six sets by 0.05
-MAX_ITER = 15  # 30 change the mean Recall@1 of the prefixes of five sets by less than 0.1
+MAX_TRIPLETS = 10_000  # twice as many change the mean Recall@1 of prefixes of six sets by 0.05
+MAX_ITER = 15  # 30 change the mean Recall@1 of prefixes of five sets by less than 0.1
 
 
 def sizes_below(l: int) -> list[int]:
-    """The powers of two that get the best axes of their own, largest first."""
+    """Return the powers of two whose prefixes are optimized, largest first."""
     powers = [2**j for j in range(l.bit_length()) if SMALLEST <= 2**j < l]
     return powers[::-1]
 
 
 def triplet_subset(triplets: Triplets) -> tuple[NDArray[np.intp], Triplets]:
-    """(rows, triplets of places among these): at most `MAX_TRIPLETS`, evenly from all."""
+    """Return rows and at most `MAX_TRIPLETS` triplets of positions in these, evenly sampled."""
     chosen = triplets[:: -(-len(triplets) // MAX_TRIPLETS) or 1]
     rows, places = np.unique(chosen, return_inverse=True)
     return rows.astype(np.intp), places.reshape(chosen.shape)
 
 
 def prefix_order(Z: Array, L: Array, triplets: Triplets, alpha: float, shrinkage: Array) -> Array:
-    """L turned so that every prefix of a power of two is chosen by the triplets."""
+    """Rotate L so that every prefix of a power of two is chosen by the triplets."""
     rows, places = triplet_subset(triplets)
     Y = Z[rows] @ L.astype(Z.dtype)
     return settle_signs(L @ prefix_rotation(Y, places, alpha, shrinkage))
 
 
 def prefix_rotation(Y: Array, triplets: Triplets, alpha: float, shrinkage: Array) -> Array:
-    """(l, l) rotation after which every prefix of a power of two is chosen by the triplets.
+    """Return the (l, l) rotation after which the triplets choose every prefix of a power of two.
 
-    Parameters
-    ----------
-    Y : ndarray of shape (m, l)
-        Embedded rows, by falling variance.
-    triplets : int ndarray of shape (T, 3)
-        Rows of Y.
-    alpha : float
-        Angle of the loss, in degrees.
-    shrinkage : ndarray of shape (l, l)
-        The part of the smoothed scatter, here the identity, that is its shrinkage.
+    `Y` are embedded rows by decreasing variance, which the triplets index. `shrinkage` is the
+    (l, l) part of the smoothed scatter, here the identity, that is its shrinkage.
     """
     l = width = Y.shape[1]
     rotation = np.eye(l)
@@ -68,7 +59,7 @@ def prefix_rotation(Y: Array, triplets: Triplets, alpha: float, shrinkage: Array
 
 
 def _better_part(W: Array, triplets: Triplets, size: int, alpha: float, smoothed: Array) -> Array:
-    """A rotation of the columns of W whose first `size` have the lowest loss, once whitened."""
+    """Return a rotation of W whose first `size` columns have the lowest loss, once whitened."""
     values, axes = np.linalg.eigh(smoothed)
     inner = axes / np.sqrt(values)
     V = W @ inner.astype(W.dtype)

@@ -1,4 +1,4 @@
-"""sRPML: mini-batches, triplets mined inside each, a few warm-started conjugate-gradient steps."""
+"""sRPML: mini-batches, triplets mined within each, a few warm-started conjugate-gradient steps."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,13 +13,13 @@ from rpml.method.solver.conjugate_gradient import OptimizeResult, Stopping, conj
 from rpml.method.triplets.batches import batch_sampler, mine_batch_triplets
 from rpml.runtime.rows import Array
 
-TRIPLETS_PER_ROW = 8  # kept of a batch
+TRIPLETS_PER_ROW = 8  # per row of a batch
 CURVES = ("loss", "gradient_norm", "mean_weight", "n_triplets")
 
 
 @dataclass(frozen=True)
 class BatchSettings:
-    """How sRPML goes through the data."""
+    """The settings of sRPML."""
 
     weight: str = "concat"
     alpha: float = 45.0
@@ -27,21 +27,21 @@ class BatchSettings:
     batch_size: int = 960
     n_epochs: int = 3
     steps: int = 3
-    """Conjugate-gradient steps a batch."""
+    """Conjugate-gradient steps per batch."""
     mining: str = "all"
-    """"all" draws from every triplet of the batch; "semi-hard" as the authors do."""
+    """"all" samples from every triplet of the batch; the authors use "semi-hard"."""
     margin: float = 0.5
     max_triplets: int = TRIPLETS_PER_ROW * 960
-    """Triplets kept of a batch, drawn at random."""
+    """Triplets per batch, sampled at random."""
     average: bool = True
-    """End each epoch at the mean of its iterates; False: at the last one, as the paper does."""
+    """End each epoch at the mean of its iterates; False: at the last one, as in the paper."""
     labeled: NDArray[np.bool_] | None = None
-    """(n,) rows of known class: triplets of such rows keep their weight."""
+    """(n,) rows of given class: triplets of such rows keep their weight."""
 
 
 @dataclass
 class EpochState:
-    """Everything the next epoch depends on; memory does not grow with the number of triplets."""
+    """Everything the next epoch depends on; independent of the number of triplets."""
 
     L: Array
     theta: Array | None
@@ -58,8 +58,8 @@ def run_epochs(
 ) -> OptimizeResult:
     """Call `epoch`, which changes the state, until `n_epochs` are done.
 
-    The random stream of an epoch depends on `seed` and the epoch's number alone, so a run that is
-    continued from a saved `EpochState` ends exactly like one that was never stopped.
+    The random stream of an epoch only depends on `seed` and the epoch's number, so a run resumed
+    from a saved `EpochState` ends exactly like an uninterrupted one.
     """
     state = start
     message = "max_iter reached: all epochs done"
@@ -88,7 +88,7 @@ def run_epoch(
     settings: BatchSettings,
     rng: np.random.Generator,
 ) -> None:
-    """One pass over the rows; changes the state."""
+    """Run one pass over the rows; changes the state."""
     loss = norm = weight = 0.0
     count = 0
     mean = IterateMean(state)
@@ -124,10 +124,10 @@ def run_epoch(
 
 
 class IterateMean:
-    """Mean of the points an epoch goes through.
+    """The mean of the points of an epoch.
 
-    Each batch pulls L towards its own few rows, so that the last iterate is a noisy one. The mean
-    of the projections L L', cut back to rank l, is the extrinsic mean on the Grassmannian.
+    Each batch pulls L towards its own rows, so the last iterate is noisy. The mean of the
+    projections L L', reduced to rank l, is the extrinsic mean on the Grassmannian.
     """
 
     def __init__(self, like: EpochState) -> None:

@@ -1,4 +1,4 @@
-"""Start, run and resume the solvers on the triplets of a fit."""
+"""Initialize, run and resume the solvers on the triplets of a fit."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from rpml.runtime.context import Arrays, Context, Json, Progress
 from rpml.runtime.rows import Array
 from rpml.runtime.schema import COUNT, HISTORY, ArraySpec, Number, Schema
 
-_LARGE = 1e30  # beyond any gradient of a loss whose rows have unit scale
+_LARGE = 1e30  # beyond any gradient of a loss on rows of unit scale
 Start = tuple[Array, Array | None]
 """L and theta."""
 
 
 def initial_subspace(Z: Array, l: int, init: object, rng: np.random.Generator) -> Array:
-    """L0: the leading principal axes of Z, a random subspace, or the given (p, l) matrix."""
+    """Return L0: the leading principal axes of Z, a random subspace, or the user's matrix."""
     p = Z.shape[1]
     if isinstance(init, str) and init == "random":
         return Grassmann().random_point(p, l, rng)
@@ -47,12 +47,12 @@ def initial_subspace(Z: Array, l: int, init: object, rng: np.random.Generator) -
 
 
 def leading_axes(Z: Array, l: int) -> Array:
-    """The l principal axes of Z, completed by fixed unit vectors if Z has lower rank."""
+    """Return l principal axes of Z, completed by fixed unit vectors if Z has lower rank."""
     return complete_axes(principal_axes(Z, unit_input=False, center=True).axes, l)
 
 
 def complete_axes(axes: Array, l: int) -> Array:
-    """The first l axes, and unit vectors where there are fewer."""
+    """Return the first l axes, completed by unit vectors if there are fewer."""
     axes = axes[:, :l]
     if axes.shape[1] == l:
         return axes
@@ -61,27 +61,27 @@ def complete_axes(axes: Array, l: int) -> Array:
 
 
 def order_by_variance(Z: Array, L: Array) -> Array:
-    """The same subspace, its axes sorted by explained variance."""
+    """Sort the axes of the subspace by explained variance."""
     Y = Z @ L.astype(Z.dtype)
     Y = Y - Y.mean(axis=0)
     return order_by_spread(L, np.asarray(Y.T @ Y, np.float64))
 
 
 def order_by_spread(L: Array, spread: Array) -> Array:
-    """`order_by_variance`, given the (l, l) covariance of the projected rows up to a factor."""
+    """`order_by_variance` from the (l, l) covariance of the projected rows, up to a factor."""
     _, rotation = np.linalg.eigh(spread)
     return settle_signs(L @ rotation[:, ::-1])
 
 
 def settle_signs(L: Array) -> Array:
-    """The largest entry of every axis is positive."""
+    """Flip axes so that the largest entry of each is positive."""
     signs = np.where(L[np.abs(L).argmax(axis=0), np.arange(L.shape[1])] < 0, -1.0, 1.0)
     return np.asarray(L * signs)
 
 
 @dataclass(frozen=True)
 class SolverSettings:
-    """Which solver, and when it stops."""
+    """The solver and its stopping criteria."""
 
     solver: str = "cg"
     max_iter: int = 100
@@ -98,10 +98,10 @@ def solve(
     context: Context,
     key: str = "",
 ) -> OptimizeResult:
-    """Run the chosen solver on the objective, or on epochs, wherever the rows of either are.
+    """Run the chosen solver on the objective, or on epochs.
 
-    Resumes from the checkpoint if it holds a state with the same key. Without triplets the start
-    is returned, with a warning.
+    Resumes from the checkpoint if it has a state with the same key. Without triplets, warns and
+    returns the start.
     """
     if problem.n_triplets == 0:
         warnings.warn(
@@ -127,14 +127,14 @@ def solve(
         saved = context.load("optimizer", _state_schema(start, problem), key)
         state = _unpack(*saved) if saved else None
         result = conjugate_gradient(problem, *start, stopping, listen, state)
-    if result.n_iter < stopping.max_iter:  # nothing is left to do
+    if result.n_iter < stopping.max_iter:  # report the end
         info = {"loss": result.loss / problem.n_triplets}
         context.report(Progress("optimize", result.n_iter, result.n_iter, info))
     return result
 
 
 def step_back(problem: Evaluator, start: Start) -> OptimizeResult:
-    """The start itself, where no evidence supports training."""
+    """Return the start itself, if no evidence supports training."""
     message = "training stepped back: the rows show no structure beyond their principal axes"
     loss = 0.0
     if problem.n_triplets:
@@ -152,7 +152,7 @@ def _pack(state: CGState) -> tuple[Arrays, Json]:
 
 
 def _state_schema(start: Start, problem: Evaluator) -> Schema:
-    """What `_pack` gives for a problem with this start."""
+    """Return the schema of `_pack` for a problem with this start."""
     moved = [part for part in (start if problem.learn_weights else start[:1]) if part is not None]
     arrays = {
         f"{name}_{i}": ArraySpec("f", part.shape, -_LARGE, _LARGE)
@@ -191,7 +191,7 @@ def _unpack(arrays: Arrays, metadata: Json) -> CGState:
 def _run_epochs(
     epoch: Epoch, start: Start, n_epochs: int, context: Context, key: str
 ) -> OptimizeResult:
-    """The stochastic solver with a checkpoint after every epoch."""
+    """Run the stochastic solver with a checkpoint after every epoch."""
 
     def listen(state: EpochState) -> object:
         arrays = {f"history_{name}": np.asarray(values) for name, values in state.history.items()}

@@ -1,1 +1,1 @@
-"""What a user knows of the rows: groups, labels, constraints."""
+"""Supervision by the user: labels and constraints, and which rows to label next."""

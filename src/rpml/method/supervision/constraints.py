@@ -1,8 +1,7 @@
-"""What is known of the rows: classes, pairs that belong together or apart, relative distances.
+"""Supervision of rows: classes, pairs that belong together or apart, relative comparisons.
 
-Knowledge may contradict itself. It is taken in order, classes first and the rest by falling
-weight; whatever contradicts what was taken before is reported by its index, or left out on
-request.
+Constraints may contradict each other. They are added in order, classes first and the rest by
+decreasing weight; those that contradict earlier ones are reported by index, or dropped on request.
 """
 
 from __future__ import annotations
@@ -24,36 +23,36 @@ Rows = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Supervision:
-    """What is known of n rows, free of contradiction."""
+    """Consistent supervision of n rows."""
 
     labels: Labels
-    """(n,) equal numbers: the same class; -1: nothing is known."""
+    """(n,) equal numbers mean the same class; -1 means unknown."""
     n_classes: int
-    """Labels below it are classes and so differ for certain; the others are linked rows."""
+    """Labels below it are classes, which differ; the others are linked rows."""
     apart: Rows
-    """(m, 2) rows that are not of one class."""
+    """(m, 2) rows of different classes."""
     comparisons: Rows
     """(k, 3) rows a, b, c: a is closer to b than to c."""
 
     def is_classed(
         self, rows: NDArray[np.integer] | int | slice = slice(None)
     ) -> NDArray[np.bool_]:
-        """Whether the class of the rows is known."""
+        """Whether the class of the rows is given."""
         labels = self.labels[rows]
         return np.asarray((labels >= 0) & (labels < self.n_classes))
 
     def mentioned(self) -> NDArray[np.intp]:
-        """The rows that anything is known of, sorted."""
+        """Return the rows that have a label or a constraint, sorted."""
         linked = np.concatenate([self.apart.ravel(), self.comparisons.ravel()])
         return np.union1d(np.flatnonzero(self.labels >= 0), linked)
 
     def subset(self, rows: NDArray[np.intp]) -> Supervision:
-        """The same of some rows, sorted and all mentioned ones among them, by their places."""
+        """Return the supervision of a sorted subset of rows that includes all mentioned ones."""
         places = (np.searchsorted(rows, links) for links in (self.apart, self.comparisons))
         return Supervision(self.labels[rows], self.n_classes, *places)
 
     def pinned(self, triplets: NDArray[np.integer]) -> NDArray[np.bool_]:
-        """Which triplets (anchor, positive, negative) are known to be right."""
+        """Return which triplets (anchor, positive, negative) are certain."""
         a, p, n = (self.labels[role] for role in triplets.T)
         classed = self.is_classed(triplets).all(axis=1)
         return np.asarray(classed & (a == p) & (a != n))
@@ -61,7 +60,7 @@ class Supervision:
 
 @dataclass(frozen=True)
 class _Links:
-    """Constraints of one kind, as given."""
+    """The user's constraints of one kind."""
 
     kind: str
     rows: Rows
@@ -76,20 +75,20 @@ def gather(
     comparisons: ArrayLike | None = None,
     conflicts: str = "raise",
 ) -> Supervision | None:
-    """Everything known of n rows; None if that is nothing.
+    """Combine the supervision of n rows; None if there is none.
 
     Parameters
     ----------
     labels : (n,) int array or None
-        Classes from 0, -1 where unknown.
+        Classes from 0, -1 if unknown.
     n : int
+        Number of rows.
     must_link, cannot_link : (m, 2) array-like of row indices, optional
         A third column holds weights.
     comparisons : (k, 3) array-like of row indices, optional
-        Row 0 of each is closer to row 1 than to row 2. A fourth column holds weights.
+        Row 0 is closer to row 1 than to row 2. A fourth column holds weights.
     conflicts : {"raise", "weight"}
-        Raise a ValueError that names the constraints which contradict others, or leave out the
-        lighter ones.
+        Raise a ValueError that names contradictory constraints, or drop those of lower weight.
     """
     if conflicts not in ("raise", "weight"):
         raise ValueError(f"conflicts={conflicts!r}: use 'raise' or 'weight'")
@@ -117,7 +116,7 @@ def gather(
 
 
 def _links(kind: str, user_links: ArrayLike | None, n: int, width: int) -> _Links:
-    """Checked row indices and weights."""
+    """Validate row indices and weights."""
     values = np.asarray([] if user_links is None else user_links)
     if len(values) == 0:
         values = np.empty((0, width))
@@ -139,7 +138,7 @@ def _links(kind: str, user_links: ArrayLike | None, n: int, width: int) -> _Link
 
 
 def row_indices(kind: str, values: NDArray[np.number], n: int) -> Rows:
-    """Lines of row indices, if all of them are rows of the n."""
+    """Return row indices; ValueError if one is not among the n rows."""
     bad = (values < 0) | (values >= n) | (values != np.floor(values))
     if bad.any():
         i = int(np.flatnonzero(bad.any(axis=1))[0])
@@ -148,23 +147,23 @@ def row_indices(kind: str, values: NDArray[np.number], n: int) -> Rows:
 
 
 def _by_weight(links: list[_Links], conflicts: str) -> Iterator[tuple[str, int, int, int]]:
-    """(kind, index, row, row): as given, or the heaviest first."""
+    """Yield (kind, index, row, row) in the given order, or by decreasing weight."""
     every = [(one, i) for one in links for i in range(len(one.rows))]
     if conflicts == "weight":
-        every.sort(key=lambda item: -item[0].weights[item[1]])  # stable: ties as given
+        every.sort(key=lambda item: -item[0].weights[item[1]])  # stable: ties in the given order
     for one, i in every:
         a, b = one.rows[i].tolist()
         yield one.kind, i, a, b
 
 
 def _refusal(book: _Book, kind: str, i: int, a: int, b: int) -> str:
-    """Note one pair; a sentence if it contradicts what was noted before."""
+    """Add one pair; return a sentence if it contradicts earlier ones."""
     reason = book.join(a, b) if kind == "must_link" else book.part(a, b, i)
     return f"{kind}[{i}] ({a}, {b}) {reason}" if reason else ""
 
 
 class _Book:
-    """Pairs taken so far, as sets of rows that belong together (union-find)."""
+    """The pairs added so far, as sets of rows that belong together (union-find)."""
 
     def __init__(self, labels: Labels) -> None:
         self.labels = labels
@@ -186,7 +185,7 @@ class _Book:
         return row
 
     def join(self, a: int, b: int) -> str:
-        """Put two rows together; the reason if they cannot be."""
+        """Put two rows together; return the reason if they cannot be."""
         a, b = self.find(a), self.find(b)
         if a == b:
             return ""
@@ -204,7 +203,7 @@ class _Book:
         return ""
 
     def part(self, a: int, b: int, index: int) -> str:
-        """Keep two rows apart; the reason if they are one already."""
+        """Keep two rows apart; return the reason if they are together already."""
         first, second = self.find(a), self.find(b)
         if first == second:
             of = " of one class" if first in self.named else " linked by must_link"
@@ -215,7 +214,7 @@ class _Book:
         return ""
 
     def result(self) -> tuple[Labels, Rows]:
-        """Label of every row (classes first, then linked rows without one), and the pairs apart."""
+        """Return the label of every row (classes, then linked rows), and the pairs apart."""
         roots = np.array([self.find(i) for i in range(len(self.parent))], np.intp)
         out = np.full(len(roots), -1, np.intp)
         for root, c in self.named.items():
@@ -227,11 +226,11 @@ class _Book:
 
 
 def _consistent(supervision: Supervision, order: _Links) -> tuple[NDArray[np.bool_], list[str]]:
-    """Which `comparisons` can all hold, and a sentence for each that cannot.
+    """Return which `comparisons` can all hold, and a sentence for each that cannot.
 
-    a closer to b than to c contradicts a and c being of one class that b is not of. Otherwise
-    each says that one distance is below another: a cycle of these cannot hold; its lightest
-    member is left out until there is none.
+    "a closer to b than to c" contradicts a and c in one class without b. Otherwise each says that
+    one distance is less than another: a cycle of these cannot hold, and its members of lowest
+    weight are dropped until there is none.
     """
     a, b, c = order.rows.T
     same = (supervision.labels[a] == supervision.labels[c]) & (supervision.labels[a] >= 0)
@@ -252,7 +251,7 @@ def _consistent(supervision: Supervision, order: _Links) -> tuple[NDArray[np.boo
 
 
 def _in_cycles(rows: Rows, retained: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which triplets lie on a cycle of "this distance is below that one"."""
+    """Return which triplets are on a cycle of "this distance is less than that one"."""
     if not retained.any():
         return retained
     near = np.sort(rows[:, [0, 1]], axis=1)

@@ -1,4 +1,4 @@
-"""Labels as people write them -> integers."""
+"""Conversion of labels to integers."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -7,7 +7,7 @@ from rpml.runtime.rows import Labels
 
 
 def as_labels(values: ArrayLike, n: int, name: str = "labels") -> Labels:
-    """Any labels as integers from 0; negative numbers, None and NaN as -1 (no label)."""
+    """Convert any labels to integers from 0; negative numbers, None and NaN to -1 (no label)."""
     values = np.asarray(values)
     if values.shape != (n,):
         raise ValueError(f"{name} must have one value per row ({n}), got shape {values.shape}.")

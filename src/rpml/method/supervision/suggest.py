@@ -1,13 +1,12 @@
 """Which rows to label next: those in dense regions, far from all labeled or suggested rows.
 
-The score of a row is the density around it (the 4-norm of its similarities to the exemplars, each
-counted as the rows it stands for) times its distance to the nearest row that has a label or was
-suggested before. The best row is taken, the distances are updated, and so on. So classes are
-covered early, and the suggested rows of one class lie far apart, which is what its scatter
-is learned from.
+The score of a row is the density around it (the 4-norm of its similarities to the exemplars,
+weighted by the rows they represent) times its distance to the nearest labeled or suggested row.
+The best row is suggested, the distances are updated, and so on. So classes are covered early, and
+the suggested rows of one class are far apart, which helps to learn its scatter.
 
-Where the rows are at hand all of them are candidates. A model alone has the positions of its
-exemplars only: these come first, and after them the rows with the least probable triplets.
+If the rows are available, all of them are candidates. A model alone only has the positions of its
+exemplars: these come first, followed by the rows with the least probable triplets.
 """
 
 from collections.abc import Callable
@@ -25,7 +24,7 @@ BLOCK_ROWS = 1024
 
 
 class Fitted(Protocol):
-    """What is asked of a model."""
+    """The attributes of a model that suggestions need."""
 
     labels_: Labels
     labeled_mask_: Mask
@@ -38,11 +37,11 @@ class Fitted(Protocol):
 
 
 def rank_candidates(n: int, model: Fitted, X: Array | None = None) -> NDArray[np.intp]:
-    """Up to n rows without a label, most informative first; X are the rows learned from."""
+    """Return up to n unlabeled rows, most informative first; X are the training rows."""
     labels, labeled, exemplars = model.labels_, model.labeled_mask_, model.exemplars_
     if model.exemplar_vectors_ is not None:
         middles = unit_rows(model.transform(model.exemplar_vectors_))
-    else:  # a model saved without them
+    else:  # the model was saved without them
         assert X is not None
         middles = unit_rows(model.transform(X[exemplars.rows]))
     if X is None:
@@ -58,7 +57,7 @@ def rank_candidates(n: int, model: Fitted, X: Array | None = None) -> NDArray[np
 
 @single_blas_thread()
 def spread_out(Z: Array, weight: Array, covered: Mask, n: int) -> NDArray[np.intp]:
-    """Up to n rows that are not covered: dense ones, far from covered rows and from each other."""
+    """Return up to n uncovered rows: dense ones, far from covered rows and from each other."""
     similarity = np.full(len(Z), -1.0)
     if covered.any():
         similarity = _by_block(Z, Z[covered], lambda block: block.max(axis=1))
@@ -72,20 +71,20 @@ def spread_out(Z: Array, weight: Array, covered: Mask, n: int) -> NDArray[np.int
 
 
 def density(Z: Array, middles: Array, sizes: NDArray[np.integer]) -> Array:
-    """How many rows lie around each row of Z, near ones counting most."""
+    """Return how many rows surround each row of Z, near ones counting most."""
     counts = sizes.astype(middles.dtype)
     return _by_block(Z, middles, lambda block: (np.maximum(block, 0) ** 4 @ counts) ** 0.25)
 
 
 def _by_block(A: Array, B: Array, reduce: Callable[[Array], Array]) -> Array:
-    """What `reduce` makes of each row of A B', some rows at a time."""
+    """Apply `reduce` to each row of A B', in blocks of rows."""
     columns = np.ascontiguousarray(B.T)
     blocks = np.array_split(A, 1 + len(A) // BLOCK_ROWS)
     return np.concatenate([reduce(times(block, columns)) for block in blocks])
 
 
 def row_doubt(n: int, triplets: NDArray[np.integer], probabilities: Array) -> Array:
-    """Mean of 1 - p over the triplets a row takes part in as anchor or positive."""
+    """Return the mean of 1 - p over the triplets of each row as anchor or positive."""
     ends = triplets[:, :2].reshape(-1)
     total = np.bincount(ends, np.repeat(1.0 - probabilities, 2), n)
     return np.asarray(total / np.maximum(np.bincount(ends, minlength=n), 1))

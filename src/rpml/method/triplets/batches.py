@@ -21,26 +21,23 @@ def mine_batch_triplets(
     mining: str = "semi-hard",
     limit: int | None = None,
 ) -> Triplets:
-    """Triplets of one embedded mini-batch, as indices into it.
+    """Mine the triplets of one embedded mini-batch; return (T, 3) indices into it.
 
     Parameters
     ----------
     Z : ndarray of shape (b, l)
-        The embedded rows; Euclidean distances are taken on them as they are.
+        The embedded rows, compared by Euclidean distance.
     labels : int ndarray of shape (b,)
-        -1: no cluster, takes no part.
+        Rows with -1 are ignored.
     rng : numpy Generator
-        Chooses which triplets are retained when there are more than `limit`.
+        Selects triplets if there are more than `limit`.
     margin : float, default=0.5
+        Margin of semi-hard negatives.
     mining : "semi-hard", "hard" or "all", default="semi-hard"
-        Of all (anchor, positive, negative) in the batch: those whose negative is farther than
-        the positive by less than `margin`; the nearest negative of every (anchor, positive); or
-        every one.
+        Of all (anchor, positive, negative) in the batch: those whose negative is farther than the
+        positive by less than `margin`; the nearest negative of every (anchor, positive); or all.
     limit : int, default=None
-
-    Returns
-    -------
-    ndarray of shape (T, 3), T possibly 0.
+        Maximum number of triplets.
     """
     if mining not in ("all", *_MINING):
         raise ValueError(f"mining={mining!r}: use 'semi-hard', 'hard' or 'all'")
@@ -61,14 +58,14 @@ def mine_batch_triplets(
 
 
 def _retained(count: int, rng: np.random.Generator, limit: int | None) -> NDArray[np.intp]:
-    """Numbers of the triplets that are retained, ascending."""
+    """Return the numbers of the selected triplets, ascending."""
     if limit is None or count <= limit:
         return np.arange(count)
     return np.sort(rng.choice(count, limit, replace=False, shuffle=False))
 
 
 def _of_all_triplets(members: Members, rng: np.random.Generator, limit: int | None) -> Triplets:
-    """Triplets by their number among all: none but the retained ones is ever formed."""
+    """Select triplets by their number among all; only the selected ones are formed."""
     rows = members.rows
     begin, same = members.start[rows], members.count[rows]
     positives, negatives = same - 1, rows.size - same
@@ -78,18 +75,18 @@ def _of_all_triplets(members: Members, rng: np.random.Generator, limit: int | No
     within = number - (last - positives * negatives)[anchor]
     positive, negative = np.divmod(within, np.maximum(negatives[anchor], 1))
     positive = begin[anchor] + positive
-    positive += positive >= anchor  # the anchor itself is left out
-    negative += np.where(negative >= begin[anchor], same[anchor], 0)  # and so is its label
+    positive += positive >= anchor  # skip the anchor itself
+    negative += np.where(negative >= begin[anchor], same[anchor], 0)  # and its label
     return np.stack([rows[anchor], rows[positive], rows[negative]], axis=1)
 
 
 def batch_sampler(
     labels: ArrayLike, rng: np.random.Generator, batch_size: int = 120, per_class: int = 4
 ) -> Iterator[NDArray[np.intp]]:
-    """One epoch of mini-batches, each with several rows of every label in it.
+    """Yield one epoch of mini-batches, each with several rows of every label in it.
 
-    Rows of a label are shuffled and cut into handfuls of `per_class` (a single row left over
-    joins the handful before it), the handfuls are shuffled and dealt into batches of about
+    The rows of a label are shuffled and split into groups of `per_class` (a single remaining row
+    joins the previous group); the groups are shuffled and distributed to batches of about
     `batch_size` rows. Every row whose label has two members appears exactly once.
     """
     labels = check_labels(labels)

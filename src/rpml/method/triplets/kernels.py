@@ -1,4 +1,4 @@
-"""Compiled loops of the triplet mining: arrays in, arrays out."""
+"""Compiled loops of the triplet mining."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ SEMI_HARD, HARD = 0, 1
 
 @compiled(VECTORIZED)
 def distances(Z):  # type: ignore[no-untyped-def]
-    """Euclidean distances between all rows. A batch is too small to be worth BLAS threads."""
+    """Return Euclidean distances between all rows; a batch is too small for BLAS threads."""
     b, width = Z.shape
     out = np.zeros((b, b), Z.dtype)
     for i in range(b):
@@ -25,7 +25,7 @@ def distances(Z):  # type: ignore[no-untyped-def]
 
 @compiled()
 def nearest_other(distance, labels):  # type: ignore[no-untyped-def]
-    """The nearest row of another label, -1 where there is none."""
+    """Return the nearest row of another label, -1 if there is none."""
     b = labels.shape[0]
     out = np.full(b, -1, np.intp)
     for a in range(b):
@@ -41,7 +41,7 @@ def nearest_other(distance, labels):  # type: ignore[no-untyped-def]
 def mine(distance, labels, margin, mode, drawn, out):  # type: ignore[no-untyped-def]
     """Count the triplets of a batch; with `out` also write those whose number is in `drawn`.
 
-    `drawn` ascends and is as long as `out`; an empty `out` counts only.
+    `drawn` is ascending and as long as `out`; an empty `out` only counts.
     """
     b = labels.shape[0]
     hardest = nearest_other(distance, labels)

@@ -1,30 +1,30 @@
-"""Which rows share a label, and positives and negatives drawn from them uniformly."""
+"""Rows that share a label, and positives and negatives drawn uniformly from them."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-_REDRAWS = 16  # rounds of drawing again a negative that shares the anchor's group
+_REDRAWS = 16  # attempts to redraw a negative from the anchor's group
 
 
 @dataclass(frozen=True)
 class Members:
-    """The labeled rows, one label after the other."""
+    """The labeled rows, sorted by label."""
 
     rows: NDArray[np.intp]  # rows with a label, sorted by it
-    start: NDArray[np.intp]  # of each row of the data: where its label begins in `rows`
-    count: NDArray[np.intp]  # of each row of the data: how many rows have its label
-    place: NDArray[np.intp]  # of each row of the data: its own position in `rows`
+    start: NDArray[np.intp]  # of each data row: where its label begins in `rows`
+    count: NDArray[np.intp]  # of each data row: how many rows have its label
+    place: NDArray[np.intp]  # of each data row: its position in `rows`
 
     def anchors(self, span: slice = slice(None)) -> NDArray[np.intp]:
-        """Rows (of a span) that have a positive and a negative."""
+        """Return rows (of a span) that have a positive and a negative."""
         count = self.count[span]
         return (span.start or 0) + np.flatnonzero((count >= 2) & (count < self.rows.size))
 
 
 def check_labels(labels: ArrayLike) -> NDArray[np.intp]:
-    """One-dimensional integer labels, or a ValueError."""
+    """Return one-dimensional integer labels; ValueError for anything else."""
     labels = np.asarray(labels)
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
         raise ValueError(
@@ -34,7 +34,7 @@ def check_labels(labels: ArrayLike) -> NDArray[np.intp]:
 
 
 def members_of(labels: NDArray[np.intp]) -> Members:
-    """Which rows share a label."""
+    """Return which rows share a label."""
     order = np.argsort(labels, kind="stable")
     rows = order[np.searchsorted(labels[order], 0) :]
     _, first, inverse, count = np.unique(
@@ -50,7 +50,7 @@ def members_of(labels: NDArray[np.intp]) -> Members:
 def repeat_anchors(
     able: NDArray[np.intp], rng: np.random.Generator, per_anchor: int, total: int | None
 ) -> NDArray[np.intp]:
-    """Each anchor as often as it is to be used."""
+    """Repeat each anchor as often as it is used."""
     if total is None:
         if per_anchor < 1:
             raise ValueError(f"per_anchor={per_anchor}: must be at least 1")
@@ -70,7 +70,7 @@ def uniform_partners(
     rng: np.random.Generator,
     groups: NDArray[np.integer] | None,
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """A positive and a negative for each anchor; -1 where there is no negative."""
+    """Draw a positive and a negative for each anchor; -1 if there is no negative."""
     positives = draw_positives(anchors, members, rng)
     return positives, _uniform_negatives(anchors, members, rng, groups)
 
@@ -78,7 +78,7 @@ def uniform_partners(
 def draw_positives(
     anchors: NDArray[np.intp], members: Members, rng: np.random.Generator
 ) -> NDArray[np.intp]:
-    """Any other row of the anchor's label."""
+    """Draw another row of the anchor's label."""
     start, own = members.start[anchors], members.place[anchors]
     drawn = start + rng.integers(0, members.count[anchors] - 1) if anchors.size else start
     return np.asarray(members.rows[drawn + (drawn >= own)])
@@ -90,7 +90,7 @@ def _uniform_negatives(
     rng: np.random.Generator,
     groups: NDArray[np.integer] | None,
 ) -> NDArray[np.intp]:
-    """Any row of another label; -1 where only rows of the anchor's group were drawn."""
+    """Draw a row of another label; -1 if only rows of the anchor's group were drawn."""
 
     def draw(anchors: NDArray[np.intp]) -> NDArray[np.intp]:
         start, count = members.start[anchors], members.count[anchors]
@@ -111,5 +111,5 @@ def _uniform_negatives(
 def same_group(
     groups: NDArray[np.integer], a: NDArray[np.intp], b: NDArray[np.integer]
 ) -> NDArray[np.bool_]:
-    """Whether two rows are of one group; -1 is no group."""
+    """Whether two rows are in one group; -1 is no group."""
     return np.asarray((groups[a] >= 0) & (groups[a] == groups[b]))

@@ -1,4 +1,4 @@
-"""How negatives are drawn: one class per sampler, and the table of them."""
+"""Samplers of negatives, one class each, and their table."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from rpml.method.graph.neighbors import Neighbors, pair_distances
 from rpml.method.triplets.members import same_group
 from rpml.runtime.rows import Array
 
-_CHUNK = 65536  # triplets whose neighbors are looked at together
+_CHUNK = 65536  # triplets processed together
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Draw:
 
 
 class Sampler(Protocol):
-    """Chooses the negatives of a draw; where it has none to offer, the uniform one stays."""
+    """Selects the negatives of a draw; without candidates the uniform one is kept."""
 
     def negatives(self, draw: Draw, rng: np.random.Generator) -> NDArray[np.intp]: ...
 
@@ -42,10 +42,10 @@ class Uniform:
 
 @dataclass(frozen=True)
 class Hard:
-    """The anchor's nearest neighbors of another label, one after the other."""
+    """The anchor's nearest neighbors of another label, in order."""
 
     neighbors: Neighbors
-    """Of the rows the labels belong to."""
+    """Neighbors of the labeled rows."""
 
     def negatives(self, draw: Draw, rng: np.random.Generator) -> NDArray[np.intp]:
         turn = np.arange(draw.anchors.size) - np.searchsorted(draw.anchors, draw.anchors)
@@ -63,7 +63,7 @@ class SemiHard:
 
     neighbors: Neighbors
     X: Array
-    """The rows the neighbors were found in."""
+    """The rows of the neighbors."""
     margin: float = 0.5
     """In units of the neighbors' distances."""
 
@@ -94,7 +94,7 @@ def _pick(
     neighbors: Neighbors,
     choose: Callable[[slice], tuple[NDArray[np.bool_], NDArray[np.intp]]],
 ) -> NDArray[np.intp]:
-    """The chosen neighbor of each anchor; `choose` says which are allowed and which of them."""
+    """Return the selected neighbor of each anchor; `choose` returns the allowed and the chosen."""
     out = draw.negatives.copy()
     for part in slices(draw.anchors.size, _CHUNK):
         allowed, nth = choose(part)
@@ -109,7 +109,7 @@ def _near_negatives(
     neighbors: Neighbors,
     groups: NDArray[np.integer] | None,
 ) -> NDArray[np.bool_]:
-    """(T, k): which neighbors of the anchor may be its negative."""
+    """Return which neighbors of the anchor may be its negative, (T, k)."""
     near = neighbors.indices[anchors]
     allowed = (labels[near] >= 0) & (labels[near] != labels[anchors, None])
     if groups is not None:
@@ -130,6 +130,6 @@ def _within_margin(
 
 
 def _nth_true(allowed: NDArray[np.bool_], nth: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Column of the nth True of each row (counted from 0)."""
+    """Return the column of the nth True of each row (counted from 0)."""
     position = np.cumsum(allowed, axis=1, dtype=np.int32)
     return np.asarray(np.argmax(position > nth[:, None], axis=1))

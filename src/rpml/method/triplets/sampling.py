@@ -1,4 +1,4 @@
-"""Labels -> triplets (anchor, positive, negative) of row indices."""
+"""Sampling of triplets (anchor, positive, negative) of row indices from labels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,28 +27,23 @@ def sample_triplets(
     sampler: Sampler | None = None,
     groups: ArrayLike | None = None,
 ) -> Triplets:
-    """Draw triplets from pseudo-labels; the positive is any other row of the anchor's label.
+    """Draw (n_triplets, 3) row indices; the positive is any other row of the anchor's label.
 
     Parameters
     ----------
     labels : ndarray of shape (n_samples,)
-        -1 (any negative number): no cluster; such a row takes part in no triplet, not even as a
-        negative, for nothing is known of it. A row alone in its label is no anchor and no
-        positive, but may be a negative.
+        Rows with a negative label are in no triplet, not even as negatives. A row alone in its
+        label is not an anchor or positive, but may be a negative.
     rng : numpy Generator
+        Source of the draws.
     per_anchor : int, default=4
-        Triplets per anchor. Ignored when `total` is given.
+        Triplets per anchor. Ignored if `total` is given.
     total : int, default=None
-        Triplets in all: every anchor is used equally often, up to one.
+        Total number of triplets; all anchors are used equally often, up to one.
     sampler : Sampler, default=Uniform()
-        How negatives are drawn.
+        Selects the negatives.
     groups : ndarray of shape (n_samples,), default=None
-        Rows of one group (>= 0) show the same instance: never negatives of each other.
-
-    Returns
-    -------
-    ndarray of shape (n_triplets, 3)
-        Row indices; (0, 3) when no label has two rows or there is only one label.
+        Rows of one group (>= 0) show the same instance and are never negatives of each other.
     """
     names = check_labels(labels)
     groups = None if groups is None else np.asarray(groups)
@@ -62,7 +57,7 @@ def sample_triplets(
 
 @dataclass(frozen=True)
 class LabelSource:
-    """Labels to draw triplets from, and how."""
+    """Labels to draw triplets from, and their sampler."""
 
     labels: NDArray[np.intp]
     sampler: Sampler
@@ -75,7 +70,7 @@ def draw_from_sources(
     per_anchor: int,
     max_triplets: int,
 ) -> Triplets:
-    """T of Algorithm 1: each source gives as many, `max_triplets` at most in all."""
+    """Draw T of Algorithm 1: equally many from each source, at most `max_triplets` in total."""
     limit = max_triplets // len(sources)
     total = limit if len(groups) * per_anchor > limit else None
     drawn = [
@@ -95,7 +90,7 @@ def draw_from_sources(
 def parted_triplets(
     labels: NDArray[np.intp], apart: NDArray[np.intp], per_anchor: int, rng: np.random.Generator
 ) -> Triplets:
-    """Triplets of rows known to be apart: one is the anchor, the other the negative, in turn."""
+    """Return triplets of rows known to be apart, each in turn as anchor and as negative."""
     anchors, negatives = np.vstack([apart, apart[:, ::-1]]).repeat(per_anchor, axis=0).T
     members = members_of(labels)
     able = members.count[anchors] > 1
