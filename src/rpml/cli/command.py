@@ -30,7 +30,9 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(function)
     def run(**options: Any) -> None:
         SHOWN.clear()
-        use_threads(options.get("threads"))
+        if (threads := options.get("threads")) is not None:  # before numpy is imported
+            for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+                os.environ[name] = str(threads)
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = _show_warning(bool(options.get("quiet")))
@@ -82,13 +84,6 @@ def _explained(error: BaseException) -> BaseException:
         except InputError as changed:
             return changed
     return error
-
-
-def use_threads(count: int | None) -> None:
-    """Set the threads of BLAS and of rpml, before numpy is imported."""
-    if count is not None:
-        for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-            os.environ[name] = str(count)
 
 
 def exit_code(error: BaseException) -> int | None:

@@ -71,10 +71,6 @@ def _names(context: typer.Context) -> dict[str, str]:
 
 def _as_option(value: object) -> object:
     """Convert a table to NAME=VALUE pairs, as --set takes them."""
-    if isinstance(value, dict):
-        return [f"{k}={_toml(v)}" for k, v in value.items()]
-    return value
-
-
-def _toml(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    if not isinstance(value, dict):
+        return value
+    return [f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in value.items()]

@@ -75,8 +75,10 @@ def open_network(
         Input convention; None uses that of the sidecar (ONNX file), of the published weights
         (EfficientNet-Lite0), or RGB in 0..1 (module).
     """
-    if isinstance(source, nn.Module):
-        blocks, default = _as_blocks(source), Convention()
+    if isinstance(source, nn.Sequential):
+        blocks, default = source, Convention()
+    elif isinstance(source, nn.Module):
+        blocks, default = nn.Sequential(OrderedDict({"network": source})), Convention()
     elif str(source) == LITE0:
         blocks, default = _lite0()
     else:
@@ -99,12 +101,6 @@ def split(blocks: nn.Sequential, train_from: str | None, convention: Convention)
     children = list(blocks.named_children())
     trunk = nn.Sequential(OrderedDict(children[:first])).eval().requires_grad_(False)
     return Network(trunk, nn.Sequential(OrderedDict(children[first:])).eval(), convention)
-
-
-def _as_blocks(module: nn.Module) -> nn.Sequential:
-    if isinstance(module, nn.Sequential):
-        return module
-    return nn.Sequential(OrderedDict({"network": module}))
 
 
 def _lite0() -> tuple[nn.Sequential, Convention]:

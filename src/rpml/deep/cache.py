@@ -195,7 +195,8 @@ def _compute(
     files: Sequence[ImageFile], network: Network, image_spec: ImageSpec, manifest: _Manifest
 ) -> None:
     path = manifest.folder / _ACTIVATIONS
-    shape = (len(files), image_spec.views.count + 1, *_map_shape(network, image_spec.size))
+    black = np.zeros((1, image_spec.size, image_spec.size, 3), np.uint8)
+    shape = (len(files), image_spec.views.count + 1, *network.trunk_maps(black).shape[1:])
     if manifest.images == 0:
         _check_space(manifest.folder, shape)
         manifest.write()  # first, to identify the folder as a cache
@@ -226,8 +227,3 @@ def _check_space(folder: Path, shape: tuple[int, ...]) -> None:
             f"{folder}: {shape[0]} images in {shape[1]} views need {needed / 1e9:.1f} GB and "
             f"{free / 1e9:.1f} GB are free: take fewer views, smaller images or another folder"
         )
-
-
-def _map_shape(network: Network, size: int) -> tuple[int, ...]:
-    black = np.zeros((1, size, size, 3), np.uint8)
-    return network.trunk_maps(black).shape[1:]

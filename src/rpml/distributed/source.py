@@ -192,7 +192,7 @@ def shard_addresses(address: str) -> list[str]:
     if not entries:
         raise InputError(f"{address} has no feature files ({', '.join(SUFFIXES)})")
     if len(kinds) > 1:
-        raise InputError(f"{address} mixes {' and '.join(kinds)} files: keep one kind a folder")
+        raise InputError(f"{address} mixes {' and '.join(kinds)} files: keep one kind per folder")
     local = "file" in system.protocol
     entries.sort(key=lambda entry: (str(Path(entry).parent), natural_key(Path(entry))))
     return [entry if local else system.unstrip_protocol(entry) for entry in entries]

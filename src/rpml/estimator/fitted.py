@@ -186,9 +186,12 @@ def _rebuild(cls: type[Model], arrays: Arrays, metadata: Json) -> Model:
     model.components_ = arrays["components"]
     model.n_features_in_ = len(arrays["mean"])
     if names is not None:
-        _require(len(names) == model.n_features_in_, "it has not one name per feature")
+        if len(names) != model.n_features_in_:
+            raise ModelFormatError("it has not one name per feature")
         model.feature_names_in_ = np.array(names, dtype=object)
-    _set_scales(model, arrays)
+    ranges, quantiles = (arrays.get(name) for name in ("code_ranges", "similarity_quantiles"))
+    model.code_ranges_ = None if ranges is None else AxisRanges(*ranges)
+    model.similarity_scale_ = None if quantiles is None else SimilarityScale(*quantiles)
     _set_training(model, arrays, metadata["training"])
     return model
 
@@ -231,15 +234,3 @@ def _set_training(model: Embedding, arrays: Arrays, training: Json) -> None:
     model.message_ = training["message"]
     history = training["history"]
     model.history_ = {name: [float(x) for x in values] for name, values in history.items()}
-
-
-def _set_scales(model: Embedding, arrays: Arrays) -> None:
-    """Set the ranges of the codes and the quantiles of the similarities, unless the file is old."""
-    ranges, quantiles = (arrays.get(name) for name in ("code_ranges", "similarity_quantiles"))
-    model.code_ranges_ = None if ranges is None else AxisRanges(*ranges)
-    model.similarity_scale_ = None if quantiles is None else SimilarityScale(*quantiles)
-
-
-def _require(condition: bool, complaint: str) -> None:
-    if not condition:
-        raise ModelFormatError(complaint)

@@ -23,7 +23,7 @@ from rpml.evaluation.rank_gain import REFERENCE, expected_gain, rank_gains
 from rpml.evaluation.registry import METHODS
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.whitening.evidence import chosen_rank_gain
-from rpml.method.whitening.linear_map import Spectrum, principal_axes
+from rpml.method.whitening.linear_map import principal_axes
 from rpml.method.whitening.neighborhoods import coordinates
 from rpml.runtime.intervals import Interval, interval
 from rpml.runtime.rows import Array, RandomState, sorted_sample, unit_rows
@@ -157,7 +157,10 @@ def recommend(
     if y is None:
         gains = rank_gains(W, [name for name in names if name != "rpml"], size, rng)
         if "rpml" in names:
-            gains["rpml"] = _own_rank_gain(rows, spectrum, size, rng)
+            # the evidence by which RPML chooses its whitening; 0 if it falls back to PCA
+            every = np.arange(len(rows))
+            data = coordinates(rows, every, spectrum, unit_input=True, n_components=size)
+            gains["rpml"] = chosen_rank_gain(data, rng)
         recommendation = decide(gains, size, names, n_components is None)
     else:
         seeds = (int(rng.integers(2**31 - 1)),)
@@ -200,15 +203,6 @@ def recommend_from(table: Comparison, any_size: bool = False) -> Recommendation:
         evidence,
         reasons=(*reasons, *_close(certainty, runner_up)),
     )
-
-
-def _own_rank_gain(
-    rows: Array, spectrum: Spectrum, size: int, rng: np.random.Generator
-) -> Interval:
-    """Return the evidence by which RPML chooses its whitening; 0 if it falls back to PCA."""
-    every = np.arange(len(rows))
-    data = coordinates(rows, every, spectrum, unit_input=True, n_components=size)
-    return chosen_rank_gain(data, rng)
 
 
 def decide(

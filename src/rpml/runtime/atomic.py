@@ -113,7 +113,8 @@ class Transaction:
             if target.is_dir() and not new.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
             _sync_tree(new)
-            _keep_mode(new, target)
+            if target.is_file():  # keep its permissions
+                os.chmod(new, stat.S_IMODE(os.stat(target).st_mode))
         if len(self._new) != 1 or self._removed or not self._publish_one(self._new[0]):
             self._publish_all()
         _sync(self._folder)
@@ -299,12 +300,6 @@ def _rename(source: Path, target: Path, flags: int) -> bool:
     if code in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP):
         return False
     raise OSError(code, os.strerror(code), str(target))
-
-
-def _keep_mode(new: Path, target: Path) -> None:
-    """Copy the permissions of the file that is replaced."""
-    if target.is_file():
-        os.chmod(new, stat.S_IMODE(os.stat(target).st_mode))
 
 
 def _sync_tree(path: Path) -> None:

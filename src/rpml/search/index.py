@@ -198,7 +198,11 @@ class Index:
         except ValueError as error:
             raise ModelFormatError(f"{path} is damaged: wrong codes") from error
         if "ids" in arrays:
-            index._ids = _read_ids(arrays["ids"])
+            ids = arrays["ids"]
+            is_text = ids.dtype == np.uint8
+            index._ids = as_ids(
+                ids.tobytes().decode(errors="replace").split("\0") if is_text else ids
+            )
         if len(index.ids) != len(index):
             raise ModelFormatError(f"{path} is damaged: codes and ids of different numbers of rows")
         return index
@@ -206,9 +210,3 @@ class Index:
 
 def _blocks(queries: Floats) -> Iterator[Floats]:
     return (queries[start : start + _QUERIES] for start in range(0, len(queries), _QUERIES))
-
-
-def _read_ids(stored: NDArray[np.generic]) -> NDArray[np.object_]:
-    if stored.dtype == np.uint8:
-        return as_ids(stored.tobytes().decode(errors="replace").split("\0"))
-    return as_ids(stored)

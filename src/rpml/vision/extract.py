@@ -206,20 +206,16 @@ def _compute(
     described, failures = engine.run(files, count)
     views = recipe.views.count + 1
     rows = [
-        _sum_scales(tiles[v * len(tiles) // views : (v + 1) * len(tiles) // views])
+        np.sum(tiles[v * len(tiles) // views : (v + 1) * len(tiles) // views], axis=0)
         for tiles in described.values()
         for v in range(views)
-    ]
+    ]  # the scales of a view
     return Part(
         np.repeat(np.fromiter(described, np.int64, len(described)) + start, views),
         np.tile(np.arange(views, dtype=np.int64), len(described)),
-        np.stack(rows).astype(np.float32) if rows else np.empty((0, 0), np.float32),
+        unit_rows(np.stack(rows)).astype(np.float32) if rows else np.empty((0, 0), np.float32),
         tuple(failures),
     )
-
-
-def _sum_scales(vectors: Sequence[Array]) -> Array:
-    return np.asarray(unit_rows(np.sum(vectors, axis=0, keepdims=True))[0])
 
 
 class _Counter:

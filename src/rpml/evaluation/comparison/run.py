@@ -74,8 +74,9 @@ def compare(
         raise ValueError(f"X must be a matrix of at least 4 rows, got shape {X.shape}.")
     split = make_split(X, y, train)
     chosen = _chosen(methods, labeled=y is not None)
-    cells = list(run_cells(split, chosen, _dims(n_components, X.shape[1]), list(seeds)))
-    return Comparison(cells, _order(cells, [method.name for method in chosen]))
+    dims = _dims(n_components, X.shape[1])
+    cells = list(run_cells(split, chosen, dims, list(seeds)))
+    return Comparison(cells, [(method.name, d) for d in sorted(set(dims)) for method in chosen])
 
 
 def _chosen(names: Sequence[str] | None, labeled: bool) -> list[Method]:
@@ -87,11 +88,6 @@ def _chosen(names: Sequence[str] | None, labeled: bool) -> list[Method]:
         needy = [method.name for method in methods if method.uses_labels]
         raise ValueError(f"methods={needy}: they learn from labels and need y.")
     return label_free
-
-
-def _order(cells: list[Cell], names: Sequence[str]) -> list[tuple[str, int]]:
-    dims = sorted({cell["asked"] for cell in cells})
-    return [(name, dim) for dim in dims for name in names]
 
 
 def default_size(n_features: int) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.evaluation.metrics._kernels import sum_by_label
+from rpml.method.graph.exact import slices
 from rpml.runtime.threads import run_chunks, single_blas_thread
 
 Floats = NDArray[np.float32]
@@ -217,17 +218,12 @@ def _nearest(
     half = np.float32(0.5) * _squares(centers)
     labels = np.empty(len(which), dtype=np.intp)
     scores = np.empty(len(which), dtype=np.float32)
-    for block in _row_blocks(len(which), len(centers)):
+    for block in slices(len(which), max(64, _TILE // max(len(centers), 1))):
         tile = rows[which[block]] @ centers.T
         tile -= half
         labels[block] = tile.argmax(axis=1)
         scores[block] = np.take_along_axis(tile, labels[block, None], axis=1)[:, 0]
     return labels, scores
-
-
-def _row_blocks(n: int, columns: int) -> list[slice]:
-    size = max(64, _TILE // max(columns, 1))
-    return [slice(a, min(a + size, n)) for a in range(0, n, size)]
 
 
 def _clusters_of(before: NDArray[np.intp], after: NDArray[np.intp], k: int) -> NDArray[np.bool_]:

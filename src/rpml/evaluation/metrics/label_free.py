@@ -54,12 +54,9 @@ def spectrum(Z: Array) -> VarianceSpectrum:
     logs = np.log(shares, out=np.zeros_like(shares), where=shares > 0)
     changes = (squares @ logs - squares.sum(axis=1) * (shares @ logs)) * len(rows) / total
     error = float(changes.std()) / np.sqrt(len(rows))
-    return VarianceSpectrum(shares, _rank_interval(effective_rank(shares), error, len(shares)))
-
-
-def _rank_interval(rank: float, error: float, most: int) -> Interval:
-    factor = float(np.exp(STANDARD_ERRORS * error))
-    return Interval(rank, max(1.0, rank / factor), max(rank, min(float(most), rank * factor)))
+    rank, factor = effective_rank(shares), float(np.exp(STANDARD_ERRORS * error))
+    high = max(rank, min(float(len(shares)), rank * factor))
+    return VarianceSpectrum(shares, Interval(rank, max(1.0, rank / factor), high))
 
 
 def effective_rank(shares: Array) -> float:

@@ -22,7 +22,8 @@ def read_cars(root: str | Path) -> ImageSet:
     """
     for folder in (Path(root), Path(root) / "cars196", Path(root) / "stanford_cars"):
         if (folder / _WHOLE).is_file():
-            rows = list(_whole(folder / _WHOLE))
+            records = _annotations(folder / _WHOLE, ("relative_im_path", "class"))
+            rows = [(str(r["relative_im_path"]), int(r["class"])) for r in records]
         elif (folder / _DEVKIT[0][0]).is_dir():
             rows = list(_devkit(folder))
         else:
@@ -32,11 +33,6 @@ def read_cars(root: str | Path) -> ImageSet:
         f"{root} does not hold Cars-196: it needs {_WHOLE} with car_ims/, or cars_train/ and "
         "cars_test/ with their annotations"
     )
-
-
-def _whole(path: Path) -> Iterator[tuple[str, int]]:
-    for record in _annotations(path, ("relative_im_path", "class")):
-        yield str(record["relative_im_path"]), int(record["class"])
 
 
 def _devkit(folder: Path) -> Iterator[tuple[str, int]]:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rpml.io.features.columns import is_id_name, kept_columns, listed, match_columns, position
 from rpml.io.features.source import Batch, FeatureSource, Ids, ReadOptions, as_ids
@@ -208,7 +207,8 @@ class ArrowSource(FeatureSource):
             row = start + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
             raise InputError(f"{self.name}: row {row} of {self._vector!r} is empty")
         flat = _numbers(column.flatten())
-        lengths = _list_lengths(column)
+        compute = require("pyarrow.compute", "parquet", "reading .parquet")
+        lengths = compute.list_value_length(column).to_numpy(zero_copy_only=False).astype(np.int64)
         expected = int(lengths[0]) if width is None else width
         ragged = np.flatnonzero(lengths != expected)
         if len(ragged):
@@ -238,12 +238,6 @@ def _numbers(column: pa.Array) -> Array:
     if values.dtype == object:  # booleans or integers with missing values
         values = np.array([np.nan if v is None else v for v in values], dtype=np.float64)
     return values.astype(np.float32) if values.dtype.kind == "b" else values
-
-
-def _list_lengths(column: pa.Array) -> NDArray[np.int64]:
-    compute = require("pyarrow.compute", "parquet", "reading .parquet")
-    lengths: Array = compute.list_value_length(column).to_numpy(zero_copy_only=False)
-    return lengths.astype(np.int64)
 
 
 def read_arrow_column(path: Path, wanted: str | None, usual: tuple[str, ...]) -> list[object]:

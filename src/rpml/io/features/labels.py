@@ -140,10 +140,8 @@ def _read(
         archive = NpzFile(path)
         name = archive.choose(column, (*_USUAL, "Y"), "labels", "--label-column")
         return _vector(archive.read(name), f"{path}[{name!r}]"), None
-    if suffix in ARROW:
-        return _read_arrow(path, column, id_column)
-    if suffix in (".csv", ".tsv", ".txt"):
-        return _read_text(path, column, id_column)
+    if suffix in (*ARROW, ".csv", ".tsv", ".txt"):
+        return _read_columns(path, column, id_column)
     raise InputError(
         f"{path} has the suffix {suffix!r}: labels are read from .npy, .npz, .csv, .tsv, .txt, "
         f"{', '.join(ARROW)}"
@@ -160,30 +158,21 @@ def _vector(array: NDArray[np.generic], name: str) -> list[object]:
     return array.tolist()  # type: ignore[no-any-return]
 
 
-def _read_arrow(
-    path: Path, column: str | None, id_column: str | None
-) -> tuple[Sequence[object], Sequence[object] | None]:
-    names = _column_names(path)
-    key = id_column if id_column in names else next((n for n in names if is_id_name(n)), None)
-    rest = [n for n in names if n != key]
-    if column is None and len(rest) == 1:
-        column = rest[0]
-    values = read_arrow_column(path, column, _USUAL)
-    return values, None if key is None else read_arrow_column(path, key, ())
-
-
-def _read_text(
+def _read_columns(
     path: Path, column: str | None, id_column: str | None
 ) -> tuple[Sequence[object], Sequence[object] | None]:
     from rpml.io.features.text_files import read_column
 
-    first = _column_names(path)
-    key = id_column if id_column in first else next((n for n in first if is_id_name(n)), None)
-    rest = [n for n in first if n != key]
+    names = _column_names(path)
+    key = id_column if id_column in names else next((n for n in names if is_id_name(n)), None)
+    rest = [n for n in names if n != key]
     if key is not None and column is None and len(rest) == 1:
         column = rest[0]
-    values = read_column(path, column, _USUAL, blank=True)
-    return values, None if key is None else read_column(path, key)
+    if path.suffix.lower() in ARROW:
+        values = read_arrow_column(path, column, _USUAL)
+        return values, None if key is None else read_arrow_column(path, key, ())
+    texts = read_column(path, column, _USUAL, blank=True)
+    return texts, None if key is None else read_column(path, key)
 
 
 def _match(

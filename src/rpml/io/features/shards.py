@@ -35,7 +35,7 @@ def shard_paths(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
         raise InputError(f"{folder} has no feature files ({', '.join(suffixes)})")
     kinds = sorted({p.suffix.lower() for p in paths})
     if len(kinds) > 1:
-        raise InputError(f"{folder} mixes {' and '.join(kinds)} files: keep one kind a folder")
+        raise InputError(f"{folder} mixes {' and '.join(kinds)} files: keep one kind per folder")
     return sorted(paths, key=natural_key)
 
 

@@ -182,7 +182,8 @@ def _iterate(
     step = line_search(problem.line_value, state.loss, slope, state.expected / -slope)
     if step.t == 0.0:
         return "converged: no step along the search direction lowers the loss"
-    point = (curve.point(step.t), *_straight(state.point[1:], state.direction[1:], step.t))
+    straight = zip(state.point[1:], state.direction[1:], strict=True)
+    point = (curve.point(step.t), *(x + step.t * v for x, v in straight))
     old_gradient = (times(state.gradient[0], curve.rotation), *state.gradient[1:])
     old_direction = (curve.direction, *state.direction[1:])
     problem.accept_step(step.t)
@@ -200,10 +201,6 @@ def _iterate(
     norm = float(np.sqrt(manifold.inner(point, gradient, gradient)))
     state.record(norm, problem.mean_weight, step.t, step.trials)
     return ""
-
-
-def _straight(theta: Point, direction: Point, t: float) -> Point:
-    return tuple(x + t * v for x, v in zip(theta, direction, strict=True))
 
 
 def _next_direction(

@@ -34,7 +34,7 @@ def initial_subspace(Z: Array, l: int, init: object, rng: np.random.Generator) -
     if isinstance(init, str) and init == "random":
         return Grassmann().random_point(p, l, rng)
     if isinstance(init, str):
-        return leading_axes(Z, l)
+        return complete_axes(principal_axes(Z, unit_input=False, center=True).axes, l)
     L = np.array(init, np.float64)
     if L.shape != (p, l):
         raise ValueError(
@@ -44,11 +44,6 @@ def initial_subspace(Z: Array, l: int, init: object, rng: np.random.Generator) -
     if np.linalg.matrix_rank(L) < l:
         raise ValueError("init must have linearly independent columns.")
     return orthonormalize(np.linalg.qr(L)[0])
-
-
-def leading_axes(Z: Array, l: int) -> Array:
-    """Return l principal axes of Z, completed by fixed unit vectors if Z has lower rank."""
-    return complete_axes(principal_axes(Z, unit_input=False, center=True).axes, l)
 
 
 def complete_axes(axes: Array, l: int) -> Array:

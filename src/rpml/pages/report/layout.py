@@ -36,7 +36,8 @@ def layout(
     n = len(Z)
     if n < 4:
         return _in_square(np.stack([np.arange(n), np.zeros(n)], axis=1))
-    chosen = sorted_sample(n, landmarks or n_landmarks(n), rng)
+    landmarks = landmarks or (n if n <= MAX_ROWS else LANDMARKS)
+    chosen = sorted_sample(n, landmarks, rng)
     rows = unit_rows(np.asarray(Z[chosen], np.float32))
     first = principal_plane(rows) if start is None else np.asarray(start[chosen], np.float64)
     placed = _forces(rows, _spread(first), rng)
@@ -52,11 +53,6 @@ def linked_maps(spaces: Mapping[str, Array], rng: np.random.Generator) -> dict[s
     for key, rows in spaces.items():
         maps[key] = start = layout(rows, rng, start)
     return maps
-
-
-def n_landmarks(n: int) -> int:
-    """Return how many of n rows are laid out by forces."""
-    return n if n <= MAX_ROWS else LANDMARKS
 
 
 def layout_note(n: int) -> str:
