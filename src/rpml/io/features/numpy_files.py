@@ -95,6 +95,10 @@ class ArraySource(FeatureSource):
         self.name, self.dtype = name, array.dtype
         self.n_rows, self.n_features = array.shape
         self._array, self._ids = array, ids
+        # native byte order, at most 64 bits, no booleans
+        self._native = array.dtype.newbyteorder("=")
+        if array.dtype.kind == "b" or array.dtype.itemsize > 8:
+            self._native = np.dtype(np.float32 if array.dtype.kind == "b" else np.float64)
         self.has_ids = ids is not None
         if ids is not None and len(ids) != len(array):
             raise InputError(f"{name} has {len(array)} rows and {len(ids)} ids")
@@ -102,23 +106,16 @@ class ArraySource(FeatureSource):
     def raw_batches(self, rows: int) -> Iterator[Batch]:
         for start in range(0, len(self._array), rows):
             ids = None if self._ids is None else self._ids[start : start + rows]
-            yield Batch(start, self._native(self._array[start : start + rows]), ids)
+            values = self._array[start : start + rows].astype(self._native, copy=False)
+            yield Batch(start, values, ids)
             release_rows(self._array, start, start + rows)
 
     def load(self) -> Features:
         """Return the array itself, checked block by block and not copied."""
         for _ in self.batches():
             pass
-        return self._features(self._native(self._array), self._ids)
-
-    @staticmethod
-    def _native(values: Array) -> Array:
-        """Convert to native byte order and at most 64 bits."""
-        if values.dtype.kind == "b":
-            return values.astype(np.float32)
-        if values.dtype.itemsize > 8:
-            return values.astype(np.float64)
-        return values.astype(values.dtype.newbyteorder("="), copy=False)
+        values = self._array.astype(self._native, copy=False)
+        return Features(values, self._ids, self.id_name, self.feature_names, self.name)
 
 
 def sidecar(path: Path) -> Path:

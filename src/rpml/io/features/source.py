@@ -116,7 +116,8 @@ class FeatureSource(ABC):
         if self.n_rows is None:
             parts = list(self.batches())
             values = np.concatenate([p.values for p in parts])
-            return self._features(values, _join([p.ids for p in parts]))
+            ids = _join([p.ids for p in parts])
+            return Features(values, ids, self.id_name, self.feature_names, self.name)
         return self._load_in_place(self.n_rows)
 
     def _load_in_place(self, n_rows: int) -> Features:
@@ -135,10 +136,7 @@ class FeatureSource(ABC):
             ids.append(batch.ids)
         if seen != n_rows:
             raise InputError(f"{self.name} is damaged: it says {n_rows} rows and has others")
-        return self._features(values, _join(ids))
-
-    def _features(self, values: Array, ids: Ids | None) -> Features:
-        return Features(values, ids, self.id_name, self.feature_names, self.name)
+        return Features(values, _join(ids), self.id_name, self.feature_names, self.name)
 
     def _check_finite(self, batch: Batch) -> None:
         bad = first_not_finite(batch.values)
