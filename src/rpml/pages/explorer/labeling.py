@@ -129,7 +129,7 @@ def check_labels_file(path: str | Path, inputs: Iterable[str | Path | None]) -> 
 
 
 def open_labels(items: Items, path: str | Path) -> LabelStore:
-    """A store for the items; refuses a file that is not a table of their labels."""
+    """Open a store for the items; InputError if the file is not a table of their labels."""
     labels: list[str | None] = [None] * len(items) if items.labels is None else list(items.labels)
     return LabelStore(replace(items, labels=labels), Path(path))
 
