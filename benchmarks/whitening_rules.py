@@ -27,6 +27,7 @@ from rpml.method.whitening.linear_map import principal_axes
 from rpml.method.whitening.neighborhoods import (
     Coordinates,
     coordinates,
+    covering_sides,
     cross_fitted_correlation,
     random_halves,
     taught_correlation,
@@ -94,7 +95,7 @@ def measure(data: FeatureSet, split: int) -> list[dict[str, Any]]:
     seen = coordinates(data.X[train], everything, spectrum, True, evidence.MIN_AXES)
     gains, teacher = rank_gains(seen, dims, split)
     final = seen.subset(rng.permutation(len(seen.W))[: evidence.FINAL_ROWS])
-    correlation = taught_correlation(final, teacher, evidence.FINAL_REPEATS, rng)
+    correlation = taught_correlation(final, teacher, covering_sides(seen.W.shape[1], rng))
     axes = (spectrum.axes[:, : len(correlation)] / seen.deviations).astype(np.float32)
     tested = (unit_rows(data.X[~train]) - spectrum.mean.astype(np.float32)) @ axes
     rows = []
@@ -109,7 +110,7 @@ def measure(data: FeatureSet, split: int) -> list[dict[str, Any]]:
 
 
 def ladder(gains: Matrix, falls_to: int = PCA) -> int:
-    """The rule of a fit, from gains of shape (mates, candidate); with another fallback than PCA."""
+    """A shrinkage, from gains of shape (mates, candidate); with another fallback than PCA."""
     plain, whitened = gains[0][[*range(len(LADDER)), PCA]], gains[1][[*range(len(LADDER)), PCA]]
     if whitened.max() > evidence.NUISANCE:
         return int((whitened >= evidence.NEAR_BEST * whitened.max()).argmax())
@@ -117,21 +118,22 @@ def ladder(gains: Matrix, falls_to: int = PCA) -> int:
     return chosen if chosen < len(LADDER) else falls_to
 
 
-def with_half(gains: Matrix, enough: float = 0.03, slack: float = 0.02) -> int:
-    """Half-whitening too, where no nuisance dominates, judged at half of the size."""
+def with_half(gains: Matrix, slack: float = evidence.HALF_SLACK) -> int:
+    """The rule of a fit: half-whitening too, judged at half of the size."""
     chosen = ladder(gains[0])
     half = gains[1, 0, HALF]
     dominated = gains[0, 1].max() > evidence.NUISANCE
-    better = half > enough and half > gains[1, 0, chosen] - slack
+    better = half > evidence.HALF_GAIN and half > gains[1, 0, chosen] - slack
     return HALF if better and not dominated else chosen
 
 
 RULES: dict[str, Callable[[Matrix], int]] = {
-    "the rule of a fit": lambda gains: ladder(gains[0]),
-    "judged at half of the size": lambda gains: ladder(gains[1]),
-    "shrinkage 4 instead of PCA": lambda gains: ladder(gains[0], LADDER.index(4.0)),
-    "shrinkage 1 instead of PCA": lambda gains: ladder(gains[0], LADDER.index(1.0)),
-    "half-whitening as one more candidate": with_half,
+    "the rule of a fit": with_half,
+    "... half-whitening if it gains no more than 0.02 less": lambda gains: with_half(gains, 0.02),
+    "without half-whitening": lambda gains: ladder(gains[0]),
+    "... judged at half of the size": lambda gains: ladder(gains[1]),
+    "... shrinkage 4 instead of PCA": lambda gains: ladder(gains[0], LADDER.index(4.0)),
+    "... shrinkage 1 instead of PCA": lambda gains: ladder(gains[0], LADDER.index(1.0)),
 }
 
 

@@ -65,14 +65,12 @@ def mean_losses(model: RPML) -> list[float]:
 def decisions(model: RPML) -> dict[str, str]:
     """Explain what a fit decided by itself: the whitening, the training, the pairs."""
     choice = model.whitening_
-    if choice is None:
-        whitening = "as set"
-    elif np.isinf(choice.shrinkage):
-        whitening = "none (PCA)"
-    else:
-        whitening = f"by {choice.source}, shrinkage {choice.shrinkage:.3g}"
-    if choice is not None and choice.reason:
-        whitening += f", because {choice.reason}"
+    whitening = "as set"
+    if choice is not None:
+        source = "" if np.isinf(choice.shrinkage) else f"by {choice.source}, "
+        whitening = source + choice.strength
+        if reason := choice.half_reason or choice.reason:
+            whitening += f", because {reason}"
     trained = f"{model.n_iter_} iterations ({model.message_})"
     decided = {"whitening": whitening, "training": trained if model.n_iter_ else model.message_}
     if choice is not None and choice.pairs is not None:

@@ -211,13 +211,9 @@ def of_whitening(model: RPML) -> tuple[Diagnostic, ...]:
     choice = model.whitening_
     if choice is None or not choice.evidence:
         return ()
-    strength = "none (PCA)" if np.isinf(choice.shrinkage) else f"shrinkage {choice.shrinkage:.3g}"
     gain = max(choice.evidence.values())
-    return (
-        Diagnostic(
-            "whitening", "Whitening", gain, strength, choice.reason or f"by {choice.source}"
-        ),
-    )
+    reason = choice.half_reason or choice.reason or f"by {choice.source}"
+    return (Diagnostic("whitening", "Whitening", gain, choice.strength, reason),)
 
 
 def of_neighbors(X: Array, Z: Array, rng: np.random.Generator) -> tuple[Diagnostic, ...]:

@@ -52,6 +52,7 @@ SCHEMA = Schema(
                 "evidence": [[ANY_FLOAT]],
                 "reason?": str,
                 "trains?": bool,
+                "half_reason?": str,
                 "pairs?": (None, {"rate": Number(0, 1), "used": bool, "reason": str}),
             },
         ),

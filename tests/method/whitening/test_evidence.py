@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
 from rpml import RPML
+from rpml.estimator.description import decisions
 from rpml.evaluation.baselines import PCA
 from rpml.evaluation.metrics import recall_at_k
 from rpml.method.whitening.evidence import (
+    HALF_GAIN,
+    HALF_SLACK,
     NUISANCE,
     PRICE,
     SHRINKAGES,
+    Evidence,
     RankGains,
+    choose,
     choose_shrinkage,
     chosen_rank_gain,
     mean_log_ranks,
     neighbor_scatter,
+    rank_gains,
 )
 from rpml.runtime.intervals import Interval
 from tests.method.whitening.test_neighborhoods import nuisance_rows, sampled
@@ -110,3 +118,98 @@ def test_the_same_seed_gives_the_same_choice():
     a, b = (neighbor_scatter(data, np.random.default_rng(7)) for _ in range(2))
     np.testing.assert_array_equal(a[0], b[0])
     assert a[1] == b[1]
+
+
+def half_whitened_rows(seed=0):
+    """Classes along every axis, blurred by the square root of what tells them apart there."""
+    rng, y = np.random.default_rng(seed), np.repeat(np.arange(60), 10)
+    scale = np.arange(1, 41.0) ** -0.7
+    between = rng.standard_normal((60, 40)) * scale
+    return between[y] + 0.3 * np.sqrt(scale) * rng.standard_normal((600, 40)), y
+
+
+@dataclass(frozen=True)
+class Measured(Evidence):
+    """Evidence whose gains at half of the size are given, those of half-whitening first."""
+
+    at: tuple[float, float] = (0.0, 0.0)
+
+    def at_half_size(self, shrinkage):
+        return tuple(np.full(2, gain) for gain in self.at)
+
+
+def measured(plain, at, whitened=(0, 0, 0, 0, 0)):
+    return Measured(gains(plain, whitened), np.eye(1), [], 2, at)
+
+
+SHRINKAGE_4 = (-1, -1, 0, 2 * PRICE, 0)
+
+
+@pytest.mark.parametrize(
+    ("plain", "at", "halved"),
+    [
+        (SHRINKAGE_4, (1.1 * HALF_GAIN, 0.5 * HALF_GAIN), True),
+        (SHRINKAGE_4, (0.9 * HALF_GAIN, 0.5 * HALF_GAIN), False),
+        (SHRINKAGE_4, (2 * HALF_GAIN, 2 * HALF_GAIN + 0.9 * HALF_SLACK), True),
+        (SHRINKAGE_4, (2 * HALF_GAIN, 2 * HALF_GAIN + 1.1 * HALF_SLACK), False),
+        ((0, 0, 0, 0, 0), (1.1 * HALF_GAIN, 0.0), True),
+    ],
+)
+def test_half_whitening_has_to_gain_about_as_much_as_the_shrinkage(plain, at, halved):
+    evidence = measured(plain, at)
+    choice, used = choose(evidence)
+    alone = choose_shrinkage(evidence.gains)
+    assert choice.half_whitens == halved
+    assert choice.strength == ("half-whitened PCA" if halved else alone.strength)
+    assert used.mean() == pytest.approx(at[0] if halved else alone.evidence[alone.shrinkage])
+    if halved:
+        assert f"{at[0]:.3f}" in choice.half_reason
+        assert ("shrinkage 4" in choice.half_reason) == (alone.shrinkage == 4)
+    else:
+        assert choice == alone
+
+
+def test_half_whitening_does_not_stand_against_a_nuisance():
+    top = 2 * NUISANCE
+    evidence = measured((0, 0, 0, 0, 0), (1.0, 0.0), (top, top, top, 0, 0))
+    assert not choose(evidence)[0].half_whitens
+
+
+def test_at_half_of_the_size_a_gain_is_over_pca():
+    data, _ = sampled(half_whitened_rows()[0])
+    evidence = rank_gains(data, np.random.default_rng(0))
+    half, pca = evidence.at_half_size(np.inf)
+    assert np.all(pca == 0)
+    assert half.mean() > HALF_GAIN
+    rows = [view.half_whitened for view in evidence.views]
+    deviations = np.concatenate([view.std(axis=0) for view in rows[:2]])
+    expected = np.sqrt(data.deviations)
+    np.testing.assert_allclose(np.sort(deviations), np.sort(expected), rtol=0.15)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_where_half_whitening_does_as_well_it_is_used(tmp_path, seed):
+    X, _ = half_whitened_rows(seed)
+    model = RPML(12, random_state=0).fit(X)
+    choice = model.whitening_
+    assert choice.half_whitens
+    assert np.isinf(choice.shrinkage)
+    assert decisions(model)["whitening"] == f"half-whitened PCA, because {choice.half_reason}"
+    assert model.n_iter_ == 0
+    np.testing.assert_allclose(
+        np.abs(model.transform(X)), np.abs(PCA(12, exponent=0.5).fit(X).transform(X)), atol=1e-5
+    )
+    model.save(tmp_path / "m.rpml")
+    assert RPML.load(tmp_path / "m.rpml").whitening_ == choice
+
+
+def test_half_whitening_gives_way_to_labels_and_outlives_useless_pairs():
+    X, y = half_whitened_rows()
+    labeled = RPML(12, use_labels=True, random_state=0).fit(X, y).whitening_
+    assert labeled.source == "labels"
+    assert not labeled.half_whitens
+    pairs = np.random.default_rng(0).permutation(len(X)).reshape(-1, 2)
+    paired = RPML(12, random_state=0).fit(X, pairs=pairs).whitening_
+    assert paired.pairs is not None
+    assert not paired.pairs.used
+    assert paired.half_whitens

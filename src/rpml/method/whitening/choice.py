@@ -40,6 +40,7 @@ from rpml.runtime.schema import ArraySpec, Schema
 
 Pairs = NDArray[np.intp]
 DEFAULT_COMPONENTS = 128
+HALF = 0.5  # exponent of half-whitening
 SOURCES = (
     "neighbors",
     "none",
@@ -109,6 +110,7 @@ class Whitening:
             arrays["evidence"] = np.array(list(self.choice.evidence.items())).reshape(-1, 2)
             arrays["reason"] = np.frombuffer(self.choice.reason.encode(), np.uint8)
             arrays["trains"] = np.array([self.choice.trains])
+            arrays["half_reason"] = np.frombuffer(self.choice.half_reason.encode(), np.uint8)
             if (pairs := self.choice.pairs) is not None:
                 arrays["pairs"] = np.array([pairs.rate, pairs.used])
                 arrays["pairs_reason"] = np.frombuffer(pairs.reason.encode(), np.uint8)
@@ -128,6 +130,7 @@ class Whitening:
             arrays["evidence"] = ArraySpec("f", ("candidates", 2), -np.inf, np.inf)
             arrays["reason"] = ArraySpec("u", ("bytes",))
             arrays["trains"] = ArraySpec("b", (1,))
+            arrays["half_reason"] = ArraySpec("u", ("signs",))
             arrays["pairs"] = ArraySpec("f", (2,), 0, 1, optional=True)
             arrays["pairs_reason"] = ArraySpec("u", ("letters",), optional=True)
         return Schema(arrays)
@@ -155,6 +158,7 @@ class Whitening:
             reason=arrays["reason"].tobytes().decode(errors="replace"),
             trains=bool(arrays["trains"][0]),
             pairs=pairs,
+            half_reason=arrays["half_reason"].tobytes().decode(errors="replace"),
         )
         return cls(applied, choice)
 
@@ -256,7 +260,8 @@ def whiten_by_scatter(
     """Whiten by the scatter within groups where they help, within neighborhoods otherwise.
 
     Pairs that help refine either, and so does what is known of the rows. Many labels tell
-    something of more axes, and which of them to keep.
+    something of more axes, and which of them to keep. Where neither refines the neighborhoods and
+    half-whitened PCA does as well, it is used.
     """
     subset = (sample.X, sample.rows, spectrum, unit, n_components)
     sampled = drop_singles(sample.groups)
@@ -269,7 +274,8 @@ def whiten_by_scatter(
         if groups_help(by_groups[1], instances, np.random.default_rng(seed)):
             estimate = by_groups
     if estimate is None:  # as without groups
-        estimate = neighbor_scatter(data, np.random.default_rng(seed), step)
+        is_refined = sample.pairs is not None or sample.classes is not None
+        estimate = neighbor_scatter(data, np.random.default_rng(seed), step, is_refined)
     if sample.pairs is not None:
         estimate = pair_scatter(data, sample.pairs, estimate, np.random.default_rng(seed))
     retained, spread = data.W.shape[1], None
@@ -279,5 +285,8 @@ def whiten_by_scatter(
         if "labels" in estimate[1].source:
             spread = label_spread(leading, sample.classes, estimate[0])
     scatter, choice = estimate
+    if choice.half_whitens:
+        halved = whitening(spectrum, HALF, retained, unit, unit)
+        return Whitening(halved, replace(choice, shrinkage=np.inf, trains=False))
     whole = whiten_by(spectrum, scatter, choice.shrinkage, n_components, unit, spread)
     return Whitening(replace(whole, matrix=whole.matrix[:, :retained]), choice)

@@ -59,11 +59,26 @@ class ScatterChoice:
     """Whether the evidence supports training on triplets."""
     pairs: PairEvidence | None = None
     """What the pairs were worth, if there were any."""
+    half_reason: str = ""
+    """Why the principal axes are half-whitened instead, in words; empty where they are not."""
+
+    @property
+    def half_whitens(self) -> bool:
+        """Whether it is half-whitened PCA: the scatter is not used."""
+        return self.half_reason != ""
+
+    @property
+    def strength(self) -> str:
+        """How strongly it whitens, in words."""
+        if self.half_whitens:
+            return "half-whitened PCA"
+        return "none (PCA)" if np.isinf(self.shrinkage) else f"shrinkage {self.shrinkage:.3g}"
 
     def refined_by(self, source: str) -> ScatterChoice:
         """The same with one more source of what was given."""
         alone = self.source in ("neighbors", "none")
-        return replace(self, source=source if alone else f"{self.source} and {source}")
+        source = source if alone else f"{self.source} and {source}"
+        return replace(self, source=source, half_reason="")
 
 
 @dataclass(frozen=True)
@@ -181,22 +196,18 @@ def cross_fitted_correlation(
     root = np.sqrt(data.deviations).astype(data.W.dtype)
     halves = _halvings(data.W.shape[1], repeats, rng)
     first = _correlate(data.W, [(half, data.W[:, half] * root[half]) for half in halves], step)
-    return taught_correlation(data, first, repeats, rng, step)
+    return taught_correlation(data, first, _halvings(data.W.shape[1], repeats, rng), step)
 
 
 def taught_correlation(
-    data: Coordinates,
-    teacher: Array,
-    repeats: int,
-    rng: np.random.Generator,
-    step: Callable[[], None] = silent,
+    data: Coordinates, teacher: Array, sides: Sequence[Mask], step: Callable[[], None] = silent
 ) -> Array:
-    """Another round: neighbors by the axes as the teacher's correlation whitens them."""
+    """Another round: neighbors by each side of the axes as the teacher's correlation whitens it."""
     scatter = scatter_of(teacher, data.deviations)
     seen = []
-    for half in _halvings(data.W.shape[1], repeats, rng):
-        size = int(half.sum())
-        seen.append((half, data.embed(scatter, half, data.n_components / size, size)))
+    for side in sides:
+        size = int(side.sum())
+        seen.append((side, data.embed(scatter, side, data.n_components / size, size)))
     return _correlate(data.W, seen, step)
 
 
@@ -229,14 +240,25 @@ def _largest_beyond_one(correlation: Array) -> float:
     return 1.0
 
 
-def _halvings(q: int, repeats: int, rng: np.random.Generator) -> list[Mask]:
-    """Both sides of `repeats` halvings; of three, every two axes are on one side at least once.
+def covering_sides(q: int, rng: np.random.Generator) -> list[Mask]:
+    """Two fifths of the axes each; every two axes are both on the other side of one of them.
 
-    Axes are dealt to four hands, four successive ones at a time, and two hands make a side.
+    So all of the correlation is measured by fewer and smaller searches than halves would take.
     """
-    hand = rng.permuted(np.tile(np.arange(4), (-(-q // 4), 1)), axis=1).reshape(-1)[:q]
+    hand = _deal(q, 5, rng)
+    return [np.isin(hand, pair) for pair in ((3, 4), (1, 2), (0, 2), (0, 1))]
+
+
+def _halvings(q: int, repeats: int, rng: np.random.Generator) -> list[Mask]:
+    """Both sides of up to three different halvings."""
+    hand = _deal(q, 4, rng)
     halves = [(hand == 0) | (hand == 1 + i % 3) for i in range(repeats)]
     return [side for half in halves for side in (half, ~half)]
+
+
+def _deal(q: int, hands: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """The hand that each axis goes to: one of every few successive ones to each."""
+    return rng.permuted(np.tile(np.arange(hands), (-(-q // hands), 1)), axis=1).reshape(-1)[:q]
 
 
 def random_halves(q: int, rng: np.random.Generator) -> Mask:
