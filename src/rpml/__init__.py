@@ -1,4 +1,4 @@
-"""rpml: learn a better, smaller embedding from vectors that nobody labeled."""
+"""rpml: learn a better, smaller embedding from unlabeled vectors."""
 
 from __future__ import annotations
 

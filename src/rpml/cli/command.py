@@ -53,17 +53,16 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
 
 class Parser(TyperCommand):
-    """Parses the words of a command; with --json what is wrong with them is an object too."""
+    """Parses the arguments of a command; with --json usage errors are an object, too."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """The words that are left over."""
         as_json = "--json" in args
         try:
             return super().parse_args(ctx, args)
-        except InputError as error:  # of --config: no usage, which other wrong options print
+        except InputError as error:  # from --config; without the usage that other errors print
             fail(sentence(error), BAD_INPUT, as_json)
         except Exception as error:
-            # usage errors have no public name, but all say what is wrong
+            # usage errors have no public base class, but all have a message
             if as_json and hasattr(error, "format_message"):
                 _echo_error(_flat(error.format_message()), BAD_INPUT)
             raise

@@ -52,7 +52,7 @@ def _shares(arrays: Any) -> str:
 
 
 def _settings(settings: Any) -> str:
-    """As --set takes them."""
+    """Format settings as --set takes them."""
     return fill(", ".join(f"{name}={value}" for name, value in settings.items()), _WIDTH)
 
 

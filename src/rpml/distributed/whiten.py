@@ -81,7 +81,7 @@ def choose_whitening(
 def _by_scatter(
     X: Array, sample: Sample, spectrum: Spectrum, unit: bool, size: int, rng: np.random.Generator
 ) -> Whitening:
-    """Choose on one worker, with all of its threads, since no other task runs meanwhile."""
+    """Choose on one worker with all of its threads, since no other task is running."""
     rng = copy.deepcopy(rng)  # a repeated task draws the same
     with using_threads(get_worker().state.nthreads):
         return whiten_by_scatter(replace(sample, X=X), spectrum, unit, size, rng)

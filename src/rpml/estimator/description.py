@@ -56,7 +56,7 @@ def describe_arrays(arrays: Arrays) -> dict[str, dict[str, object]]:
 
 
 def mean_losses(model: RPML) -> list[float]:
-    """The loss of each iteration or epoch, as the mean over triplets."""
+    """Return the loss of each iteration or epoch, as the mean over triplets."""
     # the stochastic solver already reports means
     count = 1 if model.solver == "stochastic" else max(1, len(model.triplets_))
     return [float(loss) / count for loss in model.history_.get("loss", [])]

@@ -52,5 +52,5 @@ def _hint(names: Sequence[str], wanted: str) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """The first names, for a message."""
+    """List the first names, for a message."""
     return ", ".join(repr(n) for n in names[:8]) + (", ..." if len(names) > 8 else "")

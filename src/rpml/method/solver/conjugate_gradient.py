@@ -15,16 +15,16 @@ from rpml.runtime.rows import Array
 from rpml.runtime.threads import single_blas_thread, times
 
 Point = tuple[Array, ...]
-REFRESH = 10  # iterations between recomputations of X L against rounding; also the checkpoints
+REFRESH = 10  # iterations between recomputations of X L against rounding, and checkpoints
 
 
 class Evaluator(Protocol):
-    """What a solver asks of an objective; see `TripletObjective`."""
+    """The interface of an objective; see `TripletObjective`."""
 
     n_triplets: int
     learn_weights: bool
     mean_weight: float
-    """Mean triplet weight where `gradients` was last called."""
+    """Mean triplet weight at the last call of `gradients`."""
 
     def move_to(self, L: Array, theta: Array | None) -> None: ...
     def gradients(self) -> tuple[float, Array, Array | None]: ...
@@ -38,13 +38,13 @@ CURVES = ("loss", "gradient_norm", "mean_weight", "step", "trials")
 
 @dataclass(frozen=True)
 class OptimizeResult:
-    """What a solver found and why it stopped."""
+    """The result of a solver and why it stopped."""
 
     L: Array
     theta: Array | None
     loss: float
     history: dict[str, list[float]]
-    """Per accepted point, the start included: loss, gradient_norm, mean_weight, step, trials."""
+    """Per accepted point, including the start: loss, gradient_norm, mean_weight, step, trials."""
     n_iter: int
     converged: bool
     message: str
@@ -52,13 +52,13 @@ class OptimizeResult:
 
 @dataclass(frozen=True)
 class Stopping:
-    """When to stop: any of the three."""
+    """Stopping criteria, of which one suffices."""
 
     max_iter: int = 100
     gradient: float = 1e-8
     """Norm of the Riemannian gradient per triplet."""
     decrease: float = 1e-12
-    """Relative decrease of the loss, three iterations in a row."""
+    """Relative decrease of the loss, in three consecutive iterations."""
 
 
 @dataclass
@@ -75,7 +75,7 @@ class CGState:
     history: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in CURVES})
 
     def result(self, reason: str, fixed_theta: Array | None) -> OptimizeResult:
-        """Where the solver ended and why; `fixed_theta` is that of weights not learned."""
+        """Return the result of the solver; `fixed_theta` belongs to weights that are not learned."""
         return OptimizeResult(
             L=self.point[0],
             theta=self.point[1] if len(self.point) > 1 else fixed_theta,
@@ -104,21 +104,11 @@ def conjugate_gradient(
     callback: Callback | None = None,
     state: CGState | None = None,
 ) -> OptimizeResult:
-    """Riemannian conjugate gradient (Hestenes-Stiefel) with an exact line search.
+    """Run Riemannian conjugate gradient (Hestenes-Stiefel) with an exact line search.
 
-    Parameters
-    ----------
-    problem : Evaluator
-        The objective.
-    L, theta : arrays
-        Start; theta None when weights are not learned.
-    stopping : Stopping
-        When to stop.
-    callback : callable, default=None
-        Called with the state after every iteration; a true result stops the solver.
-    state : CGState, default=None
-        Continue from here instead of from (L, theta). A state taken at a multiple of REFRESH
-        iterations continues exactly as the run it was taken from.
+    The solver starts at (L, theta), with theta None if weights are not learned, or continues from
+    `state`; one saved at a multiple of REFRESH iterations continues exactly like the original run.
+    `callback` is called with the state after every iteration; if it returns True, the solver stops.
     """
     learned = theta is not None and problem.learn_weights
     manifold = Product(Grassmann(), Euclidean()) if learned else Product(Grassmann())
@@ -143,7 +133,7 @@ def _start(
     loss, gradient = _evaluate(problem, manifold, point)
     norm = np.sqrt(manifold.inner(point, gradient, gradient))
     direction = tuple(-g for g in gradient)
-    # the first guess moves the point by a unit length: expected decrease = norm
+    # the first guess is a step of unit length: expected decrease = norm
     state = CGState(point, loss, gradient, direction, expected=float(norm))
     state.record(float(norm), problem.mean_weight, 0.0, 0)
     return state
@@ -172,7 +162,7 @@ def _reason_to_stop(problem: Evaluator, state: CGState, stopping: Stopping) -> s
 def _iterate(
     problem: Evaluator, manifold: Product, state: CGState, fixed_theta: Array | None
 ) -> str:
-    """One accepted step; returns a reason to stop, or ""."""
+    """Take one accepted step; return a reason to stop, or ""."""
     slope = manifold.inner(state.point, state.gradient, state.direction)
     if slope >= 0:  # not a descent direction: restart at steepest descent
         state.direction = tuple(-g for g in state.gradient)
@@ -191,7 +181,7 @@ def _iterate(
         point = (orthonormalize(point[0]), *point[1:])
         problem.move_to(point[0], point[1] if len(point) > 1 else fixed_theta)
     loss, gradient = _evaluate(problem, manifold, point)
-    if loss > state.loss:  # only after a refresh: the step gained less than rounding
+    if loss > state.loss:  # only after a refresh: the gain was below rounding
         return "converged: the decrease is below the rounding error"
     carried = manifold.transport((curve.start, *state.point[1:]), point, old_direction)
     state.direction = _next_direction(manifold, point, gradient, old_gradient, carried)
@@ -206,10 +196,10 @@ def _iterate(
 def _next_direction(
     manifold: Product, point: Point, gradient: Point, old_gradient: Point, old_direction: Point
 ) -> Point:
-    """-g + beta d with Hestenes and Stiefel's beta, cut at zero (a restart) as Manopt does.
+    """Return -g + beta d with Hestenes and Stiefel's beta, cut at zero (a restart) as in Manopt.
 
-    `old_direction` is transported to the new point. `old_gradient` need not be: it only meets
-    vectors that are tangent there, and the projection that would carry it is symmetric.
+    `old_direction` is transported to the new point. `old_gradient` need not be: it is only
+    multiplied with vectors that are tangent there, and the projection is symmetric.
     """
     change = tuple(g - h for g, h in zip(gradient, old_gradient, strict=True))
     denominator = manifold.inner(point, change, old_direction)
@@ -227,10 +217,10 @@ def fixed_steps(
     learning_rate: float = 1.0,
     callback: Callback | None = None,
 ) -> OptimizeResult:
-    """The paper's plain updates, eqs. (update_r) and (update_L), with one fixed step size.
+    """Run the paper's plain updates, eqs. (update_r) and (update_L), with a fixed step size.
 
-    The step is taken on the mean over triplets, which has the same minimizers as the sum, so that
-    one learning rate serves any number of triplets. The loss may rise: nothing checks it.
+    The step is for the mean over triplets, which has the same minimizers as the sum, so that one
+    learning rate suits any number of triplets. The loss may increase.
     """
     learned = theta is not None and problem.learn_weights
     manifold = Product(Grassmann(), Euclidean()) if learned else Product(Grassmann())
