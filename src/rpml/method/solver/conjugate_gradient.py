@@ -75,7 +75,7 @@ class CGState:
     history: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in CURVES})
 
     def result(self, reason: str, fixed_theta: Array | None) -> OptimizeResult:
-        """Return the result of the solver; `fixed_theta` belongs to weights that are not learned."""
+        """Return the result of the solver; `fixed_theta` is used if weights are not learned."""
         return OptimizeResult(
             L=self.point[0],
             theta=self.point[1] if len(self.point) > 1 else fixed_theta,
