@@ -80,7 +80,7 @@ def test_unknown_method(cluster, rows):
 
 
 def test_buckets_are_balanced_and_compact():
-    from rpml.distributed.buckets import deal_cells
+    from rpml.distributed.knn_tasks import deal_cells
 
     rng = np.random.default_rng(0)
     centers = rng.standard_normal((60, 3)).astype(np.float32)

@@ -16,7 +16,7 @@ from rpml.vision.backbone import Backbone
 from rpml.vision.extract import Execution, Job, Part, Recipe, extract, files_digest, iter_parts
 from rpml.vision.files import ImageFile, find_images
 from rpml.vision.pooling import Pooling
-from rpml.vision.regions import learn_region_whitening
+from rpml.vision.resumable import learn_region_whitening
 from rpml.vision.views import Views
 from rpml.vision.whitening import Whitening
 from tests.vision.test_pooling import literal_rmac

@@ -17,12 +17,11 @@ from dask.sizeof import sizeof
 from numpy.typing import NDArray
 
 from rpml.distributed import knn_tasks as on_worker
-from rpml.distributed.buckets import deal_cells
 from rpml.distributed.cluster import Cluster, Task
-from rpml.distributed.frame import Frame, find_frame
+from rpml.distributed.knn_tasks import Frame
 from rpml.distributed.take import take
 from rpml.method.graph import approximate as ann
-from rpml.method.graph.exact import EMPTY_SLOT
+from rpml.method.graph.exact import EMPTY_SLOT, center_and_unit
 from rpml.method.graph.neighbors import EXACT_ROWS, Neighbors
 from rpml.runtime.context import Context
 
@@ -78,6 +77,17 @@ def nearest_neighbors(
     if settings.method == "exact" or (settings.method == "auto" and n <= EXACT_ROWS):
         return Graph(search.exact(), edges, k, metric, 1.0, "exact")
     return search.approximate()
+
+
+def find_frame(cluster: Cluster, parts: Sequence[Task], metric: str) -> Frame:
+    """Compute the frame; Euclidean distances need the range and the mean of every column."""
+    if metric == "cosine":
+        return Frame(metric, np.zeros(1))
+    if metric != "euclidean":
+        raise ValueError(f"metric={metric!r}: use 'cosine' or 'euclidean'")
+    ranges = [cluster.submit(on_worker.extent, part) for part in parts]
+    low, high, total, count = cluster.value(cluster.total(ranges, on_worker.widest))
+    return Frame(metric, *center_and_unit(low, high, total / count))
 
 
 @dataclass
@@ -184,7 +194,7 @@ class Search:
         sizes = self.cluster.total([submit(on_worker.cell_sizes, p, centers) for p in probes])
         count = len(self.parts)
         buckets = self._buckets(int(self.cluster.value(submit(on_worker.width, centers))))
-        bucket = submit(deal_cells, centers, sizes, buckets)
+        bucket = submit(on_worker.deal_cells, centers, sizes, buckets)
         candidates: list[list[Task]] = [[] for _ in range(count)]
         searches = []
         for b in range(buckets):

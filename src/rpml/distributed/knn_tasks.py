@@ -1,10 +1,10 @@
 """Tasks of the nearest-neighbor search: pure functions of partitions."""
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.distributed import _kernels as kernels
-from rpml.distributed.frame import Frame
 from rpml.method.graph import approximate as ann
 from rpml.method.graph.exact import (
     EMPTY_SLOT,
@@ -12,12 +12,15 @@ from rpml.method.graph.exact import (
     SearchCorpus,
     block_size,
     empty_heaps,
+    prepare,
     push_scores,
     search_pairs,
     slices,
     sort,
 )
+from rpml.method.graph.kernels import push
 from rpml.method.graph.neighbors import Neighbors, refine
+from rpml.runtime.compiled import compiled
 from rpml.runtime.rows import Array
 
 MEMORY = 256 * 2**20  # bytes for the working blocks of one task
@@ -27,6 +30,40 @@ Candidates = tuple[NDArray[np.integer], NDArray[np.integer], NDArray[np.float32]
 Visit = tuple[NDArray[np.int32], Array, NDArray[np.int32]]
 """(positions in the partition, rows, the cells they search)."""
 CellSums = tuple[NDArray[np.float64], NDArray[np.intp]]
+Extent = tuple[Array, Array, Array, int]
+"""Minimum, maximum and sum of every column, and the number of rows."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Metric, center and unit of length of a `SearchCorpus`, from all rows."""
+
+    metric: str
+    center: NDArray[np.float64]
+    unit: float = 1.0
+
+    def prepare(self, block: Array) -> Array:
+        """Return rows ready for products."""
+        return prepare(block, self.metric, np.float32, self.center, self.unit)
+
+    def rows(self, block: Array) -> SearchCorpus:
+        """Return a block of rows as a corpus for the search."""
+        if self.metric == "cosine":
+            half = np.full(len(block), 0.5)
+        else:
+            doubles = prepare(block, self.metric, np.float64, self.center, self.unit)
+            half = 0.5 * np.einsum("ij,ij->i", doubles, doubles)
+        return SearchCorpus(block, self.metric, self.center, self.unit, half)
+
+
+def extent(part: Array) -> Extent:
+    total = part.sum(axis=0, dtype=np.float64)
+    return part.min(axis=0).astype(float), part.max(axis=0).astype(float), total, len(part)
+
+
+def widest(parts: list[Extent]) -> Extent:
+    low, high, total, count = zip(*parts, strict=True)
+    return np.min(low, axis=0), np.max(high, axis=0), np.sum(total, axis=0), sum(count)
 
 
 def pair(
@@ -85,12 +122,26 @@ def scan(
     return np.arange(len(queries)), *named_lists(rows, heaps, whose)
 
 
+@compiled()
+def push_candidates(vals, idx, rows, candidates, scores):  # type: ignore[no-untyped-def]
+    """Push sorted candidates of some rows into their heaps, which keep the largest scores."""
+    for r in range(rows.shape[0]):
+        at = rows[r]
+        for c in range(candidates.shape[1]):
+            value, index = scores[r, c], candidates[r, c]
+            worst = vals[at, 0]
+            if value < worst or value == -np.inf:  # the rest is no better
+                break
+            if value > worst or index < idx[at, 0]:
+                push(vals[at], idx[at], value, index)
+
+
 def merge(candidates: list[Candidates], size: int, k: int, metric: str) -> Neighbors:
     """Merge lists of candidates to the best k, nearest first."""
     vals = np.full((size, k), -np.inf, np.float32)
     idx = np.full((size, k), EMPTY_ROW, np.int64)
     for rows, indices, distances in candidates:
-        kernels.push_candidates(vals, idx, rows, indices, -distances)
+        push_candidates(vals, idx, rows, indices, -distances)
     sort(vals, idx)
     return Neighbors(narrow(idx), -vals, metric, method="dask")
 
@@ -153,6 +204,37 @@ def probes(
 
 def cell_sizes(probes: NDArray[np.int32], centers: NDArray[np.float32]) -> NDArray[np.intp]:
     return np.bincount(probes[:, 0], minlength=len(centers))
+
+
+def deal_cells(
+    centers: NDArray[np.float32], sizes: NDArray[np.intp], buckets: int
+) -> NDArray[np.intp]:
+    """Return the bucket of each cell, by repeatedly halving the cells along their main axis."""
+    out = np.zeros(len(centers), np.intp)
+    _halve(centers, sizes, np.arange(len(centers)), (0, buckets), out)
+    return out
+
+
+def _halve(
+    centers: NDArray[np.float32],
+    sizes: NDArray[np.intp],
+    cells: NDArray[np.intp],
+    span: tuple[int, int],
+    out: NDArray[np.intp],
+) -> None:
+    first, last = span
+    if last - first <= 1 or len(cells) <= 1:
+        out[cells] = first
+        return
+    middle = (first + last) // 2
+    offsets = (centers[cells] - centers[cells].mean(axis=0)).astype(np.float64)
+    longest = np.linalg.eigh(offsets.T @ offsets)[1][:, -1]
+    cells = cells[np.argsort(offsets @ longest, kind="stable")]
+    load = np.cumsum(sizes[cells])
+    at = int(np.searchsorted(load, load[-1] * (middle - first) / (last - first))) + 1
+    at = min(max(at, 1), len(cells) - 1)
+    _halve(centers, sizes, cells[:at], (first, middle), out)
+    _halve(centers, sizes, cells[at:], (middle, last), out)
 
 
 def looks(probes: NDArray[np.int32], bucket: NDArray[np.intp]) -> int:

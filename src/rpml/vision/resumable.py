@@ -4,8 +4,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rpml.io.checkpoint import remove_checkpoint
 from rpml.runtime.context import Context
+from rpml.runtime.errors import InputError
 from rpml.runtime.locks import locked
 from rpml.vision.extract import Job
 from rpml.vision.outputs import (
@@ -17,10 +21,11 @@ from rpml.vision.outputs import (
     training_files,
     write_features,
 )
-from rpml.vision.regions import learn_region_whitening
+from rpml.vision.views import Views
 from rpml.vision.whitening import Whitening
 
 LEARN = "learn"
+REGION_IMAGES = 1000  # from which a region whitening is learned
 
 
 @dataclass(frozen=True)
@@ -118,3 +123,22 @@ class ResumableExtraction:
         learned = Whitening.load(own if choice == LEARN else choice)
         pooling = replace(job.recipe.pooling, region_whitening=learned)
         return replace(job, recipe=replace(job.recipe, pooling=pooling))
+
+
+def learn_region_whitening(job: Job) -> Whitening:
+    """Learn a whitening from the regions of at most 1,000 images, spread evenly over the files.
+
+    The files of the job must belong to the training split; its views are not used.
+    """
+    step = max(1, len(job.files) // REGION_IMAGES)
+    job = replace(job, files=job.files[::step], recipe=replace(job.recipe, views=Views()))
+
+    def describe(tiles: NDArray[np.uint8]) -> NDArray[np.floating]:
+        return job.recipe.pooling.regions(job.backbone(tiles))
+
+    with job.engine(describe) as engine:
+        described, _ = engine.run(job.files)
+    if not described:
+        raise InputError("no image could be read, so the region whitening cannot be learned")
+    regions = np.concatenate([tile for tiles in described.values() for tile in tiles])
+    return Whitening.learn(regions)

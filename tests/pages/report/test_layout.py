@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rpml.pages.report.grid import grid_side, snap_to_grid
-from rpml.pages.report.layout import layout
+from rpml.pages.report.layout import grid_side, layout, snap_to_grid
 
 
 def groups(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -7,9 +7,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
 from rpml.evaluation.metrics._checks import checked_codes, checked_embedding, checked_metric
-from rpml.evaluation.metrics.geometry import ball_around
 from rpml.evaluation.metrics.kmeans import kmeans
 from rpml.evaluation.metrics.partitions import normalized_mutual_information, pair_scores
+from rpml.evaluation.metrics.retrieval import ball_around
 from rpml.runtime.rows import Array, row_blocks, unit_rows
 
 

@@ -14,8 +14,7 @@ from rpml.evaluation.metrics._checks import (
     checked_metric,
 )
 from rpml.evaluation.metrics._kernels import best_in_own_class, count_other_classes
-from rpml.evaluation.metrics.geometry import ball_around
-from rpml.runtime.rows import Array, unit_rows
+from rpml.runtime.rows import Array, row_blocks, unit_rows
 from rpml.runtime.threads import run_chunks
 
 QUERY_ROWS, CORPUS_ROWS = 1024, 8192  # one tile of scores: 32 MB in float32
@@ -148,6 +147,21 @@ def _standardizer(Z: Array, metric: str) -> Callable[[Array], Array]:
         return np.concatenate([inside, half[:, None]], axis=1)
 
     return centered
+
+
+def ball_around(Z: Array) -> tuple[NDArray[np.float64], float]:
+    """Return the mean of the rows and the largest distance to it (1 if all rows are equal)."""
+    center = np.zeros(Z.shape[1])
+    for _, block in row_blocks(Z, np.float64):
+        center += block.sum(axis=0) / len(Z)
+    widest = max(float(np.abs(block - center).max()) for _, block in row_blocks(Z, np.float64))
+    if widest == 0:
+        return center, 1.0
+    norms = [
+        np.linalg.norm((block - center) / widest, axis=1).max()
+        for _, block in row_blocks(Z, np.float64)
+    ]
+    return center, widest * float(max(norms))
 
 
 def _count_wrong(

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.pages.report.grid import grid_side, snap_to_grid
+from rpml.pages.report.layout import grid_side, snap_to_grid
 from rpml.runtime.extras import require
 from rpml.runtime.rows import Array
 

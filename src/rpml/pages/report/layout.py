@@ -3,11 +3,13 @@
 Why not umap-learn: docs/decisions/written-by-hand.md.
 """
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.optimize import linear_sum_assignment
 
 from rpml.method.graph.exact import slices
 from rpml.method.graph.neighbors import Neighbors, nearest_neighbors
@@ -146,3 +148,25 @@ def _in_square(points: NDArray[np.float64]) -> Points:
     beyond = np.maximum(np.abs(t) - 1, 0)
     drawn = np.sign(t) * (np.minimum(np.abs(t), 1) + 0.3 * np.log1p(beyond))
     return np.asarray(0.5 + 0.49 * drawn / max(float(np.abs(drawn).max()), 1e-12), np.float32)
+
+
+def snap_to_grid(points: NDArray[np.floating], side: int) -> NDArray[np.intp]:
+    """Return the point of each cell of a side x side grid, row by row from the top left.
+
+    `points` are (side * side, 2) in the unit square, y upwards; the assignment moves them as little
+    as possible in total.
+    """
+    if points.shape != (side * side, 2):
+        raise ValueError(f"points must have shape ({side * side}, 2), got {points.shape}")
+    # ranks spread the points evenly before they are matched to cells
+    ranks = np.argsort(np.argsort(points, axis=0, kind="stable"), axis=0) / (len(points) - 1 or 1)
+    spread = 0.5 * (ranks + points)
+    across, down = np.meshgrid(*2 * [(np.arange(side) + 0.5) / side])
+    cells = np.stack([across.ravel(), 1 - down.ravel()], axis=1)
+    cost = ((cells[:, None] - spread[None]) ** 2).sum(axis=2)
+    return np.asarray(linear_sum_assignment(cost)[1], np.intp)
+
+
+def grid_side(n: int, most: int) -> int:
+    """Return the side of the largest square grid that n points fill, at most `most`."""
+    return min(most, math.isqrt(n))
