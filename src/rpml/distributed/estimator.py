@@ -131,7 +131,7 @@ class DaskRPML(LazyEmbedding, RPML):
     def _to_common_scale(
         self, rows: PartitionedRows, cluster: Cluster, context: Context
     ) -> tuple[PartitionedRows, float]:
-        """Distributed `rpml.estimator.fit_inputs.to_common_scale`."""
+        """Divide the rows on the workers, as `RPML.fit` does in memory."""
         cluster.wait(rows.parts, context, "read")
         extents = cluster.values(cluster.each(extent, rows.parts))
         as_they_are = self.normalize_input or self.whiten is None

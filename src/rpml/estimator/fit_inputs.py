@@ -17,7 +17,7 @@ from rpml.method.supervision.labels import as_labels
 from rpml.method.whitening.groups import drop_singles, no_groups
 from rpml.runtime.context import Json
 from rpml.runtime.errors import InputError
-from rpml.runtime.rows import Array, common_scale, float_dtype
+from rpml.runtime.rows import Array, float_dtype
 
 SAFE_SCALE = 1e15  # beyond it, squares overflow float32
 ROWS_PER_LINE = {"must_link": 2, "cannot_link": 2, "comparisons": 3}
@@ -119,17 +119,11 @@ def as_neighbors(
     return checked
 
 
-def to_common_scale(X: Array, as_they_are: bool) -> tuple[Array, float]:
-    """Return (X / scale, scale), so that the unit of X does not matter and no square overflows.
+def divisor(scale: float, as_they_are: bool) -> float:
+    """Return the divisor of rows of a common scale, so that their unit does not matter.
 
     Rows that the fit takes `as_they_are`, or normalizes, are divided only to avoid overflow.
     """
-    scale = divisor(common_scale(X), as_they_are)
-    return (X if scale == 1 else divided(X, scale)), scale
-
-
-def divisor(scale: float, as_they_are: bool) -> float:
-    """Return the divisor of rows of a common scale; 1 if they need not be divided."""
     return 1.0 if as_they_are and 1 / SAFE_SCALE < scale < SAFE_SCALE else scale
 
 

@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from rpml.estimator.embedding import Embedding
-from rpml.estimator.fit_inputs import as_groups, as_neighbors, as_pairs, to_common_scale
+from rpml.estimator.fit_inputs import as_groups, as_neighbors, as_pairs, divided, divisor
 from rpml.estimator.parameters import CONSTRAINTS, Unsupported, refuse
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.local import learn_in_memory
@@ -21,7 +21,7 @@ from rpml.method.supervision.labels import as_labels
 from rpml.method.update import update
 from rpml.runtime.context import Context, Json, PrintedProgress, Progress, Store
 from rpml.runtime.memory import WORKING_MEMORY, working_memory
-from rpml.runtime.rows import Labels, RandomState, float_dtype
+from rpml.runtime.rows import Labels, RandomState, common_scale, float_dtype
 from rpml.runtime.threads import using_jobs
 from rpml.runtime.validation import check_rows, check_varied
 
@@ -325,7 +325,8 @@ class RPML(
         paired = as_pairs(pairs, len(X), self.whiten)
         inputs = FitInputs(as_groups(groups, len(X)), supervision, searched, pairs=paired)
         settings = self._settings()
-        rows, scale = to_common_scale(X, as_they_are=self.normalize_input or self.whiten is None)
+        scale = divisor(common_scale(X), self.normalize_input or self.whiten is None)
+        rows = X if scale == 1 else divided(X, scale)
         with using_jobs(self.n_jobs):
             result = learn_in_memory(rows, inputs, settings, context, self.subsample)
         vectors = np.asarray(X[result.exemplars.rows], float_dtype(X))

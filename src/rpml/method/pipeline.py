@@ -1,5 +1,6 @@
 """Algorithm 1 of the paper, stage by stage; `Stages` evaluates each of them."""
 
+from functools import partial
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -90,7 +91,7 @@ def learn(
     known = inputs.supervision
     labels = clusters if known is None else stages.supervise(Z, clusters, known)
     problem = stages.objective(Z, graph, labels, inputs)
-    epochs = stages.epochs(Z, labels, inputs)
+    epochs = partial(stages.epochs, Z, labels, inputs)  # for solver="stochastic"
     start = stages.start(Z, whitening)
     key = context.key(
         *whitening.dependencies(), labels, *start, settings.for_solver, settings.for_batches

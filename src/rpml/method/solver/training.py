@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,7 +88,7 @@ class SolverSettings:
 
 def solve(
     problem: Evaluator,
-    epoch: Epoch,
+    epochs: Callable[[], Epoch],
     start: Start,
     settings: SolverSettings,
     context: Context,
@@ -107,7 +108,7 @@ def solve(
         )
         return OptimizeResult(*start, 0.0, {"loss": []}, 0, True, "no triplets: nothing learned")
     if settings.solver == "stochastic":
-        return _run_epochs(epoch, start, settings.n_epochs, context, key)
+        return _run_epochs(epochs(), start, settings.n_epochs, context, key)
     stopping = Stopping(settings.max_iter, gradient=1e-7, decrease=settings.tol)
 
     def listen(state: CGState) -> object:
