@@ -237,7 +237,7 @@ def test_compare(rpml, shared, tmp_path):
     args = ["compare", shared / "x.npy", "--labels", shared / "y.npy", "--dim", 4, "--seeds", 1]
     result = rpml(*args, "--methods", "raw,pca,rpml", "-o", tmp_path / "table.csv")
     assert "pca, 4 dimensions, seed 0" in result.stderr
-    assert "R@1 gain over PCA" in result.stdout
+    assert "vs PCA" in result.stdout
     lines = (tmp_path / "table.csv").read_text().splitlines()
     assert [line.split(",")[0] for line in lines] == ["method", "raw", "pca", "rpml"]
     fields = rpml.json(*args, "--methods", "raw,pca")

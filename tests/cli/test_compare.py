@@ -59,10 +59,24 @@ def test_figures_without_labels_have_intervals(files, rpml):
     assert f"4 dimensions {kept['value']:.1%} ({100 * kept['low']:.1f} to " in shown.replace(
         "\n", " "
     )
-    assert "[...]: 95% intervals" in shown
-    assert "100.0 [" not in shown  # raw features keep their neighbors by definition
+    assert "±: half the width of the 95% interval" in shown
+    assert "100.0 ±" not in shown  # raw features keep their neighbors by definition
     row = next(line for line in shown.splitlines() if line.startswith("PCA"))
-    assert row.count("[") == 3  # neighbors kept, effective rank, hubness
+    assert row.count("±") == 3  # neighbors kept, effective rank, hubness
+
+
+def test_figures_with_labels_have_intervals_in_a_narrow_table(files, rpml):
+    words = ("compare", files / "x.npy", "--labels", files / "y.npy", "--dim", 2, "--seeds", 2,
+             "--methods", "pca,half-whitened")  # fmt: skip
+    rows = rpml.json(*words)["measured"]
+    for row in rows:
+        for name in ("recall@1", "recall@8", "nmi", "neighbors_kept"):
+            assert row[f"{name}_low"] <= row[name] <= row[f"{name}_high"]
+    shown = rpml(*words, "-q").stdout.splitlines()
+    assert " ".join(shown[0].split()) == "method dim R@1 vs PCA R@8 NMI kept seconds"
+    assert max(len(line) for line in shown[:3]) <= 88
+    nmi = rows[0]["nmi"], (rows[0]["nmi_high"] - rows[0]["nmi_low"]) / 2
+    assert f"{100 * nmi[0]:.1f} ±{100 * nmi[1]:.1f}" in shown[1]
 
 
 @pytest.mark.parametrize(

@@ -39,9 +39,9 @@ def run(
     With it an index of old vectors answers queries of the new encoder.
     """
     from rpml.estimator import save_model
-    from rpml.evaluation.comparison.measure import bounded
     from rpml.io.features.source import pair_by_id
     from rpml.io.model_file import check_model_output
+    from rpml.runtime.intervals import bounded
     from rpml.search import learn_bridge
 
     check_model_output(output, force, [old, new])

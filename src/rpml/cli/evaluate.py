@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from rpml.runtime.context import Json
     from rpml.runtime.intervals import Interval
 
+_CLUSTERING = {"NMI": "nmi", "F": "f", "F precision": "precision", "F recall": "recall"}
 EXAMPLES = """\b
 Examples:
   rpml evaluate vectors.npy --labels labels.npy
@@ -82,8 +84,8 @@ class Scores:
 
         return {k: share_interval(v, len(self.labels)) for k, v in self.recall.items()}
 
-    def fields(self, metric: str) -> dict[str, object]:
-        from rpml.evaluation.comparison.measure import bounded
+    def fields(self, metric: str) -> Json:
+        from rpml.runtime.intervals import bounded
 
         recall: dict[str, object] = {}
         for k, interval in self.intervals().items():
@@ -99,13 +101,19 @@ class Scores:
         }
 
     def as_table(self) -> str:
-        """Format percentages, one column per score, with 95% intervals below Recall@K."""
-        names = [*(f"R@{k}" for k in self.recall), *(name.upper() for name in self.clustering)]
-        values = [*self.recall.values(), *self.clustering.values()]
-        row = [str(len(self.labels)), str(self.dim), *(f"{100 * v:.2f}" for v in values)]
-        bounds = [f"{100 * b.low:.1f} to {100 * b.high:.1f}" for b in self.intervals().values()]
-        below = ["95%", "", *bounds, *("" for _ in self.clustering)]
-        return table([["rows", "dim", *names], row, below])
+        """Format percentages, one column per score, with 95% intervals below where known."""
+        figures = self.fields("")
+        named = {f"R@{k}": f"recall@{k}" for k in self.recall}
+        named |= {title: name for title, name in _CLUSTERING.items() if name in figures}
+        row = [f"{100 * figures[name]:.2f}" for name in named.values()]
+        below = [
+            f"{100 * figures[f'{name}_low']:.1f} to {100 * figures[f'{name}_high']:.1f}"
+            if f"{name}_low" in figures
+            else ""
+            for name in named.values()
+        ]
+        head = [f"{len(self.labels):,}", str(self.dim)]
+        return table([["rows", "dim", *named], [*head, *row], ["95%", "", *below]])
 
 
 @dataclass(frozen=True)
@@ -123,7 +131,7 @@ class Task:
     def run(self, seed: int | None, console: Console) -> Scores:
         """Score in this process; with a seed also k-means clusters."""
         from rpml.estimator import check_features, load_embedded
-        from rpml.evaluation.metrics import clustering_scores, recall_at_k
+        from rpml.evaluation.metrics import bounded_scores, kmeans_labels, recall_at_k
         from rpml.runtime.context import Progress
 
         source = self.reading.open(self.features, self._excluded())
@@ -142,7 +150,8 @@ class Task:
             recall = recall_at_k(X, y, self.ks, self.metric, progress=advance("recall"))
             clusters = {}
             if seed is not None:
-                clusters = clustering_scores(X, y, seed, self.metric, progress=advance("kmeans"))
+                shared = kmeans_labels(X, y, seed, self.metric, progress=advance("kmeans"))
+                clusters = bounded_scores(shared, y)
         return Scores(y, len(data.values) - len(y), X.shape[1], recall, clusters)
 
     def run_on_dask(self, engine: EngineOptions, console: Console) -> Scores:

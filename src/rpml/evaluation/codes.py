@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rpml.evaluation.comparison.measure import NEAREST, Split, bounded
+from rpml.evaluation.comparison.measure import NEAREST, Split
 from rpml.evaluation.comparison.run import default_size, make_split
 from rpml.evaluation.comparison.table import Row, figure_text, html_table, table_text
 from rpml.evaluation.metrics.label_free import neighbor_overlap
@@ -17,7 +17,7 @@ from rpml.evaluation.registry import Method, chosen_methods
 from rpml.method.codes import AxisRanges, Int8Codec, SignCodec
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.extras import optional
-from rpml.runtime.intervals import interval
+from rpml.runtime.intervals import bounded, interval
 from rpml.runtime.rows import Array, sorted_sample, top_columns, unit_rows
 from rpml.runtime.validation import as_matrix
 

@@ -289,6 +289,6 @@ def _close(certainty: str, runner_up: str | None) -> list[str]:
 
 def _too_little(n: int, rank: int, size: int) -> Recommendation:
     choice = REFERENCE if size <= rank else "raw"
-    what = f"{n} rows that vary in {rank} directions are too little to compare embeddings on"
+    what = f"{n} rows that vary in {rank} directions are too few to compare embeddings on"
     reason = f"{what}: {METHODS[choice].title} is the safe choice."
     return Recommendation(choice, size, "unknown", reasons=(reason,))

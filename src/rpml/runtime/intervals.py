@@ -24,6 +24,11 @@ class Interval:
         return int(self.low > 0) - int(self.high < 0)
 
 
+def bounded(name: str, figure: Interval) -> dict[str, float]:
+    """Return a figure and the bounds of its interval under the names used in tables and JSON."""
+    return {name: figure.value, f"{name}_low": figure.low, f"{name}_high": figure.high}
+
+
 def interval(values: ArrayLike, rng: np.random.Generator) -> Interval:
     """Mean of one value per query, with the percentile bootstrap interval.
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.evaluation.metrics import clustering_scores, first_hit_rank
+from rpml.evaluation.metrics import bounded_scores, first_hit_rank, kmeans_labels
 from rpml.evaluation.metrics.label_free import hubness_interval, neighbor_overlap, spectrum
 from rpml.evaluation.registry import Method
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.context import Json
-from rpml.runtime.intervals import Interval
+from rpml.runtime.intervals import bounded
 from rpml.runtime.rows import Array
 
 KS = (1, 2, 4, 8)
@@ -80,7 +80,7 @@ def _without_labels(X: Array, Z: Array) -> Cell:
 def _with_labels(Z: Array, y: Array, seed: int) -> Cell:
     ranks = first_hit_rank(Z, y)
     return {
-        **clustering_scores(Z, y, seed),
+        **bounded_scores(kmeans_labels(Z, y, seed), y),
         "hits": "".join(f"{rank:x}" for rank in np.minimum(ranks, _DEEPEST)),
         **{f"recall@{k}": float(np.mean(ranks < k)) for k in KS},
         **{f"recall@1 {name}": share for name, share in _by_frequency(ranks == 0, y).items()},
@@ -91,11 +91,6 @@ def overlap_of(cell: Cell) -> NDArray[np.float64]:
     """Return the share of nearest rows that each query keeps."""
     counts = np.array([int(digit, 16) for digit in cell["kept"]])
     return np.asarray(counts / min(NEAREST, len(counts) - 1))
-
-
-def bounded(name: str, figure: Interval) -> Cell:
-    """Return a figure and the bounds of its 95% interval under the names used in tables."""
-    return {name: figure.value, f"{name}_low": figure.low, f"{name}_high": figure.high}
 
 
 def hits_of(cell: Cell, k: int = 1) -> NDArray[np.bool_]:

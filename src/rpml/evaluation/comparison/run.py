@@ -160,7 +160,9 @@ def run_cells(
                     cell |= {"data": data, "settings": key[1], "source": source}
                     measured[key] = cell
                     _append(cache, cell)
-                    logger.info("%s, %d dimensions, seed %d", method.name, dim, seed)
+                    logger.info(
+                        "%s, %d dimensions, seed %d", method.name, cell.get("dim", dim), seed
+                    )
                 yield measured[key]
 
 

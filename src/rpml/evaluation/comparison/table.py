@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.evaluation.comparison.measure import KS, Cell, bounded, hits_of, overlap_of
+from rpml.evaluation.comparison.measure import KS, Cell, hits_of, overlap_of
 from rpml.evaluation.registry import METHODS
 from rpml.runtime.context import Json
 from rpml.runtime.extras import require
-from rpml.runtime.intervals import Interval, interval, paired
+from rpml.runtime.intervals import Interval, bounded, interval, paired
 
 if TYPE_CHECKING:
     import pandas
@@ -35,9 +35,13 @@ SCORES = (
     "recall@1 frequent",
 )
 FIGURES = ("neighbors_kept", "effective_rank", "hubness", "seconds")
-_BOUNDS = ("effective_rank_low", "effective_rank_high", "hubness_low", "hubness_high")
+_BOUNDS = tuple(
+    f"{name}_{end}" for name in ("nmi", "effective_rank", "hubness") for end in ("low", "high")
+)
 REFERENCE = "pca"
-_PERCENT = (*SCORES, "neighbors_kept")
+_PERCENT = (*SCORES, "neighbors_kept", "gain")
+_SHORT = {"recall@1": "R@1", "gain": "vs PCA", "recall@8": "R@8", "nmi": "NMI"}
+_SHORT_LABEL_FREE = {"effective_rank": "effective rank", "hubness": "hubness"}
 Row = Json
 
 
@@ -87,6 +91,16 @@ class Comparison:
             lines.append([title, str(row.get("dim", "–")), *cells, *gain])
         return lines
 
+    def short_lines(self) -> list[list[str]]:
+        """Return the columns that fit into a terminal, intervals as half of their width."""
+        labeled = any("recall@1" in row for row in self.rows)
+        columns = {**(_SHORT if labeled else _SHORT_LABEL_FREE), "neighbors_kept": "kept"}
+        lines = [["method", "dim", *columns.values(), "seconds"]]
+        for row in self.rows:
+            figures = [_short_cell(row, name) for name in (*columns, "seconds")]
+            lines.append([row["title"], str(row.get("dim", "–")), *figures])
+        return lines
+
     def write(self, path: str | Path) -> None:
         """Write the rows as .csv, .json or .md, by the suffix."""
         Path(path).write_text(self.text(Path(path).suffix), encoding="utf8")
@@ -99,7 +113,7 @@ class Comparison:
         from rich.table import Table
 
         table = Table(box=None, header_style="bold")
-        header, *body = self.lines()
+        header, *body = self.short_lines()
         for number, name in enumerate(header):
             table.add_column(name, justify="left" if number == 0 else "right")
         for line in body:
@@ -114,7 +128,7 @@ class Comparison:
         return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
     def _repr_html_(self) -> str:
-        return html_table(self.lines())
+        return html_table(self.short_lines())
 
     def _cells(self, method: str, dim: int) -> list[Cell]:
         return [c for c in self.cells if c["method"] == method and c["asked"] == dim]
@@ -136,7 +150,7 @@ class Comparison:
             return row
         row["dim"] = measured[0]["dim"]
         for name in (*SCORES, *FIGURES, *_BOUNDS):
-            if name in measured[0]:
+            if all(name in cell for cell in measured):
                 row[name] = float(np.mean([c[name] for c in measured]))
         if all("kept" in c for c in measured):
             overlap = np.mean([overlap_of(c) for c in measured], axis=0)
@@ -144,10 +158,11 @@ class Comparison:
         return row | self._intervals(method, dim)
 
     def _intervals(self, method: str, dim: int) -> Row:
-        hits = self.hits(method, dim)
-        if hits is None:
-            return {}
-        out = bounded("recall@1", interval(hits, np.random.default_rng(0)))
+        out: Row = {}
+        for k in KS:
+            hits = self.hits(method, dim, k)
+            if hits is not None:
+                out |= bounded(f"recall@{k}", interval(hits, np.random.default_rng(0)))
         gain = self.difference(method, REFERENCE, dim) if method != REFERENCE else None
         return out if gain is None else out | bounded("gain", gain)
 
@@ -193,6 +208,15 @@ def _cell(row: Row, column: str) -> str:
     if column not in row:
         return "–"
     return figure_text(row, column, 100 if column in _PERCENT else 1)
+
+
+def _short_cell(row: Row, column: str) -> str:
+    if column not in row:
+        return "" if column == "gain" else "–"
+    scale, sign = (100 if column in _PERCENT else 1), ("+" if column == "gain" else "")
+    low, high = (row.get(f"{column}_{end}", 0.0) for end in ("low", "high"))
+    margin = f" ±{scale * (high - low) / 2:.1f}" if low < high else ""
+    return f"{scale * row[column]:{sign}z.1f}{margin}"
 
 
 def figure_text(row: Row, column: str, scale: float) -> str:

@@ -8,8 +8,13 @@ from sklearn.utils import check_random_state
 
 from rpml.evaluation.metrics._checks import checked_codes, checked_embedding, checked_metric
 from rpml.evaluation.metrics.kmeans import kmeans
-from rpml.evaluation.metrics.partitions import normalized_mutual_information, pair_scores
+from rpml.evaluation.metrics.partitions import (
+    nmi_interval,
+    normalized_mutual_information,
+    pair_scores,
+)
 from rpml.evaluation.metrics.retrieval import ball_around
+from rpml.runtime.intervals import bounded
 from rpml.runtime.rows import Array, row_blocks, unit_rows
 
 
@@ -46,13 +51,32 @@ def clustering_scores(
     dict
         ``nmi`` (arithmetic mean), and pairwise ``f``, ``precision``, ``recall``; all in [0, 1].
     """
+    clusters = kmeans_labels(Z, y, random_state, metric, n_init, progress=progress)
+    return {"nmi": normalized_mutual_information(clusters, y), **pair_scores(clusters, y)}
+
+
+def kmeans_labels(
+    Z: ArrayLike,
+    y: ArrayLike,
+    random_state: int | np.random.RandomState | None = 0,
+    metric: str = "cosine",
+    n_init: int | None = None,
+    *,
+    progress: Callable[[float], object] | None = None,
+) -> NDArray[np.integer]:
+    """Return the clusters that `clustering_scores` compares with the classes."""
     checked_metric(metric)
     rows = checked_embedding(Z)
     codes = checked_codes(y, len(rows))
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
     points, k = _points(rows, metric), int(codes.max()) + 1
-    clusters = kmeans(points, k, rng, n_init=n_init, progress=progress).labels
-    return {"nmi": normalized_mutual_information(clusters, codes), **pair_scores(clusters, codes)}
+    return kmeans(points, k, rng, n_init=n_init, progress=progress).labels
+
+
+def bounded_scores(clusters: ArrayLike, y: ArrayLike) -> dict[str, float]:
+    """Return the same scores of given clusters, with the 95% interval of the NMI."""
+    nmi = nmi_interval(clusters, y)
+    return {**bounded("nmi", nmi), **pair_scores(clusters, y)}
 
 
 def _points(rows: Array, metric: str) -> NDArray[np.float32]:

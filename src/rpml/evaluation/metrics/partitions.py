@@ -6,13 +6,43 @@ from sklearn.metrics import normalized_mutual_info_score
 from sklearn.metrics.cluster import pair_confusion_matrix
 
 from rpml.evaluation.metrics._checks import checked_codes
+from rpml.runtime.intervals import STANDARD_ERRORS, Interval
+from rpml.runtime.rows import Array
 
+N_RESAMPLES = 200
 Codes = NDArray[np.intp]
 
 
 def normalized_mutual_information(labels: ArrayLike, y: ArrayLike) -> float:
     """Return the mutual information over the arithmetic mean of the entropies, in [0, 1]."""
     return float(normalized_mutual_info_score(*_codes(labels, y)))
+
+
+def nmi_interval(labels: ArrayLike, y: ArrayLike) -> Interval:
+    """Return the normalized mutual information with its 95% bootstrap interval over the rows.
+
+    The labeling is fixed and the rows are resampled. Repeated rows raise the NMI of a resample,
+    so the interval is centered on the measured value: 1.96 bootstrap standard errors to each side.
+    """
+    clusters, classes = _codes(labels, y)
+    value = float(normalized_mutual_info_score(clusters, classes))
+    width = int(clusters.max()) + 1
+    pairs, counts = np.unique(classes * width + clusters, return_counts=True)
+    draws = np.random.default_rng(0).multinomial(len(classes), counts / len(classes), N_RESAMPLES)
+    joint = _entropies(draws, np.arange(len(pairs)))
+    total = _entropies(draws, pairs // width) + _entropies(draws, pairs % width)
+    scores = np.divide(2 * (total - joint), total, out=np.ones_like(total), where=total > 0)
+    margin = STANDARD_ERRORS * float(scores.std())
+    return Interval(value, max(0.0, value - margin), min(1.0, value + margin))
+
+
+def _entropies(draws: NDArray[np.integer], groups: NDArray[np.integer]) -> Array:
+    """Return the entropy of each draw after its cells were summed by group."""
+    sums = np.zeros((int(groups.max()) + 1, len(draws)))
+    np.add.at(sums, groups, draws.T)
+    shares = sums / sums.sum(axis=0)
+    logs = np.log(shares, out=np.zeros_like(shares), where=shares > 0)
+    return np.asarray(-(shares * logs).sum(axis=0))
 
 
 def pair_scores(labels: ArrayLike, y: ArrayLike) -> dict[str, float]:

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import normalized_mutual_info_score
 
 from rpml.estimator import RPML
-from rpml.evaluation.metrics import first_hit_rank, kmeans
+from rpml.evaluation.metrics import first_hit_rank, kmeans_labels, nmi_interval
 from rpml.evaluation.metrics.label_free import (
     VarianceSpectrum,
     hubness_interval,
@@ -18,13 +17,12 @@ from rpml.evaluation.metrics.label_free import (
     spectrum,
 )
 from rpml.method.graph.neighbors import nearest_neighbors
-from rpml.runtime.intervals import STANDARD_ERRORS, Interval, interval, paired
-from rpml.runtime.rows import Array, unit_rows
+from rpml.runtime.intervals import Interval, interval, paired
+from rpml.runtime.rows import Array
 
 KS = (1, 2, 4, 8)
 MODELS = ("rpml", "second")  # keys of the spaces of the models
 N_NEIGHBORS = 10  # for label-free measures
-N_RESAMPLES = 200
 
 
 @dataclass(frozen=True)
@@ -116,7 +114,7 @@ def compare(spaces: Sequence[Space], labels: Labels | None, rng: np.random.Gener
         return Comparison(label_free, {}, spectra, shared=shared)
     hits = {space.key: _hits(space, labels) for space in spaces}
     scores = [_recall_score(k, hits, rng) for k in KS]
-    scores.append(_nmi_score(spaces, labels, rng))
+    scores.append(_nmi_score(spaces, labels))
     differences = {
         key: {k: paired(hits["rpml"][k], hits[key][k], rng) for k in KS}
         for key in hits
@@ -149,51 +147,12 @@ def _recall_score(k: int, hits: dict[str, Hits], rng: np.random.Generator) -> Sc
     )
 
 
-def _nmi_score(spaces: Sequence[Space], labels: Labels, rng: np.random.Generator) -> Score:
-    seed = int(rng.integers(2**31 - 1))
-    intervals = {
-        s.key: nmi_interval(s.vectors[labels.positions], labels.values, seed) for s in spaces
-    }
+def _nmi_score(spaces: Sequence[Space], labels: Labels) -> Score:
+    clusters = {s.key: kmeans_labels(s.vectors[labels.positions], labels.values) for s in spaces}
+    intervals = {key: nmi_interval(found, labels.values) for key, found in clusters.items()}
     values = {key: interval.value for key, interval in intervals.items()}
     reading = "normalized mutual information of the labels and a k-means partition of the vectors"
     return Score("NMI", values, reading, "percent", True, intervals)
-
-
-def nmi_interval(vectors: Array, labels: NDArray[np.str_], seed: int) -> Interval:
-    """Return the NMI of the labels and a k-means partition with as many clusters as labels.
-
-    The partition is fixed and the rows are resampled. Repeated rows raise the NMI of a resample,
-    so the interval is centered on the measured value: plus and minus 1.96 standard errors.
-    """
-    rng = np.random.default_rng(seed)
-    _, codes = np.unique(labels, return_inverse=True)
-    n_labels = int(codes.max()) + 1
-    partition = kmeans(unit_rows(vectors).astype(np.float32), n_labels, rng).labels
-    value = float(normalized_mutual_info_score(codes, partition))
-    pairs, counts = np.unique(codes * n_labels + partition, return_counts=True)
-    draws = rng.multinomial(len(codes), counts / len(codes), size=N_RESAMPLES)
-    entropy = {
-        name: _entropies(draws, groups)
-        for name, groups in (
-            ("labels", pairs // n_labels),
-            ("partition", pairs % n_labels),
-            ("joint", np.arange(len(pairs))),
-        )
-    }
-    total = entropy["labels"] + entropy["partition"]
-    mutual = total - entropy["joint"]
-    scores = np.divide(2 * mutual, total, out=np.ones_like(total), where=total > 0)
-    margin = STANDARD_ERRORS * float(scores.std())
-    return Interval(value, max(0.0, value - margin), min(1.0, value + margin))
-
-
-def _entropies(draws: NDArray[np.integer], groups: NDArray[np.integer]) -> Array:
-    """Return the entropy of each draw, summed by group."""
-    sums = np.zeros((int(groups.max()) + 1, len(draws)))
-    np.add.at(sums, groups, draws.T)
-    shares = sums / sums.sum(axis=0)
-    logs = np.log(shares, out=np.zeros_like(shares), where=shares > 0)
-    return np.asarray(-(shares * logs).sum(axis=0))
 
 
 def _label_free(

@@ -29,7 +29,7 @@ TEMPLATE = """
 <div class="controls">
   <label>Color by <select id="color-by"></select></label>
   <label>Find
-    <input id="find" type="search" placeholder="part of an id or a text" autocomplete="off"
+    <input id="find" type="search" placeholder="an id or a text" autocomplete="off"
       spellcheck="false">
   </label>
   <span id="find-status" class="muted" role="status"></span>
