@@ -123,6 +123,11 @@ def test_sample_weight_is_refused_with_advice(data, method):
     assert not has_fit_parameter(RPML(), "sample_weight")
 
 
+def test_unknown_arguments_are_refused(data):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'grups'"):
+        RPML(4).fit(data[0], grups=None)
+
+
 def test_no_sample_weight_is_none(data):
     settings = {"n_neighbors": 10, "random_state": 0}
     fitted = RPML(4, **settings).fit(data[0], sample_weight=None)
