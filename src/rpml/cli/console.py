@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
-from typing import Annotated, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import typer
 
 from rpml.cli.config import load_config
+
+if TYPE_CHECKING:
+    from rpml.runtime.context import Progress
 
 STAGES = {
     "read": "reading",
@@ -50,19 +53,6 @@ def say(text: str, err: bool = False) -> None:
     typer.echo(escaped, err=err)
 
 
-class Event(Protocol):
-    """A progress report (`rpml.runtime.context.Progress`)."""
-
-    @property
-    def stage(self) -> str: ...
-    @property
-    def done(self) -> int: ...
-    @property
-    def total(self) -> int: ...
-    @property
-    def info(self) -> Mapping[str, float]: ...
-
-
 class Reporter:
     """Receives progress reports and shows nothing; subclasses display them."""
 
@@ -74,19 +64,19 @@ class Reporter:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: "Progress") -> None:
         if event.stage != self.stage:
             self.stage = event.stage
             self.started, self.first = time.monotonic(), event.done
         self.show(event)
 
-    def show(self, event: Event) -> None:
+    def show(self, event: "Progress") -> None:
         """Display an event."""
 
     def close(self) -> None:
         """Finish the display."""
 
-    def rate(self, event: Event) -> tuple[float, float | None]:
+    def rate(self, event: "Progress") -> tuple[float, float | None]:
         """Return (steps per second, seconds left) of the stage; None while unknown."""
         elapsed, steps = time.monotonic() - self.started, event.done - self.first
         if steps <= 0 or elapsed <= 0 or event.total <= 1:
@@ -100,7 +90,7 @@ class LineReporter(Reporter):
     def __init__(self) -> None:
         self._last, self._shown, self._ended = 0.0, "", ""
 
-    def show(self, event: Event) -> None:
+    def show(self, event: "Progress") -> None:
         now = time.monotonic()
         finished = 0 < event.total <= event.done
         recent = event.stage == self._shown and now - self._last < _SECONDS_BETWEEN_LINES
@@ -110,7 +100,7 @@ class LineReporter(Reporter):
         self._ended = event.stage if finished else ""
         print(self._line(event, finished), file=sys.stderr, flush=True)
 
-    def _line(self, event: Event, finished: bool) -> str:
+    def _line(self, event: "Progress", finished: bool) -> str:
         parts = [STAGES.get(event.stage, event.stage) + ":"]
         if event.total > 1 or (event.total <= 0 and event.done):
             of = f"/{event.total}" if event.total > 0 else ""
@@ -152,7 +142,7 @@ class BarReporter(Reporter):
         self._bars.start()
         self._tasks: dict[str, TaskID] = {}
 
-    def show(self, event: Event) -> None:
+    def show(self, event: "Progress") -> None:
         if event.stage not in self._tasks:
             name = STAGES.get(event.stage, event.stage)
             self._tasks[event.stage] = self._bars.add_task(name, total=None, rate="", info="")
@@ -199,7 +189,7 @@ class Stopper:
     def __init__(self, reporter: Reporter) -> None:
         self.reporter, self.asked = reporter, False
 
-    def __call__(self, event: Event) -> bool:
+    def __call__(self, event: "Progress") -> bool:
         self.reporter(event)
         return self.asked
 
