@@ -5,7 +5,8 @@ python benchmarks/calibration.py [--data DIR]
 Rank gains and gains over PCA of the zoo come from results/cells/zoo. With --data the sets of that
 folder are added: learned from 4,000 rows of half of the classes and scored on the others, and
 learned from and scored on the same 4,000 rows of all classes, as someone does who reports on what
-they fitted. The points are kept in results/calibration.json. A set counts once per dimension.
+they fitted. The points are kept in results/calibration.json, where they replace those of the same
+sets. A set counts once per dimension, at the dimensions that it has.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def measured(data: FeatureSet) -> list[Point]:
     n_classes = codes.max() + 1
     learned = (rng.permutation(n_classes) < n_classes // 2)[codes]
     parts = [learned, ~learned], [np.ones(len(codes), bool)] * 2
-    for dim in DIMS:
+    for dim in (dim for dim in DIMS if dim <= data.X.shape[1]):
         for first, second in parts:
             train = rng.permutation(np.flatnonzero(first))[:ROWS]
             test = train if second is first else rng.permutation(np.flatnonzero(second))[:ROWS]
@@ -96,8 +97,11 @@ def main() -> None:
     arguments.add_argument("--data", type=Path, help="folder of .npz files")
     folder = arguments.parse_args().data
     if folder is not None:
-        points = [point for data in feature_sets(folder) for point in measured(data)]
-        POINTS.write_text(json.dumps(points, indent=0) + "\n")
+        found = {data.name: measured(data) for data in feature_sets(folder)}
+        others = [point for point in json.loads(POINTS.read_text()) if point[0] not in found]
+        points = [*others, *(point for data in found.values() for point in data)]
+        lines = ",\n".join(json.dumps(point) for point in points)
+        POINTS.write_text(f"[{lines}]\n")
     added = [tuple(point) for point in json.loads(POINTS.read_text())]
     for low, n_sets, spread in quantiles([*zoo_points(), *added]):
         print(f"rank gain from {low:g}: {n_sets} sets, {np.round(100 * spread, 1)} points")

@@ -155,12 +155,97 @@ def middle_fits() -> list[str]:
     return lines
 
 
+def targets() -> list[str]:
+    """What was aimed at: fits and the fresh process by fits.py --against, ratios by their own."""
+    lines = ["| CPU seconds or ratio | before | now | target | met |", "|---|---|---|---|---|"]
+
+    def add(what: str, before: float | None, now: float, target: float, style: str) -> None:
+        told = "" if before is None else format(before, style)
+        met = "yes" if now <= target else "no"
+        lines.append(f"| {what} | {told} | {now:{style}} | {target:{style}} | {met} |")
+
+    found = results("fits")
+    for name, seconds in {"cub_googlenet": 2.7, "banking77_minilm": 1.7}.items():
+        row = found[name]
+        (n, d), now, before = row["rows"], row["now"], row.get("before", {})
+        title = f"fit, {n:,} x {d} -> {row['components']}"
+        for what, key, target, style in (
+            (f"default {title}", "fit", seconds, ".1f"),
+            ("... over the exact 50 neighbors and one PCA", "fit / search and PCA", 3, ".1f"),
+            ("... share of the whitening", "whitening's share", 0.3, ".0%"),
+            ("`recommend` over that fit", "recommend / fit", 1.2, ".2f"),
+            ('`solver="stochastic"` over that fit', "stochastic / fit", 1, ".2f"),
+        ):
+            add(what, before.get(key), now[key], target, style)
+    products = results("objective")
+    add("objective over its two products", None, products["evaluation / two products"], 1.3, ".2f")
+    public = products["public / two products"]
+    add("`loss_and_gradients`, triplets in random order", None, public, 1.3, ".2f")
+    for features, ratio in results("transform-memory")["CPU seconds / product"].items():
+        add(f"`transform` over the product, {features} features", None, ratio, 1.3, ".2f")
+    fresh = found["fresh process"]
+    what = "import and fit of 1,000 x 64 in a fresh process"
+    add(what, fresh.get("before"), fresh["now"], 2, ".1f")
+    return lines
+
+
+def stages() -> list[str]:
+    """The parts of the default fit of the largest set of fits.py."""
+    row = results("fits")["cub_googlenet"]
+    titles = {
+        "prepare": "preparation",
+        "whiten": "principal axes and whitening",
+        "neighbors": "neighbors",
+        "labels": "pseudo-labels",
+        "optimize": "conjugate gradient and prefix order",
+    }
+    lines = ["| part | before | now |", "|---|---|---|"]
+    for name, title in titles.items():
+        before, now = (row.get(when, {}).get(f"stage {name}", 0) for when in ("before", "now"))
+        lines.append(f"| {title} | {before:.2f} | {now:.2f} |")
+    return lines
+
+
+def explorer() -> list[str]:
+    """The explorer, from explorer.py."""
+    found = results("explorer")
+    prepared, page = found["map_and_clusters_64_features"], found["page"]
+    size = f"{found['rows']:,} x {found['dimensions']}"
+    lists = found["one_client"]["both, as the page asks"]
+    timed = {
+        "both neighbor lists over loopback, 128 and 64 dimensions": lists,
+        "click on the map to both lists in the page": page["click_to_both_lists"],
+        "lasso around 50,000 points, until they are painted": page["lasso"],
+        "time between frames while panning all points": page["pan_between_frames"],
+        "time between frames while the table scrolls": page["table_scroll_between_frames"],
+        "a jump in the table until its cells are there": page["table_jump_until_filled"],
+    }
+    return [
+        "| operation | time |",
+        "|---|---|",
+        f"| map and clusters, {size}, in the background | {prepared['cpu_seconds']:.0f} CPU s |",
+        f"| the same from the cache beside the model | {prepared['seconds_from_cache']:.1f} s |",
+        *(
+            f"| {what} | median {row['p50_ms']:.0f} ms, 95% within {row['p95_ms']:.0f} ms |"
+            for what, row in timed.items()
+        ),
+    ]
+
+
+def replaced(page: str, start: str, stop: str, lines: list[str]) -> str:
+    """Put lines between two markers of the page."""
+    before, rest_of_page = page.split(start)
+    after = rest_of_page.split(stop, 1)[1]
+    return before + start + "\n".join([*lines, ""]) + stop + after
+
+
 def main() -> None:
     head = ["| operation | time | compared with |", "|---|---|---|"]
-    lines = [*head, *objective(), *solvers(), *search(), *rest(), *middle_fits(), *fits(), ""]
-    before, rest_of_page = PAGE.read_text(encoding="utf8").split(START)
-    after = rest_of_page.split(STOP)[1]
-    PAGE.write_text(before + START + "\n".join(lines) + STOP + after, encoding="utf8")
+    lines = [*head, *objective(), *solvers(), *search(), *rest(), *middle_fits(), *fits()]
+    page = replaced(PAGE.read_text(encoding="utf8"), START, STOP, lines)
+    for name, table in {"targets": targets, "stages": stages, "explorer": explorer}.items():
+        page = replaced(page, f"<!-- table: {name} -->\n", "<!-- end of table -->\n", table())
+    PAGE.write_text(page, encoding="utf8")
 
 
 if __name__ == "__main__":

@@ -56,3 +56,10 @@ def test_wrong_names_are_refused_at_once(tmp_path):
         Benchmark("dogs", tmp_path)
     with pytest.raises(ValueError, match="nonsense"):
         Benchmark("cub", tmp_path, methods=("nonsense",))
+
+
+def test_a_name_that_a_file_has_is_refused_at_once(tmp_path):
+    (tmp_path / "taken").write_text("mine")
+    with pytest.raises(InputError, match="not a folder: choose another name"):
+        Benchmark("folders", tmp_path / "taken", dim=3)
+    assert (tmp_path / "taken").read_text() == "mine"

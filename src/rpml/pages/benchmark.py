@@ -33,7 +33,7 @@ from rpml.runtime.context import Context, Json, Progress
 from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError
 from rpml.runtime.locks import locked
-from rpml.runtime.outputs import check_folder, mark_folder
+from rpml.runtime.outputs import check_folder, check_no_file, mark_folder
 from rpml.runtime.rows import Array
 from rpml.runtime.schema import read_json
 from rpml.runtime.threads import thread_count
@@ -130,6 +130,7 @@ class Benchmark:
     notes: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        check_no_file(self.folder)
         if self.dataset not in READERS:
             names = ", ".join(READERS)
             raise InputError(f"there is no dataset {self.dataset!r}: choose from {names}")
