@@ -4,6 +4,7 @@ Each size runs in a process of its own, so that its peak memory is its own. Prin
 exponent between sizes and each stage's share. `--sizes 10000,30000,100000,300000,1000000` is the
 whole story; the default is quick. With `--mapped FOLDER` the rows are a memory-mapped file there,
 and the peak is that of memory which no file backs: `--sizes 1000000,10000000 --mapped FOLDER`.
+With `--solver cg` or `--solver stochastic` that solver trains, whatever the evidence says.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def mapped_rows(n: int, d: int, folder: Path) -> np.ndarray:
     return np.load(path, mmap_mode="r")
 
 
-def one_size(n: int, d: int, l: int, folder: Path | None) -> dict:
+def one_size(n: int, d: int, l: int, folder: Path | None, solver: str | None) -> dict:
     X = mixture(n, d, seed=0) if folder is None else mapped_rows(n, d, folder)
     memory = PrivateMemory()
     if folder is not None:
@@ -73,10 +74,11 @@ def one_size(n: int, d: int, l: int, folder: Path | None) -> dict:
     )
     before = peak_memory_mb()
     clock = Clock()
+    trained = {} if solver is None else {"solver": solver, "training": "always"}
     start, cpu = time.perf_counter(), time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = RPML(l, random_state=0, callback=clock).fit(X)
+        model = RPML(l, random_state=0, callback=clock, **trained).fit(X)
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
     return {
         "n": n,
@@ -102,17 +104,18 @@ def main() -> None:
     parser.add_argument("--features", type=int, default=128)
     parser.add_argument("--components", type=int, default=64)
     parser.add_argument("--mapped", type=Path, metavar="FOLDER")
+    parser.add_argument("--solver", choices=("cg", "stochastic"))
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        print(
-            json.dumps(one_size(options.one, options.features, options.components, options.mapped))
-        )
+        shape = (options.one, options.features, options.components)
+        print(json.dumps(one_size(*shape, options.mapped, options.solver)))
         return
     rows = []
     for n in (int(s) for s in options.sizes.split(",")):
         arguments = ["--one", n, "--features", options.features, "--components", options.components]
         arguments += ["--mapped", options.mapped] if options.mapped else []
+        arguments += ["--solver", options.solver] if options.solver else []
         rows.append(in_new_process(__file__, *map(str, arguments)))
         shares = {k: f"{v / rows[-1]['seconds']:.0%}" for k, v in rows[-1]["stages"].items()}
         last = rows[-1]
@@ -128,6 +131,7 @@ def main() -> None:
         exponent = float(np.polyfit(logs[:, 0], logs[:, 1], 1)[0])
     name = "scaling" if options.features == 128 else f"scaling-{options.features}"
     name += "-mapped" if options.mapped else ""
+    name += f"-{options.solver}" if options.solver else ""
     publish(name, {"rows": rows, "growth exponent": exponent})
 
 

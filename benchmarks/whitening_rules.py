@@ -27,7 +27,6 @@ from rpml.method.whitening.linear_map import principal_axes
 from rpml.method.whitening.neighborhoods import (
     Coordinates,
     coordinates,
-    covering_sides,
     cross_fitted_correlation,
     random_halves,
     taught_correlation,
@@ -95,7 +94,7 @@ def measure(data: FeatureSet, split: int) -> list[dict[str, Any]]:
     seen = coordinates(data.X[train], everything, spectrum, True, evidence.MIN_AXES)
     gains, teacher = rank_gains(seen, dims, split)
     final = seen.subset(rng.permutation(len(seen.W))[: evidence.FINAL_ROWS])
-    correlation = taught_correlation(final, teacher, covering_sides(seen.W.shape[1], rng))
+    correlation = taught_correlation(final, teacher, evidence.FINAL_REPEATS, rng)
     axes = (spectrum.axes[:, : len(correlation)] / seen.deviations).astype(np.float32)
     tested = (unit_rows(data.X[~train]) - spectrum.mean.astype(np.float32)) @ axes
     rows = []

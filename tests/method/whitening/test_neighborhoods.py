@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpml.method.whitening.evidence import FINAL_SIDES
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.method.whitening.neighborhoods import (
     ScatterChoice,
     coordinates,
-    covering_sides,
     cross_fitted_correlation,
     random_halves,
     scatter_of,
@@ -87,19 +85,19 @@ def test_the_scatter_is_positive_definite_and_less_than_the_total():
     assert np.trace(scatter) < np.sum(data.deviations**2)
 
 
+def test_every_two_axes_are_measured_together_by_three_halvings():
+    from rpml.method.whitening.neighborhoods import _halvings
+
+    for q in (8, 31):
+        together = np.zeros((q, q), int)
+        for half in _halvings(q, 3, np.random.default_rng(q)):
+            together[np.ix_(half, half)] += 1
+        assert together.min() >= 1
+
+
 def test_the_scatter_is_small_where_neighbors_agree():
     X, _ = nuisance_rows()
     data, spectrum = sampled(X)
     correlation = cross_fitted_correlation(data, 2, np.random.default_rng(2))
     shared = np.einsum("ij,jk,ik->i", spectrum.axes[:, :40], correlation, spectrum.axes[:, :40])
     assert shared[-10:].mean() > shared[:10].mean() + 0.1  # the last directions have no blur
-
-
-def test_every_two_axes_are_measured_together_by_one_of_few_sides():
-    for q in (8, 33, 200):
-        sides = np.array(covering_sides(q, np.random.default_rng(q)))
-        assert len(sides) == FINAL_SIDES
-        assert sides.any(axis=1).all()
-        assert np.abs(sides.sum(axis=1) - 0.4 * q).max() <= 2
-        together = (~sides).T.astype(int) @ (~sides).astype(int)
-        assert together.min() >= 1

@@ -196,18 +196,22 @@ def cross_fitted_correlation(
     root = np.sqrt(data.deviations).astype(data.W.dtype)
     halves = _halvings(data.W.shape[1], repeats, rng)
     first = _correlate(data.W, [(half, data.W[:, half] * root[half]) for half in halves], step)
-    return taught_correlation(data, first, _halvings(data.W.shape[1], repeats, rng), step)
+    return taught_correlation(data, first, repeats, rng, step)
 
 
 def taught_correlation(
-    data: Coordinates, teacher: Array, sides: Sequence[Mask], step: Callable[[], None] = silent
+    data: Coordinates,
+    teacher: Array,
+    repeats: int,
+    rng: np.random.Generator,
+    step: Callable[[], None] = silent,
 ) -> Array:
-    """Another round: neighbors by each side of the axes as the teacher's correlation whitens it."""
+    """Another round: neighbors by the axes as the teacher's correlation whitens them."""
     scatter = scatter_of(teacher, data.deviations)
     seen = []
-    for side in sides:
-        size = int(side.sum())
-        seen.append((side, data.embed(scatter, side, data.n_components / size, size)))
+    for half in _halvings(data.W.shape[1], repeats, rng):
+        size = int(half.sum())
+        seen.append((half, data.embed(scatter, half, data.n_components / size, size)))
     return _correlate(data.W, seen, step)
 
 
@@ -240,25 +244,14 @@ def _largest_beyond_one(correlation: Array) -> float:
     return 1.0
 
 
-def covering_sides(q: int, rng: np.random.Generator) -> list[Mask]:
-    """Two fifths of the axes each; every two axes are both on the other side of one of them.
-
-    So all of the correlation is measured by fewer and smaller searches than halves would take.
-    """
-    hand = _deal(q, 5, rng)
-    return [np.isin(hand, pair) for pair in ((3, 4), (1, 2), (0, 2), (0, 1))]
-
-
 def _halvings(q: int, repeats: int, rng: np.random.Generator) -> list[Mask]:
-    """Both sides of up to three different halvings."""
-    hand = _deal(q, 4, rng)
+    """Both sides of `repeats` halvings; of three, every two axes are on one side at least once.
+
+    Axes are dealt to four hands, four successive ones at a time, and two hands make a side.
+    """
+    hand = rng.permuted(np.tile(np.arange(4), (-(-q // 4), 1)), axis=1).reshape(-1)[:q]
     halves = [(hand == 0) | (hand == 1 + i % 3) for i in range(repeats)]
     return [side for half in halves for side in (half, ~half)]
-
-
-def _deal(q: int, hands: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """The hand that each axis goes to: one of every few successive ones to each."""
-    return rng.permuted(np.tile(np.arange(hands), (-(-q // hands), 1)), axis=1).reshape(-1)[:q]
 
 
 def random_halves(q: int, rng: np.random.Generator) -> Mask:
