@@ -72,6 +72,15 @@ def test_views_follow_their_image(photos: Path, network: Path) -> None:
     assert not np.allclose(found.values[1::3], found.values[::3], atol=1e-2)
 
 
+def test_averaged_views_are_one_row_per_image(photos: Path, network: Path) -> None:
+    files, backbone = find_images(photos), Backbone(network)
+    each = extract(files, backbone, Recipe((64,), views=Views(2)), PARTS).values
+    found = extract(files, backbone, Recipe((64,), views=Views(2), average_views=True), PARTS)
+    mean = each.reshape(15, 3, -1).mean(axis=1)
+    assert np.allclose(found.values, mean / np.linalg.norm(mean, axis=1)[:, None], atol=1e-6)
+    assert found.ids == [file.id for file in files]
+
+
 def test_an_interruption_at_151_of_200_keeps_150(
     photos: Path, network: Path, tmp_path: Path
 ) -> None:

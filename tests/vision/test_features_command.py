@@ -172,6 +172,15 @@ def test_views_and_groups(tool: Tool) -> None:
     )
 
 
+def test_averaged_views(tool: Tool) -> None:
+    assert tool("--views", 2, "--average-views")["rows"] == 15
+    assert not (tool.out / "groups.csv").exists()
+    averaged = np.load(tool.out / "features.npy")
+    tool("--force")
+    assert not np.allclose(np.load(tool.out / "features.npy"), averaged, atol=1e-3)
+    assert "give --views" in tool("--average-views", "--force", code=2)["error"]
+
+
 def test_fit_takes_the_groups(tool: Tool) -> None:
     tool("--views", 3)
     line = ["fit", "features.npy", "-o", "model.rpml", "--dim", 3, "--neighbors", 5]

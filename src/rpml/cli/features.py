@@ -22,6 +22,7 @@ Examples:
   rpml features photos/ --backbone googlenet.onnx -o features.npy
   rpml features photos/ --backbone googlenet.onnx -o features.npy --scales 256 --pool gem
   rpml features photos/ --backbone googlenet.onnx -o features.npy --views 3
+  rpml features photos/ --backbone googlenet.onnx -o features.npy --views 8 --average-views
   rpml features all/ --backbone googlenet.onnx -o features.npy --whiten 512 --whiten-on 'train/*'
   rpml features photos/ --backbone googlenet.onnx -o features.npy --resume
 \b
@@ -48,6 +49,9 @@ def run(
     augmentations: Annotated[
         str, opt.text("NAME,...", "Augmentations of the views.")
     ] = "rotate,crop,flip,color",
+    average_views: Annotated[
+        bool, opt.flag("One row per image: the mean over its views.", "--average-views")
+    ] = False,
     seed: opt.Seed = 0,
     whiten: Annotated[
         int | None, opt.number("Learn a PCA whitening to this many dimensions.")
@@ -88,12 +92,15 @@ def run(
         raise InputError("--whiten learns a whitening and --whitening applies one: give one")
     if region_whitening is not None and descriptor.pool != "rmac":
         raise InputError("--region-whitening needs --pool rmac, the only one with regions")
+    if average_views and not views:
+        raise InputError("--average-views has nothing to average: give --views N")
     post = PostProcess(
         whiten, whiten_on, Whitening.load(whitening) if whitening else None, folder_labels
     )
     recipe = descriptor.recipe(
         pooling=Pooling(descriptor.pool, levels, whole_map, power),
         views=Views(views, tuple(filter(None, augmentations.split(","))), seed),
+        average_views=average_views,
         max_pixels=max_pixels,
     )
     execution = Execution(workers, batch, strict=strict)

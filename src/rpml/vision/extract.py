@@ -36,6 +36,8 @@ class Recipe:
         From feature map to vector; R-MAC by default.
     views : Views
         Augmented views added to each image; none by default.
+    average_views : bool, default=False
+        One row per image: the mean of the unit vectors of the image and its views.
     max_pixels : int, default=100_000_000
         Larger images are left out.
     """
@@ -43,11 +45,14 @@ class Recipe:
     scales: tuple[int, ...] = SCALES
     pooling: Pooling = field(default_factory=Pooling)
     views: Views = field(default_factory=Views)
+    average_views: bool = False
     max_pixels: int = MAX_PIXELS
 
     def __post_init__(self) -> None:
         if not self.scales or min(self.scales) < 1:
             raise InputError(f"scales must be positive numbers of pixels, got {self.scales}")
+        if self.average_views and not self.views.count:
+            raise InputError("there are no views to average: ask for one or more")
 
     def settings(self) -> dict[str, object]:
         """All settings as JSON values."""
@@ -210,10 +215,14 @@ def _compute(
         for tiles in described.values()
         for v in range(views)
     ]  # the scales of a view
+    values = unit_rows(np.stack(rows)) if rows else np.empty((0, 0))
+    if recipe.average_views and rows:
+        values = unit_rows(values.reshape(len(described), views, -1).mean(axis=1))
+        views = 1
     return Part(
         np.repeat(np.fromiter(described, np.int64, len(described)) + start, views),
         np.tile(np.arange(views, dtype=np.int64), len(described)),
-        unit_rows(np.stack(rows)).astype(np.float32) if rows else np.empty((0, 0), np.float32),
+        values.astype(np.float32),
         tuple(failures),
     )
 

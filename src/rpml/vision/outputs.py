@@ -300,7 +300,7 @@ def _write_all(
             images += part.image.tolist()
     paths = publication.paths
     publication.csv(paths.ids, ["id"], [[name] for name in ids])
-    if job.recipe.views.count:
+    if job.recipe.views.count and not job.recipe.average_views:
         publication.csv(paths.groups, ["id", "group"], list(zip(ids, images, strict=True)))
     if post.folder_labels:
         labels = [PurePosixPath(job.files[i].id).parent.name for i in images]
