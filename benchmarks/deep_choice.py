@@ -1,6 +1,6 @@
 """Choose the recipe of sRPML on the training classes alone, from the cache of deep.py.
 
-    python benchmarks/deep_choice.py --backbone googlenet.onnx --work /tmp/deep
+    python benchmarks/deep_choice.py --data cub130 --backbone googlenet.onnx --work /tmp/deep
 
 The training classes are split into two halves; the network is trained on either half and evaluated
 on the other, so every training image is a query once. The test classes are not used.
@@ -9,35 +9,31 @@ on the other, so every training image is a query once. The test classes are not 
 from __future__ import annotations
 
 import argparse
-import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 import torch
-from common import RESULTS, machine
-from deep import purity, scored
+from deep import Images, Problem, Rows, add_common, measure_frozen
 
-from rpml.deep.backbones import open_network
-from rpml.deep.cache import TrunkCache
-from rpml.deep.descriptors import descriptors, frozen_descriptors, mean_features
-from rpml.deep.embedder import Embedder, has_bf16
-from rpml.deep.finetune import Training, descriptor_network
+from rpml.deep.descriptors import mean_features
 from rpml.deep.methods import METHODS, Method
-from rpml.deep.methods.base import Batch, FeatureBank, Loss
-from rpml.deep.methods.labels import aas_labels, aas_sampler, class_sampler, kmeans_labels
-from rpml.deep.methods.srpml import SRPML, Settings
-from rpml.deep.samplers import BatchSampler, LabelSampler
-from rpml.deep.schedule import Schedule
-from rpml.deep.state import State
-from rpml.deep.trainer import Trainer
-from rpml.estimator import RPML
+from rpml.deep.methods.base import Batch, FeatureBank, Loss, LossSpec
+from rpml.deep.methods.labels import aas_labels, class_sampler
+from rpml.deep.methods.mom import mine_pools
+from rpml.deep.methods.nce import MemoryNCE
+from rpml.deep.samplers import (
+    BatchIndices,
+    BatchSampler,
+    LabelSampler,
+    TripletSampler,
+    in_two_views,
+)
+from rpml.method.triplets.batches import batch_sampler
 from rpml.runtime.rows import unit_rows
 
-CLASSES_SEED = 7
 CROSS_FITTED = "sRPML, labels from other views"
 
 
@@ -50,17 +46,56 @@ class Nothing(Loss):
         return batch.features.sum() * 0.0
 
 
-def srpml(sampler: Callable[[FeatureBank], BatchSampler] = aas_sampler, **settings: Any) -> Method:
-    chosen = Settings(**settings)
-    return replace(METHODS["srpml"], sampler=sampler, loss=lambda spec: SRPML(spec, chosen))
+class Tenth(Loss):
+    """A tenth of the loss of a method, beside the whole distillation."""
+
+    def __init__(self, loss: Loss) -> None:
+        super().__init__()
+        self.loss, self.learns_projection = loss, loss.learns_projection
+
+    def begin_epoch(self, sampler: BatchSampler) -> None:
+        self.loss.begin_epoch(sampler)
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        return 0.1 * self.loss(batch)
 
 
-def aas_once(bank: FeatureBank) -> LabelSampler:
-    return LabelSampler(aas_labels(bank, 1))
+class FilledNCE(MemoryNCE):
+    """NCE whose memory begins with the first view seen of each image instead of at random."""
+
+    def __init__(self, spec: LossSpec) -> None:
+        super().__init__(spec)
+        self.register_buffer("seen", torch.zeros(spec.n_images, dtype=torch.bool))
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        new = ~self.seen[batch.rows]
+        self.memory[batch.rows[new]] = batch.embedding.detach()[new]
+        self.seen[batch.rows] = True
+        return super().forward(batch)
 
 
-def clusters(bank: FeatureBank) -> LabelSampler:
-    return LabelSampler(kmeans_labels(bank, 150))
+def tenth(name: str) -> Method:
+    method = METHODS[name]
+    return replace(method, loss=lambda spec: Tenth(method.loss(spec)))
+
+
+def correct_pools(bank: FeatureBank) -> TripletSampler:
+    """The pools of MOM without positives of other classes and negatives of the same class."""
+    pools, classes = mine_pools(bank), bank.classes
+    own = [classes[anchor] for anchor in pools.anchors]
+    right = [classes[p] == y for p, y in zip(pools.positives, own, strict=True)]
+    wrong = [classes[n] != y for n, y in zip(pools.negatives, own, strict=True)]
+    kept = [i for i, (p, n) in enumerate(zip(right, wrong, strict=True)) if p.any() and n.any()]
+    return TripletSampler(
+        pools.anchors[kept],
+        [pools.positives[i][right[i]] for i in kept],
+        [pools.negatives[i][wrong[i]] for i in kept],
+        [pools.weights[i][right[i]] for i in kept],
+    )
+
+
+def srpml(sampler: Callable[[FeatureBank], BatchSampler]) -> Method:
+    return replace(METHODS["srpml"], sampler=sampler)
 
 
 def agreed_labels(bank: FeatureBank, n_levels: int = 2) -> np.ndarray:
@@ -71,8 +106,21 @@ def agreed_labels(bank: FeatureBank, n_levels: int = 2) -> np.ndarray:
     return np.unique(np.stack(found), axis=1, return_inverse=True)[1].ravel()
 
 
-def agreed_sampler(bank: FeatureBank) -> LabelSampler:
-    return LabelSampler(agreed_labels(bank))
+@dataclass(frozen=True)
+class TwoViewSampler:
+    """Half of the images by label, four per label, half at random; all in two views."""
+
+    labels: np.ndarray
+
+    def batches(
+        self, rng: np.random.Generator, n_views: int, batch_size: int
+    ) -> Iterator[BatchIndices]:
+        n_images = batch_size // 2
+        for rows in batch_sampler(self.labels, rng, n_images // 2, 4):
+            others = np.setdiff1d(rng.permutation(len(self.labels))[:n_images], rows)
+            images = np.concatenate([rows, rng.permutation(others)[: n_images - len(rows)]])
+            batch = in_two_views(images, n_views, rng)
+            yield replace(batch, labels=self.labels[batch.rows])
 
 
 @dataclass(frozen=True)
@@ -93,10 +141,11 @@ class CrossFittedSampler:
                 yield replace(batch, views=rng.choice(others, len(batch.rows)))
 
 
-def cross_fitted(embedder: Embedder, frozen: np.ndarray) -> Method:
+def cross_fitted(problem: Problem) -> Method:
     """sRPML on labels before training, each from one half of the views."""
 
     def sampler(bank: FeatureBank) -> CrossFittedSampler:
+        embedder, frozen = problem.start(bank.seed), problem.frozen
         halves = (mean_features(embedder, frozen[:, side::2]) for side in (0, 1))
         first, second = (LabelSampler(aas_labels(replace(bank, features=x), 2)) for x in halves)
         return CrossFittedSampler((first, second))
@@ -104,127 +153,65 @@ def cross_fitted(embedder: Embedder, frozen: np.ndarray) -> Method:
     return replace(METHODS["srpml"], sampler=sampler, mines_once=True)
 
 
-RECIPES: dict[str, tuple[Method, dict[str, Any]]] = {
-    "sRPML": (METHODS["srpml"], {}),
-    "supervised, triplet + hard": (METHODS["triplet-hard"], {}),
-    "views alone": (replace(METHODS["srpml"], loss=lambda spec: Nothing()), {}),
-    "sRPML, halves of the features agree": (srpml(agreed_sampler), {}),
-    CROSS_FITTED: (METHODS["srpml"], {}),
-    "sRPML, L and theta fixed": (srpml(cg_steps=0), {}),
-    "sRPML, share 0.02": (srpml(update_rate=0.02), {}),
-    "sRPML, neighbors 3": (METHODS["srpml"], {"neighbor_distillation": 3.0}),
-    "sRPML, neighbors 0": (METHODS["srpml"], {"neighbor_distillation": 0.0}),
-    "sRPML, anchor 10": (METHODS["srpml"], {"feature_distillation": 10.0}),
-    "sRPML, two views": (METHODS["srpml"], {"views": 3}),
-    "sRPML, AAS once": (srpml(aas_once), {}),
-    "sRPML, k-means 150": (srpml(clusters), {}),
-    "sRPML, true classes": (replace(srpml(class_sampler), uses_labels=True), {}),
-    "sRPML, memory 0.5": (METHODS["srpml"], {"feature_momentum": 0.5}),
-    "sRPML, rate 3e-4": (METHODS["srpml"], {"learning_rate": 3e-4}),
+def agreed(n_levels: int) -> Callable[[FeatureBank], LabelSampler]:
+    return lambda bank: LabelSampler(agreed_labels(bank, n_levels))
+
+
+def two_views(
+    labels: Callable[[FeatureBank], np.ndarray],
+) -> Callable[[FeatureBank], TwoViewSampler]:
+    return lambda bank: TwoViewSampler(labels(bank))
+
+
+RECIPES: dict[str, Method] = {
+    "views alone": replace(METHODS["srpml"], loss=lambda spec: Nothing()),
+    "sRPML": METHODS["srpml"],
+    "halves agree, two levels": srpml(agreed(2)),
+    "halves agree, three levels": srpml(agreed(3)),
+    "two views": srpml(two_views(lambda bank: aas_labels(bank, 2))),
+    "two views, halves agree, two levels": srpml(two_views(agreed_labels)),
+    "two views, halves agree, three levels": srpml(two_views(lambda bank: agreed_labels(bank, 3))),
+    CROSS_FITTED: METHODS["srpml"],  # completed by `cross_fitted`
+    "true classes": replace(srpml(class_sampler), uses_labels=True),
+    "NCE, a tenth of its loss": tenth("nce"),
+    "NCE, memory from the first view": replace(METHODS["nce"], loss=FilledNCE),
+    "Lifted, a tenth of its loss": tenth("lifted"),
+    "MOM, only triplets of correct classes": replace(
+        METHODS["mom"], sampler=correct_pools, uses_labels=True
+    ),
 }
-"""A method, and what differs in the schedule or (views) in the cache."""
 
 
-class Half:
-    """Some of the images of a cache."""
-
-    def __init__(self, cache: TrunkCache, rows: np.ndarray) -> None:
-        self._cache, self._rows, self.n_views = cache, rows, cache.n_views
-
-    def first_views(self, n_views: int) -> Half:
-        fewer = Half(self._cache, self._rows)
-        fewer.n_views = n_views
-        return fewer
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def load(self, rows: np.ndarray, views: np.ndarray) -> torch.Tensor:
-        return self._cache.load(self._rows[rows], views)
-
-
-class Fold:
-    """Half of the training classes to train on, the other half to score."""
-
-    def __init__(self, number: int, cache: TrunkCache, network: Any, training: Training) -> None:
-        names = [PurePosixPath(name).parent.name for name in cache.ids]
-        classes = np.unique(names, return_inverse=True)[1]
-        order = np.random.default_rng(CLASSES_SEED).permutation(classes.max() + 1)
-        held = np.isin(classes, order[number::2])
-        self.number, self.epochs = number, training.schedule.epochs
-        self.train, self.held = (Half(cache, np.flatnonzero(side)) for side in (~held, held))
-        self.classes = np.unique(classes[~held], return_inverse=True)[1]
-        self.held_classes = classes[held]
-        plain = descriptor_network(network, self.train, training)
-        self.frozen = frozen_descriptors(plain, self.train)
-        start = RPML(training.dim, random_state=0).fit(self.frozen[:, 0])
-        self.embedder = Embedder(
-            network.upper, training.pool, start.preprocessing_, start.components_.T, training.bf16
-        )
-
-    def measure(self, name: str) -> dict[str, Any]:
-        embedder, history = self.embedder, []
-        if name in RECIPES:
-            method, changes = RECIPES[name][0], dict(RECIPES[name][1])
-            if name == CROSS_FITTED:
-                method = cross_fitted(embedder, self.frozen)
-            train = self.train.first_views(changes.pop("views", self.train.n_views))
-            frozen = self.frozen[:, : train.n_views]
-            trainer = Trainer(
-                embedder,
-                train,
-                method,
-                Schedule(**{"epochs": self.epochs, **changes}),
-                frozen,
-                self.classes,
-            )
-            embedder, history = trainer.run(None, self._purity), trainer.state.history
-        seconds = round(sum(epoch["seconds"] for epoch in history), 1)
-        found = scored(descriptors(embedder, self.held, 0), self.held_classes, resamples=0)
-        views = [descriptors(embedder, self.held, view) for view in range(self.held.n_views)]
-        averaged = scored(np.mean(views, axis=0), self.held_classes, resamples=0)
-        several = {"r1_views": averaged["r1"], "nmi_views": averaged["nmi"]}
-        return {"fold": self.number, **found, **several, "seconds": seconds, "epochs": history}
-
-    def _purity(self, state: State) -> dict[str, float]:
-        share = purity(state.labels, self.classes)
-        return {} if share is None else {"purity": share}
+def measure(problem: Problem, rows: Rows, name: str) -> None:
+    """Add the row of a recipe unless it is there."""
+    key = {"problem": problem.name, "recipe": name, "seed": 0}
+    if rows.has(**key):
+        return
+    method, begun = RECIPES[name], time.process_time()
+    if name == CROSS_FITTED:
+        method = cross_fitted(problem)
+    embedder, _ = problem.trained(method, problem.images.training.schedule)
+    seconds = round(time.process_time() - begun, 1)
+    rows.add({**key, **problem.score(embedder), "seconds": seconds})
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--backbone", required=True, help="GoogLeNet as ONNX")
-    parser.add_argument("--work", required=True, help="where deep.py has left its caches")
-    parser.add_argument("--recipes", default="|".join(["frozen", *RECIPES]), help="by |")
-    parser.add_argument("--train-from", default="inception_5a")
-    parser.add_argument("--name", default="cub130_deep_choice")
-    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--recipes", default="|".join(RECIPES), help="separated by |")
+    parser.add_argument("--halves", default="1,2")
+    add_common(parser)
+    parser.set_defaults(name="cub130_deep_choice")
     return parser.parse_args()
-
-
-def write(path: Path, rows: list[dict[str, Any]]) -> None:
-    path.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n")
 
 
 def main() -> None:
     chosen = arguments()
-    network = open_network(chosen.backbone, chosen.train_from)
-    cache = TrunkCache(Path(chosen.work) / "train")
-    training = Training(bf16=has_bf16(), schedule=Schedule(chosen.epochs))
-    path = RESULTS / f"{chosen.name}.json"
-    rows = json.loads(path.read_text())["rows"] if path.exists() else []
-    bank = {(row["recipe"], row["fold"]) for row in rows}
-    for number in (0, 1):
-        todo = [name for name in chosen.recipes.split("|") if (name, number) not in bank]
-        fold = Fold(number, cache, network, training) if todo else None
-        for name in todo:
-            begun = time.perf_counter()
-            found = fold.measure(name)
-            rows.append({"recipe": name, **found})
-            write(path, rows)
-            took = time.perf_counter() - begun
-            figures = f"{100 * found['r1']:.2f} {100 * found['nmi']:.2f} {took:.0f} s"
-            print(number, name, figures, flush=True)
+    images, rows = Images(chosen), Rows(chosen)
+    for problem in images.halves():
+        if problem.name.removeprefix("half ") in chosen.halves.split(","):
+            measure_frozen(problem, rows, 0)
+            for name in chosen.recipes.split("|"):
+                measure(problem, rows, name)
 
 
 if __name__ == "__main__":

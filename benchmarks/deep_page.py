@@ -3,54 +3,44 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from common import RESULTS
 
-from rpml.runtime.intervals import Interval, interval, paired
+from rpml.runtime.intervals import Interval
 
 DOCS = Path(__file__).parent.parent / "docs"
-BEGIN, END = "<!-- table: python benchmarks/deep_page.py -->", "<!-- end of the table -->"
-SMALL = "<!-- table: python benchmarks/deep_page.py, cub130_deep_small.json -->"
+BEGIN, END = "<!-- table: python benchmarks/deep_page.py{} -->", "<!-- end of the table -->"
 START = "frozen rpml"
 Row = dict[str, Any]
-CORRECTED = ("mom", "stml", "triplet-daml", "triplet-hdml")
-"""Methods corrected since their rows without a revision were measured."""
 
 
-def by_method(rows: list[Row]) -> dict[str, list[Row]]:
+def grouped(rows: Sequence[Row], name: str) -> dict[str, list[Row]]:
+    """Rows by one of their fields."""
     found: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(str(row["method"]), []).append(row)
+        found.setdefault(str(row[name]), []).append(row)
     return found
 
 
-def hits(rows: list[Row]) -> np.ndarray:
-    """Fraction of the seeds that answered each query correctly."""
-    return np.mean([[int(c) for c in str(row["hits"])] for row in rows], axis=0)
+def estimate(
+    rows: Sequence[Row], name: str, kind: str, reference: Sequence[Row] | None = None
+) -> Interval:
+    """Mean of a score over rows, or its gain over other rows, with its 95% bootstrap interval.
 
-
-def mean(rows: list[Row], name: str) -> float:
-    return float(np.mean([float(str(row[name])) for row in rows]))
-
-
-def centered(values: np.ndarray, resampled: np.ndarray) -> Interval:
-    """The value with the spread of the resampled values around their mean."""
-    low, high = np.quantile(resampled - resampled.mean(), [0.025, 0.975])
-    value = float(values.mean())
+    `kind`: what was resampled, "images" or "classes". The interval has the spread of the
+    resampled values around their mean: NMI on resampled rows is biased.
+    """
+    value, drawn = 0.0, np.zeros(1)
+    for sign, side in ((1, rows), (-1, reference or ())):
+        if side:
+            value += sign * float(np.mean([row[name] for row in side]))
+            drawn = drawn + sign * np.mean([row[f"{name}_{kind}"] for row in side], axis=0)
+    low, high = np.quantile(drawn - drawn.mean(), [0.025, 0.975])
     return Interval(value, value + float(low), value + float(high))
-
-
-def nmi(rows: list[Row], reference: list[Row] | None = None) -> Interval:
-    """NMI over the seeds, or its gain over that of other rows."""
-    value = np.array([mean(rows, "nmi")])
-    again = np.mean([row["nmi_resampled"] for row in rows], axis=0)
-    if reference is None:
-        return centered(value, again)
-    other = np.mean([row["nmi_resampled"] for row in reference], axis=0)
-    return centered(value - mean(reference, "nmi"), again - other)
 
 
 def score(found: Interval) -> str:
@@ -62,72 +52,120 @@ def gain(found: Interval) -> str:
     return f"**{text}**" if found.clear else text
 
 
-def title(rows: list[Row]) -> str:
-    """The title, with a dagger if a row is older than the code of its method."""
-    old = any(row["method"] in CORRECTED and "revision" not in row for row in rows)
-    return f"{rows[0]['title']} †" if old else str(rows[0]["title"])
+def matching(rows: Sequence[Row], others: Sequence[Row]) -> list[Row]:
+    """Of other rows, for each row that of the same problem and seed, or of the problem alone."""
+    found = []
+    for row in rows:
+        same = [other for other in others if other["problem"] == row["problem"]]
+        found.append(next((other for other in same if other["seed"] == row["seed"]), same[0]))
+    return found
 
 
-def line(rows: list[Row], start: list[Row]) -> str:
-    own, rng = hits(rows), np.random.default_rng(0)
-    same = rows is start
-    cells = [
-        title(rows),
-        "yes" if rows[0]["uses_labels"] else "no",
-        str(rows[0]["dim"]),
-        str(len(rows)),
-        score(interval(own, rng)),
-        score(nmi(rows)),
-        "" if same else gain(paired(own, hits(start), rng)),
-        "" if same else gain(nmi(rows, start)),
-        f"{mean(rows, 'seconds'):.0f}",
-    ]
-    return "| " + " | ".join(cells) + " |"
+def spread(rows: Sequence[Row], name: str) -> str:
+    """Lowest to highest over the seeds or splits."""
+    values = [100 * row[name] for row in rows]
+    return f"{min(values):.1f} to {max(values):.1f}" if len(values) > 1 else ""
 
 
-def start_of(rows: list[Row], found: dict[str, list[Row]]) -> list[Row]:
-    """The linear RPML of the same seeds, where training started."""
-    if str(rows[0]["method"]).startswith("frozen"):
-        return found[START]
-    seeds = [row["seed"] for row in rows]
-    return [row for row in found[START] if row["seed"] in seeds]
-
-
-def table(rows: list[Row]) -> str:
-    found = by_method(rows)
-    header = "method | labels | dim | seeds | R@1 | NMI | R@1 gain | NMI gain | seconds"
-    lines = [f"| {header} |", "|---|---|---:|---:|---:|---:|---:|---:|---:|"]
-    order = sorted(found, key=lambda name: -float(hits(found[name]).mean()))
-    return "\n".join(lines + [line(found[name], start_of(found[name], found)) for name in order])
-
-
-def against(rows: list[Row], method: str = "srpml") -> str:
-    """One method against each kind of frozen features."""
-    found = by_method(rows)
-    lines = ["| gain of sRPML over | R@1 | NMI |", "|---|---:|---:|"]
-    for name in [name for name in found if name.startswith("frozen")]:
-        rng = np.random.default_rng(0)
-        recall = paired(hits(found[method]), hits(found[name]), rng)
-        other = nmi(found[method], found[name])
-        lines.append(f"| {found[name][0]['title']} | {gain(recall)} | {gain(other)} |")
+def method_table(rows: Sequence[Row], seconds: bool) -> str:
+    """One line per method: scores, gains over where training started."""
+    found = grouped(rows, "method")
+    columns = ["method", "labels", "rate", "R@1", "seeds", "NMI", "R@1 gain", "NMI gain"]
+    if not seconds:
+        columns[4] = "splits"
+    lines = ["| " + " | ".join(columns) + (" | CPU s |" if seconds else " |")]
+    lines.append("|---|---|---:|---:|---:|---:|---:|---:|" + ("---:|" if seconds else ""))
+    for own in sorted(found.values(), key=lambda own: -np.mean([row["r1"] for row in own])):
+        start = matching(own, found[START])
+        same = own[0]["method"] == START
+        rate = own[0]["learning_rate"]
+        cells = [
+            own[0]["title"],
+            "yes" if own[0]["uses_labels"] else "no",
+            f"{rate:g}" if rate else "",
+            score(estimate(own, "r1", "images")),
+            spread(own, "r1"),
+            score(estimate(own, "nmi", "images")),
+            "" if same else gain(estimate(own, "r1", "images", start)),
+            "" if same else gain(estimate(own, "nmi", "images", start)),
+        ]
+        if seconds:
+            cells.append(f"{np.mean([row['seconds'] for row in own]):.0f}")
+        lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def choice(rows: list[Row]) -> str:
+def against_table(rows: Sequence[Row], method: str = "srpml") -> str:
+    """Gain of one method over each other, with intervals over images and over classes."""
+    found = grouped(rows, "method")
+    lines = ["| gain of sRPML over | R@1, images | R@1, classes | NMI, images | NMI, classes |"]
+    lines.append("|---|---:|---:|---:|---:|")
+    for name, other in found.items():
+        if name != method:
+            pairs = matching(found[method], other)
+            cells = [
+                gain(estimate(found[method], score, kind, pairs))
+                for score in ("r1", "nmi")
+                for kind in ("images", "classes")
+            ]
+            lines.append(f"| {other[0]['title']} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def rates_table(rows: Sequence[Row]) -> str:
+    """Gain in R@1 / NMI over the start at each learning rate, mean of the halves measured."""
+    found = grouped(rows, "method")
+    rates = sorted({row["learning_rate"] for row in rows if row["learning_rate"]})
+    lines = ["| method | " + " | ".join(f"{rate:g}" for rate in rates) + " |"]
+    lines.append("|---|" + "---:|" * len(rates))
+    for name, own in found.items():
+        if name.startswith("frozen"):
+            continue
+        sums, cells = {}, {}
+        for rate in rates:
+            tried = [row for row in own if row["learning_rate"] == rate]
+            if tried:
+                start = matching(tried, found[START])
+                both = [
+                    100 * float(np.mean([r[s] for r in tried]) - np.mean([r[s] for r in start]))
+                    for s in ("r1", "nmi")
+                ]
+                sums[rate], cells[rate] = sum(both), f"{both[0]:+.1f} / {both[1]:+.1f}"
+        best = max(sums, key=lambda rate: sums[rate])
+        cells[best] = f"**{cells[best]}**"
+        row = " | ".join(cells.get(rate, "") for rate in rates)
+        lines.append(f"| {own[0]['title']} | {row} |")
+    return "\n".join(lines)
+
+
+def pipeline_table(rows: Sequence[Row]) -> str:
+    """The linear RPML on descriptors before and after training, with and without views."""
+    found = grouped(rows, "method")
+    reference = found["frozen, the image alone"]
+    lines = ["| descriptors | R@1 | NMI | R@1 gain | NMI gain |", "|---|---:|---:|---:|---:|"]
+    for own in found.values():
+        scores = [score(estimate(own, name, "images")) for name in ("r1", "nmi")]
+        gains = ["", ""]
+        if own is not reference:
+            gains = [gain(estimate(own, name, "images", reference)) for name in ("r1", "nmi")]
+        lines.append(f"| {own[0]['title']} | " + " | ".join(scores + gains) + " |")
+    return "\n".join(lines)
+
+
+def choice_table(rows: Sequence[Row]) -> str:
     """Gain of each recipe on either half of the training classes."""
-    found: dict[str, dict[int, Row]] = {}
-    for row in rows:
-        found.setdefault(str(row["recipe"]), {})[int(row["fold"])] = row
-    frozen = found.pop("frozen")
+    frozen = {row["problem"]: row for row in rows if row.get("method") == START}
+    halves = sorted(frozen)
     lines = ["| recipe | R@1, first half | second half | NMI, first half | second half |"]
     lines.append("|---|---:|---:|---:|---:|")
-    cells = [f"{100 * frozen[fold][name]:.1f}" for name in ("r1", "nmi") for fold in (0, 1)]
+    cells = [f"{100 * frozen[half][name]:.1f}" for name in ("r1", "nmi") for half in halves]
     lines.append(" | ".join(["| frozen, linear RPML", *cells]) + " |")
-    for recipe, halves in found.items():
+    for recipe, own in grouped([row for row in rows if "recipe" in row], "recipe").items():
+        by_half = {row["problem"]: row for row in own}
         gained = [
-            f"{100 * (halves[fold][name] - frozen[fold][name]):+.1f}" if fold in halves else ""
+            f"{100 * (by_half[half][name] - frozen[half][name]):+.1f}" if half in by_half else ""
             for name in ("r1", "nmi")
-            for fold in (0, 1)
+            for half in halves
         ]
         lines.append(" | ".join([f"| {recipe}", *gained]) + " |")
     return "\n".join(lines)
@@ -138,7 +176,7 @@ def read(name: str) -> list[Row]:
     return rows
 
 
-def replace_table(page: Path, made: str, begin: str = BEGIN) -> None:
+def replace_table(page: Path, made: str, begin: str = BEGIN.format("")) -> None:
     """Replace what stands between the marker `begin` and the next end marker."""
     head, rest = page.read_text(encoding="utf8").split(begin)
     tail = rest.split(END, 1)[1]
@@ -147,10 +185,22 @@ def replace_table(page: Path, made: str, begin: str = BEGIN) -> None:
 
 
 def main() -> None:
-    rows = read("cub130_deep.json")
-    replace_table(DOCS / "results-deep.md", f"{table(rows)}\n\n{against(rows)}")
-    replace_table(DOCS / "results-deep.md", table(read("cub130_deep_small.json")), SMALL)
-    replace_table(DOCS / "decisions" / "end-to-end.md", choice(read("cub130_deep_choice.json")))
+    rows, page = read("cub130_deep.json"), DOCS / "results-deep.md"
+
+    def of(prefix: str) -> list[Row]:
+        return [row for row in rows if row["problem"].startswith(prefix)]
+
+    made: dict[str, Callable[[], str]] = {
+        "": lambda: method_table(of("test"), seconds=True),
+        ", splits": lambda: method_table(of("split"), seconds=False),
+        ", sRPML": lambda: against_table(of("split")),
+        ", pipeline": lambda: pipeline_table(of("pipeline")),
+        ", rates": lambda: rates_table(of("half")),
+    }
+    for name, table in made.items():
+        replace_table(page, table(), BEGIN.format(name))
+    choice = choice_table(read("cub130_deep_choice.json"))
+    replace_table(DOCS / "decisions" / "end-to-end.md", choice)
 
 
 if __name__ == "__main__":

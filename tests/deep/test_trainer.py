@@ -49,6 +49,15 @@ def test_labels_teach(start, inputs):
     assert recall_at_k(descriptors(after, inputs, 0), inputs.classes, ks=(1,))[1] > before
 
 
+@pytest.mark.parametrize("rate", [None, 5e-4])
+def test_the_schedule_has_the_last_word_on_the_learning_rate(start, inputs, rate):
+    embedder, frozen = start
+    method = replace(METHODS["triplet"], learning_rate=2e-3)
+    schedule = replace(FAST, learning_rate=rate)
+    trainer = Trainer(embedder, inputs, method, schedule, frozen, inputs.classes)
+    assert trainer.state.optimizer.param_groups[0]["lr"] == (rate or 2e-3)
+
+
 def test_the_projection_of_srpml_stays_orthonormal(start, inputs):
     L = trained(start, inputs).state.teacher.projection
     torch.testing.assert_close(L.T @ L, torch.eye(L.shape[1]), atol=1e-5, rtol=0)

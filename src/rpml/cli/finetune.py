@@ -42,7 +42,7 @@ class TrainingOptions:
     views: Annotated[int, opt.number("Augmented views per image.", minimum=0)] = 8
     epochs: Annotated[int | None, opt.number("Passes over the images; default: 6.")] = None
     learning_rate: Annotated[
-        float | None, opt.text("RATE", "Learning rate of the upper blocks.")
+        float | None, opt.text("RATE", "Learning rate of the upper blocks; default: the method's.")
     ] = None
     bf16: Annotated[bool, opt.flag("Run convolutions in bfloat16.", "--bf16")] = False
     schedule: Annotated[

@@ -48,7 +48,7 @@ class LabelSampler:
             yield BatchIndices(rows, rng.integers(0, n_views, len(rows)), self.labels[rows])
 
 
-def _in_two_views(images: Indices, n_views: int, rng: np.random.Generator) -> BatchIndices:
+def in_two_views(images: Indices, n_views: int, rng: np.random.Generator) -> BatchIndices:
     """Return two different views of each image; the same view twice if there is only one."""
     rows, first = np.tile(images, 2), rng.integers(0, n_views, len(images))
     step = rng.integers(1, n_views, len(images)) if n_views > 1 else 0
@@ -70,7 +70,7 @@ class InstanceSampler:
             images = order[start : start + batch_size // 2]
             if len(images) < 2:
                 return
-            yield _in_two_views(images, n_views, rng)
+            yield in_two_views(images, n_views, rng)
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class NeighborSampler:
         order = rng.permutation(n)
         for start in range(0, n, per_batch):
             images = groups[order[start : start + per_batch]].ravel()
-            yield _in_two_views(images, n_views, rng)
+            yield in_two_views(images, n_views, rng)
 
 
 @dataclass(frozen=True)

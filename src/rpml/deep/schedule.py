@@ -16,7 +16,7 @@ _MINIMUM = {  # integers
     "patience": 1,
     "seed": 0,
 }
-_OPTIONAL = ("patience", "micro_batch")
+_OPTIONAL = ("patience", "micro_batch", "learning_rate")
 _MAXIMUM = {"ema_decay": 1, "feature_momentum": 1}
 
 
@@ -33,8 +33,8 @@ class Schedule:
     micro_batch : int, default=None
         Rows per pass through the network, for less memory; None: the whole batch. Gradients are
         accumulated over the passes. The loss still sees the whole batch, so they are the same.
-    learning_rate : float, default=1e-3
-        Learning rate of the upper blocks.
+    learning_rate : float, default=None
+        Learning rate of the upper blocks; None: that of the method.
     projection_rate : float, default=1e-4
         Learning rate of the projection, for losses that do not update it themselves.
     loss_rate : float, default=1e-3
@@ -59,7 +59,7 @@ class Schedule:
     epochs: int = 6
     batch_size: int = BATCH_SIZE
     micro_batch: int | None = None
-    learning_rate: float = 1e-3
+    learning_rate: float | None = None
     projection_rate: float = 1e-4
     loss_rate: float = 1e-3
     weight_decay: float = 0.0

@@ -58,6 +58,8 @@ class Trainer:
     ) -> None:
         self.inputs, self.method, self.schedule = inputs, method, schedule
         self.classes = classes if method.uses_labels else None
+        rate = schedule.learning_rate
+        self.learning_rate = method.learning_rate if rate is None else rate
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.state = self._initial_state(embedder, frozen)
         self.initial_features = self.state.features.copy()
@@ -85,7 +87,7 @@ class Trainer:
     def _optimizer(self, student: Embedder, loss: Loss) -> torch.optim.Optimizer:
         schedule = self.schedule
         groups = [
-            {"params": list(student.upper.parameters()), "lr": schedule.learning_rate},
+            {"params": list(student.upper.parameters()), "lr": self.learning_rate},
             {"params": [student.projection], "lr": schedule.projection_rate},
             {"params": list(loss.parameters()), "lr": schedule.loss_rate},
         ]
@@ -241,11 +243,10 @@ class Trainer:
         problem = "the features of all images have become the same"
         if not math.isfinite(loss):
             problem = f"the loss is {loss}"
-        schedule = self.schedule
         raise TrainingError(
             f"{self.method.title}: {problem} in epoch {self.state.epoch + 1}, batch {step + 1}: "
-            f"lower the learning_rate ({schedule.learning_rate:g} now) or raise "
-            f"feature_distillation ({schedule.feature_distillation:g} now)"
+            f"lower the learning_rate ({self.learning_rate:g} now) or raise "
+            f"feature_distillation ({self.schedule.feature_distillation:g} now)"
         )
 
     def _stalled(self) -> bool:

@@ -116,6 +116,9 @@ class Method:
         Whether the loss reads the features of the averaged network.
     mines_once : bool, default=False
         Make the sampler once, from the features before training, instead of every few epochs.
+    learning_rate : float, default=1e-3
+        Learning rate of the upper blocks unless the schedule has one; chosen for every method by
+        the same rule (docs/results-deep.md).
     key, title : str, default=""
         As in `rpml.evaluation.registry.DEEP_METHODS`.
     uses_labels : bool, default=False
@@ -125,6 +128,7 @@ class Method:
     loss: Callable[[LossSpec], Loss]
     needs_teacher: bool = False
     mines_once: bool = False
+    learning_rate: float = 1e-3
     key: str = ""
     title: str = ""
     uses_labels: bool = False
