@@ -271,7 +271,7 @@ def test_a_threshold_that_cuts_all_or_nothing_warns():
     with pytest.warns(UserWarning, match="every row its own cluster"):
         model = AuthorityAscentShift(n_neighbors=10, epsilon=5.0, merge=None).fit(X)
     assert model.n_clusters_ == 60
-    with pytest.warns(UserWarning, match="one single cluster"):
+    with pytest.warns(UserWarning, match="a single cluster"):
         AuthorityAscentShift(59, epsilon=1e-30, gamma=0, bandwidth=100.0, merge=None).fit(X)
 
 
@@ -284,7 +284,7 @@ def test_a_number_that_cannot_be_had_warns():
 
 def test_fewer_rows_than_neighbors():
     X, _ = make_blobs(12, centers=2, random_state=0)
-    with pytest.warns(UserWarning, match="only 11 others"):
+    with pytest.warns(UserWarning, match="11 neighbors are used"):
         model = AuthorityAscentShift().fit(X)
     assert len(model.labels_) == 12
 

@@ -99,7 +99,7 @@ def test_rows_known_to_be_apart_are_parted_with_their_neighbors():
 def test_every_row_its_own_cluster_lowers_epsilon_and_says_so():
     X, _ = blobs()
     aas = AuthorityAscentShift(10, epsilon=1e6, metric="cosine", merge=None)
-    with pytest.warns(UserWarning, match="every row in a cluster of its own; epsilon was lowered"):
+    with pytest.warns(UserWarning, match="each row into a cluster of its own; epsilon was lowered"):
         labels = pseudo_labels(X, aas)
     assert 1 < labels.max() + 1 < len(X)
 
@@ -110,6 +110,6 @@ def test_one_single_cluster_raises_epsilon_and_says_so():
     aas = AuthorityAscentShift(
         59, epsilon=1e-12, gamma=1e-9, metric="cosine", affinity="cosine", merge=None
     )
-    with pytest.warns(UserWarning, match="one single cluster; epsilon was raised"):
+    with pytest.warns(UserWarning, match="all rows into one cluster; epsilon was raised"):
         labels = pseudo_labels(X, aas)
     assert labels.max() > 0

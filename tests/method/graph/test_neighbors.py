@@ -140,7 +140,7 @@ def test_the_same_result_twice():
 
 def test_fewer_rows_than_neighbors_warns_and_reduces():
     X = np.random.default_rng(7).standard_normal((5, 3))
-    with pytest.warns(UserWarning, match="n_neighbors=50 but a row has only 4 others"):
+    with pytest.warns(UserWarning, match="more than 5 rows; 4 neighbors are used"):
         found = nearest_neighbors(X, 50)
     assert found.n_neighbors == 4
 

@@ -238,7 +238,7 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         n = graph.shape[0]
         if self.epsilon == "auto" or n < 3 or 1 < self.n_clusters_ < n:
             return
-        outcome = "one single cluster" if self.n_clusters_ == 1 else "every row its own cluster"
+        outcome = "a single cluster" if self.n_clusters_ == 1 else "every row its own cluster"
         largest = float(graph.data.max(initial=0.0))
         warnings.warn(
             f"epsilon={self.epsilon} gives {outcome} (the largest affinity is {largest:.3g}); "

@@ -197,7 +197,7 @@ def usable_labels(ascent: Ascent, epsilon: float | str) -> Labels:
     if _has_triplets(labels):
         return labels
     one = int(labels.max(initial=0)) == 0
-    what = "one single cluster" if one else "every row in a cluster of its own"
+    what = "all rows into one cluster" if one else "each row into a cluster of its own"
     quantiles = (0.5, 0.75, 0.9, 0.95, 0.98) if one else (0.75, 0.5, 0.25, 0.1, 0.02)
     for other in ascent.affinity_quantiles(quantiles).tolist():
         retuned = ascent.climb(other)

@@ -126,7 +126,7 @@ def _check(X: Array, n_neighbors: int, metric: str, method: str) -> int:
         raise ValueError(f"X has shape {X.shape}: neighbors need 2 rows and 1 column at least")
     if n_neighbors >= n:
         warnings.warn(
-            f"n_neighbors={n_neighbors} but a row has only {n - 1} others; using {n - 1}",
+            f"n_neighbors={n_neighbors} needs more than {n} rows; {n - 1} neighbors are used",
             UserWarning,
             stacklevel=3,
         )

@@ -101,7 +101,7 @@ def solve(
     """
     if problem.n_triplets == 0:
         warnings.warn(
-            "No triplet can be formed: the rows form one single cluster or every row its own. "
+            "No triplet can be formed: all rows form one cluster, or each its own. "
             "The initial subspace is kept.",
             UserWarning,
             stacklevel=2,
