@@ -92,8 +92,6 @@ def run(
         raise InputError("--whiten learns a whitening and --whitening applies one: give one")
     if region_whitening is not None and descriptor.pool != "rmac":
         raise InputError("--region-whitening needs --pool rmac, the only one with regions")
-    if average_views and not views:
-        raise InputError("--average-views has nothing to average: give --views N")
     post = PostProcess(
         whiten, whiten_on, Whitening.load(whitening) if whitening else None, folder_labels
     )

@@ -52,7 +52,7 @@ class Recipe:
         if not self.scales or min(self.scales) < 1:
             raise InputError(f"scales must be positive numbers of pixels, got {self.scales}")
         if self.average_views and not self.views.count:
-            raise InputError("there are no views to average: ask for one or more")
+            raise InputError("there are no views to average: give --views N, or views=Views(N)")
 
     def settings(self) -> dict[str, object]:
         """All settings as JSON values."""
