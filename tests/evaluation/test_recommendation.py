@@ -73,10 +73,9 @@ def test_what_was_not_asked_for_is_not_recommended():
 
 
 def test_certainty_is_the_lead_over_the_runner_up():
-    price = PRICES["rpml"]
-    clear = decide(gains(rpml=price + CLEARLY + 0.01), 16, ("pca", "rpml"), False)
+    clear = decide(gains(rpml=CLEARLY + 0.01), 16, ("pca", "rpml"), False)
     assert (clear.choice, clear.certainty) == ("rpml", "clear")
-    close = decide(gains(rpml=price + CLEARLY - 0.01), 16, ("pca", "rpml"), False)
+    close = decide(gains(rpml=CLEARLY - 0.01), 16, ("pca", "rpml"), False)
     assert (close.choice, close.certainty) == ("rpml", "close")
     assert "It is close: PCA may do as well." in close.reasons
 
@@ -142,8 +141,9 @@ def test_rpml_is_judged_by_the_evidence_of_its_own_fit():
     plain, _ = nuisance(strong=0)
     assert np.isinf(rpml.RPML(12, random_state=0).fit(plain).whitening_.shrinkage)
     back = recommend(plain, 12)
-    assert (back.choice, back.evidence["rpml"]) == ("pca", Interval(0, 0, 0))
-    assert "RPML itself falls back to PCA." in str(back)
+    assert back.choice == "pca"
+    assert back.evidence["rpml"].low < 0 < back.evidence["rpml"].high
+    assert "RPML itself stays close to PCA." in str(back)
 
 
 def test_neighbors_kept_grow_with_the_size():

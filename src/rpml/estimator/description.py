@@ -67,10 +67,11 @@ def decisions(model: RPML) -> dict[str, str]:
     choice = model.whitening_
     whitening = "as set"
     if choice is not None:
-        source = "" if np.isinf(choice.shrinkage) else f"by {choice.source}, "
-        whitening = source + choice.strength
-        if reason := choice.half_reason or choice.reason:
-            whitening += f", because {reason}"
+        whitening = choice.strength
+        if np.isfinite(min(choice.shrinkage, choice.ridge)):
+            whitening = f"by {choice.source}, {whitening}"
+        if choice.reason:
+            whitening += f", because {choice.reason}"
     trained = f"{model.n_iter_} iterations ({model.message_})"
     decided = {"whitening": whitening, "training": trained if model.n_iter_ else model.message_}
     if choice is not None and choice.pairs is not None:

@@ -119,7 +119,7 @@ def _whitening(choice: ScatterChoice | None) -> Json | None:
         "reason": choice.reason,
         "trains": choice.trains,
         "pairs": choice.pairs and asdict(choice.pairs),
-        "half_reason": choice.half_reason,
+        "ridge": float(choice.ridge),
     }
 
 
@@ -133,7 +133,7 @@ def _read_whitening(stored: Json | None) -> ScatterChoice | None:
         reason=stored.get("reason", ""),
         trains=stored.get("trains", True),
         pairs=PairEvidence(**pairs) if (pairs := stored.get("pairs")) else None,
-        half_reason=stored.get("half_reason", ""),
+        ridge=float(stored.get("ridge", np.inf)),
     )
 
 

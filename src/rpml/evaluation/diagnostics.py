@@ -212,7 +212,7 @@ def of_whitening(model: RPML) -> tuple[Diagnostic, ...]:
     if choice is None or not choice.evidence:
         return ()
     gain = max(choice.evidence.values())
-    reason = choice.half_reason or choice.reason or f"by {choice.source}"
+    reason = choice.reason or f"by {choice.source}"
     return (Diagnostic("whitening", "Whitening", gain, choice.strength, reason),)
 
 

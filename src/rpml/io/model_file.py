@@ -52,7 +52,7 @@ SCHEMA = Schema(
                 "evidence": [[ANY_FLOAT]],
                 "reason?": str,
                 "trains?": bool,
-                "half_reason?": str,
+                "ridge?": Number(0, float("inf")),
                 "pairs?": (None, {"rate": Number(0, 1), "used": bool, "reason": str}),
             },
         ),

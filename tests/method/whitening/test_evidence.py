@@ -1,69 +1,68 @@
-"""The choice of the shrinkage: what it must find, and when it must stay with PCA."""
+"""The choice of the whitening: what it must find, and when it must stay close to PCA."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
+from scipy import linalg
 
 from rpml import RPML
 from rpml.estimator.description import decisions
 from rpml.evaluation.baselines import PCA
 from rpml.evaluation.metrics import recall_at_k
 from rpml.method.whitening.evidence import (
-    HALF_GAIN,
-    HALF_SLACK,
+    MILD,
     NUISANCE,
-    PRICE,
+    RESCALING,
     SHRINKAGES,
-    Evidence,
+    STRONG,
     RankGains,
     choose,
-    choose_shrinkage,
     chosen_rank_gain,
     mean_log_ranks,
     neighbor_scatter,
     rank_gains,
 )
+from rpml.method.whitening.linear_map import principal_axes
 from rpml.runtime.intervals import Interval
 from tests.method.whitening.test_neighborhoods import nuisance_rows, sampled
 
 
-def gains(plain, whitened=(0, 0, 0, 0, 0)):
+def gains(turned, rescaled):
     """Of two queries that differ by 0.02."""
-    return RankGains(*(np.array(g, float)[:, None] + [-0.01, 0.01] for g in (plain, whitened)))
+    return RankGains(*(np.array(g, float)[:, None] + [-0.01, 0.01] for g in (turned, rescaled)))
 
 
 @pytest.mark.parametrize(
-    ("plain", "chosen"),
-    [
-        ((0, 0, 0, 0, 0), np.inf),
-        ((-1, -1, 0, 0.9 * PRICE, 0), np.inf),
-        ((-1, -1, 0, 1.1 * PRICE, 0), 4.0),
-        ((-1, -1, 2.2 * PRICE, 1.1 * PRICE, 0), 1.0),
-        ((6 * PRICE, 4 * PRICE, 2 * PRICE, PRICE, 0), 1 / 16),
-    ],
+    ("strong", "ridge"),
+    [(-1, MILD), (0, MILD), (0.9 * RESCALING, MILD), (1.1 * RESCALING, STRONG), (1, STRONG)],
 )
-def test_every_step_away_from_pca_has_its_price(plain, chosen):
-    choice = choose_shrinkage(gains(plain))
-    assert choice.shrinkage == chosen
-    assert choice.trains == (chosen <= 1)
-    assert list(choice.evidence.values()) == pytest.approx(list(plain))
-    assert "PCA" in choice.reason
-    value = choice.evidence[chosen] if np.isfinite(chosen) else max(plain)
+def test_strong_rescaling_needs_evidence(strong, ridge):
+    choice, used = choose(gains((0, 0, 0), (strong, 0.01)), 64)
+    assert (choice.shrinkage, choice.ridge, choice.trains) == (np.inf, ridge, False)
+    assert choice.evidence == pytest.approx({STRONG: strong, MILD: 0.01})
+    assert used.mean() == pytest.approx(choice.evidence[ridge])
     margin = 1.96 * 0.01 / np.sqrt(2)
-    said = f"{value:.3f}, 95% interval {value - margin:.3f} to {value + margin:.3f}"
+    said = f"{strong:.3f}, 95% interval {strong - margin:.3f} to {strong + margin:.3f}"
     assert said in choice.reason
 
 
 def test_where_a_nuisance_dominates_the_strongest_whitening_near_the_best():
     top = 2 * NUISANCE
-    choice = choose_shrinkage(gains((-1, -1, -1, -1, 0), (0.5 * top, 0.85 * top, top, 0, 0)))
+    choice, used = choose(gains((0.5 * top, 0.85 * top, top), (1, 1)), 64)
     assert choice.shrinkage == 1 / 4
+    assert np.isinf(choice.ridge)
     assert choice.trains
+    assert list(choice.evidence) == list(SHRINKAGES)
     assert choice.evidence[1.0] == pytest.approx(top)
+    assert used.mean() == pytest.approx(0.85 * top)
     assert "nuisance" in choice.reason
+
+
+@pytest.mark.parametrize(("size", "turned"), [(8, True), (32, True), (64, False), (256, False)])
+def test_in_fewer_dimensions_a_nuisance_shows_less(size, turned):
+    choice, _ = choose(gains((0, 0.8 * NUISANCE, 0), (0, 0)), size)
+    assert np.isfinite(choice.shrinkage) == turned
 
 
 def test_mean_log_ranks_count_the_rows_before():
@@ -88,16 +87,14 @@ def test_retrieval_gains_where_the_strongest_directions_mislead():
     assert scores[0] > scores[1] + 0.03
 
 
-def test_noise_stays_with_pca_and_is_not_trained_on():
+def test_noise_stays_close_to_pca_and_is_not_trained_on():
     X = np.random.default_rng(6).standard_normal((400, 40))
     model = RPML(8, random_state=0).fit(X)
-    assert np.isinf(model.whitening_.shrinkage)
+    assert model.whitening_.ridge == MILD
     assert model.n_iter_ == 0
     assert "stepped back" in model.message_
-    expected = PCA(8).fit(X).transform(X)
-    np.testing.assert_allclose(
-        model.transform(X) @ model.transform(X).T, expected @ expected.T, atol=1e-6
-    )
+    similarities = [Z @ Z.T for Z in (model.transform(X), PCA(8).fit(X).transform(X))]
+    assert np.corrcoef(*map(np.ravel, similarities))[0, 1] > 0.99
     assert RPML(8, training="always", random_state=0).fit(X).n_iter_ > 0
 
 
@@ -120,7 +117,7 @@ def test_the_same_seed_gives_the_same_choice():
     assert a[1] == b[1]
 
 
-def half_whitened_rows(seed=0):
+def blurred_rows(seed=0):
     """Classes along every axis, blurred by the square root of what tells them apart there."""
     rng, y = np.random.default_rng(seed), np.repeat(np.arange(60), 10)
     scale = np.arange(1, 41.0) ** -0.7
@@ -128,88 +125,37 @@ def half_whitened_rows(seed=0):
     return between[y] + 0.3 * np.sqrt(scale) * rng.standard_normal((600, 40)), y
 
 
-@dataclass(frozen=True)
-class Measured(Evidence):
-    """Evidence whose gains at half of the size are given, those of half-whitening first."""
-
-    at: tuple[float, float] = (0.0, 0.0)
-
-    def at_half_size(self, shrinkage):
-        return tuple(np.full(2, gain) for gain in self.at)
+def test_a_rank_gain_is_over_pca():
+    data, _ = sampled(blurred_rows()[0])
+    found, _ = rank_gains(data, np.random.default_rng(0))
+    assert found.rescaled.shape == (2, 300)
+    assert found.turned.shape == (len(SHRINKAGES), 300)
+    assert found.rescaled.mean(axis=1).min() > RESCALING
 
 
-def measured(plain, at, whitened=(0, 0, 0, 0, 0)):
-    return Measured(gains(plain, whitened), np.eye(1), [], 2, at)
-
-
-SHRINKAGE_4 = (-1, -1, 0, 2 * PRICE, 0)
-
-
-@pytest.mark.parametrize(
-    ("plain", "at", "halved"),
-    [
-        (SHRINKAGE_4, (1.1 * HALF_GAIN, 0.5 * HALF_GAIN), True),
-        (SHRINKAGE_4, (0.9 * HALF_GAIN, 0.5 * HALF_GAIN), False),
-        (SHRINKAGE_4, (2 * HALF_GAIN, 2 * HALF_GAIN + 0.9 * HALF_SLACK), True),
-        (SHRINKAGE_4, (2 * HALF_GAIN, 2 * HALF_GAIN + 1.1 * HALF_SLACK), False),
-        ((0, 0, 0, 0, 0), (1.1 * HALF_GAIN, 0.0), True),
-    ],
-)
-def test_half_whitening_has_to_gain_about_as_much_as_the_shrinkage(plain, at, halved):
-    evidence = measured(plain, at)
-    choice, used = choose(evidence)
-    alone = choose_shrinkage(evidence.gains)
-    assert choice.half_whitens == halved
-    assert choice.strength == ("half-whitened PCA" if halved else alone.strength)
-    assert used.mean() == pytest.approx(at[0] if halved else alone.evidence[alone.shrinkage])
-    if halved:
-        assert f"{at[0]:.3f}" in choice.half_reason
-        assert ("shrinkage 4" in choice.half_reason) == (alone.shrinkage == 4)
-    else:
-        assert choice == alone
-
-
-def test_half_whitening_does_not_stand_against_a_nuisance():
-    top = 2 * NUISANCE
-    evidence = measured((0, 0, 0, 0, 0), (1.0, 0.0), (top, top, top, 0, 0))
-    assert not choose(evidence)[0].half_whitens
-
-
-def test_at_half_of_the_size_a_gain_is_over_pca():
-    data, _ = sampled(half_whitened_rows()[0])
-    evidence = rank_gains(data, np.random.default_rng(0))
-    half, pca = evidence.at_half_size(np.inf)
-    assert np.all(pca == 0)
-    assert half.mean() > HALF_GAIN
-    rows = [view.half_whitened for view in evidence.views]
-    deviations = np.concatenate([view.std(axis=0) for view in rows[:2]])
-    expected = np.sqrt(data.deviations)
-    np.testing.assert_allclose(np.sort(deviations), np.sort(expected), rtol=0.15)
-
-
-@pytest.mark.parametrize("seed", [0, 1])
-def test_where_half_whitening_does_as_well_it_is_used(tmp_path, seed):
-    X, _ = half_whitened_rows(seed)
+def test_rescaled_axes_span_what_principal_axes_span_at_every_size(tmp_path):
+    X, _ = blurred_rows()
     model = RPML(12, random_state=0).fit(X)
     choice = model.whitening_
-    assert choice.half_whitens
-    assert np.isinf(choice.shrinkage)
-    assert decisions(model)["whitening"] == f"half-whitened PCA, because {choice.half_reason}"
+    assert choice.ridge in (MILD, STRONG)
+    said = f"by neighbors, principal axes rescaled, ridge 1/{1 / choice.ridge:.0f}, because "
+    assert decisions(model)["whitening"] == said + choice.reason
     assert model.n_iter_ == 0
-    np.testing.assert_allclose(
-        np.abs(model.transform(X)), np.abs(PCA(12, exponent=0.5).fit(X).transform(X)), atol=1e-5
-    )
+    matrix = model.preprocessing_.matrix @ model.components_.T
+    axes = principal_axes(X, unit_input=True, center=True).axes
+    for size in (4, 8, 12):
+        assert linalg.subspace_angles(matrix[:, :size], axes[:, :size]).max() < 1e-6
     model.save(tmp_path / "m.rpml")
     assert RPML.load(tmp_path / "m.rpml").whitening_ == choice
 
 
-def test_half_whitening_gives_way_to_labels_and_outlives_useless_pairs():
-    X, y = half_whitened_rows()
+def test_rescaling_gives_way_to_labels_and_outlives_useless_pairs():
+    X, y = blurred_rows()
     labeled = RPML(12, use_labels=True, random_state=0).fit(X, y).whitening_
     assert labeled.source == "labels"
-    assert not labeled.half_whitens
+    assert np.isinf(labeled.ridge)
     pairs = np.random.default_rng(0).permutation(len(X)).reshape(-1, 2)
     paired = RPML(12, random_state=0).fit(X, pairs=pairs).whitening_
     assert paired.pairs is not None
     assert not paired.pairs.used
-    assert paired.half_whitens
+    assert np.isfinite(paired.ridge)

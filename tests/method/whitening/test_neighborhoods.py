@@ -63,9 +63,10 @@ def test_the_share_of_the_shrinkage_is_that_of_the_smoothed_scatter():
     scatter = scatter_of(
         cross_fitted_correlation(data, 2, np.random.default_rng(3)), data.deviations
     )
-    whitened = whiten_by(spectrum, scatter, 0.5, 12, False)
+    choice = ScatterChoice("neighbors", 0.5, {})
+    whitened = whiten_by(spectrum, scatter, choice, 12, False)
     L = np.eye(len(scatter), 12)
-    share = shrinkage_share(whitened, ScatterChoice("neighbors", 0.5, {}), L)
+    share = shrinkage_share(whitened, choice, L)
     inner = whitened.matrix[:, :12]
     axes = spectrum.axes[:, : len(scatter)]
     np.testing.assert_allclose(
@@ -73,6 +74,20 @@ def test_the_share_of_the_shrinkage_is_that_of_the_smoothed_scatter():
     )
     for none in (None, ScatterChoice("none", np.inf, {})):
         assert not shrinkage_share(whitened, none, L).any()
+
+
+def test_rescaling_whitens_by_the_scatter_and_its_ridge():
+    X, _ = nuisance_rows()
+    data, spectrum = sampled(X)
+    correlation = cross_fitted_correlation(data, 2, np.random.default_rng(3))
+    scatter = scatter_of(correlation, data.deviations)
+    choice = ScatterChoice("neighbors", np.inf, {}, ridge=1 / 32)
+    inner = (
+        spectrum.axes[:, : len(scatter)].T @ whiten_by(spectrum, scatter, choice, 12, True).matrix
+    )
+    smoothed = scatter + np.trace(scatter) / 32 * np.eye(len(scatter))
+    np.testing.assert_allclose(inner.T @ smoothed @ inner, np.eye(len(scatter)), atol=1e-8)
+    np.testing.assert_allclose(np.tril(inner, -1), 0, atol=1e-8)
 
 
 def test_the_scatter_is_positive_definite_and_less_than_the_total():

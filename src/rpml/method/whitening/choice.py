@@ -40,7 +40,6 @@ from rpml.runtime.schema import ArraySpec, Schema
 
 Pairs = NDArray[np.intp]
 DEFAULT_COMPONENTS = 128
-HALF = 0.5  # exponent of half-whitening
 SOURCES = (
     "neighbors",
     "none",
@@ -110,7 +109,7 @@ class Whitening:
             arrays["evidence"] = np.array(list(self.choice.evidence.items())).reshape(-1, 2)
             arrays["reason"] = np.frombuffer(self.choice.reason.encode(), np.uint8)
             arrays["trains"] = np.array([self.choice.trains])
-            arrays["half_reason"] = np.frombuffer(self.choice.half_reason.encode(), np.uint8)
+            arrays["ridge"] = np.array([self.choice.ridge])
             if (pairs := self.choice.pairs) is not None:
                 arrays["pairs"] = np.array([pairs.rate, pairs.used])
                 arrays["pairs_reason"] = np.frombuffer(pairs.reason.encode(), np.uint8)
@@ -130,7 +129,7 @@ class Whitening:
             arrays["evidence"] = ArraySpec("f", ("candidates", 2), -np.inf, np.inf)
             arrays["reason"] = ArraySpec("u", ("bytes",))
             arrays["trains"] = ArraySpec("b", (1,))
-            arrays["half_reason"] = ArraySpec("u", ("signs",))
+            arrays["ridge"] = ArraySpec("f", (1,), 0, np.inf)
             arrays["pairs"] = ArraySpec("f", (2,), 0, 1, optional=True)
             arrays["pairs_reason"] = ArraySpec("u", ("letters",), optional=True)
         return Schema(arrays)
@@ -158,7 +157,7 @@ class Whitening:
             reason=arrays["reason"].tobytes().decode(errors="replace"),
             trains=bool(arrays["trains"][0]),
             pairs=pairs,
-            half_reason=arrays["half_reason"].tobytes().decode(errors="replace"),
+            ridge=float(arrays["ridge"][0]),
         )
         return cls(applied, choice)
 
@@ -260,8 +259,7 @@ def whiten_by_scatter(
     """Whiten by the scatter within groups where they help, within neighborhoods otherwise.
 
     Pairs that help refine either, and so does what is known of the rows. Many labels tell
-    something of more axes, and which of them to keep. Where neither refines the neighborhoods and
-    half-whitened PCA does as well, it is used.
+    something of more axes, and which of them to keep.
     """
     subset = (sample.X, sample.rows, spectrum, unit, n_components)
     sampled = drop_singles(sample.groups)
@@ -274,8 +272,7 @@ def whiten_by_scatter(
         if groups_help(by_groups[1], instances, np.random.default_rng(seed)):
             estimate = by_groups
     if estimate is None:  # as without groups
-        is_refined = sample.pairs is not None or sample.classes is not None
-        estimate = neighbor_scatter(data, np.random.default_rng(seed), step, is_refined)
+        estimate = neighbor_scatter(data, np.random.default_rng(seed), step)
     if sample.pairs is not None:
         estimate = pair_scatter(data, sample.pairs, estimate, np.random.default_rng(seed))
     retained, spread = data.W.shape[1], None
@@ -285,8 +282,5 @@ def whiten_by_scatter(
         if "labels" in estimate[1].source:
             spread = label_spread(leading, sample.classes, estimate[0])
     scatter, choice = estimate
-    if choice.half_whitens:
-        halved = whitening(spectrum, HALF, retained, unit, unit)
-        return Whitening(halved, replace(choice, shrinkage=np.inf, trains=False))
-    whole = whiten_by(spectrum, scatter, choice.shrinkage, n_components, unit, spread)
+    whole = whiten_by(spectrum, scatter, choice, n_components, unit, spread)
     return Whitening(replace(whole, matrix=whole.matrix[:, :retained]), choice)

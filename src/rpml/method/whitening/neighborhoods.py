@@ -49,36 +49,35 @@ class ScatterChoice:
     """"neighbors" or "none" (plain PCA), or what was given: "groups", "pairs", "labels", or
     several of them joined by "and"."""
     shrinkage: float
-    """Added variance, as a multiple of trace / n_components; infinite: plain PCA."""
+    """Of axes that the scatter turns: added variance, as a multiple of trace / n_components;
+    infinite: the axes are the principal ones."""
     evidence: dict[float, float]
-    """Per shrinkage tried: the rank gain over PCA; with groups, how often halves of the axes agree
-    on the nearest neighbor; with labels, the reciprocal rank of held-out class mates."""
+    """Per shrinkage (or ridge) tried: the rank gain over PCA; with groups, how often halves of the
+    axes agree on the nearest neighbor; with labels, the reciprocal rank of held-out class mates."""
     reason: str = ""
     """Why, in words."""
     trains: bool = True
     """Whether the evidence supports training on triplets."""
     pairs: PairEvidence | None = None
     """What the pairs were worth, if there were any."""
-    half_reason: str = ""
-    """Why the principal axes are half-whitened instead, in words; empty where they are not."""
-
-    @property
-    def half_whitens(self) -> bool:
-        """Whether it is half-whitened PCA: the scatter is not used."""
-        return self.half_reason != ""
+    ridge: float = np.inf
+    """Of principal axes that the scatter rescales: added variance, as a part of its trace;
+    infinite: they are not rescaled."""
 
     @property
     def strength(self) -> str:
         """How strongly it whitens, in words."""
-        if self.half_whitens:
-            return "half-whitened PCA"
-        return "none (PCA)" if np.isinf(self.shrinkage) else f"shrinkage {self.shrinkage:.3g}"
+        if np.isfinite(self.shrinkage):
+            return f"shrinkage {self.shrinkage:.3g}"
+        if np.isfinite(self.ridge):
+            return f"principal axes rescaled, ridge 1/{1 / self.ridge:.0f}"
+        return "none (PCA)"
 
     def refined_by(self, source: str) -> ScatterChoice:
         """The same with one more source of what was given."""
         alone = self.source in ("neighbors", "none")
         source = source if alone else f"{self.source} and {source}"
-        return replace(self, source=source, half_reason="")
+        return replace(self, source=source, ridge=np.inf)
 
 
 @dataclass(frozen=True)
@@ -134,18 +133,22 @@ def n_leading_axes(n: int, available: int, n_components: int) -> int:
 def whiten_by(
     spectrum: Spectrum,
     scatter: Array,
-    shrinkage: float,
+    choice: ScatterChoice,
     n_components: int,
     unit_input: bool,
     spread: Array | None = None,
 ) -> Preprocessing:
     """The preprocessing that whitens by the smoothed scatter, its axes in order of the spread.
 
-    That is the spread of all rows unless another is given; all axes are kept.
+    That is the spread of all rows unless another is given; all axes are kept. Principal axes that
+    are only rescaled keep their order.
     """
     q = len(scatter)
-    spread = np.diag(spectrum.variances[:q]) if spread is None else spread
-    inner = whitening_map(scatter, spread, shrinkage, n_components)
+    if np.isfinite(choice.ridge):
+        inner = rescaling_map(scatter, choice.ridge * float(np.trace(scatter)))
+    else:
+        spread = np.diag(spectrum.variances[:q]) if spread is None else spread
+        inner = whitening_map(scatter, spread, choice.shrinkage, n_components)
     return Preprocessing(unit_input, spectrum.mean, spectrum.axes[:, :q] @ inner, unit_input)
 
 
@@ -165,6 +168,15 @@ def whitening_map(scatter: Array, spread: Array, shrinkage: float, n_components:
         return np.asarray(axes / (deviations[:, None] * np.sqrt(values)))
     _, axes = linalg.eigh(spread, smoothed, driver="gvd")
     return np.asarray(axes[:, ::-1])
+
+
+def rescaling_map(scatter: Array, added: float) -> Array:
+    """(q, q): rows whitened by S_w + added I; the first k columns are of the first k axes alone.
+
+    So a prefix of k components is the embedding that a fit of that size gives.
+    """
+    factor = np.linalg.cholesky(scatter + added * np.eye(len(scatter)))
+    return np.asarray(linalg.solve_triangular(factor, np.eye(len(factor)), lower=True).T)
 
 
 def shrinkage_share(whitened: Preprocessing, choice: ScatterChoice | None, L: Array) -> Array:
