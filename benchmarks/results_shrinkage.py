@@ -15,7 +15,7 @@ from results_sets import FeatureSet, feature_sets, parser
 from rpml.evaluation.metrics import clustering_scores, recall_at_k
 from rpml.method.whitening.evidence import neighbor_scatter
 from rpml.method.whitening.linear_map import Preprocessing, principal_axes, whitening
-from rpml.method.whitening.neighborhoods import coordinates, whiten_by
+from rpml.method.whitening.neighborhoods import ScatterChoice, coordinates, whiten_by
 
 DIMS = (64, 128)
 SHRINKAGES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 8.0)
@@ -35,7 +35,10 @@ def measure(data: FeatureSet, dim: int) -> dict:
     rows = coordinates(X, np.arange(len(X)), spectrum, True, dim)
     scatter, choice = neighbor_scatter(rows, np.random.default_rng(0))
     shrinkages = {
-        f: score(data, whiten_by(spectrum, scatter, f, dim, True), dim) for f in SHRINKAGES
+        f: score(
+            data, whiten_by(spectrum, scatter, ScatterChoice("neighbors", f, {}), dim, True), dim
+        )
+        for f in SHRINKAGES
     }
     half = score(data, whitening(spectrum, 0.5, dim, True, True), dim)
     return {
