@@ -19,10 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from rpml.method.graph.exact import empty_heaps, push_scores
+from rpml.method.whitening import kernels
 from rpml.method.whitening.neighborhoods import (
     Coordinates,
     Mask,
     ScatterChoice,
+    columns,
     cross_fitted_correlation,
     random_halves,
     scatter_of,
@@ -218,7 +221,7 @@ def rank_gains(
             references = [other[SHRINKAGES.index(reference)] for reference in (np.inf, REFERENCE)]
             mates = np.hstack([_nearest(rows, queries) for rows in references])
             root = np.sqrt(data.deviations[side]).astype(data.W.dtype)
-            view = View(one, tested.W[:, side] * root, mates)
+            view = View(one, columns(tested.W, side) * root, mates)
             for i, rows in enumerate(one):
                 log_ranks[:, i] += view.log_ranks(rows, _size(data.n_components, rows), mates)
             views.append(view)
@@ -234,7 +237,7 @@ def _size(n_components: int, rows: Array) -> int:
 
 def _seen_by(data: Coordinates, correlation: Array, half: Mask, ridges: list[float]) -> list[Array]:
     """The rows as one half of the axes sees them, per ridge; best axes first."""
-    W, deviations = data.W[:, half], data.deviations[half]
+    W, deviations = columns(data.W, half), data.deviations[half]
     inside = np.eye(W.shape[1]) - correlation[np.ix_(half, half)]
     return [_whitened(W, inside, deviations, ridge) for ridge in ridges]
 
@@ -256,7 +259,10 @@ def _similarities(rows: Array, queries: Index) -> Array:
 
 
 def _nearest(rows: Array, queries: Index) -> Index:
-    return np.argpartition(-_similarities(rows, queries), MATES, axis=1)[:, :MATES]
+    everyone = np.arange(len(rows), dtype=np.int32)
+    similarity, heaps = _similarities(rows, queries), empty_heaps(len(queries), MATES, rows.dtype)
+    push_scores(similarity, np.zeros(len(rows), rows.dtype), everyone[queries], everyone, heaps)
+    return heaps[1].astype(np.intp)
 
 
 def mean_log_ranks(rows: Array, queries: Index, mates: Index) -> Array:
@@ -267,6 +273,6 @@ def mean_log_ranks(rows: Array, queries: Index, mates: Index) -> Array:
 def _log_ranks(rows: Array, queries: Index, mates: Index) -> Array:
     """log(1 + rank) of each query's mates among all rows."""
     similarity = _similarities(rows, queries)
-    to_mates = np.take_along_axis(similarity, mates, axis=1)
-    ranks = [np.count_nonzero(similarity > column[:, None], axis=1) for column in to_mates.T]
-    return np.asarray(np.log1p(np.stack(ranks, axis=1)))
+    ranks = np.empty(mates.shape, np.intp)
+    kernels.count_higher(similarity, mates, ranks)
+    return np.asarray(np.log1p(ranks))
