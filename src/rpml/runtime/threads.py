@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 import os
 import sys
 import threading
@@ -18,7 +19,8 @@ Array = NDArray[np.floating]
 
 MIN_CHUNK = 8192  # triplets per chunk; with fewer, waking a thread costs more than it saves
 MIN_PRODUCT = 2_000_000  # multiplications per chunk, likewise
-MIN_COLUMNS = 128  # of a transposed product: every chunk reads all of the other matrix
+MIN_ROWS = 256  # per chunk of a product: BLAS packs all of the other matrix for each of them
+MIN_SUMMED = 1024  # per chunk of a transposed product: each adds a matrix to the sum
 MAX_CHUNKS = 32  # enough for as many threads, few enough for fast matrix products
 SUM_CHUNKS = 4  # fewer, since each needs an accumulator that is zeroed and added
 _inside = threading.local()  # set in the pool's threads: nested work runs inline
@@ -71,6 +73,9 @@ def run_chunks(work: Callable[[int, int, int], object], n: int, minimum: int = M
     Threads help because the compiled kernels and numpy's loops release the GIL.
     """
     waiting = deque((i, *piece) for i, piece in enumerate(chunks(n, minimum)))
+    if len(waiting) == 1:
+        work(*waiting.pop())
+        return
 
     def run() -> None:
         while waiting:
@@ -111,8 +116,11 @@ def sum_chunks(
     Each chunk has its own accumulator, and they are added in order; at most one per thread is held
     at a time.
     """
-    pieces, threads = chunks(n, minimum, SUM_CHUNKS), thread_count()
-    total = np.zeros(shape, dtype)
+    pieces, total = chunks(n, minimum, SUM_CHUNKS), np.zeros(shape, dtype)
+    if len(pieces) == 1:
+        add(*pieces[0], total)
+        return total
+    threads = thread_count()
     for first in range(0, len(pieces), threads):
         batch = pieces[first : first + threads]
         parts = [np.zeros(shape, dtype) if first + i else total for i in range(len(batch))]
@@ -186,30 +194,30 @@ def times(A: Array, B: Array) -> Array:
     BLAS threads keep spinning after a product and would take a core from the loops that follow.
     """
     out = np.empty((A.shape[0], B.shape[1]), A.dtype)
-    rows = _enough(A.shape[1] * B.shape[1])
+    rows = max(MIN_ROWS, _enough(B.size))
     with single_blas_thread():
         run_chunks(lambda _, a, b: np.matmul(A[a:b], B, out=out[a:b]), A.shape[0], rows)
     return out
 
 
 def transposed_times(A: Array, B: Array) -> Array:
-    """Compute A.T @ B with the columns of A split between threads."""
-    out = np.empty((A.shape[1], B.shape[1]), A.dtype)
-    columns = max(MIN_COLUMNS, _enough(A.shape[0] * B.shape[1]))
+    """Compute A.T @ B with the rows of both split between threads.
+
+    Split by columns of A instead, every chunk would pack all of B anew for BLAS.
+    """
+    shape = A.shape[1], B.shape[1]
+
+    def add(start: int, stop: int, total: Array) -> None:
+        total += A[start:stop].T @ B[start:stop]
+
     with single_blas_thread():
-        run_chunks(lambda _, a, b: np.matmul(A[:, a:b].T, B, out=out[a:b]), A.shape[1], columns)
-    return out
+        minimum = max(MIN_SUMMED, *shape, _enough(math.prod(shape)))
+        return sum_chunks(add, len(A), shape, A.dtype, minimum)
 
 
 def gram(A: Array) -> Array:
-    """Compute A.T @ A with the rows split between threads, at half the cost of a product."""
-    d = A.shape[1]
-
-    def add(start: int, stop: int, total: Array) -> None:
-        total += A[start:stop].T @ A[start:stop]
-
-    with single_blas_thread():
-        return sum_chunks(add, len(A), (d, d), A.dtype, max(d, _enough(d * d)))
+    """Compute A.T @ A, at half the cost of a product: numpy notices that both are one matrix."""
+    return transposed_times(A, A)
 
 
 def _enough(work: int) -> int:

@@ -25,4 +25,4 @@ def test_slices_cover_the_range(n, size):
 def test_blocks_keep_to_the_memory_limit():
     sizes = [block_size(10**6, 256, limit) for limit in (2**20, 2**24, 2**28, 2**32)]
     assert sizes == sorted(sizes)
-    assert sizes[0] < sizes[-1] == 1024
+    assert sizes[0] < sizes[-1] == 736

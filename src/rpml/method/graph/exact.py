@@ -17,7 +17,7 @@ Progress = Callable[[float], object]
 Pair = tuple[int, int]
 Heaps = tuple[Array, NDArray[np.int32]]  # (scores, rows), best first
 
-_BLOCK = 1024  # rows: large enough for fast products, small enough for the cache
+_BLOCK = 736  # rows: enough for fast products; of 1024, columns of scores share cache sets
 _HOLDERS = 8  # threads; fixed, since products of other blocks would round differently
 _LARGEST = 1e18  # beyond, squared distances overflow float32
 EMPTY_SLOT = int(np.iinfo(np.int32).max)  # an empty position in a heap
@@ -142,7 +142,7 @@ def slices(n: int, size: int) -> Iterator[slice]:
 
 def block_size(n: int, d: int, memory_limit: int) -> int:
     """Return the rows per block: several blocks per thread, eight of them within the limit."""
-    size = min(_BLOCK, max(128, -(-n // 16)))
+    size = min(_BLOCK, max(256, -(-n // 8)))
     while size > 32 and 4 * _HOLDERS * size * (size + 8 * d) > memory_limit:
         size //= 2
     return size

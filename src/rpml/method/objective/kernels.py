@@ -3,6 +3,8 @@
 The GIL is released, so that callers can split the triplets between threads (`run_chunks`).
 """
 
+import numpy as np
+
 from rpml.runtime.compiled import VECTORIZED, compiled
 
 
@@ -23,16 +25,21 @@ def angular_margins(Y, triplets, c, z):  # type: ignore[no-untyped-def]
 
 
 @compiled(VECTORIZED)
-def angular_pullback(Y, triplets, c, k, G):  # type: ignore[no-untyped-def]
-    """G += sum_i k_i/2 dz_i/dY: the weighted differences of each triplet, added to its rows."""
+def angular_pullback(Y, triplets, c, k, G, start, stop):  # type: ignore[no-untyped-def]
+    """G += sum_i k_i/2 dz_i/dY: the weighted differences of each triplet, added to its rows.
+
+    Only the columns start..stop, which are unsigned in the loop: a signed index may count from the
+    end, and checking for that would prevent vectorization.
+    """
     half = Y.dtype.type(0.5)
+    first, last = np.uint64(start), np.uint64(stop)
     for i in range(len(triplets)):
         a, p, n = triplets[i, 0], triplets[i, 1], triplets[i, 2]
         ya, yp, yn = Y[a], Y[p], Y[n]
         ga, gp, gn = G[a], G[p], G[n]
         ki = k[i]
         ci = c * ki
-        for j in range(Y.shape[1]):
+        for j in range(first, last):
             ap = ki * (ya[j] - yp[j])
             nm = ci * (yn[j] - half * (ya[j] + yp[j]))
             ga[j] += ap + half * nm

@@ -21,12 +21,13 @@ from rpml.method.objective.weights import (
     weights_from_logits,
 )
 from rpml.runtime.rows import Array
-from rpml.runtime.threads import run_chunks, sum_chunks, times, transposed_times
+from rpml.runtime.threads import MIN_CHUNK, run_chunks, times, transposed_times
 
 if TYPE_CHECKING:
     from rpml.method.solver.manifolds import PolarCurve
 
-SAFE_FLOAT32 = 1e15  # beyond it squares overflow float32, so the work is done in float64
+MIN_COLUMNS = 64  # of the gradient per thread: every thread reads all triplets
+SAFE_FLOAT32 = 1e15  # norm of a row beyond which squares overflow: work in float64 then
 
 
 def angular_factor(alpha: float) -> float:
@@ -105,20 +106,25 @@ class TripletObjective:
         T = len(self.triplets)
         w, sigmoids, factor = self._weights(self.weight.logits(self.P, self.P, self.triplets))
         self.mean_weight = float(w.mean()) if T else 0.0
-        dw = np.empty(T, self.X.dtype)  # dJ/dw = g m
-        losses = np.empty(T, self.X.dtype)
+        dw, k, losses = (np.empty(T, self.X.dtype) for _ in range(3))
 
-        def add(start: int, stop: int, G: Array) -> None:
+        def evaluate(_: int, start: int, stop: int) -> None:
             part = slice(start, stop)
             m, beta = softplus_and_sigmoid(self._margins(self.Y, part))
             losses[part], g = softplus_and_sigmoid(w[part] * m)
-            dw[part] = g * m
-            k = 2 * g * w[part] * beta  # eqs. (P_tilde_matrix), (Q_tilde_matrix)
-            _kernels.angular_pullback(self.Y, self.triplets[part], self.c, k, G)
+            dw[part] = g * m  # dJ/dw
+            k[part] = 2 * g * w[part] * beta  # eqs. (P_tilde_matrix), (Q_tilde_matrix)
 
+        run_chunks(evaluate, T)
         n, l = self.Y.shape
         learned = self.P.shape[1] if self.learn_weights else 0
-        G = sum_chunks(add, T, (n, l + learned), self.X.dtype)
+        G = np.zeros((n, l + learned), self.X.dtype)
+        # threads share the columns: shares of the triplets would each need a G of their own
+        run_chunks(
+            lambda _, a, b: _kernels.angular_pullback(self.Y, self.triplets, self.c, k, G, a, b),
+            l,
+            max(MIN_COLUMNS, MIN_CHUNK * l // max(1, T)),
+        )
         if learned:  # the derivative by theta shares the product with the one by L
             ds = logit_derivative(sigmoids, w, dw, factor, self.weight_ridge)
             G[:, l:] = self.weight.pullback(self.P, self.triplets, ds)
@@ -252,7 +258,6 @@ def loss_and_gradients(
     grad_theta : array shaped like theta, or None for "constant"
     """
     objective = TripletObjective(X, triplets, weight, alpha)
-    objective.triplets = by_anchor(objective.triplets, len(objective.X))
     d = objective.X.shape[1]
     L = np.asarray(L)
     if L.ndim != 2 or L.shape[0] != d:
@@ -273,8 +278,9 @@ def as_float_rows(X: ArrayLike) -> Array:
             f"X must be a matrix (n_rows, n_features), got an array of shape {X.shape}."
         )
     X = np.ascontiguousarray(X, np.float32 if X.dtype in (np.float16, np.float32) else np.float64)
-    if X.dtype == np.float32 and X.size and max(X.max(), -X.min()) > SAFE_FLOAT32:
-        X = X.astype(np.float64)
+    with np.errstate(over="ignore"):  # an infinite square is large, too
+        if X.dtype == np.float32 and np.vecdot(X, X).max(initial=0) > SAFE_FLOAT32**2:
+            return X.astype(np.float64)
     return X
 
 
@@ -292,12 +298,3 @@ def as_triplets(triplets: ArrayLike, n: int) -> NDArray[np.integer]:
             f"triplets[{row}] = {triplets[row].tolist()} is outside the {n} rows of X."
         )
     return np.ascontiguousarray(triplets, np.int32 if n < 2**31 else np.int64)
-
-
-def by_anchor(triplets: NDArray[np.integer], n: int) -> NDArray[np.integer]:
-    """Sort triplets by their anchors, so that rows are read in order.
-
-    In the smallest dtype that holds n, since numpy sorts small integers by radix sort.
-    """
-    anchors = triplets[:, 0].astype(np.min_scalar_type(n))
-    return np.asarray(triplets[np.argsort(anchors, kind="stable")])

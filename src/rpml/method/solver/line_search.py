@@ -1,8 +1,8 @@
 """Exact line search by interpolation of function values.
 
-`TripletObjective.line_value` needs no matrix product: another trial costs a fraction of an
 `TripletObjective.line_value` needs no matrix product, so that a trial costs a fraction of an
 evaluation. The search therefore continues until the interpolated minimum is stable, instead of
+stopping at the first step that decreases the function enough.
 """
 
 from collections.abc import Callable

@@ -19,10 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from rpml.method.graph.exact import empty_heaps, push_scores
+from rpml.method.whitening import kernels
 from rpml.method.whitening.neighborhoods import (
     Coordinates,
     Mask,
     ScatterChoice,
+    columns,
     cross_fitted_correlation,
     random_halves,
     rescaling_map,
@@ -159,7 +162,7 @@ def rank_gains(
 
 def _principal(data: Coordinates, half: Mask) -> Array:
     """The rows as one half of the axes sees them."""
-    return np.asarray(data.W[:, half] * data.deviations[half].astype(data.W.dtype))
+    return np.asarray(columns(data.W, half) * data.deviations[half].astype(data.W.dtype))
 
 
 def _rescaled(rows: Array, scatter: Array, added: float) -> Array:
@@ -170,7 +173,7 @@ def _rescaled(rows: Array, scatter: Array, added: float) -> Array:
 
 def _turned(data: Coordinates, scatter: Array, half: Mask, shrinkage: float) -> Array:
     """The rows as one half of the axes sees them, whitened; the best axes first."""
-    W, deviations = data.W[:, half], data.deviations[half]
+    W, deviations = columns(data.W, half), data.deviations[half]
     ridge = shrinkage * np.trace(scatter) / data.n_components
     smoothed = scatter[np.ix_(half, half)] + ridge * np.eye(len(deviations))
     values, axes = linalg.eigh(smoothed / np.outer(deviations, deviations), driver="evd")
@@ -186,7 +189,10 @@ def _similarities(rows: Array, queries: Index) -> Array:
 
 
 def _nearest(rows: Array, queries: Index) -> Index:
-    return np.argpartition(-_similarities(rows, queries), MATES, axis=1)[:, :MATES]
+    everyone = np.arange(len(rows), dtype=np.int32)
+    similarity, heaps = _similarities(rows, queries), empty_heaps(len(queries), MATES, rows.dtype)
+    push_scores(similarity, np.zeros(len(rows), rows.dtype), everyone[queries], everyone, heaps)
+    return heaps[1].astype(np.intp)
 
 
 def mean_log_ranks(rows: Array, queries: Index, mates: Index) -> Array:
@@ -197,6 +203,6 @@ def mean_log_ranks(rows: Array, queries: Index, mates: Index) -> Array:
 def _log_ranks(rows: Array, queries: Index, mates: Index) -> Array:
     """log(1 + rank) of each query's mates among all rows."""
     similarity = _similarities(rows, queries)
-    to_mates = np.take_along_axis(similarity, mates, axis=1)
-    ranks = [np.count_nonzero(similarity > column[:, None], axis=1) for column in to_mates.T]
-    return np.asarray(np.log1p(np.stack(ranks, axis=1)))
+    ranks = np.empty(mates.shape, np.intp)
+    kernels.count_higher(similarity, mates, ranks)
+    return np.asarray(np.log1p(ranks))

@@ -14,7 +14,7 @@ from rpml.runtime.validation import check_finite
 
 SIGNIFICANT = 1e-10  # part of the largest variance, per axis, that is no rounding error of sums
 ROUNDING = 2  # units in the last place that a row of unit norm may be off
-EMBED_ROWS = 4096  # at a time and thread: they stay in the cache between the steps
+EMBED_ROWS = 1024  # at a time and thread: they stay in the cache between the steps
 
 
 @dataclass(frozen=True)
