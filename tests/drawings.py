@@ -50,7 +50,9 @@ def make_sample(folder: Path, characters: int = 15) -> Sample:
         path = folder / "images" / ids[-1]
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(np.where(drawings.images[row], 30, 255).astype(np.uint8)).save(path)
-    model = RPML(16, n_neighbors=15, max_iter=10, tol=1e-3, random_state=0).fit(X)
+    model = RPML(16, n_neighbors=15, max_iter=10, tol=1e-3, training="always", random_state=0).fit(
+        X
+    )
     np.save(folder / "features.npy", X)
     (folder / "ids.txt").write_text("\n".join(ids) + "\n", encoding="utf8")
     (folder / "labels.txt").write_text("\n".join(labels) + "\n", encoding="utf8")

@@ -68,9 +68,9 @@ class RPML(
         Scale rows to unit norm first, and again after whitening. False divides all rows by one
         number instead, their typical norm, unless whiten=None.
     whiten : "auto", float or None, default="auto"
-        "auto" whitens by the scatter within neighborhoods, with a shrinkage chosen without labels;
-        half-whitened PCA where it does as well, and PCA as the fallback. A number in [0, 1] divides
-        each principal axis by that power of its standard deviation: 0 is PCA, 1 is whitening. None
+        "auto" whitens by the scatter within neighborhoods, as strongly as evidence without labels
+        supports it; without evidence it stays close to PCA. A number in [0, 1] divides each
+        principal axis by that power of its standard deviation: 0 is PCA, 1 is whitening. None
         leaves the rows unchanged, as the paper does.
     n_axes : int, default=None
         Principal axes retained with a numeric `whiten`. None means 256, or twice n_components if
