@@ -13,10 +13,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from rpml.evaluation.registry import METHODS
-from rpml.method.graph.neighbors import nearest_neighbors
+from rpml.method.graph.exact import measure, search_rows
 from rpml.method.whitening.evidence import MATES, mean_log_ranks
-from rpml.method.whitening.neighborhoods import random_halves
+from rpml.method.whitening.neighborhoods import columns, random_halves
 from rpml.runtime.intervals import Interval, mean_interval
+from rpml.runtime.memory import WORKING_MEMORY
 from rpml.runtime.rows import Array
 
 REFERENCE = "pca"
@@ -49,14 +50,15 @@ def rank_gains(
     half = random_halves(W.shape[1], rng)
     log_ranks = {name: np.zeros(len(queries)) for name in (REFERENCE, *methods)}
     for one, other in ((half, ~half), (~half, half)):
-        neighbors = nearest_neighbors(unseen[:, other], MATES, metric="cosine")
-        mates = neighbors.indices[queries].astype(np.intp)
+        corpus = measure(columns(unseen, other), "cosine", WORKING_MEMORY)
+        mates = search_rows(corpus, queries, MATES, WORKING_MEMORY, np.float32)[1].astype(np.intp)
+        shown, asked = columns(seen, one), columns(unseen, one)
         room = max(1, min(size, int(one.sum()) // 2, len(seen) - 1))
         for name in log_ranks:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about fits to a part of the rows
-                fitted = METHODS[name].build(room, 0).fit(seen[:, one])
-            Z = fitted.transform(unseen[:, one])
+                fitted = METHODS[name].build(room, 0).fit(shown)
+            Z = fitted.transform(asked)
             log_ranks[name] += mean_log_ranks(Z, queries, mates) / 2
     return {name: mean_interval(log_ranks[REFERENCE] - value) for name, value in log_ranks.items()}
 

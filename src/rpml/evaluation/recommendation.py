@@ -153,7 +153,7 @@ def recommend(
     if len(rows) < MIN_ROWS or rank < MIN_AXES or size > rank:
         return _too_little(len(rows), rank, size)
     names = tuple(dict.fromkeys(("raw", *methods)))
-    W = ((unit_rows(rows) - spectrum.mean) @ spectrum.axes).astype(np.float32)
+    W = (unit_rows(rows) - spectrum.mean.astype(np.float32)) @ spectrum.axes.astype(np.float32)
     if y is None:
         gains = rank_gains(W, [name for name in names if name != "rpml"], size, rng)
         if "rpml" in names:

@@ -21,12 +21,13 @@ from rpml.method.objective.weights import (
     weights_from_logits,
 )
 from rpml.runtime.rows import Array
-from rpml.runtime.threads import MIN_CHUNK, run_chunks, times, transposed_times
+from rpml.runtime.threads import run_chunks, times, transposed_times
 
 if TYPE_CHECKING:
     from rpml.method.solver.manifolds import PolarCurve
 
-MIN_COLUMNS = 64  # of the gradient per thread: every thread reads all triplets
+# of the gradient per thread, which reads all triplets: one thread costs less unless there are many
+MIN_COLUMNS, MIN_TRIPLETS = 64, 65_536
 SAFE_FLOAT32 = 1e15  # norm of a row beyond which squares overflow: work in float64 then
 
 
@@ -123,7 +124,7 @@ class TripletObjective:
         run_chunks(
             lambda _, a, b: _kernels.angular_pullback(self.Y, self.triplets, self.c, k, G, a, b),
             l,
-            max(MIN_COLUMNS, MIN_CHUNK * l // max(1, T)),
+            max(MIN_COLUMNS, l * MIN_TRIPLETS // max(1, T)),
         )
         if learned:  # the derivative by theta shares the product with the one by L
             ds = logit_derivative(sigmoids, w, dw, factor, self.weight_ridge)
