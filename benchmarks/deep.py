@@ -36,7 +36,7 @@ from common import RESULTS, machine
 from rpml.deep.backbones import Network, open_network
 from rpml.deep.cache import ImageSpec, TrunkCache, build_cache
 from rpml.deep.descriptors import descriptors, frozen_descriptors
-from rpml.deep.embedder import Embedder, has_bf16
+from rpml.deep.embedder import Embedder, has_bf16, linear_start
 from rpml.deep.finetune import Training, descriptor_network
 from rpml.deep.methods import METHODS, Method
 from rpml.deep.schedule import Schedule
@@ -53,7 +53,8 @@ from rpml.vision.views import Views
 
 KMEANS = 10
 RESAMPLES = 100
-FROZEN = ("raw", "pca", "half-whitened", "pca-whitened", "rpml")
+START = "rpml, views as groups"  # where training starts
+FROZEN = ("raw", "pca", "half-whitened", "pca-whitened", "rpml", START)
 RATES = (3e-4, 1e-3)
 SPLIT_METHODS = ("srpml", "deepcluster", "invariant", "triplet-hard")
 N_SPLITS = 5
@@ -76,7 +77,7 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", required=True, help="folder with train/ and test/ classes")
     parser.add_argument("--backbone", required=True, help="GoogLeNet as ONNX")
     parser.add_argument("--work", required=True, help="folder of the trunk cache")
-    parser.add_argument("--name", default="cub130_deep")
+    parser.add_argument("--name", default="cub130_deep_views")
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--dim", type=int, default=128)
     parser.add_argument("--size", type=int, default=192)
@@ -165,22 +166,25 @@ class Problem:
         return np.asarray(self.images.frozen[self.train])
 
     @cached_property
-    def starts(self) -> dict[int, Embedder]:
+    def fits(self) -> dict[int, RPML]:
         return {}
 
+    def linear(self, seed: int) -> RPML:
+        """The linear RPML on the descriptors of all views before training, fitted once."""
+        if seed not in self.fits:
+            self.fits[seed] = linear_start(self.frozen, self.images.training.dim, seed)
+        return self.fits[seed]
+
     def start(self, seed: int) -> Embedder:
-        """The linear RPML on the descriptors before training."""
-        if seed not in self.starts:
-            training, network = self.images.training, self.images.network
-            fitted = RPML(training.dim, random_state=seed).fit(self.frozen[:, 0])
-            self.starts[seed] = Embedder(
-                network.upper,
-                training.pool,
-                fitted.preprocessing_,
-                fitted.components_.T,
-                training.bf16,
-            )
-        return self.starts[seed]
+        """The network before training with the linear RPML on top."""
+        fitted, training = self.linear(seed), self.images.training
+        return Embedder(
+            self.images.network.upper,
+            training.pool,
+            fitted.preprocessing_,
+            fitted.components_.T,
+            training.bf16,
+        )
 
     def trained(
         self, method: Method, schedule: Schedule
@@ -279,12 +283,15 @@ def measure(problem: Problem, rows: Rows, name: str, rate: float, seed: int) -> 
 def measure_frozen(problem: Problem, rows: Rows, seed: int) -> None:
     """Add the rows of the descriptors before training; only RPML depends on the seed."""
     train, test = problem.frozen[:, 0], np.asarray(problem.images.frozen[problem.held, 0])
-    for name in FROZEN if seed == SEEDS[0] else ("rpml",):
+    for name in FROZEN if seed == SEEDS[0] else ("rpml", START):
         key = {"problem": problem.name, "method": f"frozen {name}", "seed": seed}
         if rows.has(**key):
             continue
         begun = time.process_time()
-        Z = REGISTRY[name].build(problem.images.training.dim, seed).fit(train).transform(test)
+        if name == START:
+            Z = problem.linear(seed).transform(test)
+        else:
+            Z = REGISTRY[name].build(problem.images.training.dim, seed).fit(train).transform(test)
         seconds = round(time.process_time() - begun, 1)
         rows.add({**key, "learning_rate": None, "title": f"frozen, {name}", "uses_labels": False,
                   "dim": Z.shape[1], **problem.scores(Z), "seconds": seconds})  # fmt: skip

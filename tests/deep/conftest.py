@@ -57,7 +57,7 @@ def start(inputs):
     """(embedder, frozen descriptors) on the made-up activations."""
     plain = Embedder(tiny_upper(), "mac", identity(WIDTH, True), np.eye(WIDTH))
     frozen = frozen_descriptors(plain, inputs)
-    fitted = linear_start(frozen[:, 0], 4, seed=0)
+    fitted = linear_start(frozen, 4, seed=0)
     return Embedder(tiny_upper(), "mac", fitted.preprocessing_, fitted.components_.T), frozen
 
 

@@ -111,6 +111,19 @@ def warn_if_emulated(bf16: bool) -> None:
         )
 
 
-def linear_start(pooled: NDArray[np.floating], dim: int, seed: int) -> RPML:
-    """Fit the linear RPML whose whitening and projection all methods start from."""
-    return RPML(dim, random_state=seed).fit(pooled)
+def linear_start(frozen: NDArray[np.floating], dim: int, seed: int) -> RPML:
+    """Fit the linear RPML whose whitening and projection all methods start from.
+
+    The views of an image are a group: how they differ says which directions to whiten.
+
+    Parameters
+    ----------
+    frozen : ndarray of shape (n_images, n_views, n_channels)
+        Descriptors of every view before training.
+    dim : int
+        Size of the embedding.
+    seed : int
+    """
+    n_images, n_views, n_channels = frozen.shape
+    groups = np.repeat(np.arange(n_images), n_views)
+    return RPML(dim, random_state=seed).fit(frozen.reshape(-1, n_channels), groups=groups)

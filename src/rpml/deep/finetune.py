@@ -68,7 +68,7 @@ class Training:
 class Initialization:
     """Where every method starts: activations, descriptors before training and the embedder.
 
-    The embedder is the linear RPML on the descriptors: its whitening and its projection.
+    The embedder is the linear RPML on the descriptors of all views: whitening and projection.
     """
 
     inputs: ImageInputs
@@ -97,10 +97,10 @@ def initialize(
     training: Training,
     context: Context,
 ) -> Initialization:
-    """Fit the linear RPML on the descriptors of the images, without their views."""
+    """Fit the linear RPML on the descriptors of the images and their views."""
 
     def learn() -> Arrays:
-        fitted = linear_start(frozen[:, 0], training.dim, training.schedule.seed)
+        fitted = linear_start(frozen, training.dim, training.schedule.seed)
         whitening = fitted.preprocessing_
         return {"mean": whitening.mean, "matrix": whitening.matrix, "L": fitted.components_.T}
 

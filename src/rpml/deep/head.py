@@ -87,7 +87,7 @@ class DeepHead(LinearBaseline):
 
         check_methods([self.method])
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        start = linear_start(X, self.n_components, seed)
+        start = linear_start(X[:, None], self.n_components, seed)
         inputs = VectorViews(X, seed)
         upper = torch.nn.Identity()
         embedder = Embedder(upper, "mac", start.preprocessing_, start.components_.T)
