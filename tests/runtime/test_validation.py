@@ -75,7 +75,8 @@ def test_every_entrance_takes_them():
     column = pd.Series(list(rows))
     model = rpml.RPML(4, n_neighbors=10, random_state=0).fit(column)
     index = Index(model).add(column)
-    assert index.search(column[:3], k=2).ids[:, 0].tolist() == [0, 1, 2]
+    found = index.search(column[:3], k=2).ids
+    assert (found == np.arange(3)[:, None]).any(axis=1).all()  # codes of 4 bytes may be equal
     assert recall_at_k(column, y, 1) == recall_at_k(rows, y, 1)
     assert learn_bridge(column, column).neighbors_kept.low > 0.99
     assert rpml.recommend(column, 4).choice == rpml.recommend(rows, 4).choice

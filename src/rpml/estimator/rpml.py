@@ -80,7 +80,7 @@ class RPML(
         cannot collapse. None is the printed objective.
     max_iter : int, default=100
         Maximum number of iterations of "cg" and "gd".
-    tol : float, default=1e-4
+    tol : float, default=1e-5
         Relative decrease of the loss at which "cg" and "gd" stop.
     learning_rate : float, default=1.0
         Step of "gd", for the mean over triplets.
@@ -186,7 +186,7 @@ class RPML(
         n_axes: int | None = None,
         weight_ridge: float | None = 0.01,
         max_iter: int = 100,
-        tol: float = 1e-4,
+        tol: float = 1e-5,
         learning_rate: float = 1.0,
         batch_size: int = 960,
         n_epochs: int = 3,
@@ -252,7 +252,7 @@ class RPML(
         settings: Json = {"weight": weight, "solver": solver, "clustering": aas}
         settings |= {"mining": "semi-hard", "whiten": None, "training": "always", "init": "random"}
         settings |= {"batch_size": 120, "n_epochs": 10, "batch_steps": 5, "average": False}
-        settings |= {"weight_ridge": None, "normalize": False, "tol": 1e-5}
+        settings |= {"weight_ridge": None, "normalize": False}
         return cls(n_components, **{**settings, **parameters})
 
     def fit(

@@ -81,7 +81,7 @@ class SolverSettings:
 
     solver: str = "cg"
     max_iter: int = 100
-    tol: float = 1e-4
+    tol: float = 1e-5
     learning_rate: float = 1.0
     n_epochs: int = 10
 
