@@ -25,14 +25,14 @@ from results_zoo import SPLITS, class_split
 
 from rpml.evaluation.metrics import first_hit_rank
 from rpml.method.whitening import evidence
-from rpml.method.whitening.evidence import MILD, NUISANCE, RESCALING, SHRINKAGES, STRONG
+from rpml.method.whitening.evidence import JUDGED, MILD, NUISANCE, RESCALING, SHRINKAGES, STRONG
 from rpml.method.whitening.groups import within_scatter
 from rpml.method.whitening.linear_map import Spectrum, principal_axes, whitening
 from rpml.method.whitening.neighborhoods import ScatterChoice, coordinates, whiten_by
 from rpml.runtime.threads import single_blas_thread
 
 Matrix = NDArray[np.floating]
-RIDGES = (STRONG, 1 / 128, 1 / 64, 1 / 32, MILD, 1 / 8)
+RIDGES = (JUDGED, STRONG, 1 / 64, 1 / 32, MILD, 1 / 8)
 EXPONENTS = {"half-whitened": 0.5, "whitened": 1.0, "pca": 0.0}
 BOUND = "rescaled by the true training classes, ridge 1/256"
 OUTPUT = RESULTS / "whitening_rules.json"
@@ -56,7 +56,7 @@ def candidates(
     choices = {turned(s): ScatterChoice("neighbors", s, {}) for s in SHRINKAGES}
     choices |= {rescaled(r): ScatterChoice("neighbors", np.inf, {}, ridge=r) for r in RIDGES}
     maps = {n: whiten_by(spectrum, scatter, c, dim, True) for n, c in choices.items()}
-    maps[BOUND] = whiten_by(spectrum, of_classes, choices[rescaled(STRONG)], dim, True)
+    maps[BOUND] = whiten_by(spectrum, of_classes, choices[rescaled(JUDGED)], dim, True)
     maps |= {n: whitening(spectrum, e, dim, True, True) for n, e in EXPONENTS.items()}
     return {name: whole.matrix[:, :dim] for name, whole in maps.items()}
 
@@ -118,12 +118,12 @@ RULES: dict[str, Callable[[dict[str, list[float]], int], str]] = {
     "the rule of a fit": Rule(),
     "... ridge 1/32 instead of 1/16": Rule(mild=rescaled(1 / 32)),
     "... PCA instead of 1/16": Rule(mild="pca"),
-    "... ridge 1/128 instead of 1/256": Rule(strong=rescaled(1 / 128)),
+    "... ridge 1/256 instead of 1/128": Rule(strong=rescaled(JUDGED)),
     "... strong rescaling from 0.03 on": Rule(rescaling=0.03),
     "... strong rescaling from 0.06 on": Rule(rescaling=0.06),
     "always rescaled, ridge 1/16": always(rescaled(1 / 16)),
     "always rescaled, ridge 1/32": always(rescaled(1 / 32)),
-    "always rescaled, ridge 1/256": always(rescaled(STRONG)),
+    "always rescaled, ridge 1/128": always(rescaled(STRONG)),
     "always turned, shrinkage 1": always(turned(1.0)),
     "always turned, shrinkage 1/16": always(turned(1 / 16)),
     "always half-whitened": always("half-whitened"),

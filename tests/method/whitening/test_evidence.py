@@ -11,6 +11,7 @@ from rpml.estimator.description import decisions
 from rpml.evaluation.baselines import PCA
 from rpml.evaluation.metrics import recall_at_k
 from rpml.method.whitening.evidence import (
+    JUDGED,
     MILD,
     NUISANCE,
     RESCALING,
@@ -40,8 +41,8 @@ def gains(turned, rescaled):
 def test_strong_rescaling_needs_evidence(strong, ridge):
     choice, used = choose(gains((0, 0, 0), (strong, 0.01)), 64)
     assert (choice.shrinkage, choice.ridge, choice.trains) == (np.inf, ridge, False)
-    assert choice.evidence == pytest.approx({STRONG: strong, MILD: 0.01})
-    assert used.mean() == pytest.approx(choice.evidence[ridge])
+    assert choice.evidence == pytest.approx({JUDGED: strong, MILD: 0.01})
+    assert used.mean() == pytest.approx(0.01 if ridge == MILD else strong)
     margin = 1.96 * 0.01 / np.sqrt(2)
     said = f"{strong:.3f}, 95% interval {strong - margin:.3f} to {strong + margin:.3f}"
     assert said in choice.reason

@@ -40,7 +40,8 @@ from rpml.runtime.threads import single_blas_thread, times
 Index = NDArray[np.intp]
 
 SHRINKAGES = (1 / 16, 1 / 4, 1.0)  # of axes that are turned, strongest whitening first
-STRONG, MILD = 1 / 256, 1 / 16  # ridges of axes that are rescaled, as parts of the scatter's trace
+STRONG, MILD = 1 / 128, 1 / 16  # ridges of axes that are rescaled, as parts of the scatter's trace
+JUDGED = 1 / 256  # the ridge by which strong rescaling is judged: twice as strong, to be safe
 MATES = 3
 NUISANCE = 0.15  # rank gain from which on a nuisance dominates
 NUISANCE_SIZES = (32, 64)  # between these dimensions it grows with the square root to that value
@@ -65,7 +66,8 @@ class RankGains:
     """(n_shrinkages, n_queries); the mates are the nearest by the other half of the axes, whitened:
     where a nuisance dominates, the nearest by the axes as they are share the nuisance."""
     rescaled: Array
-    """(2, n_queries): strongly, mildly; the mates are the nearest by the other half as it is."""
+    """(2, n_queries), by the ridges `JUDGED` and `MILD`; the mates are the nearest by the other
+    half as it is."""
 
 
 @single_blas_thread()
@@ -113,12 +115,12 @@ def choose(gains: RankGains, n_components: int) -> tuple[ScatterChoice, Array]:
         evidence = dict(zip(SHRINKAGES, turned.tolist(), strict=True))
         return ScatterChoice("neighbors", SHRINKAGES[i], evidence, reason), gains.turned[i]
     is_mild = gains.rescaled[0].mean() <= RESCALING
-    subject = f"a ridge of 1/{1 / STRONG:.0f} has a rank gain" if is_mild else "its rank gain is"
     choice = ScatterChoice(
         "neighbors",
         np.inf,
-        dict(zip((STRONG, MILD), gains.rescaled.mean(axis=1).tolist(), strict=True)),
-        f"{subject} {_said(gains.rescaled[0])}, {RESCALING} over PCA needed",
+        dict(zip((JUDGED, MILD), gains.rescaled.mean(axis=1).tolist(), strict=True)),
+        f"with a ridge of 1/{1 / JUDGED:.0f} the rank gain over PCA is {_said(gains.rescaled[0])}, "
+        f"{RESCALING} needed",
         trains=False,
         ridge=MILD if is_mild else STRONG,
     )
@@ -149,7 +151,7 @@ def rank_gains(
             mates = _nearest(_principal(tested, other), queries)
             white = _nearest(_turned(tested, scatter, other, REFERENCE), queries)
             before = _log_ranks(plain, queries, np.hstack([mates, white]))
-            for i, ridge in enumerate((STRONG, MILD)):
+            for i, ridge in enumerate((JUDGED, MILD)):
                 rows = _rescaled(plain, scatter[np.ix_(seen, seen)], ridge * np.trace(scatter))
                 rescaled[i] += (before[:, :MATES] - _log_ranks(rows, queries, mates)).mean(axis=1)
             for i, shrinkage in enumerate(SHRINKAGES):
