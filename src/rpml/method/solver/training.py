@@ -131,7 +131,7 @@ def solve(
 
 def step_back(problem: Evaluator, start: Start) -> OptimizeResult:
     """Return the start itself, if no evidence supports training."""
-    message = "training stepped back: the rows show no structure beyond their principal axes"
+    message = "training stepped back: no evidence for other axes than the principal ones"
     loss = 0.0
     if problem.n_triplets:
         problem.move_to(*start)
