@@ -21,11 +21,15 @@ def place_of(chrome: Chrome, map_number: int, row: int) -> tuple[float, float]:
     return x, y
 
 
-def top_row(chrome: Chrome, map_number: int, row: int) -> int:
-    """The row that is nearest where a point is drawn (points may lie on each other)."""
-    x, y = place_of(chrome, map_number, row)
-    script = "const [k, x, y] = arguments; return rpmlMaps[k].nearest(x, y)"
-    return int(chrome.js(script, map_number, x, y))
+def lone_row(chrome: Chrome, map_number: int) -> int:
+    """The row whose point is farthest from all others: a pixel more or less does not matter."""
+    script = """
+        const m = rpmlMaps[arguments[0]];
+        const points = Array.from(m.x, (x, i) => m.toScreen(x, m.y[i]));
+        const apart = points.map((p) => points.map((q) => Math.hypot(p[0] - q[0], p[1] - q[1])));
+        const nearest = apart.map((d, i) => Math.min(...d.filter((_, j) => j !== i)));
+        return nearest.indexOf(Math.max(...nearest));"""
+    return int(chrome.js(script, map_number))
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -41,7 +45,7 @@ def test_fits_the_window_with_the_verdict_first(chrome: Chrome, report: str, wid
 
 def test_a_click_marks_the_item_in_both_maps(chrome: Chrome, report: str, sample: Sample) -> None:
     chrome.open(report)
-    row = top_row(chrome, 0, 17)
+    row = lone_row(chrome, 0)
     chrome.click_at(LEFT, *place_of(chrome, 0, row))
     chrome.until("rpmlMaps.every((map) => map.selected === arguments[0])", row)
     assert sample.ids[row] in chrome.text("#card")
@@ -51,7 +55,7 @@ def test_a_click_marks_the_item_in_both_maps(chrome: Chrome, report: str, sample
 
 def test_pointing_shows_the_item_in_both_maps(chrome: Chrome, report: str, sample: Sample) -> None:
     chrome.open(report)
-    row = top_row(chrome, 1, 100)
+    row = lone_row(chrome, 1)
     chrome.move_to(RIGHT, *place_of(chrome, 1, row))
     chrome.until("rpmlMaps.every((map) => map.hover === arguments[0])", row)
     assert sample.ids[row] in chrome.text("#card")
@@ -129,7 +133,7 @@ def test_colors_can_be_changed(chrome: Chrome, report: str) -> None:
 def test_a_tap_on_a_phone(chrome: Chrome, report: str, sample: Sample) -> None:
     chrome.size(390, 844, touch=True)
     chrome.open(report)
-    row = top_row(chrome, 0, 60)
+    row = lone_row(chrome, 0)
     chrome.tap(LEFT, *place_of(chrome, 0, row))
     chosen = chrome.until("rpmlMaps[1].selected >= 0 && String(rpmlMaps[1].selected)")
     assert sample.ids[int(chosen)] in chrome.text("#card")
