@@ -94,14 +94,14 @@ def neighbor_scatter(
 
 @single_blas_thread()
 def chosen_rank_gain(data: Coordinates, rng: np.random.Generator) -> Interval:
-    """The rank gain of what a fit would choose."""
+    """The rank gain by which a fit would judge its choice."""
     if min(data.W.shape[0] - MIN_ROWS, data.W.shape[1] - MIN_AXES) < 0:
         return Interval(0.0, 0.0, 0.0)
     return mean_interval(choose(rank_gains(data, rng)[0], data.n_components)[1])
 
 
 def choose(gains: RankGains, n_components: int) -> tuple[ScatterChoice, Array]:
-    """The choice, and its rank gain per query.
+    """The choice, and the rank gain per query by which it was judged.
 
     Where a nuisance dominates, it is the strongest whitening whose gain is near the best.
     """
