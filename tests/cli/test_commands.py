@@ -60,6 +60,9 @@ WRONG_WORDS = {
     "fit x.npy -o m.rpml --dim many": "--dim",
     "embed m.rpml x.npy -o z.npy --no-such-option": "No such option",
     "inspect m.rpml x.npy": "unexpected extra argument",
+    "no-such-command x.npy": "No such command 'no-such-command'",
+    "--no-such-option fit": "No such option",
+    "-- --no-such-command": "No such option",
 }
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rpml.cli.command import INTERRUPTED, Parser
+from rpml.cli.command import INTERRUPTED, Commands, Parser
 from rpml.cli.console import answering, stop
 
 COMMANDS = (
@@ -37,6 +37,7 @@ COMMANDS = (
 
 app = typer.Typer(
     name="rpml",
+    cls=Commands,
     help="Learn a better, smaller embedding from unlabeled vectors.",
     no_args_is_help=True,
     rich_markup_mode=None,  # plain help is instant and reads well in a pipe

@@ -5,12 +5,13 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from errno import ELOOP, ENAMETOOLONG, ENOTDIR
 from typing import Any, NoReturn, TypeGuard
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from rpml.cli.console import SHOWN, say
 from rpml.cli.groups import expand_groups
@@ -58,14 +59,40 @@ class Parser(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         as_json = "--json" in args
         try:
-            return super().parse_args(ctx, args)
+            with _usage_errors(lambda: as_json or _json_is_configured(ctx)):
+                return super().parse_args(ctx, args)
         except InputError as error:  # from --config; without the usage that other errors print
             fail(sentence(error), BAD_INPUT, as_json)
-        except Exception as error:
-            # usage errors have no public base class, but all have a message
-            if as_json and hasattr(error, "format_message"):
-                _echo_error(_flat(error.format_message()), BAD_INPUT)
-            raise
+
+
+class Commands(TyperGroup):
+    """Finds the command; with --json an unknown one is an object, too."""
+
+    def make_context(self, info_name: Any, args: list[str], *rest: Any, **more: Any) -> Any:
+        as_json = "--json" in args
+        with _usage_errors(lambda: as_json):
+            return super().make_context(info_name, args, *rest, **more)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        with _usage_errors(lambda: "--json" in args):
+            return super().resolve_command(ctx, args)
+
+
+@contextmanager
+def _usage_errors(as_json: Callable[[], bool]) -> Iterator[None]:
+    """Print usage errors of the block as an object, before typer prints them as text."""
+    try:
+        yield
+    except Exception as error:
+        # usage errors have no public base class, but all have a message
+        if hasattr(error, "format_message") and as_json():
+            _echo_error(_flat(error.format_message()), BAD_INPUT)
+        raise
+
+
+def _json_is_configured(ctx: Any) -> bool:
+    """Whether the file of --config sets json."""
+    return bool((ctx.default_map or {}).get("json_output"))
 
 
 def check_inputs() -> None:
