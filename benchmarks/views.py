@@ -30,11 +30,11 @@ RESAMPLES = 2000
 
 def load(folder):
     features = read_features(folder / "features.npy")
-    labels = read_labels(folder / "labels.csv", len(features.values), features.ids)
+    labels = read_labels(folder / "features.labels.csv", len(features.values), features.ids)
     groups = None
-    if (folder / "groups.csv").exists():
+    if (folder / "features.groups.csv").exists():
         count = len(features.values)
-        groups = read_labels(folder / "groups.csv", count, features.ids, "group")
+        groups = read_labels(folder / "features.groups.csv", count, features.ids, "group")
     return np.asarray(features.values, np.float32), labels, groups
 
 

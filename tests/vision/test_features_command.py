@@ -61,16 +61,11 @@ def test_features_and_ids(tool: Tool) -> None:
     assert summary["rows"] == summary["images"] == 15
     assert summary["dim"] == 6
     assert summary["images_per_second"] > 0
-    assert tool.files() == [
-        "features.ids.csv",
-        "features.npy",
-        "features.npy.manifest.json",
-        "ids.csv",
-    ]
+    assert tool.files() == ["features.ids.csv", "features.npy", "features.npy.manifest.json"]
     features = read_features(tool.out / "features.npy")
     assert features.values.shape == (15, 6)
     assert features.ids is not None
-    assert list(features.ids) == [r["id"] for r in tool.rows("ids.csv")]
+    assert list(features.ids) == [r["id"] for r in tool.rows("features.ids.csv")]
     assert features.ids[0] == "test/c/0.png"
 
 
@@ -91,13 +86,43 @@ def test_other_outputs_hold_the_same(tool: Tool, name: str, tmp_path: Path) -> N
 def test_existing_outputs_are_kept(tool: Tool) -> None:
     tool()
     assert "exists" in tool(code=2)["error"]
-    assert "a folder of its own" in tool(name="second.npy", code=2)["error"]
     tool("--force")
 
 
+def test_two_outputs_fit_into_one_folder(tool: Tool) -> None:
+    tool("--folder-labels", "--views", 1)
+    before = {name: (tool.out / name).read_bytes() for name in tool.files()}
+    tool("--folder-labels", name="second.npy")
+    tool("--folder-labels", name="third.npz")
+    assert [name for name in tool.files() if name.startswith("second.")] == [
+        "second.ids.csv",
+        "second.labels.csv",
+        "second.npy",
+        "second.npy.manifest.json",
+    ]
+    assert "third.ids.csv" not in tool.files()  # the archive holds them
+    assert before == {name: (tool.out / name).read_bytes() for name in before}
+    assert "choose another output" in tool(name="second.parquet", code=2)["error"]
+
+
+def test_ids_are_replaced_only_with_force(tool: Tool) -> None:
+    ids = tool.out / "features.ids.csv"
+    ids.write_text("mine")
+    assert "features.ids.csv exists" in tool(code=2)["error"]
+    tool("--force")
+    written = ids.read_text()
+    ids.write_text("mine")
+    assert "choose another output" in tool("--resume", code=2)["error"]
+    assert ids.read_text() == "mine"
+    ids.unlink()
+    tool("--resume")
+    assert ids.read_text() == written
+
+
 @pytest.mark.parametrize("force", [[], ["--force"]])
-@pytest.mark.parametrize("name", ["labels.csv", "groups.csv", "failures.csv", "ids.csv"])
-def test_foreign_files_are_never_touched(tool: Tool, name: str, force: list[str]) -> None:
+@pytest.mark.parametrize("table", ["labels", "groups", "failures"])
+def test_foreign_files_are_never_touched(tool: Tool, table: str, force: list[str]) -> None:
+    name = f"features.{table}.csv"
     (tool.out / name).write_text("mine")
     for options in ([], ["--folder-labels"], ["--views", 1]):
         assert name in tool(*options, *force, code=2)["error"]
@@ -108,10 +133,10 @@ def test_foreign_files_are_never_touched(tool: Tool, name: str, force: list[str]
 def test_a_table_corrected_by_hand_is_not_overwritten(tool: Tool) -> None:
     tool("--folder-labels")
     tool("--folder-labels", "--force")
-    (tool.out / "labels.csv").write_text("id,label\nmine\n")
-    assert "labels.csv" in tool("--folder-labels", "--force", code=2)["error"]
-    assert "labels.csv" in tool("--force", code=2)["error"]
-    assert (tool.out / "labels.csv").read_text() == "id,label\nmine\n"
+    (tool.out / "features.labels.csv").write_text("id,label\nmine\n")
+    assert "features.labels.csv" in tool("--folder-labels", "--force", code=2)["error"]
+    assert "features.labels.csv" in tool("--force", code=2)["error"]
+    assert (tool.out / "features.labels.csv").read_text() == "id,label\nmine\n"
 
 
 def spoil(photos: Path) -> None:
@@ -129,17 +154,17 @@ def test_bad_files_are_listed_and_the_rest_goes_on(tool: Tool) -> None:
     summary = tool("--max-pixels", 45000, code=3)
     assert summary["left_out"] == 4
     assert summary["rows"] == 17
-    failures = {r["id"]: r["reason"] for r in tool.rows("failures.csv")}
+    failures = {r["id"]: r["reason"] for r in tool.rows("features.failures.csv")}
     assert set(failures) == {"text.jpg", "cut.jpg", "gone.png", "huge.png"}
     assert "--max-pixels" in failures["huge.png"]
     assert "truncated" in failures["cut.jpg"]
-    ids = [r["id"] for r in tool.rows("ids.csv")]
+    ids = [r["id"] for r in tool.rows("features.ids.csv")]
     assert "tïny name.png" in ids
     assert len(np.load(tool.out / "features.npy")) == len(ids) == 17
     for name in failures:
         (tool.photos / name).unlink()
     tool("--force")
-    assert "failures.csv" not in tool.files()
+    assert "features.failures.csv" not in tool.files()
 
 
 def test_strict_stops(tool: Tool) -> None:
@@ -153,14 +178,14 @@ def test_nothing_usable(tool: Tool) -> None:
     for path in tool.photos.rglob("*.png"):
         path.write_text("no")
     assert "none of the 15 images" in tool(code=2)["error"]
-    assert len(tool.rows("failures.csv")) == 15
+    assert len(tool.rows("features.failures.csv")) == 15
 
 
 def test_views_and_groups(tool: Tool) -> None:
     assert tool("--views", 2)["rows"] == 45
-    groups = tool.rows("groups.csv")
+    groups = tool.rows("features.groups.csv")
     assert [g["group"] for g in groups] == [str(i) for i in range(15) for _ in range(3)]
-    assert [g["id"] for g in groups] == [r["id"] for r in tool.rows("ids.csv")]
+    assert [g["id"] for g in groups] == [r["id"] for r in tool.rows("features.ids.csv")]
     first = np.load(tool.out / "features.npy")
     for augmentation in AUGMENTATIONS:
         tool("--views", 2, "--augmentations", augmentation, "--force")
@@ -174,7 +199,7 @@ def test_views_and_groups(tool: Tool) -> None:
 
 def test_averaged_views(tool: Tool) -> None:
     assert tool("--views", 2, "--average-views")["rows"] == 15
-    assert not (tool.out / "groups.csv").exists()
+    assert not (tool.out / "features.groups.csv").exists()
     averaged = np.load(tool.out / "features.npy")
     tool("--force")
     assert not np.allclose(np.load(tool.out / "features.npy"), averaged, atol=1e-3)
@@ -184,7 +209,7 @@ def test_averaged_views(tool: Tool) -> None:
 def test_fit_takes_the_groups(tool: Tool) -> None:
     tool("--views", 3)
     line = ["fit", "features.npy", "-o", "model.rpml", "--dim", 3, "--neighbors", 5]
-    line += ["--groups", "groups.csv"]
+    line += ["--groups", "features.groups.csv"]
     paths = [str(tool.out / part) if "." in str(part) else str(part) for part in line]
     result = CliRunner().invoke(app, [*paths, "--json", "--quiet"])
     assert result.exit_code == 0, result.output
@@ -193,7 +218,7 @@ def test_fit_takes_the_groups(tool: Tool) -> None:
 
 def test_folder_labels(tool: Tool) -> None:
     tool("--folder-labels")
-    assert {r["label"] for r in tool.rows("labels.csv")} == {"a", "b", "c"}
+    assert {r["label"] for r in tool.rows("features.labels.csv")} == {"a", "b", "c"}
 
 
 def test_whitening_is_learned_on_the_training_split_only(tool: Tool) -> None:
@@ -258,7 +283,7 @@ def test_a_killed_run_continues_with_the_same_result(tool: Tool, tmp_path: Path)
         time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    locks = [".features.npy.rpml-lock", ".ids.csv.rpml-lock"]
+    locks = [".features.ids.csv.rpml-lock", ".features.npy.rpml-lock"]
     assert tool.files() == [*locks, "features.npy.parts"]
     assert "--resume" in tool(code=2)["error"]
     assert "scales" in tool("--resume", "--scales", 80, code=2)["error"]
@@ -267,11 +292,11 @@ def test_a_killed_run_continues_with_the_same_result(tool: Tool, tmp_path: Path)
     before = (tool.out / "features.npy").stat().st_mtime_ns
     assert "images_per_second" not in tool("--resume")  # it is complete
     assert (tool.out / "features.npy").stat().st_mtime_ns == before
-    for name in ("features.npy", "ids.csv", "features.ids.csv"):
+    for name in ("features.npy", "features.ids.csv"):
         assert (tool.out / name).read_bytes() == (whole / name).read_bytes()
 
 
-def test_two_runs_into_one_folder_do_not_mix_their_tables(tool: Tool) -> None:
-    with locked(tool.out / "ids.csv"):  # as a run of another output beside this one holds it
-        assert "ids.csv is being written by process" in tool(code=2)["error"]
+def test_two_runs_of_one_name_do_not_mix_their_tables(tool: Tool) -> None:
+    with locked(tool.out / "features.ids.csv"):  # as a run of features.npz holds it
+        assert "features.ids.csv is being written by process" in tool(code=2)["error"]
     assert tool.files() == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,8 +25,9 @@ Examples:
   rpml features all/ --backbone googlenet.onnx -o features.npy --whiten 512 --whiten-on 'train/*'
   rpml features photos/ --backbone googlenet.onnx -o features.npy --resume
 \b
-Written next to the output: ids.csv, groups.csv (with --views), failures.csv (if images were
-skipped). Exit code 3: finished, but some images were skipped.
+Written next to features.npy: features.ids.csv (other formats hold the ids), features.groups.csv
+(with --views), features.labels.csv (with --folder-labels) and features.failures.csv (if images
+were skipped). Exit code 3: finished, but some images were skipped.
 """
 
 
@@ -61,7 +61,7 @@ def run(
         str | None, opt.text("FILE", "Apply a whitening from an earlier run.")
     ] = None,
     folder_labels: Annotated[
-        bool, opt.flag("Write labels.csv: each image's folder.", "--folder-labels")
+        bool, opt.flag("Write NAME.labels.csv: each image's folder.", "--folder-labels")
     ] = False,
     workers: opt.Parallel = None,
     batch: Annotated[int, opt.number("Images of equal shape per batch.")] = 4,
@@ -119,7 +119,9 @@ def run(
 
 def finish(written: Written, output: str, seconds: float, resumed: bool, console: Console) -> None:
     """Print the result; exit with code 3 if images were skipped."""
-    failures = os.path.join(os.path.dirname(output.rstrip("/")), "failures.csv")
+    from rpml.vision.outputs import OutputPaths
+
+    failures = str(OutputPaths(output).failures)
     fields = {
         "output": output,
         "rows": written.rows,

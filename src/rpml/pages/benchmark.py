@@ -153,8 +153,8 @@ class Benchmark:
         data = from_images(self.dataset, images, network, folder, context or Context())
         if data.origin["left_out"]:
             warnings.warn(
-                f"{data.origin['left_out']} images were skipped, see {folder / 'failures.csv'}: "
-                "these are not the published counts",
+                f"{data.origin['left_out']} images were skipped, see "
+                f"{folder}/features.failures.csv: these are not the published counts",
                 stacklevel=2,
             )
         return data

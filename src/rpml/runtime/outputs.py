@@ -94,7 +94,7 @@ class Manifest:
         if os.path.lexists(path) and not self.owns(path):
             raise InputError(
                 f"{path} is there, and not as an earlier run of this output left it: move it away, "
-                "or write to a folder of its own"
+                "or choose another output"
             )
 
     def intact(self) -> bool:

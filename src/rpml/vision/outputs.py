@@ -42,14 +42,14 @@ def _beside(pattern: str) -> property:
 
 @dataclass(frozen=True)
 class OutputPaths:
-    """The paths of the files of one extraction, all next to the features."""
+    """The paths of the files of one extraction, all next to the features and named after them."""
 
     features: str
 
-    ids = _beside("ids.csv")
-    failures = _beside("failures.csv")
-    groups = _beside("groups.csv")
-    labels = _beside("labels.csv")
+    ids = _beside("{stem}.ids.csv")
+    failures = _beside("{stem}.failures.csv")
+    groups = _beside("{stem}.groups.csv")
+    labels = _beside("{stem}.labels.csv")
     parts = _beside("{name}.parts")
     whitening = _beside("{stem}.whitening.npz")
     region_whitening = _beside("{stem}.regions.npz")
@@ -57,8 +57,8 @@ class OutputPaths:
 
     @property
     def tables(self) -> tuple[Path, ...]:
-        """Tables with one row per feature row or failure."""
-        return (self.ids, self.groups, self.labels, self.failures)
+        """Tables with one row per feature row or failure; the ids belong to the features."""
+        return (self.groups, self.labels, self.failures)
 
     @property
     def whitenings(self) -> tuple[Path, ...]:
@@ -89,6 +89,8 @@ class OutputPaths:
         for path in (*self.tables, *self.whitenings, self.manifest):
             if path != learned:  # an unfinished run has written it already
                 manifest.check(path)
+        if ours and not overwrite and target.suffix.lower() == ".npy":
+            manifest.check(self.ids)
         check_directory(self.parts)
 
 
@@ -245,6 +247,9 @@ class _Publication:
         with table_writer(self.outputs, self.paths.features, layout) as writer:
             yield writer
         self._files[Path(self.paths.features).name] = writer.path
+        ids = writer.path.with_name(self.paths.ids.name)
+        if ids.exists():  # other formats than .npy hold them
+            self._files[ids.name] = ids
 
     def finish(self) -> None:
         """Write the manifest and delete tables of an earlier run that this one did not write."""
@@ -287,7 +292,7 @@ def _whitened(parts: Iterable[Part], whitening: Whitening | None) -> Iterator[Pa
 def _write_all(
     publication: _Publication, job: Job, parts: Iterator[Part], post: PostProcess
 ) -> tuple[int, int]:
-    """Write features, ids, groups and labels; return the number of rows and of dimensions."""
+    """Write features with ids, groups and labels; return the number of rows and of dimensions."""
     ids: list[str] = []
     images: list[int] = []
     first = next(parts)
@@ -299,7 +304,6 @@ def _write_all(
             ids += names
             images += part.image.tolist()
     paths = publication.paths
-    publication.csv(paths.ids, ["id"], [[name] for name in ids])
     if job.recipe.views.count and not job.recipe.average_views:
         publication.csv(paths.groups, ["id", "group"], list(zip(ids, images, strict=True)))
     if post.folder_labels:

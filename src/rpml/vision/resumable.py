@@ -32,8 +32,9 @@ REGION_IMAGES = 1000  # from which a region whitening is learned
 class ResumableExtraction:
     """Compute descriptors of images and write them; a killed run can resume.
 
-    Finished parts are kept in the folder ``<path>.parts`` until the features are written, with
-    ids.csv and, where they apply, groups.csv, labels.csv and failures.csv next to them.
+    Finished parts are kept in the folder ``<path>.parts`` until the features are written. Next to
+    photos.npy are photos.ids.csv (other formats hold the ids) and, where they apply,
+    photos.groups.csv, photos.labels.csv and photos.failures.csv.
 
     Parameters
     ----------
@@ -99,7 +100,7 @@ class ResumableExtraction:
             Receives progress.
         """
         self._paths.check_name()
-        with locked(self.path.rstrip("/")), locked(self._paths.ids):  # one run per folder
+        with locked(self.path.rstrip("/")), locked(self._paths.ids):  # both name the tables
             self.check(file.path for file in job.files)
             post, context = post or PostProcess(), context or Context()
             if self.overwrite and not self.resume:
