@@ -60,6 +60,8 @@ results: $(DEV)         ## docs/results.md from DATA=folder of .npz files; conti
 	$(PIP) leidenalg evoc
 	$(BIN)/python benchmarks/clustering.py --data $(DATA)
 	$(BIN)/python benchmarks/clustering.py --page
+	$(BIN)/python benchmarks/whitening_rules.py --data $(DATA)
+	$(BIN)/python benchmarks/whitening_page.py
 	$(BIN)/python benchmarks/results_page.py
 	$(BIN)/python benchmarks/readme_figures.py
 

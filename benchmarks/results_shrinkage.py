@@ -2,10 +2,13 @@
 
 python benchmarks/results_shrinkage.py --data DIR
 
-Prints the table of docs/decisions/whitening.md and keeps its figures in results/shrinkages.json.
+Prints the table and keeps its figures in results/shrinkages.json; whitening_page.py writes it to
+docs/decisions/whitening.md.
 """
 
 from __future__ import annotations
+
+from fractions import Fraction
 
 import numpy as np
 from common import publish
@@ -58,13 +61,17 @@ def shown(row: dict) -> list[str]:
     ]
 
 
+def as_table(rows: list[dict]) -> str:
+    """The table of the page, from what was measured or from the file."""
+    shares = [str(Fraction(float(shrinkage))) for shrinkage in rows[0]["shrinkages"]]
+    return table(["shrinkage", *shares, "half-whitened PCA"], map(shown, rows))
+
+
 def main() -> None:
     given = parser(__doc__ or "").parse_args()
     rows = [measure(data, dim) for data in feature_sets(given.data, given.sets) for dim in DIMS]
     publish("shrinkages", {"rows": rows})
-    print(
-        table(["shrinkage", *(f"{f:g}" for f in SHRINKAGES), "half-whitened PCA"], map(shown, rows))
-    )
+    print(as_table(rows))
 
 
 if __name__ == "__main__":
