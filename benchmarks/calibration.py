@@ -1,12 +1,13 @@
 """What does a rank gain say about Recall@1? The table behind `rpml.evaluation.rank_gain`.
 
-python benchmarks/calibration.py [--data DIR]
+python benchmarks/calibration.py [--data DIR] [--write]
 
 Rank gains and gains over PCA of the zoo come from results/cells/zoo. With --data the sets of that
 folder are added: learned from 4,000 rows of half of the classes and scored on the others, and
 learned from and scored on the same 4,000 rows of all classes, as someone does who reports on what
 they fitted. The points are kept in results/calibration.json, where they replace those of the same
-sets. A set counts once per dimension, at the dimensions that it has.
+sets. A set counts once per dimension, at the dimensions that it has. --write puts the table into
+`rpml.evaluation.rank_gain`; a test compares the two.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 import numpy as np
 from common import RESULTS
 from numpy.typing import NDArray
+from performance_page import replaced
 from results_sets import DIMS, FeatureSet, feature_sets
 
 import rpml
@@ -27,7 +29,10 @@ from rpml.evaluation.baselines.pca import PCA
 from rpml.evaluation.metrics import recall_at_k
 
 POINTS = RESULTS / "calibration.json"
+MODULE = Path(rpml.__file__).parent / "evaluation" / "rank_gain.py"
 EDGES = (-1.0, 0.001, 0.05, 0.1, 0.3, 99.0)
+ANCHORS = ((0.0,), (0.025,), (0.075,), (0.12, 0.3), (0.4,))
+"""Rank gains that stand for each range; the table is interpolated between them."""
 ROWS = 4000
 Point = tuple[str, int, float, float]  # set, dim, rank gain, gain in Recall@1
 
@@ -92,19 +97,37 @@ def quantiles(points: list[Point]) -> list[tuple[float, int, NDArray[np.floating
     return out
 
 
+def all_points() -> list[Point]:
+    return [*zoo_points(), *(tuple(point) for point in json.loads(POINTS.read_text()))]
+
+
+def table(points: list[Point]) -> dict[float, tuple[float, ...]]:
+    """The constants of `rpml.evaluation.rank_gain`: anchor -> 10%, 50% and 90% of the gains."""
+    return {
+        anchor: tuple(np.round(spread, 3).tolist())
+        for anchors, (_, _, spread) in zip(ANCHORS, quantiles(points), strict=True)
+        for anchor in anchors
+    }
+
+
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--data", type=Path, help="folder of .npz files")
-    folder = arguments.parse_args().data
-    if folder is not None:
-        found = {data.name: measured(data) for data in feature_sets(folder)}
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, help="folder of .npz files")
+    parser.add_argument("--write", action="store_true", help="put the table into the package")
+    arguments = parser.parse_args()
+    if arguments.data is not None:
+        found = {data.name: measured(data) for data in feature_sets(arguments.data)}
         others = [point for point in json.loads(POINTS.read_text()) if point[0] not in found]
         points = [*others, *(point for data in found.values() for point in data)]
         lines = ",\n".join(json.dumps(point) for point in points)
         POINTS.write_text(f"[{lines}]\n")
-    added = [tuple(point) for point in json.loads(POINTS.read_text())]
-    for low, n_sets, spread in quantiles([*zoo_points(), *added]):
+    points = all_points()
+    for low, n_sets, spread in quantiles(points):
         print(f"rank gain from {low:g}: {n_sets} sets, {np.round(100 * spread, 1)} points")
+    if arguments.write:
+        lines = [f"    {anchor}: {values}," for anchor, values in table(points).items()]
+        text = replaced(MODULE.read_text(encoding="utf8"), "CALIBRATION = {\n", "}\n", lines)
+        MODULE.write_text(text, encoding="utf8")
 
 
 if __name__ == "__main__":

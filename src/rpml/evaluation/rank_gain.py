@@ -24,7 +24,8 @@ REFERENCE = "pca"
 QUERIES = 1000
 MAX_AXES = 512
 # rank gain -> gain in Recall@1 over PCA: 10%, 50% and 90% quantile over 32 sets, 32 to 128
-# dimensions; between 0.1 and 0.3 more evidence did not mean more gain (benchmarks/calibration.py)
+# dimensions; between 0.1 and 0.3 more evidence did not mean more gain. Written by
+# benchmarks/calibration.py --write
 CALIBRATION = {
     0.0: (-0.002, 0.001, 0.005),
     0.025: (-0.002, 0.001, 0.01),

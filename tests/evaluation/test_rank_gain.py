@@ -1,0 +1,12 @@
+import importlib
+from pathlib import Path
+
+from rpml.evaluation.rank_gain import CALIBRATION
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+def test_the_calibration_is_what_was_measured(monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    calibration = importlib.import_module("calibration")
+    assert calibration.table(calibration.all_points()) == CALIBRATION
