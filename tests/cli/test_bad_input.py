@@ -34,7 +34,7 @@ def cases(folder):
         "missing file": (["fit", "absent.npy", *out], "no such file"),
         "empty file": (["fit", "empty.npy", *out], "is empty"),
         "wrong suffix": (["fit", "words.xlsx", *out], "'.xlsx'"),
-        "ragged": (["fit", "ragged.csv", *out], "line 2 has 1 columns"),
+        "ragged": (["fit", "ragged.csv", *out], "line 2 has 1 column,"),
         "text": (["fit", "text.csv", *out], "line 3, column 'a' is 'x'"),
         "nan": (["fit", "nan.csv", *out], "line 3, column 'a' is NaN"),
         "duplicated ids": (["fit", "twice.csv", *out], "id 'u'"),

@@ -120,3 +120,14 @@ def test_columns_are_carried_through(rpml, shared, vectors, tmp_path):
     assert table["title"][7].as_py() == "t7"
     args = ("embed", shared / "model.rpml", shared / "x.npy", "-o", tmp_path / "z.csv")
     assert "no columns to keep" in rpml.refused(*args, "--keep-columns", "title")
+
+
+def test_one_is_counted_as_one(rpml, shared, vectors, tmp_path):
+    np.save(tmp_path / "one.npy", vectors[0][:1])
+    model, one, out = shared / "model.rpml", tmp_path / "one.npy", tmp_path / "z.npy"
+    said = rpml("embed", model, one, "-o", out, "--dim", 1).stdout
+    assert said == f"{out}: 1 row, 1 dimension\n"
+    index = tmp_path / "one.index"
+    assert rpml("index", model, one, "-o", index).stdout == f"{index}: 1 row, 5 bytes per row\n"
+    said = rpml("search", index, one, "-o", tmp_path / "hits.csv").stdout
+    assert said.startswith("1 row found for 1 query, ")

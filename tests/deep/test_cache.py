@@ -98,7 +98,7 @@ def test_an_unreadable_image_is_left_out(network, photos, tmp_path):
 
 def test_no_image_at_all(network, tmp_path):
     (tmp_path / "x.png").write_bytes(b"no image")
-    with pytest.raises(InputError, match="none of the 1 images"):
+    with pytest.raises(InputError, match="none of 1 image could"):
         build_cache(find_images(tmp_path / "x.png"), network, SPEC, tmp_path / "c")
 
 

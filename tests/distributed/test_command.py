@@ -22,7 +22,7 @@ def test_fit_on_a_scheduler(rpml, cluster, rows, shards, tmp_path):
         "--partition-rows", 400,
     )  # fmt: skip
     assert f"dashboard at {cluster.dashboard}" in result.stderr
-    assert "1200 rows of 16 features, float64, 3 partitions" in result.stderr
+    assert "1,200 rows of 16 features, float64, 3 partitions" in result.stderr
     assert "nearest neighbors: 6/6, done in" in result.stderr
     np.save(tmp_path / "x.npy", rows)
     rpml("fit", tmp_path / "x.npy", "-o", tmp_path / "local.rpml", *options)
@@ -68,7 +68,7 @@ def test_embed_and_evaluate_on_a_scheduler(rpml, cluster, rows, shards, tmp_path
     dask = ("--engine", "dask", "--scheduler", cluster.address)
     command = ("embed", model, shards, "-o", f"{out}/", "--partition-rows", 500, *dask)
     result = rpml(*command)
-    assert "1200 rows, 3 dimensions, 3 files" in result.stdout
+    assert "1,200 rows, 3 dimensions, 3 files" in result.stdout
     assert "embedding: 3/3" in result.stderr
     first = sorted(out.iterdir())
     written = first[0].stat().st_mtime_ns

@@ -77,7 +77,7 @@ def test_bad_requests(cluster, rows, shards, model, tmp_path):
         embed(model, shards, tmp_path / "other", cluster)
     with pytest.raises(InputError, match="fitted on 16 features, X has 4"):
         embed(model, da.ones((9, 4)), tmp_path / "out", cluster)
-    with pytest.raises(ValueError, match="there are 3 labels for 1200 rows"):
+    with pytest.raises(ValueError, match="got 3 labels for 1,200 rows"):
         evaluate(shards, [1, 2, 3], cluster)
 
 

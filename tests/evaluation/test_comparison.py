@@ -189,7 +189,7 @@ def test_partitions_have_as_many_clusters_as_asked():
         ({"methods": ("umap",)}, "there is no method 'umap'"),
         ({"train": np.ones(120, bool)}, "both sides"),
         ({"train": np.ones(3, bool)}, "for each of the 120 rows"),
-        ({"y": np.zeros(120)}, "1 classes"),
+        ({"y": np.zeros(120)}, "1 class,"),
         ({"y": np.zeros(7)}, "one class for each"),
     ],
 )

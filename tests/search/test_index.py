@@ -79,7 +79,7 @@ def test_rows_arrive_in_parts_and_keep_their_ids(model, rows):
     assert whole.search(rows[3:4], k=1).ids.tolist() == [["row 3"]]
     with pytest.raises(ValueError, match="must be unique"):
         parts.add(rows[:1], ["row 7"])
-    with pytest.raises(ValueError, match="2 ids for 1 rows"):
+    with pytest.raises(ValueError, match=r"2 ids for 1 row\."):
         parts.add(rows[:1], ["a", "b"])
     with pytest.raises(ValueError, match="or none"):
         parts.add(rows[:1])

@@ -109,7 +109,7 @@ def test_bad_images_are_left_out(photos: Path, network: Path) -> None:
     assert [f.id for f in found.failures] == ["test/c/2.png"]
     for path in photos.rglob("*.png"):
         path.write_text("nothing")
-    with pytest.raises(InputError, match="none of the 15 images"):
+    with pytest.raises(InputError, match="none of 15 images"):
         extract(find_images(photos), Backbone(network), SMALL, PARTS)
 
 

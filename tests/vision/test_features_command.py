@@ -177,7 +177,7 @@ def test_strict_stops(tool: Tool) -> None:
 def test_nothing_usable(tool: Tool) -> None:
     for path in tool.photos.rglob("*.png"):
         path.write_text("no")
-    assert "none of the 15 images" in tool(code=2)["error"]
+    assert "none of 15 images" in tool(code=2)["error"]
     assert len(tool.rows("features.failures.csv")) == 15
 
 

@@ -7,6 +7,7 @@ from rpml.cli.command import command
 from rpml.cli.console import Console
 from rpml.cli.engine import EngineOptions
 from rpml.runtime.errors import InputError
+from rpml.runtime.wording import counted
 
 EXAMPLES = """\b
 Examples:
@@ -68,7 +69,10 @@ def run(
             kind = "parquet" if rows.pieces[0][0].path.endswith((".parquet", ".pq")) else "npy"
             files = embed(fitted, rows, output, cluster, kind=kind, context=Context(report=report))
         fields = {"output": output, "rows": rows.count, "dim": size, "files": len(files)}
-        text = f"{output}: {rows.count} rows, {size} dimensions, {len(files)} files"
+        text = (
+            f"{output}: {counted(rows.count, 'row')}, {counted(size, 'dimension')}, "
+            f"{counted(len(files), 'file')}"
+        )
     else:
         source = reading.open(features, keep=opt.parse_names(keep_columns) or ())
         check_features(fitted, source, model)
@@ -76,7 +80,8 @@ def run(
             told = Context(report=report)
             written = embed_file(fitted, source, output, force, told, codes or "float")
         fields = {"output": output, "rows": written, "dim": size, "codes": codes}
-        text = "" if output == "-" else f"{output}: {written} rows, {size} dimensions"
+        text = f"{output}: {counted(written, 'row')}, {counted(size, 'dimension')}"
+        text = "" if output == "-" else text
     console.result(fields, text)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from rpml.cli import options as opt
 from rpml.runtime.errors import InputError
+from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,7 +69,8 @@ class EngineOptions:
         ) as cluster:
             workers = cluster.workers()
             console.note(
-                f"Dask: {len(workers)} workers with {sum(workers.values())} threads, "
+                f"Dask: {counted(len(workers), 'worker')} with "
+                f"{counted(sum(workers.values()), 'thread')}, "
                 f"dashboard at {cluster.dashboard}"
             )
             yield cluster
@@ -88,7 +90,7 @@ class EngineOptions:
         size = self.partition_rows
         rows = open_rows(address, cluster, options=options, partition_rows=size, by_size=by_size)
         console.note(
-            f"{path}: {rows.count} rows of {rows.width} features, {rows.dtype}, "
-            f"{len(rows.edges) - 1} partitions"
+            f"{path}: {counted(rows.count, 'row')} of {counted(rows.width, 'feature')}, "
+            f"{rows.dtype}, {counted(len(rows.edges) - 1, 'partition')}"
         )
         return rows

@@ -10,6 +10,7 @@ from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import STAGES, Console, fields_text
 from rpml.runtime.errors import InputError
+from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:
     from rpml.runtime.rows import Array
@@ -68,7 +69,7 @@ def run(
         "features": d,
         "memory": f"{fields['memory_gb']:g} GB{room}",
         "seconds": f"{estimate.seconds:.3g} ({stages})",
-        "extrapolated from": f"{estimate.pilot_rows:,} rows",
+        "extrapolated from": counted(estimate.pilot_rows, "row"),
     }
     console.result(fields, fields_text(told))
     if available is not None and estimate.memory > available * 2**30:

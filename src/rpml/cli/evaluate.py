@@ -10,6 +10,7 @@ from rpml.cli.command import command
 from rpml.cli.console import Console, table
 from rpml.cli.engine import EngineOptions
 from rpml.runtime.errors import InputError
+from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +63,7 @@ def run(
         scores = task.run(seed if clustering else None, console)
     if scores.unlabeled:
         console.note(
-            f"{scores.unlabeled:,} rows have no label: "
+            f"{counted(scores.unlabeled, 'row has', 'rows have')} no label: "
             f"only the {len(scores.labels):,} labeled ones count"
         )
     console.result(scores.fields(metric), scores.as_table())

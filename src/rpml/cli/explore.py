@@ -15,6 +15,7 @@ from rpml.cli.command import command
 from rpml.cli.console import Console, say
 from rpml.cli.rows import ItemOptions, short_names
 from rpml.runtime.errors import InputError
+from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:
     from rpml.estimator import RPML
@@ -103,7 +104,7 @@ def run(
     if metadata is not None:
         items = replace(items, metadata=read_metadata(metadata, items.ids))
     describe = describer(fitted, backbone, descriptor, whitening) if backbone else None
-    console.note(f"preparing {len(items):,} items ...")
+    console.note(f"preparing {counted(len(items), 'item')} ...")
     store = None if save_labels is None else open_labels(items, save_labels)
     items = items if store is None else store.items
     catalog = make_catalog(fitted, values, items, Path(features).name)
@@ -143,7 +144,7 @@ def describer(
     size = len(describe(sample_image()))
     if size != model.n_features_in_:
         raise InputError(
-            f"--backbone {path} gives vectors of {size} dimensions, the model takes "
+            f"--backbone {path} gives vectors of {counted(size, 'dimension')}, the model takes "
             f"{model.n_features_in_}: give --scales, --pool and --whitening as for rpml features"
         )
     return describe

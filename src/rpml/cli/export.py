@@ -9,6 +9,7 @@ from rpml.cli.command import command
 from rpml.cli.console import Console
 from rpml.cli.rows import ItemOptions
 from rpml.runtime.errors import InputError
+from rpml.runtime.wording import counted
 
 EXAMPLES = """\b
 Examples:
@@ -63,5 +64,8 @@ def run(
         written = export_model(fitted, to, output, overwrite=force)
     size = len(fitted.components_)
     fields = {"output": str(written), "to": to, "features": fitted.n_features_in_, "dim": size}
-    text = f"{written}: {to}, {fitted.n_features_in_} features to {size} dimensions"
+    text = (
+        f"{written}: {to}, {counted(fitted.n_features_in_, 'feature')} to "
+        f"{counted(size, 'dimension')}"
+    )
     console.result(fields, text)

@@ -11,6 +11,7 @@ from rpml.cli import options as opt
 from rpml.cli.command import Interrupted, command
 from rpml.cli.console import Console, fields_text
 from rpml.runtime.errors import InputError
+from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:
     from rpml.vision.outputs import Written
@@ -138,5 +139,8 @@ def finish(written: Written, output: str, seconds: float, resumed: bool, console
         fields, fields_text(fields) if written.computed else f"{output} is already complete"
     )
     if written.failures:
-        console.note(f"rpml: {len(written.failures)} images were skipped, see {failures}")
+        console.note(
+            f"rpml: {counted(len(written.failures), 'image was', 'images were')} skipped, see "
+            f"{failures}"
+        )
         raise typer.Exit(SKIPPED)

@@ -15,6 +15,7 @@ from rpml.cli.command import Interrupted, command
 from rpml.cli.console import Console, Stopper, fields_text
 from rpml.cli.engine import EngineOptions
 from rpml.runtime.errors import InputError
+from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:
     from rpml.estimator import RPML, ResumableFit
@@ -200,14 +201,16 @@ def run(
                 data = source.load()
                 report(Progress("read", 1, 1))
             n, d = data.values.shape
-            console.note(f"{data.name}: {n} rows of {d} features, {data.values.dtype}")
+            console.note(
+                f"{data.name}: {counted(n, 'row')} of {counted(d, 'feature')}, {data.values.dtype}"
+            )
         inputs |= supervision.read(model, data, reading)
         with interruptible(job, model, console):
             outcome = job.fit(model, data, **inputs)
     if outcome.state == "stopped":
         raise Interrupted(
             f"interrupted: {output} holds the best model so far "
-            f"({model.n_iter_} iterations); {how_to_go_on(job)}"
+            f"({counted(model.n_iter_, 'iteration')}); {how_to_go_on(job)}"
         )
     fields = summary(outcome.model, output)
     done = outcome.state == "complete"

@@ -5,6 +5,7 @@ from typing import Annotated
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
+from rpml.runtime.wording import counted
 
 EXAMPLES = """\b
 Examples:
@@ -46,4 +47,5 @@ def run(
     check_model_output(output, force, suffix=".index")  # it may have appeared since the start
     index.save(output)
     fields = {"output": output, "rows": len(index), "bytes_per_row": index.bytes_per_row}
-    console.result(fields, f"{output}: {len(index)} rows, {index.bytes_per_row} bytes per row")
+    size = f"{counted(index.bytes_per_row, 'byte')} per row"
+    console.result(fields, f"{output}: {counted(len(index), 'row')}, {size}")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rpml.runtime.errors import InputError
+from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -187,7 +188,7 @@ def load_model(path: str, dim: int | None = None) -> RPML:
     if dim is not None:
         size = len(model.components_)
         if dim > size:
-            raise InputError(f"--dim {dim} is more than the {size} components of {path}")
+            raise InputError(f"--dim {dim} is more than the {counted(size, 'component')} of {path}")
         model.components_ = model.components_[:dim]
     return model
 

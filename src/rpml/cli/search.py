@@ -8,6 +8,7 @@ import typer
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, table
+from rpml.runtime.wording import counted
 
 EXAMPLES = """\b
 Examples:
@@ -65,5 +66,8 @@ def run(
         return
     with atomic_output(output, force) as temporary:
         temporary.write_text(table_text(rows, lines, Path(output).suffix), encoding="utf8")
-    told = f"{len(rows):,} rows found for {len(names):,} queries, written to {output}"
+    told = (
+        f"{counted(len(rows), 'row')} found for "
+        f"{counted(len(names), 'query', 'queries')}, written to {output}"
+    )
     console.result({"hits": rows}, told)

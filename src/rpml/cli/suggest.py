@@ -6,6 +6,7 @@ from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
 from rpml.runtime.errors import InputError
+from rpml.runtime.wording import counted
 
 EXAMPLES = """\b
 Examples:
@@ -45,7 +46,7 @@ def run(
         data = source.load()
         if len(data.values) != len(fitted.labels_):
             raise InputError(
-                f"{features} has {len(data.values)} rows, {model} was fitted on "
+                f"{features} has {counted(len(data.values), 'row')}, {model} was fitted on "
                 f"{len(fitted.labels_)}: pass the file it was fitted on"
             )
     rows = fitted.suggest_labels(count, None if data is None else data.values)
@@ -54,4 +55,5 @@ def run(
         ids, name = data.ids[rows], data.id_name
     write_table(output, rows, Layout("row", ["row"], name, False), ids, force)
     fields = {"output": output, "suggested": rows.tolist()}
-    console.result(fields, "" if output == "-" else f"{output}: {len(rows)} rows to label")
+    text = f"{output}: {counted(len(rows), 'row')} to label"
+    console.result(fields, "" if output == "-" else text)

@@ -20,6 +20,7 @@ from rpml.runtime.context import Context, Json, Progress
 from rpml.runtime.errors import InputError
 from rpml.runtime.schema import COUNT, check_json, read_json
 from rpml.runtime.threads import thread_count
+from rpml.runtime.wording import counted
 from rpml.vision.decode import MAX_PIXELS, as_array, load_rgb
 from rpml.vision.engine import Engine, Failure, Tile, in_parts
 from rpml.vision.extract import files_digest, nothing_left
@@ -224,6 +225,7 @@ def _check_space(folder: Path, shape: tuple[int, ...]) -> None:
     needed, free = 2 * math.prod(shape), shutil.disk_usage(folder).free
     if needed > free:
         raise InputError(
-            f"{folder}: {shape[0]} images in {shape[1]} views need {needed / 1e9:.1f} GB and "
-            f"{free / 1e9:.1f} GB are free: take fewer views, smaller images or another folder"
+            f"{folder}: {counted(shape[0], 'image')} in {counted(shape[1], 'view')} need "
+            f"{needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free: take "
+            "fewer views, smaller images or another folder"
         )

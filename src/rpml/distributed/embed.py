@@ -18,6 +18,7 @@ from rpml.runtime.context import Context
 from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array
+from rpml.runtime.wording import counted
 
 KINDS = ("parquet", "npy")
 
@@ -180,7 +181,7 @@ def evaluate(
     """
     rows, y = open_rows(X, cluster), np.asarray(labels)
     if len(y) != rows.count:
-        raise ValueError(f"there are {len(y)} labels for {rows.count} rows")
+        raise ValueError(f"got {counted(len(y), 'label')} for {counted(rows.count, 'row')}")
     labeled = labeled_mask(y)
     if not labeled.any():
         raise InputError("no row has a label: every label is empty or -1")

@@ -23,6 +23,7 @@ from rpml.io.features.source import FeatureSource, Ids, ReadOptions, first_not_f
 from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array
+from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:
     import dask.array
@@ -160,7 +161,7 @@ def _open_shards(
     first = seen[0]
     for path, shard in zip(paths, seen, strict=True):
         if shard[1] != first[1]:
-            raise InputError(f"{path} has {shard[1]} columns, {paths[0]} has {first[1]}")
+            raise InputError(f"{path} has {counted(shard[1], 'column')}, {paths[0]} has {first[1]}")
         if shard[3] != first[3]:
             raise InputError(f"{path} has other column names than {paths[0]}")
     sizes = [shard[0] for shard in seen]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from rpml.estimator.rpml import RPML
 from rpml.io.container import Arrays
 from rpml.io.model_file import read_model
+from rpml.runtime.wording import counted
 
 
 def describe_model(model: RPML, path: str | PathLike[str]) -> dict[str, object]:
@@ -72,7 +73,7 @@ def decisions(model: RPML) -> dict[str, str]:
             whitening = f"by {choice.source}, {whitening}"
         if choice.reason:
             whitening += f", because {choice.reason}"
-    trained = f"{model.n_iter_} iterations ({model.message_})"
+    trained = f"{counted(model.n_iter_, 'iteration')} ({model.message_})"
     decided = {"whitening": whitening, "training": trained if model.n_iter_ else model.message_}
     if choice is not None and choice.pairs is not None:
         used = "used" if choice.pairs.used else "ignored"

@@ -24,6 +24,7 @@ from rpml.runtime.errors import WeightCollapseWarning
 from rpml.runtime.rows import Array, float_dtype, row_blocks, unit_rows
 from rpml.runtime.threads import using_jobs
 from rpml.runtime.validation import as_matrix, check_rows
+from rpml.runtime.wording import counted
 
 OLDER = ", being from an older rpml: fit it again."
 COLLAPSED = 0.05  # mean triplet weight below which the weights are called collapsed
@@ -165,7 +166,9 @@ class Embedding:
         """Return the model with only its first components."""
         most = len(self.components_)
         if not 1 <= size <= most:
-            raise ValueError(f"n_components={size}: the model has 1 to {most} components.")
+            raise ValueError(
+                f"n_components={size}: the model has 1 to {counted(most, 'component')}."
+            )
         model = copy(self)
         model.components_ = self.components_[:size]
         return model
@@ -219,7 +222,8 @@ class Embedding:
             X = check_rows(self, X, reset=False)
             if len(X) != len(self.labels_):
                 raise ValueError(
-                    f"X has {len(X)} rows, the model learned from {len(self.labels_)}: pass these."
+                    f"X has {counted(len(X), 'row')}, the model learned from "
+                    f"{len(self.labels_)}: pass these."
                 )
         return rank_candidates(n, self, X)
 
@@ -268,8 +272,8 @@ class Embedding:
     def _warn(self) -> None:
         if not self.converged_:
             warnings.warn(
-                f"RPML stopped before it converged ({self.message_}) after {self.n_iter_} "
-                "iterations: raise max_iter or tol.",
+                f"RPML stopped before it converged ({self.message_}) after "
+                f"{counted(self.n_iter_, 'iteration')}: raise max_iter or tol.",
                 ConvergenceWarning,
                 stacklevel=3,
             )

@@ -11,6 +11,7 @@ from rpml.estimator.rpml import RPML
 from rpml.io.features import Batch, Features, FeatureSource, Layout, open_writer
 from rpml.runtime.context import Context, Progress
 from rpml.runtime.errors import InputError
+from rpml.runtime.wording import counted
 
 
 class Described(Protocol):
@@ -33,7 +34,7 @@ def check_features(model: RPML, source: Described, path: str | PathLike[str]) ->
     """
     if source.n_features != model.n_features_in_:
         raise InputError(
-            f"{path} was fitted on {model.n_features_in_} features, "
+            f"{path} was fitted on {counted(model.n_features_in_, 'feature')}, "
             f"{source.name} has {source.n_features}"
             + (": choose them with --columns" if source.feature_names else "")
         )

@@ -18,6 +18,7 @@ from rpml.method.whitening.groups import drop_singles, no_groups
 from rpml.runtime.context import Json
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array, float_dtype
+from rpml.runtime.wording import counted
 
 SAFE_SCALE = 1e15  # beyond it, squares overflow float32
 ROWS_PER_LINE = {"must_link": 2, "cannot_link": 2, "comparisons": 3}
@@ -89,7 +90,7 @@ def as_pairs(pairs: ArrayLike | None, n: int, whiten: object = "auto") -> NDArra
     if len(unique) < len(rows):
         repeated = len(rows) - len(unique)
         warnings.warn(
-            f"{repeated} of the {len(rows)} pairs repeat another one and are left out.",
+            f"{repeated} of {len(rows)} pairs left out, since each repeats another one.",
             UserWarning,
             stacklevel=3,
         )
@@ -115,7 +116,7 @@ def as_neighbors(
         raise ValueError("neighbors cannot be given with groups, which are clustered as one.")
     checked = user_neighbors(*neighbors, metric="cosine")
     if len(checked.indices) != n:
-        raise ValueError(f"neighbors are of {len(checked.indices)} rows, X has {n}.")
+        raise ValueError(f"neighbors are of {counted(len(checked.indices), 'row')}, X has {n}.")
     return checked
 
 

@@ -24,6 +24,7 @@ from rpml.runtime.memory import WORKING_MEMORY, working_memory
 from rpml.runtime.rows import Labels, RandomState, common_scale, float_dtype
 from rpml.runtime.threads import using_jobs
 from rpml.runtime.validation import check_rows, check_varied
+from rpml.runtime.wording import counted
 
 
 class RPML(
@@ -386,7 +387,7 @@ class RPML(
     def _check_size(self, d: int) -> None:
         if self.n_components is not None and self.n_components > d:
             asked = f"n_components={self.n_components}"
-            raise ValueError(f"{asked} must not exceed the {d} features of X.")
+            raise ValueError(f"{asked} must not exceed the {counted(d, 'feature')} of X.")
 
     @property
     def _n_features_out(self) -> int:

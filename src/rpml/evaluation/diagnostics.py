@@ -101,7 +101,7 @@ def of_clusters(labels: NDArray[np.integer]) -> tuple[Diagnostic, ...]:
             "cluster_size",
             "Median size",
             typical,
-            f"{typical:g} rows",
+            f"{typical:g} {'row' if typical == 1 else 'rows'}",
             "of the pseudo-clusters of two or more rows",
         ),
         Diagnostic(

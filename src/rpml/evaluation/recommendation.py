@@ -29,6 +29,7 @@ from rpml.runtime.intervals import Interval, interval
 from rpml.runtime.rows import Array, RandomState, sorted_sample, unit_rows
 from rpml.runtime.threads import single_blas_thread
 from rpml.runtime.validation import as_matrix
+from rpml.runtime.wording import counted
 
 CANDIDATES = ("pca", "half-whitened", "pca-whitened", "rpml")
 PRICES = {"half-whitened": 0.05, "pca-whitened": 0.15}
@@ -83,7 +84,8 @@ class Recommendation:
     def with_sizes(self, shares: dict[int, Interval]) -> Recommendation:
         """Add the share of neighbors that each number of dimensions keeps."""
         listed = "; ".join(
-            f"{size} dimensions {share.value:.1%} ({100 * share.low:.1f} to {100 * share.high:.1f})"
+            f"{counted(size, 'dimension')} {share.value:.1%} ({100 * share.low:.1f} "
+            f"to {100 * share.high:.1f})"
             for size, share in shares.items()
         )
         sentence = f"Of the 10 nearest neighbors, PCA retains (95% intervals): {listed}."
@@ -149,7 +151,9 @@ def recommend(
     rank = len(spectrum.variances)
     size = n_components or default_size(rows.shape[1])
     if not 1 <= size <= rows.shape[1]:
-        raise ValueError(f"n_components={size} must lie between 1 and {rows.shape[1]} features.")
+        raise ValueError(
+            f"n_components={size} must lie between 1 and {counted(rows.shape[1], 'feature')}."
+        )
     if len(rows) < MIN_ROWS or rank < MIN_AXES or size > rank:
         return _too_little(len(rows), rank, size)
     names = tuple(dict.fromkeys(("raw", *methods)))
@@ -190,7 +194,8 @@ def recommend_from(table: Comparison, any_size: bool = False) -> Recommendation:
     raw = table.difference("raw", choice, size)
     if choice != "raw" and raw is not None and raw.clear > 0:
         reasons.append(
-            f"The raw vectors reach {recall['raw']:.1%} with {rows['raw']['dim']} dimensions: keep "
+            f"The raw vectors reach {recall['raw']:.1%} with "
+            f"{counted(rows['raw']['dim'], 'dimension')}: keep "
             "them if you can afford the size."
         )
     certainty = "clear" if apart is None or apart.clear > 0 else "close"
@@ -251,14 +256,17 @@ def _best_two(worth: Mapping[str, float]) -> tuple[str, str | None]:
 
 def _advice(choice: str, size: int) -> str:
     if choice == "raw":
-        return f"Keep the raw vectors if you can afford them: {size} dimensions lose neighbors."
-    return f"Use {METHODS[choice].title} with {size} dimensions."
+        return (
+            "Keep the raw vectors if you can afford them: "
+            f"{counted(size, 'dimension loses', 'dimensions lose')} neighbors."
+        )
+    return f"Use {METHODS[choice].title} with {counted(size, 'dimension')}."
 
 
 def _measured(choice: str, recall: Mapping[str, float], gain: Interval | None) -> str:
     said = f"Recall@1 on rows held out is {recall[choice]:.1%}"
     if gain is None or choice == REFERENCE:
-        return f"{said}, the highest of {len(recall)} methods."
+        return f"{said}, the highest of {counted(len(recall), 'method')}."
     bounds = f"{100 * gain.low:+.1f} to {100 * gain.high:+.1f}"
     return (
         f"{said} against {recall[REFERENCE]:.1%} with PCA: a gain of {100 * gain.value:+.1f} "
@@ -289,6 +297,9 @@ def _close(certainty: str, runner_up: str | None) -> list[str]:
 
 def _too_little(n: int, rank: int, size: int) -> Recommendation:
     choice = REFERENCE if size <= rank else "raw"
-    what = f"{n} rows that vary in {rank} directions are too few to compare embeddings on"
+    what = (
+        f"{counted(n, 'row')} that vary in {counted(rank, 'direction')} are too few "
+        "to compare embeddings on"
+    )
     reason = f"{what}: {METHODS[choice].title} is the safe choice."
     return Recommendation(choice, size, "unknown", reasons=(reason,))

@@ -37,6 +37,7 @@ from rpml.runtime.outputs import check_folder, check_no_file, mark_folder
 from rpml.runtime.rows import Array
 from rpml.runtime.schema import read_json
 from rpml.runtime.threads import thread_count
+from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:
     from rpml.deep.finetune import Training
@@ -151,9 +152,10 @@ class Benchmark:
         images = read_dataset(self.dataset, root, incomplete)
         folder.mkdir(parents=True, exist_ok=True)
         data = from_images(self.dataset, images, network, folder, context or Context())
-        if data.origin["left_out"]:
+        left_out = data.origin["left_out"]
+        if left_out:
             warnings.warn(
-                f"{data.origin['left_out']} images were skipped, see "
+                f"{counted(left_out, 'image was', 'images were')} skipped, see "
                 f"{folder}/features.failures.csv: these are not the published counts",
                 stacklevel=2,
             )

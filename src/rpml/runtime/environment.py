@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 
 from rpml.runtime.threads import thread_count
+from rpml.runtime.wording import counted
 
 CORE = ("numpy", "scipy", "scikit-learn", "numba", "threadpoolctl", "safetensors", "typer", "rich")
 EXTRAS = {
@@ -102,7 +103,7 @@ def blas_libraries() -> list[str]:
     from threadpoolctl import threadpool_info
 
     return [
-        f"{info['internal_api']} {info.get('version')}, {info['num_threads']} threads"
+        f"{info['internal_api']} {info.get('version')}, {counted(info['num_threads'], 'thread')}"
         for info in threadpool_info()
         if info["user_api"] == "blas"
     ]

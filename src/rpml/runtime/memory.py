@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from rpml.runtime.threads import SUM_CHUNKS, thread_count
+from rpml.runtime.wording import counted
 
 WORKING_MEMORY = 512 * 2**20
 BASE = 300 * 2**20  # the interpreter with numpy, scipy, scikit-learn and compiled kernels
@@ -60,7 +61,7 @@ def working_memory(shape: Shape, limit: int | None) -> int:
     if left < MIN_BLOCKS:
         raise ValueError(
             f"memory_limit={limit} ({limit / 2**30:.2f} GB) is too little: a fit of {shape.n} x "
-            f"{shape.d} to {shape.n_components} dimensions needs about "
+            f"{shape.d} to {counted(shape.n_components, 'dimension')} needs about "
             f"{(held(shape) + MIN_BLOCKS) / 2**30:.2f} GB; raise the limit, lower n_neighbors or "
             "fit a sample of the rows."
         )

@@ -8,6 +8,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from rpml.runtime.rows import Array, row_blocks
+from rpml.runtime.wording import counted
 
 
 def as_matrix(X: Any) -> Any:
@@ -35,7 +36,7 @@ def _stacked(vectors: list[Any]) -> Any:
     for i, vector in enumerate(vectors):
         if np.shape(vector) != np.shape(vectors[0]):
             what = "is missing" if vector is None else f"has the shape {np.shape(vector)}"
-            raise ValueError(f"X[{i}] {what}, and X[0] has {len(vectors[0])} numbers.")
+            raise ValueError(f"X[{i}] {what}, and X[0] has {counted(len(vectors[0]), 'number')}.")
     return np.stack(vectors)
 
 
@@ -50,8 +51,8 @@ def check_rows(
     X = as_matrix(X)
     if isinstance(X, np.ndarray) and X.ndim == 1:
         raise ValueError(
-            f"X is a single vector of {len(X)} numbers. Reshape your data: X[None] is one row, "
-            "X[:, None] one feature; transform_one embeds one vector."
+            f"X is a single vector of {counted(len(X), 'number')}. Reshape your data: X[None] "
+            "is one row, X[:, None] one feature; transform_one embeds one vector."
         )
     rows: Array = validate_data(
         estimator,

@@ -11,6 +11,7 @@ from rpml.estimator.fitted import rebuild_model
 from rpml.runtime.intervals import Interval, interval
 from rpml.runtime.rows import Array, sorted_sample, top_columns, unit_rows
 from rpml.runtime.validation import as_matrix
+from rpml.runtime.wording import counted
 
 PENALTIES = (None, 1e-3, 1e-2, 1e-1, 1.0)  # None: orthogonal
 MIN_PAIRS, MAX_PAIRS, MAX_HELD_OUT = 20, 20_000, 1000
@@ -98,7 +99,7 @@ def _paired(old: ArrayLike, new: ArrayLike) -> tuple[Array, Array]:
             "in the same order."
         )
     if len(first) < MIN_PAIRS:
-        raise ValueError(f"There are {len(first)} pairs: a bridge needs at least {MIN_PAIRS}.")
+        raise ValueError(f"Got {counted(len(first), 'pair')}: a bridge needs at least {MIN_PAIRS}.")
     return first, second
 
 

@@ -19,6 +19,7 @@ from rpml.runtime.rows import top_columns
 from rpml.runtime.schema import ArraySpec, Schema
 from rpml.runtime.threads import times
 from rpml.runtime.validation import as_matrix
+from rpml.runtime.wording import counted
 from rpml.search.hamming import BitSearch, bit_search
 
 FORMAT_VERSION = 1
@@ -107,7 +108,7 @@ class Index:
         codes = self.model.transform(X, output="int8")
         names = None if ids is None else as_ids(np.asarray(ids))
         if names is not None and len(names) != len(codes):
-            raise ValueError(f"There are {len(names)} ids for {len(codes)} rows.")
+            raise ValueError(f"Got {counted(len(names), 'id')} for {counted(len(codes), 'row')}.")
         if len(self) and (names is None) != (self._ids is None):
             raise ValueError("Either all rows of an index have ids, or none.")
         if names is not None:

@@ -14,6 +14,7 @@ from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array, unit_rows
 from rpml.runtime.schema import ArraySpec, Schema
 from rpml.runtime.threads import thread_count
+from rpml.runtime.wording import counted
 from rpml.vision.backbone import Backbone
 from rpml.vision.decode import MAX_PIXELS, as_array, fit_long_side, load_rgb
 from rpml.vision.engine import Describe, Engine, Failure, Tile, in_parts
@@ -180,7 +181,7 @@ def nothing_left(failures: Sequence[Failure]) -> InputError:
     """Return the error for the case that every image failed."""
     first = failures[0]
     return InputError(
-        f"none of the {len(failures)} images could be used, the first for this reason: "
+        f"none of {counted(len(failures), 'image')} could be used, the first for this reason: "
         f"{first.id}: {first.reason}"
     )
 

@@ -24,6 +24,7 @@ from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError
 from rpml.runtime.outputs import Manifest, check_apart, write_manifest
 from rpml.runtime.schema import COUNT, check_json
+from rpml.runtime.wording import counted
 from rpml.vision.engine import Failure
 from rpml.vision.extract import Job, Part, files_digest, iter_parts, nothing_left, row_id
 from rpml.vision.files import ImageFile
@@ -184,8 +185,8 @@ def check_post_process(files: Sequence[ImageFile], post: PostProcess) -> None:
     training = training_files(files, post.whiten_on)
     if len(training) <= post.whiten:
         raise InputError(
-            f"cannot learn a whitening to {post.whiten} dimensions from {len(training)} images: "
-            "it takes more images than dimensions"
+            f"cannot learn a whitening to {counted(post.whiten, 'dimension')} from "
+            f"{counted(len(training), 'image')}: it takes more images than dimensions"
         )
 
 

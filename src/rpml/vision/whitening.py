@@ -12,6 +12,7 @@ from rpml.method.whitening.linear_map import Preprocessing, principal_axes, whit
 from rpml.runtime.atomic import atomic_output
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array
+from rpml.runtime.wording import counted
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,8 @@ class Whitening:
         dimension = available if dimension is None else dimension
         if not 1 <= dimension <= available:
             raise InputError(
-                f"cannot whiten to {dimension} dimensions: the {len(X)} training vectors vary in "
-                f"{available} directions"
+                f"cannot whiten to {counted(dimension, 'dimension')}: the {len(X)} training "
+                f"vectors vary in {counted(available, 'direction')}"
             )
         fitted = whitening(spectrum, 1.0, dimension, unit_input=True, unit_output=True)
         return cls(fitted.mean.astype(np.float32), fitted.matrix.astype(np.float32))
@@ -39,8 +40,8 @@ class Whitening:
         """Return the whitened unit rows."""
         if X.shape[1] != len(self.mean):
             raise InputError(
-                f"the whitening is for vectors of {len(self.mean)} dimensions, these have "
-                f"{X.shape[1]}"
+                f"the whitening is for vectors of {counted(len(self.mean), 'dimension')}, "
+                f"these have {X.shape[1]}"
             )
         return Preprocessing(True, self.mean, self.matrix, True).apply(X)
 

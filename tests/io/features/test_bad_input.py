@@ -35,7 +35,7 @@ def test_empty_file(tmp_path, suffix):
     ("text", "reason"),
     [
         ("\n\n", "is empty"),
-        ("a,b\n1,2\n3\n", "line 3 has 1 columns, the first line has 2"),
+        ("a,b\n1,2\n3\n", "line 3 has 1 column, the first line has 2"),
         ("id,a,b\n1,2,3\n2,oops,3\n", "line 3, column 'a' is 'oops', not a number"),
         ("a,b\n1,2\n3,nan\n", "line 3, column 'b' is NaN"),
         ("id,a\nu,1\nv,2\nu,3\n", "id 'u' is given to rows 0 and 2"),

@@ -33,7 +33,7 @@ def test_ids_of_the_features(tmp_path):
     [
         ("", "is empty"),
         ("a,b\n", "holds no rows"),
-        ("0,1\n2\n", "line 2: 2 rows and perhaps a weight are expected, not 1 fields"),
+        ("0,1\n2\n", "line 2: 2 rows and perhaps a weight are expected, not 1 field"),
         ("0,1\n2,9\n", "line 2: '9' is not a row number from 0 to 3"),
         ("0,1\n2,1.5\n", "line 2: '1.5' is not a row number"),
         ("0,1\n2,1,-1\n", "line 2: the weight '-1' is not a positive number"),

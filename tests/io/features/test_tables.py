@@ -89,7 +89,7 @@ def test_whole_numbers_in_the_first_lines(tmp_path):
     ("name", "content", "message"),
     [
         ("x.jsonl", b'{"v": [1, 2]}\n{"v": [1,\n', "not a complete json file: .*JSON"),
-        ("x.jsonl", b'{"v": [1, 2]}\n{"v": [1]}\n', "row 1 of 'v' has 1 numbers"),
+        ("x.jsonl", b'{"v": [1, 2]}\n{"v": [1]}\n', "row 1 of 'v' has 1 number,"),
         ("x.jsonl", b'{"v": "text"}\n', "not numbers"),
         ("x.jsonl", b"[1, 2]\n", "not a complete json file"),
         ("x.jsonl", b"null\nnull\n", "a line is null"),  # at which Arrow ends the process

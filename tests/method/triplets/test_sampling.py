@@ -212,7 +212,7 @@ def test_mining_keeps_a_random_part_under_the_limit():
 def test_mining_refuses_what_it_does_not_know():
     with pytest.raises(ValueError, match="mining='easy'"):
         mine_batch_triplets(np.zeros((2, 2)), np.zeros(2, int), rng(), mining="easy")
-    with pytest.raises(ValueError, match="2 rows but there are 3 labels"):
+    with pytest.raises(ValueError, match="3 labels for 2 rows of Z"):
         mine_batch_triplets(np.zeros((2, 2)), np.zeros(3, int), rng())
 
 

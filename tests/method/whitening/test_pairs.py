@@ -210,7 +210,7 @@ def test_pairs_need_the_whitening_that_uses_them(problem):
 def test_a_repeated_pair_counts_once(problem):
     X, y = problem
     pairs = draw(y, 300, 0.0)
-    with pytest.warns(UserWarning, match="2 of the .* pairs repeat another one"):
+    with pytest.warns(UserWarning, match="2 of .* pairs left out, since each repeats another one"):
         repeated = RPML(8, random_state=0).fit(X, pairs=np.vstack([pairs, pairs[:2, ::-1]]))
     once = RPML(8, random_state=0).fit(X, pairs=pairs)
     np.testing.assert_array_equal(repeated.components_, once.components_)

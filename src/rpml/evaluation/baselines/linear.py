@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.rows import Array
 from rpml.runtime.validation import check_rows, check_varied
+from rpml.runtime.wording import counted
 
 
 class LinearBaseline(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
@@ -50,7 +51,8 @@ class LinearBaseline(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         labels = np.asarray(y)
         if labels.shape != (len(X),):
             raise ValueError(
-                f"y must hold one class per row: {name} got shape {labels.shape} for {len(X)} rows"
+                f"y must hold one class per row: {name} got shape {labels.shape} for "
+                f"{counted(len(X), 'row')}"
             )
         classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) < 2:

@@ -14,6 +14,7 @@ from rpml.evaluation.comparison.table import Comparison
 from rpml.evaluation.registry import PCA_FAMILY, Method, chosen_methods
 from rpml.runtime.rows import Array
 from rpml.runtime.validation import as_matrix
+from rpml.runtime.wording import counted
 
 logger = logging.getLogger(__name__)
 DEFAULT_METHODS = ("raw", "random", *PCA_FAMILY, "lpp", "aas-lda", "rpml", "lda", "nca")
@@ -101,7 +102,9 @@ def _dims(n_components: int | Sequence[int] | None, d: int) -> list[int]:
     dims = [n_components] if isinstance(n_components, int | np.integer) else list(n_components)
     for dim in dims:
         if not 1 <= dim <= d:
-            raise ValueError(f"n_components={dim} must lie between 1 and the {d} features of X.")
+            raise ValueError(
+                f"n_components={dim} must lie between 1 and the {counted(d, 'feature')} of X."
+            )
     return [int(dim) for dim in dims]
 
 
@@ -109,13 +112,15 @@ def make_split(X: Array, y: ArrayLike | None, train: ArrayLike | None = None) ->
     """Split the rows into a training and a test part that share no class."""
     labels = None if y is None else np.asarray(y)
     if labels is not None and labels.shape != (len(X),):
-        raise ValueError(f"y must hold one class for each of the {len(X)} rows of X.")
+        raise ValueError(f"y must hold one class for each of the {counted(len(X), 'row')} of X.")
     if train is None:
         chosen = _default_split(len(X), labels)
     else:
         chosen = np.asarray(train)
         if chosen.dtype != bool or chosen.shape != (len(X),):
-            raise ValueError(f"train must hold True or False for each of the {len(X)} rows of X.")
+            raise ValueError(
+                f"train must hold True or False for each of the {counted(len(X), 'row')} of X."
+            )
     if not chosen.any() or chosen.all():
         raise ValueError("train must leave rows on both sides of the split.")
     if labels is None:
@@ -131,8 +136,8 @@ def _default_split(n: int, labels: NDArray[np.generic] | None) -> NDArray[np.boo
     classes = np.unique(labels)
     if len(classes) < 4:
         raise ValueError(
-            f"y has {len(classes)} classes, and two are needed on either side of the split: "
-            "give `train`, or compare without y."
+            f"y has {counted(len(classes), 'class', 'classes')}, and two are needed on either "
+            "side of the split: give `train`, or compare without y."
         )
     return np.isin(labels, classes[: len(classes) // 2])
 

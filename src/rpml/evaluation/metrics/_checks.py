@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rpml.runtime.rows import Array, row_blocks
 from rpml.runtime.validation import as_matrix
+from rpml.runtime.wording import counted
 
 METRICS = ("cosine", "euclidean")
 
@@ -54,7 +55,8 @@ def checked_codes(y: ArrayLike, n: int, name: str = "y") -> NDArray[np.intp]:
         raise ValueError(f"{name} must be 1-D, one label per row, got shape {array.shape}")
     if len(array) != n:
         raise ValueError(
-            f"{name} must have one label per row, got {len(array)} labels for {n} rows"
+            f"{name} must have one label per row, got {counted(len(array), 'label')} for "
+            f"{counted(n, 'row')}"
         )
     if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
         row = int(np.flatnonzero(~np.isfinite(array))[0])

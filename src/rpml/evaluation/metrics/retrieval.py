@@ -16,6 +16,7 @@ from rpml.evaluation.metrics._checks import (
 from rpml.evaluation.metrics._kernels import best_in_own_class, count_other_classes
 from rpml.runtime.rows import Array, row_blocks, unit_rows
 from rpml.runtime.threads import run_chunks
+from rpml.runtime.wording import counted
 
 QUERY_ROWS, CORPUS_ROWS = 1024, 8192  # one tile of scores: 32 MB in float32
 _EXACT_TO = 64
@@ -72,7 +73,7 @@ def warn_of_trivial(y: ArrayLike, n: int, ks: Sequence[int]) -> None:
     if classes.max() == 1:
         reasons.append("no class has two rows, so that no neighbor can be right")
     if max(ks) >= n:
-        reasons.append(f"K = {max(ks)} looks at all {n - 1} other rows")
+        reasons.append(f"K = {max(ks)} looks at all {counted(n - 1, 'other row')}")
     if reasons:
         text = f"Recall@K says nothing of the embedding: {'; '.join(reasons)}."
         warnings.warn(text, UserWarning, stacklevel=3)

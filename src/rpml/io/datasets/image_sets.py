@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.runtime.errors import InputError
+from rpml.runtime.wording import counted
 
 IMAGE_SUFFIXES = (
     *(".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".pbm"),
@@ -59,8 +60,9 @@ class Counts:
 
     def __str__(self) -> str:
         return (
-            f"{self.train_images:,} training images of {self.train_classes:,} classes and "
-            f"{self.test_images:,} test images of {self.test_classes:,}"
+            f"{counted(self.train_images, 'training image')} of "
+            f"{counted(self.train_classes, 'class', 'classes')} and "
+            f"{counted(self.test_images, 'test image')} of {self.test_classes:,}"
         )
 
 

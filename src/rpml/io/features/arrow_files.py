@@ -14,6 +14,7 @@ from rpml.io.features.source import Batch, FeatureSource, Ids, ReadOptions, as_i
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
 from rpml.runtime.rows import Array
+from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -214,7 +215,8 @@ class ArrowSource(FeatureSource):
         if len(ragged):
             row = start + int(ragged[0])
             raise InputError(
-                f"{self.name}: row {row} of {self._vector!r} has {lengths[ragged[0]]} numbers, "
+                f"{self.name}: row {row} of {self._vector!r} has "
+                f"{counted(lengths[ragged[0]], 'number')}, "
                 f"the first row has {expected}"
             )
         return flat.reshape(len(column), expected)

@@ -17,6 +17,7 @@ from rpml.io.features.numpy_files import NpzFile, check_dtype_or_text, load_npy
 from rpml.io.features.reading import check_readable
 from rpml.io.features.source import Ids, check_compression
 from rpml.runtime.errors import InputError
+from rpml.runtime.wording import counted
 
 UNLABELED = ("", "-1")
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,16}")
@@ -116,8 +117,8 @@ def labeled_mask(y: NDArray[np.generic]) -> NDArray[np.bool_]:
 
 def _wrong_count(path: Path, found: int, n_rows: int) -> InputError:
     return InputError(
-        f"{path} has {found} labels, the features have {n_rows} rows: give one "
-        "(it may be empty) for every row in order, or ids on both sides"
+        f"{path} has {counted(found, 'label')}, the features have {counted(n_rows, 'row')}: "
+        "give one (it may be empty) for every row in order, or ids on both sides"
     )
 
 

@@ -10,6 +10,7 @@ from rpml.io.features.reading import check_readable
 from rpml.io.features.source import Ids
 from rpml.io.features.text_files import SEPARATORS, Row, csv_rows, is_number
 from rpml.runtime.errors import InputError
+from rpml.runtime.wording import counted
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def read_links(
     for line, fields in body:
         try:
             if not weighted and len(fields) != width:
-                raise ValueError(f"{width} rows are expected, not {len(fields)} fields")
+                raise ValueError(f"{width} rows are expected, not {counted(len(fields), 'field')}")
             values.append(_parse(fields, width, row_of, what))
         except ValueError as error:
             raise InputError(f"{path}: line {line}: {error}") from None
@@ -58,7 +59,7 @@ def _parse(fields: Row, width: int, row_of: dict[str, int], what: str) -> list[f
     """Parse the row indices and the weight of a line; ValueError says what is wrong."""
     if len(fields) not in (width, width + 1):
         raise ValueError(
-            f"{width} rows and perhaps a weight are expected, not {len(fields)} fields"
+            f"{width} rows and perhaps a weight are expected, not {counted(len(fields), 'field')}"
         )
     for field in fields[:width]:
         if field.strip() not in row_of:

@@ -23,6 +23,7 @@ from rpml.io.features.source import (
 from rpml.runtime.errors import InputError
 from rpml.runtime.inputs import map_npy
 from rpml.runtime.rows import Array
+from rpml.runtime.wording import counted
 
 _FEATURE_ARRAYS = ("X", "x", "features", "embeddings", "embedding", "vectors")
 _ID_ARRAYS = ("ids", "id")
@@ -101,7 +102,9 @@ class ArraySource(FeatureSource):
             self._native = np.dtype(np.float32 if array.dtype.kind == "b" else np.float64)
         self.has_ids = ids is not None
         if ids is not None and len(ids) != len(array):
-            raise InputError(f"{name} has {len(array)} rows and {len(ids)} ids")
+            raise InputError(
+                f"{name} has {counted(len(array), 'row')} and {counted(len(ids), 'id')}"
+            )
 
     def raw_batches(self, rows: int) -> Iterator[Batch]:
         for start in range(0, len(self._array), rows):

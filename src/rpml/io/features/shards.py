@@ -10,6 +10,7 @@ import numpy as np
 
 from rpml.io.features.source import Batch, FeatureSource
 from rpml.runtime.errors import InputError
+from rpml.runtime.wording import counted
 
 
 def natural_key(path: Path) -> list[tuple[int, int, str]]:
@@ -60,7 +61,8 @@ class ShardedSource(FeatureSource):
     def _check_like(part: FeatureSource, first: FeatureSource) -> None:
         if part.n_features != first.n_features:
             raise InputError(
-                f"{part.name} has {part.n_features} columns, {first.name} has {first.n_features}"
+                f"{part.name} has {counted(part.n_features, 'column')}, {first.name} has "
+                f"{first.n_features}"
             )
         if part.feature_names != first.feature_names:
             raise InputError(f"{part.name} has other column names than {first.name}")

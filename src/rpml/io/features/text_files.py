@@ -11,6 +11,7 @@ import numpy as np
 from rpml.io.features.columns import is_id_name, kept_columns, listed, match_columns, position
 from rpml.io.features.source import Batch, FeatureSource, ReadOptions, as_ids
 from rpml.runtime.errors import InputError
+from rpml.runtime.wording import counted
 
 Row = list[str]
 
@@ -131,7 +132,7 @@ class CsvSource(FeatureSource):
         for line, row in block:
             if len(row) != self._width:
                 raise InputError(
-                    f"{self.name}: line {line} has {len(row)} columns, "
+                    f"{self.name}: line {line} has {counted(len(row), 'column')}, "
                     f"the first line has {self._width}"
                 )
         at = self._features_at
@@ -178,7 +179,8 @@ def read_column(
     for line, row in body:
         if len(row) != len(first):
             raise InputError(
-                f"{path}: line {line} has {len(row)} columns, the first line has {len(first)}"
+                f"{path}: line {line} has {counted(len(row), 'column')}, the first line has "
+                f"{len(first)}"
             )
     return [row[at] for _, row in body]
 

@@ -13,6 +13,7 @@ from rpml.method.clustering.hierarchy import BasinMerging, Hierarchy
 from rpml.method.graph import kernels
 from rpml.runtime.rows import Labels
 from rpml.runtime.threads import run_chunks
+from rpml.runtime.wording import counted
 
 _RANK = 7  # the neighbor whose affinity represents a node's neighborhood
 _ABOVE = 1.2  # epsilon="auto": this factor above the typical affinity of that neighbor,
@@ -205,7 +206,7 @@ def usable_labels(ascent: Ascent, epsilon: float | str) -> Labels:
             change = "raised" if one else "lowered"
             warnings.warn(
                 f"AAS with epsilon={used:.4g} put {what}; epsilon was {change} to {other:.4g}, "
-                f"which gives {retuned.max() + 1} clusters.",
+                f"which gives {counted(retuned.max() + 1, 'cluster')}.",
                 UserWarning,
                 stacklevel=2,
             )

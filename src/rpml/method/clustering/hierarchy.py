@@ -16,6 +16,7 @@ from scipy.sparse.csgraph import connected_components
 from rpml.method.clustering.linkage import UNCONNECTED, MergeTree, average_linkage
 from rpml.runtime.compiled import compiled
 from rpml.runtime.rows import Labels
+from rpml.runtime.wording import counted
 
 MERGE_NEIGHBORS = 15  # nearest neighbors over which affinities between basins are averaged
 _PASSES = 3  # over the rows on the borders of clusters
@@ -53,9 +54,9 @@ class BasinMerging:
         n_clusters = self.n_clusters or persistent_cut(tree, shrunk)
         if n_clusters > tree.n_leaves:
             warnings.warn(
-                f"n_clusters={n_clusters}, but the ascent finds only {tree.n_leaves} basins of "
-                f"{self.min_cluster_size} rows or more, which are the clusters: lower "
-                "min_cluster_size for more.",
+                f"n_clusters={n_clusters}, but the ascent finds only "
+                f"{counted(tree.n_leaves, 'basin')} of {counted(self.min_cluster_size, 'row')} or "
+                "more, which are the clusters: lower min_cluster_size for more.",
                 UserWarning,
                 stacklevel=5,
             )

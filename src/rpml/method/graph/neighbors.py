@@ -24,6 +24,7 @@ from rpml.method.graph.exact import (
 from rpml.runtime.memory import WORKING_MEMORY
 from rpml.runtime.rows import Array
 from rpml.runtime.schema import ArraySpec, Schema
+from rpml.runtime.wording import counted
 
 logger = logging.getLogger(__name__)
 
@@ -126,7 +127,8 @@ def _check(X: Array, n_neighbors: int, metric: str, method: str) -> int:
         raise ValueError(f"X has shape {X.shape}: neighbors need 2 rows and 1 column at least")
     if n_neighbors >= n:
         warnings.warn(
-            f"n_neighbors={n_neighbors} needs more than {n} rows; {n - 1} neighbors are used",
+            f"n_neighbors={n_neighbors} needs more than {counted(n, 'row')}; "
+            f"{counted(n - 1, 'neighbor is', 'neighbors are')} used",
             UserWarning,
             stacklevel=3,
         )

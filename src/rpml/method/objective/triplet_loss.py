@@ -22,6 +22,7 @@ from rpml.method.objective.weights import (
 )
 from rpml.runtime.rows import Array
 from rpml.runtime.threads import run_chunks, times, transposed_times
+from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:
     from rpml.method.solver.manifolds import PolarCurve
@@ -262,7 +263,9 @@ def loss_and_gradients(
     d = objective.X.shape[1]
     L = np.asarray(L)
     if L.ndim != 2 or L.shape[0] != d:
-        raise ValueError(f"L must have shape ({d}, l) for X with {d} features, got {L.shape}.")
+        raise ValueError(
+            f"L must have shape ({d}, l) for X with {counted(d, 'feature')}, got {L.shape}."
+        )
     theta = None if theta is None else np.asarray(theta)
     objective.weight.check(theta, d)
     objective.move_to(L, theta)
@@ -296,6 +299,6 @@ def as_triplets(triplets: ArrayLike, n: int) -> NDArray[np.integer]:
     if triplets.size and (triplets.min() < 0 or triplets.max() >= n):
         row = int(np.flatnonzero(((triplets < 0) | (triplets >= n)).any(axis=1))[0])
         raise ValueError(
-            f"triplets[{row}] = {triplets[row].tolist()} is outside the {n} rows of X."
+            f"triplets[{row}] = {triplets[row].tolist()} is outside the {counted(n, 'row')} of X."
         )
     return np.ascontiguousarray(triplets, np.int32 if n < 2**31 else np.int64)

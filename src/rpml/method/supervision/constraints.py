@@ -16,6 +16,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from rpml.runtime.rows import Labels
+from rpml.runtime.wording import counted
 
 logger = logging.getLogger(__name__)
 Rows = NDArray[np.intp]
@@ -142,7 +143,9 @@ def row_indices(kind: str, values: NDArray[np.number], n: int) -> Rows:
     bad = (values < 0) | (values >= n) | (values != np.floor(values))
     if bad.any():
         i = int(np.flatnonzero(bad.any(axis=1))[0])
-        raise ValueError(f"{kind}[{i}] = {values[i].tolist()} is outside the {n} rows of X.")
+        raise ValueError(
+            f"{kind}[{i}] = {values[i].tolist()} is outside the {counted(n, 'row')} of X."
+        )
     return values.astype(np.intp)
 
 

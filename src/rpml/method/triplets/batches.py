@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rpml.method.triplets import kernels
 from rpml.method.triplets.members import Members, check_labels, members_of
+from rpml.runtime.wording import counted
 
 Triplets = NDArray[np.intp]
 _MINING = {"semi-hard": kernels.SEMI_HARD, "hard": kernels.HARD}
@@ -44,7 +45,7 @@ def mine_batch_triplets(
     Z = np.ascontiguousarray(Z, dtype=np.float32 if np.asarray(Z).itemsize <= 4 else np.float64)
     names = check_labels(labels)
     if len(Z) != names.size:
-        raise ValueError(f"Z has {len(Z)} rows but there are {names.size} labels")
+        raise ValueError(f"got {counted(names.size, 'label')} for {counted(len(Z), 'row')} of Z")
     if mining == "all":
         return _of_all_triplets(members_of(names), rng, limit)
     kind = _MINING[mining]

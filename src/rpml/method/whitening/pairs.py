@@ -28,6 +28,7 @@ from rpml.method.whitening.neighborhoods import (
 from rpml.runtime.intervals import STANDARD_ERRORS
 from rpml.runtime.rows import Array, unit_rows
 from rpml.runtime.threads import single_blas_thread, times, transposed_times
+from rpml.runtime.wording import counted
 
 Index = NDArray[np.intp]
 
@@ -88,7 +89,7 @@ def pair_scatter(
     if choice.source == "none":
         return ignored(0.0, choice.reason)
     if len(pairs) < MIN_PAIRS:
-        return ignored(0.0, f"{len(pairs)} pairs are too few to tell")
+        return ignored(0.0, f"{counted(len(pairs), 'pair is', 'pairs are')} too few to tell")
     folds = np.array_split(rng.permutation(pairs), 2)
     rate = right_rate(data, folds, scatter, rng)
     if rate < MIN_RATE:

@@ -14,6 +14,7 @@ from rpml.io.datasets.omniglot import Drawings
 from rpml.pages.demo.result import LEARNED, Embeddings, Findings, Note, Row, judge, learn
 from rpml.runtime.extras import MissingExtraError
 from rpml.runtime.rows import Array
+from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:
     from rpml.evaluation.registry import Embedder
@@ -88,7 +89,9 @@ def _draw(
     for row in rows:
         if row.method in (rows[0].method, LEARNED):
             nearest = nearest_neighbors(embeddings[row.method], 8, metric="cosine").indices
-            title = f"{row.method}, {row.dim} dimensions: Recall@1 {100 * row.recall[1]:.1f}"
+            title = (
+                f"{row.method}, {counted(row.dim, 'dimension')}: Recall@1 {100 * row.recall[1]:.1f}"
+            )
             neighbors[title] = nearest[queries].astype(np.intp)
     try:
         names = np.array([f"{a} {c}" for a, c in zip(test.alphabet, test.character, strict=True)])

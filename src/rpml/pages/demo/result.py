@@ -19,6 +19,7 @@ from rpml.runtime.atomic import atomic_output
 from rpml.runtime.locks import locked
 from rpml.runtime.outputs import check_folder, check_no_file, mark_folder
 from rpml.runtime.rows import Array
+from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:
     from rpml.evaluation.registry import Embedder
@@ -159,7 +160,7 @@ def judge(rows: Sequence[Row], embeddings: Embeddings, y: NDArray[np.generic]) -
     else:
         judgment = "RPML made no difference beyond chance"
     return (
-        f"{judgment}: Recall@1 at {learned.dim} dimensions is "
+        f"{judgment}: Recall@1 at {counted(learned.dim, 'dimension')} is "
         f"{100 * learned.recall[1]:.1f} against {100 * best.recall[1]:.1f} with the best "
         f"alternative of that size ({best.method}), a gain of {gain:+.1f} ± {spread:.1f} points; "
         f"the raw {raw.dim} give {100 * raw.recall[1]:.1f}"

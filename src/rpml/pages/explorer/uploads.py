@@ -20,6 +20,7 @@ from rpml.pages.report.thumbnails import Thumbnail, thumbnail
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array
 from rpml.runtime.scratch import ScratchFolder
+from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:
     from rpml.vision.backbone import Backbone
@@ -48,7 +49,7 @@ def parse_vector(data: bytes, n_features: int) -> NDArray[np.float64]:
     if shape not in ((n_features,), (1, n_features)):
         raise InputError(
             f"the uploaded array has shape {shape}, and a query must be one vector of "
-            f"{n_features} numbers"
+            f"{counted(n_features, 'number')}"
         )
     body = data[stream.tell() :]
     if len(body) < n_features * dtype.itemsize:

@@ -19,6 +19,7 @@ from rpml.evaluation.metrics.label_free import (
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.intervals import Interval, interval, paired
 from rpml.runtime.rows import Array
+from rpml.runtime.wording import counted
 
 KS = (1, 2, 4, 8)
 MODELS = ("rpml", "second")  # keys of the spaces of the models
@@ -94,9 +95,9 @@ def make_spaces(models: Mapping[str, RPML], X: Array) -> list[Space]:
     n_dims = embeddings[0].shape[1]
     vectors = {"raw": ("raw features", np.asarray(X, np.float32))}
     with suppress(ValueError):  # without PCA if the rows have a lower rank
-        vectors["pca"] = (f"PCA, {n_dims} dimensions", PCA(n_dims).fit(X).transform(X))
+        vectors["pca"] = (f"PCA, {counted(n_dims, 'dimension')}", PCA(n_dims).fit(X).transform(X))
     for key, name, embedding in zip(MODELS, models, embeddings, strict=False):
-        vectors[key] = (f"{name}, {embedding.shape[1]} dimensions", embedding)
+        vectors[key] = (f"{name}, {counted(embedding.shape[1], 'dimension')}", embedding)
     return [
         Space(key, title, rows, nearest_neighbors(rows, k, metric="cosine").indices)
         for key, (title, rows) in vectors.items()

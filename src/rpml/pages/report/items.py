@@ -13,6 +13,7 @@ from rpml.io.features.reading import check_readable
 from rpml.io.features.source import Ids
 from rpml.io.features.text_files import read_column
 from rpml.runtime.errors import InputError
+from rpml.runtime.wording import counted
 
 VIEW_MARK = "#view"  # ids of augmented views: the id of the image, this mark, and a number
 
@@ -66,7 +67,9 @@ def make_items(
     """
     names = [str(i) for i in (range(n_rows) if ids is None else ids)]
     if len(names) != n_rows:
-        raise InputError(f"there are {len(names)} ids, the features have {n_rows} rows")
+        raise InputError(
+            f"got {counted(len(names), 'id')}, the features have {counted(n_rows, 'row')}"
+        )
     classes = None if labels is None else [_label(label) for label in labels]
     if classes is not None and not any(label is not None for label in classes):
         raise InputError("no row has a label: every label is empty or -1")
@@ -89,7 +92,9 @@ def read_ids(path: str | Path, n_rows: int) -> list[str]:
     table = path.suffix in (".csv", ".tsv")
     lines = read_column(path, None, ("id",)) if table else read_lines(path)
     if len(lines) != n_rows:
-        raise InputError(f"{path} has {len(lines)} ids, the features have {n_rows} rows")
+        raise InputError(
+            f"{path} has {counted(len(lines), 'id')}, the features have {counted(n_rows, 'row')}"
+        )
     name, times = Counter(lines).most_common(1)[0]
     if times > 1:
         raise InputError(f"{path} gives the id {name!r} to {times} rows: ids must be unique")
@@ -119,7 +124,9 @@ def read_texts(
         return list(read_labels(path, n_rows, ids, column, partial=True))
     lines = read_lines(path)
     if len(lines) != n_rows:
-        raise InputError(f"{path} has {len(lines)} lines, the features have {n_rows} rows")
+        raise InputError(
+            f"{path} has {counted(len(lines), 'line')}, the features have {counted(n_rows, 'row')}"
+        )
     return list(lines)
 
 
@@ -137,8 +144,8 @@ def match_images(folder: Path, ids: Sequence[str] | None, n_rows: int) -> list[P
     if ids is None:
         if len(files) != n_rows:
             raise InputError(
-                f"{folder} holds {len(files)} images and the features have {n_rows} rows without "
-                "ids: give --ids, one file name per line"
+                f"{folder} holds {counted(len(files), 'image')} and the features have "
+                f"{counted(n_rows, 'row')} without ids: give --ids, one file name per line"
             )
         return [f.path for f in files]
     by_name: dict[str, Path] = {}

@@ -11,6 +11,7 @@ from rpml.pages.report.sections import SECTIONS
 from rpml.pages.report.verdict import judge
 from rpml.runtime.context import Progress
 from rpml.runtime.extras import require
+from rpml.runtime.wording import counted
 
 STYLES = ("base.css", "report.css")
 SCRIPTS = ("cells.js", "shapes.js", "drawing.js", "scatter.js", "legend.js", "report.js")
@@ -52,7 +53,7 @@ def build_report(measurements: Measurements, listen: Listener = lambda progress:
     page: str = environment.get_template("report.html").render(
         verdict=judge(measurements),
         source=measurements.source,
-        n_rows=measurements.n_rows,
+        items=counted(measurements.n_rows, "item"),
         sections=sections,
         style=style,
         script=script,

@@ -9,6 +9,7 @@ from rpml.evaluation.recommendation import RAW_PRICE, Recommendation
 from rpml.pages.report.comparison import N_NEIGHBORS
 from rpml.pages.report.measurements import Measurements
 from rpml.runtime.intervals import RESAMPLES, Interval
+from rpml.runtime.wording import counted
 
 _ALTERNATIVES = {"raw": "the raw features", "pca": "PCA of the same size"}
 
@@ -42,7 +43,7 @@ def judge(measurements: Measurements) -> Verdict:
 
 def _judge_first(measurements: Measurements) -> Verdict:
     small, large = measurements.embedding.n_dims, measurements.spaces[0].n_dims
-    sizes = f"{small} dimensions instead of {large:,}"
+    sizes = f"{counted(small, 'dimension')} instead of {large:,}"
     if measurements.advice is not None:
         return without_labels(measurements.advice, rows_phrase(measurements))
     comparison = measurements.comparison
@@ -54,7 +55,7 @@ def _judge_first(measurements: Measurements) -> Verdict:
 def rows_phrase(measurements: Measurements) -> str:
     """Describe the measured rows."""
     measured, total = len(measurements.rows), measurements.n_rows
-    rows = f"{measured:,} of {total:,} items" if measured < total else f"{total:,} items"
+    rows = f"{measured:,} of {total:,} items" if measured < total else counted(total, "item")
     if measurements.labels is not None and len(measurements.labels) < measured:
         rows = f"the {len(measurements.labels):,} labeled items among {rows}"
     which = "the model was" if measurements.trained else "the model was not"

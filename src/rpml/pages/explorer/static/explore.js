@@ -114,7 +114,7 @@ function showResults() {
   $("lists").classList.toggle("gallery", page.state.show === "gallery");
   $("lists").replaceChildren(...Object.entries(page.about.spaces).map(([space, { title, n_dims: dims }]) => {
     const found = page.results[space];
-    const heading = views.element("h2", { id: `list-${space}` }, title, " ", views.element("span", { className: "muted", textContent: `${dims.toLocaleString("en")} dimensions, ${shared.size} ${everywhere}` }));
+    const heading = views.element("h2", { id: `list-${space}` }, title, " ", views.element("span", { className: "muted", textContent: `${views.counted(dims, "dimension")}, ${shared.size} ${everywhere}` }));
     const piece = page.state.show === "gallery" ? views.tile : views.hit;
     const hits = found.items.map((item, i) => piece(found.query, item, i + 1, shared.has(item.row) ? everywhere : "", follow));
     return views.element("section", { className: "list", dataset: { space }, attributes: { "aria-labelledby": `list-${space}` } }, heading, views.element("ol", {}, ...hits));
@@ -282,7 +282,7 @@ function listen() {
 }
 
 function describe() {
-  $("about").textContent = `${page.about.name ? page.about.name + " · " : ""}${page.about.rows.toLocaleString("en")} items`;
+  $("about").textContent = `${page.about.name ? page.about.name + " · " : ""}${views.counted(page.about.rows, "item")}`;
   listColors();
   $("map-note").textContent = page.about.map_note;
   $("map-note").hidden = !page.about.map_note;

@@ -41,8 +41,7 @@ async function suggest() {
 
 /* The last suggestion: every match, marked on the map and in the table. */
 function allMatches(text) {
-  const count = finder.total.toLocaleString("en");
-  const option = views.element("li", { id: `option-${finder.items.length}`, className: "all", attributes: { role: "option", "aria-selected": "false" }, textContent: `Show all ${count} matches` });
+  const option = views.element("li", { id: `option-${finder.items.length}`, className: "all", attributes: { role: "option", "aria-selected": "false" }, textContent: finder.total === 1 ? "Show the match" : `Show all ${views.counted(finder.total, "match", "matches")}` });
   option.addEventListener("mousedown", (event) => { event.preventDefault(); closeFinder(); go({ q: text }); });
   finder.items.push({ matches: text });
   return option;

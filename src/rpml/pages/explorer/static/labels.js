@@ -37,7 +37,7 @@ function show(summary) {
   }));
   $("undo").disabled = !summary.can_undo;
   const n = summary.n_labeled;
-  const labeled = n === 0 ? "No item is labeled" : n === 1 ? "1 item is labeled" : `${n.toLocaleString("en")} items are labeled`;
+  const labeled = n === 0 ? "No item is labeled" : views.counted(n, "item is labeled", "items are labeled");
   $("label-status").textContent = `${labeled}; ${summary.is_saved ? "saved in" : "the first change writes all labels to"} ${summary.file}.`;
 }
 
@@ -45,7 +45,7 @@ async function assign(rows, label) {
   const summary = await post("/api/labels", { rows, label });
   show(summary);
   relabel();
-  say(label === null ? `${summary.changed} labels removed` : `${summary.changed} items labeled ${label}`);
+  say(label === null ? `${views.counted(summary.changed, "label")} removed` : `${views.counted(summary.changed, "item")} labeled ${label}`);
 }
 
 const assignSelected = attempt(async (label) => {
@@ -118,7 +118,7 @@ function showLearning(now) {
   else if (now.state === "ready") {
     const { before, after, gain } = now.recall;
     const points = (share) => `${share > 0 ? "+" : share < 0 ? "\u2212" : ""}${Math.abs(100 * share).toFixed(1)}`;
-    $("learning").textContent = `Learned from ${now.n_labeled.toLocaleString("en")} labels. The nearest labeled item has the same label (Recall@1) for ${(100 * before.value).toFixed(1)} % of the labeled items before, ${(100 * after.value).toFixed(1)} % after: ${points(gain.value)} points, 95 % interval ${points(gain.low)} to ${points(gain.high)}. The labels were used to learn, so the gain on other items is smaller.`;
+    $("learning").textContent = `Learned from ${views.counted(now.n_labeled, "label")}. The nearest labeled item has the same label (Recall@1) for ${(100 * before.value).toFixed(1)} % of the labeled items before, ${(100 * after.value).toFixed(1)} % after: ${points(gain.value)} points, 95 % interval ${points(gain.low)} to ${points(gain.high)}. The labels were used to learn, so the gain on other items is smaller.`;
     attempt(async () => { await relearned(); go({ map: "rpml", beside: "learned" }, false); })();
   } else $("learning").textContent = "";
 }

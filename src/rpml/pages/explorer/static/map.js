@@ -18,7 +18,7 @@ export async function waitForMap() {
     const status = await ask("/api/status", {}, "status");
     if (status.map.state === "ready") return showMaps();
     if (status.map.state === "missing") return cover(`There is no map: ${status.map.reason}.`, false);
-    cover(`Drawing the map of ${page.about.rows.toLocaleString("en")} items; searching works meanwhile.`, true);
+    cover(`Drawing the map of ${views.counted(page.about.rows, "item")}; searching works meanwhile.`, true);
     setTimeout(waitForMap, 1000);
   } catch (problem) {
     complain(problem, waitForMap);

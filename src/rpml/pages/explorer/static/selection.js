@@ -38,7 +38,7 @@ function change(mask) {
 
 export function showSelection() {
   const n = selection.count;
-  const text = n ? `${n.toLocaleString("en")} ${n === 1 ? "item is" : "items are"} selected.` : "Nothing is selected.";
+  const text = n ? `${views.counted(n, "item is", "items are")} selected.` : "Nothing is selected.";
   $("selection").textContent = text;
   $("selected").hidden = !n;
   $("selected").firstElementChild.textContent = text;

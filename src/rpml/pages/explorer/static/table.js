@@ -44,8 +44,8 @@ function showOrder() {
   current = Math.min(current, Math.max(0, order.length - 1));
   $("grid").setAttribute("aria-rowcount", order.length + 1);
   $("table-space").style.height = `${Math.min(TALLEST, headHeight() + order.length * ROW)}px`;
-  const all = page.about.rows.toLocaleString("en");
-  $("table-status").textContent = order.length === page.about.rows ? `${all} items` : `${order.length.toLocaleString("en")} of ${all} items`;
+  const all = views.counted(page.about.rows, "item");
+  $("table-status").textContent = order.length === page.about.rows ? all : `${order.length.toLocaleString("en")} of ${all}`;
   draw();
 }
 
@@ -61,8 +61,8 @@ export function showMatches() {
     clear.addEventListener("click", () => { go({ q: "", where: "" }); $("query").focus(); });
     const table = views.element("button", { type: "button", textContent: "Show in the table", hidden: page.state.tab === "table" });
     table.addEventListener("click", () => { go({ tab: "table" }); $("tab-table").focus(); });
-    const n = found.length, items = `${n.toLocaleString("en")} ${n === 1 ? "item" : "items"}`;
-    const said = page.state.q ? `${items} ${n === 1 ? "contains" : "contain"} “${page.state.q}”${page.state.where ? " and pass the filters" : ""}. ` : `${items} pass the filters. `;
+    const passes = found.length === 1 ? "passes" : "pass";
+    const said = page.state.q ? `${views.counted(found.length, "item contains", "items contain")} “${page.state.q}”${page.state.where ? ` and ${passes} the filters` : ""}. ` : `${views.counted(found.length, "item")} ${passes} the filters. `;
     box.replaceChildren(said, selectButton("Select them", () => found), " ", table, " ", clear);
   }
   for (const map of page.maps) map.filter("matches", mask);

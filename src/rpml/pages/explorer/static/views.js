@@ -8,6 +8,11 @@ export function element(name, properties = {}, ...children) {
   return node;
 }
 
+/* A number with its noun: "1 item", "2,000 items". */
+export function counted(n, noun, plural = `${noun}s`) {
+  return `${n.toLocaleString("en")} ${n === 1 ? noun : plural}`;
+}
+
 export function image(item, alt, large = false) {
   if (!item.picture) return null;
   const path = item.row === null ? `upload/${item.upload}` : `${item.row}${large ? "?large=1" : ""}`;
@@ -154,7 +159,7 @@ export function cluster(found, onPick, exportLink) {
   const plain = found.members.some((item) => item.picture) ? "" : " plain";
   const box = element("div", {},
     element("h2", { textContent: `Cluster ${found.title}` }),
-    element("p", { className: "muted", textContent: `${found.size.toLocaleString("en")} ${found.size === 1 ? "item" : "items"}${impurity}` }),
+    element("p", { className: "muted", textContent: counted(found.size, "item") + impurity }),
     element("div", { className: "tools" }, exportLink),
     element("h3", { textContent: "Most typical item (the mode)" }),
     element("div", { className: `members${plain}` }, chip(found.mode, onPick)));

@@ -7,6 +7,7 @@ from rpml.pages.report.examples import cluster_samples
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Figure, Section
 from rpml.pages.report.views import Strip
+from rpml.runtime.wording import counted
 
 _HEADING = "Sizes of the pseudo-clusters"
 
@@ -20,7 +21,7 @@ def content(measurements: Measurements) -> Content:
     samples = []
     if measurements.trained:
         samples = [
-            Strip(f"Pseudo-cluster {name}", [gallery.view(r) for r in rows], f"{size} items")
+            Strip(f"Pseudo-cluster {name}", [gallery.view(r) for r in rows], counted(size, "item"))
             for name, size, rows in cluster_samples(labels, 5, 10)
         ]
     together = sizes[sizes > 1]

@@ -6,6 +6,7 @@ from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Figure, Section
 from rpml.pages.report.sections.training import is_constant
 from rpml.pages.report.views import Gallery, Strip
+from rpml.runtime.wording import counted
 
 _ROLES = ("anchor", "positive", "negative")
 
@@ -16,7 +17,7 @@ def content(measurements: Measurements) -> Content:
     weights, probabilities = model.triplet_weights_, model.triplet_probabilities_
     heading = "Triplet probabilities"
     figures = [Figure(heading, charts.histogram(heading, probabilities, "probability"))]
-    summary = f"{len(weights):,} triplets."
+    summary = f"{counted(len(weights), 'triplet')}."
     if is_constant(weights):
         summary += f" All have the weight {charts.number(float(weights[0]))}."
     else:

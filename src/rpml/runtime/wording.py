@@ -1,0 +1,6 @@
+"""Words of messages."""
+
+
+def counted(n: int, noun: str, plural: str | None = None) -> str:
+    """Return a number with its noun: "1 row", "2,000 rows"; `plural` if that does not end in s."""
+    return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
