@@ -31,7 +31,7 @@ def cases(folder):
     np.save(folder / "one.npy", X[:1])
     out = ["-o", "out.rpml"]
     return {
-        "missing file": (["fit", "absent.npy", *out], "no such file"),
+        "missing file": (["fit", "absent.npy", *out], "absent.npy: there is no such file"),
         "empty file": (["fit", "empty.npy", *out], "is empty"),
         "wrong suffix": (["fit", "words.xlsx", *out], "'.xlsx'"),
         "ragged": (["fit", "ragged.csv", *out], "line 2 has 1 column,"),
@@ -43,7 +43,12 @@ def cases(folder):
         "one row": (["fit", "one.npy", *out], "1"),
         "no folder": (["fit", "x y é.npy", "-o", "no/out.rpml"], "does not exist"),
         "labels": (["evaluate", "x y é.npy", "--labels", "y.csv"], "2 labels"),
-        "no model": (["embed", "absent.rpml", "x y é.npy", "-o", "e.npy"], "No such file"),
+        "no model": (["embed", "absent.rpml", "x y é.npy", "-o", "e.npy"], "there is no such file"),
+        "nothing to inspect": (
+            ["inspect", "absent.rpml"],
+            "cannot read absent.rpml: there is no such",
+        ),
+        "no config": (["fit", "--config", "absent.toml"], "absent.toml: there is no such file"),
         "bad model": (["embed", "fake.rpml", "x y é.npy", "-o", "e.npy"], "not an rpml file"),
         "data as model": (["inspect", "fake.rpml"], "not an rpml file"),
         "bad output": (["embed", "fake.rpml", "x y é.npy", "-o", "e.doc"], "'.doc'"),
@@ -53,7 +58,8 @@ def cases(folder):
 
 NAMES = [
     "missing file", "empty file", "wrong suffix", "ragged", "text", "nan", "duplicated ids",
-    "objects", "identical rows", "one row", "no folder", "labels", "no model", "bad model",
+    "objects", "identical rows", "one row", "no folder", "labels", "no model",
+    "nothing to inspect", "no config", "bad model",
     "data as model", "bad output", "bad target",
 ]  # fmt: skip
 

@@ -228,7 +228,7 @@ def test_another_kind(model):
 
 
 def test_missing_empty_and_special_files(tmp_path):
-    assert "No such file" in refusal(tmp_path / "absent")
+    assert "there is no such file" in refusal(tmp_path / "absent")
     (tmp_path / "empty").touch()
     assert "is empty" in refusal(tmp_path / "empty")
     assert "regular file" in refusal(tmp_path)

@@ -71,6 +71,8 @@ def test_unknown_names_are_listed(tmp_path: Path) -> None:
 def test_bad_files(tmp_path: Path, network: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         Backbone(tmp_path / "absent.onnx")
+    with pytest.raises(InputError, match=r"absent\.toml: there is no such file"):
+        Backbone(network, tmp_path / "absent.toml")
     (tmp_path / "noise.onnx").write_bytes(b"not a network")
     with pytest.raises(InputError, match="not an ONNX network"):
         Backbone(tmp_path / "noise.onnx")

@@ -16,6 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from rpml.cli.console import SHOWN, say
 from rpml.cli.groups import expand_groups
 from rpml.runtime.errors import InputError, WriteError
+from rpml.runtime.wording import system_reason
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
@@ -142,7 +143,7 @@ def sentence(error: BaseException) -> str:
     if isinstance(error, WriteError):
         return _flat(error.strerror or error)
     if isinstance(error, OSError) and error.filename:
-        return _flat(f"{error.filename}: {error.strerror}")
+        return _flat(f"{error.filename}: {system_reason(error)}")
     if _is_of_stdout(error):
         return f"cannot write to standard output: {error.strerror}"
     text = _flat(error)

@@ -6,6 +6,7 @@ from pathlib import Path
 import typer
 
 from rpml.runtime.errors import InputError
+from rpml.runtime.wording import system_reason
 
 _NOT_IN_FILES = {"config", "help"}
 
@@ -25,7 +26,7 @@ def read_config(path: str) -> dict[str, object]:
     try:
         return read_toml(Path(path))
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
+        raise InputError(f"cannot read {path}: {system_reason(error)}") from error
     except InputError:
         raise
     except ValueError as error:

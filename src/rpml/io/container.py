@@ -22,6 +22,7 @@ from rpml.runtime.context import Arrays as Arrays
 from rpml.runtime.context import Json
 from rpml.runtime.errors import ModelFormatError
 from rpml.runtime.schema import Schema, check_json
+from rpml.runtime.wording import system_reason
 
 MAX_BYTES = 32 * 2**30
 MAX_HEADER = 16 * 2**20
@@ -140,7 +141,7 @@ def _check_file(path: Path) -> None:
         with open(path, "rb") as file:
             start, header = file.read(8), file.read(len(_START))
     except OSError as error:
-        raise ModelFormatError(f"cannot read {path}: {error.strerror or error}") from error
+        raise ModelFormatError(f"cannot read {path}: {system_reason(error)}") from error
     if status.st_size == 0:
         raise ModelFormatError(f"{path} is empty")
     for magic, meaning in _DISGUISES.items():

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
 from rpml.runtime.schema import Number, check_json, read_json, read_toml
+from rpml.runtime.wording import system_reason
 from rpml.vision.normalization import with_fast_normalization
 
 _onnxruntime: ModuleType = require("onnxruntime", "vision", "a backbone")
@@ -88,7 +89,8 @@ def read_convention(path: Path) -> Convention:
         lists = {k: tuple(fields_read[k]) for k in ("mean", "std") if k in fields_read}
         return Convention(**{**fields_read, **lists})
     except (OSError, ValueError, TypeError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot use the backbone's sidecar {path}: {error}") from error
+        reason = system_reason(error) if isinstance(error, OSError) else error
+        raise InputError(f"cannot use the backbone's sidecar {path}: {reason}") from error
 
 
 def find_sidecar(model: Path) -> Path | None:

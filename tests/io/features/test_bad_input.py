@@ -138,7 +138,7 @@ def test_npz_with_several_arrays(tmp_path, X):
 
 def test_ragged_lists_in_parquet(tmp_path):
     pq.write_table(pa.table({"v": [[1.0, 2.0], [3.0]]}), tmp_path / "x.parquet")
-    assert "row 1 of 'v' has 1 numbers, the first row has 2" in refusal(tmp_path / "x.parquet")
+    assert "row 1 of 'v' has 1 number, the first row has 2" in refusal(tmp_path / "x.parquet")
 
 
 def test_text_column_in_parquet(tmp_path):

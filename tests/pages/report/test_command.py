@@ -43,6 +43,7 @@ def test_two_models_on_one_page(sample: Sample, tmp_path: Path) -> None:
         (["--images", "nowhere"], "no such folder"),
         (["--ids", "nowhere.txt"], "there is no such file"),
         (["--labels", "nowhere.npy"], "there is no such file"),
+        (["--texts", "nowhere.txt"], "cannot read nowhere.txt: there is no such file"),
     ],
 )
 def test_wrong_input_is_one_sentence(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.runtime.errors import InputError
-from rpml.runtime.wording import counted
+from rpml.runtime.wording import counted, system_reason
 
 IMAGE_SUFFIXES = (
     *(".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".pbm"),
@@ -111,7 +111,7 @@ def read_lines(path: Path, columns: int) -> list[list[str]]:
     try:
         lines = path.read_text(encoding="utf8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
+        reason = system_reason(error) if isinstance(error, OSError) else error
         raise InputError(f"cannot read {path}: {reason}") from error
     rows = []
     for number, line in enumerate(lines, start=1):

@@ -18,6 +18,7 @@ from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
 from rpml.runtime.inputs import Stamp
 from rpml.runtime.scratch import ScratchFolder
+from rpml.runtime.wording import system_reason
 
 Opener = Callable[[Path, ReadOptions], FeatureSource]
 OPENERS: dict[str, Opener] = {
@@ -35,8 +36,7 @@ def check_readable(path: Path) -> None:
     try:
         status = os.stat(path)
     except OSError as error:
-        reason = "there is no such file" if isinstance(error, FileNotFoundError) else error.strerror
-        raise InputError(f"cannot read {path}: {reason}") from error
+        raise InputError(f"cannot read {path}: {system_reason(error)}") from error
     if path.is_dir():
         return
     if not path.is_file():
@@ -89,7 +89,7 @@ def _open_file(path: Path, options: ReadOptions) -> FeatureSource:
         source = opener(path, options)
         source.stamp = stamp
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+        raise InputError(f"cannot read {path}: {system_reason(error)}") from error
     if options.keep and not source.kept_names:
         raise InputError(f"{path} has no columns to keep: only tables have")
     return source
