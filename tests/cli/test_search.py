@@ -55,3 +55,28 @@ def test_refusals(rpml, shared, index, tmp_path):
     assert "call it something.index" in rpml.refused(*args, tmp_path / "x.npy")
     out = tmp_path / "hits.txt"
     assert ".csv, .json or .md" in rpml.refused("search", index, shared / "x.npy", "-o", out)
+
+
+def test_inspect_describes_an_index(rpml, shared, index, tmp_path):
+    fields = rpml.json("inspect", index)
+    assert (fields["kind"], fields["rows"], fields["features"], fields["dim"]) == (
+        "index", 240, 12, 4
+    )  # fmt: skip
+    assert fields["bytes_per_row"] == 5
+    assert fields["bytes"] == index.stat().st_size
+    assert fields["ids"] is None
+    told = rpml("inspect", index).stdout
+    assert "sign bits, rescored by int8" in told
+    assert "240" in told
+
+
+def test_an_index_and_its_model_share_a_fingerprint(rpml, shared, vectors, index, tmp_path):
+    model, small = shared / "model.rpml", tmp_path / "named.data"
+    np.savez(tmp_path / "x.npz", X=vectors[0], ids=[f"bird {i}" for i in range(240)])
+    rpml("index", model, tmp_path / "x.npz", "-o", small, "--dim", 2)
+    fields = rpml.json("inspect", small)
+    assert (fields["kind"], fields["dim"], fields["ids"]) == ("index", 2, "text")
+    found = [rpml.json("inspect", path)["fingerprint"] for path in (model, index, small)]
+    assert len(set(found)) == 1
+    rpml("fit", shared / "x.npy", "-o", tmp_path / "other.rpml", "--dim", 4, "--set", "whiten=0.5")
+    assert rpml.json("inspect", tmp_path / "other.rpml")["fingerprint"] != found[0]

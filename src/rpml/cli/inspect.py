@@ -1,4 +1,4 @@
-"""rpml inspect: what is in a model, a feature file or a checkpoint."""
+"""rpml inspect: what is in a model, an index, a feature file or a checkpoint."""
 
 import os
 from pathlib import Path
@@ -14,6 +14,7 @@ from rpml.cli.console import Console, fields_text, shown
 EXAMPLES = """\b
 Examples:
   rpml inspect model.rpml
+  rpml inspect vectors.index
   rpml inspect vectors.parquet
   rpml inspect vectors.npz --array X --json
 """
@@ -23,21 +24,25 @@ _WIDTH = 78  # of values that are lists
 @command
 def run(
     path: Annotated[
-        str, typer.Argument(metavar="PATH", help="A model, checkpoint or file of vectors.")
+        str, typer.Argument(metavar="PATH", help="A model, index, checkpoint or file of vectors.")
     ],
     reading: opt.ReadingOptions,
     console: Console,
 ) -> None:
-    """Describe a model, a checkpoint or a file of vectors."""
+    """Describe a model, an index, a checkpoint or a file of vectors."""
     from rpml.estimator import describe_model
     from rpml.io.checkpoint import describe_checkpoint
+    from rpml.io.container import container_kind
     from rpml.io.features.reading import SUFFIXES
+    from rpml.search.description import describe_index
 
     target = Path(path)
     if os.path.isfile(target / "manifest.json"):
         fields = describe_checkpoint(target)
     elif path == "-" or os.path.isdir(target) or target.suffix.lower() in SUFFIXES:
         fields = inspect_features(path, reading)
+    elif container_kind(path) == "index":
+        fields = describe_index(path)
     else:
         fields = describe_model(opt.load_model(path), path)
     told = {name: _LISTS.get(name, _short)(value) for name, value in fields.items()}

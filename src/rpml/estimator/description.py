@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from rpml.estimator.rpml import RPML
 from rpml.io.container import Arrays
 from rpml.io.model_file import read_model
+from rpml.runtime.digest import data_digest
 from rpml.runtime.wording import counted
 
 
@@ -27,6 +28,7 @@ def describe_model(model: RPML, path: str | PathLike[str]) -> dict[str, object]:
         "rpml_version": metadata["rpml_version"],
         "features": model.n_features_in_,
         "dim": len(model.components_),
+        "fingerprint": map_fingerprint(model),
         "arrays": describe_arrays(arrays),
         "preprocessing": metadata["preprocessing"],
         "normalize": model.normalize,
@@ -40,6 +42,12 @@ def describe_model(model: RPML, path: str | PathLike[str]) -> dict[str, object]:
         "interrupted": bool(run.get("interrupted", False)),
         "trained_on": run.get("options", {}).get("features", "unknown"),
     }
+
+
+def map_fingerprint(model: RPML) -> str:
+    """Return a short hash that a model shares with its indexes, whatever their dimensions."""
+    applied = model.preprocessing_
+    return data_digest(applied.mean, applied.matrix, model.components_[:1])[:16]
 
 
 def describe_arrays(arrays: Arrays) -> dict[str, dict[str, object]]:

@@ -8,7 +8,8 @@ import json
 import os
 import stat
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -155,7 +156,9 @@ def _check_file(path: Path) -> None:
         raise ModelFormatError(f"{path} has {status.st_size} bytes, more than any rpml file")
 
 
-def _read_raw(path: Path) -> tuple[Arrays, dict[str, str]]:
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
+    """Open a safetensors file of rpml: the file and its metadata."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -163,10 +166,15 @@ def _read_raw(path: Path) -> tuple[Arrays, dict[str, str]]:
             fields = dict(file.metadata() or {})
             if "rpml" not in fields or "checksum" not in fields:
                 raise ModelFormatError(f"{path} is a safetensors file, but not written by rpml")
-            return {name: file.get_tensor(name) for name in file.keys()}, fields  # noqa: SIM118
+            yield file, fields
     except (SafetensorError, OSError, KeyError, TypeError, OverflowError, AttributeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ModelFormatError(f"{path} is damaged: {reason}") from error
+
+
+def _read_raw(path: Path) -> tuple[Arrays, dict[str, str]]:
+    with _opened(path) as (file, fields):
+        return {name: file.get_tensor(name) for name in file.keys()}, fields  # noqa: SIM118
 
 
 def _parse(path: Path, text: str) -> Json:
@@ -179,6 +187,14 @@ def _parse(path: Path, text: str) -> Json:
     except ModelFormatError as error:
         raise ModelFormatError(f"{path} is damaged: {error}") from error
     return fields  # type: ignore[no-any-return]
+
+
+def container_kind(path: str | Path) -> str:
+    """Return what kind of file `write_container` wrote; ModelFormatError for files of others."""
+    path = Path(path)
+    _check_file(path)
+    with _opened(path) as (_, fields):
+        return str(_parse(path, fields["rpml"]).get("kind"))
 
 
 def read_container(path: str | Path, kind: str, version: int) -> tuple[Arrays, Json]:
