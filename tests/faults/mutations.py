@@ -37,6 +37,7 @@ from rpml.pages.explorer.preparation import start_work
 from rpml.pages.report.items import Items
 from rpml.runtime.errors import InputError
 from rpml.search import Index
+from rpml.search.description import describe_index
 from rpml.vision.decode import MAX_PIXELS, ImageError, load_rgb
 from tests.faults.forging import FORGERS
 from tests.io.test_container import mutate as damage_anywhere
@@ -75,6 +76,7 @@ def read_updated_model(folder):
 def read_index(folder):
     found = Index.load(folder / "x.index").search(X[:3], k=5)
     assert np.isfinite(found.scores).all()
+    json.dumps(describe_index(folder / "x.index"))
 
 
 def catalog_of(folder):
