@@ -11,11 +11,12 @@ from rpml.runtime.wording import counted
 
 CORE = ("numpy", "scipy", "scikit-learn", "numba", "threadpoolctl", "safetensors", "typer", "rich")
 EXTRAS = {
-    "ann": "approximate neighbors beyond 100,000 rows, faiss export",
+    "ann": "faiss: HNSW neighbor search, bits of an index compared faster",
     "parquet": "reading and writing .parquet, .feather and .jsonl",
+    "export": "ONNX and faiss export",
     "remote": "vectors from s3:// and https:// addresses",
-    "compare": "more methods in rpml compare",
-    "vision": "features from images, ONNX export",
+    "compare": "data frames and Leiden clustering in comparisons",
+    "vision": "features from images",
     "deep": "end-to-end training",
     "report": "figures and reports",
     "explore": "the explorer page",

@@ -60,8 +60,8 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     min_cluster_size : int, default=5
         Smaller basins join the neighbor with the largest affinity. Only an unconnected part of the
         graph may be smaller. `n_clusters` and `min_cluster_size` are for merge="average".
-    method : "auto", "exact" or "ann", default="auto"
-        Neighbor search; see `rpml.method.graph.affinity.nearest_neighbors`.
+    method : "auto", "exact", "ann" or "hnsw", default="auto"
+        Neighbor search; see `rpml.method.graph.neighbors.nearest_neighbors`.
 
     Attributes
     ----------
