@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rpml.runtime.rows import Array, unit_rows
+from rpml.runtime.threads import single_blas_thread
 
 MAX_ROWS = 2000
+STEPS = 2**16 - 1  # of the range of similarities, to which they are rounded
 # even steps, and the upper tail in geometric steps down to one pair in a million
 LEVELS = np.union1d(np.linspace(0, 1, 129), 1 - np.geomspace(1e-6, 1e-2, 65))
 
@@ -27,11 +29,12 @@ class SimilarityScale:
     """(q,) quantiles over rows and their nearest neighbor in the sample."""
 
     @classmethod
+    @single_blas_thread()
     def of(cls, Y: Array) -> SimilarityScale:
         """Compute quantiles from at most 2000 evenly spaced rows of the embedding."""
         rows = unit_rows(np.asarray(Y[:: -(-len(Y) // MAX_ROWS)], np.float32))
         similarities = rows @ rows.T
-        random = similarities[np.tri(len(rows), k=-1, dtype=bool)]
+        random = np.concatenate([row[:i] for i, row in enumerate(similarities)])
         np.fill_diagonal(similarities, -np.inf)
         nearest = similarities.max(axis=1)
         quantiles = (_quantiles(values) for values in (random, nearest))
@@ -47,9 +50,11 @@ class SimilarityScale:
 
 
 def _quantiles(values: Array) -> Array:
-    """Return the values at `LEVELS`; for so many, one sort is cheaper than a partition."""
-    values = np.sort(values)
+    """Return the values at `LEVELS`; 16-bit integers are sorted ten times as fast as floats."""
+    least = values.min()
+    step = float(values.max() - least) / STEPS or 1.0
+    ranked = np.sort(np.rint((values - least) / step).astype(np.uint16), kind="stable")
     low, part = np.divmod(LEVELS * (len(values) - 1), 1)
     below = low.astype(np.intp)
     above = np.minimum(below + 1, len(values) - 1)
-    return np.asarray(values[below] * (1 - part) + values[above] * part)
+    return np.asarray(least + step * (ranked[below] * (1 - part) + ranked[above] * part))
