@@ -149,13 +149,14 @@ def rank_gains(
         for seen, other in ((half, ~half), (~half, half)):
             plain = _principal(tested, seen)[:, :size]
             mates = _nearest(_principal(tested, other), queries)
-            white = _nearest(_turned(tested, scatter, other, REFERENCE), queries)
+            ridge = REFERENCE * np.trace(scatter) / data.n_components
+            white = _nearest(tested.whitened(scatter, other, ridge), queries)
             before = _log_ranks(plain, queries, np.hstack([mates, white]))
             for i, ridge in enumerate((JUDGED, MILD)):
                 rows = _rescaled(plain, scatter[np.ix_(seen, seen)], ridge * np.trace(scatter))
                 rescaled[i] += (before[:, :MATES] - _log_ranks(rows, queries, mates)).mean(axis=1)
             for i, shrinkage in enumerate(SHRINKAGES):
-                rows = _turned(tested, scatter, seen, shrinkage)[:, :size]
+                rows = _turned(tested, scatter, seen, shrinkage, size)
                 turned[i] += (before[:, MATES:] - _log_ranks(rows, queries, white)).mean(axis=1)
             step()
     views = 2 * REPEATS
@@ -173,13 +174,13 @@ def _rescaled(rows: Array, scatter: Array, added: float) -> Array:
     return times(rows, rescaling_map(scatter[:size, :size], added).astype(rows.dtype))
 
 
-def _turned(data: Coordinates, scatter: Array, half: Mask, shrinkage: float) -> Array:
-    """The rows as one half of the axes sees them, whitened; the best axes first."""
+def _turned(data: Coordinates, scatter: Array, half: Mask, shrinkage: float, size: int) -> Array:
+    """The rows as one half of the axes sees them, whitened, by the `size` best axes."""
     W, deviations = columns(data.W, half), data.deviations[half]
     ridge = shrinkage * np.trace(scatter) / data.n_components
     smoothed = scatter[np.ix_(half, half)] + ridge * np.eye(len(deviations))
     values, axes = linalg.eigh(smoothed / np.outer(deviations, deviations), driver="evd")
-    return times(W, (axes / np.sqrt(values)).astype(W.dtype))
+    return times(W, (axes[:, :size] / np.sqrt(values[:size])).astype(W.dtype))
 
 
 def _similarities(rows: Array, queries: Index) -> Array:
