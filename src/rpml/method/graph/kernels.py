@@ -4,10 +4,10 @@ import numpy as np
 
 from rpml.runtime.compiled import compiled
 
-# Scores per vectorized maximum. Unsigned, like the column counters: a signed index may count from
-# the end, and checking for that would prevent vectorization.
+# Scores that are compared at a time: a count of those above a bar is vectorized, unlike a maximum.
+# Unsigned, like the column counters: a signed index may count from the end, and checking for that
+# would prevent vectorization.
 _LANES = np.uint64(32)
-_FLAGS = frozenset({"nnan", "nsz"})  # for a vectorized maximum, without reordering sums
 
 
 @compiled()
@@ -36,7 +36,7 @@ def push(vals, idx, value, index):  # type: ignore[no-untyped-def]
     idx[at] = index
 
 
-@compiled(_FLAGS)
+@compiled()
 def push_rows(scores, half, rows, cols, vals, idx, start, stop):  # type: ignore[no-untyped-def]
     """Push scores[r, c] - half[c] to the heap vals[r], idx[r], for r in start..stop.
 
@@ -51,11 +51,10 @@ def push_rows(scores, half, rows, cols, vals, idx, start, stop):  # type: ignore
         c0 = np.uint64(0)
         while c0 < width:
             c1 = min(c0 + _LANES, width)
-            best = line[c0] - half[c0]
+            above = np.int32(0)
             for c in range(c0, c1):
-                value = line[c] - half[c]
-                best = value if value > best else best
-            if best >= bar:
+                above += np.int32(line[c] - half[c] >= bar)
+            if above:
                 for c in range(c0, c1):
                     value = line[c] - half[c]
                     better = value > bar or (value == bar and cols[c] < idx[r, 0])
@@ -65,7 +64,7 @@ def push_rows(scores, half, rows, cols, vals, idx, start, stop):  # type: ignore
             c0 = c1
 
 
-@compiled(_FLAGS)
+@compiled()
 def push_columns(scores, half, rows, vals, idx, start, stop):  # type: ignore[no-untyped-def]
     """Push scores[r, c] - half[r] to the heap vals[c], idx[c], for c in start..stop.
 
@@ -79,11 +78,10 @@ def push_columns(scores, half, rows, vals, idx, start, stop):  # type: ignore[no
         c0 = np.uint64(start)
         while c0 < last:
             c1 = min(c0 + _LANES, last)
-            best = (line[c0] - shift) - bars[c0]
+            above = np.int32(0)
             for c in range(c0, c1):
-                value = (line[c] - shift) - bars[c]
-                best = value if value > best else best
-            if best >= 0:
+                above += np.int32(line[c] - shift >= bars[c])
+            if above:
                 for c in range(c0, c1):
                     value = line[c] - shift
                     if value > bars[c] or (value == bars[c] and rows[r] < idx[c, 0]):
