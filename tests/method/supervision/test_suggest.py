@@ -111,25 +111,28 @@ def test_a_fitted_model_suggests_rows_of_many_classes():
 @pytest.fixture(scope="module")
 def digits():
     X, y = load_digits(return_X_y=True)
-    return RPML(16, random_state=0).fit(X), X, y
+    return [RPML(16, random_state=seed).fit(X) for seed in range(3)], X, y
 
 
 @pytest.mark.parametrize("at_hand", [True, False])
 @pytest.mark.parametrize("count", [10, 20, 40])
 def test_suggested_labels_name_more_of_the_other_digits_than_random_ones(digits, count, at_hand):
-    fitted, X, y = digits
-    Z = fitted.transform(X)
+    fits, X, y = digits
+    gains = []
+    for fitted in fits:
+        Z = fitted.transform(X)
 
-    def named(rows):
-        rest = np.setdiff1d(np.arange(len(y)), rows)
-        return np.mean(y[rows[(Z[rest] @ Z[rows].T).argmax(axis=1)]] == y[rest])
+        def named(rows, Z=Z):
+            rest = np.setdiff1d(np.arange(len(y)), rows)
+            return np.mean(y[rows[(Z[rest] @ Z[rows].T).argmax(axis=1)]] == y[rest])
 
-    random = [named(np.random.default_rng(i).permutation(len(y))[:count]) for i in range(20)]
-    suggested = named(fitted.suggest_labels(count, X if at_hand else None))
-    assert suggested > np.mean(random) + 0.05
+        random = [named(np.random.default_rng(i).permutation(len(y))[:count]) for i in range(20)]
+        suggested = named(fitted.suggest_labels(count, X if at_hand else None))
+        gains.append(suggested - np.mean(random))
+    assert np.mean(gains) > 0.05
 
 
 def test_other_rows_than_those_learned_from_are_refused(digits):
-    fitted, X, _ = digits
+    (fitted, *_), X, _ = digits
     with pytest.raises(ValueError, match="X has 10 rows, the model learned from 1797"):
         fitted.suggest_labels(3, X[:10])

@@ -176,7 +176,7 @@ def search_pairs(
         if a != b:
             kernels.push_columns(scores, half[left], blocks[a], *theirs, 0, width)
 
-    _run(search, pairs, np.diff(edges), progress)
+    run_pairs(search, pairs, np.diff(edges), progress)
     sort(vals, idx)
     back = np.empty_like(order)
     back[order] = np.arange(order.size, dtype=order.dtype)
@@ -190,12 +190,13 @@ def _as_slice(rows: NDArray[np.int32]) -> slice | NDArray[np.int32]:
     return rows
 
 
-def _run(
+def run_pairs(
     search: Callable[[int, int], None],
     pairs: Iterable[Pair],
     sizes: NDArray[np.intp],
     progress: Progress,
 ) -> None:
+    """Call search(a, b) for all pairs of blocks, in parallel where they share no block."""
     rounds = disjoint_rounds(pairs)
     total = sum(int(sizes[a] * sizes[b]) for turn in rounds for a, b in turn)
     done = 0

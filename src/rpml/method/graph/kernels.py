@@ -91,6 +91,42 @@ def push_columns(scores, half, rows, vals, idx, start, stop):  # type: ignore[no
 
 
 @compiled()
+def push_sums(first, second, left, right, both):  # type: ignore[no-untyped-def]
+    """Push the scaled scores first + second to the heaps of their rows and, if `both`, columns.
+
+    `left` and `right` hold, of the rows and of the columns: scales, indices and heaps. A score is
+    multiplied by the scale of the other side; the own scale would not change the order in a heap.
+    """
+    row_scale, rows, vals, idx = left
+    column_scale, columns, column_vals, column_idx = right
+    bars = column_vals[:, 0].copy()
+    if not both:
+        bars[:] = np.inf
+    width = np.uint64(first.shape[1])
+    for r in range(len(first)):
+        scale, bar = row_scale[r], vals[r, 0]
+        one, two = first[r], second[r]
+        c0 = np.uint64(0)
+        while c0 < width:
+            c1 = min(c0 + _LANES, width)
+            above = np.int32(0)
+            for c in range(c0, c1):
+                score = one[c] + two[c]
+                above += np.int32((score * column_scale[c] > bar) | (score * scale > bars[c]))
+            if above:
+                for c in range(c0, c1):
+                    score = one[c] + two[c]
+                    mine, theirs = score * column_scale[c], score * scale
+                    if mine > bar and columns[c] != rows[r]:
+                        push(vals[r], idx[r], mine, columns[c])
+                        bar = vals[r, 0]
+                    if theirs > bars[c]:
+                        push(column_vals[c], column_idx[c], theirs, rows[r])
+                        bars[c] = column_vals[c, 0]
+            c0 = c1
+
+
+@compiled()
 def sort_heaps(vals, idx, start, stop):  # type: ignore[no-untyped-def]
     """Sort each heap into a list, best first (equal values by ascending index)."""
     for r in range(start, stop):

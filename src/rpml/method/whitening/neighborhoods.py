@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
-from rpml.method.graph.neighbors import nearest_neighbors
+from rpml.method.graph.unions import nearest_by_unions
 from rpml.method.whitening.linear_map import Preprocessing, Spectrum
 from rpml.runtime.context import silent
 from rpml.runtime.rows import Array, unit_rows
@@ -27,6 +27,8 @@ Mask = NDArray[np.bool_]
 NEIGHBORS = 3
 MAX_ROWS = 20_000  # a sample of the rows is enough for a q x q matrix
 BLOCK_ROWS = 4096
+# both sides of three halvings by two of four hands each: every two axes are once on one side
+SIDES = ((0, 1), (2, 3), (0, 2), (1, 3), (0, 3), (1, 2))
 KAPPA = 0.9  # largest eigenvalue of the correlation, so that the scatter stays positive definite
 
 
@@ -216,9 +218,9 @@ def cross_fitted_correlation(
         C; the scatter within neighborhoods is D (I - C) D.
     """
     root = np.sqrt(data.deviations).astype(data.W.dtype)
-    halves = _halvings(data.W.shape[1], repeats, rng)
-    seen = [(half, columns(data.W, half) * root[half]) for half in halves]
-    first = _correlate(data.W, seen, step)
+    hands = _deal(data.W.shape[1], rng)
+    seen = [columns(data.W, hand) * root[hand] for hand in hands]
+    first = _correlate(data.W, hands, seen, SIDES[: 2 * repeats], step)
     return taught_correlation(data, first, repeats, rng, step)
 
 
@@ -229,13 +231,15 @@ def taught_correlation(
     rng: np.random.Generator,
     step: Callable[[], None] = silent,
 ) -> Array:
-    """Another round: neighbors by the axes as the teacher's correlation whitens them."""
+    """Another round: neighbors by the axes as the teacher's correlation whitens them.
+
+    Each hand of axes is whitened by itself. That finds as good neighbors as whitening each side of
+    a halving (see docs/performance.md), and a search of all sides then needs each product once.
+    """
     scatter = scatter_of(teacher, data.deviations)
-    seen = []
-    for half in _halvings(data.W.shape[1], repeats, rng):
-        added = float(np.diag(scatter)[half].mean())
-        seen.append((half, data.whitened(scatter, half, added)))
-    return _correlate(data.W, seen, step)
+    hands = _deal(data.W.shape[1], rng)
+    seen = [data.whitened(scatter, hand, np.trace(scatter) / len(scatter)) for hand in hands]
+    return _correlate(data.W, hands, seen, SIDES[: 2 * repeats], step)
 
 
 def scatter_of(correlation: Array, deviations: Array) -> Array:
@@ -244,13 +248,20 @@ def scatter_of(correlation: Array, deviations: Array) -> Array:
     return np.asarray(inner * np.outer(deviations, deviations))
 
 
-def _correlate(W: Array, seen: Sequence[tuple[Mask, Array]], step: Callable[[], None]) -> Array:
-    """Neighbors in each view of the rows, measured on the axes that view did not see."""
+def _correlate(
+    W: Array,
+    hands: Sequence[Mask],
+    seen: Sequence[Array],
+    sides: Sequence[tuple[int, int]],
+    step: Callable[[], None],
+) -> Array:
+    """Neighbors by the hands of each side as `seen`, measured on the axes of the other two."""
     q = W.shape[1]
     total, count = np.zeros((q, q)), np.zeros((q, q))
-    for half, rows in seen:
-        measured = np.ix_(~half, ~half)
-        total[measured] += _correlation(columns(W, ~half), _neighbor_graph(rows))
+    for (i, j), neighbors in zip(sides, nearest_by_unions(seen, sides, NEIGHBORS), strict=True):
+        unseen = ~(hands[i] | hands[j])
+        measured = np.ix_(unseen, unseen)
+        total[measured] += _correlation(columns(W, unseen), _graph(neighbors))
         count[measured] += 1
         step()
     correlation = total / np.maximum(count, 1)
@@ -267,14 +278,10 @@ def _largest_beyond_one(correlation: Array) -> float:
     return 1.0
 
 
-def _halvings(q: int, repeats: int, rng: np.random.Generator) -> list[Mask]:
-    """Both sides of `repeats` halvings; of three, every two axes are on one side at least once.
-
-    Axes are dealt to four hands, four successive ones at a time, and two hands make a side.
-    """
+def _deal(q: int, rng: np.random.Generator) -> list[Mask]:
+    """Four hands of the axes, dealt four successive ones at a time."""
     hand = rng.permuted(np.tile(np.arange(4), (-(-q // 4), 1)), axis=1).reshape(-1)[:q]
-    halves = [(hand == 0) | (hand == 1 + i % 3) for i in range(repeats)]
-    return [side for half in halves for side in (half, ~half)]
+    return [hand == i for i in range(4)]
 
 
 def columns(W: Array, chosen: Mask) -> Array:
@@ -288,8 +295,8 @@ def random_halves(q: int, rng: np.random.Generator) -> Mask:
     return np.stack([first, ~first], axis=1).reshape(-1)[:q]
 
 
-def _neighbor_graph(rows: Array) -> sparse.csr_matrix:
-    indices = nearest_neighbors(rows, NEIGHBORS, metric="cosine", method="exact").indices
+def _graph(indices: NDArray[np.int32]) -> sparse.csr_matrix:
+    """The edges from each row to its neighbors."""
     n, m = indices.shape
     ones = np.ones(n * m, np.float32)
     return sparse.csr_matrix((ones, indices.ravel(), np.arange(0, n * m + 1, m)), shape=(n, n))
