@@ -10,6 +10,7 @@ from threadpoolctl import threadpool_info
 
 from rpml import RPML
 from rpml.runtime.threads import (
+    aligned,
     chunks,
     gram,
     run_chunks,
@@ -151,3 +152,12 @@ def test_the_product_of_a_matrix_with_itself():
     with using_threads(1):
         alone = gram(A)
     np.testing.assert_array_equal(gram(A), alone)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_aligned_rows_start_at_cache_lines(dtype):
+    for shape in ((0, 16), (3, 16), (1000, 128)):
+        rows = aligned(shape, dtype)
+        assert rows.shape == shape
+        assert rows.dtype == dtype
+        assert all(row.ctypes.data % 64 == 0 for row in rows)

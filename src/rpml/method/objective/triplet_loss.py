@@ -21,7 +21,7 @@ from rpml.method.objective.weights import (
     weights_from_logits,
 )
 from rpml.runtime.rows import Array
-from rpml.runtime.threads import run_chunks, times, transposed_times
+from rpml.runtime.threads import aligned, run_chunks, times, transposed_times
 from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class TripletObjective:
         self.curve, self.d_theta = curve, d_theta
         self.Y = times(self.Y, curve.rotation.astype(self.Y.dtype))
         self.Z, self.Q = self._times_X(curve.direction, d_theta)
-        self.Y_t = np.empty_like(self.Y)
+        self.Y_t = aligned(self.Y.shape, self.Y.dtype)
         if d_theta is None:
             self.logit_line = [self.weight.logits(self.P, self.P, self.triplets)]
         else:
@@ -194,7 +194,9 @@ class TripletObjective:
         both = np.hstack([matrix, self.weight.as_matrix(theta)]).astype(self.X.dtype)
         rows = times(self.X, both)
         l = matrix.shape[1]
-        return np.ascontiguousarray(rows[:, :l]), np.ascontiguousarray(rows[:, l:])
+        first = aligned((len(rows), l), rows.dtype)
+        np.copyto(first, rows[:, :l])
+        return first, np.ascontiguousarray(rows[:, l:])
 
     def _margins(self, Y: Array, part: slice) -> Array:
         triplets = self.triplets[part]
