@@ -56,7 +56,7 @@ def test_rows_on_one_line_vary_in_one_direction(dtype):
         warnings.simplefilter("ignore", UserWarning)
         model = RPML(random_state=0, n_neighbors=8, normalize_input=False).fit(X)
     assert model.transform(X).shape == (200, 1)
-    with pytest.raises(ValueError, match="1 directions in which"):
+    with pytest.raises(ValueError, match="1 direction in which"):
         RPML(4, normalize_input=False).fit(X)
 
 

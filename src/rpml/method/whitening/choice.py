@@ -37,6 +37,7 @@ from rpml.method.whitening.pairs import pair_scatter, pairs_within, with_paired
 from rpml.runtime.context import Arrays, Context, Steps, silent
 from rpml.runtime.rows import Array, Labels, count_blocks
 from rpml.runtime.schema import ArraySpec, Schema
+from rpml.runtime.wording import counted
 
 Pairs = NDArray[np.intp]
 DEFAULT_COMPONENTS = 128
@@ -215,8 +216,8 @@ def size_within(spectrum: Spectrum, shape: tuple[int, int], settings: WhiteningS
     size = settings.n_components or min(DEFAULT_COMPONENTS, available)
     if available < size:
         raise ValueError(
-            f"n_components={size} is more than the {available} directions in which "
-            f"the {shape[0]} rows of X vary: ask for {available} or fewer."
+            f"n_components={size} is more than the {counted(available, 'direction')} in which "
+            f"the {counted(shape[0], 'row')} of X vary: ask for {available} or fewer."
         )
     return size
 

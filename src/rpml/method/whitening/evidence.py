@@ -36,6 +36,7 @@ from rpml.runtime.context import silent
 from rpml.runtime.intervals import Interval, mean_interval
 from rpml.runtime.rows import Array, unit_rows
 from rpml.runtime.threads import single_blas_thread, times
+from rpml.runtime.wording import counted
 
 Index = NDArray[np.intp]
 
@@ -80,10 +81,10 @@ def neighbor_scatter(
     """
     n, q = data.W.shape
     if q < MIN_AXES:
-        reason = f"{q} axes are too few to be halved"
+        reason = f"only {counted(q, 'axis', 'axes')}, too few to be halved"
         return np.eye(q), ScatterChoice("none", np.inf, {}, reason)
     if n < MIN_ROWS:
-        reason = f"{n} rows are too few to tell"
+        reason = f"only {counted(n, 'row')}, too few to tell"
         return np.eye(q), ScatterChoice("none", np.inf, {}, reason, trains=False)
     gains, teacher = rank_gains(data, rng, step)
     choice, _ = choose(gains, data.n_components)
