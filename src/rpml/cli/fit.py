@@ -245,9 +245,8 @@ def shown(model: RPML, fields: dict[str, object]) -> dict[str, object]:
     """Return the fields for display, with the fit's decisions instead of the solver's end."""
     from rpml.estimator.description import decisions
 
-    decided = {name: text.removeprefix(f"{name} ") for name, text in decisions(model).items()}
     solver = ("iterations", "converged", "message")
-    return {name: value for name, value in fields.items() if name not in solver} | decided
+    return {name: value for name, value in fields.items() if name not in solver} | decisions(model)
 
 
 def summary(model: RPML, output: str) -> dict[str, object]:

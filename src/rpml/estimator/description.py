@@ -84,8 +84,10 @@ def decisions(model: RPML) -> dict[str, str]:
             whitening = f"by {choice.source}, {whitening}"
         if choice.reason:
             whitening += f", because {choice.reason}"
-    trained = f"{counted(model.n_iter_, 'iteration')} ({model.message_})"
-    decided = {"whitening": whitening, "training": trained if model.n_iter_ else model.message_}
+    training = model.message_.removeprefix("training ")
+    if model.n_iter_:
+        training = f"{counted(model.n_iter_, 'iteration')} ({training})"
+    decided = {"whitening": whitening, "training": training}
     if choice is not None and choice.pairs is not None:
         used = "used" if choice.pairs.used else "ignored"
         decided["pairs"] = (

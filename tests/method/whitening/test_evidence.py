@@ -94,6 +94,7 @@ def test_noise_stays_close_to_pca_and_is_not_trained_on():
     assert model.whitening_.ridge == MILD
     assert model.n_iter_ == 0
     assert "stepped back" in model.message_
+    assert decisions(model)["training"].startswith("stepped back: ")
     similarities = [Z @ Z.T for Z in (model.transform(X), PCA(8).fit(X).transform(X))]
     assert np.corrcoef(*map(np.ravel, similarities))[0, 1] > 0.99
     assert RPML(8, training="always", random_state=0).fit(X).n_iter_ > 0

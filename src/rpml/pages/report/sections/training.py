@@ -33,10 +33,7 @@ def content(measurements: Measurements) -> Content:
         log = name == "gradient_norm" and bool(values.min() > 0)
         line = charts.Series(heading, "rpml", values)
         figures.append(Figure(heading, charts.line_chart(heading, [line], step, log)))
-    decided = decisions(model)
-    constants += [
-        f"{name.capitalize()}: {decided[name].removeprefix(f'{name} ')}." for name in decided
-    ]
+    constants += [f"{name.capitalize()}: {text}." for name, text in decisions(model).items()]
     how = (
         "The loss should fall and level off, and the gradient norm should fall by orders of "
         "magnitude. A mean triplet weight near 0 means that the fit ignores its triplets."
