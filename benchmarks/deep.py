@@ -56,7 +56,7 @@ RESAMPLES = 100
 START = "rpml, views as groups"  # where training starts
 FROZEN = ("raw", "pca", "half-whitened", "pca-whitened", "rpml", START)
 RATES = (3e-4, 1e-3)
-SPLIT_METHODS = ("srpml", "deepcluster", "invariant", "triplet-hard")
+SPLIT_METHODS = ("srpml", "deepcluster", "invariant", "stml", "triplet-hard")
 N_SPLITS = 5
 SEEDS = (0, 1, 2)
 HALVES_SEED, SPLITS_SEED = 7, 11
@@ -77,7 +77,7 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", required=True, help="folder with train/ and test/ classes")
     parser.add_argument("--backbone", required=True, help="GoogLeNet as ONNX")
     parser.add_argument("--work", required=True, help="folder of the trunk cache")
-    parser.add_argument("--name", default="cub130_deep_views")
+    parser.add_argument("--name", default="cub130_deep")
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--dim", type=int, default=128)
     parser.add_argument("--size", type=int, default=192)

@@ -116,7 +116,7 @@ class Method:
         Whether the loss reads the features of the averaged network.
     mines_once : bool, default=False
         Make the sampler once, from the features before training, instead of every few epochs.
-    learning_rate : float, default=1e-3
+    learning_rate : float, default=3e-4
         Learning rate of the upper blocks unless the schedule has one; chosen for every method by
         the same rule (docs/results-deep.md).
     key, title : str, default=""
@@ -128,7 +128,7 @@ class Method:
     loss: Callable[[LossSpec], Loss]
     needs_teacher: bool = False
     mines_once: bool = False
-    learning_rate: float = 1e-3
+    learning_rate: float = 3e-4
     key: str = ""
     title: str = ""
     uses_labels: bool = False

@@ -21,4 +21,4 @@ class Contrastive(Loss):
         return safe_mean(pulled) + safe_mean(pushed)
 
 
-METHOD = Method(class_sampler, Contrastive, learning_rate=3e-4)
+METHOD = Method(class_sampler, Contrastive, learning_rate=1e-3)

@@ -41,4 +41,4 @@ class DeepCluster(Loss):
         return cross_entropy(batch.embedding @ self.classifier.T, batch.labels)
 
 
-METHOD = Method(kmeans_sampler, DeepCluster, learning_rate=3e-4)
+METHOD = Method(kmeans_sampler, DeepCluster)

@@ -92,4 +92,4 @@ def _detached(module: nn.Module) -> dict[str, torch.Tensor]:
     return {name: value.detach() for name, value in module.named_parameters()}
 
 
-METHOD = Method(class_sampler, HDML, learning_rate=3e-4)
+METHOD = Method(class_sampler, HDML)

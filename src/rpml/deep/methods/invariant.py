@@ -28,4 +28,4 @@ class Invariant(Loss):
         return -(own.sum() + spread.sum()) / b
 
 
-METHOD = Method(instance_sampler, Invariant, learning_rate=3e-4)
+METHOD = Method(instance_sampler, Invariant)

@@ -50,4 +50,4 @@ class MemoryNCE(Loss):
             self.memory[batch.rows] = normalize(mixed)
 
 
-METHOD = Method(instance_sampler, MemoryNCE, learning_rate=3e-4)
+METHOD = Method(instance_sampler, MemoryNCE)

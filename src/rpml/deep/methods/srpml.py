@@ -131,4 +131,4 @@ def running_mean(state: EpochState, solution: OptimizeResult, rate: float) -> Ep
     return EpochState(orthonormalize(mixed), theta)
 
 
-METHOD = Method(aas_sampler, SRPML, learning_rate=3e-4)
+METHOD = Method(aas_sampler, SRPML)

@@ -103,4 +103,4 @@ class STML(Loss):
         return contrastive / 2 + distillation(small, wide_head)
 
 
-METHOD = Method(neighbor_sampler, STML, needs_teacher=True, learning_rate=3e-4)
+METHOD = Method(neighbor_sampler, STML, needs_teacher=True)

@@ -59,4 +59,4 @@ def semi_hard(spec: LossSpec) -> Triplet:
 
 
 METHOD = Method(class_sampler, Triplet)
-SEMI_HARD = Method(class_sampler, semi_hard)
+SEMI_HARD = Method(class_sampler, semi_hard, learning_rate=1e-3)
