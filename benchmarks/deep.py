@@ -60,6 +60,7 @@ SPLIT_METHODS = ("srpml", "deepcluster", "invariant", "stml", "triplet-hard")
 N_SPLITS = 5
 SEEDS = (0, 1, 2)
 HALVES_SEED, SPLITS_SEED = 7, 11
+KEY = ("problem", "method", "recipe", "learning_rate", "seed")
 Row = dict[str, Any]
 
 
@@ -241,7 +242,8 @@ class Rows:
         """Append a row; several processes may write to the same file."""
         with open(self.path.with_suffix(".lock"), "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            self.read()
+            if self.has(**{name: row[name] for name in KEY if name in row}):
+                return  # another process was faster
             self.rows.append({"revision": revision(), **row})
             temporary = self.path.with_suffix(".tmp")
             temporary.write_text(self._text(), encoding="utf8")
