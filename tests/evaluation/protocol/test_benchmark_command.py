@@ -121,7 +121,7 @@ def test_figures_of_any_image_set(cub: Path, network: Path, tmp_path: Path) -> N
     assert [Path(p).name for p in drawn] == ["map.png", "quad-grid.png"]
     assert Image.open(tmp_path / "figures" / "quad-grid.png").size == (100, 100)
     assert "exists" in invoke(*line, code=2)["error"]
-    names = invoke(*line, "--labels", tmp_path / "labels.csv", "--force")["figures"]
+    names = invoke(*line, "--labels", tmp_path / "features.labels.csv", "--force")["figures"]
     assert any("retrieval" in name for name in names)
     elsewhere = ["figures", tmp_path / "features.npy", "--images", cub]
     assert "does not exist" in invoke(*elsewhere, "-o", tmp_path / "f", code=2)["error"]
