@@ -63,7 +63,7 @@ def start(inputs):
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    """train/ and test/ with a folder a class: stripes whose direction and color are the class."""
+    """train/ and test/ with a folder per class: stripes whose direction and color are the class."""
     rng = np.random.default_rng(0)
     for side, classes in (("train", "abcd"), ("test", "ef")):
         for c in classes:

@@ -1,6 +1,7 @@
 """Activations on disk: right, resumed, refused when they belong to something else."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -76,12 +77,15 @@ def test_a_finished_cache_is_not_computed_again(network, photos, tmp_path):
 def test_a_cache_of_something_else_is_refused(network, photos, tmp_path):
     files = find_images(photos / "train")
     build_cache(files, network, SPEC, tmp_path / "c")
-    with pytest.raises(InputError, match="another image_spec"):
+    with pytest.raises(InputError, match="cache of images of another size"):
         build_cache(files, network, ImageSpec(24, Views(2)), tmp_path / "c")
-    with pytest.raises(InputError, match="another files"):
+    with pytest.raises(InputError, match="cache of other images"):
         build_cache(files[1:], network, SPEC, tmp_path / "c")
+    os.utime(files[0].path, (0, 0))
+    with pytest.raises(InputError, match="cache of images that have changed since"):
+        build_cache(files, network, SPEC, tmp_path / "c")
     other = open_network(nn.Sequential(nn.Conv2d(3, 4, 4, 4), nn.ReLU(), nn.ReLU()), "2")
-    with pytest.raises(InputError, match="another trunk"):
+    with pytest.raises(InputError, match="cache of another network"):
         build_cache(files, other, SPEC, tmp_path / "c")
 
 

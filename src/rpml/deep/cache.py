@@ -31,6 +31,12 @@ _CHUNK = 64  # images between two writes of the manifest
 _BATCH = 8
 _MANIFEST, _ACTIVATIONS = "cache.json", "activations.npy"
 _SCHEMA = {"ids": [str], "images": COUNT, "failures": [{"id": str, "reason": str}]}
+_DIFFERENCES = {  # what the cache depends on, and how one with another value is called
+    "trunk": "another network",
+    "image_spec": "images of another size or with other views",
+    "ids": "other images",
+    "files": "images that have changed since",
+}
 _FLOAT16_MAX = float(np.finfo(np.float16).max)
 
 Indices = NDArray[np.intp]
@@ -111,8 +117,8 @@ def build_cache(
     key: dict[str, object] = {
         "trunk": network.fingerprint(),
         "image_spec": asdict(image_spec),
-        "files": files_digest(files),
         "ids": [file.id for file in files],
+        "files": files_digest(files),
     }
     manifest = _read_manifest(folder, key)
     if manifest is None or manifest["images"] < len(files):
@@ -157,10 +163,11 @@ def _read_manifest(folder: Path, key: Mapping[str, object]) -> Json | None:
         check_json(manifest, _SCHEMA)
     except ValueError:
         raise InputError(f"{path} is damaged: remove the folder {folder}") from None
-    for name, value in json.loads(canonical_json(key)).items():
-        if manifest.get(name) != value:
+    expected = json.loads(canonical_json(key))
+    for name, difference in _DIFFERENCES.items():
+        if manifest.get(name) != expected[name]:
             raise InputError(
-                f"{folder} is the cache of another {name}: choose another folder, or remove it"
+                f"{folder} is the cache of {difference}: choose another folder, or remove it"
             )
     return manifest
 
