@@ -20,7 +20,7 @@ Fitted without labels on the {rows[train]:,} images of classes 1 to 100, scored 
 of an ImageNet GoogLeNet (BVLC) at three scales (512, 362 and 256 pixels on the longer side). NMI
 and pairwise F, precision (P) and recall (R) are computed on k-means clusters, k = 100. R@K is
 Recall@K by cosine similarity, or by Euclidean distance, as in the authors' code, where the row
-says so. All scores are percentages. Measured with the earlier default of the whitening.
+says so. All scores are percentages.
 
 Rows in italics are **published results**, copied from Tables 1 and 2 of the paper, not measured
 by us. Most of them train the network; our rows learn a linear map on frozen descriptors.
@@ -62,7 +62,7 @@ def main() -> None:
     found["command"] = COMMAND.split()  # without the paths of this machine
     scores = {row["method"]: row["scores"]["cosine"] for row in found["measured"]}
     values = {
-        name: {"r1": 100 * row["recall_at"]["1"], "nmi": 100 * row["nmi"]}
+        name: {"r1": 100 * row["recall@1"], "nmi": 100 * row["nmi"]}
         for name, row in scores.items()
     }
     table = (folder / "results.md").read_text(encoding="utf8")
