@@ -15,8 +15,9 @@ Examples:
   rpml compare vectors.npy --labels labels.npy --methods raw,pca,rpml,rpml-leiden --seeds 1
   rpml compare vectors.npy --labels labels.npy --dim 128 --codes
 \b
-Half of the classes are for training, without labels; the scores are of the other half. Methods
-that see the training labels are upper bounds and are marked as such.
+Methods are fitted on half of the classes without their labels and scored on the other half; if
+there are no labels, on random halves of the rows. Methods that see the training labels are upper
+bounds and are marked as such.
 """
 NOTE = "[...]: 95% intervals"
 SHORT_NOTE = """±: half the width of the 95% interval, both ends with --json and -o

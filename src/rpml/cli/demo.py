@@ -32,7 +32,7 @@ def run(
 ) -> None:
     """Demonstrate RPML on programs or handwritten characters.
 
-    The scores are of problems, or alphabets, that were not used for training.
+    It is scored on problems, or alphabets, that were not used for training.
     """
     from rpml.pages.demo import code, drawings
     from rpml.pages.demo import result as demo

@@ -43,7 +43,7 @@ def run(
 ) -> None:
     """Export a model to ONNX, faiss, NumPy, SQL or JavaScript.
 
-    Or its map to an atlas.
+    Or to sentence-transformers modules; or the map of vectors to embedding-atlas.
     """
     from rpml.io.export import TARGETS, check_export, export_model
     from rpml.pages.atlas import check_atlas, export_atlas

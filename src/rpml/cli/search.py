@@ -16,8 +16,8 @@ Examples:
   rpml search vectors.index queries.npy -k 10
   rpml search vectors.index queries.npy -k 10 --scale -o hits.csv
 \b
-Queries are vectors as the model was fitted on. --scale adds the share of random pairs of training
-rows that are less similar: 0.999 is closer than 99.9% of them.
+Queries are raw vectors, like those the model was fitted on. --scale adds the share of random
+pairs of training rows that are less similar: 0.999 is closer than 99.9% of them.
 """
 
 
@@ -26,12 +26,12 @@ def run(
     index: Annotated[str, typer.Argument(metavar="INDEX", help="Index written by rpml index.")],
     queries: Annotated[str, typer.Argument(metavar="QUERIES", help=f"Vectors: {opt.KINDS}.")],
     k: Annotated[int, opt.number("Rows per query.", "-k")] = 10,
-    oversample: Annotated[int, opt.number("Candidates chosen by the bits per row returned.")] = 4,
+    oversample: Annotated[int, opt.number("Candidates per returned row, chosen by the bits.")] = 4,
     scale: Annotated[
         bool, opt.flag("Add the share of random pairs that are less similar.", "--scale")
     ] = False,
     output: Annotated[
-        str | None, opt.output("HITS", "Write the rows found instead: .csv, .json or .md.")
+        str | None, opt.output("HITS", "Write the hits to a file: .csv, .json or .md.")
     ] = None,
     force: opt.Force = False,
     *,

@@ -69,7 +69,7 @@ class ResumableFit:
     checkpoint : bool, default=True
         Keep finished stages.
     notes : mapping, default={}
-        JSON values that the model file remembers under "options", such as the name of the data.
+        JSON values that the model file stores under "run", such as the name of the data.
     exemplars : bool, default=False
         As in `RPML.save`.
 

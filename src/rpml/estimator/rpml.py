@@ -35,8 +35,9 @@ class RPML(
 ):
     """Learn a smaller linear embedding from unlabeled vectors.
 
-    k-NN graph -> Authority Ascent Shift clustering -> pseudo-label triplets -> probabilistic,
-    reweighted, smooth angular loss -> Riemannian conjugate gradient on Euclidean x Grassmann.
+    Whitening -> k-NN graph -> Authority Ascent Shift clustering -> pseudo-label triplets ->
+    probabilistic, reweighted, smooth angular loss -> Riemannian conjugate gradient on Euclidean x
+    Grassmann.
 
     Parameters
     ----------
@@ -110,7 +111,7 @@ class RPML(
     callback : callable, default=None
         Called with a `Progress`; if it returns True, the solver stops with its current result.
     random_state : int, RandomState instance or None, default=None
-        Seed of the triplets and the initialization.
+        Seed of the evidence for the whitening, the triplets and the initialization.
 
     Attributes
     ----------
@@ -352,9 +353,9 @@ class RPML(
         ----------
         X_new : array-like of shape (n_new, n_features_in_)
         X_old : array-like of shape (n_old, n_features_in_), default=None
-            Old rows, all or some of them, or a memory map. At most 2000 of them, or two per new
-            row, are read to update the whitening. Without them the whitening stays the same, and
-            the exemplars represent the old rows.
+            Old rows, all or some of them, or a memory map. A sample of 2000, or of two per new row
+            if that is more, is read to update the whitening. Without them the whitening stays the
+            same, and the exemplars represent the old rows.
         max_iter : int, default=10
             Maximum number of iterations of the solver (epochs of "stochastic").
 

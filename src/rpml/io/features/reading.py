@@ -96,7 +96,7 @@ def _open_file(path: Path, options: ReadOptions) -> FeatureSource:
 
 
 def read_features(path: str | Path, options: ReadOptions | None = None) -> Features:
-    """Read all rows of `open_features(path, options)`; a .npy file is mapped, not copied."""
+    """Read all rows of `open_features(path, options)`; a .npy file beyond 64 MB is mapped."""
     return open_features(path, options).load()
 
 
