@@ -224,21 +224,6 @@ def _score(row: Row | None) -> str:
     return f"{percent(row['recall@1'])} / {percent(row['nmi'])}"
 
 
-def sources(sets: list[dict[str, Any]]) -> str:
-    """Commits that produced the rows."""
-    lines = []
-    for content in sets:
-        for kind in ("rpml", "other"):
-            rows = [r for r in content["rows"] if (r["method"] == "rpml") == (kind == "rpml")]
-            found = sorted({source for row in rows for source in row["sources"]})
-            shown = ", ".join(source or "not noted" for source in found)
-            lines.append([content["set"], "RPML" if kind == "rpml" else "others", shown])
-    for content in load("ablation.json"):
-        found = sorted({source for row in content["rows"] for source in row["sources"]})
-        lines.append(["all", "settings", ", ".join(source or "not noted" for source in found)])
-    return table(["set", "rows", "commits"], lines)
-
-
 def comparisons() -> list[dict[str, Any]]:
     sets = load("comparison-*.json")
     return [content for content in sets if any(r["method"] == "lda" for r in content["rows"])]
@@ -291,7 +276,9 @@ def methods_page() -> str:
     parts = [
         "# All methods and settings\n",
         "The details behind [Results](results.md), with the same protocol, at 64 dimensions. The "
-        "machine was shared and busy: read fit times as orders of magnitude.\n",
+        "machine was shared and busy: read fit times as orders of magnitude. The rows were not all "
+        "measured by the same version; `sources` in `benchmarks/results/comparison-*.json` and "
+        "`ablation.json` has the commits.\n",
     ]
     for content in sets:
         parts += [f"## {content['set']}\n", variants_table(content, 64)]
@@ -308,7 +295,6 @@ def methods_page() -> str:
             "![Recall@1 as one setting changes](figures/ablation.svg)\n",
             ablation_section(content),
         ]
-    parts += ["## Commits\n", "The versions that measured these rows.\n", sources(sets)]
     return "\n".join(parts)
 
 
