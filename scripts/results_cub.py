@@ -62,8 +62,7 @@ def main() -> None:
     found["command"] = COMMAND.split()  # without the paths of this machine
     scores = {row["method"]: row["scores"]["cosine"] for row in found["measured"]}
     values = {
-        name: {"r1": 100 * row["recall@1"], "nmi": 100 * row["nmi"]}
-        for name, row in scores.items()
+        name: {"r1": 100 * row["recall@1"], "nmi": 100 * row["nmi"]} for name, row in scores.items()
     }
     table = (folder / "results.md").read_text(encoding="utf8")
     text = PAGE.format_map({**found, **values, "table": table, "command": COMMAND})
