@@ -132,8 +132,9 @@ def searched(rows: list[Row]) -> str:
         lines,
     )
     return (
-        "The tables above are zero-shot: no class is in both halves. Most users fit on the rows "
-        f"they search. On the {len(own)} sets, {own[0]['dim']} dimensions, one seed:\n\n{table}\n"
+        "The tables above are zero-shot: no class is in both halves. Often a model is "
+        "fitted on the rows that are searched. "
+        f"On the {len(own)} sets, {own[0]['dim']} dimensions, one seed:\n\n{table}\n"
         f"Fitted on the searched rows, the mean gain over PCA is {gains.mean():+.1f} (median "
         f"{np.median(gains):+.1f}), from {gains.min():+.1f} ({worst['set']}) to "
         f"{gains.max():+.1f}; on {100 * np.mean(gains < -0.3):.0f}% of the sets RPML is "

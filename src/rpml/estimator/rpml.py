@@ -288,7 +288,7 @@ class RPML(
         pairs : array-like of shape (n_pairs, 2), default=None
             Indices of rows that probably belong together (one session, one document, co-clicks);
             many may be wrong. They refine whiten="auto", with or without groups and labels,
-            according to the estimated share of right pairs. Useless pairs are ignored;
+            according to the estimated share of correct pairs. Useless pairs are ignored;
             `whitening_.pairs` has the share and the reason.
         neighbors : pair of arrays of shape (n_samples, k), default=None
             Indices and cosine distances of the nearest rows, without the row itself, as found by

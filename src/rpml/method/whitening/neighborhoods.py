@@ -37,7 +37,7 @@ class PairEvidence:
     """What was made of the pairs that came with the rows."""
 
     rate: float
-    """Estimated share of right pairs."""
+    """Estimated share of correct pairs."""
     used: bool
     reason: str
     """Why, in words."""

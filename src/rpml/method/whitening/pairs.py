@@ -2,8 +2,8 @@
 
 Ours, not the paper's. Pairs from outside are worth more than nearer neighbors, even if a good part
 of them is wrong, as long as that part is known. In whitened coordinates a random row has no
-correlation with another, so wrong pairs only dilute the correlation C across right ones: over all
-pairs it is p C, where p is the rate of right pairs, and dividing by p undoes it.
+correlation with another, so wrong pairs only dilute the correlation C across correct ones: over all
+pairs it is p C, where p is the rate of correct pairs, and dividing by p undoes it.
 
 p is estimated from the rows. Hardly any right pair is as far apart as most random rows are, so what
 is found there must be wrong pairs: p is one minus their number, as a share of what random pairs
@@ -34,7 +34,7 @@ Index = NDArray[np.intp]
 
 MIN_RATE = 0.01  # below it pairs are random
 MIN_PAIRS = 50  # with fewer nothing can be estimated
-PRIOR_PAIRS = 300  # right pairs that weigh as much as the scatter without pairs
+PRIOR_PAIRS = 300  # correct pairs that weigh as much as the scatter without pairs
 KAPPA = 0.9  # largest eigenvalue of the correlation, so that the scatter stays positive definite
 QUANTILES = np.arange(1, 6) / 10  # of the similarity of random rows: what counts as far apart
 RATE_SHRINKAGE = 0.25  # of the whitening in which pairs are compared with random rows
@@ -42,7 +42,7 @@ RANDOM_PAIRS = 20_000
 QUERIES = 1000
 CLEAR = 3  # standard errors by which held-out pairs must rank each other better
 STEP = 4  # from the lowest shrinkage of the neighbors to one that only pairs can support
-PRICE = 0.05  # rank gain of held-out right pairs that this step has to bring
+PRICE = 0.05  # rank gain of held-out correct pairs that this step has to bring
 
 
 def with_paired(rows: Index, pairs: Index, n: int, rng: np.random.Generator) -> Index:
@@ -79,7 +79,7 @@ def pair_scatter(
     Returns
     -------
     (scatter, choice)
-        `choice.pairs` has the rate of right pairs, and why they were used or ignored.
+        `choice.pairs` has the rate of correct pairs, and why they were used or ignored.
     """
     scatter, choice = prior
 
@@ -113,7 +113,7 @@ def pair_scatter(
 def right_rate(
     data: Coordinates, folds: list[Index], prior: Array, rng: np.random.Generator
 ) -> float:
-    """Share of right pairs, from below: how many fewer of them are far apart than random rows.
+    """Share of correct pairs, from below: how many fewer of them are far apart than random rows.
 
     Similarities are those after whitening by the scatter that the other fold's pairs refine.
     """
@@ -131,7 +131,7 @@ def right_rate(
 
 
 def refined_scatter(data: Coordinates, pairs: Index, rate: float, prior: Array) -> Array:
-    """D (I - C) D, where C blends the correlation across right pairs with that of the prior.
+    """D (I - C) D, where C blends the correlation across correct pairs with that of the prior.
 
     The variance of the former falls with rate^2 times the number of pairs; the more there are,
     the less the prior counts. C is cut off where the scatter would lose rank.
