@@ -25,13 +25,22 @@ from results_zoo import SPLITS, class_split
 
 from rpml.evaluation.metrics import first_hit_rank
 from rpml.method.whitening import evidence
-from rpml.method.whitening.evidence import JUDGED, MILD, NUISANCE, RESCALING, SHRINKAGES, STRONG
+from rpml.method.whitening.evidence import (
+    JUDGED,
+    MILD,
+    NEAR_BEST,
+    NUISANCE,
+    RESCALING,
+    SHRINKAGES,
+    STRONG,
+)
 from rpml.method.whitening.groups import within_scatter
 from rpml.method.whitening.linear_map import Spectrum, principal_axes, whitening
 from rpml.method.whitening.neighborhoods import ScatterChoice, coordinates, whiten_by
 from rpml.runtime.threads import single_blas_thread
 
 Matrix = NDArray[np.floating]
+TURNS = (*SHRINKAGES, 1 / 4, 1.0)
 RIDGES = (JUDGED, STRONG, 1 / 64, 1 / 32, MILD, 1 / 8)
 EXPONENTS = {"half-whitened": 0.5, "whitened": 1.0, "pca": 0.0}
 BOUND = "rescaled by the true training classes, ridge 1/256"
@@ -53,7 +62,7 @@ def candidates(
 
     One of them is a bound: the scatter within the true classes of the training rows.
     """
-    choices = {turned(s): ScatterChoice("neighbors", s, {}) for s in SHRINKAGES}
+    choices = {turned(s): ScatterChoice("neighbors", s, {}) for s in TURNS}
     choices |= {rescaled(r): ScatterChoice("neighbors", np.inf, {}, ridge=r) for r in RIDGES}
     maps = {n: whiten_by(spectrum, scatter, c, dim, True) for n, c in choices.items()}
     maps[BOUND] = whiten_by(spectrum, of_classes, choices[rescaled(JUDGED)], dim, True)
@@ -98,24 +107,27 @@ class Rule:
 
     nuisance: float = NUISANCE
     rescaling: float = RESCALING
+    near_best: float = NEAR_BEST
     strong: str = rescaled(STRONG)
     mild: str = rescaled(MILD)
 
-    def __call__(self, gains: dict[str, list[float]], dim: int) -> str:
+    def __call__(self, gains: dict[str, list[float]]) -> str:
         best = max(gains["turned"])
-        if best > self.nuisance * (min(max(dim, 32), 64) / 64) ** 0.5:
+        if best > self.nuisance:
             near = [s for s, g in zip(SHRINKAGES, gains["turned"], strict=True)
-                    if g >= evidence.NEAR_BEST * best]  # fmt: skip
+                    if g >= self.near_best * best]  # fmt: skip
             return turned(near[0])
         return self.strong if gains["rescaled"][0] > self.rescaling else self.mild
 
 
-def always(name: str) -> Callable[[dict[str, list[float]], int], str]:
-    return lambda gains, dim: name
+def always(name: str) -> Callable[[dict[str, list[float]]], str]:
+    return lambda gains: name
 
 
-RULES: dict[str, Callable[[dict[str, list[float]], int], str]] = {
+RULES: dict[str, Callable[[dict[str, list[float]]], str]] = {
     "the rule of a fit": Rule(),
+    "... turned with shrinkage 1/16 always": Rule(near_best=-np.inf),
+    "... turned with shrinkage 1/16 where it is best": Rule(near_best=1.0),
     "... ridge 1/32 instead of 1/16": Rule(mild=rescaled(1 / 32)),
     "... PCA instead of 1/16": Rule(mild="pca"),
     "... ridge 1/256 instead of 1/128": Rule(strong=rescaled(JUDGED)),
@@ -137,7 +149,7 @@ def gains_of(rule: Callable[..., str], rows: Rows) -> dict[tuple[str, int], tupl
     out = {}
     for name, dim in {(row["set"], row["dim"]) for row in rows}:
         mine = [row for row in rows if (row["set"], row["dim"]) == (name, dim)]
-        got = np.mean([[r["recall"][rule(g, dim)] for g in r["gains"]] for r in mine])
+        got = np.mean([[r["recall"][rule(g)] for g in r["gains"]] for r in mine])
         family = np.mean([[r["recall"][e] for e in EXPONENTS] for r in mine], axis=0)
         pca = family[list(EXPONENTS).index("pca")]
         out[name, dim] = (100 * float(got - pca), 100 * max(0.0, float(family.max() - got)))
@@ -164,9 +176,12 @@ def worth(gain: float) -> float:
 def leaving_one_out(rows: Rows) -> dict[tuple[str, int], tuple[float, float]]:
     """The gains of each source of data with the constants that are best on all others."""
     grid = itertools.product(
-        (0.12, 0.15, 0.18), (0.03, 0.04, 0.05, 0.07), ("pca", *(rescaled(r) for r in RIDGES[3:]))
+        (0.09, 0.11, 0.13, 0.15),
+        (0.03, 0.04, 0.05, 0.07),
+        (0.9, 0.95, 1.0),
+        ("pca", *(rescaled(r) for r in RIDGES[3:])),
     )
-    found = [gains_of(Rule(n, r, mild=m), rows) for n, r, m in grid]
+    found = [gains_of(Rule(n, r, b, mild=m), rows) for n, r, b, m in grid]
     out = {}
     for source in {key[0].split("_")[0] for key in found[0]}:
         others = [
