@@ -63,7 +63,7 @@ class Parser(TyperCommand):
             with _usage_errors(lambda: as_json or _json_is_configured(ctx)):
                 return super().parse_args(ctx, args)
         except InputError as error:  # from --config; without the usage that other errors print
-            fail(sentence(error), BAD_INPUT, as_json)
+            fail(sentence(error), BAD_INPUT, as_json or _json_is_configured(ctx))
 
 
 class Commands(TyperGroup):

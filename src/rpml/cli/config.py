@@ -15,7 +15,9 @@ def load_config(context: typer.Context, value: str | None) -> str | None:
     """Typer callback: use the file's values as the defaults of the command's options."""
     if value is None or context.resilient_parsing:
         return value
-    context.default_map = options_of(read_config(value), context, value)
+    settings = settings_of(read_config(value), context)
+    context.default_map = {"json_output": settings.get("json") is True}  # how errors are printed
+    context.default_map = options_of(settings, context, value)
     return value
 
 
@@ -33,22 +35,25 @@ def read_config(path: str) -> dict[str, object]:
         raise InputError(f"{path} is not TOML: {error}") from error
 
 
-def options_of(document: dict[str, object], context: typer.Context, path: str) -> dict[str, object]:
-    """Return the values for this command: those at the top and those in its own table."""
-    command = str(context.info_name)
-    names = _names(context)
-    parameters = {parameter.name: parameter for parameter in context.command.params}
+def settings_of(document: dict[str, object], context: typer.Context) -> dict[str, object]:
+    """Return the settings of this command: those at the top and those in its own table."""
     tables = set(getattr(context.parent and context.parent.command, "commands", {}))
     plain = {k: v for k, v in document.items() if k not in tables or not isinstance(v, dict)}
-    own = document.get(command, {})
-    settings = {**plain, **(own if isinstance(own, dict) else {})}
+    own = document.get(str(context.info_name), {})
+    return {**plain, **(own if isinstance(own, dict) else {})}
+
+
+def options_of(settings: dict[str, object], context: typer.Context, path: str) -> dict[str, object]:
+    """Return the settings by parameter name, checked as on the command line."""
+    names = _names(context)
+    parameters = {parameter.name: parameter for parameter in context.command.params}
     values = {}
     for key, value in settings.items():
         name = names.get(key.replace("_", "-"))
         if name is None:
             close = get_close_matches(key, list(names), n=1)
             hint = f", did you mean {close[0]!r}?" if close else ""
-            raise InputError(f"{path}: {command} has no option {key!r}{hint}")
+            raise InputError(f"{path}: {context.info_name} has no option {key!r}{hint}")
         values[name] = _as_option(value)
         try:
             parameters[name].process_value(context, values[name])

@@ -21,9 +21,6 @@ def describe_model(model: RPML, path: str | PathLike[str]) -> dict[str, object]:
     del training["history"]
     loss = mean_losses(model)
     run = metadata.get("run", {})
-    decided = decisions(model)
-    if half := (metadata.get("whitening") or {}).get("half_reason"):
-        decided["whitening"] = f"half-whitened PCA, because {half}"
     return {
         "kind": "model",
         "path": str(path),
@@ -37,7 +34,7 @@ def describe_model(model: RPML, path: str | PathLike[str]) -> dict[str, object]:
         "normalize": model.normalize,
         "feature_names": metadata["feature_names"] or [],
         "settings": metadata["settings"],
-        "decisions": decided,
+        "decisions": decisions(model),
         "training": training,
         "clusters": cluster_sizes(model.labels_),
         "loss": {"first": loss[0], "last": loss[-1]} if loss else {},

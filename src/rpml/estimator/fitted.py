@@ -120,20 +120,23 @@ def _whitening(choice: ScatterChoice | None) -> Json | None:
         "trains": choice.trains,
         "pairs": choice.pairs and asdict(choice.pairs),
         "ridge": float(choice.ridge),
+        **({"half_reason": choice.reason} if choice.half else {}),
     }
 
 
 def _read_whitening(stored: Json | None) -> ScatterChoice | None:
     if stored is None:
         return None
+    half_reason = stored.get("half_reason", "")
     return ScatterChoice(
         source=stored["source"],
         shrinkage=float(stored["shrinkage"]),
         evidence={float(k): float(v) for k, v in stored["evidence"]},
-        reason=stored.get("reason", ""),
+        reason=half_reason or stored.get("reason", ""),
         trains=stored.get("trains", True),
         pairs=PairEvidence(**pairs) if (pairs := stored.get("pairs")) else None,
         ridge=float(stored.get("ridge", np.inf)),
+        half=bool(half_reason),
     )
 
 

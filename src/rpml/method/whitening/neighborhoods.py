@@ -65,10 +65,14 @@ class ScatterChoice:
     ridge: float = np.inf
     """Of principal axes that the scatter rescales: added variance, as a part of its trace;
     infinite: they are not rescaled."""
+    half: bool = False
+    """Half-whitened, by a rule of earlier versions."""
 
     @property
     def strength(self) -> str:
         """How strongly it whitens, in words."""
+        if self.half:
+            return "half-whitened PCA"
         if np.isfinite(self.shrinkage):
             return f"shrinkage {self.shrinkage:.3g}"
         if np.isfinite(self.ridge):
