@@ -72,7 +72,7 @@ def mean_losses(model: RPML) -> list[float]:
 
 
 def decisions(model: RPML) -> dict[str, str]:
-    """Explain what a fit decided by itself: the whitening, the training, the pairs."""
+    """Explain what a fit decided by itself: the whitening, the training, the groups and pairs."""
     choice = model.whitening_
     whitening = "as set"
     if choice is not None:
@@ -85,6 +85,8 @@ def decisions(model: RPML) -> dict[str, str]:
     if model.n_iter_:
         training = f"{counted(model.n_iter_, 'iteration')} ({training})"
     decided = {"whitening": whitening, "training": training}
+    if choice is not None and choice.groups_ignored:
+        decided["groups"] = f"ignored, because {choice.groups_ignored}"
     if choice is not None and choice.pairs is not None:
         used = "used" if choice.pairs.used else "ignored"
         decided["pairs"] = (

@@ -120,6 +120,7 @@ def _whitening(choice: ScatterChoice | None) -> Json | None:
         "trains": choice.trains,
         "pairs": choice.pairs and asdict(choice.pairs),
         "ridge": float(choice.ridge),
+        "groups_ignored": choice.groups_ignored,
         **({"half_reason": choice.reason} if choice.half else {}),
     }
 
@@ -136,6 +137,7 @@ def _read_whitening(stored: Json | None) -> ScatterChoice | None:
         trains=stored.get("trains", True),
         pairs=PairEvidence(**pairs) if (pairs := stored.get("pairs")) else None,
         ridge=float(stored.get("ridge", np.inf)),
+        groups_ignored=stored.get("groups_ignored", ""),
         half=bool(half_reason),
     )
 

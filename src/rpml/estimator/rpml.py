@@ -284,7 +284,7 @@ class RPML(
         groups : array-like of shape (n_samples,), default=None
             Rows with the same number or string show the same instance (augmented views, frames,
             photographs of one listing); -1 or None: no group. Groups that carry less information
-            than the neighbors are ignored; `whitening_` says so.
+            than the neighbors are ignored; `whitening_.groups_ignored` has the reason.
         pairs : array-like of shape (n_pairs, 2), default=None
             Indices of rows that probably belong together (one session, one document, co-clicks);
             many may be wrong. They refine whiten="auto", with or without groups and labels,

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from rpml import RPML
+from rpml.estimator.description import decisions
 from rpml.evaluation.metrics import recall_at_k
 from rpml.method.whitening.groups import (
     drop_singles,
@@ -114,8 +115,17 @@ def test_random_groups_are_ignored(problem):
     shuffled = np.random.default_rng(1).permutation(groups)
     ignored, without = fit(X, shuffled), fit(X, None)
     assert ignored.whitening_.source != "groups"
+    assert ignored.whitening_.groups_ignored == "they say less than the neighbors"
+    assert without.whitening_.groups_ignored == ""
     np.testing.assert_array_equal(ignored.components_, without.components_)
     np.testing.assert_array_equal(ignored.preprocessing_.matrix, without.preprocessing_.matrix)
+
+
+def test_few_groups_are_ignored_and_the_model_says_so(problem, tmp_path):
+    X, groups, _ = problem
+    fit(X, np.where(groups < 3, groups, -1)).save(tmp_path / "m.rpml")
+    model = RPML.load(tmp_path / "m.rpml")
+    assert decisions(model)["groups"] == "ignored, because 3 groups are too few to tell"
 
 
 def test_members_share_a_label_and_are_never_negatives_of_each_other(problem):

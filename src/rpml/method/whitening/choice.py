@@ -111,6 +111,8 @@ class Whitening:
             arrays["reason"] = np.frombuffer(self.choice.reason.encode(), np.uint8)
             arrays["trains"] = np.array([self.choice.trains])
             arrays["ridge"] = np.array([self.choice.ridge])
+            ignored = self.choice.groups_ignored
+            arrays["groups_ignored"] = np.frombuffer(ignored.encode(), np.uint8)
             if (pairs := self.choice.pairs) is not None:
                 arrays["pairs"] = np.array([pairs.rate, pairs.used])
                 arrays["pairs_reason"] = np.frombuffer(pairs.reason.encode(), np.uint8)
@@ -131,6 +133,7 @@ class Whitening:
             arrays["reason"] = ArraySpec("u", ("bytes",))
             arrays["trains"] = ArraySpec("b", (1,))
             arrays["ridge"] = ArraySpec("f", (1,), 0, np.inf)
+            arrays["groups_ignored"] = ArraySpec("u", ("characters",))
             arrays["pairs"] = ArraySpec("f", (2,), 0, 1, optional=True)
             arrays["pairs_reason"] = ArraySpec("u", ("letters",), optional=True)
         return Schema(arrays)
@@ -159,6 +162,7 @@ class Whitening:
             trains=bool(arrays["trains"][0]),
             pairs=pairs,
             ridge=float(arrays["ridge"][0]),
+            groups_ignored=arrays["groups_ignored"].tobytes().decode(errors="replace"),
         )
         return cls(applied, choice)
 
@@ -266,12 +270,15 @@ def whiten_by_scatter(
     sampled = drop_singles(sample.groups)
     data = coordinates(*subset)
     seed = int(rng.integers(2**31))  # the same splits for both, so that they compare
-    estimate = None
+    estimate, ignored = None, ""
     if sampled.max() >= MIN_GROUPS:
         by_groups = group_scatter(data, sampled, np.random.default_rng(seed))
         instances = data.subset(representatives(sampled)[0])
+        ignored = "they say less than the neighbors"
         if groups_help(by_groups[1], instances, np.random.default_rng(seed)):
-            estimate = by_groups
+            estimate, ignored = by_groups, ""
+    elif sampled.max() >= 0:
+        ignored = f"{counted(sampled.max() + 1, 'group is', 'groups are')} too few to tell"
     if estimate is None:  # as without groups
         estimate = neighbor_scatter(data, np.random.default_rng(seed), step)
     if sample.pairs is not None:
@@ -282,6 +289,6 @@ def whiten_by_scatter(
         estimate = label_scatter(leading, sample.classes, estimate, np.random.default_rng(seed))
         if "labels" in estimate[1].source:
             spread = label_spread(leading, sample.classes, estimate[0])
-    scatter, choice = estimate
+    scatter, choice = estimate[0], replace(estimate[1], groups_ignored=ignored)
     whole = whiten_by(spectrum, scatter, choice, n_components, unit, spread)
     return Whitening(replace(whole, matrix=whole.matrix[:, :retained]), choice)

@@ -65,6 +65,8 @@ class ScatterChoice:
     ridge: float = np.inf
     """Of principal axes that the scatter rescales: added variance, as a part of its trace;
     infinite: they are not rescaled."""
+    groups_ignored: str = ""
+    """Why groups that came with the rows were ignored, in words; empty if there were none."""
     half: bool = False
     """Half-whitened, by a rule of earlier versions."""
 
