@@ -186,6 +186,8 @@ def test_partitions_have_as_many_clusters_as_asked():
     ("change", "sentence"),
     [
         ({"n_components": 99}, "n_components=99"),
+        ({"n_components": "many"}, "n_components='many' must be an integer"),
+        ({"methods": "umap"}, "there is no method 'umap'"),
         ({"methods": ("umap",)}, "there is no method 'umap'"),
         ({"train": np.ones(120, bool)}, "both sides"),
         ({"train": np.ones(3, bool)}, "for each of the 120 rows"),
@@ -197,6 +199,13 @@ def test_wrong_arguments(data, change, sentence):
     given = {"X": data[0], "y": data[1], "n_components": 4, **change}
     with pytest.raises(ValueError, match=sentence):
         compare(**given)
+
+
+def test_the_row_of_a_nan_is_that_of_the_user(data):
+    X = data[0].copy()
+    X[77, 2] = np.nan
+    with pytest.raises(ValueError, match="X has a NaN .* row 77, column 2"):
+        compare(X, n_components=4)
 
 
 def test_public_name():

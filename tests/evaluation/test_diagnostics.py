@@ -49,6 +49,16 @@ def test_the_same_state_gives_the_same_figures(fitted):
     assert diagnose(*fitted, refits=0) == diagnose(*fitted, refits=0)
 
 
+def test_what_the_model_cannot_embed_is_refused(fitted):
+    model, X = fitted
+    with pytest.raises(ValueError, match="X has 5 features"):
+        diagnose(model, X[:, :5])
+    with pytest.raises(ValueError, match="at least 3 rows, X has 1"):
+        diagnose(model, X[:1])
+    with pytest.raises(ValueError, match="not fitted"):
+        diagnose(RPML(6), X)
+
+
 def test_clusters_sizes_and_singletons():
     found = {d.key: d for d in of_clusters(np.array([0, 0, 0, 1, 1, 2, -1, 3]))}
     assert found["clusters"].value == 2

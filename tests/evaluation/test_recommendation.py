@@ -201,8 +201,12 @@ def test_too_little_data_is_said():
 def test_wrong_arguments():
     with pytest.raises(ValueError, match="n_components=9"):
         recommend(np.ones((100, 8)) * np.arange(8), 9)
-    with pytest.raises(ValueError, match="finite"):
+    with pytest.raises(ValueError, match="n_components=0"):
+        recommend(np.ones((100, 8)), 0)
+    with pytest.raises(ValueError, match="row 0, column 0"):
         recommend(np.full((100, 8), np.nan), 2)
+    with pytest.raises(ValueError, match="there is no method 'umap'"):
+        recommend(np.ones((100, 8)), 2, methods="umap")
 
 
 def test_public_names():

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rpml.evaluation.comparison.measure import NEAREST, Split
-from rpml.evaluation.comparison.run import default_size, make_split
+from rpml.evaluation.comparison.run import checked_size, make_split
 from rpml.evaluation.comparison.table import Row, figure_text, html_table, table_text
+from rpml.evaluation.metrics._checks import checked_embedding
 from rpml.evaluation.metrics.label_free import neighbor_overlap
 from rpml.evaluation.registry import Method, chosen_methods
 from rpml.method.codes import AxisRanges, Int8Codec, SignCodec
@@ -19,7 +20,6 @@ from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.extras import optional
 from rpml.runtime.intervals import bounded, interval
 from rpml.runtime.rows import Array, sorted_sample, top_columns, unit_rows
-from rpml.runtime.validation import as_matrix
 
 logger = logging.getLogger(__name__)
 Scores = Callable[[slice], Array]
@@ -95,9 +95,9 @@ def compare_codes(
     distance. "binary + int8" rescores the 40 nearest rows by the bits with int8. PQ and OPQ have
     as many bytes as the sign bits and need faiss; OPQ only up to 256 dimensions.
     """
-    X = np.asarray(as_matrix(X))
+    X = checked_embedding(X, "X")
     split = make_split(X, y, train)
-    n_components = n_components or default_size(X.shape[1])
+    n_components = checked_size(n_components, X.shape[1])
     chosen = chosen_methods(methods or CODED_METHODS)
     sampled = sorted_sample(len(split.X_test), MAX_ROWS, np.random.default_rng(seed))
     labels = None if split.y_test is None else split.y_test[sampled]

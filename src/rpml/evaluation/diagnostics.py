@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from rpml.estimator import RPML
 from rpml.evaluation.metrics.label_free import (
@@ -21,7 +22,7 @@ from rpml.method.clustering.pseudo_labels import as_clusterer, pseudo_labels
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.intervals import Interval, interval
 from rpml.runtime.rows import Array, RandomState, unit_rows
-from rpml.runtime.validation import as_matrix
+from rpml.runtime.validation import check_rows
 
 NEAREST = 10
 MAX_ROWS = 5000
@@ -64,7 +65,10 @@ def diagnose(
     tuple of Diagnostic
     """
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
-    rows = np.asarray(as_matrix(X))
+    check_is_fitted(model)
+    rows = check_rows(model, X, reset=False)
+    if len(rows) < 3:
+        raise ValueError(f"Diagnostics need at least 3 rows, X has {len(rows)}.")
     rows = rows[np.sort(rng.permutation(len(rows))[:MAX_ROWS])]
     diagnostics = [
         *of_clusters(model.labels_),

@@ -16,11 +16,12 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-from rpml.evaluation.comparison.run import compare, default_size
+from rpml.evaluation.comparison.run import checked_size, compare
 from rpml.evaluation.comparison.table import Comparison, html_table
+from rpml.evaluation.metrics._checks import checked_embedding
 from rpml.evaluation.metrics.label_free import neighbor_overlap
 from rpml.evaluation.rank_gain import REFERENCE, expected_gain, rank_gains
-from rpml.evaluation.registry import METHODS
+from rpml.evaluation.registry import METHODS, chosen_methods
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.whitening.evidence import chosen_rank_gain
 from rpml.method.whitening.linear_map import principal_axes
@@ -28,7 +29,6 @@ from rpml.method.whitening.neighborhoods import coordinates
 from rpml.runtime.intervals import Interval, interval
 from rpml.runtime.rows import Array, RandomState, sorted_sample, unit_rows
 from rpml.runtime.threads import single_blas_thread
-from rpml.runtime.validation import as_matrix
 from rpml.runtime.wording import counted
 
 CANDIDATES = ("pca", "half-whitened", "pca-whitened", "rpml")
@@ -142,21 +142,15 @@ def recommend(
     True
     """
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
-    rows = np.asarray(as_matrix(X))
-    if rows.ndim != 2 or not np.isfinite(rows).all():
-        raise ValueError(f"X must be a matrix of finite numbers, got shape {rows.shape}.")
+    rows = checked_embedding(X, "X")
+    size = checked_size(n_components, rows.shape[1])
+    names = tuple(dict.fromkeys(("raw", *(method.name for method in chosen_methods(methods)))))
     sample = sorted_sample(len(rows), MAX_ROWS, rng)
     rows = rows[sample].astype(np.float32)
     spectrum = principal_axes(rows, unit_input=True, center=True)
     rank = len(spectrum.variances)
-    size = n_components or default_size(rows.shape[1])
-    if not 1 <= size <= rows.shape[1]:
-        raise ValueError(
-            f"n_components={size} must lie between 1 and {counted(rows.shape[1], 'feature')}."
-        )
     if len(rows) < MIN_ROWS or rank < MIN_AXES or size > rank:
         return _too_little(len(rows), rank, size)
-    names = tuple(dict.fromkeys(("raw", *methods)))
     W = (unit_rows(rows) - spectrum.mean.astype(np.float32)) @ spectrum.axes.astype(np.float32)
     if y is None:
         gains = rank_gains(W, [name for name in names if name != "rpml"], size, rng)
@@ -297,9 +291,8 @@ def _close(certainty: str, runner_up: str | None) -> list[str]:
 
 def _too_little(n: int, rank: int, size: int) -> Recommendation:
     choice = REFERENCE if size <= rank else "raw"
-    what = (
-        f"{counted(n, 'row')} that vary in {counted(rank, 'direction')} are too few "
-        "to compare embeddings on"
+    reason = (
+        f"{counted(n, 'row')} and {counted(rank, 'direction')} of variation are too few to compare "
+        f"embeddings on: the safe choice is {METHODS[choice].title}."
     )
-    reason = f"{what}: {METHODS[choice].title} is the safe choice."
     return Recommendation(choice, size, "unknown", reasons=(reason,))

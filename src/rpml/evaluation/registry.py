@@ -174,7 +174,7 @@ PCA_FAMILY = ("pca", "half-whitened", "pca-whitened")
 
 def chosen_methods(names: Iterable[str]) -> list[Method]:
     """Return the methods of these names; InputError for an unknown name."""
-    names = list(names)
+    names = [names] if isinstance(names, str) else list(names)
     for name in names:
         if name not in METHODS:
             raise InputError(f"there is no method {name!r}: choose from {', '.join(METHODS)}")

@@ -4,16 +4,18 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterator, Sequence
+from numbers import Integral
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rpml.evaluation.comparison.measure import Cell, Split, measure
 from rpml.evaluation.comparison.table import Comparison
+from rpml.evaluation.metrics._checks import checked_embedding
 from rpml.evaluation.registry import PCA_FAMILY, Method, chosen_methods
 from rpml.runtime.rows import Array
-from rpml.runtime.validation import as_matrix
 from rpml.runtime.wording import counted
 
 logger = logging.getLogger(__name__)
@@ -70,9 +72,9 @@ def compare(
     >>> [row["method"] for row in result.rows]
     ['raw', 'pca', 'rpml']
     """
-    X = np.asarray(as_matrix(X))
-    if X.ndim != 2 or len(X) < 4:
-        raise ValueError(f"X must be a matrix of at least 4 rows, got shape {X.shape}.")
+    X = checked_embedding(X, "X")
+    if len(X) < 4:
+        raise ValueError(f"A comparison needs at least 4 rows, X has {len(X)}.")
     split = make_split(X, y, train)
     chosen = _chosen(methods, labeled=y is not None)
     dims = _dims(n_components, X.shape[1])
@@ -96,16 +98,21 @@ def default_size(n_features: int) -> int:
     return max(1, min(DEFAULT_DIM, n_features // 2))
 
 
-def _dims(n_components: int | Sequence[int] | None, d: int) -> list[int]:
+def checked_size(n_components: int | None, d: int) -> int:
+    """Return the number of dimensions for vectors of d features; ValueError if it is none."""
     if n_components is None:
-        return [default_size(d)]
-    dims = [n_components] if isinstance(n_components, int | np.integer) else list(n_components)
-    for dim in dims:
-        if not 1 <= dim <= d:
-            raise ValueError(
-                f"n_components={dim} must lie between 1 and the {counted(d, 'feature')} of X."
-            )
-    return [int(dim) for dim in dims]
+        return default_size(d)
+    if not isinstance(n_components, Integral) or not 1 <= n_components <= d:
+        raise ValueError(
+            f"n_components={n_components!r} must be an integer between 1 and the "
+            f"{counted(d, 'feature')} of X."
+        )
+    return int(n_components)
+
+
+def _dims(n_components: int | Sequence[int] | None, d: int) -> list[int]:
+    sizes: Any = [n_components] if np.ndim(n_components) == 0 else n_components  # type: ignore[arg-type]
+    return [checked_size(size, d) for size in sizes]
 
 
 def make_split(X: Array, y: ArrayLike | None, train: ArrayLike | None = None) -> Split:
@@ -137,7 +144,7 @@ def _default_split(n: int, labels: NDArray[np.generic] | None) -> NDArray[np.boo
     if len(classes) < 4:
         raise ValueError(
             f"y has {counted(len(classes), 'class', 'classes')}, and two are needed on either "
-            "side of the split: give `train`, or compare without y."
+            "side of the split: compare without labels, or give `train` in Python."
         )
     return np.isin(labels, classes[: len(classes) // 2])
 

@@ -20,31 +20,31 @@ def checked_metric(metric: str) -> str:
     return metric
 
 
-def checked_embedding(Z: ArrayLike) -> Array:
+def checked_embedding(Z: ArrayLike, name: str = "Z") -> Array:
     """Return Z as a finite 2-D array of floats; float32, float64 and memory maps are not copied."""
     array: Array = np.asanyarray(as_matrix(Z))
     if array.ndim != 2:
-        raise ValueError(f"Z must be a 2-D array (rows, dimensions), got shape {array.shape}")
+        raise ValueError(f"{name} must be a 2-D array (rows, dimensions), got shape {array.shape}")
     if not (np.issubdtype(array.dtype, np.number) or array.dtype == bool):
-        raise TypeError(f"Z must hold numbers, got dtype {array.dtype}")
+        raise TypeError(f"{name} must hold numbers, got dtype {array.dtype}")
     if np.iscomplexobj(array):
-        raise TypeError("Z must hold real numbers, got complex ones")
+        raise TypeError(f"{name} must hold real numbers, got complex ones")
     if array.shape[0] < 2 or array.shape[1] < 1:
-        raise ValueError(f"Z needs at least 2 rows and 1 dimension, got shape {array.shape}")
+        raise ValueError(f"{name} needs at least 2 rows and 1 dimension, got shape {array.shape}")
     if array.dtype not in (np.float32, np.float64):
         array = array.astype(np.float64 if array.dtype.itemsize > 2 else np.float32)
-    _require_finite(array)
+    _require_finite(array, name)
     return array
 
 
-def _require_finite(array: Array) -> None:
+def _require_finite(array: Array, name: str) -> None:
     for part, block in row_blocks(array):
         bad = ~np.isfinite(block)
         if bad.any():
             row, column = np.argwhere(bad)[0]
             raise ValueError(
-                f"Z has a NaN or infinite value, first at row {part.start + row}, column {column}; "
-                "remove or impute such rows"
+                f"{name} has a NaN or infinite value, first at row {part.start + row}, "
+                f"column {column}; remove or impute such rows"
             )
 
 
