@@ -65,6 +65,19 @@ def test_all_else_stays(tmp_path):
         as_matrix(pd.Series([[1.0, 2.0], [3.0]]))
 
 
+def test_masked_values_are_refused_at_every_entrance():
+    import rpml
+
+    masked = np.ma.masked_array(X, mask=np.zeros(X.shape, bool))
+    assert as_matrix(masked) is masked
+    masked[4, 1] = np.ma.masked
+    model = rpml.RPML(2).fit(X)
+    aas = rpml.AuthorityAscentShift(3)
+    for enter in (model.fit, model.transform, aas.fit, rpml.recommend, rpml.compare):
+        with pytest.raises(ValueError, match=r"X is masked at \(4, 1\)"):
+            enter(masked)
+
+
 def test_every_entrance_takes_them():
     import rpml
     from rpml.evaluation.metrics import recall_at_k

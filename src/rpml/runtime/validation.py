@@ -15,8 +15,12 @@ def as_matrix(X: Any) -> Any:
     """Convert containers of vectors that numpy does not read as a matrix; return others unchanged.
 
     Torch tensors (with gradients, bfloat16), series and Arrow arrays of lists, and tables with a
-    single list column: pandas, polars, Arrow, Hugging Face datasets.
+    single list column: pandas, polars, Arrow, Hugging Face datasets. ValueError if some values of a
+    masked array are masked, since numpy would use what is below the mask.
     """
+    if np.ma.is_masked(X):
+        place = tuple(np.argwhere(np.ma.getmaskarray(X))[0].tolist())
+        raise ValueError(f"X is masked at {place}; remove or impute such rows first.")
     if hasattr(X, "detach"):  # torch
         X = X.detach().cpu()
         return (X.float() if str(X.dtype) == "torch.bfloat16" else X).numpy()

@@ -16,6 +16,7 @@ from rpml.method.clustering.ascent import GraphAscent
 from rpml.method.clustering.hierarchy import MERGE_NEIGHBORS, BasinMerging
 from rpml.method.graph.affinity import affinity_graph, bandwidths, check_graph, user_neighbors
 from rpml.method.graph.neighbors import Neighbors, nearest_neighbors
+from rpml.runtime.validation import as_matrix
 
 _CHOICES: dict[str, tuple[object, ...]] = {
     "metric": ("euclidean", "cosine", "precomputed"),
@@ -189,7 +190,9 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(X, Neighbors):
             self.n_features_in_ = X.n_neighbors
             return X
-        rows = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        rows = validate_data(
+            self, as_matrix(X), dtype=[np.float64, np.float32], ensure_min_samples=2
+        )
         return nearest_neighbors(rows, self.n_neighbors, metric=self.metric, method=self.method)
 
     def _affinities(self, neighbors: Neighbors, symmetric: bool = True) -> sparse.csr_matrix:
