@@ -68,6 +68,14 @@ def test_what_does_not_fit_is_refused(folder: Path, tmp_path: Path) -> None:
         make_items(2, images=tmp_path / "nowhere")
     with pytest.raises(InputError, match="2 ids, the features have 3 rows"):
         make_items(3, ["x", "y"])
+    with pytest.raises(InputError, match="1 label, the features have 3 rows"):
+        make_items(3, labels=["a"])
+    with pytest.raises(InputError, match="4 texts, the features have 3 rows"):
+        make_items(3, texts="abcd")
+
+
+def test_nan_is_no_label() -> None:
+    assert make_items(2, labels=[np.nan, 3.0]).labeled_mask.tolist() == [False, True]
 
 
 def test_ids_are_read_one_a_line(tmp_path: Path) -> None:

@@ -62,26 +62,27 @@ def make_items(
 ) -> Items:
     """Create the items of `n_rows` rows, which are numbered from 0 without `ids`.
 
-    Labels None, -1 and empty text mean that a row has no label. The files of the folder `images`
-    are matched to the ids, or to the row order without ids.
+    Labels None, NaN, -1 and empty text mean that a row has no label. The files of the folder
+    `images` are matched to the ids, or to the row order without ids.
     """
     names = [str(i) for i in (range(n_rows) if ids is None else ids)]
-    if len(names) != n_rows:
-        raise InputError(
-            f"got {counted(len(names), 'id')}, the features have {counted(n_rows, 'row')}"
-        )
     classes = None if labels is None else [_label(label) for label in labels]
+    said = None if texts is None else ["" if text is None else str(text) for text in texts]
+    for noun, values in (("id", names), ("label", classes), ("text", said)):
+        if values is not None and len(values) != n_rows:
+            raise InputError(
+                f"got {counted(len(values), noun)}, the features have {counted(n_rows, 'row')}"
+            )
     if classes is not None and not any(label is not None for label in classes):
         raise InputError("no row has a label: every label is empty or -1")
     pictures = None
     if images is not None:
         pictures = match_images(Path(images), None if ids is None else names, n_rows)
-    said = None if texts is None else ["" if text is None else str(text) for text in texts]
     return Items(names, classes, pictures, said)
 
 
 def _label(value: object) -> str | None:
-    text = "" if value is None else str(value).strip()
+    text = "" if value is None or value != value else str(value).strip()  # NaN is no label
     return None if text in UNLABELED else text
 
 
