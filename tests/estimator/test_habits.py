@@ -75,6 +75,8 @@ def test_what_is_inverted_embeds_the_same(data, normalize, normalize_input):
     else:
         np.testing.assert_allclose((back - pre.mean) @ pre.matrix @ fitted.components_.T, Y)
     assert fitted.inverse_transform(Y[:, :2]).shape == X.shape
+    with pytest.raises(ValueError, match=r"n_components=2.0: the model has 1 to 4"):
+        fitted.transform(X, n_components=2.0)
     with pytest.raises(ValueError, match="1 to 4"):
         fitted.inverse_transform(np.ones((1, 5)))
 

@@ -2,6 +2,7 @@
 
 import warnings
 from copy import copy
+from numbers import Integral
 from os import PathLike
 from typing import Any, Self
 
@@ -165,9 +166,9 @@ class Embedding:
     def _first(self, size: int) -> Self:
         """Return the model with only its first components."""
         most = len(self.components_)
-        if not 1 <= size <= most:
+        if not isinstance(size, Integral) or not 1 <= size <= most:
             raise ValueError(
-                f"n_components={size}: the model has 1 to {counted(most, 'component')}."
+                f"n_components={size!r}: the model has 1 to {counted(most, 'component')}."
             )
         model = copy(self)
         model.components_ = self.components_[:size]
