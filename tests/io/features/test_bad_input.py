@@ -1,6 +1,8 @@
 """Each bad input gets one sentence that names the file and the place."""
 
+import io
 import os
+import sys
 import zipfile
 
 import numpy as np
@@ -37,6 +39,7 @@ def test_empty_file(tmp_path, suffix):
         ("\n\n", "is empty"),
         ("a,b\n1,2\n3\n", "line 3 has 1 column, the first line has 2"),
         ("id,a,b\n1,2,3\n2,oops,3\n", "line 3, column 'a' is 'oops', not a number"),
+        ("a,b\n1,2\n,4\n", "line 3, column 'a' is empty: remove or fill"),
         ("a,b\n1,2\n3,nan\n", "line 3, column 'b' is NaN"),
         ("id,a\nu,1\nv,2\nu,3\n", "id 'u' is given to rows 0 and 2"),
     ],
@@ -44,6 +47,32 @@ def test_empty_file(tmp_path, suffix):
 def test_a_bad_csv_is_named_by_line_or_row(tmp_path, text, reason):
     (tmp_path / "x.csv").write_text(text)
     assert reason in refusal(tmp_path / "x.csv")
+
+
+def test_only_tables_have_columns_to_choose(tmp_path, X):
+    np.save(tmp_path / "x.npy", X)
+    np.savez(tmp_path / "x.npz", X=X)
+    for name in ("x.npy", "x.npz"):
+        assert "no columns to choose with --columns" in refusal(tmp_path / name, columns=("a",))
+
+
+def test_an_archive_without_arrays(tmp_path):
+    np.savez(tmp_path / "x.npz")
+    assert refusal(tmp_path / "x.npz") == f"{tmp_path / 'x.npz'} has no arrays"
+
+
+def test_bad_json_lines_are_named_without_the_words_of_arrow(tmp_path):
+    (tmp_path / "x.jsonl").write_text('{"a": 1}\n{"a":\n')
+    message = refusal(tmp_path / "x.jsonl")
+    assert message.startswith(f"{tmp_path / 'x.jsonl'} is not a complete json file: JSON parse")
+    assert "dataset" not in message
+
+
+def test_standard_input_is_named_and_not_its_copy(tmp_path, X, monkeypatch):
+    np.save(tmp_path / "x.npy", X)
+    cut = (tmp_path / "x.npy").read_bytes()[:-8]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(cut)))
+    assert refusal("-").startswith("standard input is not a complete .npy file")
 
 
 def test_wrong_suffix(tmp_path):

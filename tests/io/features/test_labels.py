@@ -74,6 +74,19 @@ def test_empty_label(tmp_path):
         read_labels(tmp_path / "y.csv", 2)
 
 
+def test_nan_is_a_missing_label(tmp_path):
+    np.save(tmp_path / "y.npy", np.array([3.0, np.nan]))
+    assert read_labels(tmp_path / "y.npy", 2, partial=True).tolist() == [3, -1]
+    with pytest.raises(InputError, match=r"label of row 1 .* is missing"):
+        read_labels(tmp_path / "y.npy", 2)
+
+
+def test_a_header_of_another_name_is_pointed_out(tmp_path):
+    (tmp_path / "g.csv").write_text("group\na\nb\n")
+    with pytest.raises(InputError, match="first line, 'group', is a header, call it label"):
+        read_labels(tmp_path / "g.csv", 2)
+
+
 def test_zero_padded_labels_stay_text(tmp_path):
     (tmp_path / "y.txt").write_text("01\n1\n")
     assert read_labels(tmp_path / "y.txt", 2).tolist() == ["01", "1"]

@@ -51,7 +51,10 @@ class Descriptors:
     def __post_init__(self) -> None:
         if not self.train.any() or self.train.all():
             side = "training" if not self.train.any() else "test"
-            raise InputError(f"there are no {side} rows")
+            raise InputError(
+                f"there are no {side} rows: give classes of both sides, or an array "
+                f"{_TRAIN_ARRAY!r} of True and False in the .npz file"
+            )
         both = set(self.labels[self.train].tolist()) & set(self.labels[~self.train].tolist())
         if both:
             raise InputError(

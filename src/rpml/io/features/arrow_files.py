@@ -47,7 +47,7 @@ class ArrowFile:
                 self.schema, self.n_rows = self._file.schema, self._file.count_rows()
             self.names = list(self.schema.names)
         except Exception as error:  # damaged files raise anything
-            reason = str(error).split("\n")[0]
+            reason = str(error).split("\n")[0].rpartition("Invalid: ")[2]  # without where Arrow was
             raise InputError(f"{path} is not a complete {self._kind} file: {reason}") from error
         if not self.names:
             raise InputError(f"{path} has no columns")

@@ -20,6 +20,7 @@ from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 
 UNLABELED = ("", "-1")
+_TEXT = (".csv", ".tsv", ".txt")
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,16}")
 _USUAL = ("label", "labels", "y", "class", "target", "category")
 
@@ -48,7 +49,7 @@ def read_labels(
     id_column : str, default=None
         The column with the ids.
     partial : bool, default=False
-        Allow missing labels: an empty field or line, a null, or an id that is not in the file.
+        Allow missing labels: an empty field or line, a null, NaN, or an id that is not in the file.
         The ids of a label file are then row numbers from 0 if the features have no ids.
 
     Returns
@@ -70,6 +71,11 @@ def read_labels(
     if not partial and None in values:
         row = values.index(None)
         raise InputError(f"{path}: the label of row {row} (counted from 0) is missing")
+    if keys is None and len(values) == n_rows + 1 and path.suffix.lower() in _TEXT:
+        raise InputError(
+            f"{path} has one label more than the features have rows: if its first line, "
+            f"{values[0]!r}, is a header, call it label"
+        )
     if ids is not None and keys is not None:
         return _as_array(_match(values, keys, ids, path, partial))
     if partial and keys is not None and len(values) < n_rows:  # ids are row numbers
@@ -141,11 +147,11 @@ def _read(
         archive = NpzFile(path)
         name = archive.choose(column, (*_USUAL, "Y"), "labels", "--label-column")
         return _vector(archive.read(name), f"{path}[{name!r}]"), None
-    if suffix in (*ARROW, ".csv", ".tsv", ".txt"):
+    if suffix in (*ARROW, *_TEXT):
         return _read_columns(path, column, id_column)
+    kind = f"the suffix {suffix!r}" if suffix else "no suffix"
     raise InputError(
-        f"{path} has the suffix {suffix!r}: labels are read from .npy, .npz, .csv, .tsv, .txt, "
-        f"{', '.join(ARROW)}"
+        f"{path} has {kind}: labels are read from .npy, .npz, .csv, .tsv, .txt, {', '.join(ARROW)}"
     )
 
 
@@ -153,9 +159,6 @@ def _vector(array: NDArray[np.generic], name: str) -> list[object]:
     check_dtype_or_text(array.dtype, name)
     if array.ndim != 1:
         raise InputError(f"{name} has shape {array.shape}, and labels must have one dimension")
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        row = int(np.flatnonzero(~np.isfinite(array))[0])
-        raise InputError(f"{name}: the label of row {row} (counted from 0) is not a number")
     return array.tolist()  # type: ignore[no-any-return]
 
 

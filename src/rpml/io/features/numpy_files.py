@@ -178,9 +178,8 @@ class NpzFile:
             return usual[0]
         if len(self.names) == 1:
             return self.names[0]
-        raise InputError(
-            f"{self.path} has {self._listing()}: name the one with the {what} with {option}"
-        )
+        hint = f": name the one with the {what} with {option}" if self.names else ""
+        raise InputError(f"{self.path} has {self._listing()}{hint}")
 
     def _listing(self) -> str:
         return "the arrays " + ", ".join(self.names[:20]) if self.names else "no arrays"

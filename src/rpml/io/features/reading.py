@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from rpml.io.features.arrow_files import SUFFIXES as ARROW
 from rpml.io.features.arrow_files import ArrowSource
-from rpml.io.features.numpy_files import open_npy, open_npz, sidecar
+from rpml.io.features.numpy_files import ArraySource, open_npy, open_npz, sidecar
 from rpml.io.features.shards import ShardedSource, shard_paths
 from rpml.io.features.source import Features, FeatureSource, ReadOptions
 from rpml.io.features.text_files import CsvSource
@@ -92,6 +92,8 @@ def _open_file(path: Path, options: ReadOptions) -> FeatureSource:
         raise InputError(f"cannot read {path}: {system_reason(error)}") from error
     if options.keep and not source.kept_names:
         raise InputError(f"{path} has no columns to keep: only tables have")
+    if options.columns is not None and isinstance(source, ArraySource):
+        raise InputError(f"{path} has no columns to choose with --columns: only tables have")
     return source
 
 
@@ -122,7 +124,7 @@ def _standard_input(options: ReadOptions) -> FeatureSource:
     suffix = next((s for m, s in _MAGIC.items() if start.startswith(m)), None)
     suffix = suffix or (".tsv" if b"\t" in start else ".csv")
     path = spool.rename(spool.with_suffix(suffix))
-    return _owned(_open_file(path, options), folder, path, "standard input")
+    return _named(lambda: _open_file(path, options), folder, path, "standard input")
 
 
 def _remote(address: str, options: ReadOptions) -> FeatureSource:
@@ -144,11 +146,17 @@ def _remote(address: str, options: ReadOptions) -> FeatureSource:
     except Exception as error:  # every file system has its own errors
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"cannot read {address}: {reason}") from error
-    return _owned(open_features(target, options), folder, target, address)
+    return _named(lambda: open_features(target, options), folder, target, address)
 
 
-def _owned(source: FeatureSource, folder: ScratchFolder, path: Path, name: str) -> FeatureSource:
-    """Tie a temporary folder to the source that reads it, and name the source by its origin."""
+def _named(
+    open_copy: Callable[[], FeatureSource], folder: ScratchFolder, path: Path, name: str
+) -> FeatureSource:
+    """Open a copy in a temporary folder, which the source keeps, and name it by its origin."""
+    try:
+        source = open_copy()
+    except InputError as error:
+        raise InputError(str(error).replace(str(path), name)) from error
     source.name = source.name.replace(str(path), name)
     source.stamp = None
     source._spool = folder  # type: ignore[attr-defined]

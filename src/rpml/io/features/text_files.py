@@ -149,6 +149,11 @@ class CsvSource(FeatureSource):
     def _name_text(self, block: list[tuple[int, Row]]) -> None:
         for line, row in block:
             for i in self._features_at:
+                if not row[i].strip():
+                    raise InputError(
+                        f"{self.name}: line {line}, column {self._names[i]!r} is empty: remove or "
+                        "fill such rows, or choose the features with --columns"
+                    )
                 if not is_number(row[i]):
                     shown = row[i] if len(row[i]) <= 40 else row[i][:37] + "..."
                     raise InputError(
