@@ -3,7 +3,14 @@ import os
 import pytest
 
 from rpml.runtime.errors import InputError
-from rpml.runtime.outputs import Manifest, check_apart, check_folder, mark_folder, write_manifest
+from rpml.runtime.outputs import (
+    Manifest,
+    check_apart,
+    check_folder,
+    check_output,
+    mark_folder,
+    write_manifest,
+)
 
 
 @pytest.fixture
@@ -33,6 +40,11 @@ def tree(tmp_path):
 def test_inputs_are_never_outputs(tree, output, source, reason):
     with pytest.raises(InputError, match=reason):
         check_apart([tree / "fine.npy", tree / output], [None, "-", tree / source])
+
+
+def test_no_file_is_called_like_standard_output():
+    with pytest.raises(InputError, match="only tables can be written to standard output"):
+        check_output("-", overwrite=True)
 
 
 def test_neighbors_are_fine(tree):

@@ -21,6 +21,8 @@ def check_output(
     `inputs` are the files that are read and must not be replaced (see `check_apart`).
     """
     target = Path(path)
+    if str(target) == "-":
+        raise InputError("only tables can be written to standard output: give a file name")
     check_apart([target], inputs)
     if os.path.lexists(target) and not overwrite:
         raise InputError(
