@@ -309,7 +309,9 @@ def test_contradictions_name_file_and_line(rpml, shared, tmp_path):
     assert "--conflicts weight" in message
     assert not list(tmp_path.glob("m.rpml*"))
     assert "use 'raise' or 'weight'" in rpml.refused(*args, "--conflicts", "ignore")
-    rpml(*args, "--conflicts", "weight")
+    assert "use 'raise' or 'weight'" in rpml.refused(*args[:6], "-q", "--conflicts", "ignore")
+    (told,) = rpml.json(*args, "--conflicts", "weight")["warnings"]
+    assert "1 constraint left out: cannot_link[1] (0, 2) parts rows" in told
     (tmp_path / "same.csv").write_text("0,1\n1,999999\n")
     assert "same.csv: line 2: '999999' is not a row number" in rpml.refused(*args, "--force")
 

@@ -42,14 +42,13 @@ def read_constraints(
         for name, width in ROWS_PER_LINE.items()
         if (path := files.get(name)) is not None
     }
-    if not read:
-        return {}
     constraints = {name: links.values for name, links in read.items()}
-    try:
-        gather(None if y is None else as_labels(y, n), n, **constraints, conflicts=conflicts)
-    except ValueError as error:
-        raise InputError(_by_line(str(error), read)) from None
-    return {**constraints, "conflicts": conflicts}
+    if conflicts != "weight":  # with which the fit says what it leaves out
+        try:
+            gather(None if y is None else as_labels(y, n), n, **constraints, conflicts=conflicts)
+        except ValueError as error:
+            raise InputError(_by_line(str(error), read)) from None
+    return {**constraints, "conflicts": conflicts} if read else {}
 
 
 def _by_line(text: str, read: Mapping[str, Links]) -> str:

@@ -6,7 +6,7 @@ decreasing weight; those that contradict earlier ones are reported by index, or 
 
 from __future__ import annotations
 
-import logging
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,7 +18,6 @@ from scipy.sparse.csgraph import connected_components
 from rpml.runtime.rows import Labels
 from rpml.runtime.wording import counted
 
-logger = logging.getLogger(__name__)
 Rows = NDArray[np.intp]
 
 
@@ -105,14 +104,16 @@ def gather(
     supervision = Supervision(merged, int(labels.max(initial=-1)) + 1, apart, order.rows)
     retained, wrong = _consistent(supervision, order)
     report = [line for line in (*refused, *wrong) if line]
+    more = f" ({len(report) - 1} more)" if len(report) > 1 else ""
     if report and conflicts == "raise":
-        more = f" ({len(report) - 1} more)" if len(report) > 1 else ""
         raise ValueError(
             f"The constraints contradict each other: {report[0]}{more}. Remove one of them, or "
             "set conflicts='weight' to leave out the lighter ones."
         )
-    for line in report:
-        logger.warning("left out: %s", line)
+    if report:
+        warnings.warn(
+            f"{counted(len(report), 'constraint')} left out: {report[0]}{more}.", stacklevel=3
+        )
     return Supervision(merged, supervision.n_classes, apart, order.rows[retained])
 
 
