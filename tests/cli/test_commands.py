@@ -87,6 +87,15 @@ def test_cluster(rpml, shared, vectors, tmp_path):
     assert fields["clusters"] == len(set(expected.tolist()))
 
 
+def test_cluster_takes_every_setting_by_its_name(rpml, shared, tmp_path):
+    run = ("cluster", shared / "x.npy", "--neighbors", 9)
+    rpml(*run, "-o", tmp_path / "a.csv", "--set", "n_neighbors=15")
+    rpml("cluster", shared / "x.npy", "-o", tmp_path / "b.csv", "--neighbors", 15)
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+    told = rpml.refused(*run, "-o", tmp_path / "c.csv", "-q", "--set", "n_neighbors=few")
+    assert "n_neighbors='few': must be an integer" in told
+
+
 def test_cluster_by_number_and_as_printed(rpml, shared, vectors, tmp_path):
     run = ("cluster", shared / "x.npy", "-o", tmp_path / "c.csv", "--neighbors", 15)
     fields = rpml.json(*run, "--clusters", 3, "--min-cluster-size", 20)

@@ -51,6 +51,7 @@ def run(
     opt.check_table(output, force, console.json_output, [features])
     chosen = opt.parse_settings(settings, AuthorityAscentShift().get_params())
     named = {
+        "n_neighbors": neighbors,
         "gamma": gamma,
         "epsilon": parse_epsilon(epsilon),
         "metric": metric,
@@ -58,14 +59,14 @@ def run(
         "min_cluster_size": min_cluster_size,
         "merge": None if merge == "none" else merge,
     }
-    aas = AuthorityAscentShift(neighbors, **{**named, **chosen})
+    aas = AuthorityAscentShift(**{**named, **chosen})
     aas.check_parameters()
     data = reading.open(features).load()
     n = len(data.values)
     with console.reporter() as report:
         graph = nearest_neighbors(
             data.values,
-            neighbors,
+            aas.n_neighbors,
             metric=aas.metric,
             method=aas.method,
             progress=lambda share: report(Progress("neighbors", round(share * n), n)),
