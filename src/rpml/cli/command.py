@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from errno import ELOOP, ENAMETOOLONG, ENOTDIR
+from errno import ELOOP, ENAMETOOLONG, ENOTDIR, EROFS
 from typing import Any, NoReturn, TypeGuard
 
 import typer
@@ -127,7 +127,7 @@ def exit_code(error: BaseException) -> int | None:
         return BAD_INPUT
     if isinstance(error, PermissionError | FileNotFoundError | FileExistsError | IsADirectoryError):
         return BAD_INPUT
-    if isinstance(error, OSError) and error.errno in (ENAMETOOLONG, ELOOP, ENOTDIR):
+    if isinstance(error, OSError) and error.errno in (ENAMETOOLONG, ELOOP, ENOTDIR, EROFS):
         return BAD_INPUT
     if _is_of_stdout(error):
         return BAD_INPUT
