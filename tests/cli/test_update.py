@@ -55,6 +55,12 @@ def test_suggestions_with_and_without_ids(rpml, shared, vectors, tmp_path):
     assert found == [names[i] for i in with_rows]
 
 
+def test_suggest_without_exemplars_says_what_to_pass(rpml, shared, tmp_path):
+    RPML.load(shared / "model.rpml").save(tmp_path / "m.rpml")
+    told = rpml.refused("suggest", tmp_path / "m.rpml", "-o", tmp_path / "ask.csv")
+    assert "pass the training rows (rpml suggest --features)" in told
+
+
 def test_suggest_needs_the_rows_it_was_fitted_on(rpml, shared, tmp_path):
     np.save(tmp_path / "few.npy", np.ones((5, 12), np.float32))
     args = ("suggest", shared / "model.rpml", "-o", tmp_path / "ask.csv")

@@ -197,11 +197,11 @@ class Embedding:
         )
         return np.asarray(self.exemplars_.labels[nearest_exemplar(Y, exemplars)])
 
-    def _check_exemplars(self) -> None:
+    def _check_exemplars(self, otherwise: str = "fit it again") -> None:
         if self.exemplars_ is None or self.exemplar_vectors_ is None:
             raise ValueError(
                 "This model was saved without its exemplars, which are training rows: save it "
-                "with exemplars=True (rpml fit --keep-exemplars), or fit it again."
+                f"with exemplars=True (rpml fit --keep-exemplars), or {otherwise}."
             )
 
     def suggest_labels(self, n: int = 10, X: ArrayLike | None = None) -> NDArray[np.intp]:
@@ -218,7 +218,7 @@ class Embedding:
         """
         check_is_fitted(self)
         if X is None or self.exemplars_ is None:
-            self._check_exemplars()
+            self._check_exemplars("pass the training rows (rpml suggest --features)")
         if X is not None:
             X = check_rows(self, X, reset=False)
             if len(X) != len(self.labels_):
