@@ -37,6 +37,7 @@ def test_empty_file(tmp_path, suffix):
     ("text", "reason"),
     [
         ("\n\n", "is empty"),
+        ("a;b\n1;2\n", "separate the fields by commas in a .csv, by tabs in a .tsv"),
         ("a,b\n1,2\n3\n", "line 3 has 1 column, the first line has 2"),
         ("id,a,b\n1,2,3\n2,oops,3\n", "line 3, column 'a' is 'oops', not a number"),
         ("a,b\n1,2\n,4\n", "line 3, column 'a' is empty: remove or fill"),

@@ -1,6 +1,7 @@
 """Features in .csv and .tsv, with or without a header and ids."""
 
 import csv
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -80,6 +81,8 @@ class CsvSource(FeatureSource):
             lines = [row for _, row in islice(rows, 2)]
         if not lines:
             raise InputError(f"{path} is empty")
+        if len(lines[0]) == 1 and re.search("[;,\t]", lines[0][0]):
+            raise InputError(f"{path}: separate the fields by commas in a .csv, by tabs in a .tsv")
         self._header = has_header(lines[0]) if options.header is None else options.header
         if self._header and len(lines) == 1:
             raise InputError(f"{path} has a header and no rows")
