@@ -1,5 +1,6 @@
 """cluster, evaluate, inspect, doctor, and what all commands share."""
 
+import errno
 import json
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import pytest
 
 from rpml import RPML, AuthorityAscentShift
 from rpml.cli.app import app
+from rpml.cli.command import exit_code, sentence
 from rpml.evaluation.metrics import clustering_scores, recall_at_k
 from rpml.io.features import read_labels
 from tests.cli.json_schema import documented
@@ -271,3 +273,8 @@ def test_the_json_of_the_others_is_as_documented(rpml, shared, tmp_path):
     rpml.json("cluster", x, "-o", tmp_path / "c.csv")
     rpml.json("estimate", x)
     rpml.json("doctor")
+
+
+def test_a_read_only_file_system_is_a_mistake_of_the_user():
+    error = OSError(errno.EROFS, "Read-only file system", "figures")
+    assert (exit_code(error), sentence(error)) == (2, "figures: Read-only file system")

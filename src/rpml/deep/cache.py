@@ -136,7 +136,7 @@ def check_cache(folder: str | Path) -> None:
     if not os.path.lexists(folder):
         return
     if not folder.is_dir():
-        raise InputError(f"{folder} is in the way: activations are kept in a folder there")
+        raise InputError(f"{folder} is in the way of the activations: move it away")
     repair_folder(folder)
     if any(folder.iterdir()) and not (folder / _MANIFEST).is_file():
         raise InputError(f"{folder} holds other files than a cache: choose another folder")

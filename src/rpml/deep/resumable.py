@@ -96,7 +96,7 @@ class ResumableFinetuning:
                     "choose another output"
                 )
         elif os.path.lexists(self.directory):
-            raise InputError(f"{self.directory} is in the way: unfinished work goes there")
+            raise InputError(f"{self.directory} is in the way of unfinished work: move it away")
         check_directory(self.directory / "run")
         check_cache(self.directory / "trunk")
 

@@ -67,7 +67,7 @@ def check_directory(directory: str | Path) -> None:
             f"cannot keep stages in {directory.name[:40]}...: {error.strerror}"
         ) from error
     if not directory.is_dir() or directory.is_symlink():
-        raise CheckpointError(f"{directory} is in the way: finished stages go to a folder there")
+        raise CheckpointError(f"{directory} is in the way of finished stages: move it away")
     repair_folder(directory)
     if any(directory.iterdir()) and _read_manifest(directory) is None:
         raise CheckpointError(
