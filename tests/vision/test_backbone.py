@@ -64,7 +64,7 @@ def test_fixed_sizes_are_found_and_batches_cut(tmp_path: Path) -> None:
 
 def test_unknown_names_are_listed(tmp_path: Path) -> None:
     path = tiny_network(tmp_path / "other.onnx", names=("pixels", "maps"))
-    with pytest.raises(InputError, match=r"no input 'image', it has pixels.*other\.toml"):
+    with pytest.raises(InputError, match=r"it has 'pixels'.*other\.toml, input = \"pixels\""):
         Backbone(path)
 
 

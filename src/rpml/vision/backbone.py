@@ -129,9 +129,10 @@ class Backbone:
             ("output", self.convention.output, outputs),
         ):
             if name not in there:
+                names = ", ".join(map(repr, there))
                 raise InputError(
-                    f"{self.path} has no {kind} {name!r}, it has {', '.join(there)}: name the "
-                    f"right one in a sidecar {self.path.stem}.toml"
+                    f"{self.path} has no {kind} {name!r}, it has {names}: name the right one in a "
+                    f'sidecar {self.path.stem}.toml, {kind} = "{next(iter(there), "name")}"'
                 )
         shape = inputs[self.convention.input].shape
         if len(shape) != 4 or len(outputs[self.convention.output].shape or [0] * 4) != 4:
