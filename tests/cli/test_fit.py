@@ -292,6 +292,13 @@ def test_wrong_pairs_name_file_and_line(rpml, shared, tmp_path, line, message):
     assert not list(tmp_path.glob("m.rpml*"))
 
 
+def test_labels_of_no_row_are_refused(rpml, shared, tmp_path):
+    np.save(tmp_path / "none.npy", np.full(240, -1))
+    args = ("fit", shared / "x.npy", "-o", tmp_path / "m.rpml", "-q")
+    assert "none.npy: no row has a label" in rpml.refused(*args, "--labels", tmp_path / "none.npy")
+    assert not list(tmp_path.glob("m.rpml*"))
+
+
 def test_contradictions_name_file_and_line(rpml, shared, tmp_path):
     (tmp_path / "same.csv").write_text("a,b\n0,1\n1,2\n")
     (tmp_path / "other.csv").write_text("3,4\n0,2\n")

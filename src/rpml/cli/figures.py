@@ -68,7 +68,7 @@ def run(
     if fitted is not None:
         check_features(fitted, source, str(model))
     data = source.load()
-    y = None if labels is None else reading.read_labels(labels, data, partial=True)
+    y = None if labels is None else reading.read_labels(labels, data)
     pictures = None
     if images is not None:
         if data.ids is None:

@@ -148,7 +148,7 @@ class SupervisionOptions:
             inputs["pairs"] = read_pairs(self.pairs, data)
         if self.labels is not None:
             model.set_params(use_labels=True)
-            inputs["y"] = reading.read_labels(self.labels, data, partial=True)
+            inputs["y"] = reading.read_labels(self.labels, data)
         files = {
             "must_link": self.must_link,
             "cannot_link": self.cannot_link,

@@ -131,21 +131,23 @@ class LabeledReadingOptions(ReadingOptions):
         inside = self.labels_path(path, labels) == path
         return (self.label_column,) if self.label_column and inside else ()
 
-    def read_labels(self, path: str, data: Features, partial: bool = False) -> NDArray[np.generic]:
-        """Read one label per row, matched by id or by order."""
+    def read_labels(self, path: str, data: Features) -> NDArray[np.generic]:
+        """Read the labels of some rows, at least one, matched by id or by order."""
         from rpml.io.features import read_labels
+        from rpml.io.features.labels import labeled_mask
 
         n = len(data.values)
-        return read_labels(path, n, data.ids, self.label_column, self.id_column, partial)
+        y = read_labels(path, n, data.ids, self.label_column, self.id_column, partial=True)
+        if not labeled_mask(y).any():
+            raise InputError(f"{path}: no row has a label, every one is empty or -1")
+        return y
 
     def labeled_rows(self, path: str, data: Features) -> tuple[Array, NDArray[np.generic]]:
         """Return vectors and labels of the labeled rows."""
         from rpml.io.features.labels import labeled_mask
 
-        y = self.read_labels(path, data, partial=True)
+        y = self.read_labels(path, data)
         mask = labeled_mask(y)
-        if not mask.any():
-            raise InputError(f"{path}: no row has a label, every one is empty or -1")
         return (data.values, y) if mask.all() else (data.values[mask], y[mask])
 
 

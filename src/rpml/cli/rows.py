@@ -55,6 +55,6 @@ class ItemOptions:
         n = len(data.values)
         names = data.ids if self.ids is None else read_ids(self.ids, n)
         named = data if names is None else replace(data, ids=np.asarray(names))
-        y = None if labels is None else reading.read_labels(labels, named, partial=True)
+        y = None if labels is None else reading.read_labels(labels, named)
         texts = None if self.texts is None else read_texts(self.texts, n, named.ids, features)
         return fitted, data.values, make_items(n, names, y, self.images, texts)

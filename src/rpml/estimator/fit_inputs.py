@@ -67,7 +67,10 @@ def as_groups(groups: ArrayLike | None, n: int) -> NDArray[np.intp]:
     """Return groups of n rows as numbers; -1 for none, and for a group of a single row."""
     if groups is None:
         return no_groups(n)
-    return drop_singles(as_labels(groups, n, "groups"))
+    shared = drop_singles(as_labels(groups, n, "groups"))
+    if shared.max(initial=-1) < 0:
+        warnings.warn("No two rows share a group, so the groups are ignored.", stacklevel=3)
+    return shared
 
 
 def as_pairs(pairs: ArrayLike | None, n: int, whiten: object = "auto") -> NDArray[np.intp] | None:

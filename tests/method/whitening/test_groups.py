@@ -128,6 +128,12 @@ def test_few_groups_are_ignored_and_the_model_says_so(problem, tmp_path):
     assert decisions(model)["groups"] == "ignored, because 3 groups are too few to tell"
 
 
+def test_groups_of_one_row_each_are_pointed_out(problem):
+    X = problem[0][:60]
+    with pytest.warns(UserWarning, match="No two rows share a group"):
+        RPML(4, n_neighbors=10, random_state=0).fit(X, groups=np.arange(60))
+
+
 def test_members_share_a_label_and_are_never_negatives_of_each_other(problem):
     X, groups, _ = problem
     model = fit(X, groups)
