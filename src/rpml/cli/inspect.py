@@ -39,7 +39,7 @@ def run(
     target = Path(path)
     if os.path.isfile(target / "manifest.json"):
         fields = describe_checkpoint(target)
-    elif path == "-" or os.path.isdir(target) or target.suffix.lower() in SUFFIXES:
+    elif path == "-" or "://" in path or os.path.isdir(target) or target.suffix.lower() in SUFFIXES:
         fields = inspect_features(path, reading)
     elif container_kind(path) == "index":
         fields = describe_index(path)
