@@ -238,6 +238,10 @@ def test_wrong_target_and_size(model, tmp_path):
         export_model(model, "pickle", tmp_path / "out")
     with pytest.raises(InputError, match="from 1 to the model's 4"):
         export_model(model, "numpy", tmp_path / "out", n_components=5)
+    with pytest.raises(InputError, match="n_components='many'"):
+        export_model(model, "numpy", tmp_path / "out", n_components="many")
+    with pytest.raises(InputError, match="not fitted"):
+        export_model(RPML(4), "numpy", tmp_path / "out")
 
 
 @pytest.mark.parametrize("target", ["onnx", "faiss"])

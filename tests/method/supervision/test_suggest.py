@@ -136,3 +136,5 @@ def test_other_rows_than_those_learned_from_are_refused(digits):
     (fitted, *_), X, _ = digits
     with pytest.raises(ValueError, match="X has 10 rows, the model learned from 1797"):
         fitted.suggest_labels(3, X[:10])
+    with pytest.raises(ValueError, match="n=-1: the number of rows must not be negative"):
+        fitted.suggest_labels(-1)

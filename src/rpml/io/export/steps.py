@@ -1,6 +1,7 @@
 """The steps of `transform` as data."""
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Protocol
 
 import numpy as np
@@ -46,9 +47,12 @@ Step = Unit | Affine
 
 def embedding_steps(model: LinearModel, n_components: int | None = None) -> list[Step]:
     """Return the steps of a fitted model, with consecutive linear maps merged."""
+    if not hasattr(model, "components_"):
+        raise InputError("the model is not fitted: fit it before the export")
     size = len(model.components_)
-    if n_components is not None and not 1 <= n_components <= size:
-        raise InputError(f"n_components={n_components} must be from 1 to the model's {size}")
+    asked = size if n_components is None else n_components
+    if not isinstance(asked, Integral) or not 1 <= asked <= size:
+        raise InputError(f"n_components={n_components!r} must be from 1 to the model's {size}")
     pre = model.preprocessing_
     projection = model.components_[:n_components].T
     mean = pre.mean if np.any(pre.mean) else None

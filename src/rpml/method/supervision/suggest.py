@@ -38,6 +38,8 @@ class Fitted(Protocol):
 
 def rank_candidates(n: int, model: Fitted, X: Array | None = None) -> NDArray[np.intp]:
     """Return up to n unlabeled rows, most informative first; X are the training rows."""
+    if n < 0:
+        raise ValueError(f"n={n}: the number of rows must not be negative.")
     labels, labeled, exemplars = model.labels_, model.labeled_mask_, model.exemplars_
     if model.exemplar_vectors_ is not None:
         middles = unit_rows(model.transform(model.exemplar_vectors_))
