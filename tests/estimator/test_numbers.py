@@ -49,6 +49,13 @@ def test_rows_beyond_single_precision(scale, settings, tmp_path):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+def test_the_largest_numbers_of_a_dtype(dtype):
+    X = rows(dtype)
+    largest = X / np.abs(X).max() * np.finfo(dtype).max
+    np.testing.assert_allclose(fit(largest).transform(X), fit(X).transform(X), atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_rows_on_one_line_vary_in_one_direction(dtype):
     rng = np.random.default_rng(1)
     X = np.outer(rng.uniform(1, 2, 200), rng.normal(size=16)).astype(dtype)

@@ -253,6 +253,7 @@ def test_bad_input_gets_one_clear_sentence(X, error, message):
         {"whiten": 1.5},
         {"weight_ridge": -0.1},
         {"max_iter": -1},
+        {"subsample": 2},
         {"triplets_per_anchor": 0},
         {"init": "zeros"},
     ],

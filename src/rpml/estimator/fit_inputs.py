@@ -1,5 +1,6 @@
 """Validation of the inputs of a fit besides its rows, before anything is computed."""
 
+import math
 import re
 import warnings
 from collections.abc import Mapping
@@ -132,5 +133,6 @@ def divisor(scale: float, as_they_are: bool) -> float:
 
 def divided(X: Array, scale: float) -> Array:
     """Return the rows as floats, divided by a power of two."""
-    rows: Array = np.asarray(X, float_dtype(X)) / float_dtype(X)(scale)
+    # not by division: 2^128 divides rows of float32 that it is too large for
+    rows: Array = np.ldexp(np.asarray(X, float_dtype(X)), -round(math.log2(scale)))
     return rows

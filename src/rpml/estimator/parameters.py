@@ -35,7 +35,7 @@ CONSTRAINTS: dict[str, list[object]] = {
     "mining": [StrOptions({"all", "semi-hard", "hard"})],
     "normalize": ["boolean"],
     "use_labels": ["boolean"],
-    "subsample": [Interval(Integral, 2, None, closed="left"), None],
+    "subsample": [Interval(Integral, 3, None, closed="left"), None],
     "memory_limit": [Interval(Integral, 1, None, closed="left"), None],
     "n_jobs": [
         Interval(Integral, None, -1, closed="right"),

@@ -88,7 +88,7 @@ def scale_of(extents: Sequence[tuple[float, float]], n: int) -> float:
     if largest == 0:
         return 1.0
     squares = sum(total * (size / largest) ** 2 for size, total in extents)
-    return float(2.0 ** round(math.log2(largest) + math.log2(squares / n) / 2))
+    return float(2.0 ** min(1023, round(math.log2(largest) + math.log2(squares / n) / 2)))
 
 
 def sorted_sample(n: int, size: int, rng: np.random.Generator) -> NDArray[np.intp]:
