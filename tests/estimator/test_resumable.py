@@ -46,6 +46,16 @@ def test_resumed_fit_equals_an_uninterrupted_one(killed, X, tmp_path):
     assert {p.name for p in tmp_path.iterdir()} == {"m.rpml", "whole.rpml"}
 
 
+@pytest.mark.parametrize("kind", [list, np.array])
+def test_a_fit_of_other_pseudo_labels_is_another_fit(X, tmp_path, kind):
+    labels = np.arange(120) % 6
+    job = ResumableFit(tmp_path / "m.rpml", resume=True)
+    assert job.fit(estimator(clustering=kind(labels)), X).state == "fitted"
+    assert job.fit(estimator(clustering=kind(labels)), X).state == "complete"
+    with pytest.raises(InputError, match="is not from this fit"):
+        job.fit(estimator(clustering=kind(labels // 2)), X)
+
+
 def test_forgetting_resume_loses_nothing(killed, X):
     with pytest.raises(CheckpointError, match="unfinished"):
         ResumableFit(killed).fit(estimator(), X)

@@ -197,7 +197,7 @@ def _stops(model: RPML) -> Iterator[list[Progress]]:
 def _digest(model: RPML, X: ArrayLike, inputs: Mapping[str, object]) -> str:
     """Return a hash of the rows and of all other inputs."""
     fit_inputs = {name: value for name, value in inputs.items() if name != "cluster"}
-    if hasattr(model.clustering, "dtype"):
+    if not (isinstance(model.clustering, str) or hasattr(model.clustering, "fit_predict")):
         fit_inputs["clustering"] = model.clustering
     names = sorted(name for name, value in fit_inputs.items() if value is not None)
     plain = [name if name != "conflicts" else fit_inputs[name] for name in names]
