@@ -12,6 +12,7 @@ from rpml.pages.report.section import Content, Figure, Section
 from rpml.pages.report.sections.scores import Cell, Line, format_interval, format_value
 from rpml.runtime.intervals import Interval, interval
 from rpml.runtime.rows import sorted_sample, unit_rows
+from rpml.runtime.wording import counted
 
 MAX_ROWS = 2000
 SHOWN = {"float32": "float32", "int8": "int8", "binary + int8": "bits, rescored", "binary": "bits"}
@@ -66,7 +67,7 @@ def _series(space: Space, means: list[Interval]) -> charts.Series:
 
 def _cell(n_bytes: int, mean: Interval) -> Cell:
     text = format_value(mean.value, "percent")
-    return Cell(text, format_interval(mean, "percent"), False, f"{n_bytes:,} bytes")
+    return Cell(text, format_interval(mean, "percent"), False, counted(n_bytes, "byte"))
 
 
 TEMPLATE = """
