@@ -1,5 +1,6 @@
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
@@ -22,6 +23,30 @@ def test_search_finds_what_the_library_finds(rpml, shared, vectors, index):
     assert [h["id"] for h in hits] == expected.ids.ravel().tolist()
     assert [h["rank"] for h in hits[:4]] == [1, 2, 3, 1]
     assert hits[0]["score"] == pytest.approx(float(expected.scores[0, 0]), abs=1e-5)
+
+
+@pytest.fixture(scope="module")
+def named(rpml, vectors, tmp_path_factory):
+    """A folder with vectors whose columns have names, the same in another order, and a model."""
+    folder = tmp_path_factory.mktemp("named")
+    for name, columns in (("x", range(12)), ("turned", range(11, -1, -1))):
+        header = ",".join(f"f{i}" for i in columns)
+        table = vectors[0][:, list(columns)]
+        np.savetxt(folder / f"{name}.csv", table, "%.9g", ",", header=header, comments="")
+    rpml("fit", folder / "x.csv", "-o", folder / "m.rpml", "--dim", 4, "--keep-exemplars")
+    return folder
+
+
+def test_columns_in_another_order_are_refused_until_they_are_named(rpml, named):
+    rpml("index", named / "m.rpml", named / "x.csv", "-o", named / "x.index")
+    search = ("search", named / "x.index", named / "turned.csv", "-q")
+    told = "feature 0 of .*turned.csv is 'f11', .* was fitted on 'f0' there: name the columns"
+    assert re.search(told, rpml.refused(*search))
+    update = ("update", named / "m.rpml", named / "x.csv", "-o", named / "new.rpml", "-q")
+    assert re.search(told, rpml.refused(*update, "--old", named / "turned.csv"))
+    in_order = ",".join(f"f{i}" for i in range(12))
+    expected = rpml("search", named / "x.index", named / "x.csv", "-q").stdout
+    assert rpml(*search, "--columns", in_order).stdout == expected
 
 
 def test_scale_and_table(rpml, shared, index, tmp_path):

@@ -38,12 +38,15 @@ def run(
     check_model_output(output, force, [model, features], ".index")
     fitted = opt.load_model(model, dim)
     source = reading.open(features)
+    names = getattr(fitted, "feature_names_in_", None)
     check_features(fitted, source, model)
     index = Index(fitted)
     with console.reporter() as report:
         for batch in source.batches():
             index.add(batch.values, batch.ids)
             report(Progress("embed", len(index), source.n_rows or 0))
+    if names is not None:
+        index.model.feature_names_in_ = names  # by which a search checks its queries
     check_model_output(output, force, suffix=".index")  # it may have appeared since the start
     index.save(output)
     fields = {"output": output, "rows": len(index), "bytes_per_row": index.bytes_per_row}

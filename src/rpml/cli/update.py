@@ -1,5 +1,6 @@
 """rpml update: train a model on new vectors."""
 
+from copy import copy
 from typing import Annotated
 
 from rpml.cli import options as opt
@@ -38,7 +39,9 @@ def run(
     names = getattr(fitted, "feature_names_in_", None)
     sources = [reading.open(path) for path in (features, old) if path is not None]
     for source in sources:
-        check_features(fitted, source, model)
+        check_features(copy(fitted), source, model)
+    if names is not None:
+        del fitted.feature_names_in_  # arrays have none
     before = len(fitted.exemplars_.rows) if fitted.exemplars_ is not None else 0
     with locked(target):
         rows = [source.load().values for source in sources]

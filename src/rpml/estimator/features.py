@@ -44,7 +44,8 @@ def check_features(model: RPML, source: Described, path: str | PathLike[str]) ->
     for i, (fitted, name) in enumerate(zip(names, source.feature_names or names, strict=True)):
         if fitted != name:
             raise InputError(
-                f"column {i} of {source.name} is {name!r}, {path} was fitted on {fitted!r} there"
+                f"feature {i} of {source.name} is {name!r}, {path} was fitted on {fitted!r} there: "
+                "name the columns in that order with --columns"
             )
     del model.feature_names_in_
 

@@ -23,15 +23,14 @@ def position(names: Sequence[str], wanted: str, where: str) -> int:
 
 
 def match_columns(names: Sequence[str], patterns: Sequence[str], where: str) -> list[int]:
-    """Return the positions of the columns that match any pattern, in file order."""
+    """Return the positions of the columns that match the patterns, in the order of these."""
+    found: dict[int, None] = {}
     for pattern in patterns:
-        if not any(n == pattern or fnmatchcase(n, pattern) for n in names):
+        here = [i for i, n in enumerate(names) if n == pattern or fnmatchcase(n, pattern)]
+        if not here:
             raise InputError(f"{where} has no column {pattern!r}: {_hint(names, pattern)}")
-    return [
-        i
-        for i, n in enumerate(names)
-        if any(n == pattern or fnmatchcase(n, pattern) for pattern in patterns)
-    ]
+        found.update(dict.fromkeys(here))
+    return list(found)
 
 
 def kept_columns(
