@@ -217,7 +217,9 @@ class Embedding:
             The training rows. Without them only exemplars are ranked, followed by uncertain rows.
         """
         check_is_fitted(self)
-        if X is None or self.exemplars_ is None:
+        if self.exemplars_ is None:
+            self._check_exemplars()
+        if X is None:
             self._check_exemplars("pass the training rows (rpml suggest --features)")
         if X is not None:
             X = check_rows(self, X, reset=False)
