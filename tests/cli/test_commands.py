@@ -275,6 +275,14 @@ def test_the_json_of_the_others_is_as_documented(rpml, shared, tmp_path):
     rpml.json("doctor")
 
 
+def test_a_deleted_current_folder_is_named(rpml, tmp_path, shared, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert "current folder" in rpml.refused("fit", shared / "x.npy", "-o", "m.rpml", "-q")
+
+
 def test_a_read_only_file_system_is_a_mistake_of_the_user():
     error = OSError(errno.EROFS, "Read-only file system", "figures")
     assert (exit_code(error), sentence(error)) == (2, "figures: Read-only file system")

@@ -142,6 +142,8 @@ def sentence(error: BaseException) -> str:
         return f"not enough memory: {_flat(error)}".rstrip(": ")
     if isinstance(error, WriteError):
         return _flat(error.strerror or error)
+    if isinstance(error, FileNotFoundError) and not error.filename:  # only the current folder
+        return "the current folder has been deleted: change to another one"
     if isinstance(error, OSError) and error.filename:
         return _flat(f"{error.filename}: {system_reason(error)}")
     if _is_of_stdout(error):
