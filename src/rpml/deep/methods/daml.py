@@ -61,4 +61,4 @@ def generator_loss(
     return terms.mean()
 
 
-METHOD = Method(class_sampler, DAML)
+METHOD = Method(class_sampler, DAML, learning_rate=1e-3)

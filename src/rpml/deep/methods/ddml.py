@@ -35,4 +35,4 @@ class DDML(Loss):
         return (safe_mean(near) + safe_mean(far)) / 2
 
 
-METHOD = Method(class_sampler, DDML)
+METHOD = Method(class_sampler, DDML, learning_rate=1e-3)
