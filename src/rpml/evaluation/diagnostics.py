@@ -1,7 +1,6 @@
 """Label-free diagnostics of a fit, each with a line on how to read it."""
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from rpml.estimator import RPML
 from rpml.evaluation.metrics.label_free import (
+    NEAREST,
     hubness_interval,
     is_antihub,
     neighbor_overlap,
@@ -24,7 +24,6 @@ from rpml.runtime.intervals import Interval, interval
 from rpml.runtime.rows import Array, RandomState, unit_rows
 from rpml.runtime.validation import check_rows
 
-NEAREST = 10
 MAX_ROWS = 5000
 RESAMPLES = 3
 
@@ -160,12 +159,16 @@ def _nearest_in(corpus: Array, queries: Array) -> NDArray[np.intp]:
 
 
 def _labels(model: RPML, Z: Array) -> NDArray[np.intp]:
-    clustering = model.clustering
-    precomputed = not (isinstance(clustering, str) or hasattr(clustering, "fit_predict"))
-    n_neighbors = min(model.n_neighbors, len(Z) - 1)
+    clusterer = as_clusterer(_clustering(model), min(model.n_neighbors, len(Z) - 1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit has warned already
-        return pseudo_labels(Z, as_clusterer("aas" if precomputed else clustering, n_neighbors))
+        return pseudo_labels(Z, clusterer)
+
+
+def _clustering(model: RPML) -> object:
+    """Return the model's clustering; AAS instead of given labels, which are of other rows."""
+    by_object = isinstance(model.clustering, str) or hasattr(model.clustering, "fit_predict")
+    return model.clustering if by_object else "aas"
 
 
 def of_triplets(model: RPML) -> tuple[Diagnostic, ...]:
@@ -293,12 +296,10 @@ def of_seeds(model: RPML, X: Array, refits: int, rng: np.random.Generator) -> Di
 def _neighbors_of_refit(
     model: RPML, X: Array, k: int, rng: np.random.Generator
 ) -> NDArray[np.integer]:
-    settings: dict[str, object] = {"random_state": int(rng.integers(2**31 - 1)), "callback": None}
-    clustering = model.clustering
-    if not (isinstance(clustering, str) or hasattr(clustering, "fit_predict")):
-        settings["clustering"] = "aas"  # labels of other rows do not apply
-    refit: Callable[..., RPML] = clone(model).set_params(**settings).fit
+    refit: RPML = clone(model)
+    refit.set_params(random_state=int(rng.integers(2**31 - 1)), callback=None)
+    refit.set_params(clustering=_clustering(refit))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        Z = refit(X).transform(X)
+        Z = refit.fit(X).transform(X)
     return nearest_neighbors(Z, k, metric="cosine").indices

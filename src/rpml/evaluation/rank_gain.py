@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rpml.evaluation.registry import METHODS
+from rpml.evaluation.registry import METHODS, REFERENCE
 from rpml.method.graph.exact import measure, search_rows
 from rpml.method.whitening.evidence import MATES, mean_log_ranks
 from rpml.method.whitening.neighborhoods import columns, random_halves
@@ -20,7 +20,6 @@ from rpml.runtime.intervals import Interval, mean_interval
 from rpml.runtime.memory import WORKING_MEMORY
 from rpml.runtime.rows import Array
 
-REFERENCE = "pca"
 QUERIES = 1000
 MAX_AXES = 512
 # rank gain -> gain in Recall@1 over PCA: 10%, 50% and 90% quantile over 32 sets, 32 to 128

@@ -19,9 +19,9 @@ from sklearn.utils import check_random_state
 from rpml.evaluation.comparison.run import checked_size, compare
 from rpml.evaluation.comparison.table import Comparison, html_table
 from rpml.evaluation.metrics._checks import checked_embedding
-from rpml.evaluation.metrics.label_free import neighbor_overlap
-from rpml.evaluation.rank_gain import REFERENCE, expected_gain, rank_gains
-from rpml.evaluation.registry import METHODS, chosen_methods
+from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
+from rpml.evaluation.rank_gain import expected_gain, rank_gains
+from rpml.evaluation.registry import METHODS, PCA_FAMILY, REFERENCE, chosen_methods
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.whitening.evidence import chosen_rank_gain
 from rpml.method.whitening.linear_map import principal_axes
@@ -31,14 +31,13 @@ from rpml.runtime.rows import Array, RandomState, sorted_sample, unit_rows
 from rpml.runtime.threads import single_blas_thread
 from rpml.runtime.wording import counted
 
-CANDIDATES = ("pca", "half-whitened", "pca-whitened", "rpml")
+CANDIDATES = (*PCA_FAMILY, "rpml")
 PRICES = {"half-whitened": 0.05, "pca-whitened": 0.15}
 """Rank gain by which a method has to lead. RPML needs none: without evidence it is close to PCA."""
 CLEARLY = 0.05  # lead in rank gain below which the runner-up may be as good
 RAW_PRICE = 0.05  # rank gain over the best smaller embedding that justifies the raw vectors
 MAX_ROWS = 5000
 MIN_ROWS, MIN_AXES = 100, 8
-NEAREST = 10
 SIZES = (16, 32, 64, 128, 256, 512)
 
 

@@ -169,7 +169,9 @@ _TABLE = (
     *(method.head() for method in DEEP_METHODS),
 )  # fmt: skip
 METHODS: dict[str, Method] = {method.name: method for method in _TABLE}
-PCA_FAMILY = ("pca", "half-whitened", "pca-whitened")
+REFERENCE = "pca"
+"""The method that gains are measured over."""
+PCA_FAMILY = (REFERENCE, "half-whitened", "pca-whitened")
 
 
 def chosen_methods(names: Iterable[str]) -> list[Method]:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rpml.evaluation.protocol.descriptors import DEFAULT_KS, Descriptors
+from rpml.evaluation.metrics.retrieval import KS
+from rpml.evaluation.protocol.descriptors import Descriptors
 from rpml.evaluation.protocol.published import RECALL_AT
 from rpml.io.datasets.image_sets import ImageSet
 from rpml.io.features import read_features
@@ -59,6 +60,6 @@ def _of_images(dataset: str, images: ImageSet, path: str, origin: dict[str, obje
         images.labels[rows],
         images.train[rows],
         {**origin, "left_out": len(images.paths) - len(rows)},
-        RECALL_AT.get(dataset, DEFAULT_KS),
+        RECALL_AT.get(dataset, KS),
         tuple(images.root / images.paths[i] for i in rows),
     )

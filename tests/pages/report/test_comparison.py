@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from rpml.evaluation.metrics import clustering_scores, recall_at_k
+from rpml.evaluation.metrics.retrieval import KS
 from rpml.evaluation.recommendation import Recommendation
-from rpml.pages.report.comparison import KS, Labels, Space, compare, make_spaces
+from rpml.pages.report.comparison import Labels, Space, compare, make_spaces
 from rpml.pages.report.verdict import points, spaced, with_labels, without_labels
 from rpml.runtime.intervals import Interval
 from tests.drawings import Sample

@@ -14,15 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.evaluation.metrics import bounded_scores, first_hit_rank, kmeans_labels
-from rpml.evaluation.metrics.label_free import hubness_interval, neighbor_overlap, spectrum
+from rpml.evaluation.metrics.label_free import (
+    NEAREST,
+    hubness_interval,
+    neighbor_overlap,
+    spectrum,
+)
+from rpml.evaluation.metrics.retrieval import KS
 from rpml.evaluation.registry import Method
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.context import Json
 from rpml.runtime.intervals import bounded
 from rpml.runtime.rows import Array
 
-KS = (1, 2, 4, 8)
-NEAREST = 10
 _DEEPEST = 15
 Cell = Json
 

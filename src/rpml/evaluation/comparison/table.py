@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.evaluation.comparison.measure import KS, Cell, hits_of, overlap_of
-from rpml.evaluation.registry import METHODS
+from rpml.evaluation.comparison.measure import Cell, hits_of, overlap_of
+from rpml.evaluation.metrics.retrieval import KS
+from rpml.evaluation.registry import METHODS, REFERENCE
 from rpml.runtime.context import Json
 from rpml.runtime.extras import require
 from rpml.runtime.intervals import Interval, bounded, interval, paired
@@ -38,7 +39,6 @@ FIGURES = ("neighbors_kept", "effective_rank", "hubness", "seconds")
 _BOUNDS = tuple(
     f"{name}_{end}" for name in ("nmi", "effective_rank", "hubness") for end in ("low", "high")
 )
-REFERENCE = "pca"
 _PERCENT = (*SCORES, "neighbors_kept", "gain")
 _SHORT = {"recall@1": "R@1", "gain": "vs PCA", "recall@8": "R@8", "nmi": "NMI"}
 _SHORT_LABEL_FREE = {"effective_rank": "effective rank", "hubness": "hubness"}

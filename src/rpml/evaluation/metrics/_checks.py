@@ -10,14 +10,11 @@ from rpml.runtime.rows import Array, row_blocks
 from rpml.runtime.validation import as_matrix
 from rpml.runtime.wording import counted
 
-METRICS = ("cosine", "euclidean")
 
-
-def checked_metric(metric: str) -> str:
-    """Return the name of the metric; ValueError if it is unknown."""
-    if metric not in METRICS:
+def check_metric(metric: str) -> None:
+    """Raise ValueError for an unknown metric."""
+    if metric not in ("cosine", "euclidean"):
         raise ValueError(f"metric must be 'cosine' or 'euclidean', got {metric!r}")
-    return metric
 
 
 def checked_embedding(Z: ArrayLike, name: str = "Z") -> Array:

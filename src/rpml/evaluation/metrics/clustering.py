@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
-from rpml.evaluation.metrics._checks import checked_codes, checked_embedding, checked_metric
+from rpml.evaluation.metrics._checks import check_metric, checked_codes, checked_embedding
 from rpml.evaluation.metrics.kmeans import kmeans
 from rpml.evaluation.metrics.partitions import (
     nmi_interval,
@@ -65,7 +65,7 @@ def kmeans_labels(
     progress: Callable[[float], object] | None = None,
 ) -> NDArray[np.integer]:
     """Return the clusters that `clustering_scores` compares with the classes."""
-    checked_metric(metric)
+    check_metric(metric)
     rows = checked_embedding(Z)
     codes = checked_codes(y, len(rows))
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))

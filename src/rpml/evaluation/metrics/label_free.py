@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from rpml.runtime.intervals import LEVEL, STANDARD_ERRORS, Interval
 from rpml.runtime.rows import Array
 
+NEAREST = 10  # neighbors that label-free figures compare
 N_RESAMPLES = 200
 ERROR_ROWS = 2000  # enough for a standard error
 

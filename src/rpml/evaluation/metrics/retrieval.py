@@ -8,16 +8,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rpml.evaluation.metrics._checks import (
+    check_metric,
     checked_codes,
     checked_embedding,
     checked_ks,
-    checked_metric,
 )
 from rpml.evaluation.metrics._kernels import best_in_own_class, count_other_classes
 from rpml.runtime.rows import Array, row_blocks, unit_rows
 from rpml.runtime.threads import run_chunks
 from rpml.runtime.wording import counted
 
+KS = (1, 2, 4, 8)
 QUERY_ROWS, CORPUS_ROWS = 1024, 8192  # one tile of scores: 32 MB in float32
 _EXACT_TO = 64
 Rows = slice | NDArray[np.intp]
@@ -27,7 +28,7 @@ Tile = Callable[[Rows], Array]
 def recall_at_k(
     Z: ArrayLike,
     y: ArrayLike,
-    ks: int | Sequence[int] = (1, 2, 4, 8),
+    ks: int | Sequence[int] = KS,
     metric: str = "cosine",
     *,
     progress: Callable[[float], object] | None = None,
@@ -100,7 +101,7 @@ class _ByClass:
 def _ranks(
     Z: ArrayLike, y: ArrayLike, metric: str, exact_to: int, progress: Callable[[float], object]
 ) -> NDArray[np.int64]:
-    checked_metric(metric)
+    check_metric(metric)
     rows = checked_embedding(Z)
     n, d = rows.shape
     by_class = _sort_by_class(checked_codes(y, n))

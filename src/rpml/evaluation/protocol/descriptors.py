@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.evaluation.baselines import PCA
+from rpml.evaluation.metrics.retrieval import KS
 from rpml.evaluation.protocol.published import RECALL_AT
 from rpml.io.datasets.cars import read_cars
 from rpml.io.datasets.cub import read_cub
@@ -29,9 +30,7 @@ READERS: dict[str, Callable[[str], ImageSet]] = {
     "sop": read_sop,
     "folders": read_folders,
 }
-LAST_TRAINING_CLASS = {"cub": 100, "cars": 98, "sop": 11_318}
 _TRAIN_ARRAY = "train"
-DEFAULT_KS = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Descriptors:
     labels: NDArray[np.generic]
     train: NDArray[np.bool_]
     origin: Json
-    ks: tuple[int, ...] = (1, 2, 4, 8)
+    ks: tuple[int, ...] = KS
     images: tuple[Path, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -97,7 +96,7 @@ def from_file(
         y,
         train,
         origin,
-        RECALL_AT.get(dataset, DEFAULT_KS),
+        RECALL_AT.get(dataset, KS),
     )
 
 
@@ -117,9 +116,9 @@ def _split(dataset: str, path: str, y: NDArray[np.generic]) -> NDArray[np.bool_]
             if train.shape != y.shape:
                 raise InputError(f"{path}: the array 'train' must have one value per row")
             return train
-    if dataset not in LAST_TRAINING_CLASS or y.dtype.kind not in "iu":
+    if dataset not in PUBLISHED or y.dtype.kind not in "iu":
         raise InputError(
             f"{path} does not say which rows are for training: give an .npz file with an array "
             "'train', or a dataset with numbered classes"
         )
-    return np.asarray(y.astype(np.int64) <= LAST_TRAINING_CLASS[dataset])
+    return np.asarray(y.astype(np.int64) <= PUBLISHED[dataset].train_classes)

@@ -10,20 +10,20 @@ from numpy.typing import NDArray
 from rpml.estimator import RPML
 from rpml.evaluation.metrics import first_hit_rank, kmeans_labels, nmi_interval
 from rpml.evaluation.metrics.label_free import (
+    NEAREST,
     VarianceSpectrum,
     hubness_interval,
     is_antihub,
     neighbor_overlap,
     spectrum,
 )
+from rpml.evaluation.metrics.retrieval import KS
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.intervals import Interval, interval, paired
 from rpml.runtime.rows import Array
 from rpml.runtime.wording import counted
 
-KS = (1, 2, 4, 8)
 MODELS = ("rpml", "second")  # keys of the spaces of the models
-N_NEIGHBORS = 10  # for label-free measures
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def make_spaces(models: Mapping[str, RPML], X: Array) -> list[Space]:
     """
     from rpml.evaluation.baselines.pca import PCA
 
-    k = min(max(N_NEIGHBORS, *KS), len(X) - 1)
+    k = min(max(NEAREST, *KS), len(X) - 1)
     embeddings = [model.transform(X) for model in models.values()]
     n_dims = embeddings[0].shape[1]
     vectors = {"raw": ("raw features", np.asarray(X, np.float32))}
@@ -109,7 +109,7 @@ def compare(spaces: Sequence[Space], labels: Labels | None, rng: np.random.Gener
     spectra = {space.key: spectrum(space.vectors) for space in spaces}
     label_free = _label_free(spaces, spectra, rng)
     near = [space.neighbors for space in spaces if space.key in MODELS]
-    k = min(N_NEIGHBORS, near[0].shape[1])
+    k = min(NEAREST, near[0].shape[1])
     shared = interval(neighbor_overlap(near[0], near[1], k), rng) if len(near) > 1 else None
     if labels is None:
         return Comparison(label_free, {}, spectra, shared=shared)
@@ -160,7 +160,7 @@ def _label_free(
     spaces: Sequence[Space], spectra: dict[str, VarianceSpectrum], rng: np.random.Generator
 ) -> list[Score]:
     raw = spaces[0].neighbors
-    k = min(N_NEIGHBORS, raw.shape[1])
+    k = min(NEAREST, raw.shape[1])
 
     def score(name: str, reading: str, style: str, of: Callable[[Space], Interval]) -> Score:
         intervals = {s.key: of(s) for s in spaces}

@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from rpml.evaluation.metrics.label_free import NEAREST
 from rpml.evaluation.rank_gain import expected_gain
 from rpml.evaluation.recommendation import RAW_PRICE, Recommendation
-from rpml.pages.report.comparison import N_NEIGHBORS
 from rpml.pages.report.measurements import Measurements
 from rpml.runtime.intervals import RESAMPLES, Interval
 from rpml.runtime.wording import counted
@@ -34,7 +34,7 @@ def judge(measurements: Measurements) -> Verdict:
     if shared is None:
         return verdict
     fact = (
-        f"{' and '.join(names)} have {shared.value:.1%} of the {N_NEIGHBORS} nearest neighbors in "
+        f"{' and '.join(names)} have {shared.value:.1%} of the {NEAREST} nearest neighbors in "
         f"common (95% interval {shared.low:.1%} to {shared.high:.1%}). What is said below of the "
         f"training, the clusters and the settings is about {names[0]}."
     )

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from rpml.evaluation.codes import codings, nearest_by_scores
-from rpml.evaluation.metrics.label_free import neighbor_overlap
+from rpml.evaluation.codes import OVERSAMPLE, codings, nearest_by_scores
+from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.report import charts
-from rpml.pages.report.comparison import N_NEIGHBORS, Labels, Space
+from rpml.pages.report.comparison import Labels, Space
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Figure, Section
 from rpml.pages.report.sections.scores import Cell, Line, format_interval, format_value
@@ -24,8 +24,8 @@ def content(measurements: Measurements) -> Content:
     lines, figure = quality_by_code(spaces, measurements.labels, rng)
     how = (
         "The same vectors in fewer bytes: int8 per dimension, one sign bit per dimension, and sign "
-        f"bits whose {4 * N_NEIGHBORS} nearest are ranked again by int8, which takes the bytes of "
-        "both. Queries are floats. Small figures are 95 % intervals."
+        f"bits whose {OVERSAMPLE * NEAREST} nearest are ranked again by int8, which takes the "
+        "bytes of both. Queries are floats. Small figures are 95 % intervals."
     )
     return {"how": how, "spaces": spaces, "lines": lines, "figure": figure}
 
@@ -37,7 +37,7 @@ def quality_by_code(
     labeled = np.arange(len(spaces[0].vectors)) if labels is None else labels.positions
     sampled = sorted_sample(len(labeled), MAX_ROWS, rng)
     y = None if labels is None else labels.values[sampled]
-    raw, k = spaces[0].vectors[labeled[sampled]], min(N_NEIGHBORS, len(sampled) - 1)
+    raw, k = spaces[0].vectors[labeled[sampled]], min(NEAREST, len(sampled) - 1)
     near = nearest_neighbors(raw, k, metric="cosine").indices
     heading = (
         "Recall@1" if y is not None else "Of the nearest neighbors by the raw features, retained"

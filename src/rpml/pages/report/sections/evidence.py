@@ -1,7 +1,7 @@
 """The evidence behind the verdict without labels."""
 
-from rpml.evaluation.rank_gain import REFERENCE, expected_gain
-from rpml.evaluation.registry import METHODS
+from rpml.evaluation.rank_gain import expected_gain
+from rpml.evaluation.registry import METHODS, REFERENCE
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Section
 from rpml.pages.report.sections.scores import Cell, format_interval, format_value

@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rpml.evaluation.metrics import first_hit_rank
-from rpml.evaluation.metrics.label_free import neighbor_overlap
+from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.solver.prefix import sizes_below
 from rpml.pages.report import charts
-from rpml.pages.report.comparison import N_NEIGHBORS, Labels
+from rpml.pages.report.comparison import Labels
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Figure, Section
 from rpml.runtime.intervals import interval
@@ -44,7 +44,7 @@ def quality_by_size(
     if len(sizes) < 2:
         return []
     sample = vectors[sorted_sample(len(vectors), MAX_ROWS, rng)]
-    k = min(N_NEIGHBORS, len(sample) - 1)
+    k = min(NEAREST, len(sample) - 1)
     near = [nearest_neighbors(sample[:, :s], k, metric="cosine").indices for s in sizes]
     heading = f"Of the {k} nearest neighbors at full size, retained (%)"
     figures = [_chart(heading, sizes, [neighbor_overlap(near[-1], n, k) for n in near], rng)]
