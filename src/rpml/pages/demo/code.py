@@ -1,34 +1,28 @@
 """Programs: learn from solutions of some problems, find those of others across languages."""
 
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rpml.io.datasets.solutions import Solutions, load_solutions
-from rpml.pages.demo.result import LEARNED, Embeddings, Findings, Note, judge, learn
+from rpml.method.graph.neighbors import nearest_neighbors
+from rpml.pages.demo.result import LEARNED, Embeddings, Findings, Note, fits_of, judge, learn
 
 N_COMPONENTS = 32
-ALTERNATIVES = ("raw", "random", "pca", "pca-whitened", "half-whitened")
 BEFORE = "PCA"
 _QUERIES, _SHOWN = 4, 5
 
 
 def demonstrate(folder: Path, seed: int, note: Note) -> Findings:
     """Learn from solutions of some problems, find the solutions of others."""
-    from rpml.evaluation.registry import chosen_methods
-
     train, test = load_solutions()
     note(
         f"Learning from {len(train):,} programs that solve {len(set(train.problem))} problems in "
         f"{len(set(train.language))} languages, no labels; finding the solutions of "
         f"{len(set(test.problem))} other problems among {len(test):,} programs."
     )
-    fits = {
-        method.title: partial(method.build(N_COMPONENTS, seed).fit, train.vectors)
-        for method in chosen_methods((*ALTERNATIVES, "rpml"))
-    }
+    fits = fits_of(train.vectors, N_COMPONENTS, seed)
     rows, embeddings = learn(fits, test.vectors, test.problem, folder, seed)
     same = {name: _same_language(embeddings[name], test) for name in (BEFORE, LEARNED)}
     verdict = (
@@ -39,8 +33,6 @@ def demonstrate(folder: Path, seed: int, note: Note) -> Findings:
 
 
 def _nearest(Z: NDArray[np.floating], k: int) -> NDArray[np.integer]:
-    from rpml.method.graph.neighbors import nearest_neighbors
-
     return nearest_neighbors(Z, k, metric="cosine").indices
 
 

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.io.datasets.omniglot import Drawings
-from rpml.pages.demo.result import LEARNED, Embeddings, Findings, Note, Row, judge, learn
+from rpml.estimator import RPML
+from rpml.io.datasets.descriptors import gradient_histograms
+from rpml.io.datasets.omniglot import Drawings, load_drawings
+from rpml.io.datasets.views import random_views
+from rpml.method.graph.neighbors import nearest_neighbors
+from rpml.pages.demo.result import (
+    LEARNED,
+    Embeddings,
+    Findings,
+    Fits,
+    Note,
+    Row,
+    fits_of,
+    judge,
+    learn,
+)
+from rpml.pages.report.figures import retrieval_figure
 from rpml.runtime.extras import MissingExtraError
 from rpml.runtime.rows import Array
 from rpml.runtime.wording import counted
 
-if TYPE_CHECKING:
-    from rpml.evaluation.registry import Embedder
-
-
 N_COMPONENTS = 64
-ALTERNATIVES = ("raw", "random", "pca", "pca-whitened", "half-whitened")
 WITH_VIEWS = "RPML with views"
 VIEWS = 2  # random views per drawing, passed as groups to WITH_VIEWS
 _QUERIES = 10
@@ -29,9 +37,6 @@ _QUERIES = 10
 
 def demonstrate(folder: Path, seed: int, note: Note) -> Findings:
     """Learn from drawings, score on new alphabets, draw the results."""
-    from rpml.io.datasets.descriptors import gradient_histograms
-    from rpml.io.datasets.omniglot import load_drawings
-
     train, test = load_drawings()
     X, X_new = (gradient_histograms(part.images) for part in (train, test))
     note(
@@ -47,27 +52,14 @@ def demonstrate(folder: Path, seed: int, note: Note) -> Findings:
     return Findings(rows, verdict, picture)
 
 
-def _methods(X: Array, images: NDArray[np.bool_], seed: int) -> dict[str, Callable[[], Embedder]]:
-    """Return the methods to compare: title -> a call that fits to the training rows."""
-    from rpml.estimator import RPML
-    from rpml.evaluation.registry import chosen_methods
-
-    fits: dict[str, Callable[[], Embedder]] = {
-        method.title: partial(method.build(N_COMPONENTS, seed).fit, X)
-        for method in chosen_methods((*ALTERNATIVES, "rpml"))
-    }
-    seen = np.concatenate([X, *_views(images, seed)])
-    groups = np.tile(np.arange(len(X)), VIEWS + 1)
-    fits[WITH_VIEWS] = partial(RPML(N_COMPONENTS, random_state=seed).fit, seen, groups=groups)
-    return fits
-
-
-def _views(images: NDArray[np.bool_], seed: int) -> list[NDArray[np.float32]]:
-    from rpml.io.datasets.descriptors import gradient_histograms
-    from rpml.io.datasets.views import random_views
-
+def _methods(X: Array, images: NDArray[np.bool_], seed: int) -> Fits:
+    """Return the fits to compare, and that of RPML to the drawings and their views."""
     rng = np.random.default_rng(seed)
-    return [gradient_histograms(random_views(images, rng)) for _ in range(VIEWS)]
+    views = [gradient_histograms(random_views(images, rng)) for _ in range(VIEWS)]
+    groups = np.tile(np.arange(len(X)), VIEWS + 1)
+    with_views = RPML(N_COMPONENTS, random_state=seed)
+    own = partial(with_views.fit, np.concatenate([X, *views]), groups=groups)
+    return fits_of(X, N_COMPONENTS, seed) | {WITH_VIEWS: own}
 
 
 def _listed(alphabet: NDArray[np.generic]) -> str:
@@ -79,9 +71,6 @@ def _draw(
     path: Path, test: Drawings, embeddings: Embeddings, rows: list[Row], seed: int, note: Note
 ) -> Path | None:
     """Draw random queries, one per character, with their neighbors by raw features and RPML."""
-    from rpml.method.graph.neighbors import nearest_neighbors
-    from rpml.pages.report.figures import retrieval_figure
-
     rng = np.random.default_rng(seed)
     firsts = np.unique(test.character, return_index=True)[1]
     queries = np.sort(rng.choice(firsts, _QUERIES, replace=False)) + rng.integers(20, size=_QUERIES)

@@ -5,32 +5,34 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.estimator import RPML
+from rpml.evaluation.metrics import clustering_scores, first_hit_rank, recall_at_k
+from rpml.evaluation.metrics.retrieval import KS
 from rpml.evaluation.protocol.table import named_recall
+from rpml.evaluation.registry import Embedder, chosen_methods
 from rpml.runtime.atomic import atomic_output
 from rpml.runtime.locks import locked
 from rpml.runtime.outputs import check_folder, check_no_file, mark_folder
 from rpml.runtime.rows import Array
 from rpml.runtime.wording import counted
 
-if TYPE_CHECKING:
-    from rpml.evaluation.registry import Embedder
-
-
 logger = logging.getLogger(__name__)
 
 LEARNED = "RPML"
-KS = (1, 2, 4, 8)
+COMPARED = ("raw", "random", "pca", "pca-whitened", "half-whitened", "rpml")
 Note = Callable[[str], None]
 Embeddings = dict[str, Array]
+Fits = dict[str, Callable[[], Embedder]]
+"""Titles of methods and calls that return the fitted estimator."""
 
 
 @dataclass(frozen=True)
@@ -110,20 +112,21 @@ def run(
     return result
 
 
+def fits_of(X: Array, n_components: int, seed: int) -> Fits:
+    """Return the fits of RPML and its alternatives to the training rows."""
+    return {
+        method.title: partial(method.build(n_components, seed).fit, X)
+        for method in chosen_methods(COMPARED)
+    }
+
+
 def learn(
-    fits: Mapping[str, Callable[[], Embedder]],
-    X: Array,
-    y: NDArray[np.generic],
-    folder: Path,
-    seed: int,
+    fits: Fits, X: Array, y: NDArray[np.generic], folder: Path, seed: int
 ) -> tuple[list[Row], Embeddings]:
     """Fit every method, embed and score the rows X of classes y; save the model of RPML.
 
-    `fits` maps titles to calls that return the fitted estimator; `seed` is that of k-means.
+    `seed` is that of k-means.
     """
-    from rpml.estimator import RPML
-    from rpml.evaluation.metrics import clustering_scores, recall_at_k
-
     rows, embeddings = [], {}
     for name, fit in fits.items():
         began = time.perf_counter()
@@ -143,8 +146,6 @@ def judge(rows: Sequence[Row], embeddings: Embeddings, y: NDArray[np.generic]) -
     The interval is over classes, since rows of one class are not independent. Rows of the table
     after RPML's are variants of it, not alternatives.
     """
-    from rpml.evaluation.metrics import first_hit_rank
-
     place = [row.method for row in rows].index(LEARNED)
     raw, *others = rows[:place]
     learned, best = rows[place], max(others, key=lambda row: row.recall[1])
