@@ -5,11 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from rpml.io.datasets.image_sets import ImageSet, make_set
+from rpml.io.datasets.image_sets import PUBLISHED, ImageSet, make_set
 from rpml.runtime.context import Json
 from rpml.runtime.errors import InputError
 
-TRAINING_CLASSES = 98
 _WHOLE = "cars_annos.mat"
 _DEVKIT = (("cars_train", "cars_train_annos.mat"), ("cars_test", "cars_test_annos_withlabels.mat"))
 
@@ -28,7 +27,7 @@ def read_cars(root: str | Path) -> ImageSet:
             rows = list(_devkit(folder))
         else:
             continue
-        return make_set("Cars-196", folder, rows, lambda label: label <= TRAINING_CLASSES)
+        return make_set("Cars-196", folder, rows, PUBLISHED["cars"])
     raise InputError(
         f"{root} does not hold Cars-196: it needs {_WHOLE} with car_ims/, or cars_train/ and "
         "cars_test/ with their annotations"

@@ -2,10 +2,15 @@
 
 from pathlib import Path
 
-from rpml.io.datasets.image_sets import ImageSet, as_number, find_root, make_set, read_lines
+from rpml.io.datasets.image_sets import (
+    PUBLISHED,
+    ImageSet,
+    as_number,
+    find_root,
+    make_set,
+    read_lines,
+)
 from rpml.runtime.errors import InputError
-
-TRAINING_CLASSES = 100
 
 
 def read_cub(root: str | Path) -> ImageSet:
@@ -18,4 +23,4 @@ def read_cub(root: str | Path) -> ImageSet:
         odd = sorted(images.keys() ^ labels.keys())[0]
         raise InputError(f"{folder}: image {odd} is in only one of images.txt and {listing.name}")
     rows = [(f"images/{path}", labels[key]) for key, path in images.items()]
-    return make_set("CUB-200-2011", folder, rows, lambda label: label <= TRAINING_CLASSES)
+    return make_set("CUB-200-2011", folder, rows, PUBLISHED["cub"])

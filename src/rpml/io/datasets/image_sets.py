@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,14 +85,11 @@ PUBLISHED = {
 """The splits in the paper's section on fine-grained categorization."""
 
 
-def make_set(
-    name: str, root: Path, rows: Iterable[tuple[str, int]], is_train: Callable[[int], bool]
-) -> ImageSet:
-    """Build a collection from (path, class) rows and a rule for training classes."""
-    listed = list(rows)
-    labels = np.array([label for _, label in listed], np.int64)
-    train = np.array([is_train(label) for _, label in listed], bool)
-    return ImageSet(name, root, tuple(path for path, _ in listed), labels, train)
+def make_set(name: str, root: Path, rows: Sequence[tuple[str, int]], split: Counts) -> ImageSet:
+    """Build a collection from (path, class) rows; the first classes, from 1, are for training."""
+    labels = np.array([label for _, label in rows], np.int64)
+    paths = tuple(path for path, _ in rows)
+    return ImageSet(name, root, paths, labels, labels <= split.train_classes)
 
 
 def find_root(root: str | Path, marker: str, usual: str, name: str) -> Path:
