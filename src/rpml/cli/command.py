@@ -16,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from rpml.cli.console import SHOWN, say
 from rpml.cli.groups import expand_groups
 from rpml.runtime.errors import InputError, WriteError
-from rpml.runtime.wording import system_reason
+from rpml.runtime.wording import one_line, reason_of
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
@@ -87,7 +87,7 @@ def _usage_errors(as_json: Callable[[], bool]) -> Iterator[None]:
     except Exception as error:
         # usage errors have no public base class, but all have a message
         if hasattr(error, "format_message") and as_json():
-            _echo_error(_flat(error.format_message()), BAD_INPUT)
+            _echo_error(one_line(error.format_message()), BAD_INPUT)
         raise
 
 
@@ -139,16 +139,16 @@ def sentence(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     if isinstance(error, MemoryError):
-        return f"not enough memory: {_flat(error)}".rstrip(": ")
+        return f"not enough memory: {one_line(error)}".rstrip(": ")
     if isinstance(error, WriteError):
-        return _flat(error.strerror or error)
+        return one_line(error.strerror or error)
     if isinstance(error, FileNotFoundError) and not error.filename:  # only the current folder
         return "the current folder has been deleted: change to another one"
     if isinstance(error, OSError) and error.filename:
-        return _flat(f"{error.filename}: {system_reason(error)}")
+        return one_line(f"{error.filename}: {reason_of(error)}")
     if _is_of_stdout(error):
         return f"cannot write to standard output: {error.strerror}"
-    text = _flat(error)
+    text = one_line(error)
     if isinstance(error, InputError | ValueError | Interrupted) and text:
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -157,10 +157,6 @@ def sentence(error: BaseException) -> str:
 def _is_of_stdout(error: BaseException) -> TypeGuard[OSError]:
     """Whether a write to standard output failed; errors of files have a file name."""
     return isinstance(error, OSError) and error.strerror is not None and error.filename is None
-
-
-def _flat(value: object) -> str:
-    return " ".join(str(value).split())
 
 
 def fail(message: str, code: int, as_json: bool = False) -> NoReturn:
@@ -181,7 +177,7 @@ def _echo_error(message: str, code: int) -> None:
 
 def _show_warning(quiet: bool) -> Callable[..., None]:
     def show(message: object, category: type[Warning], *rest: object, **more: object) -> None:
-        text = " ".join(str(message).split())
+        text = one_line(message)
         SHOWN.append(text)
         if not quiet and issubclass(category, UserWarning):
             say(f"rpml: warning: {text}", err=True)

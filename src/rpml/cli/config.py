@@ -1,12 +1,13 @@
 """--config run.toml: options of a command from a file; the command line takes precedence."""
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
 import typer
 
 from rpml.runtime.errors import InputError
-from rpml.runtime.wording import system_reason
+from rpml.runtime.wording import reason_of
 
 _NOT_IN_FILES = {"config", "help"}
 
@@ -28,7 +29,7 @@ def read_config(path: str) -> dict[str, object]:
     try:
         return read_toml(Path(path))
     except OSError as error:
-        raise InputError(f"cannot read {path}: {system_reason(error)}") from error
+        raise InputError(f"cannot read {path}: {reason_of(error)}") from error
     except InputError:
         raise
     except ValueError as error:
@@ -51,8 +52,7 @@ def options_of(settings: dict[str, object], context: typer.Context, path: str) -
     for key, value in settings.items():
         name = names.get(key.replace("_", "-"))
         if name is None:
-            close = get_close_matches(key, list(names), n=1)
-            hint = f", did you mean {close[0]!r}?" if close else ""
+            hint = did_you_mean(key, names)
             raise InputError(f"{path}: {context.info_name} has no option {key!r}{hint}")
         values[name] = _as_option(value)
         try:
@@ -60,6 +60,12 @@ def options_of(settings: dict[str, object], context: typer.Context, path: str) -
         except typer.BadParameter as error:
             raise InputError(f"{path}: {error.format_message()}") from error
     return values
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return the end of an error message that suggests a similar name, if there is one."""
+    close = get_close_matches(name, list(names), n=1)
+    return f", did you mean {close[0]!r}?" if close else ""
 
 
 def _names(context: typer.Context) -> dict[str, str]:

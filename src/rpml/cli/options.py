@@ -6,11 +6,11 @@ import re
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rpml.cli.config import did_you_mean
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 
@@ -219,8 +219,7 @@ def parse_settings(pairs: list[str] | None, names: Iterable[str]) -> Json:
         if not equals:
             raise InputError(f"--set takes NAME=VALUE, got {pair!r}")
         if name not in names:
-            close = get_close_matches(name, list(names), n=1)
-            hint = f", did you mean {close[0]!r}?" if close else ""
+            hint = did_you_mean(name, names)
             raise InputError(f"--set {pair}: there is no setting {name!r}{hint}")
         settings[name] = _value(text.strip())
     return settings

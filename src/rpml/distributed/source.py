@@ -23,7 +23,7 @@ from rpml.io.features.source import FeatureSource, Ids, ReadOptions, first_not_f
 from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array
-from rpml.runtime.wording import counted
+from rpml.runtime.wording import counted, first_line
 
 if TYPE_CHECKING:
     import dask.array
@@ -255,7 +255,7 @@ def local_copy(path: str) -> str:
     try:
         cached = fsspec.open_local(f"simplecache::{path}", simplecache={"same_names": True})
     except Exception as error:  # every file system has its own errors
-        raise InputError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
+        raise InputError(f"cannot read {path}: {first_line(error)}") from error
     return str(cached)
 
 

@@ -22,6 +22,7 @@ from rpml.method.whitening.linear_map import Preprocessing
 from rpml.method.whitening.neighborhoods import PairEvidence, ScatterChoice
 from rpml.runtime.context import Json
 from rpml.runtime.errors import ModelFormatError
+from rpml.runtime.wording import one_line
 
 if TYPE_CHECKING:
     from rpml.estimator.embedding import Embedding
@@ -159,7 +160,7 @@ def _describe(value: object) -> object:
         return {"AuthorityAscentShift": settings}
     if hasattr(value, "__len__") and not hasattr(value, "get_params"):
         return f"<array of shape {np.asarray(value).shape}>"
-    return None if callable(value) else f"<{' '.join(repr(value).split())}>"
+    return None if callable(value) else f"<{one_line(repr(value))}>"
 
 
 def load_model(cls: type[Model], path: str | PathLike[str]) -> Model:

@@ -23,7 +23,7 @@ from rpml.runtime.context import Arrays as Arrays
 from rpml.runtime.context import Json
 from rpml.runtime.errors import ModelFormatError
 from rpml.runtime.schema import Schema, check_json
-from rpml.runtime.wording import system_reason
+from rpml.runtime.wording import first_line, reason_of
 
 MAX_BYTES = 32 * 2**30
 MAX_HEADER = 16 * 2**20
@@ -142,7 +142,7 @@ def _check_file(path: Path) -> None:
         with open(path, "rb") as file:
             start, header = file.read(8), file.read(len(_START))
     except OSError as error:
-        raise ModelFormatError(f"cannot read {path}: {system_reason(error)}") from error
+        raise ModelFormatError(f"cannot read {path}: {reason_of(error)}") from error
     if status.st_size == 0:
         raise ModelFormatError(f"{path} is empty")
     for magic, meaning in _DISGUISES.items():
@@ -168,8 +168,7 @@ def _opened(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
                 raise ModelFormatError(f"{path} is a safetensors file, but not written by rpml")
             yield file, fields
     except (SafetensorError, OSError, KeyError, TypeError, OverflowError, AttributeError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ModelFormatError(f"{path} is damaged: {reason}") from error
+        raise ModelFormatError(f"{path} is damaged: {first_line(error)}") from error
 
 
 def _read_raw(path: Path) -> tuple[Arrays, dict[str, str]]:

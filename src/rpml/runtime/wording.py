@@ -6,8 +6,18 @@ def counted(n: int, noun: str, plural: str | None = None) -> str:
     return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
 
 
-def system_reason(error: OSError) -> str:
-    """Return why the system refused, in words of our own for the most frequent case."""
+def one_line(message: object) -> str:
+    """Return the text of a message with all white space folded."""
+    return " ".join(str(message).split())
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error of another library, or its type if it says nothing."""
+    return str(error).split("\n")[0].strip() or type(error).__name__
+
+
+def reason_of(error: Exception) -> str:
+    """Return why a file could not be read, in words of our own for the most frequent case."""
     if isinstance(error, FileNotFoundError):
         return "there is no such file"
-    return error.strerror or str(error)
+    return getattr(error, "strerror", None) or str(error)

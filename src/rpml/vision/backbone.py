@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
 from rpml.runtime.schema import Number, check_json, read_json, read_toml
-from rpml.runtime.wording import system_reason
+from rpml.runtime.wording import one_line, reason_of
 from rpml.vision.normalization import with_fast_normalization
 
 _onnxruntime: ModuleType = require("onnxruntime", "vision", "a backbone")
@@ -89,8 +89,7 @@ def read_convention(path: Path) -> Convention:
         lists = {k: tuple(fields_read[k]) for k in ("mean", "std") if k in fields_read}
         return Convention(**{**fields_read, **lists})
     except (OSError, ValueError, TypeError, UnicodeDecodeError) as error:
-        reason = system_reason(error) if isinstance(error, OSError) else error
-        raise InputError(f"cannot use the backbone's sidecar {path}: {reason}") from error
+        raise InputError(f"cannot use the backbone's sidecar {path}: {reason_of(error)}") from error
 
 
 def find_sidecar(model: Path) -> Path | None:
@@ -177,5 +176,5 @@ def _open(path: Path, threads: int) -> Any:
     try:
         return _onnxruntime.InferenceSession(network, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's exceptions share no public base
-        reason = " ".join(str(error).split())[:200]
+        reason = one_line(error)[:200]
         raise InputError(f"{path} is not an ONNX network that can be run: {reason}") from error

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
+from rpml.runtime.wording import one_line
 
 if TYPE_CHECKING:
     from PIL import Image, ImageOps, UnidentifiedImageError
@@ -54,7 +55,7 @@ def load_rgb(path: str | Path, max_pixels: int = MAX_PIXELS, enough: int = 0) ->
     except MemoryError:
         raise ImageError("not enough memory to decode it") from None
     except Exception as error:  # decoders raise anything on damaged files
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+        reason = getattr(error, "strerror", None) or one_line(error)
         raise ImageError(f"cannot be decoded: {reason or type(error).__name__}") from error
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.runtime.errors import InputError
+from rpml.runtime.wording import one_line
 from rpml.vision.decode import ImageError
 from rpml.vision.files import ImageFile
 
@@ -121,7 +122,7 @@ class Engine:
             if len(batch) > 1:
                 return [result for one in batch for result in self._describe_batch([one])]
             (index, number, tile) = batch[0]
-            reason = " ".join(str(error).split())[:200]
+            reason = one_line(error)[:200]
             size = f"{tile.shape[1]} x {tile.shape[0]}"
             return [(index, number, f"the backbone failed on it at {size} pixels: {reason}")]
         return [

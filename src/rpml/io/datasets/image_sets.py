@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.runtime.errors import InputError
-from rpml.runtime.wording import counted, system_reason
+from rpml.runtime.wording import counted, reason_of
 
 IMAGE_SUFFIXES = (
     *(".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".pbm"),
@@ -108,8 +108,7 @@ def read_lines(path: Path, columns: int) -> list[list[str]]:
     try:
         lines = path.read_text(encoding="utf8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        reason = system_reason(error) if isinstance(error, OSError) else error
-        raise InputError(f"cannot read {path}: {reason}") from error
+        raise InputError(f"cannot read {path}: {reason_of(error)}") from error
     rows = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():

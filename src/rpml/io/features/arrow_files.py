@@ -14,7 +14,7 @@ from rpml.io.features.source import Batch, FeatureSource, Ids, ReadOptions, as_i
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
 from rpml.runtime.rows import Array
-from rpml.runtime.wording import counted
+from rpml.runtime.wording import counted, first_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,7 +47,7 @@ class ArrowFile:
                 self.schema, self.n_rows = self._file.schema, self._file.count_rows()
             self.names = list(self.schema.names)
         except Exception as error:  # damaged files raise anything
-            reason = str(error).split("\n")[0].rpartition("Invalid: ")[2]  # without where Arrow was
+            reason = first_line(error).rpartition("Invalid: ")[2]  # without where Arrow was
             raise InputError(f"{path} is not a complete {self._kind} file: {reason}") from error
         if not self.names:
             raise InputError(f"{path} has no columns")
@@ -64,7 +64,7 @@ class ArrowFile:
                 read = getattr(self._file, "iter_batches", None) or self._file.to_batches
                 yield from read(batch_size=rows, columns=columns)
         except (self._damage, OSError, ValueError) as error:
-            raise InputError(f"{self.name} cannot be read: {str(error).splitlines()[0]}") from error
+            raise InputError(f"{self.name} cannot be read: {first_line(error)}") from error
 
     def _checked_batches(self, columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
         """Read a feather file with validation; otherwise bad offsets crash Arrow."""

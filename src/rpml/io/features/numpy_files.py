@@ -23,7 +23,7 @@ from rpml.io.features.source import (
 from rpml.runtime.errors import InputError
 from rpml.runtime.inputs import map_npy
 from rpml.runtime.rows import Array
-from rpml.runtime.wording import counted
+from rpml.runtime.wording import counted, first_line
 
 _FEATURE_ARRAYS = ("X", "x", "features", "embeddings", "embedding", "vectors")
 _ID_ARRAYS = ("ids", "id")
@@ -68,11 +68,7 @@ def load_npy(path: Path) -> NDArray[Any]:
     except Exception as error:  # a damaged header raises anything
         if "Object arrays" in str(error):
             check_dtype(np.dtype(object), str(path))
-        raise InputError(f"{path} is not a complete .npy file: {_first_line(error)}") from error
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).split("\n")[0].strip() or type(error).__name__
+        raise InputError(f"{path} is not a complete .npy file: {first_line(error)}") from error
 
 
 def release_rows(array: NDArray[np.generic], start: int, stop: int) -> None:
@@ -145,7 +141,7 @@ class NpzFile:
             with zipfile.ZipFile(path) as archive:
                 names = [i.filename for i in archive.infolist()]
         except Exception as error:  # damaged archives raise anything
-            raise InputError(f"{path} is not a complete .npz file: {_first_line(error)}") from error
+            raise InputError(f"{path} is not a complete .npz file: {first_line(error)}") from error
         self.names = [n.removesuffix(".npy") for n in names if n.endswith(".npy")]
 
     def read(self, name: str) -> NDArray[Any]:
@@ -167,7 +163,7 @@ class NpzFile:
         except InputError:
             raise
         except Exception as error:  # damaged data raise anything
-            raise InputError(f"{label} cannot be read: {_first_line(error)}") from error
+            raise InputError(f"{label} cannot be read: {first_line(error)}") from error
 
     def choose(self, name: str | None, usual_names: tuple[str, ...], what: str, option: str) -> str:
         """Return the array to use: the one named, one with a usual name, or the only one."""

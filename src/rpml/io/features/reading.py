@@ -18,7 +18,7 @@ from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
 from rpml.runtime.inputs import Stamp
 from rpml.runtime.scratch import ScratchFolder
-from rpml.runtime.wording import system_reason
+from rpml.runtime.wording import one_line, reason_of
 
 Opener = Callable[[Path, ReadOptions], FeatureSource]
 OPENERS: dict[str, Opener] = {
@@ -36,7 +36,7 @@ def check_readable(path: Path) -> None:
     try:
         status = os.stat(path)
     except OSError as error:
-        raise InputError(f"cannot read {path}: {system_reason(error)}") from error
+        raise InputError(f"cannot read {path}: {reason_of(error)}") from error
     if path.is_dir():
         return
     if not path.is_file():
@@ -89,7 +89,7 @@ def _open_file(path: Path, options: ReadOptions) -> FeatureSource:
         source = opener(path, options)
         source.stamp = stamp
     except OSError as error:
-        raise InputError(f"cannot read {path}: {system_reason(error)}") from error
+        raise InputError(f"cannot read {path}: {reason_of(error)}") from error
     if options.keep and not source.kept_names:
         raise InputError(f"{path} has no columns to keep: only tables have")
     if options.columns is not None and isinstance(source, ArraySource):
@@ -144,7 +144,7 @@ def _remote(address: str, options: ReadOptions) -> FeatureSource:
     except FileNotFoundError as error:
         raise InputError(f"cannot read {address}: there is no such file") from error
     except Exception as error:  # every file system has its own errors
-        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = one_line(error) or type(error).__name__
         raise InputError(f"cannot read {address}: {reason}") from error
     return _named(lambda: open_features(target, options), folder, target, address)
 

@@ -22,6 +22,7 @@ from rpml.pages.explorer.routes import Routes
 from rpml.pages.explorer.security import LOOPBACK, SecurityMiddleware, error_response
 from rpml.pages.explorer.uploads import Describe, Uploads
 from rpml.runtime.errors import InputError, WriteError
+from rpml.runtime.wording import one_line
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def _request_error(request: Request, error: Exception) -> Response:
 
 
 def _input_error(request: Request, error: Exception) -> Response:
-    return error_response(422, " ".join(str(error).split()))
+    return error_response(422, one_line(error))
 
 
 def _write_error(request: Request, error: Exception) -> Response:

@@ -17,6 +17,7 @@ from rpml.runtime.atomic import atomic_output
 from rpml.runtime.errors import InputError
 from rpml.runtime.locks import locked
 from rpml.runtime.outputs import check_output
+from rpml.runtime.wording import one_line
 
 HEADER = ["id", "label"]
 MAX_LABEL = 200  # characters
@@ -71,7 +72,7 @@ class LabelStore:
 
     def assign(self, rows: Sequence[int], label: str | None) -> int:
         """Label rows, or remove their labels with None; return how many rows changed."""
-        text = None if label is None else " ".join(label.split())
+        text = None if label is None else one_line(label)
         if text is not None and (text in UNLABELED or len(text) > MAX_LABEL):
             raise InputError(f"a label must have 1 to {MAX_LABEL} characters and not be -1")
         with self._lock:

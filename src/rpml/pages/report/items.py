@@ -13,7 +13,7 @@ from rpml.io.features.reading import check_readable
 from rpml.io.features.source import Ids
 from rpml.io.features.text_files import read_column
 from rpml.runtime.errors import InputError
-from rpml.runtime.wording import counted, system_reason
+from rpml.runtime.wording import counted, reason_of
 
 VIEW_MARK = "#view"  # ids of augmented views: the id of the image, this mark, and a number
 
@@ -106,8 +106,7 @@ def read_lines(path: Path) -> list[str]:
     try:
         return path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        reason = system_reason(error) if isinstance(error, OSError) else error
-        raise InputError(f"cannot read {path}: {reason}") from error
+        raise InputError(f"cannot read {path}: {reason_of(error)}") from error
 
 
 def read_texts(

@@ -8,6 +8,7 @@ from rpml.estimator import RPML
 from rpml.method.objective.triplet_loss import angular_factor, softplus_and_sigmoid
 from rpml.runtime.environment import installed_version
 from rpml.runtime.rows import Array
+from rpml.runtime.wording import one_line
 
 _PACKAGES = ("rpml", "numpy", "scipy", "scikit-learn", "numba", "faiss-cpu")
 _CHECKED = 200
@@ -68,4 +69,4 @@ def call(model: RPML) -> str:
     defaults = type(model)().get_params(deep=False)
     params = {k: v for k, v in model.get_params(deep=False).items() if k != "callback"}
     parts = [f"{k}={v!r}" for k, v in params.items() if repr(v) != repr(defaults[k])]
-    return f"RPML({', '.join(' '.join(part.split()) for part in parts)})"
+    return f"RPML({', '.join(one_line(part) for part in parts)})"
