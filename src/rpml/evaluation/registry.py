@@ -5,10 +5,12 @@ new method is one file and one line here. Methods of higher layers are given by 
 when they are built.
 """
 
+import time
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 from numpy.typing import ArrayLike
 from sklearn.cluster import HDBSCAN
@@ -27,6 +29,7 @@ from rpml.evaluation.baselines.shrunk_whitening import ShrunkWhitening
 from rpml.evaluation.baselines.truncation import Truncation
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array, RandomState
+from rpml.runtime.wording import one_line
 
 
 class Embedder(Protocol):
@@ -38,6 +41,14 @@ class Embedder(Protocol):
 
 
 Build = Callable[[int, RandomState], Embedder]
+
+
+class TimedFit(NamedTuple):
+    """A fitted estimator, the seconds of its fit and the texts of its warnings."""
+
+    estimator: Embedder
+    seconds: float
+    warnings: list[str]
 
 
 @dataclass(frozen=True)
@@ -53,6 +64,16 @@ class Method:
     title: str
     build: Build
     uses_labels: bool = False
+
+    def fit(self, X: Array, y: ArrayLike | None, n_components: int, seed: RandomState) -> TimedFit:
+        """Fit to rows; their classes y are passed on only if `uses_labels`."""
+        estimator = self.build(n_components, seed)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            start = time.perf_counter()
+            estimator.fit(X, y if self.uses_labels else None)
+            seconds = round(time.perf_counter() - start, 3)
+        return TimedFit(estimator, seconds, sorted({one_line(w.message) for w in caught}))
 
 
 def seeded(estimator: Callable[..., Embedder], **settings: object) -> Build:

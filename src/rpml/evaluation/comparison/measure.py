@@ -6,8 +6,6 @@ Recall@K up to 8 and every bootstrap can be computed from it. The digits of `kep
 the 10 nearest rows remain.
 """
 
-import time
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +24,7 @@ from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.context import Json
 from rpml.runtime.intervals import bounded
 from rpml.runtime.rows import Array
+from rpml.runtime.wording import one_line
 
 _DEEPEST = 15
 Cell = Json
@@ -49,17 +48,12 @@ def measure(split: Split, method: Method, dim: int, seed: int) -> Cell:
         "seed": seed,
         "uses_labels": method.uses_labels,
     }
-    estimator = method.build(dim, seed)
-    with warnings.catch_warnings(record=True) as heard:
-        warnings.simplefilter("always")
-        start = time.perf_counter()
-        try:
-            estimator.fit(split.X_train, split.y_train if method.uses_labels else None)
-        except ValueError as error:
-            return {**cell, "error": " ".join(str(error).split())}
-        cell["seconds"] = round(time.perf_counter() - start, 3)
-    cell["warnings"] = sorted({" ".join(str(w.message).split()) for w in heard})
-    Z = np.asarray(estimator.transform(split.X_test), np.float32)
+    try:
+        fit = method.fit(split.X_train, split.y_train, dim, seed)
+    except ValueError as error:
+        return {**cell, "error": one_line(error)}
+    cell |= {"seconds": fit.seconds, "warnings": fit.warnings}
+    Z = np.asarray(fit.estimator.transform(split.X_test), np.float32)
     cell["dim"] = Z.shape[1]
     cell.update(_without_labels(split.X_test, Z))
     if split.y_test is not None:

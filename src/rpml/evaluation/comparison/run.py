@@ -16,7 +16,7 @@ from rpml.evaluation.comparison.table import Comparison
 from rpml.evaluation.metrics._checks import checked_embedding
 from rpml.evaluation.registry import PCA_FAMILY, Method, chosen_methods
 from rpml.runtime.rows import Array
-from rpml.runtime.wording import counted
+from rpml.runtime.wording import counted, one_line
 
 logger = logging.getLogger(__name__)
 DEFAULT_METHODS = ("raw", "random", *PCA_FAMILY, "lpp", "aas-lda", "rpml", "lda", "nca")
@@ -180,7 +180,7 @@ def run_cells(
 
 def settings_of(method: Method, dim: int, seed: int) -> str:
     """Return the method and all arguments of its estimator, which identify a stored cell."""
-    return f"{method.name}: {' '.join(repr(method.build(dim, seed)).split())}"
+    return f"{method.name}: {one_line(repr(method.build(dim, seed)))}"
 
 
 def fingerprint(split: Split) -> str:

@@ -23,6 +23,7 @@ _GREEDY = 256  # up to here seeds are drawn one by one, beyond in rounds
 _SEED_ROUNDS = 128
 _SEED_TILE = 1 << 25  # distances held at once in a round: 128 MB
 _LARGE = 2e10  # n * k * d from which one run is enough
+_MAX_ITER = 100
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,6 @@ def kmeans(
     k: int,
     rng: np.random.Generator,
     n_init: int | None = None,
-    max_iter: int = 100,
     progress: Callable[[float], object] | None = None,
 ) -> KMeansResult:
     """Cluster the rows of X into k clusters; return the run with the least inertia.
@@ -62,30 +62,26 @@ def kmeans(
 
     def advance() -> None:
         if progress is not None:
-            progress(next(count) / (runs * max_iter))
+            progress(next(count) / (runs * _MAX_ITER))
 
     if runs == 1:
-        results = [_lloyd(rows, _seed(rows, k, rng), max_iter, advance)]
+        results = [_lloyd(rows, _seed(rows, k, rng), advance)]
     else:
-        results = _restarts(rows, k, rng.spawn(runs), max_iter, advance)
+        results = _restarts(rows, k, rng.spawn(runs), advance)
     if progress is not None:
         progress(1.0)
     return min(results, key=lambda result: result.inertia)
 
 
 def _restarts(
-    rows: Floats,
-    k: int,
-    sources: list[np.random.Generator],
-    max_iter: int,
-    advance: Callable[[], None],
+    rows: Floats, k: int, sources: list[np.random.Generator], advance: Callable[[], None]
 ) -> list[KMeansResult]:
     """Run restarts in parallel, each on one BLAS thread: their products are small."""
     results: list[KMeansResult | None] = [None] * len(sources)
 
     def work(_: int, first: int, last: int) -> None:
         for i in range(first, last):
-            results[i] = _lloyd(rows, _seed(rows, k, sources[i]), max_iter, advance)
+            results[i] = _lloyd(rows, _seed(rows, k, sources[i]), advance)
 
     with single_blas_thread():
         run_chunks(work, len(sources), minimum=1)
@@ -139,9 +135,7 @@ def _squares(rows: Floats) -> Floats:
     return squares
 
 
-def _lloyd(
-    rows: Floats, centers: Floats, max_iter: int, advance: Callable[[], None] = lambda: None
-) -> KMeansResult:
+def _lloyd(rows: Floats, centers: Floats, advance: Callable[[], None]) -> KMeansResult:
     """Alternate assignments and means until no row changes its cluster.
 
     `scores` are x.c - |c|^2/2 of each row and its own center, largest for the nearest center.
@@ -150,7 +144,7 @@ def _lloyd(
     labels, scores = _nearest(rows, np.arange(len(rows)), centers)
     touched = np.ones(len(centers), dtype=bool)
     n_iter = 0
-    while touched.any() and n_iter < max_iter:
+    while touched.any() and n_iter < _MAX_ITER:
         touched |= _fill_empty(labels, squares - 2 * scores, len(centers))
         moved = _update_centers(rows, labels, centers, touched)
         before = labels.copy()

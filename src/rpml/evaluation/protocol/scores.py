@@ -1,7 +1,5 @@
 """Fits on the training classes without labels, scored on the test classes."""
 
-import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
@@ -15,6 +13,7 @@ from rpml.evaluation.registry import Method, chosen_methods
 from rpml.runtime.context import Context, Json, Progress
 from rpml.runtime.rows import Array
 from rpml.runtime.schema import COUNT, ArraySpec, Number, Schema
+from rpml.runtime.wording import one_line
 
 DEFAULT_METHODS = (
     *("raw", "whitened-512", "random", "pca", "half-whitened", "pca-whitened"),
@@ -85,24 +84,18 @@ def run_methods(
 
 def measure(data: Descriptors, method: Method, dim: int, seed: int) -> tuple[Row, Array]:
     """Fit a method on the training rows, embed and score the test rows."""
-    training = data.X[data.train]
-    estimator = method.build(dim, seed)
-    start = time.perf_counter()
-    with warnings.catch_warnings(record=True) as heard:
-        warnings.simplefilter("always")
-        estimator.fit(training, data.labels[data.train] if method.uses_labels else None)
-    seconds = time.perf_counter() - start
-    Z = np.asarray(estimator.transform(data.X[~data.train]), np.float32)
+    fit = method.fit(data.X[data.train], data.labels[data.train], dim, seed)
+    Z = np.asarray(fit.estimator.transform(data.X[~data.train]), np.float32)
     y = data.labels[~data.train]
-    metrics = ["cosine"] + ([] if getattr(estimator, "normalize", True) else ["euclidean"])
+    metrics = ["cosine"] + ([] if getattr(fit.estimator, "normalize", True) else ["euclidean"])
     row = Row(
         method.name,
         method.title,
         Z.shape[1],
         {metric: scores_of(Z, y, metric, data.ks, seed) for metric in metrics},
-        round(seconds, 3),
-        _settings(estimator),
-        sorted({" ".join(str(w.message).split()) for w in heard}),
+        fit.seconds,
+        _settings(fit.estimator),
+        fit.warnings,
         method.uses_labels,
     )
     return row, Z
@@ -125,5 +118,5 @@ def _settings(estimator: BaseEstimator) -> Json:
     changed = {k: v for k, v in parameters.items() if repr(v) != repr(defaults[k])}
     return {
         "class": type(estimator).__name__,
-        **{k: v if isinstance(v, plain) else " ".join(repr(v).split()) for k, v in changed.items()},
+        **{k: v if isinstance(v, plain) else one_line(repr(v)) for k, v in changed.items()},
     }
