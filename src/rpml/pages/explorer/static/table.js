@@ -195,12 +195,6 @@ function reach(place) {
   draw();
 }
 
-/* Show a row that was chosen elsewhere. */
-export function revealRow(row) {
-  const place = order.indexOf(row);
-  if (place >= 0) reach(place);
-}
-
 function keys(event) {
   if (event.target !== $("grid") || !order.length) return;
   const jump = Math.floor(fitting()) - 1, last = order.length - 1;
