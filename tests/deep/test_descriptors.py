@@ -3,7 +3,6 @@
 import numpy as np
 
 from rpml.deep.descriptors import (
-    PooledDescriptors,
     descriptors,
     frozen_descriptors,
     mean_features,
@@ -16,7 +15,7 @@ def test_frozen_descriptors_of_every_view(start, inputs):
     frozen = frozen_descriptors(embedder, inputs)
     assert frozen.shape == (len(inputs), inputs.n_views, 16)
     for view in range(inputs.n_views):
-        expected = descriptors(PooledDescriptors(embedder), inputs, view)
+        expected = descriptors(embedder, inputs, view, embedder.pooled)
         np.testing.assert_array_equal(frozen[:, view], expected)
 
 

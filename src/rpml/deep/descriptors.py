@@ -1,12 +1,11 @@
 """Descriptors of images and views by a network, without gradients."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from rpml.deep.embedder import Embedder
 from rpml.evaluation.metrics.label_free import neighbor_overlap
@@ -31,30 +30,20 @@ class MultiViewDataset(Protocol):
         """Return a batch: view ``views[i]`` of image ``rows[i]``."""
 
 
-class PooledDescriptors(nn.Module):
-    """The descriptors of an embedder before the whitening."""
-
-    def __init__(self, embedder: Embedder) -> None:
-        super().__init__()
-        self.embedder = embedder
-
-    def forward(self, maps: torch.Tensor) -> torch.Tensor:
-        return self.embedder.pooled(maps)
-
-
-def descriptors(network: nn.Module, inputs: MultiViewDataset, view: int) -> NDArray[np.float32]:
-    """Return the output of a network for one view of every image, on the network's device."""
-    device, outputs = next(network.parameters()).device, []
+def descriptors(
+    embedder: Embedder,
+    inputs: MultiViewDataset,
+    view: int,
+    stage: Callable[[torch.Tensor], torch.Tensor] | None = None,
+) -> NDArray[np.float32]:
+    """Return the embedding of one view of every image, or the output of an earlier stage of it."""
+    n, outputs = len(inputs), []
     with torch.inference_mode():
-        for rows in _blocks(len(inputs)):
-            maps = inputs.load(rows, np.full(len(rows), view)).to(device)
-            outputs.append(network(maps).float().cpu().numpy())
+        for start in range(0, n, _BLOCK):
+            rows = np.arange(start, min(n, start + _BLOCK))
+            maps = inputs.load(rows, np.full(len(rows), view)).to(embedder.mean.device)
+            outputs.append((stage or embedder)(maps).float().cpu().numpy())
     return np.concatenate(outputs)
-
-
-def _blocks(n: int) -> Iterator[Indices]:
-    for start in range(0, n, _BLOCK):
-        yield np.arange(start, min(n, start + _BLOCK))
 
 
 def frozen_descriptors(
@@ -67,7 +56,7 @@ def frozen_descriptors(
         views = []
         for view in range(inputs.n_views):
             context.report(Progress("frozen", view, inputs.n_views))
-            views.append(descriptors(PooledDescriptors(embedder), inputs, view))
+            views.append(descriptors(embedder, inputs, view, embedder.pooled))
         return {"frozen": np.stack(views, axis=1)}
 
     shape = (len(inputs), inputs.n_views, "channels")

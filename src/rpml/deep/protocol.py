@@ -9,12 +9,11 @@ from numpy.typing import NDArray
 
 from rpml.deep.backbones import Network
 from rpml.deep.cache import ImageSpec
-from rpml.deep.descriptors import PooledDescriptors, descriptors, frozen_descriptors
+from rpml.deep.descriptors import descriptors, frozen_descriptors
 from rpml.deep.finetune import (
     Initialization,
     Training,
     descriptor_network,
-    embed,
     finetune,
     initialize,
 )
@@ -55,7 +54,6 @@ class DeepProtocol:
         self.training, self.folder, self.context = training, folder, context
         folder.mkdir(parents=True, exist_ok=True)
         self.digest = network.whole_fingerprint()
-        self.network = network
         self.initial = self._prepare(_files(images, images.train), network)
         image_spec = ImageSpec(training.image_spec.size, Views())
         self.test = open_inputs(
@@ -87,11 +85,6 @@ class DeepProtocol:
         key = fingerprint(self.digest, settings)[:12]
         return Checkpoint(self.folder / f"{name}-{key}", self.digest, settings, resume=True)
 
-    def test_descriptors(self) -> NDArray[np.float32]:
-        """Pooled descriptors of the test images before training."""
-        plain = descriptor_network(self.network, self.test, self.training)
-        return descriptors(PooledDescriptors(plain), self.test, 0)
-
     def run(self, names: Sequence[str], ks: tuple[int, ...]) -> tuple[list[Row], dict[str, Array]]:
         """Rows of the initial embedder and of every method, and their test embeddings."""
         rows, embeddings = [], {}
@@ -122,7 +115,7 @@ class DeepProtocol:
             title, labeled = f"{method.title}, end to end", method.uses_labels
         # of every epoch, including those of an interrupted run
         seconds = round(sum(epoch["seconds"] for epoch in history), 3)
-        Z = embed(embedder, self.test)
+        Z = descriptors(embedder, self.test, 0)
         scores = {"cosine": scores_of(Z, self.test_classes, "cosine", ks, seed)}
         settings = {**asdict(schedule), "history": history}
         row = Row(f"deep-{name}", title, Z.shape[1], scores, seconds, settings,

@@ -94,6 +94,9 @@ class Loss(nn.Module, ABC):
     learns_projection = False
     """True if the loss updates the projection itself; False if the optimizer does."""
 
+    def __init__(self, spec: LossSpec | None = None) -> None:
+        super().__init__()  # a loss without parameters of its own needs no sizes
+
     def begin_epoch(self, sampler: BatchSampler) -> None:
         """Called before the first batch of an epoch."""
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from rpml.deep.methods.base import Batch, Loss, LossSpec, Method, distances, pair_masks, safe_mean
+from rpml.deep.methods.base import Batch, Loss, Method, distances, pair_masks, safe_mean
 from rpml.deep.methods.labels import class_sampler
 
 MARGIN = 1.0
@@ -10,9 +10,6 @@ MARGIN = 1.0
 
 class Contrastive(Loss):
     """d^2 of positive pairs and max(0, margin - d)^2 of negative pairs, averaged separately."""
-
-    def __init__(self, spec: LossSpec) -> None:
-        super().__init__()
 
     def forward(self, batch: Batch) -> torch.Tensor:
         d = distances(batch.embedding)

@@ -6,7 +6,6 @@ from torch.nn.functional import softplus
 from rpml.deep.methods.base import (
     Batch,
     Loss,
-    LossSpec,
     Method,
     pair_masks,
     safe_mean,
@@ -23,9 +22,6 @@ class DDML(Loss):
 
     Positive and negative pairs are averaged separately: there are 30 times more negative ones.
     """
-
-    def __init__(self, spec: LossSpec) -> None:
-        super().__init__()
 
     def forward(self, batch: Batch) -> torch.Tensor:
         d2 = squared_distances(batch.embedding)

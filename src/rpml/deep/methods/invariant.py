@@ -2,7 +2,7 @@
 
 import torch
 
-from rpml.deep.methods.base import Batch, Loss, LossSpec, Method
+from rpml.deep.methods.base import Batch, Loss, Method
 from rpml.deep.methods.labels import instance_sampler
 
 TEMPERATURE = 0.1
@@ -14,9 +14,6 @@ class Invariant(Loss):
     P(i | z) = exp(f_i.z / t) / sum_k exp(f_k.z / t); the loss is the mean over the images of
     -log P(i | view of i) - sum over j != i of log(1 - P(i | f_j)).
     """
-
-    def __init__(self, spec: LossSpec) -> None:
-        super().__init__()
 
     def forward(self, batch: Batch) -> torch.Tensor:
         image, view = batch.embedding.chunk(2)

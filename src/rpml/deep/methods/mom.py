@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import cg
 
-from rpml.deep.methods.base import Batch, FeatureBank, Loss, LossSpec, Method
+from rpml.deep.methods.base import Batch, FeatureBank, Loss, Method
 from rpml.deep.samplers import TripletSampler
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.rows import sorted_sample, top_k
@@ -83,9 +83,6 @@ def mine_pools(bank: FeatureBank) -> TripletSampler:
 
 class WeightedTriplet(Loss):
     """w max(0, |a - p|^2 - |a - n|^2 + margin) of consecutive (anchor, positive, negative) rows."""
-
-    def __init__(self, spec: LossSpec) -> None:
-        super().__init__()
 
     def forward(self, batch: Batch) -> torch.Tensor:
         a, p, n = (batch.embedding[i::3] for i in range(3))

@@ -1,5 +1,7 @@
 """Triplet: the hinge of Schroff, Kalenichenko and Philbin, "FaceNet" (CVPR 2015)."""
 
+from functools import partial
+
 import torch
 
 from rpml.deep.methods.base import Batch, Loss, LossSpec, Method, safe_mean
@@ -54,9 +56,5 @@ class Triplet(Loss):
         return torch.as_tensor(self._loss(Z, labels, mined))
 
 
-def semi_hard(spec: LossSpec) -> Triplet:
-    return Triplet(spec, semi_hard=True)
-
-
 METHOD = Method(class_sampler, Triplet)
-SEMI_HARD = Method(class_sampler, semi_hard, learning_rate=1e-3)
+SEMI_HARD = Method(class_sampler, partial(Triplet, semi_hard=True), learning_rate=1e-3)
