@@ -114,7 +114,7 @@ def preparation() -> dict[str, float]:
     """CPU seconds for the clusters and the maps of 200,000 x 64, and seconds to take them back."""
     from rpml.pages.explorer.catalog import Pending, make_catalog
     from rpml.pages.explorer.preparation import start_work
-    from rpml.pages.report.items import make_items
+    from rpml.pages.items import make_items
 
     X, y = mixture(ROWS, PREPARED, 500, 1.0, 0)
     fine = y * 50 + np.random.default_rng(0).integers(50, size=ROWS)  # 25,000 clusters

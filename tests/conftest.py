@@ -47,7 +47,7 @@ THOROUGH = (
     "tests/pages/report/test_command.py::test_partial_labels_are_judged_on_the_labeled_rows[m",
     "tests/pages/report/test_command.py::test_partial_labels_are_judged_on_the_labeled_rows[o",
     "tests/pages/report/test_command.py::test_two_models_on_one_page",
-    "tests/pages/report/test_image_figures.py::test_framework_figure_tells_a_real_fit",
+    "tests/pages/figures/test_tiles.py::test_framework_figure_tells_a_real_fit",
 )
 
 

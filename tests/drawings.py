@@ -13,7 +13,7 @@ from rpml.io.datasets.descriptors import gradient_histograms
 from rpml.io.datasets.omniglot import load_drawings
 from rpml.pages.explorer.catalog import Catalog, make_catalog
 from rpml.pages.explorer.preparation import start_work
-from rpml.pages.report.items import Items, make_items
+from rpml.pages.items import Items, make_items
 
 HOSTILE = '<script>alert("x")</script>'
 

@@ -34,7 +34,7 @@ from rpml.io.features import read_features, read_labels
 from rpml.pages.explorer.cache import Cache, cache_key
 from rpml.pages.explorer.catalog import make_catalog
 from rpml.pages.explorer.preparation import start_work
-from rpml.pages.report.items import Items
+from rpml.pages.items import Items
 from rpml.runtime.errors import InputError
 from rpml.search import Index
 from rpml.search.description import describe_index

@@ -8,7 +8,7 @@ import pytest
 
 from rpml.pages.atlas import export_atlas
 from rpml.pages.explorer.index import Index
-from rpml.pages.report.items import make_items
+from rpml.pages.items import make_items
 from tests.cli.conftest import Run
 from tests.drawings import Sample, make_sample
 

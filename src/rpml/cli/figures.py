@@ -50,7 +50,7 @@ def run(
     """
     from rpml.estimator import check_features
     from rpml.pages.figures import FigureOptions, draw_figures, figure_names
-    from rpml.pages.report.image_figures import pictures_of
+    from rpml.pages.figures.tiles import pictures_of
     from rpml.runtime.extras import require
     from rpml.runtime.outputs import check_apart, check_output
 
@@ -92,7 +92,9 @@ def parse_length(text: str) -> float:
 
 def image_path(folder: str, name: str) -> Path:
     """Return the image of an id; it must be inside the folder, since ids may be untrusted."""
-    path = Path(folder, name.partition("#view")[0])
+    from rpml.io.datasets.image_sets import VIEW_MARK
+
+    path = Path(folder, name.partition(VIEW_MARK)[0])
     if not path.resolve().is_relative_to(Path(folder).resolve()):
         raise InputError(f"the id {name!r} leads out of {folder}, the folder of --images")
     if not path.is_file():

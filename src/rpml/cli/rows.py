@@ -12,7 +12,7 @@ from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
     from rpml.estimator import RPML
-    from rpml.pages.report.items import Items
+    from rpml.pages.items import Items
     from rpml.runtime.rows import Array
 
 
@@ -42,7 +42,7 @@ class ItemOptions:
         import numpy as np
 
         from rpml.estimator import check_features
-        from rpml.pages.report.items import make_items, read_ids, read_texts
+        from rpml.pages.items import make_items, read_ids, read_texts
 
         if len(models) > 2:
             raise InputError(f"at most two models can be compared, {len(models)} were given")

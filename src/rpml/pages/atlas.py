@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from rpml.estimator import RPML
 from rpml.method.graph.neighbors import nearest_neighbors
-from rpml.pages.report.items import Items
-from rpml.pages.report.layout import linked_maps
-from rpml.pages.report.thumbnails import SIDES, thumbnail
-from rpml.pages.report.training import fitted_on
+from rpml.pages.items import Items
+from rpml.pages.layout import linked_maps
+from rpml.pages.thumbnails import SIDES, thumbnail
+from rpml.pages.training_rows import fitted_on
 from rpml.runtime.atomic import atomic_output
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
@@ -43,7 +43,7 @@ def export_atlas(
     X : ndarray of shape (n_samples, n_features)
         Training rows, whose clusters are those of the fit, or others.
     items : Items
-        Ids and optional labels, texts and pictures (`rpml.pages.report.items`).
+        Ids and optional labels, texts and pictures (`rpml.pages.items`).
     path : str or Path
         The .parquet file.
     random_state : int, default=0

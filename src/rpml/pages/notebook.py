@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from rpml.estimator import RPML
-from rpml.pages.report.items import make_items
+from rpml.pages.items import make_items
 from rpml.runtime.atomic import atomic_output
 from rpml.runtime.extras import require
 from rpml.runtime.outputs import check_output

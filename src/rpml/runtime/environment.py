@@ -10,6 +10,7 @@ from rpml.runtime.threads import thread_count
 from rpml.runtime.wording import counted
 
 CORE = ("numpy", "scipy", "scikit-learn", "numba", "threadpoolctl", "safetensors", "typer", "rich")
+NUMERIC = ("rpml", "numpy", "scipy", "scikit-learn", "numba", "faiss-cpu")
 EXTRAS = {
     "ann": "faiss: HNSW neighbor search, bits of an index compared faster",
     "parquet": "reading and writing .parquet, .feather and .jsonl",
@@ -30,6 +31,12 @@ def installed_version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that the results depend on."""
+    installed = {package: installed_version(package) for package in NUMERIC}
+    return {"python": platform.python_version()} | {k: v for k, v in installed.items() if v}
 
 
 def extra_packages() -> dict[str, list[str]]:

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.io.datasets.image_sets import VIEW_MARK
 from rpml.runtime.context import Arrays, Context, Json, Progress
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array, unit_rows
@@ -145,7 +146,7 @@ def files_digest(files: Sequence[ImageFile]) -> str:
 
 def row_id(file: ImageFile, view: int) -> str:
     """Return the id of a row: that of the image, with the index of the view if it is one."""
-    return file.id if view == 0 else f"{file.id}#view{view}"
+    return file.id if view == 0 else f"{file.id}{VIEW_MARK}{view}"
 
 
 def extract(

@@ -8,7 +8,7 @@ import pytest
 from rpml.pages.explorer.app import Options, make_app
 from rpml.pages.explorer.catalog import Catalog
 from rpml.pages.explorer.pictures import Pictures
-from rpml.pages.report.items import make_items
+from rpml.pages.items import make_items
 from rpml.pages.report.measurements import Source, measure
 from rpml.pages.report.page import build_report
 from tests.drawings import HOSTILE, Sample, make_sample, ready_catalog

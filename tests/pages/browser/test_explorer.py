@@ -12,7 +12,7 @@ import pytest
 from rpml.pages.explorer.app import make_app
 from rpml.pages.explorer.catalog import Catalog, make_catalog
 from rpml.pages.explorer.preparation import start_work
-from rpml.pages.report.items import make_items
+from rpml.pages.items import make_items
 from tests.drawings import Sample
 from tests.pages.browser.chrome import SCATTER, Chrome
 from tests.pages.explorer.client import running

@@ -14,7 +14,7 @@ from rpml.pages.explorer.labeling import LabelStore, open_labels
 from rpml.pages.explorer.learning import Learner
 from rpml.pages.explorer.pictures import Pictures
 from rpml.pages.explorer.preparation import start_work
-from rpml.pages.report.items import make_items
+from rpml.pages.items import make_items
 from tests.drawings import Sample
 from tests.pages.browser.chrome import Chrome
 from tests.pages.browser.test_explorer import HITS, look

@@ -11,7 +11,7 @@ from rpml.pages.explorer.app import make_app
 from rpml.pages.explorer.catalog import Catalog, make_catalog
 from rpml.pages.explorer.index import Index
 from rpml.pages.explorer.preparation import start_work
-from rpml.pages.report.items import make_items
+from rpml.pages.items import make_items
 from rpml.pages.report.measurements import Source, measure
 from rpml.pages.report.page import build_report
 from tests.drawings import Sample

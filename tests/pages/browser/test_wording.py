@@ -15,7 +15,7 @@ from rpml.pages.explorer.catalog import Catalog, make_catalog
 from rpml.pages.explorer.labeling import open_labels
 from rpml.pages.explorer.learning import Learner
 from rpml.pages.explorer.preparation import start_work
-from rpml.pages.report.items import Items, make_items
+from rpml.pages.items import Items, make_items
 from rpml.pages.report.measurements import Source, measure
 from rpml.pages.report.page import build_report
 from tests.drawings import Sample

@@ -18,7 +18,7 @@ from rpml.io.datasets.omniglot import TRAINING, Drawings, load_drawings
 from rpml.io.datasets.views import random_views
 from rpml.pages.demo import drawings as demo
 from rpml.pages.demo.result import COMPARED, LEARNED, Row, judge, run, text
-from rpml.pages.report.figures import RIGHT, WRONG, retrieval_figure
+from rpml.pages.figures.plots import RIGHT, WRONG, retrieval_figure
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import pytest
 from rpml.pages.explorer.app import Options, make_app
 from rpml.pages.explorer.catalog import Catalog, make_catalog
 from rpml.pages.explorer.uploads import Upload, Uploads, parse_vector, sample_image
-from rpml.pages.report.items import make_items
+from rpml.pages.items import make_items
 from rpml.runtime.errors import InputError
 from tests.drawings import HOSTILE, Sample
 from tests.pages.explorer.client import Client, running

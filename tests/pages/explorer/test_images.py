@@ -15,7 +15,7 @@ from rpml.pages.explorer import uploads
 from rpml.pages.explorer.app import Options, make_app
 from rpml.pages.explorer.catalog import make_catalog
 from rpml.pages.explorer.uploads import image_describer, sample_image
-from rpml.pages.report.items import make_items
+from rpml.pages.items import make_items
 from rpml.runtime.errors import InputError
 from rpml.vision.backbone import Backbone
 from rpml.vision.extract import Recipe, extract

@@ -21,7 +21,7 @@ from rpml.pages.explorer.catalog import make_catalog
 from rpml.pages.explorer.labeling import LabelStore, check_labels_file, open_labels
 from rpml.pages.explorer.learning import Learner
 from rpml.pages.explorer.preparation import start_work
-from rpml.pages.report.items import make_items
+from rpml.pages.items import make_items
 from rpml.runtime.errors import InputError
 from tests.drawings import Sample
 from tests.pages.explorer.client import Client, running

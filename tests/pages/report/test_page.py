@@ -13,11 +13,14 @@ import numpy as np
 import pytest
 
 from rpml import RPML
-from rpml.pages.report.items import make_items
-from rpml.pages.report.mapdata import as_script, encode_category, quantized
+from rpml.pages.items import encode_category, make_items
+from rpml.pages.layout import quantized
+from rpml.pages.report.mapdata import as_script
 from rpml.pages.report.measurements import Source, measure
 from rpml.pages.report.page import build_report
-from rpml.pages.report.training import call, fitted_on, settings, versions
+from rpml.pages.report.sections.settings import call, settings
+from rpml.pages.training_rows import fitted_on
+from rpml.runtime.environment import versions
 from rpml.runtime.errors import InputError
 from tests.drawings import HOSTILE, Sample
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted, reason_of
 
+VIEW_MARK = "#view"  # ids of augmented views: the id of the image, this mark, and a number
 IMAGE_SUFFIXES = (
     *(".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".pbm"),
     *(".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"),

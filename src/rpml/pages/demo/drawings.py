@@ -24,7 +24,7 @@ from rpml.pages.demo.result import (
     judge,
     learn,
 )
-from rpml.pages.report.figures import retrieval_figure
+from rpml.pages.figures.plots import retrieval_figure
 from rpml.runtime.extras import MissingExtraError
 from rpml.runtime.rows import Array
 from rpml.runtime.wording import counted

@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 from rpml.estimator import RPML
 from rpml.pages.explorer.clusters import Clusters
 from rpml.pages.explorer.index import Index
-from rpml.pages.report.items import Items
-from rpml.pages.report.layout import layout_note
-from rpml.pages.report.mapdata import Category, encode_category
-from rpml.pages.report.training import fitted_on
+from rpml.pages.items import Category, Items, encode_category
+from rpml.pages.layout import layout_note
+from rpml.pages.training_rows import fitted_on
 from rpml.runtime.rows import Array
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from rpml.method.similarity import SimilarityScale
 from rpml.pages.explorer import _kernels as kernels
-from rpml.pages.report.nearest import nearest_among
+from rpml.pages.nearest import nearest_among
 from rpml.runtime.rows import Array, row_blocks, top_k, unit_rows
 from rpml.runtime.threads import run_chunks
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.io.features.labels import UNLABELED
-from rpml.pages.report.items import Items
+from rpml.pages.items import Items
 from rpml.runtime.atomic import atomic_output
 from rpml.runtime.errors import InputError
 from rpml.runtime.locks import locked

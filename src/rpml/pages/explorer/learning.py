@@ -12,8 +12,7 @@ from rpml.evaluation.metrics import first_hit_rank
 from rpml.pages.explorer.catalog import Catalog
 from rpml.pages.explorer.index import Index
 from rpml.pages.explorer.labeling import LabelStore
-from rpml.pages.report.layout import layout
-from rpml.pages.report.mapdata import quantized
+from rpml.pages.layout import layout, quantized
 from rpml.runtime.context import Progress
 from rpml.runtime.errors import InputError
 from rpml.runtime.intervals import Interval, interval, paired

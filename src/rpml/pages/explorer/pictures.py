@@ -3,8 +3,8 @@
 from functools import lru_cache
 from pathlib import Path
 
-from rpml.pages.report.items import Items
-from rpml.pages.report.thumbnails import Thumbnail, thumbnail
+from rpml.pages.items import Items
+from rpml.pages.thumbnails import Thumbnail, thumbnail
 
 SMALL, LARGE = 256, 900
 

@@ -13,8 +13,7 @@ from rpml.pages.explorer.cache import Cache, cache_key
 from rpml.pages.explorer.catalog import Catalog, Pending
 from rpml.pages.explorer.cluster_names import distinctive_words
 from rpml.pages.explorer.clusters import Clusters, ascent_tree, find_clusters
-from rpml.pages.report.layout import linked_maps
-from rpml.pages.report.mapdata import quantized
+from rpml.pages.layout import linked_maps, quantized
 from rpml.runtime.rows import Array
 from rpml.runtime.threads import single_blas_thread, using_threads
 

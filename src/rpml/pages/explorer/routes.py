@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from importlib.resources import files
 from typing import ParamSpec, TypeVar
 from urllib.parse import unquote
 
@@ -12,6 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from rpml.pages.assets import assets
 from rpml.pages.explorer.answers import Answers, Json
 from rpml.pages.explorer.cluster_answers import ClusterAnswers
 from rpml.pages.explorer.label_answers import MAX_BODY, LabelAnswers
@@ -26,7 +26,7 @@ from rpml.pages.explorer.uploads import (
     parse_vector,
     upload_picture,
 )
-from rpml.pages.report.thumbnails import Thumbnail
+from rpml.pages.thumbnails import Thumbnail
 from rpml.runtime.rows import Array
 from rpml.runtime.threads import thread_count
 
@@ -34,7 +34,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Endpoint = Callable[[Request], Awaitable[Response]]
 
-_PACKAGES = ("rpml.pages.report", "rpml.pages.explorer")  # with the scripts and styles
 _TYPES = {"css": "text/css", "js": "text/javascript", "html": "text/html"}
 _UPLOAD_SECONDS = 30
 _NO_STORE = {"cache-control": "no-store"}
@@ -55,8 +54,7 @@ class Routes:
         self.table_answers = TableAnswers(answers)
         self.pictures, self.describe = pictures, describe
         self._slots = asyncio.Semaphore(thread_count())
-        static = [file for name in _PACKAGES for file in (files(name) / "static").iterdir()]
-        self._static = {file.name: file.read_bytes() for file in static}
+        self._static = assets("explorer")
 
     def table(self) -> list[Route]:
         """Return all routes except those for labels."""

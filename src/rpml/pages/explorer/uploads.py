@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.io.features.numpy_files import read_npy_header
-from rpml.pages.report.thumbnails import Thumbnail, thumbnail
+from rpml.pages.thumbnails import Thumbnail, thumbnail
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array
 from rpml.runtime.scratch import ScratchFolder

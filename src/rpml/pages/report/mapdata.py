@@ -2,35 +2,14 @@
 
 import base64
 import json
-from collections import Counter
-from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
+from rpml.pages.items import Category, encode_category
+from rpml.pages.layout import quantized
 from rpml.pages.report.measurements import Measurements
-from rpml.pages.report.thumbnails import Thumbnail
+from rpml.pages.thumbnails import Thumbnail
 
 _KINDS = {"image/png": "p", "image/webp": "w"}
 _MAP_NEIGHBORS = 6
-Category = dict[str, object]
-
-
-def quantized(points: NDArray[np.floating]) -> NDArray[np.uint16]:
-    """Convert points of the unit square to little-endian 16-bit integers."""
-    return np.asarray(np.rint(np.clip(points, 0, 1) * 65535), "<u2")
-
-
-def encode_category(values: Sequence[str | None]) -> Category:
-    """Return names, counts and one code per row, the most frequent first; -1 for no value."""
-    counts = Counter(value for value in values if value is not None)
-    ranked = sorted(counts, key=lambda name: (-counts[name], name))
-    code = {name: i for i, name in enumerate(ranked)}
-    return {
-        "names": ranked,
-        "counts": [counts[name] for name in ranked],
-        "codes": [-1 if value is None else code[value] for value in values],
-    }
 
 
 def map_titles(measurements: Measurements) -> dict[str, str]:

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from rpml.estimator import RPML
 from rpml.evaluation.recommendation import Recommendation, recommend
+from rpml.pages.items import Items
+from rpml.pages.layout import linked_maps
 from rpml.pages.report.comparison import Comparison, Labels, Space, compare, make_spaces
-from rpml.pages.report.items import Items
-from rpml.pages.report.layout import linked_maps
-from rpml.pages.report.thumbnails import Thumbnails
-from rpml.pages.report.training import fitted_on
 from rpml.pages.report.views import Gallery
+from rpml.pages.thumbnails import Thumbnails
+from rpml.pages.training_rows import fitted_on
 from rpml.runtime.context import Progress
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array, sorted_sample

@@ -5,6 +5,7 @@ import hashlib
 from importlib.resources import files
 from types import ModuleType
 
+from rpml.pages.assets import assets
 from rpml.pages.report.mapdata import as_script, map_data
 from rpml.pages.report.measurements import N_STAGES, Listener, Measurements
 from rpml.pages.report.sections import SECTIONS
@@ -16,11 +17,6 @@ from rpml.runtime.wording import counted
 STYLES = ("base.css", "report.css")
 SCRIPTS = ("cells.js", "shapes.js", "drawing.js", "scatter.js", "legend.js", "report.js")
 _MACROS = '{% import "macros.html" as ui %}'
-
-
-def static(name: str) -> str:
-    """Read a style sheet or script of the package."""
-    return (files("rpml.pages.report") / "static" / name).read_text(encoding="utf8")
 
 
 def _template(name: str) -> str:
@@ -44,8 +40,8 @@ def build_report(measurements: Measurements, listen: Listener = lambda progress:
             body = environment.from_string(_MACROS + section.template).render(content)
             sections.append({"anchor": section.anchor, "title": section.title, "body": body})
             sections[-1]["how"] = content["how"]
-    style = "\n".join(static(name) for name in STYLES)
-    script = "\n".join(static(name) for name in SCRIPTS)
+    texts = {name: content.decode() for name, content in assets("report").items()}
+    style, script = ("\n".join(texts[name] for name in part) for part in (STYLES, SCRIPTS))
     policy = (
         f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; "
         f"script-src '{_digest(script)}'; base-uri 'none'; form-action 'none'"

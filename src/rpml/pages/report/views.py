@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rpml.pages.report.items import Items
-from rpml.pages.report.thumbnails import Thumbnails
+from rpml.pages.items import Items
+from rpml.pages.thumbnails import Thumbnails
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """A sample of the items on a square grid."""
 
-from rpml.pages.report.layout import grid_side, snap_to_grid
+from rpml.pages.layout import grid_side, snap_to_grid
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Section
 

@@ -1,6 +1,6 @@
 """The linked maps before and after."""
 
-from rpml.pages.report.layout import layout_note
+from rpml.pages.layout import layout_note
 from rpml.pages.report.mapdata import map_titles
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Section

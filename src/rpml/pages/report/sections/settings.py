@@ -1,8 +1,10 @@
 """Settings and versions."""
 
+from rpml.estimator import RPML, describe_settings
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Section
-from rpml.pages.report.training import call, settings, versions
+from rpml.runtime.environment import versions
+from rpml.runtime.wording import one_line
 
 
 def content(measurements: Measurements) -> Content:
@@ -18,6 +20,32 @@ def content(measurements: Measurements) -> Content:
         "settings": settings(measurements.model),
         "versions": facts,
     }
+
+
+def settings(model: RPML) -> dict[str, str]:
+    """Return all settings of the fit, as text."""
+    described = describe_settings(model)
+    flat: dict[str, str] = {}
+    for name, value in described.items():
+        if isinstance(value, dict):
+            (kind, inner), *_ = value.items()
+            flat[name] = kind
+            flat |= {f"{name}: {key}": _text(v) for key, v in inner.items()}
+        else:
+            flat[name] = _text(value)
+    return flat
+
+
+def _text(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def call(model: RPML) -> str:
+    """Return the Python call that builds this estimator, without default settings."""
+    defaults = type(model)().get_params(deep=False)
+    params = {k: v for k, v in model.get_params(deep=False).items() if k != "callback"}
+    parts = [f"{k}={v!r}" for k, v in params.items() if repr(v) != repr(defaults[k])]
+    return f"RPML({', '.join(one_line(part) for part in parts)})"
 
 
 TEMPLATE = """

@@ -1,4 +1,4 @@
-"""The paper's figures of an image set: retrieval rows and the quad-grid."""
+"""Pictures of rows as square tiles: those of retrieval rows, and the quad-grid."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.pages.report.layout import grid_side, snap_to_grid
+from rpml.pages.layout import grid_side, snap_to_grid
 from rpml.runtime.extras import require
 from rpml.runtime.rows import Array
 

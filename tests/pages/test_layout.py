@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rpml.pages.report.layout import grid_side, layout, snap_to_grid
+from rpml.pages.layout import grid_side, layout, snap_to_grid
 
 
 def groups(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.io.datasets.image_sets import VIEW_MARK
 from rpml.io.features.labels import UNLABELED, read_labels
 from rpml.io.features.reading import check_readable
 from rpml.io.features.source import Ids
@@ -15,8 +16,7 @@ from rpml.io.features.text_files import read_column
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted, reason_of
 
-VIEW_MARK = "#view"  # ids of augmented views: the id of the image, this mark, and a number
-
+Category = dict[str, object]
 _TABLES = (".parquet", ".feather", ".jsonl", ".csv", ".tsv")
 
 
@@ -129,6 +129,18 @@ def read_texts(
             f"{path} has {counted(len(lines), 'line')}, the features have {counted(n_rows, 'row')}"
         )
     return list(lines)
+
+
+def encode_category(values: Sequence[str | None]) -> Category:
+    """Return names, counts and one code per row, the most frequent first; -1 for no value."""
+    counts = Counter(value for value in values if value is not None)
+    ranked = sorted(counts, key=lambda name: (-counts[name], name))
+    code = {name: i for i, name in enumerate(ranked)}
+    return {
+        "names": ranked,
+        "counts": [counts[name] for name in ranked],
+        "codes": [-1 if value is None else code[value] for value in values],
+    }
 
 
 def match_images(folder: Path, ids: Sequence[str] | None, n_rows: int) -> list[Path | None]:

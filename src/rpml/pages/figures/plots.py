@@ -1,4 +1,4 @@
-"""Figures of an embedding, drawn with matplotlib (extra 'report')."""
+"""Maps and retrieval rows, drawn with matplotlib (extra 'report')."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rpml.pages.report.items import Items
+from rpml.pages.items import Items
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture

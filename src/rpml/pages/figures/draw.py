@@ -1,4 +1,4 @@
-"""Figures for papers: the map, retrieval rows and the quad-grid, as PDF, SVG or PNG."""
+"""All figures of an embedding, written as PDF, SVG or PNG."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from rpml.io.features.labels import labeled_mask
 from rpml.method.graph.neighbors import nearest_neighbors
-from rpml.pages.report.figures import image_figure, map_figure, retrieval_figure
-from rpml.pages.report.image_figures import (
+from rpml.pages.figures.plots import image_figure, map_figure, retrieval_figure
+from rpml.pages.figures.tiles import (
     GRID_IMAGES,
     GRID_TILE,
     TILE,
@@ -24,7 +24,7 @@ from rpml.pages.report.image_figures import (
     grid_order,
     quad_grid,
 )
-from rpml.pages.report.layout import linked_maps
+from rpml.pages.layout import linked_maps
 from rpml.runtime.atomic import atomic_outputs
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require

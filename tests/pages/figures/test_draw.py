@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rpml.pages.figures import TILE, FigureOptions, draw_figures, figure_names
-from rpml.pages.report.figures import PALETTE, RIGHT, WRONG
-from rpml.pages.report.image_figures import pictures_of
+from rpml.pages.figures import FigureOptions, draw_figures, figure_names
+from rpml.pages.figures.plots import PALETTE, RIGHT, WRONG
+from rpml.pages.figures.tiles import TILE, pictures_of
 from rpml.runtime.errors import InputError
 
 
@@ -93,7 +93,7 @@ def perceived(colors: list[str], deficiency: str) -> np.ndarray:
 
 
 def palettes() -> dict[str, list[str]]:
-    script = files("rpml.pages.report").joinpath("static/legend.js").read_text(encoding="utf8")
+    script = files("rpml.pages").joinpath("static/legend.js").read_text(encoding="utf8")
     found = re.findall(r"const (LIGHT|DARK) = \[(.*?)\]", script, re.DOTALL)
     return {name: re.findall(r"#\w{6}", colors) for name, colors in found}
 
@@ -112,7 +112,7 @@ def test_the_figures_have_the_colors_of_the_pages() -> None:
 
 
 def test_names_of_classes_are_wrapped_before_they_are_cut() -> None:
-    from rpml.pages.report.figures import _wrapped
+    from rpml.pages.figures.plots import _wrapped
 
     assert _wrapped("001.Black_footed_Albatross", 10) == "001.Black_\nfooted_\nAlbatross"
     assert _wrapped("card", 10) == "card"

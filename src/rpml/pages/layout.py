@@ -13,8 +13,8 @@ from scipy.optimize import linear_sum_assignment
 
 from rpml.method.graph.exact import slices
 from rpml.method.graph.neighbors import Neighbors, nearest_neighbors
-from rpml.pages.report import _kernels_layout as kernels
-from rpml.pages.report.nearest import nearest_among
+from rpml.pages import _kernels_layout as kernels
+from rpml.pages.nearest import nearest_among
 from rpml.runtime.rows import Array, sorted_sample, unit_rows
 
 Points = NDArray[np.float32]
@@ -55,6 +55,11 @@ def linked_maps(spaces: Mapping[str, Array], rng: np.random.Generator) -> dict[s
     for key, rows in spaces.items():
         maps[key] = start = layout(rows, rng, start)
     return maps
+
+
+def quantized(points: NDArray[np.floating]) -> NDArray[np.uint16]:
+    """Convert points of the unit square to little-endian 16-bit integers."""
+    return np.asarray(np.rint(np.clip(points, 0, 1) * 65535), "<u2")
 
 
 def layout_note(n: int) -> str:
