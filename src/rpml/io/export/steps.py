@@ -1,5 +1,6 @@
 """The steps of `transform` as data."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Protocol
@@ -71,11 +72,11 @@ def bias(step: Affine) -> Array:
     return np.asarray(-step.mean @ step.matrix)
 
 
-def input_size(steps: list[Step]) -> int:
+def input_size(steps: Sequence[Step]) -> int:
     """Return the number of input features."""
     return next(len(s.matrix) for s in steps if isinstance(s, Affine))
 
 
-def output_size(steps: list[Step]) -> int:
+def output_size(steps: Sequence[Step]) -> int:
     """Return the size of the embedding."""
     return next(int(s.matrix.shape[1]) for s in reversed(steps) if isinstance(s, Affine))

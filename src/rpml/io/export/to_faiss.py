@@ -13,17 +13,17 @@ from rpml.runtime.extras import require
 def write(steps: Sequence[Step], path: Path) -> None:
     """Write an IndexPreTransform over a flat index (inner product for unit rows, else L2)."""
     faiss = require("faiss", "export", "faiss export")
-    size = output_size(list(steps))
+    size = output_size(steps)
     unit = isinstance(steps[-1], Unit)
     flat = faiss.IndexFlatIP(size) if unit else faiss.IndexFlatL2(size)
     index = faiss.IndexPreTransform(flat)
-    chain = [_transform(faiss, list(steps), i) for i in range(len(steps))]
+    chain = [_transform(faiss, steps, i) for i in range(len(steps))]
     for transform in reversed(chain):
         index.prepend_transform(transform)
     path.write_bytes(faiss.serialize_index(index).tobytes())
 
 
-def _transform(faiss: ModuleType, steps: list[Step], i: int) -> object:
+def _transform(faiss: ModuleType, steps: Sequence[Step], i: int) -> object:
     step = steps[i]
     if not isinstance(step, Affine):
         before = [s.matrix.shape[1] for s in steps[:i] if isinstance(s, Affine)]

@@ -63,7 +63,7 @@ def write(steps: Sequence[Step], path: Path) -> None:
         else:
             graph.unit()
     graph.nodes.append(onnx.helper.make_node("Identity", [graph.value], ["embedding"]))
-    model = _model(onnx, graph, input_size(list(steps)), output_size(list(steps)))
+    model = _model(onnx, graph, input_size(steps), output_size(steps))
     onnx.checker.check_model(model, full_check=True)
     path.write_bytes(model.SerializeToString())
 
