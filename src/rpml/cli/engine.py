@@ -90,7 +90,7 @@ class EngineOptions:
         size = self.partition_rows
         rows = open_rows(address, cluster, options=options, partition_rows=size, by_size=by_size)
         console.note(
-            f"{path}: {counted(rows.count, 'row')} of {counted(rows.width, 'feature')}, "
+            f"{path}: {counted(rows.count, 'row')} of {counted(rows.n_features, 'feature')}, "
             f"{rows.dtype}, {counted(len(rows.edges) - 1, 'partition')}"
         )
         return rows

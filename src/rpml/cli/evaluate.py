@@ -173,7 +173,7 @@ class Task:
             told = Context(report=report)
             recall = evaluate(rows, y, cluster, ks=tuple(self.ks), metric=self.metric, context=told)
         labels = y[labeled_mask(y)]
-        return Scores(labels, len(y) - len(labels), rows.width, recall)
+        return Scores(labels, len(y) - len(labels), rows.n_features, recall)
 
     def _excluded(self) -> tuple[str, ...]:
         return self.reading.excluded(self.features, self.labels)

@@ -4,21 +4,17 @@ The group, cluster or class of each row is one number, which the client has; row
 together on a worker only where vectors are compared.
 """
 
-from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rpml.distributed.cluster import Cluster, Task
-from rpml.distributed.take import deal
+from rpml.distributed.take import Partitions, deal
 from rpml.method.clustering.pseudo_labels import class_of_nearest, rows_by_label
 from rpml.method.supervision.constraints import Supervision
 from rpml.method.whitening.groups import group_means
 from rpml.runtime.rows import Array, Labels
-
-Partitions = tuple[Sequence[Task], NDArray[np.int64]]
-"""(partitions, first row of each and the number of all)."""
 
 
 def mean_instances(

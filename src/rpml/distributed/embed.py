@@ -59,16 +59,16 @@ def embed(
     if kind not in KINDS:
         raise ValueError(f"kind={kind!r}: use 'parquet' or 'npy'")
     rows = open_rows(X, cluster, by_size=True)
-    if rows.width != model.n_features_in_:
+    if rows.n_features != model.n_features_in_:
         raise InputError(
-            f"the model was fitted on {model.n_features_in_} features, {rows.name} has {rows.width}"
+            f"the model was fitted on {model.n_features_in_} features, {rows.name} has "
+            f"{rows.n_features}"
         )
     target = Path(folder).absolute()
     work = _fingerprint(model, rows)
     _check_folder(target, work)
     target.mkdir(parents=True, exist_ok=True)
-    local = model.to_local() if hasattr(model, "to_local") else model
-    held = cluster.hold(local)
+    held = cluster.hold(_local(model))
     names = [str(target / f"part-{i:05d}-{work}.{kind}") for i in range(len(rows.edges) - 1)]
     tasks = []
     for i, name in enumerate(names):
@@ -80,6 +80,11 @@ def embed(
             tasks.append(cluster.submit(_embed_part, held, rows.parts[i], name))
     cluster.wait(tasks, context or Context(), "embed")
     return names
+
+
+def _local(model: RPML) -> RPML:
+    """Return a `DaskRPML` as the plain model that workers use."""
+    return model.to_local() if hasattr(model, "to_local") else model
 
 
 def _check_folder(target: Path, work: str) -> None:
@@ -142,7 +147,7 @@ def embedded(model: RPML, X: object, cluster: Cluster) -> PartitionedRows:
     cluster : Cluster
     """
     rows = open_rows(X, cluster)
-    plain = model.to_local() if hasattr(model, "to_local") else model
+    plain = _local(model)
 
     def read() -> list[Task]:
         held = cluster.hold(plain)

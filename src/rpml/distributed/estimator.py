@@ -148,10 +148,10 @@ class DaskRPML(LazyEmbedding, RPML):
     def _check_rows(self, rows: PartitionedRows) -> None:
         if rows.count < 2:
             raise ValueError(f"X has {rows.count} row: at least 2 are needed.")
-        self.n_features_in_ = rows.width
+        self.n_features_in_ = rows.n_features
         if rows.feature_names is not None:
             self.feature_names_in_ = np.array(rows.feature_names, dtype=object)
-        self._check_size(rows.width)
+        self._check_size(rows.n_features)
 
     def to_local(self) -> RPML:
         """Return the fitted model as a plain `RPML`, which does not need Dask."""

@@ -22,7 +22,7 @@ from numpy.polynomial.polynomial import polyval
 from numpy.typing import NDArray
 
 from rpml.distributed.cluster import Cluster, Task
-from rpml.distributed.take import deal
+from rpml.distributed.take import Partitions, deal
 from rpml.distributed.triplets import Drawn
 from rpml.method.objective.triplet_loss import TripletObjective, TripletTerms
 from rpml.method.objective.weights import (
@@ -77,7 +77,7 @@ class DaskObjective:
     def __init__(
         self,
         cluster: Cluster,
-        rows: tuple[Sequence[Task], NDArray[np.int64]],
+        rows: Partitions,
         shards: Sequence[Task],
         settings: Settings,
     ) -> None:
@@ -92,7 +92,7 @@ class DaskObjective:
         self._base = self._make(rows)
         self._states: list[Task] = []
 
-    def _make(self, rows: tuple[Sequence[Task], NDArray[np.int64]]) -> list[Task]:
+    def _make(self, rows: Partitions) -> list[Task]:
         """Build one part per thread of the cluster: triplets of near anchors and their rows."""
         submit, count = self.cluster.submit, len(self.shards)
         if not count:
@@ -111,7 +111,6 @@ class DaskObjective:
 
     def move_to(self, L: Array, theta: Array | None) -> None:
         """Set the point; each part multiplies its rows with L."""
-        self._theta = theta
         point = self.cluster.hold((L, theta))
         self._states = self.cluster.each(_move, self._base, point)
 

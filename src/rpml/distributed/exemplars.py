@@ -1,12 +1,12 @@
 """Exemplars of the clusters, found on the workers."""
 
-from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.distributed.cluster import Cluster, Task
+from rpml.distributed.cluster import Cluster
+from rpml.distributed.take import Partitions
 from rpml.method.clustering.exemplars import Exemplars, middle_rows, piece_sums, pieces_of
 from rpml.runtime.rows import Array, Labels
 
@@ -15,7 +15,7 @@ Best = tuple[Array, NDArray[np.intp]]
 
 def find_exemplars(
     cluster: Cluster,
-    rows: tuple[Sequence[Task], NDArray[np.int64]],
+    rows: Partitions,
     L: Array,
     basins: Labels,
     labels: Labels,

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from rpml.distributed.cluster import Cluster, Task
 from rpml.io.features.reading import SUFFIXES, open_features
-from rpml.io.features.shards import natural_key
+from rpml.io.features.shards import check_one_format, is_feature_file, natural_key
 from rpml.io.features.source import FeatureSource, Ids, ReadOptions, first_not_finite
 from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError
@@ -48,7 +48,7 @@ class PartitionedRows:
 
     read: Callable[[], list[Task]]
     edges: NDArray[np.int64]
-    width: int
+    n_features: int
     dtype: np.dtype[np.generic]
     pieces: list[list[Piece]] = field(default_factory=list)
     """The sources of each partition; empty for a Dask array."""
@@ -68,10 +68,6 @@ class PartitionedRows:
         self._parts = []
 
     @property
-    def n_features(self) -> int:
-        return self.width
-
-    @property
     def count(self) -> int:
         return int(self.edges[-1])
 
@@ -80,7 +76,7 @@ class PartitionedRows:
 
     @property
     def shape(self) -> tuple[int, int]:
-        return self.count, self.width
+        return self.count, self.n_features
 
     def digest(self, cluster: Cluster) -> str:
         """Return a hash of all values, computed on the workers; of files independent of edges."""
@@ -189,24 +185,14 @@ def shard_addresses(address: str) -> list[str]:
     if system.isfile(path):
         return [address]
     entries = _features(system.ls(path, detail=False)) or _features(system.find(path))
-    kinds = sorted({Path(entry).suffix.lower() for entry in entries})
-    if not entries:
-        raise InputError(f"{address} has no feature files ({', '.join(SUFFIXES)})")
-    if len(kinds) > 1:
-        raise InputError(f"{address} mixes {' and '.join(kinds)} files: keep one kind per folder")
+    check_one_format(address, map(Path, entries), SUFFIXES)
     local = "file" in system.protocol
     entries.sort(key=lambda entry: (str(Path(entry).parent), natural_key(Path(entry))))
     return [entry if local else system.unstrip_protocol(entry) for entry in entries]
 
 
 def _features(entries: Sequence[str]) -> list[str]:
-    return [
-        entry
-        for entry in entries
-        if Path(entry).suffix.lower() in SUFFIXES
-        and not Path(entry).name.startswith(".")
-        and not entry.endswith(".ids.csv")
-    ]
+    return [entry for entry in entries if is_feature_file(Path(entry), SUFFIXES)]
 
 
 def cut(paths: Sequence[str], sizes: Sequence[int], edges: NDArray[np.int64]) -> list[list[Piece]]:

@@ -15,7 +15,7 @@ from rpml.distributed.graph_store import load_graph, save_graph
 from rpml.distributed.knn import Graph, KnnSettings, nearest_neighbors
 from rpml.distributed.source import PartitionedRows
 from rpml.distributed.stochastic import deal_rows, distributed_epoch
-from rpml.distributed.take import take
+from rpml.distributed.take import Partitions, take
 from rpml.distributed.triplets import draw_triplets
 from rpml.distributed.whiten import choose_whitening, mean_and_covariance
 from rpml.method.clustering.aas import AuthorityAscentShift
@@ -53,7 +53,7 @@ class Prepared:
     """Digest of their whitening, for the checkpoint."""
 
     @property
-    def rows(self) -> tuple[list[Task], NDArray[np.int64]]:
+    def rows(self) -> Partitions:
         """Partitions and edges, as the stages take them."""
         return self.parts, self.edges
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.distributed.cluster import Cluster, Task
+from rpml.distributed.take import Partitions
 from rpml.method.solver.stochastic import BatchSettings, EpochState, IterateMean, run_epoch
 from rpml.runtime.rows import Array, Labels
 
@@ -23,7 +24,7 @@ Dealt = tuple[Array, Labels, NDArray[np.bool_]]
 
 def deal_rows(
     cluster: Cluster,
-    rows: tuple[Sequence[Task], NDArray[np.int64]],
+    rows: Partitions,
     labels: Labels,
     labeled: NDArray[np.bool_],
     rng: np.random.Generator,

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from rpml.distributed.cluster import Cluster, Task
 from rpml.runtime.rows import Array
 
+Partitions = tuple[Sequence[Task], NDArray[np.int64]]
+"""(partitions, first row of each and the number of all)."""
 Wanted = tuple[list[NDArray[np.integer]], NDArray[np.intp]]
 """(positions in each partition, the order that sorted the rows)."""
 

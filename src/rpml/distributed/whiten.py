@@ -55,7 +55,7 @@ def choose_whitening(
     """Choose the whitening from moments of all rows and a sample of them."""
     unit = settings.normalize_input
     if settings.whiten is None:
-        return Whitening(identity(rows.width, unit), None)
+        return Whitening(identity(rows.n_features, unit), None)
     mean, covariance = mean_and_covariance(cluster, rows.parts, rows.count, unit, context)
     precision = float_dtype(rows)
     spectrum = spectrum_of(mean, covariance, precision)

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,19 +25,24 @@ def shard_paths(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
         entries = [folder / name for name in os.listdir(folder)]
     except OSError as error:
         raise InputError(f"cannot read the folder {folder}: {error.strerror}") from error
-    paths = [
-        p
-        for p in entries
-        if p.suffix.lower() in suffixes
-        and not p.name.startswith(".")
-        and not p.name.endswith(".ids.csv")
-    ]
-    if not paths:
+    paths = [path for path in entries if is_feature_file(path, suffixes)]
+    check_one_format(folder, paths, suffixes)
+    return sorted(paths, key=natural_key)
+
+
+def is_feature_file(path: Path, suffixes: tuple[str, ...]) -> bool:
+    """Whether a file of a folder of shards holds vectors; ids next to .npy files do not."""
+    hidden = path.name.startswith(".") or path.name.endswith(".ids.csv")
+    return path.suffix.lower() in suffixes and not hidden
+
+
+def check_one_format(folder: object, paths: Iterable[Path], suffixes: tuple[str, ...]) -> None:
+    """Raise InputError if a folder has no feature files, or files of several formats."""
+    kinds = sorted({path.suffix.lower() for path in paths})
+    if not kinds:
         raise InputError(f"{folder} has no feature files ({', '.join(suffixes)})")
-    kinds = sorted({p.suffix.lower() for p in paths})
     if len(kinds) > 1:
         raise InputError(f"{folder} mixes {' and '.join(kinds)} files: keep one kind per folder")
-    return sorted(paths, key=natural_key)
 
 
 class ShardedSource(FeatureSource):
