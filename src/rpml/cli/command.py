@@ -14,11 +14,11 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from rpml.cli.console import SHOWN, say
-from rpml.cli.groups import expand_groups
+from rpml.cli.option_groups import expand_groups
 from rpml.runtime.errors import InputError, WriteError
 from rpml.runtime.wording import one_line, reason_of
 
-DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+FAILED, BAD_INPUT, SKIPPED, INTERRUPTED = 1, 2, 3, 130  # exit codes; SKIPPED is of `features`
 
 
 class Interrupted(Exception):

@@ -5,7 +5,7 @@ from typing import Annotated
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
-from rpml.cli.engine import EngineOptions
+from rpml.cli.engine_options import EngineOptions
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 

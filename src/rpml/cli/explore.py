@@ -13,7 +13,7 @@ import typer
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, say
-from rpml.cli.rows import ItemOptions, short_names
+from rpml.cli.item_options import ItemOptions, short_names
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 

@@ -7,7 +7,7 @@ import typer
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
-from rpml.cli.rows import ItemOptions
+from rpml.cli.item_options import ItemOptions
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rpml.cli import options as opt
-from rpml.cli.command import Interrupted, command
+from rpml.cli.command import SKIPPED, Interrupted, command
 from rpml.cli.console import Console, fields_text
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
@@ -16,7 +16,6 @@ from rpml.runtime.wording import counted
 if TYPE_CHECKING:
     from rpml.vision.outputs import Written
 
-SKIPPED = 3  # exit code: finished, but images were skipped
 EXAMPLES = """\b
 Examples:
   rpml features photos/ --backbone googlenet.onnx -o features.npy

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 from rpml.cli import options as opt
 from rpml.cli.command import Interrupted, command
 from rpml.cli.console import Console, Stopper, fields_text
-from rpml.cli.engine import EngineOptions
+from rpml.cli.engine_options import EngineOptions
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 
@@ -49,7 +49,7 @@ class MethodOptions:
     weight: Annotated[str | None, opt.text("NAME", "concat, bilinear or constant.")] = None
     solver: Annotated[str | None, opt.text("NAME", "cg, stochastic or gd.")] = None
     neighbors: Annotated[int | None, opt.number("Neighbors per row in the graph.")] = None
-    max_iter: opt.MaxIter = None
+    max_iter: Annotated[int | None, opt.number("Maximum number of iterations.", minimum=0)] = None
     paper: Annotated[bool, opt.flag("Use the settings printed in the paper.", "--paper")] = False
     settings: opt.Settings = None
     subsample: Annotated[

@@ -61,16 +61,10 @@ Labels = Annotated[
     str | None,
     text("FILE", "One label per row: .npy, .npz, .txt, or a column of a table.", "--labels"),
 ]
-Images = Annotated[str | None, text("DIR", "Images of the rows, matched by id.", "--images")]
-Ids = Annotated[str | None, text("FILE", "One id per line, in row order.", "--ids")]
-Texts = Annotated[
-    str | None, text("FILE", "Texts: a .txt, a table, or a text column of FEATURES.", "--texts")
-]
 Dim = Annotated[int | None, number("Use only the first components of the model.", "--dim")]
 Settings = Annotated[
     list[str] | None, text("NAME=VALUE", "Any other setting; may be repeated.", "--set")
 ]
-MaxIter = Annotated[int | None, number("Maximum number of iterations.", minimum=0)]
 Force = Annotated[bool, flag("Replace the output if it exists.", "--force")]
 Resume = Annotated[bool, flag("Continue an interrupted run of the same output.", "--resume")]
 Seed = Annotated[int, number("Random seed.", minimum=0)]

@@ -8,7 +8,7 @@ from typing import Annotated
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, fields_text
-from rpml.cli.rows import ItemOptions, short_names
+from rpml.cli.item_options import ItemOptions, short_names
 from rpml.runtime.errors import InputError
 
 EXAMPLES = """\b

@@ -45,9 +45,9 @@ class Whitening:
             )
         return Preprocessing(True, self.mean, self.matrix, True).apply(X)
 
-    def save(self, path: str | Path, overwrite: bool = True) -> None:
+    def save(self, path: str | Path) -> None:
         """Write the two arrays to an .npz file."""
-        with atomic_output(path, overwrite) as temporary, open(temporary, "wb") as file:
+        with atomic_output(path) as temporary, open(temporary, "wb") as file:
             np.savez(file, mean=self.mean, matrix=self.matrix)
 
     @classmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from rpml.cli import options as opt
 from rpml.runtime.errors import InputError
@@ -27,9 +27,11 @@ class ItemOptions:
     """Labels, images and ids of the rows."""
 
     labels: opt.Labels = None
-    images: opt.Images = None
-    ids: opt.Ids = None
-    texts: opt.Texts = None
+    images: Annotated[str | None, opt.text("DIR", "Images of the rows, matched by id.")] = None
+    ids: Annotated[str | None, opt.text("FILE", "One id per line, in row order.")] = None
+    texts: Annotated[
+        str | None, opt.text("FILE", "Texts: a .txt, a table, or a text column of FEATURES.")
+    ] = None
 
     def load(
         self,
