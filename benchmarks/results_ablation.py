@@ -16,7 +16,7 @@ from results_sets import CELLS, FeatureSet, commit, feature_sets, parser
 
 from rpml.estimator import RPML
 from rpml.evaluation.ablation import LOSSES, ReferenceLoss
-from rpml.evaluation.comparison.run import fingerprint, read_cells, run_cells, settings_of
+from rpml.evaluation.comparison.run import read_cells, run_cells, settings_of, split_digest
 from rpml.evaluation.registry import Method
 from rpml.method.clustering.aas import AuthorityAscentShift
 
@@ -63,7 +63,7 @@ def summarise(data: FeatureSet, seeds: tuple[int, ...]) -> list[dict[str, Any]]:
     """Means over the seeds there are, one row a knob and value."""
     known, digest, rows = (
         read_cells(CELLS / f"ablation-{data.name}.jsonl"),
-        fingerprint(data.split),
+        split_digest(data.split),
         [],
     )
     for (knob, value), one in METHODS.items():

@@ -13,12 +13,12 @@ from .conftest import split
 
 
 def both(cluster, weight, weight_ridge, seed=0):
-    from rpml.distributed.evaluator import DaskObjective, Settings
+    from rpml.distributed.evaluator import DaskObjective, ObjectiveSettings
 
     X, triplets, L, theta = random_problem(seed, n=90, d=9, l=3, T=200, weight=weight)
     theta = None if theta is None else 3 * theta
     local = TripletObjective(X, triplets, weight, 45.0, weight_ridge)
-    settings = Settings(weight, 45.0, weight_ridge)
+    settings = ObjectiveSettings(weight, 45.0, weight_ridge)
     remote = DaskObjective(cluster, split(cluster, X), shards(cluster, triplets), settings)
     np.testing.assert_array_equal(remote.triplets, triplets)
     return local, remote, L, theta
@@ -68,18 +68,20 @@ def test_the_optimiser_ends_in_the_same_place(cluster):
 
 
 def test_more_shards_than_triplets(cluster):
-    from rpml.distributed.evaluator import DaskObjective, Settings
+    from rpml.distributed.evaluator import DaskObjective, ObjectiveSettings
 
     X, triplets, L, theta = random_problem(T=2)
     local = TripletObjective(X, triplets)
-    remote = DaskObjective(cluster, split(cluster, X), shards(cluster, triplets, 5), Settings())
+    remote = DaskObjective(
+        cluster, split(cluster, X), shards(cluster, triplets, 5), ObjectiveSettings()
+    )
     for problem in (local, remote):
         problem.move_to(L, theta)
     assert remote.gradients()[0] == pytest.approx(local.gradients()[0])
 
 
 def test_certain_triplets_keep_their_weight(cluster):
-    from rpml.distributed.evaluator import DaskObjective, Settings
+    from rpml.distributed.evaluator import DaskObjective, ObjectiveSettings
     from rpml.method.objective.weights import PinnedWeights, weight_function
 
     X, triplets, L, theta = random_problem(2, n=90, d=9, l=3, T=200)
@@ -89,7 +91,9 @@ def test_certain_triplets_keep_their_weight(cluster):
         X, triplets, PinnedWeights(weight_function("concat"), certain), 45.0, weight_ridge
     )
     held = [cluster.hold((triplets[a : a + 50], certain[a : a + 50])) for a in range(0, 200, 50)]
-    remote = DaskObjective(cluster, split(cluster, X), held, Settings("concat", 45.0, weight_ridge))
+    remote = DaskObjective(
+        cluster, split(cluster, X), held, ObjectiveSettings("concat", 45.0, weight_ridge)
+    )
     for problem in (local, remote):
         problem.move_to(L, theta)
     for one, two in zip(local.gradients(), remote.gradients(), strict=True):

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rpml.pages.atlas import export_atlas
-from rpml.pages.explorer.index import Index
+from rpml.pages.explorer.index import ExactIndex
 from rpml.pages.items import make_items
 from tests.cli.conftest import Run
 from tests.drawings import Sample, make_sample
@@ -33,7 +33,7 @@ def test_the_table_holds_the_map_and_the_neighbors(sample: Sample, tmp_path: Pat
     gaps = np.linalg.norm(points[:, None] - points, axis=2) + 9 * np.eye(len(points))
     labels = np.array(sample.labels)
     assert (labels[gaps.argmin(axis=1)] == labels).mean() > 0.6  # a quarter by chance
-    index = Index(sample.model.transform(sample.X))
+    index = ExactIndex(sample.model.transform(sample.X))
     for row in (0, 40):
         nearest = index.near_row(row, 15)
         assert table["neighbors"][row]["ids"] == nearest.rows.tolist()

@@ -18,7 +18,7 @@ from rpml.vision.files import ImageFile, find_images
 from rpml.vision.pooling import Pooling
 from rpml.vision.resumable import learn_region_whitening
 from rpml.vision.views import Views
-from rpml.vision.whitening import Whitening
+from rpml.vision.whitening import DescriptorWhitening
 from tests.vision.test_pooling import literal_rmac
 
 SMALL = Recipe(scales=(96, 64))
@@ -168,18 +168,18 @@ def test_region_whitening_is_learned_from_unit_regions(photos: Path, network: Pa
 
 def test_whitening_round_trip(tmp_path: Path) -> None:
     X = np.random.default_rng(0).standard_normal((50, 8)).astype(np.float32)
-    whitening = Whitening.learn(X, 5)
+    whitening = DescriptorWhitening.learn(X, 5)
     whitening.save(tmp_path / "w.npz")
-    again = Whitening.load(tmp_path / "w.npz")
+    again = DescriptorWhitening.load(tmp_path / "w.npz")
     assert np.array_equal(again.apply(X), whitening.apply(X))
     assert again.apply(X).shape == (50, 5)
     with pytest.raises(InputError, match="8 dimensions, these have 3"):
         again.apply(X[:, :3])
     with pytest.raises(InputError, match="cannot whiten to 9"):
-        Whitening.learn(X, 9)
+        DescriptorWhitening.learn(X, 9)
     np.savez(tmp_path / "bad.npz", mean=np.zeros(3), matrix=np.zeros((4, 2)))
     with pytest.raises(InputError, match="not a whitening"):
-        Whitening.load(tmp_path / "bad.npz")
+        DescriptorWhitening.load(tmp_path / "bad.npz")
 
 
 def test_fixed_input_sizes_stretch_the_image(photos: Path, tmp_path: Path) -> None:

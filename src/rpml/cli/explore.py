@@ -89,7 +89,7 @@ def run(
     from rpml.pages.explorer.app import Options, make_app
     from rpml.pages.explorer.cache import MIN_ROWS, cache_file
     from rpml.pages.explorer.catalog import make_catalog
-    from rpml.pages.explorer.index import Index
+    from rpml.pages.explorer.index import ExactIndex
     from rpml.pages.explorer.labeling import check_labels_file, open_labels
     from rpml.pages.explorer.learning import Learner
     from rpml.pages.explorer.pictures import Pictures
@@ -110,7 +110,7 @@ def run(
     catalog = make_catalog(fitted, values, items, Path(features).name)
     for model in second:
         catalog.titles["rpml"], title = short_names(models)
-        catalog.add_model("second", title, model, Index(model.transform(values)))
+        catalog.add_model("second", title, model, ExactIndex(model.transform(values)))
     learner = None if store is None else Learner(catalog, values, store)
     pictures = Pictures(items, Path(rows.images)) if rows.images else None
     hosts = [host, *(allow_host or [])]
@@ -137,9 +137,9 @@ def describer(
     """Return a function from image to vector, checked on a sample image."""
     from rpml.pages.explorer.uploads import image_describer, sample_image
     from rpml.vision.backbone import Backbone
-    from rpml.vision.whitening import Whitening
+    from rpml.vision.whitening import DescriptorWhitening
 
-    learned = Whitening.load(whitening) if whitening else None
+    learned = DescriptorWhitening.load(whitening) if whitening else None
     describe = image_describer(Backbone(path, descriptor.sidecar), descriptor.recipe(), learned)
     size = len(describe(sample_image()))
     if size != model.n_features_in_:

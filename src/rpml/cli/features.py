@@ -86,14 +86,14 @@ def run(
     from rpml.vision.pooling import Pooling
     from rpml.vision.resumable import ResumableExtraction
     from rpml.vision.views import Views
-    from rpml.vision.whitening import Whitening
+    from rpml.vision.whitening import DescriptorWhitening
 
     if whiten is not None and whitening is not None:
         raise InputError("--whiten learns a whitening and --whitening applies one: give one")
     if region_whitening is not None and descriptor.pool != "rmac":
         raise InputError("--region-whitening needs --pool rmac, the only one with regions")
     post = PostProcess(
-        whiten, whiten_on, Whitening.load(whitening) if whitening else None, folder_labels
+        whiten, whiten_on, DescriptorWhitening.load(whitening) if whitening else None, folder_labels
     )
     recipe = descriptor.recipe(
         pooling=Pooling(descriptor.pool, levels, whole_map, power),

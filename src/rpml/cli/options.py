@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rpml.io.features import Features, FeatureSource, ReadOptions
     from rpml.runtime.context import Json
     from rpml.runtime.rows import Array
-    from rpml.vision.descriptors import Network
+    from rpml.vision.descriptors import BackboneSpec
     from rpml.vision.extract import Recipe
 
 
@@ -168,12 +168,12 @@ class DescriptorOptions:
             raise InputError(f"--scales takes integers, got {self.scales!r}") from None
         return Recipe(scales, **{"pooling": Pooling(self.pool), **more})
 
-    def network(self, path: str, workers: int | None) -> Network:
+    def network(self, path: str, workers: int | None) -> BackboneSpec:
         """Return a backbone and how it is used on a dataset."""
-        from rpml.vision.descriptors import Network
+        from rpml.vision.descriptors import BackboneSpec
         from rpml.vision.extract import Execution
 
-        return Network(path, self.sidecar, self.recipe(), Execution(workers))
+        return BackboneSpec(path, self.sidecar, self.recipe(), Execution(workers))
 
 
 def load_model(path: str, dim: int | None = None) -> RPML:

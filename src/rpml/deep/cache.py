@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from rpml.deep.backbones import Network
+from rpml.deep.samplers import Indices
 from rpml.io.container import canonical_json
 from rpml.runtime.atomic import atomic_output, repair_folder
 from rpml.runtime.context import Context, Json, Progress
@@ -38,8 +38,6 @@ _DIFFERENCES = {  # what the cache depends on, and how one with another value is
     "files": "images that have changed since",
 }
 _FLOAT16_MAX = float(np.finfo(np.float16).max)
-
-Indices = NDArray[np.intp]
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ import torch
 from numpy.typing import NDArray
 
 from rpml.deep.embedder import Embedder
+from rpml.deep.samplers import Indices
 from rpml.evaluation.metrics.label_free import neighbor_overlap
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.context import Arrays, Context, Progress
 from rpml.runtime.rows import unit_rows
 from rpml.runtime.schema import ArraySpec, Schema
 
-Indices = NDArray[np.intp]
 _BLOCK = 256  # images per forward pass
 _SAMPLE = 500  # images for the label-free score
 

@@ -14,7 +14,7 @@ from rpml.deep.descriptors import MultiViewDataset, frozen_descriptors
 from rpml.deep.embedder import Embedder, linear_start
 from rpml.deep.inputs import ImageInputs, open_inputs
 from rpml.deep.methods import Method
-from rpml.deep.methods.base import Indices
+from rpml.deep.samplers import Indices
 from rpml.deep.schedule import Schedule
 from rpml.deep.trainer import Evaluate, Trainer
 from rpml.method.whitening.linear_map import Preprocessing, identity

@@ -7,11 +7,11 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from rpml.deep.backbones import Network
 from rpml.deep.cache import ImageSpec, build_cache
 from rpml.deep.descriptors import MultiViewDataset
+from rpml.deep.samplers import Indices
 from rpml.runtime.context import Context
 from rpml.runtime.threads import thread_count
 from rpml.vision.decode import ImageError
@@ -19,7 +19,6 @@ from rpml.vision.engine import Failure
 from rpml.vision.extract import nothing_left
 from rpml.vision.files import ImageFile
 
-Indices = NDArray[np.intp]
 Item = TypeVar("Item")
 Loaded = TypeVar("Loaded")
 

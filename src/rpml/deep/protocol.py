@@ -20,7 +20,7 @@ from rpml.deep.finetune import (
 from rpml.deep.inputs import open_inputs
 from rpml.deep.methods import METHODS, check_methods
 from rpml.deep.trainer import Evaluate
-from rpml.evaluation.protocol.scores import Row, scores_of
+from rpml.evaluation.protocol.scores import MeasuredRow, scores_of
 from rpml.io.checkpoint import Checkpoint, fingerprint
 from rpml.io.datasets.image_sets import ImageSet
 from rpml.runtime.context import Context, Json, Progress
@@ -85,7 +85,9 @@ class DeepProtocol:
         key = fingerprint(self.digest, settings)[:12]
         return Checkpoint(self.folder / f"{name}-{key}", self.digest, settings, resume=True)
 
-    def run(self, names: Sequence[str], ks: tuple[int, ...]) -> tuple[list[Row], dict[str, Array]]:
+    def run(
+        self, names: Sequence[str], ks: tuple[int, ...]
+    ) -> tuple[list[MeasuredRow], dict[str, Array]]:
         """Rows of the initial embedder and of every method, and their test embeddings."""
         rows, embeddings = [], {}
         for number, name in enumerate([FROZEN, *check_methods(names)]):
@@ -97,7 +99,7 @@ class DeepProtocol:
 
     def measure(
         self, name: str, ks: tuple[int, ...], evaluate: Evaluate | None = None
-    ) -> tuple[Row, Array]:
+    ) -> tuple[MeasuredRow, Array]:
         """Train by one method, or not at all, and score the test images."""
         schedule = self.training.schedule
         seed = schedule.seed
@@ -118,7 +120,7 @@ class DeepProtocol:
         Z = descriptors(embedder, self.test, 0)
         scores = {"cosine": scores_of(Z, self.test_classes, "cosine", ks, seed)}
         settings = {**asdict(schedule), "history": history}
-        row = Row(f"deep-{name}", title, Z.shape[1], scores, seconds, settings,
+        row = MeasuredRow(f"deep-{name}", title, Z.shape[1], scores, seconds, settings,
                   uses_labels=labeled)  # fmt: skip
         return row, Z
 

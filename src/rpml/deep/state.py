@@ -7,7 +7,8 @@ import torch
 from numpy.typing import NDArray
 
 from rpml.deep.embedder import Embedder
-from rpml.deep.methods.base import Indices, Loss
+from rpml.deep.methods.base import Loss
+from rpml.deep.samplers import Indices
 from rpml.runtime.context import Arrays, Json
 from rpml.runtime.schema import ANY_FLOAT, COUNT, ArraySpec, Schema
 

@@ -15,8 +15,8 @@ from rpml.deep.descriptors import MultiViewDataset, mean_features, view_agreemen
 from rpml.deep.distillation import FeatureDistillation
 from rpml.deep.embedder import Embedder
 from rpml.deep.inputs import prefetched
-from rpml.deep.methods.base import Batch, FeatureBank, Indices, Loss, LossSpec, Method
-from rpml.deep.samplers import BatchIndices, BatchSampler
+from rpml.deep.methods.base import Batch, FeatureBank, Loss, LossSpec, Method
+from rpml.deep.samplers import BatchIndices, BatchSampler, Indices
 from rpml.deep.schedule import Schedule
 from rpml.deep.state import Scores, State, restore, snapshot, state_schema
 from rpml.runtime.context import Context, Progress

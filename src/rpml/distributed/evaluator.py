@@ -43,7 +43,7 @@ def _bytes(part: TripletObjective) -> int:
 
 
 @dataclass(frozen=True)
-class Settings:
+class ObjectiveSettings:
     """The objective's settings."""
 
     weight: str = "concat"
@@ -79,7 +79,7 @@ class DaskObjective:
         cluster: Cluster,
         rows: Partitions,
         shards: Sequence[Task],
-        settings: Settings,
+        settings: ObjectiveSettings,
     ) -> None:
         self.cluster, self.settings = cluster, settings
         self.weight = weight_function(settings.weight)
@@ -168,7 +168,7 @@ def _read_by(shards: list[Drawn]) -> Reading:
     return rows, places.reshape(-1, 3), pinned
 
 
-def _make(X: Array, part: Reading, settings: Settings) -> TripletObjective:
+def _make(X: Array, part: Reading, settings: ObjectiveSettings) -> TripletObjective:
     _, triplets, pinned = part
     weight = weight_function(settings.weight)
     if pinned.any() and weight.learnable:

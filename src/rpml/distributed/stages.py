@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from rpml.distributed.aas import DaskAscent, check_supported
 from rpml.distributed.classes import apply_classes, mean_instances
 from rpml.distributed.cluster import Cluster, Task
-from rpml.distributed.evaluator import DaskObjective, Settings
+from rpml.distributed.evaluator import DaskObjective, ObjectiveSettings
 from rpml.distributed.exemplars import find_exemplars
 from rpml.distributed.graph_store import load_graph, save_graph
 from rpml.distributed.knn import Graph, KnnSettings, nearest_neighbors
@@ -138,7 +138,7 @@ class DaskStages:
         settings = self.settings
         shards = draw_triplets(self.workers, Z.edges, labels, inputs, settings, self.context)
         self.workers.stage = "optimize"
-        chosen = Settings(settings.weight, settings.alpha, settings.ridge)
+        chosen = ObjectiveSettings(settings.weight, settings.alpha, settings.ridge)
         return DaskObjective(self.workers, Z.rows, shards, chosen)
 
     def epochs(self, Z: Prepared, labels: Labels, inputs: FitInputs) -> Epoch:

@@ -32,7 +32,7 @@ from rpml.runtime.rows import Array, RandomState
 from rpml.runtime.wording import one_line
 
 
-class Embedder(Protocol):
+class Transformer(Protocol):
     """An estimator with fit and transform, as in scikit-learn."""
 
     def fit(self, X: Array, y: ArrayLike | None = None) -> Self: ...
@@ -40,13 +40,13 @@ class Embedder(Protocol):
     def transform(self, X: Array) -> Array: ...
 
 
-Build = Callable[[int, RandomState], Embedder]
+Build = Callable[[int, RandomState], Transformer]
 
 
 class TimedFit(NamedTuple):
     """A fitted estimator, the seconds of its fit and the texts of its warnings."""
 
-    estimator: Embedder
+    estimator: Transformer
     seconds: float
     warnings: list[str]
 
@@ -76,12 +76,12 @@ class Method:
         return TimedFit(estimator, seconds, sorted({one_line(w.message) for w in caught}))
 
 
-def seeded(estimator: Callable[..., Embedder], **settings: object) -> Build:
+def seeded(estimator: Callable[..., Transformer], **settings: object) -> Build:
     """Return the constructor of an estimator with a random_state."""
     return lambda n_components, seed: estimator(n_components, random_state=seed, **settings)
 
 
-def unseeded(estimator: Callable[..., Embedder], **settings: object) -> Build:
+def unseeded(estimator: Callable[..., Transformer], **settings: object) -> Build:
     """Return the constructor of a deterministic estimator."""
     return lambda n_components, seed: estimator(n_components, **settings)
 

@@ -14,7 +14,7 @@ import numpy as np
 from rpml.evaluation.protocol import (
     DEFAULT_METHODS,
     Descriptors,
-    Row,
+    MeasuredRow,
     as_fields,
     as_lines,
     as_markdown,
@@ -41,7 +41,7 @@ from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:
     from rpml.deep.finetune import Training
-    from rpml.vision.descriptors import Network
+    from rpml.vision.descriptors import BackboneSpec
 
 Embeddings = dict[str, Array]
 RESULTS, TABLE, FIGURES = "results.json", "results.md", "figures"
@@ -68,7 +68,7 @@ class EndToEnd:
 
     def run(
         self, dataset: str, folder: Path, ks: tuple[int, ...], context: Context
-    ) -> tuple[list[Row], Embeddings]:
+    ) -> tuple[list[MeasuredRow], Embeddings]:
         """Return the rows of the methods and their embeddings of the test images."""
         from rpml.deep.backbones import open_network
         from rpml.deep.protocol import DeepProtocol
@@ -143,7 +143,11 @@ class Benchmark:
         return plain | ({"deep": self.end_to_end.settings()} if self.end_to_end else {})
 
     def describe(
-        self, root: str, network: Network, incomplete: bool = False, context: Context | None = None
+        self,
+        root: str,
+        network: BackboneSpec,
+        incomplete: bool = False,
+        context: Context | None = None,
     ) -> Descriptors:
         """Compute the descriptors of the dataset's images once and keep them in the folder."""
         from rpml.vision.descriptors import from_images

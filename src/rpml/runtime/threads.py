@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 from threadpoolctl import OpenBLASController, ThreadpoolController, threadpool_limits
 
-Array = NDArray[np.floating]
+from rpml.runtime.rows import Array
 
 MIN_CHUNK = 8192  # triplets per chunk; with fewer, waking a thread costs more than it saves
 MIN_PRODUCT = 2_000_000  # multiplications per chunk, likewise

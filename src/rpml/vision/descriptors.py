@@ -18,7 +18,7 @@ from rpml.vision.resumable import ResumableExtraction
 
 
 @dataclass(frozen=True)
-class Network:
+class BackboneSpec:
     """A backbone file, its sidecar, and how its descriptors are computed."""
 
     path: str
@@ -28,7 +28,7 @@ class Network:
 
 
 def from_images(
-    dataset: str, images: ImageSet, network: Network, folder: Path, context: Context
+    dataset: str, images: ImageSet, network: BackboneSpec, folder: Path, context: Context
 ) -> Descriptors:
     """Compute the descriptors of a dataset and store them in `folder`.
 

@@ -28,7 +28,7 @@ from rpml.runtime.wording import counted
 from rpml.vision.engine import Failure
 from rpml.vision.extract import Job, Part, files_digest, iter_parts, nothing_left, row_id
 from rpml.vision.files import ImageFile
-from rpml.vision.whitening import Whitening
+from rpml.vision.whitening import DescriptorWhitening
 
 
 def _beside(pattern: str) -> property:
@@ -105,7 +105,7 @@ class PostProcess:
         Learn a PCA whitening to this dimension.
     whiten_on : str, default="*"
         Pattern of the ids of the training split (``*`` matches any text).
-    whitening : Whitening, default=None
+    whitening : DescriptorWhitening, default=None
         An existing whitening to apply instead.
     folder_labels : bool, default=False
         Also write each image's folder as its label.
@@ -113,7 +113,7 @@ class PostProcess:
 
     whiten: int | None = None
     whiten_on: str = "*"
-    whitening: Whitening | None = None
+    whitening: DescriptorWhitening | None = None
     folder_labels: bool = False
 
 
@@ -211,7 +211,7 @@ def write_features(
         if images:
             whitening = post.whitening
             if post.whiten is not None:
-                whitening = Whitening.learn(np.concatenate(training), post.whiten)
+                whitening = DescriptorWhitening.learn(np.concatenate(training), post.whiten)
                 whitening.save(publication.new(paths.whitening))
             parts = _whitened(iter_parts(job, Context(store=context.store)), whitening)
             rows, dimension = _write_all(publication, job, parts, post)
@@ -282,7 +282,7 @@ def _is_training(part: Part, files: Sequence[ImageFile], pattern: str) -> NDArra
     return matches
 
 
-def _whitened(parts: Iterable[Part], whitening: Whitening | None) -> Iterator[Part]:
+def _whitened(parts: Iterable[Part], whitening: DescriptorWhitening | None) -> Iterator[Part]:
     for part in parts:
         if not len(part.values):
             continue

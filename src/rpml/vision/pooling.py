@@ -85,7 +85,7 @@ class Pooling:
         Add the whole map to the R-MAC regions, as the authors' code does.
     power : float, default=3
         Exponent of the generalized mean.
-    region_whitening : Whitening, default=None
+    region_whitening : DescriptorWhitening, default=None
         Applied to each normalized R-MAC region before the sum.
     """
 

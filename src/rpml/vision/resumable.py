@@ -22,7 +22,7 @@ from rpml.vision.outputs import (
     write_features,
 )
 from rpml.vision.views import Views
-from rpml.vision.whitening import Whitening
+from rpml.vision.whitening import DescriptorWhitening
 
 LEARN = "learn"
 REGION_IMAGES = 1000  # from which a region whitening is learned
@@ -121,12 +121,12 @@ class ResumableExtraction:
         if choice == LEARN and not (self.resume and own.is_file()):
             subset = replace(job, files=training_files(job.files, training))
             learn_region_whitening(subset).save(own)
-        learned = Whitening.load(own if choice == LEARN else choice)
+        learned = DescriptorWhitening.load(own if choice == LEARN else choice)
         pooling = replace(job.recipe.pooling, region_whitening=learned)
         return replace(job, recipe=replace(job.recipe, pooling=pooling))
 
 
-def learn_region_whitening(job: Job) -> Whitening:
+def learn_region_whitening(job: Job) -> DescriptorWhitening:
     """Learn a whitening from the regions of at most 1,000 images, spread evenly over the files.
 
     The files of the job must belong to the training split; its views are not used.
@@ -142,4 +142,4 @@ def learn_region_whitening(job: Job) -> Whitening:
     if not described:
         raise InputError("no image could be read, so the region whitening cannot be learned")
     regions = np.concatenate([tile for tiles in described.values() for tile in tiles])
-    return Whitening.learn(regions)
+    return DescriptorWhitening.learn(regions)

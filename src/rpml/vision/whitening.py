@@ -16,14 +16,14 @@ from rpml.runtime.wording import counted
 
 
 @dataclass(frozen=True)
-class Whitening:
+class DescriptorWhitening:
     """x -> l2((l2(x) - mean) @ matrix)."""
 
     mean: Array
     matrix: Array
 
     @classmethod
-    def learn(cls, X: Array, dimension: int | None = None) -> Whitening:
+    def learn(cls, X: Array, dimension: int | None = None) -> DescriptorWhitening:
         """Fit a whitening to `dimension` leading principal axes; None keeps all that vary."""
         spectrum = principal_axes(X, unit_input=True, center=True)
         available = len(spectrum.variances)
@@ -51,7 +51,7 @@ class Whitening:
             np.savez(file, mean=self.mean, matrix=self.matrix)
 
     @classmethod
-    def load(cls, path: str | Path) -> Whitening:
+    def load(cls, path: str | Path) -> DescriptorWhitening:
         """Read what `save` wrote."""
         path = Path(path)
         if not path.is_file():

@@ -9,7 +9,7 @@ import pytest
 from rpml import RPML
 from rpml.pages.explorer.app import make_app
 from rpml.pages.explorer.catalog import Catalog, make_catalog
-from rpml.pages.explorer.index import Index
+from rpml.pages.explorer.index import ExactIndex
 from rpml.pages.explorer.preparation import start_work
 from rpml.pages.items import make_items
 from rpml.pages.report.measurements import Source, measure
@@ -29,7 +29,7 @@ def second(sample: Sample) -> RPML:
 def both(sample: Sample, second: RPML) -> Catalog:
     catalog = make_catalog(sample.model, sample.X, make_items(300, sample.ids, sample.labels))
     catalog.titles["rpml"] = "old.rpml"
-    catalog.add_model("second", "new.rpml", second, Index(second.transform(sample.X)))
+    catalog.add_model("second", "new.rpml", second, ExactIndex(second.transform(sample.X)))
     start_work(catalog, sample.X, tree=False).join()
     return catalog
 

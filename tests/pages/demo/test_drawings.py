@@ -17,7 +17,7 @@ from rpml.io.datasets.descriptors import gradient_histograms
 from rpml.io.datasets.omniglot import TRAINING, Drawings, load_drawings
 from rpml.io.datasets.views import random_views
 from rpml.pages.demo import drawings as demo
-from rpml.pages.demo.result import COMPARED, LEARNED, Row, judge, run, text
+from rpml.pages.demo.result import COMPARED, LEARNED, DemoRow, judge, run, text
 from rpml.pages.figures.plots import RIGHT, WRONG, retrieval_figure
 
 
@@ -167,7 +167,7 @@ def test_verdict_follows_the_hits(learned, alternative, opening):
     shown = {"raw": "good", "PCA": alternative, "RPML": learned, demo.WITH_VIEWS: "good"}
     embeddings = {name: kinds[kind] for name, kind in shown.items()}
     recall = {"good": 1.0, "bad": 0.05}
-    rows = [Row(name, 8, {1: recall[kind]}, 0.5, 0.0) for name, kind in shown.items()]
+    rows = [DemoRow(name, 8, {1: recall[kind]}, 0.5, 0.0) for name, kind in shown.items()]
     assert judge(rows, embeddings, y).startswith(opening)
 
 
@@ -176,7 +176,7 @@ def test_the_gain_is_the_difference_of_the_two_recalls():
     y = np.repeat(np.arange(20), np.arange(2, 22))  # classes of unequal size
     noise = rng.normal(size=(len(y), 6))
     embeddings = {name: np.eye(20)[y][:, :6] + s * noise for name, s in NOISE.items()}
-    rows = [Row(n, 6, recall_at_k(Z, y, ks=(1,)), 0.5, 0.0) for n, Z in embeddings.items()]
+    rows = [DemoRow(n, 6, recall_at_k(Z, y, ks=(1,)), 0.5, 0.0) for n, Z in embeddings.items()]
     figures = r"is ([\d.]+) against ([\d.]+) .* gain of ([+-][\d.]+)"
     learned, best, gain = map(float, re.search(figures, judge(rows, embeddings, y)).groups())
     assert gain == pytest.approx(learned - best, abs=0.11)
@@ -196,7 +196,7 @@ def test_without_the_extra_the_run_goes_on_and_says_why(tmp_path, monkeypatch, d
     said = []
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(len(drawings[1]), 4))
-    rows = [Row(name, 4, {1: 0.5}, 0.5, 0.0) for name in ("raw features", LEARNED)]
+    rows = [DemoRow(name, 4, {1: 0.5}, 0.5, 0.0) for name in ("raw features", LEARNED)]
     embeddings = {row.method: Z for row in rows}
     path = tmp_path / "neighbors.png"
     assert demo._draw(path, drawings[1], embeddings, rows, 0, said.append) is None

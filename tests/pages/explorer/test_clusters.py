@@ -7,7 +7,7 @@ import pytest
 
 from rpml import RPML
 from rpml.pages.explorer.clusters import ascent_tree, find_clusters, same_partition
-from rpml.pages.explorer.index import Index
+from rpml.pages.explorer.index import ExactIndex
 from tests.drawings import Sample
 
 
@@ -24,7 +24,7 @@ def test_pure_clusters_are_not_impure(groups: tuple[np.ndarray, np.ndarray]) -> 
     labels[[0, 20, 40]] = 7  # one cluster of three that belong elsewhere
     labels[59] = -1
     labels[58] = 9  # alone
-    found = find_clusters(labels, Index(X), None, np.random.default_rng(0))
+    found = find_clusters(labels, ExactIndex(X), None, np.random.default_rng(0))
     assert found.names.tolist() == [0, 1, 2, 7, 9]
     assert found.sizes.tolist() == [19, 19, 17, 3, 1]
     assert (found.impurity[:3] < 0.2).all()
@@ -43,7 +43,7 @@ def test_pure_clusters_are_not_impure(groups: tuple[np.ndarray, np.ndarray]) -> 
 
 def test_no_cluster_at_all(groups: tuple[np.ndarray, np.ndarray]) -> None:
     X, _ = groups
-    found = find_clusters(np.full(60, -1), Index(X), None, np.random.default_rng(0))
+    found = find_clusters(np.full(60, -1), ExactIndex(X), None, np.random.default_rng(0))
     assert len(found.names) == len(found.modes) == len(found.impurity) == 0
 
 
@@ -52,7 +52,7 @@ def test_the_ascent_is_found_again(sample: Sample) -> None:
     assert parents is not None
     labels = sample.model.labels_
     assert (labels[parents] == labels).all()
-    found = find_clusters(labels, Index(sample.X), parents, np.random.default_rng(0))
+    found = find_clusters(labels, ExactIndex(sample.X), parents, np.random.default_rng(0))
     assert (parents[found.modes] == found.modes).all()
 
 

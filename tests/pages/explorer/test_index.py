@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rpml.pages.explorer.index import Index
+from rpml.pages.explorer.index import ExactIndex
 from rpml.runtime.rows import unit_rows
 
 
@@ -13,7 +13,7 @@ def test_neighbors_are_the_most_similar_rows() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20_000, 8)).astype(np.float32)
     X[7] = X[3] * 5  # the same direction
-    index = Index(X)
+    index = ExactIndex(X)
     cosines = (unit_rows(X) @ unit_rows(X[3:4])[0]).astype(np.float64)
     cosines[3] = -np.inf
     expected = np.argsort(-cosines, kind="stable")[:15]
@@ -28,13 +28,13 @@ def test_neighbors_are_the_most_similar_rows() -> None:
 
 
 def test_k_is_cut_to_the_rows_there_are() -> None:
-    index = Index(np.eye(4))
+    index = ExactIndex(np.eye(4))
     assert len(index.near_row(0, 100).rows) == 3
     assert len(index.near_vector(np.ones(4), 100).rows) == 4
-    assert len(Index(np.ones((1, 2))).near_row(0, 5).rows) == 0
+    assert len(ExactIndex(np.ones((1, 2))).near_row(0, 5).rows) == 0
 
 
 def test_zero_rows_are_similar_to_nothing() -> None:
-    index = Index(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]]))
+    index = ExactIndex(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]]))
     assert index.near_row(0, 2).cosine_similarity.tolist() == [0, 0]
     assert np.isfinite(index.rows).all()

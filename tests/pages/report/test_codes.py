@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rpml.pages.report.comparison import Labels, Space
+from rpml.pages.report.comparison import SampledLabels, Space
 from rpml.pages.report.sections.codes import quality_by_code
 
 
@@ -21,5 +21,5 @@ def test_table_and_chart():
     assert lines[0].cells[0].text.startswith("100.0")
     assert "retained" in figure.heading
     assert ">bits, rescored</text>" in figure.svg
-    labels = Labels(np.arange(50), np.array([str(i % 3) for i in range(50)]))
+    labels = SampledLabels(np.arange(50), np.array([str(i % 3) for i in range(50)]))
     assert quality_by_code(spaces, labels, np.random.default_rng(0))[1].heading == "Recall@1 (%)"

@@ -8,7 +8,7 @@ import pytest
 from rpml.evaluation.metrics import clustering_scores, recall_at_k
 from rpml.evaluation.metrics.retrieval import KS
 from rpml.evaluation.recommendation import Recommendation
-from rpml.pages.report.comparison import Labels, Space, compare, make_spaces
+from rpml.pages.report.comparison import SampledLabels, Space, compare_spaces, make_spaces
 from rpml.pages.report.verdict import points, spaced, with_labels, without_labels
 from rpml.runtime.intervals import Interval
 from tests.drawings import Sample
@@ -29,7 +29,9 @@ def test_spaces_are_raw_pca_and_embedding(sample: Sample, spaces: list[Space]) -
 
 def test_table_agrees_with_the_metrics(sample: Sample, spaces: list[Space]) -> None:
     labels = np.array(sample.labels)
-    found = compare(spaces, Labels(np.arange(len(labels)), labels), np.random.default_rng(0))
+    found = compare_spaces(
+        spaces, SampledLabels(np.arange(len(labels)), labels), np.random.default_rng(0)
+    )
     by_name = {score.name: score for score in found.scores}
     for space in spaces:
         recall = recall_at_k(space.vectors, labels, ks=KS)
@@ -47,13 +49,13 @@ def test_table_agrees_with_the_metrics(sample: Sample, spaces: list[Space]) -> N
 
 
 def test_without_labels_nothing_needs_them(spaces: list[Space]) -> None:
-    found = compare(spaces, None, np.random.default_rng(0))
+    found = compare_spaces(spaces, None, np.random.default_rng(0))
     assert found.differences == {}
     assert not any(score.uses_labels for score in found.scores)
 
 
 def test_every_estimate_without_labels_has_an_interval(spaces: list[Space]) -> None:
-    for score in compare(spaces, None, np.random.default_rng(0)).scores[1:]:
+    for score in compare_spaces(spaces, None, np.random.default_rng(0)).scores[1:]:
         assert set(score.intervals) == {k for k, v in score.values.items() if v not in (0, 1)}
         for key, bounds in score.intervals.items():
             assert bounds.low <= score.values[key] == bounds.value <= bounds.high
@@ -183,8 +185,8 @@ def test_points_are_printed_with_their_interval() -> None:
 
 def test_only_labeled_rows_are_judged(sample: Sample, spaces: list[Space]) -> None:
     positions = np.arange(0, len(sample.X), 3)
-    labels = Labels(positions, np.array(sample.labels)[positions])
-    comparison = compare(spaces, labels, np.random.default_rng(0))
+    labels = SampledLabels(positions, np.array(sample.labels)[positions])
+    comparison = compare_spaces(spaces, labels, np.random.default_rng(0))
     recall = recall_at_k(spaces[2].vectors[positions], labels.values, ks=(1,))[1]
     assert comparison.scores[0].values["rpml"] == pytest.approx(recall)
     assert comparison.n_labeled == len(positions)
@@ -193,5 +195,7 @@ def test_only_labeled_rows_are_judged(sample: Sample, spaces: list[Space]) -> No
 def test_bold_only_beyond_chance(spaces: list[Space]) -> None:
     rows = np.arange(len(spaces[0].vectors))
     random = np.random.default_rng(0).integers(5, size=len(rows)).astype(str)
-    for score in compare(spaces, Labels(rows, random), np.random.default_rng(0)).scores:
+    for score in compare_spaces(
+        spaces, SampledLabels(rows, random), np.random.default_rng(0)
+    ).scores:
         assert score.best == ""

@@ -9,9 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from rpml.deep.samplers import BatchSampler
-
-Indices = NDArray[np.intp]
+from rpml.deep.samplers import BatchSampler, Indices
 
 
 @dataclass(frozen=True)

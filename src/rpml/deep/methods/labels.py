@@ -4,8 +4,8 @@ import warnings
 
 import numpy as np
 
-from rpml.deep.methods.base import FeatureBank, Indices
-from rpml.deep.samplers import InstanceSampler, LabelSampler
+from rpml.deep.methods.base import FeatureBank
+from rpml.deep.samplers import Indices, InstanceSampler, LabelSampler
 from rpml.evaluation.metrics import kmeans
 from rpml.method.clustering.pseudo_labels import as_clusterer, pseudo_labels
 from rpml.method.whitening.groups import group_means

@@ -161,7 +161,7 @@ def run_cells(
 
     `source`, the version of the code, is stored in new cells.
     """
-    data = fingerprint(split)
+    data = split_digest(split)
     measured = read_cells(cache) if cache else {}
     for seed in seeds:  # outermost, so that an interrupted run has a complete table
         for dim in dims:
@@ -183,7 +183,7 @@ def settings_of(method: Method, dim: int, seed: int) -> str:
     return f"{method.name}: {one_line(repr(method.build(dim, seed)))}"
 
 
-def fingerprint(split: Split) -> str:
+def split_digest(split: Split) -> str:
     """Return a digest of the rows and classes of a split."""
     digest = hashlib.sha256()
     for part in (split.X_train, split.y_train, split.X_test, split.y_test):

@@ -23,7 +23,7 @@ LEARNED = "rpml"  # the row whose embedding the figures show
 
 
 @dataclass(frozen=True)
-class Row:
+class MeasuredRow:
     """One measured row; scores are shares in [0, 1].
 
     `scores` has an entry "cosine" and, for embeddings without unit norm, another "euclidean" (the
@@ -59,7 +59,7 @@ _SCHEMA = Schema(
 
 def run_methods(
     data: Descriptors, names: Sequence[str], dim: int, seed: int = 0, context: Context | None = None
-) -> tuple[list[Row], dict[str, Array]]:
+) -> tuple[list[MeasuredRow], dict[str, Array]]:
     """Measure methods of the registry on descriptors; only the scores use the labels.
 
     The context's store keeps finished rows. Returns the rows, and the embedding of the test rows
@@ -75,20 +75,23 @@ def run_methods(
             row, Z = measure(data, method, dim, seed)
             context.save(f"row-{method.name}", {"Z": Z}, asdict(row))
         else:
-            row, Z = Row(**{name: saved[1][name] for name in _SCHEMA.metadata}), saved[0]["Z"]
+            row, Z = (
+                MeasuredRow(**{name: saved[1][name] for name in _SCHEMA.metadata}),
+                saved[0]["Z"],
+            )
         rows.append(row)
         embeddings[method.name] = Z
     context.report(Progress("methods", len(names), len(names)))
     return rows, embeddings
 
 
-def measure(data: Descriptors, method: Method, dim: int, seed: int) -> tuple[Row, Array]:
+def measure(data: Descriptors, method: Method, dim: int, seed: int) -> tuple[MeasuredRow, Array]:
     """Fit a method on the training rows, embed and score the test rows."""
     fit = method.fit(data.X[data.train], data.labels[data.train], dim, seed)
     Z = np.asarray(fit.estimator.transform(data.X[~data.train]), np.float32)
     y = data.labels[~data.train]
     metrics = ["cosine"] + ([] if getattr(fit.estimator, "normalize", True) else ["euclidean"])
-    row = Row(
+    row = MeasuredRow(
         method.name,
         method.title,
         Z.shape[1],

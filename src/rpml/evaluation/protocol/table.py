@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from rpml.evaluation.protocol.published import PublishedRow
-from rpml.evaluation.protocol.scores import Row
+from rpml.evaluation.protocol.scores import MeasuredRow
 from rpml.runtime.context import Json
 
 _CLUSTER = (("NMI", "nmi"), ("F", "f"), ("P", "precision"), ("R", "recall"))
@@ -22,7 +22,7 @@ def _published_cells(row: PublishedRow, ks: Sequence[int]) -> list[str]:
     return [row.method, "", f"{row.nmi:.1f}", "", "", "", *recall, labels, PUBLISHED]
 
 
-def _measured_cells(row: Row, metric: str, ks: Sequence[int]) -> list[str]:
+def _measured_cells(row: MeasuredRow, metric: str, ks: Sequence[int]) -> list[str]:
     scores = row.scores[metric]
     cluster = [f"{100 * scores[key]:.1f}" for _, key in _CLUSTER]
     recall = [f"{100 * scores['recall_at'][str(k)]:.1f}" for k in ks]
@@ -32,7 +32,7 @@ def _measured_cells(row: Row, metric: str, ks: Sequence[int]) -> list[str]:
 
 
 def as_lines(
-    rows: Sequence[Row], published: Sequence[PublishedRow], ks: Sequence[int]
+    rows: Sequence[MeasuredRow], published: Sequence[PublishedRow], ks: Sequence[int]
 ) -> list[list[str]]:
     """Return the cells of a header, of the published rows and of the measured rows."""
     lines = [_published_cells(row, ks) for row in published]
@@ -40,7 +40,9 @@ def as_lines(
     return [_header(ks), *lines]
 
 
-def as_markdown(rows: Sequence[Row], published: Sequence[PublishedRow], ks: Sequence[int]) -> str:
+def as_markdown(
+    rows: Sequence[MeasuredRow], published: Sequence[PublishedRow], ks: Sequence[int]
+) -> str:
     """Return a Markdown table with published figures in italics."""
     header, *body = as_lines(rows, published, ks)
     lines = [header, ["---", *["---:"] * (len(header) - 3), "---", "---"]]
@@ -50,7 +52,9 @@ def as_markdown(rows: Sequence[Row], published: Sequence[PublishedRow], ks: Sequ
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
-def as_fields(rows: Sequence[Row], published: Sequence[PublishedRow]) -> dict[str, list[Json]]:
+def as_fields(
+    rows: Sequence[MeasuredRow], published: Sequence[PublishedRow]
+) -> dict[str, list[Json]]:
     """Return both kinds of rows as JSON values; published figures are in percent, as printed."""
     measured = [{**asdict(row), "source": MEASURED} for row in rows]
     for fields in measured:

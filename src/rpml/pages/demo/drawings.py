@@ -15,11 +15,11 @@ from rpml.io.datasets.views import random_views
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.demo.result import (
     LEARNED,
+    DemoRow,
     Embeddings,
     Findings,
     Fits,
     Note,
-    Row,
     fits_of,
     judge,
     learn,
@@ -68,7 +68,7 @@ def _listed(alphabet: NDArray[np.generic]) -> str:
 
 
 def _draw(
-    path: Path, test: Drawings, embeddings: Embeddings, rows: list[Row], seed: int, note: Note
+    path: Path, test: Drawings, embeddings: Embeddings, rows: list[DemoRow], seed: int, note: Note
 ) -> Path | None:
     """Draw random queries, one per character, with their neighbors by raw features and RPML."""
     rng = np.random.default_rng(seed)

@@ -18,7 +18,7 @@ from rpml.estimator import RPML
 from rpml.evaluation.metrics import clustering_scores, first_hit_rank, recall_at_k
 from rpml.evaluation.metrics.retrieval import KS
 from rpml.evaluation.protocol.table import named_recall
-from rpml.evaluation.registry import Embedder, chosen_methods
+from rpml.evaluation.registry import Transformer, chosen_methods
 from rpml.runtime.atomic import atomic_output
 from rpml.runtime.locks import locked
 from rpml.runtime.outputs import check_folder, check_no_file, mark_folder
@@ -31,12 +31,12 @@ LEARNED = "RPML"
 COMPARED = ("raw", "random", "pca", "pca-whitened", "half-whitened", "rpml")
 Note = Callable[[str], None]
 Embeddings = dict[str, Array]
-Fits = dict[str, Callable[[], Embedder]]
+Fits = dict[str, Callable[[], Transformer]]
 """Titles of methods and calls that return the fitted estimator."""
 
 
 @dataclass(frozen=True)
-class Row:
+class DemoRow:
     """One row of the table: scores in [0, 1], and seconds to fit."""
 
     method: str
@@ -50,7 +50,7 @@ class Row:
 class Findings:
     """The results of a demonstration: the table, its verdict, a picture or examples as text."""
 
-    rows: list[Row]
+    rows: list[DemoRow]
     verdict: str
     picture: Path | None = None
     examples: str = ""
@@ -60,7 +60,7 @@ class Findings:
 class DemoResult:
     """The results of a demonstration and its files (there may be no picture)."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[DemoRow, ...]
     verdict: str
     table: Path
     model: Path
@@ -122,7 +122,7 @@ def fits_of(X: Array, n_components: int, seed: int) -> Fits:
 
 def learn(
     fits: Fits, X: Array, y: NDArray[np.generic], folder: Path, seed: int
-) -> tuple[list[Row], Embeddings]:
+) -> tuple[list[DemoRow], Embeddings]:
     """Fit every method, embed and score the rows X of classes y; save the model of RPML.
 
     `seed` is that of k-means.
@@ -134,13 +134,13 @@ def learn(
         seconds = time.perf_counter() - began
         Z = embeddings[name] = model.transform(X)
         nmi = clustering_scores(Z, y, random_state=seed)["nmi"]
-        rows.append(Row(name, Z.shape[1], recall_at_k(Z, y, ks=KS), nmi, seconds))
+        rows.append(DemoRow(name, Z.shape[1], recall_at_k(Z, y, ks=KS), nmi, seconds))
         if name == LEARNED and isinstance(model, RPML):
             model.save(folder / "model.rpml")
     return rows, embeddings
 
 
-def judge(rows: Sequence[Row], embeddings: Embeddings, y: NDArray[np.generic]) -> str:
+def judge(rows: Sequence[DemoRow], embeddings: Embeddings, y: NDArray[np.generic]) -> str:
     """Say whether RPML helped, compared with the best alternative of the same size.
 
     The interval is over classes, since rows of one class are not independent. Rows of the table

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 import rpml
 from rpml.pages.explorer.catalog import Catalog
-from rpml.pages.explorer.index import Neighbors
+from rpml.pages.explorer.index import NearestRows
 from rpml.pages.explorer.parameters import Query, RequestError, choice, integer
 from rpml.pages.explorer.uploads import Uploads
+from rpml.runtime.context import Json
 
 MAX_K = 200
 MAX_TEXT = 1000
-Json = dict[str, object]
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Answers:
             return SearchTarget(upload.name, None, upload.vector, upload.picture is not None)
         raise RequestError(400, "a search needs an id, a row or an upload")
 
-    def search(self, target: SearchTarget, space: str, k: int) -> Neighbors:
+    def search(self, target: SearchTarget, space: str, k: int) -> NearestRows:
         """Return the nearest rows in a space."""
         index = self.catalog.indices[space]
         if target.row is not None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from rpml.estimator import RPML
 from rpml.pages.explorer.clusters import Clusters
-from rpml.pages.explorer.index import Index
+from rpml.pages.explorer.index import ExactIndex
 from rpml.pages.items import Category, Items, encode_category
 from rpml.pages.layout import layout_note
 from rpml.pages.training_rows import fitted_on
@@ -41,7 +41,7 @@ class Catalog:
 
     model: RPML
     items: Items
-    indices: dict[str, Index]
+    indices: dict[str, ExactIndex]
     """By space: "raw", "rpml" and those of `add_model`."""
     trained: bool
     name: str = ""
@@ -61,7 +61,7 @@ class Catalog:
     def __len__(self) -> int:
         return len(self.items)
 
-    def add_model(self, space: str, title: str, model: RPML, index: Index) -> None:
+    def add_model(self, space: str, title: str, model: RPML, index: ExactIndex) -> None:
         """Add another embedding of the rows."""
         self.titles[space], self.models[space], self.indices[space] = title, model, index
 
@@ -133,5 +133,5 @@ class Catalog:
 
 def make_catalog(model: RPML, X: Array, items: Items, name: str = "") -> Catalog:
     """Index the raw and the embedded rows; `preparation` computes maps and clusters."""
-    indices = {"raw": Index(X), "rpml": Index(model.transform(X))}
+    indices = {"raw": ExactIndex(X), "rpml": ExactIndex(model.transform(X))}
     return Catalog(model, items, indices, fitted_on(model, X), name)

@@ -3,9 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.pages.explorer.answers import Answers, Json, write_csv
+from rpml.pages.explorer.answers import Answers, write_csv
 from rpml.pages.explorer.clusters import SORTS, Clusters
 from rpml.pages.explorer.parameters import Query, RequestError, choice, integer
+from rpml.runtime.context import Json
 
 MAX_MEMBERS = 300
 _PAGE = 50

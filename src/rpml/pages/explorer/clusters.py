@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rpml.estimator import RPML
-from rpml.pages.explorer.index import Index
+from rpml.pages.explorer.index import ExactIndex
 from rpml.runtime.rows import Array
 
 _NEAREST = 10
@@ -60,7 +60,7 @@ class Clusters:
 
 def find_clusters(
     labels: NDArray[np.intp],
-    embedding: Index,
+    embedding: ExactIndex,
     parents: NDArray[np.intp] | None,
     rng: np.random.Generator,
 ) -> Clusters:
@@ -74,7 +74,7 @@ def find_clusters(
     return Clusters(labels, names, sizes, modes, _impurity(labels, embedding, rng), parents)
 
 
-def _centrality(rows: NDArray[np.intp], codes: NDArray[np.intp], embedding: Index) -> Array:
+def _centrality(rows: NDArray[np.intp], codes: NDArray[np.intp], embedding: ExactIndex) -> Array:
     """Return the inner product of each row and the sum of its cluster."""
     n = int(codes.max(initial=-1)) + 1
     members = sparse.csr_matrix(
@@ -89,7 +89,7 @@ def _centrality(rows: NDArray[np.intp], codes: NDArray[np.intp], embedding: Inde
 
 
 def _impurity(
-    labels: NDArray[np.intp], embedding: Index, rng: np.random.Generator
+    labels: NDArray[np.intp], embedding: ExactIndex, rng: np.random.Generator
 ) -> NDArray[np.float64]:
     """Measure impurity over min(10, size - 1) neighbors per member, so that it can be 0.
 

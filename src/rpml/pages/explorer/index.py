@@ -22,14 +22,14 @@ _ROUNDING = 1e-5  # upper bound for sums in single precision
 
 
 @dataclass(frozen=True)
-class Neighbors:
+class NearestRows:
     """Rows, nearest first, and their cosine similarity."""
 
     rows: NDArray[np.intp]
     cosine_similarity: NDArray[np.float32]
 
 
-class Index:
+class ExactIndex:
     """All rows with unit norm; X is copied in blocks, so that a memmap is never loaded twice."""
 
     def __init__(self, X: Array) -> None:
@@ -64,19 +64,19 @@ class Index:
         """Number of dimensions."""
         return int(self.rows.shape[1])
 
-    def near_row(self, row: int, k: int) -> Neighbors:
+    def near_row(self, row: int, k: int) -> NearestRows:
         """Return the k nearest other rows of a row."""
         return self._search(self.rows[row], k, row)
 
-    def near_vector(self, vector: Array, k: int) -> Neighbors:
+    def near_vector(self, vector: Array, k: int) -> NearestRows:
         """Return the k nearest rows of any vector."""
         return self._search(unit_rows(np.asarray(vector)[None])[0].astype(np.float32), k, None)
 
-    def _search(self, query: NDArray[np.float32], k: int, excluded: int | None) -> Neighbors:
+    def _search(self, query: NDArray[np.float32], k: int, excluded: int | None) -> NearestRows:
         n = len(self)
         k = min(k, n - (excluded is not None))
         if k <= 0:
-            return Neighbors(np.empty(0, np.intp), np.empty(0, np.float32))
+            return NearestRows(np.empty(0, np.intp), np.empty(0, np.float32))
         approximate = np.empty(n, np.float32)
         run_chunks(
             lambda _, a, b: kernels.scan(self._codes, self._scales, query, approximate, a, b),
@@ -90,7 +90,7 @@ class Index:
         candidates = np.flatnonzero(approximate + self._errors >= threshold)
         scores = self.rows[candidates] @ query
         best = top_k(scores, k)
-        return Neighbors(candidates[best], scores[best])
+        return NearestRows(candidates[best], scores[best])
 
     def nearest_rows(self, queries: NDArray[np.intp], k: int) -> NDArray[np.intp]:
         """Return the nearest other rows of many rows, nearest first, as (q, k)."""

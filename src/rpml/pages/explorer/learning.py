@@ -10,7 +10,7 @@ from sklearn.base import clone
 from rpml.estimator import RPML
 from rpml.evaluation.metrics import first_hit_rank
 from rpml.pages.explorer.catalog import Catalog
-from rpml.pages.explorer.index import Index
+from rpml.pages.explorer.index import ExactIndex
 from rpml.pages.explorer.labeling import LabelStore
 from rpml.pages.layout import layout, quantized
 from rpml.runtime.context import Progress
@@ -79,7 +79,7 @@ class Learner:
             self.state = "ready"
 
     def _publish(self, model: RPML, labels: np.ndarray) -> None:
-        index = Index(model.transform(self.X))
+        index = ExactIndex(model.transform(self.X))
         rows = np.flatnonzero([label is not None for label in labels])
         y = labels[rows].astype(str)
         indices = {"before": self.catalog.indices["rpml"], "after": index}

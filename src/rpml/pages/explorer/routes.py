@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from rpml.pages.assets import assets
-from rpml.pages.explorer.answers import Answers, Json
+from rpml.pages.explorer.answers import Answers
 from rpml.pages.explorer.cluster_answers import ClusterAnswers
 from rpml.pages.explorer.label_answers import MAX_BODY, LabelAnswers
 from rpml.pages.explorer.parameters import Query, RequestError, is_digits
@@ -27,6 +27,7 @@ from rpml.pages.explorer.uploads import (
     upload_picture,
 )
 from rpml.pages.thumbnails import Thumbnail
+from rpml.runtime.context import Json
 from rpml.runtime.rows import Array
 from rpml.runtime.threads import thread_count
 

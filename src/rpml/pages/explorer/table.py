@@ -6,8 +6,9 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.pages.explorer.answers import Answers, Json
+from rpml.pages.explorer.answers import Answers
 from rpml.pages.explorer.parameters import Query, RequestError, is_digits
+from rpml.runtime.context import Json
 
 MAX_CELLS = 200  # rows per request
 FILTER = "where."  # parameters with this prefix name a column

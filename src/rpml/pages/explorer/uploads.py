@@ -25,7 +25,7 @@ from rpml.runtime.wording import counted
 if TYPE_CHECKING:
     from rpml.vision.backbone import Backbone
     from rpml.vision.extract import Recipe
-    from rpml.vision.whitening import Whitening
+    from rpml.vision.whitening import DescriptorWhitening
 
 
 MAX_VECTOR_BYTES = 2 * 2**20
@@ -107,7 +107,7 @@ def upload_picture(data: bytes) -> Thumbnail | None:
 
 
 def image_describer(
-    backbone: Backbone, recipe: Recipe, whitening: Whitening | None = None
+    backbone: Backbone, recipe: Recipe, whitening: DescriptorWhitening | None = None
 ) -> Describe:
     """Return a function from the bytes of an image to its vector, by the features' network."""
     from rpml.vision.decode import ImageError, load_rgb

@@ -19,7 +19,7 @@ from rpml.pages.figures.tiles import (
     GRID_TILE,
     TILE,
     TOP,
-    Pictures,
+    PictureReader,
     choose_queries,
     grid_order,
     quad_grid,
@@ -83,7 +83,7 @@ def draw_figures(
     spaces: Mapping[str, Array],
     folder: str | PathLike[str],
     labels: NDArray[np.generic] | None = None,
-    pictures: Pictures | None = None,
+    pictures: PictureReader | None = None,
     options: FigureOptions | None = None,
     overwrite: bool = True,
 ) -> list[Path]:
@@ -149,7 +149,7 @@ def figure_names(has_pictures: bool, has_labels: bool) -> list[str]:
 def _retrievals(
     spaces: Mapping[str, Array],
     labels: NDArray[np.generic],
-    pictures: Pictures,
+    pictures: PictureReader,
     options: FigureOptions,
 ) -> dict[str, Figure]:
     labeled = np.flatnonzero(labeled_mask(labels))

@@ -14,11 +14,11 @@ TOP = 4  # images shown for a query, as in the paper
 GRID_IMAGES = 2500
 TILE, GRID_TILE = 224, 48  # pixels per picture in the rows and in the grid
 Tiles = NDArray[np.uint8]
-Pictures = Callable[[Sequence[int], int], Tiles]
+PictureReader = Callable[[Sequence[int], int], Tiles]
 """(rows, side in pixels) -> square images (n, side, side, 3)."""
 
 
-def pictures_of(paths: Sequence[Path]) -> Pictures:
+def pictures_of(paths: Sequence[Path]) -> PictureReader:
     """Return a reader of pictures from files, one per row."""
     return lambda rows, side: load_tiles([paths[i] for i in rows], side)
 

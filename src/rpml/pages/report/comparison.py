@@ -42,7 +42,7 @@ class Space:
 
 
 @dataclass(frozen=True)
-class Labels:
+class SampledLabels:
     """The labeled rows of a sample: their positions in the sample, and their labels."""
 
     positions: NDArray[np.intp]
@@ -70,7 +70,7 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class SpaceComparison:
     """All rows of the table."""
 
     scores: list[Score]
@@ -104,7 +104,9 @@ def make_spaces(models: Mapping[str, RPML], X: Array) -> list[Space]:
     ]
 
 
-def compare(spaces: Sequence[Space], labels: Labels | None, rng: np.random.Generator) -> Comparison:
+def compare_spaces(
+    spaces: Sequence[Space], labels: SampledLabels | None, rng: np.random.Generator
+) -> SpaceComparison:
     """Compute every score in every space; labels add Recall@K and NMI of the labeled rows."""
     spectra = {space.key: spectrum(space.vectors) for space in spaces}
     label_free = _label_free(spaces, spectra, rng)
@@ -112,7 +114,7 @@ def compare(spaces: Sequence[Space], labels: Labels | None, rng: np.random.Gener
     k = min(NEAREST, near[0].shape[1])
     shared = interval(neighbor_overlap(near[0], near[1], k), rng) if len(near) > 1 else None
     if labels is None:
-        return Comparison(label_free, {}, spectra, shared=shared)
+        return SpaceComparison(label_free, {}, spectra, shared=shared)
     hits = {space.key: _hits(space, labels) for space in spaces}
     scores = [_recall_score(k, hits, rng) for k in KS]
     scores.append(_nmi_score(spaces, labels))
@@ -121,13 +123,13 @@ def compare(spaces: Sequence[Space], labels: Labels | None, rng: np.random.Gener
         for key in hits
         if key != "rpml"
     }
-    return Comparison([*scores, *label_free], differences, spectra, len(labels), shared)
+    return SpaceComparison([*scores, *label_free], differences, spectra, len(labels), shared)
 
 
 Hits = dict[int, NDArray[np.bool_]]
 
 
-def _hits(space: Space, labels: Labels) -> Hits:
+def _hits(space: Space, labels: SampledLabels) -> Hits:
     """Return, by K, whether a labeled row has its label among its K nearest labeled rows."""
     ranks = first_hit_rank(space.vectors[labels.positions], labels.values)
     return {k: ranks < min(k, len(ranks)) for k in KS}
@@ -148,7 +150,7 @@ def _recall_score(k: int, hits: dict[str, Hits], rng: np.random.Generator) -> Sc
     )
 
 
-def _nmi_score(spaces: Sequence[Space], labels: Labels) -> Score:
+def _nmi_score(spaces: Sequence[Space], labels: SampledLabels) -> Score:
     clusters = {s.key: kmeans_labels(s.vectors[labels.positions], labels.values) for s in spaces}
     intervals = {key: nmi_interval(found, labels.values) for key, found in clusters.items()}
     values = {key: interval.value for key, interval in intervals.items()}

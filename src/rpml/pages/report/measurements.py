@@ -12,7 +12,13 @@ from rpml.estimator import RPML
 from rpml.evaluation.recommendation import Recommendation, recommend
 from rpml.pages.items import Items
 from rpml.pages.layout import linked_maps
-from rpml.pages.report.comparison import Comparison, Labels, Space, compare, make_spaces
+from rpml.pages.report.comparison import (
+    SampledLabels,
+    Space,
+    SpaceComparison,
+    compare_spaces,
+    make_spaces,
+)
 from rpml.pages.report.views import Gallery
 from rpml.pages.thumbnails import Thumbnails
 from rpml.pages.training_rows import fitted_on
@@ -57,7 +63,7 @@ class Measurements:
     """(m, d) their vectors."""
     spaces: list[Space]
     """Raw features, PCA if possible, and the embeddings of one or two models."""
-    comparison: Comparison
+    comparison: SpaceComparison
     advice: Recommendation | None
     """The label-free recommendation; None with labels."""
     drawn: NDArray[np.intp]
@@ -78,7 +84,7 @@ class Measurements:
         return next(space for space in self.spaces if space.key == "rpml")
 
     @cached_property
-    def labels(self) -> Labels | None:
+    def labels(self) -> SampledLabels | None:
         """The labels of the measured rows."""
         return sampled_labels(self.items, self.rows)
 
@@ -87,14 +93,14 @@ class Measurements:
         return np.random.default_rng([self.seed, zlib.crc32(name.encode())])
 
 
-def sampled_labels(items: Items, rows: NDArray[np.intp]) -> Labels | None:
+def sampled_labels(items: Items, rows: NDArray[np.intp]) -> SampledLabels | None:
     """Return the labels of the rows; None if fewer than three have one."""
     if items.labels is None:
         return None
     positions = np.flatnonzero(items.labeled_mask[rows])
     if len(positions) < 3:
         return None
-    return Labels(positions, np.array([items.labels[rows[i]] for i in positions]))
+    return SampledLabels(positions, np.array([items.labels[rows[i]] for i in positions]))
 
 
 def measure(
@@ -119,7 +125,7 @@ def measure(
     model = models[0]
     spaces = make_spaces(dict(zip(source.models, models, strict=True)), sampled)
     listen(Progress("report", 1, N_STAGES))
-    comparison = compare(spaces, labels, rng)
+    comparison = compare_spaces(spaces, labels, rng)
     advice = None if labels else recommend(sampled, len(model.components_), random_state=seed)
     listen(Progress("report", 2, N_STAGES))
     drawn = sorted_sample(len(rows), MAX_DRAWN, rng)

@@ -6,7 +6,7 @@ from rpml.evaluation.codes import OVERSAMPLE, codings, nearest_by_scores
 from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.report import charts
-from rpml.pages.report.comparison import Labels, Space
+from rpml.pages.report.comparison import SampledLabels, Space
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Figure, Section
 from rpml.pages.report.sections.scores import Cell, Line, format_interval, format_value
@@ -31,7 +31,7 @@ def content(measurements: Measurements) -> Content:
 
 
 def quality_by_code(
-    spaces: list[Space], labels: Labels | None, rng: np.random.Generator
+    spaces: list[Space], labels: SampledLabels | None, rng: np.random.Generator
 ) -> tuple[list[Line], Figure]:
     """Return the table and its chart, measured on a sample of the rows, labeled ones if any."""
     labeled = np.arange(len(spaces[0].vectors)) if labels is None else labels.positions

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from rpml.pages.report import charts
-from rpml.pages.report.comparison import Comparison, Score
+from rpml.pages.report.comparison import Score, SpaceComparison
 from rpml.pages.report.measurements import Measurements, Source
 from rpml.pages.report.section import Content, Figure, Section
 from rpml.runtime.intervals import Interval
@@ -80,7 +80,7 @@ def format_interval(bounds: Interval | None, style: str) -> str:
     return f"{low} – {high}"
 
 
-def differences(comparison: Comparison, source: Source) -> Figure | None:
+def differences(comparison: SpaceComparison, source: Source) -> Figure | None:
     """Draw differences in Recall@K to each alternative; None without labels."""
     names = {"raw": "raw", "pca": "PCA", "second": source.second}
     ranges = [

@@ -10,7 +10,7 @@ from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.solver.prefix import sizes_below
 from rpml.pages.report import charts
-from rpml.pages.report.comparison import Labels
+from rpml.pages.report.comparison import SampledLabels
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Figure, Section
 from rpml.runtime.intervals import interval
@@ -37,7 +37,7 @@ def content(measurements: Measurements) -> Content | None:
 
 
 def quality_by_size(
-    vectors: Array, labels: Labels | None, rng: np.random.Generator
+    vectors: Array, labels: SampledLabels | None, rng: np.random.Generator
 ) -> list[Figure]:
     """Draw charts over the prefix sizes, measured on a sample of the rows."""
     sizes = prefix_sizes(vectors.shape[1])

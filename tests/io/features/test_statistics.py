@@ -4,8 +4,8 @@ import tracemalloc
 
 import numpy as np
 
-from rpml.io.features.diagnostics import diagnose
 from rpml.io.features.source import Batch, FeatureSource
+from rpml.io.features.statistics import file_statistics
 
 ROWS = 5000
 
@@ -26,7 +26,7 @@ class Narrow(FeatureSource):
 def peak(n_batches):
     tracemalloc.start()
     try:
-        found = diagnose(Narrow(n_batches))
+        found = file_statistics(Narrow(n_batches))
         return found, tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

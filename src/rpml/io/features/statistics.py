@@ -10,7 +10,7 @@ from rpml.runtime.errors import InputError
 
 
 @dataclass
-class Diagnosis:
+class FileStatistics:
     """Counts over all rows."""
 
     n_rows: int = 0
@@ -22,9 +22,9 @@ class Diagnosis:
     norms: dict[str, float] = field(default_factory=dict)
 
 
-def diagnose(source: FeatureSource) -> Diagnosis:
+def file_statistics(source: FeatureSource) -> FileStatistics:
     """Read every row once and count bad values instead of rejecting them."""
-    diagnosis = Diagnosis()
+    counts = FileStatistics()
     low: NDArray[np.floating] = np.full(source.n_features, np.inf)
     high: NDArray[np.floating] = np.full(source.n_features, -np.inf)
     shortest, longest, total, measured = np.inf, 0.0, 0.0, 0
@@ -33,23 +33,21 @@ def diagnose(source: FeatureSource) -> Diagnosis:
         finite = np.isfinite(values)
         if not finite.all():
             row, column = np.argwhere(~finite)[0]
-            diagnosis.first_not_finite = diagnosis.first_not_finite or source._place(
-                batch, row, column
-            )
-            diagnosis.not_finite += int((~finite).sum())
+            counts.first_not_finite = counts.first_not_finite or source._place(batch, row, column)
+            counts.not_finite += int((~finite).sum())
         lengths = np.linalg.norm(values, axis=1)
-        diagnosis.zero_rows += int((lengths == 0).sum())
+        counts.zero_rows += int((lengths == 0).sum())
         lengths = lengths[np.isfinite(lengths)]
         shortest = min(shortest, float(lengths.min(initial=np.inf)))
         longest = max(longest, float(lengths.max(initial=0.0)))
         total, measured = total + float(lengths.sum()), measured + len(lengths)
         low = np.fmin(low, np.where(finite, values, np.inf).min(axis=0))
         high = np.fmax(high, np.where(finite, values, -np.inf).max(axis=0))
-        diagnosis.n_rows += len(values)
-    if diagnosis.n_rows == 0:
+        counts.n_rows += len(values)
+    if counts.n_rows == 0:
         raise InputError(f"{source.name} has no rows")
-    diagnosis.constant_columns = int((low == high).sum())
-    diagnosis.has_negative = bool((low < 0).any())
+    counts.constant_columns = int((low == high).sum())
+    counts.has_negative = bool((low < 0).any())
     if measured:
-        diagnosis.norms = {"min": shortest, "mean": total / measured, "max": longest}
-    return diagnosis
+        counts.norms = {"min": shortest, "mean": total / measured, "max": longest}
+    return counts
