@@ -17,6 +17,7 @@ from rpml.deep.methods import (
     ddml,
     invariant,
     nce,
+    srpml,
     triplet,
 )
 from rpml.deep.samplers import LabelSampler
@@ -86,14 +87,12 @@ def test_srpml_gradient_with_theta_and_L_fixed():
     rows = x.detach().numpy()
     Z = rows @ np.linalg.qr(before.numpy())[0]
     mined = mine_batch_triplets(
-        Z, LABELS.numpy(), np.random.default_rng(0), mining=loss.settings.mining,
-        margin=loss.settings.margin, limit=loss.settings.max_triplets,
+        Z, LABELS.numpy(), np.random.default_rng(0), mining=srpml.MINING,
+        margin=srpml.MARGIN, limit=srpml.MAX_TRIPLETS,
     )  # fmt: skip
-    chosen = loss.settings
     again = rpml_loss(
-        x, torch.from_numpy(mined), chosen.scale * L.detach(), loss.theta, chosen.alpha,
-        chosen.weight_ridge,
-    ) / (chosen.scale * len(mined))  # fmt: skip
+        x, torch.from_numpy(mined), srpml.SCALE * L.detach(), loss.theta, srpml.ALPHA, srpml.RIDGE
+    ) / (srpml.SCALE * len(mined))
     (expected,) = torch.autograd.grad(again, x)
     assert float(value.detach()) == pytest.approx(float(again.detach()))
     torch.testing.assert_close(found, expected)
