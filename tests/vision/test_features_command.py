@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 import signal
 import subprocess
@@ -14,14 +13,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from rpml.cli.app import app
 from rpml.io.features import read_features
 from rpml.runtime.locks import locked
 from rpml.vision.views import AUGMENTATIONS
-from tests.cli.json_schema import check_fields
+from tests.cli.conftest import Run
 from tests.vision.conftest import noise_image
+
+rpml = Run()
 
 
 class Tool:
@@ -33,15 +32,7 @@ class Tool:
 
     def __call__(self, *more: Any, code: int = 0, name: str = "features.npy") -> Any:
         line = ["features", self.photos, "--backbone", self.network, "-o", f"{self.out}/{name}"]
-        line += ["--scales", 64, "--json", "--quiet", *more]
-        result = CliRunner().invoke(app, [str(part) for part in line])
-        if result.exception and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        assert result.exit_code == code, result.output
-        fields = json.loads(result.stdout)
-        if code in (0, 3):
-            check_fields("features", fields)
-        return fields
+        return rpml.json(*line, "--scales", 64, *more, code=code)
 
     def rows(self, name: str) -> list[dict[str, str]]:
         with open(self.out / name, encoding="utf8", newline="") as file:
@@ -210,10 +201,8 @@ def test_fit_takes_the_groups(tool: Tool) -> None:
     tool("--views", 3)
     line = ["fit", "features.npy", "-o", "model.rpml", "--dim", 3, "--neighbors", 5]
     line += ["--groups", "features.groups.csv"]
-    paths = [str(tool.out / part) if "." in str(part) else str(part) for part in line]
-    result = CliRunner().invoke(app, [*paths, "--json", "--quiet"])
-    assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["rows"] == 60
+    paths = [tool.out / part if "." in str(part) else part for part in line]
+    assert rpml.json(*paths)["rows"] == 60
 
 
 def test_folder_labels(tool: Tool) -> None:
@@ -257,12 +246,8 @@ def test_region_whitening(tool: Tool) -> None:
 def test_wrong_usage(tool: Tool, tmp_path: Path) -> None:
     assert "--scales takes" in tool("--scales", "big", code=2)["error"]
     assert "pooling must be" in tool("--pool", "max", code=2)["error"]
-    assert (
-        "standard output"
-        in CliRunner()
-        .invoke(app, ["features", str(tool.photos), "--backbone", str(tool.network), "-o", "-"])
-        .stderr
-    )
+    line = ["features", tool.photos, "--backbone", tool.network, "-o", "-"]
+    assert "standard output" in rpml.refused(*line)
     (tmp_path / "empty").mkdir()
     tool.photos = tmp_path / "empty"
     assert "holds no images" in tool(code=2)["error"]

@@ -4,27 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
-from rpml.cli.app import app
-from tests.cli.json_schema import check_fields
+from tests.cli.conftest import Run
 from tests.vision.conftest import noise_image, tiny_network
 
-
-def invoke(*args: Any, code: int = 0) -> Any:
-    result = CliRunner().invoke(app, [*map(str, args), "--json", "--quiet"])
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    fields = json.loads(result.stdout)
-    if code == 0:
-        check_fields(str(args[0]), fields)
-    return fields
+invoke = Run().json
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from rpml.pages.explorer.pictures import Pictures
 from rpml.pages.items import make_items
 from rpml.pages.report.measurements import Source, measure
 from rpml.pages.report.page import build_report
-from tests.drawings import HOSTILE, Sample, make_sample, ready_catalog
+from tests.drawings import HOSTILE, Sample
 from tests.pages.browser.chrome import Chrome, fetch_axe, start_driver
 from tests.pages.explorer.client import running
 
@@ -54,9 +54,9 @@ def axe(driver: Chrome, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
-def sample(driver: Chrome, tmp_path_factory: pytest.TempPathFactory) -> Sample:
-    """Made only where there is a browser to look at it."""
-    return make_sample(tmp_path_factory.mktemp("drawings"))
+def sample(driver: Chrome, sample: Sample) -> Sample:
+    """The drawings, only where there is a browser to look at them."""
+    return sample
 
 
 @pytest.fixture(scope="session")
@@ -84,11 +84,6 @@ def plain_report(sample: Sample, hostile: list[str]) -> str:
     path: Path = sample.folder / "plain.html"
     path.write_text(page, encoding="utf8")
     return path.as_uri()
-
-
-@pytest.fixture(scope="session")
-def catalog(sample: Sample) -> Catalog:
-    return ready_catalog(sample)
 
 
 @pytest.fixture(scope="session")

@@ -8,20 +8,8 @@ import pytest
 from rpml.pages.explorer.app import Options, make_app
 from rpml.pages.explorer.catalog import Catalog
 from rpml.pages.explorer.pictures import Pictures
-from tests.drawings import Sample, make_sample, ready_catalog
+from tests.drawings import Sample
 from tests.pages.explorer.client import Client, running
-
-
-@pytest.fixture(scope="session")
-def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
-    """Drawings, which no test changes."""
-    return make_sample(tmp_path_factory.mktemp("drawings"))
-
-
-@pytest.fixture(scope="session")
-def catalog(sample: Sample) -> Catalog:
-    """With clusters and maps ready."""
-    return ready_catalog(sample)
 
 
 @pytest.fixture(scope="session")
