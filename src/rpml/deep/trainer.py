@@ -190,7 +190,7 @@ class Trainer:
             rows,
             state.student.projection,
             rng,
-            self._teacher_features(passes),
+            _features_of(state.teacher, passes) if self.method.needs_teacher else None,
             None if indices.weights is None else torch.from_numpy(indices.weights).to(features),
         )
         loss = state.loss(batch) + self.distillation.loss(features, rows)
@@ -219,9 +219,6 @@ class Trainer:
 
     def _tensor(self, indices: Indices) -> torch.Tensor:
         return torch.from_numpy(np.asarray(indices, np.int64)).to(self.device)
-
-    def _teacher_features(self, passes: Sequence[torch.Tensor]) -> torch.Tensor | None:
-        return _features_of(self.state.teacher, passes) if self.method.needs_teacher else None
 
     def _update_teacher(self) -> None:
         """Exponential moving average of the trained parameters; the others are copied."""

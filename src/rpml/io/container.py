@@ -171,11 +171,6 @@ def _opened(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
         raise ModelFormatError(f"{path} is damaged: {first_line(error)}") from error
 
 
-def _read_raw(path: Path) -> tuple[Arrays, dict[str, str]]:
-    with _opened(path) as (file, fields):
-        return {name: file.get_tensor(name) for name in file.keys()}, fields  # noqa: SIM118
-
-
 def _parse(path: Path, text: str) -> Json:
     try:
         fields = json.loads(text)
@@ -207,7 +202,8 @@ def read_container(path: str | Path, kind: str, version: int) -> tuple[Arrays, J
     """
     path = Path(path)
     _check_file(path)
-    arrays, raw = _read_raw(path)
+    with _opened(path) as (file, raw):
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     fields = _parse(path, raw["rpml"])
     if fields.get("kind") != kind:
         stored = str(fields.get("kind"))[:40]

@@ -24,7 +24,8 @@ def demonstrate(folder: Path, seed: int, note: Note) -> Findings:
     )
     fits = fits_of(train.vectors, N_COMPONENTS, seed)
     rows, embeddings = learn(fits, test.vectors, test.problem, folder, seed)
-    same = {name: _same_language(embeddings[name], test) for name in (BEFORE, LEARNED)}
+    nearest = {name: _nearest(embeddings[name], 1)[:, 0] for name in (BEFORE, LEARNED)}
+    same = {n: np.mean(test.language[rows] == test.language) for n, rows in nearest.items()}
     verdict = (
         f"{judge(rows, embeddings, test.problem)}. The nearest program is in the same language for "
         f"{same[BEFORE]:.0%} of the programs with {BEFORE} and for {same[LEARNED]:.0%} with RPML."
@@ -34,10 +35,6 @@ def demonstrate(folder: Path, seed: int, note: Note) -> Findings:
 
 def _nearest(Z: NDArray[np.floating], k: int) -> NDArray[np.integer]:
     return nearest_neighbors(Z, k, metric="cosine").indices
-
-
-def _same_language(Z: NDArray[np.floating], test: Solutions) -> float:
-    return float(np.mean(test.language[_nearest(Z, 1)[:, 0]] == test.language))
 
 
 def _examples(embeddings: Embeddings, test: Solutions, seed: int) -> str:

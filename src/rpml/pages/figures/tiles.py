@@ -93,9 +93,9 @@ def _principal(rows: NDArray[np.float32], size: int) -> NDArray[np.float32]:
     return np.asarray(centered @ axes[:size].T, np.float32)
 
 
-def quad_grid(tiles: Tiles, side: int, gap: int = 1) -> Tiles:
-    """Arrange pictures (side * side, t, t, 3) row by row as one picture."""
-    padded = np.pad(tiles, ((0, 0), (0, gap), (0, gap), (0, 0)), constant_values=255)
+def quad_grid(tiles: Tiles, side: int) -> Tiles:
+    """Arrange pictures (side * side, t, t, 3) row by row as one picture, a pixel apart."""
+    padded = np.pad(tiles, ((0, 0), (0, 1), (0, 1), (0, 0)), constant_values=255)
     t = padded.shape[1]
     rows = padded.reshape(side, side, t, t, 3).transpose(0, 2, 1, 3, 4)
-    return np.ascontiguousarray(rows.reshape(side * t, side * t, 3)[:-gap, :-gap])
+    return np.ascontiguousarray(rows.reshape(side * t, side * t, 3)[:-1, :-1])

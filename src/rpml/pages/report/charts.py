@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 WIDTH, HEIGHT = 360, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 12, 40
+_TICKS = 5  # at most
 _CHARACTER = 7  # pixels per character of a tick label
 
 
@@ -59,11 +60,11 @@ def number(value: float) -> str:
     return f"{value:.3g}".replace("-", "−")
 
 
-def ticks(low: float, high: float, most: int = 5) -> list[float]:
+def ticks(low: float, high: float) -> list[float]:
     """Return round numbers within [low, high]."""
     if not high > low:
         return [low]
-    rough = (high - low) / most
+    rough = (high - low) / _TICKS
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(s * power for s in (1, 2, 2.5, 5, 10) if s * power >= rough * (1 - 1e-9))
     first = math.ceil(low / step - 1e-9)
@@ -71,14 +72,14 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
     return [i * step for i in range(first, last + 1)]
 
 
-def log_ticks(low: float, high: float, most: int = 5) -> list[float]:
+def log_ticks(low: float, high: float) -> list[float]:
     """Return powers of ten within [low, high], or 1, 2 and 5 times them if the range is short."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     if math.log10(high / low) < 2:
         fine = [m * 10.0**e for e in range(first, last + 1) for m in (1, 2, 5)]
         inside = [t for t in fine if low <= t * (1 + 1e-9) and t <= high * (1 + 1e-9)]
-        return inside if len(inside) > 1 else ticks(low, high, most)
-    step = max(1, math.ceil((last - first) / most))
+        return inside if len(inside) > 1 else ticks(low, high)
+    step = max(1, math.ceil((last - first) / _TICKS))
     return [10.0**e for e in range(first, last + 1, step) if low <= 10.0**e <= high]
 
 
