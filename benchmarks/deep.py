@@ -43,7 +43,7 @@ from rpml.deep.schedule import Schedule
 from rpml.deep.trainer import Trainer
 from rpml.estimator import RPML
 from rpml.evaluation.metrics import first_hit_rank, kmeans
-from rpml.evaluation.metrics.partitions import normalized_mutual_information as nmi
+from rpml.evaluation.metrics.agreement import normalized_mutual_information as nmi
 from rpml.evaluation.registry import METHODS as REGISTRY
 from rpml.io.datasets.folders import read_folders
 from rpml.runtime.context import Context

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import rpml
-from rpml.evaluation.baselines.partitions import KMeansPartition, LeidenPartition
+from rpml.evaluation.clusterings import KMeansPartition, LeidenPartition
 from rpml.evaluation.comparison import DEFAULT_METHODS, compare, make_split, run, run_cells
 from rpml.evaluation.comparison.measure import hits_of
 from rpml.evaluation.comparison.run import read_cells

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rpml.io.features import Features, FeatureSource, ReadOptions
     from rpml.runtime.context import Json
     from rpml.runtime.rows import Array
-    from rpml.vision.descriptors import BackboneSpec
+    from rpml.vision.dataset_descriptors import BackboneSpec
     from rpml.vision.extract import Recipe
 
 
@@ -170,7 +170,7 @@ class DescriptorOptions:
 
     def network(self, path: str, workers: int | None) -> BackboneSpec:
         """Return a backbone and how it is used on a dataset."""
-        from rpml.vision.descriptors import BackboneSpec
+        from rpml.vision.dataset_descriptors import BackboneSpec
         from rpml.vision.extract import Execution
 
         return BackboneSpec(path, self.sidecar, self.recipe(), Execution(workers))

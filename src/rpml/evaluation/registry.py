@@ -21,12 +21,12 @@ from rpml.evaluation.baselines.all_but_the_top import AllButTheTop
 from rpml.evaluation.baselines.lda import LDA, PseudoLabelLDA
 from rpml.evaluation.baselines.lpp import LPP
 from rpml.evaluation.baselines.nca import NCA
-from rpml.evaluation.baselines.partitions import KMeansPartition, LeidenPartition
 from rpml.evaluation.baselines.pca import PCA, WhitenedDescriptors
 from rpml.evaluation.baselines.random_projection import RandomProjection
 from rpml.evaluation.baselines.raw import Raw
 from rpml.evaluation.baselines.shrunk_whitening import ShrunkWhitening
 from rpml.evaluation.baselines.truncation import Truncation
+from rpml.evaluation.clusterings import KMeansPartition, LeidenPartition
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array, RandomState
 from rpml.runtime.wording import one_line

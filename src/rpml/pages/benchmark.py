@@ -41,7 +41,7 @@ from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:
     from rpml.deep.finetune import Training
-    from rpml.vision.descriptors import BackboneSpec
+    from rpml.vision.dataset_descriptors import BackboneSpec
 
 Embeddings = dict[str, Array]
 RESULTS, TABLE, FIGURES = "results.json", "results.md", "figures"
@@ -150,7 +150,7 @@ class Benchmark:
         context: Context | None = None,
     ) -> Descriptors:
         """Compute the descriptors of the dataset's images once and keep them in the folder."""
-        from rpml.vision.descriptors import from_images
+        from rpml.vision.dataset_descriptors import from_images
 
         folder = Path(self.folder)
         images = read_dataset(self.dataset, root, incomplete)

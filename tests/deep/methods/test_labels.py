@@ -7,7 +7,7 @@ pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
 from rpml.deep.methods.base import FeatureBank
 from rpml.deep.methods.labels import aas_labels, label_singletons
-from rpml.evaluation.metrics.partitions import pair_scores
+from rpml.evaluation.metrics.agreement import pair_scores
 from rpml.method.whitening.groups import group_means
 
 

@@ -7,12 +7,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
 from rpml.evaluation.metrics._checks import check_metric, checked_codes, checked_embedding
-from rpml.evaluation.metrics.kmeans import kmeans
-from rpml.evaluation.metrics.partitions import (
+from rpml.evaluation.metrics.agreement import (
     nmi_interval,
     normalized_mutual_information,
     pair_scores,
 )
+from rpml.evaluation.metrics.kmeans import kmeans
 from rpml.evaluation.metrics.retrieval import ball_around
 from rpml.runtime.intervals import bounded
 from rpml.runtime.rows import Array, row_blocks, unit_rows

@@ -19,7 +19,7 @@ from rpml.pages.report.comparison import (
     compare_spaces,
     make_spaces,
 )
-from rpml.pages.report.views import Gallery
+from rpml.pages.report.gallery import Gallery
 from rpml.pages.thumbnails import Thumbnails
 from rpml.pages.training_rows import fitted_on
 from rpml.runtime.context import Progress

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from rpml.pages.report.examples import SHOWN, most_changed
+from rpml.pages.report.gallery import ItemView
 from rpml.pages.report.mapdata import map_titles
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Section
-from rpml.pages.report.views import ItemView
 
 
 @dataclass(frozen=True)

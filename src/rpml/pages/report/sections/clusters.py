@@ -4,9 +4,9 @@ import numpy as np
 
 from rpml.pages.report import charts
 from rpml.pages.report.examples import cluster_samples
+from rpml.pages.report.gallery import Strip
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Figure, Section
-from rpml.pages.report.views import Strip
 from rpml.runtime.wording import counted
 
 _HEADING = "Sizes of the pseudo-clusters"

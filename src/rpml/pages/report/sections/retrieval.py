@@ -2,9 +2,9 @@
 
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.report.examples import SHOWN, retrieval_queries
+from rpml.pages.report.gallery import Strip
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Section
-from rpml.pages.report.views import Strip
 
 
 def content(measurements: Measurements) -> Content | None:

@@ -2,10 +2,10 @@
 
 from rpml.pages.report import charts
 from rpml.pages.report.examples import Triplet, trusted_triplets
+from rpml.pages.report.gallery import Gallery, Strip
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Figure, Section
 from rpml.pages.report.sections.training import is_constant
-from rpml.pages.report.views import Gallery, Strip
 from rpml.runtime.wording import counted
 
 _ROLES = ("anchor", "positive", "negative")
