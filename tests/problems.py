@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import numpy as np
 
+from rpml.io.checkpoint import Checkpoint
 from rpml.method.objective.weights import WEIGHTS
 from rpml.method.solver.manifolds import Grassmann
 
@@ -34,6 +37,22 @@ def blobs(seed=0, classes=8, per_class=25, d=20, spread=0.35):
     centers = rng.standard_normal((classes, d))
     y = np.repeat(np.arange(classes), per_class)
     return centers[y] + spread * rng.standard_normal((len(y), d)), y
+
+
+@contextmanager
+def dying_after_two_stages(monkeypatch):
+    """Fits in the block raise RuntimeError once their second stage is saved."""
+    original, saved = Checkpoint.save, []
+
+    def save(self, name, *rest):
+        original(self, name, *rest)
+        saved.append(name)
+        if len(saved) == 2:
+            raise RuntimeError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "save", save)
+        yield
 
 
 ALL_WEIGHTS = sorted(WEIGHTS)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rpml import RPML
-from rpml.io.checkpoint import Checkpoint
+from tests.problems import dying_after_two_stages
 
 
 def test_same_model_as_the_library(rpml, shared, vectors, tmp_path):
@@ -182,18 +182,8 @@ class TestResume:
         out = tmp_path / "m.rpml"
         self.args = ["fit", shared / "x.npy", "-o", out, "--dim", 4, "--neighbors", 10,
                      "--keep-exemplars"]  # fmt: skip
-        saved = []
-        original = Checkpoint.save
-
-        def save(self, name, *rest):
-            original(self, name, *rest)
-            saved.append(name)
-            if len(saved) == 2:
-                raise RuntimeError("killed")
-
-        monkeypatch.setattr(Checkpoint, "save", save)
-        assert "killed" in rpml.refused(*self.args, "-q", code=1)
-        monkeypatch.undo()
+        with dying_after_two_stages(monkeypatch):
+            assert "killed" in rpml.refused(*self.args, "-q", code=1)
         return out
 
     def test_ends_with_the_same_model(self, rpml, killed, shared):

@@ -5,8 +5,8 @@ import pytest
 
 from rpml import RPML
 from rpml.estimator import ResumableFit
-from rpml.io.checkpoint import Checkpoint
 from rpml.runtime.errors import CheckpointError, InputError
+from tests.problems import dying_after_two_stages
 
 
 @pytest.fixture(scope="module")
@@ -22,19 +22,9 @@ def estimator(**settings):
 @pytest.fixture
 def killed(X, tmp_path, monkeypatch):
     """The path of a fit that died after its second stage."""
-    original, saved = Checkpoint.save, []
-
-    def save(self, name, *rest):
-        original(self, name, *rest)
-        saved.append(name)
-        if len(saved) == 2:
-            raise RuntimeError("killed")
-
     path = tmp_path / "m.rpml"
-    monkeypatch.setattr(Checkpoint, "save", save)
-    with pytest.raises(RuntimeError, match="killed"):
+    with dying_after_two_stages(monkeypatch), pytest.raises(RuntimeError, match="killed"):
         ResumableFit(path).fit(estimator(), X)
-    monkeypatch.undo()
     return path
 
 
