@@ -1,5 +1,6 @@
 """Embedding and scoring of a dataset on the workers, partition by partition."""
 
+from copy import copy
 from pathlib import Path
 
 import numpy as np
@@ -127,13 +128,10 @@ def _embed_pieces(model: RPML, pieces: list[Piece], options: ReadOptions, name: 
 
 def _transform(model: RPML, values: Array) -> Array:
     """Embed without checking column names, which were compared between the shards."""
-    plain = model
     if hasattr(model, "feature_names_in_"):
-        plain = RPML(**model.get_params(deep=False))
-        for name, value in vars(model).items():
-            if name != "feature_names_in_":
-                setattr(plain, name, value)
-    return np.asarray(plain.transform(values))
+        model = copy(model)
+        del model.feature_names_in_
+    return np.asarray(model.transform(values))
 
 
 def embedded(model: RPML, X: object, cluster: Cluster) -> PartitionedRows:

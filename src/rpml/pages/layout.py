@@ -13,7 +13,7 @@ from scipy.optimize import linear_sum_assignment
 
 from rpml.method.graph.exact import slices
 from rpml.method.graph.neighbors import Neighbors, nearest_neighbors
-from rpml.pages import _kernels_layout as kernels
+from rpml.pages import layout_kernels as kernels
 from rpml.pages.nearest import nearest_among
 from rpml.runtime.rows import Array, sorted_sample, unit_rows
 

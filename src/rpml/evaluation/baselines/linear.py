@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from rpml.method.whitening.linear_map import Preprocessing
+from rpml.method.whitening.linear_map import Preprocessing, Spectrum, principal_axes
 from rpml.runtime.rows import Array
 from rpml.runtime.validation import check_rows, check_varied
 from rpml.runtime.wording import counted
@@ -77,6 +77,13 @@ def checked_size(n_components: int, most: int, method: str, limit: str) -> int:
             f"here ({limit})"
         )
     return int(n_components)
+
+
+def checked_axes(X: Array, n_components: int, method: str) -> tuple[Spectrum, int]:
+    """Return the principal axes of the unit rows, and n_components if there are as many."""
+    spectrum = principal_axes(X, unit_input=True, center=True)
+    rank = len(spectrum.variances)
+    return spectrum, checked_rank(n_components, rank, method, X.shape[1])
 
 
 def checked_rank(n_components: int, rank: int, method: str, n_features: int) -> int:

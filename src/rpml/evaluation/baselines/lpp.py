@@ -5,10 +5,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigh
 
-from rpml.evaluation.baselines.linear import LinearBaseline, checked_rank
+from rpml.evaluation.baselines.linear import LinearBaseline, checked_axes
 from rpml.method.graph.affinity import affinity_graph
 from rpml.method.graph.neighbors import nearest_neighbors
-from rpml.method.whitening.linear_map import Preprocessing, principal_axes, whitening
+from rpml.method.whitening.linear_map import Preprocessing, whitening
 from rpml.runtime.rows import Array
 
 
@@ -43,11 +43,9 @@ class LPP(LinearBaseline):
         self.variance, self.ridge = variance, ridge
 
     def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
-        spectrum = principal_axes(X, unit_input=True, center=True)
-        rank = len(spectrum.variances)
-        size = checked_rank(self.n_components, rank, "LPP", X.shape[1])
+        spectrum, size = checked_axes(X, self.n_components, "LPP")
         share = np.cumsum(spectrum.variances) / spectrum.variances.sum()
-        n_axes = min(rank, max(size, 1 + int(np.searchsorted(share, self.variance))))
+        n_axes = min(len(share), max(size, 1 + int(np.searchsorted(share, self.variance))))
         first = whitening(spectrum, 0.0, n_axes, unit_input=True, unit_output=False)
         rows = first.apply(X).astype(np.float64)
         neighbors = nearest_neighbors(rows, min(self.n_neighbors, len(rows) - 1), metric="cosine")

@@ -9,8 +9,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
 from sklearn.utils import check_random_state
 
-from rpml.evaluation.baselines.linear import LinearBaseline, checked_rank
-from rpml.method.whitening.linear_map import Preprocessing, principal_axes, whitening
+from rpml.evaluation.baselines.linear import LinearBaseline, checked_axes
+from rpml.method.whitening.linear_map import Preprocessing, whitening
 from rpml.runtime.rows import Array, RandomState, sorted_sample, unit_rows
 
 
@@ -53,10 +53,8 @@ class NCA(LinearBaseline):
 
     def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
         assert y is not None
-        spectrum = principal_axes(X, unit_input=True, center=True)
-        rank = len(spectrum.variances)
-        size = checked_rank(self.n_components, rank, "NCA", X.shape[1])
-        n_axes = min(rank, max(size, self.n_axes))
+        spectrum, size = checked_axes(X, self.n_components, "NCA")
+        n_axes = min(len(spectrum.variances), max(size, self.n_axes))
         first = whitening(spectrum, 0.5, n_axes, unit_input=True, unit_output=False)
         sample = sorted_sample(len(X), self.max_rows, check_random_state(self.random_state))
         turn = self._nca(first.apply(X[sample]), y[sample], size)

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.evaluation.baselines.linear import LinearBaseline, checked_rank
+from rpml.evaluation.baselines.linear import LinearBaseline, checked_axes
 from rpml.method.whitening.linear_map import Preprocessing, principal_axes, whitening
 from rpml.runtime.rows import Array
 
@@ -24,9 +24,7 @@ class PCA(LinearBaseline):
         self.exponent = exponent
 
     def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
-        spectrum = principal_axes(X, unit_input=True, center=True)
-        rank = len(spectrum.variances)
-        size = checked_rank(self.n_components, rank, "PCA", X.shape[1])
+        spectrum, size = checked_axes(X, self.n_components, "PCA")
         return whitening(spectrum, self.exponent, size, unit_input=True, unit_output=True)
 
 

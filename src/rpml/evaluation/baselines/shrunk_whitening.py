@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.covariance import ledoit_wolf_shrinkage
 
-from rpml.evaluation.baselines.linear import LinearBaseline, checked_rank
-from rpml.method.whitening.linear_map import Preprocessing, principal_axes
+from rpml.evaluation.baselines.linear import LinearBaseline, checked_axes
+from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.rows import Array, unit_rows
 
 
@@ -32,10 +32,7 @@ class ShrunkWhitening(LinearBaseline):
         self.n_components = n_components
 
     def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
-        spectrum = principal_axes(X, unit_input=True, center=True)
-        size = checked_rank(
-            self.n_components, len(spectrum.variances), "shrunk whitening", X.shape[1]
-        )
+        spectrum, size = checked_axes(X, self.n_components, "shrunk whitening")
         self.shrinkage_ = float(ledoit_wolf_shrinkage(unit_rows(np.asarray(X, np.float64))))
         ridge = self.shrinkage_ * spectrum.variances.sum() / X.shape[1]
         variances = (1 - self.shrinkage_) * spectrum.variances[:size] + ridge

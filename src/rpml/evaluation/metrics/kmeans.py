@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.evaluation.metrics._kernels import sum_by_label
+from rpml.evaluation.metrics.kernels import sum_by_label
 from rpml.method.graph.exact import slices
 from rpml.runtime.threads import run_chunks, single_blas_thread
 

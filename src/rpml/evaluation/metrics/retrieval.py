@@ -13,7 +13,7 @@ from rpml.evaluation.metrics._checks import (
     checked_embedding,
     checked_ks,
 )
-from rpml.evaluation.metrics._kernels import best_in_own_class, count_other_classes
+from rpml.evaluation.metrics.kernels import best_in_own_class, count_other_classes
 from rpml.runtime.rows import Array, row_blocks, unit_rows
 from rpml.runtime.threads import run_chunks
 from rpml.runtime.wording import counted
