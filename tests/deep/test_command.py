@@ -74,8 +74,7 @@ def test_finetune_then_features(tiny_backbone, photos, tmp_path):
 
 def test_the_file_embeds_as_the_trained_network_does(tiny_backbone, photos, tmp_path):
     from rpml.deep.cache import ImageSpec, build_cache
-    from rpml.deep.descriptors import descriptors
-    from rpml.deep.finetune import Training, finetune, prepare
+    from rpml.deep.finetune import Training, embed, finetune, prepare
     from rpml.deep.methods import METHODS
     from rpml.deep.onnx_file import write_onnx
     from rpml.deep.schedule import Schedule
@@ -94,7 +93,7 @@ def test_the_file_embeds_as_the_trained_network_does(tiny_backbone, photos, tmp_
     cache = build_cache(
         find_images(photos / "test"), network, ImageSpec(32, Views()), tmp_path / "te"
     )
-    expected = descriptors(embedder, cache, 0)
+    expected = embed(embedder, cache)
     write_onnx(network, embedder, 32, tmp_path / "x.onnx")
     opened = Backbone(tmp_path / "x.onnx")
     assert opened.fixed_size == (32, 32)

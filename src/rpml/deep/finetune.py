@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from rpml.deep.backbones import Network
 from rpml.deep.budgets import check_budget, paper_schedule
 from rpml.deep.cache import ImageSpec
-from rpml.deep.descriptors import MultiViewDataset, frozen_descriptors
+from rpml.deep.descriptors import MultiViewDataset, descriptors, frozen_descriptors
 from rpml.deep.embedder import Embedder, linear_start
 from rpml.deep.inputs import ImageInputs, open_inputs
 from rpml.deep.methods import Method
@@ -132,3 +132,8 @@ def finetune(
     trainer = Trainer(initial.embedder, initial.inputs, method, schedule, initial.frozen, classes)
     embedder = trainer.run(context, evaluate)
     return embedder.eval(), trainer.state.history
+
+
+def embed(embedder: Embedder, inputs: MultiViewDataset) -> NDArray[np.float32]:
+    """The embedding of every image, as unit rows."""
+    return descriptors(embedder, inputs, 0)

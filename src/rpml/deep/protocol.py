@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from rpml.deep.backbones import Network
 from rpml.deep.cache import ImageSpec
-from rpml.deep.descriptors import descriptors, frozen_descriptors
+from rpml.deep.descriptors import frozen_descriptors
 from rpml.deep.finetune import (
     Initialization,
     Training,
     descriptor_network,
+    embed,
     finetune,
     initialize,
 )
@@ -117,7 +118,7 @@ class DeepProtocol:
             title, labeled = f"{method.title}, end to end", method.uses_labels
         # of every epoch, including those of an interrupted run
         seconds = round(sum(epoch["seconds"] for epoch in history), 3)
-        Z = descriptors(embedder, self.test, 0)
+        Z = embed(embedder, self.test)
         scores = {"cosine": scores_of(Z, self.test_classes, "cosine", ks, seed)}
         settings = {**asdict(schedule), "history": history}
         row = MeasuredRow(f"deep-{name}", title, Z.shape[1], scores, seconds, settings,
