@@ -60,7 +60,7 @@ class Parser(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         as_json = "--json" in args
         try:
-            with _usage_errors(lambda: as_json or (ctx.default_map or {}).get("json_output")):
+            with _usage_errors(lambda: as_json or _json_is_configured(ctx)):
                 return super().parse_args(ctx, args)
         except InputError as error:  # from --config; without the usage that other errors print
             fail(sentence(error), BAD_INPUT, as_json or _json_is_configured(ctx))
@@ -89,6 +89,11 @@ def _usage_errors(as_json: Callable[[], object]) -> Iterator[None]:
         if hasattr(error, "format_message") and as_json():
             _echo_error(one_line(error.format_message()), BAD_INPUT)
         raise
+
+
+def _json_is_configured(ctx: Any) -> bool:
+    """Whether the file of --config sets json."""
+    return bool((ctx.default_map or {}).get("json_output"))
 
 
 def check_inputs() -> None:
