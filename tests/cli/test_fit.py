@@ -172,7 +172,7 @@ def test_feature_names_are_kept_and_checked(rpml, tmp_path, vectors):
     assert rpml.json("inspect", tmp_path / "m.rpml")["feature_names"] == names
     rpml("embed", tmp_path / "m.rpml", tmp_path / "a.csv", "-o", tmp_path / "e.npy")
     said = rpml.refused("embed", tmp_path / "m.rpml", tmp_path / "b.csv", "-o", tmp_path / "f.npy")
-    assert "column 0" in said
+    assert "feature 0" in said
 
 
 class TestResume:
