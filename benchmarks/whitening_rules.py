@@ -111,20 +111,20 @@ class Rule:
     strong: str = rescaled(STRONG)
     mild: str = rescaled(MILD)
 
-    def __call__(self, gains: dict[str, list[float]]) -> str:
+    def __call__(self, gains: dict[str, list[float]], dim: int) -> str:
         best = max(gains["turned"])
-        if best > self.nuisance:
+        if best > self.nuisance * (min(max(dim, 32), 64) / 64) ** 0.5:
             near = [s for s, g in zip(SHRINKAGES, gains["turned"], strict=True)
                     if g >= self.near_best * best]  # fmt: skip
             return turned(near[0])
         return self.strong if gains["rescaled"][0] > self.rescaling else self.mild
 
 
-def always(name: str) -> Callable[[dict[str, list[float]]], str]:
-    return lambda gains: name
+def always(name: str) -> Callable[[dict[str, list[float]], int], str]:
+    return lambda gains, dim: name
 
 
-RULES: dict[str, Callable[[dict[str, list[float]]], str]] = {
+RULES: dict[str, Callable[[dict[str, list[float]], int], str]] = {
     "the rule of a fit": Rule(),
     "... turned with shrinkage 1/16 always": Rule(near_best=-np.inf),
     "... turned with shrinkage 1/16 where it is best": Rule(near_best=1.0),
@@ -149,7 +149,7 @@ def gains_of(rule: Callable[..., str], rows: Rows) -> dict[tuple[str, int], tupl
     out = {}
     for name, dim in {(row["set"], row["dim"]) for row in rows}:
         mine = [row for row in rows if (row["set"], row["dim"]) == (name, dim)]
-        got = np.mean([[r["recall"][rule(g)] for g in r["gains"]] for r in mine])
+        got = np.mean([[r["recall"][rule(g, dim)] for g in r["gains"]] for r in mine])
         family = np.mean([[r["recall"][e] for e in EXPONENTS] for r in mine], axis=0)
         pca = family[list(EXPONENTS).index("pca")]
         out[name, dim] = (100 * float(got - pca), 100 * max(0.0, float(family.max() - got)))
@@ -176,7 +176,7 @@ def worth(gain: float) -> float:
 def leaving_one_out(rows: Rows) -> dict[tuple[str, int], tuple[float, float]]:
     """The gains of each source of data with the constants that are best on all others."""
     grid = itertools.product(
-        (0.09, 0.11, 0.13, 0.15),
+        (0.12, 0.15, 0.18),
         (0.03, 0.04, 0.05, 0.07),
         (0.9, 0.95, 1.0),
         ("pca", *(rescaled(r) for r in RIDGES[3:])),

@@ -39,7 +39,7 @@ def gains(turned, rescaled):
     [(-1, MILD), (0, MILD), (0.9 * RESCALING, MILD), (1.1 * RESCALING, STRONG), (1, STRONG)],
 )
 def test_strong_rescaling_needs_evidence(strong, ridge):
-    choice, used = choose(gains((0, 0), (strong, 0.01)))
+    choice, used = choose(gains((0, 0), (strong, 0.01)), 64)
     assert (choice.shrinkage, choice.ridge, choice.trains) == (np.inf, ridge, False)
     assert choice.evidence == pytest.approx({JUDGED: strong, MILD: 0.01})
     assert used.mean() == pytest.approx(0.01 if ridge == MILD else strong)
@@ -51,11 +51,17 @@ def test_strong_rescaling_needs_evidence(strong, ridge):
 @pytest.mark.parametrize(("part", "shrinkage"), [(0.8, 1 / 8), (0.95, 1 / 16), (1.1, 1 / 16)])
 def test_where_a_nuisance_dominates_the_strongest_whitening_near_the_best(part, shrinkage):
     turned = (2 * part * NUISANCE, 2 * NUISANCE)
-    choice, used = choose(gains(turned, (1, 1)))
+    choice, used = choose(gains(turned, (1, 1)), 64)
     assert (choice.shrinkage, choice.ridge, choice.trains) == (shrinkage, np.inf, True)
     assert choice.evidence == pytest.approx(dict(zip(SHRINKAGES, turned, strict=True)))
     assert used.mean() == pytest.approx(choice.evidence[shrinkage])
     assert "nuisance" in choice.reason
+
+
+@pytest.mark.parametrize(("size", "turned"), [(8, True), (32, True), (64, False), (256, False)])
+def test_in_fewer_dimensions_a_nuisance_shows_less(size, turned):
+    choice, _ = choose(gains((0, 0.8 * NUISANCE), (0, 0)), size)
+    assert np.isfinite(choice.shrinkage) == turned
 
 
 def test_mean_log_ranks_count_the_rows_before():

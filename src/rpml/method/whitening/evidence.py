@@ -44,7 +44,8 @@ SHRINKAGES = (1 / 16, 1 / 8)  # of axes that are turned, strongest whitening fir
 STRONG, MILD = 1 / 128, 1 / 16  # ridges of axes that are rescaled, as parts of the scatter's trace
 JUDGED = 1 / 256  # the ridge by which strong rescaling is judged: twice as strong, to be safe
 MATES = 3
-NUISANCE = 0.11  # rank gain from which on a nuisance dominates
+NUISANCE = 0.15  # rank gain from which on a nuisance dominates
+NUISANCE_SIZES = (32, 64)  # between these dimensions it grows with the square root to that value
 NEAR_BEST = 0.9  # there, the strongest whitening with this part of the best rank gain
 REFERENCE = 1.0  # shrinkage by which the mates are found that judge turned axes
 RESCALING = 0.04  # rank gain that strong rescaling has to bring
@@ -86,7 +87,7 @@ def neighbor_scatter(
         reason = f"only {counted(n, 'row')}, too few to tell"
         return np.eye(q), ScatterChoice("none", np.inf, {}, reason, trains=False)
     gains, teacher = rank_gains(data, rng, step)
-    choice, _ = choose(gains)
+    choice, _ = choose(gains, data.n_components)
     rows = data.subset(rng.permutation(n)[: MILD_ROWS if choice.ridge == MILD else FINAL_ROWS])
     correlation = taught_correlation(rows, teacher, FINAL_REPEATS, rng, step)
     return scatter_of(correlation, data.deviations), choice
@@ -97,18 +98,20 @@ def chosen_rank_gain(data: Coordinates, rng: np.random.Generator) -> Interval:
     """The rank gain by which a fit would judge its choice."""
     if min(data.W.shape[0] - MIN_ROWS, data.W.shape[1] - MIN_AXES) < 0:
         return Interval(0.0, 0.0, 0.0)
-    return mean_interval(choose(rank_gains(data, rng)[0])[1])
+    return mean_interval(choose(rank_gains(data, rng)[0], data.n_components)[1])
 
 
-def choose(gains: RankGains) -> tuple[ScatterChoice, Array]:
+def choose(gains: RankGains, n_components: int) -> tuple[ScatterChoice, Array]:
     """The choice, and the rank gain per query by which it was judged.
 
     Where a nuisance dominates, it is the strongest whitening whose gain is near the best.
     """
     turned = gains.turned.mean(axis=1)
-    if turned.max() > NUISANCE:
+    fewest, most = NUISANCE_SIZES
+    nuisance = NUISANCE * (min(max(n_components, fewest), most) / most) ** 0.5
+    if turned.max() > nuisance:
         best = _said(gains.turned[turned.argmax()])
-        reason = f"a nuisance dominates the strongest axes (rank gain {best}, above {NUISANCE})"
+        reason = f"a nuisance dominates the strongest axes (rank gain {best}, above {nuisance:.2f})"
         i = int((turned >= NEAR_BEST * turned.max()).argmax())
         evidence = dict(zip(SHRINKAGES, turned.tolist(), strict=True))
         return ScatterChoice("neighbors", SHRINKAGES[i], evidence, reason), gains.turned[i]

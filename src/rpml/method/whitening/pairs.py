@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from rpml.method.whitening.evidence import REFERENCE, SHRINKAGES
+from rpml.method.whitening.evidence import NUISANCE, REFERENCE, SHRINKAGES
 from rpml.method.whitening.neighborhoods import (
     MAX_ROWS,
     Coordinates,
@@ -40,7 +40,6 @@ QUANTILES = np.arange(1, 6) / 10  # of the similarity of random rows: what count
 RATE_SHRINKAGE = 0.25  # of the whitening in which pairs are compared with random rows
 RANDOM_PAIRS = 20_000
 QUERIES = 1000
-TURNING = 0.15  # rank gain of held-out correct pairs that turned axes have to bring
 CLEAR = 3  # standard errors by which held-out pairs must rank each other better
 STEP = 4  # from the lowest shrinkage of the neighbors to one that only pairs can support
 PRICE = 0.05  # rank gain of held-out correct pairs that this step has to bring
@@ -99,7 +98,7 @@ def pair_scatter(
     without, usual, stronger = _held_out_ranks(data, folds, prior, rate, shrinkage)
     gain = float((without - usual).mean()) / rate  # wrong pairs rank alike by both
     error = float((without - usual).std() / np.sqrt(len(usual))) / rate
-    needed = max(CLEAR * error, TURNING if np.isinf(choice.shrinkage) else 0.0)
+    needed = max(CLEAR * error, NUISANCE if np.isinf(choice.shrinkage) else 0.0)
     bounds = " to ".join(f"{gain + side * STANDARD_ERRORS * error:.3f}" for side in (-1, 1))
     measured = f"rank gain of held-out pairs {gain:.3f}, 95% interval {bounds}, {needed:.3f} needed"
     if gain <= needed:
