@@ -11,6 +11,7 @@ from rpml import RPML
 from rpml.estimator.description import decisions
 from rpml.evaluation.metrics import recall_at_k
 from rpml.method.whitening.groups import (
+    MIN_GROUPS,
     drop_singles,
     drop_strangers,
     group_means,
@@ -126,6 +127,13 @@ def test_few_groups_are_ignored_and_the_model_says_so(problem, tmp_path):
     fit(X, np.where(groups < 3, groups, -1)).save(tmp_path / "m.rpml")
     model = RPML.load(tmp_path / "m.rpml")
     assert decisions(model)["groups"] == "ignored, because 3 groups are too few to tell"
+
+
+def test_as_many_groups_as_needed_are_looked_at(problem):
+    X, groups, _ = problem
+    for n, ignored in ((MIN_GROUPS - 1, True), (MIN_GROUPS, False)):
+        model = fit(X, np.where(groups < n, groups, -1))
+        assert ("too few" in model.whitening_.groups_ignored) == ignored
 
 
 def test_groups_of_one_row_each_are_pointed_out(problem):

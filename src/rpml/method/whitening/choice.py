@@ -271,7 +271,7 @@ def whiten_by_scatter(
     data = coordinates(*subset)
     seed = int(rng.integers(2**31))  # the same splits for both, so that they compare
     estimate, ignored = None, ""
-    if sampled.max() >= MIN_GROUPS:
+    if sampled.max() + 1 >= MIN_GROUPS:
         by_groups = group_scatter(data, sampled, np.random.default_rng(seed))
         instances = data.subset(representatives(sampled)[0])
         ignored = "they say less than the neighbors"

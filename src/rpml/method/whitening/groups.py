@@ -78,7 +78,7 @@ def group_scatter(
     """
     first, of_row = representatives(groups)
     trusted = drop_strangers(data, groups, rng)
-    if trusted.max() < MIN_GROUPS:
+    if trusted.max() + 1 < MIN_GROUPS:
         return np.eye(data.W.shape[1]), ScatterChoice("groups", np.inf, {})
 
     def estimate(instances: NDArray[np.intp]) -> Array:
