@@ -27,6 +27,26 @@ def test_lines_have_rate_and_remaining_time(capsys, monkeypatch):
     assert "done in" in lines[-1]
 
 
+def test_a_stage_with_stages_inside_has_its_own_time(capsys, monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    report = LineReporter()
+    report(Progress("train", 0, 2))
+    for epoch in (1, 2):
+        for batch in (1, 2, 3):
+            now += 10
+            report(Progress("batches", batch, 3))
+        report(Progress("train", epoch, 2))
+    lines = capsys.readouterr().err.splitlines()
+    ends = [line for line in lines if "done in" in line]
+    assert ends == [
+        "batches: 3/3, done in 20.0 s",
+        "batches: 3/3, done in 20.0 s",
+        "epochs: 2/2, done in 60.0 s",
+    ]
+    assert "epochs: 1/2, 0.0333/s, 30 s left" in lines
+
+
 def test_lines_do_not_flood(capsys):
     report = LineReporter()
     for step in range(1, 10_000):

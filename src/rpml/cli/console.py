@@ -56,7 +56,9 @@ def say(text: str, err: bool = False) -> None:
 class Reporter:
     """Receives progress reports and shows nothing; subclasses display them."""
 
-    stage = ""
+    def __init__(self) -> None:
+        self.stage = ""
+        self._begun: dict[str, tuple[float, int]] = {}  # when, and with how much done
 
     def __enter__(self) -> Self:
         return self
@@ -65,10 +67,11 @@ class Reporter:
         self.close()
 
     def __call__(self, event: "Progress") -> None:
-        if event.stage != self.stage:
-            self.stage = event.stage
-            self.started, self.first = time.monotonic(), event.done
+        self.stage = event.stage
+        self._begun.setdefault(event.stage, (time.monotonic(), event.done))
         self.show(event)
+        if 0 < event.total <= event.done:  # it may come again: the batches of the next epoch
+            del self._begun[event.stage]
 
     def show(self, event: "Progress") -> None:
         """Display an event."""
@@ -78,7 +81,8 @@ class Reporter:
 
     def rate(self, event: "Progress") -> tuple[float, float | None]:
         """Return (steps per second, seconds left) of the stage; None while unknown."""
-        elapsed, steps = time.monotonic() - self.started, event.done - self.first
+        begun, first = self._begun[event.stage]
+        elapsed, steps = time.monotonic() - begun, event.done - first
         if steps <= 0 or elapsed <= 0 or event.total <= 1:
             return 0.0, None
         return steps / elapsed, (event.total - event.done) * elapsed / steps
@@ -88,6 +92,7 @@ class LineReporter(Reporter):
     """Plain lines: at the start and the end of a stage, and every two seconds in between."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._last, self._shown, self._ended = 0.0, "", ""
 
     def show(self, event: "Progress") -> None:
@@ -108,7 +113,7 @@ class LineReporter(Reporter):
         parts += [f"{name} {value:.5g}," for name, value in event.info.items()]
         rate, left = self.rate(event)
         if finished:
-            parts.append(f"done in {time.monotonic() - self.started:.1f} s")
+            parts.append(f"done in {time.monotonic() - self._begun[event.stage][0]:.1f} s")
         elif left is not None:
             parts.append(f"{rate:.3g}/s, {left:.0f} s left")
         return " ".join(parts).rstrip(",")
@@ -118,6 +123,7 @@ class BarReporter(Reporter):
     """One rich bar per stage, with rate and remaining time."""
 
     def __init__(self) -> None:
+        super().__init__()
         from rich.console import Console as RichConsole
         from rich.progress import (
             BarColumn,

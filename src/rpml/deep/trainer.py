@@ -114,6 +114,7 @@ class Trainer:
         state, schedule = self.state, self.schedule
         if saved := context.load("epoch", state_schema(state)):
             restore(state, *saved)
+        context.report(Progress("train", state.epoch, schedule.epochs))
         while state.epoch < schedule.epochs and not self._stalled():
             begun = time.perf_counter()
             scores = self._epoch(self._sampler(), context)
