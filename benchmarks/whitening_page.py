@@ -31,6 +31,25 @@ def best_candidate() -> dict[str, str]:
     return dict(zip(heads, next(line for line in lines if line[0] == BEST), strict=True))
 
 
+def training_effects() -> dict[int, dict[str, float]]:
+    """What training adds to the whitening alone, in points: per number of dimensions and set."""
+    content = json.loads(whitening_rules.OUTPUT.read_text(encoding="utf8"))
+    alone = whitening_rules.gains_of(whitening_rules.Rule(), content["rows"])
+    return {
+        dim: {row["set"]: points(row) - alone[row["set"], dim][0] for row in own}
+        for dim, own in by_dim(load()).items()
+    }
+
+
+def training() -> list[str]:
+    lines = ["| dimensions | mean | lowest | highest |", "|---|---:|---:|---:|"]
+    for dim, effects in training_effects().items():
+        low, high = (pick(effects, key=effects.__getitem__) for pick in (min, max))
+        ends = (f"{effects[name]:+.1f} ({name})" for name in (low, high))
+        lines.append(f"| {dim} | {np.mean([*effects.values()]):+.2f} | {' | '.join(ends)} |")
+    return lines
+
+
 def shrinkages() -> list[str]:
     return results_shrinkage.as_table(results("shrinkages")["rows"]).splitlines()
 
@@ -108,6 +127,7 @@ def lost(own: list[Row]) -> list[float]:
 
 TABLES: dict[str, Callable[[], list[str]]] = {
     "rules": rules,
+    "training": training,
     "shrinkages": shrinkages,
     "targets": targets,
 }
