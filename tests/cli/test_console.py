@@ -9,7 +9,7 @@ import pytest
 
 from rpml.cli import console as module
 from rpml.cli.console import BarReporter, Console, LineReporter, fields_text, say, table
-from rpml.cli.options import parse_settings
+from rpml.cli.options.common import parse_settings
 from rpml.runtime.context import Progress
 from rpml.runtime.errors import InputError
 

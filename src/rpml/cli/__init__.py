@@ -1,1 +1,1 @@
-"""The command line: parse, call and print, with one file per command."""
+"""The command line: parse, call and print."""

@@ -33,7 +33,7 @@ COMMANDS = (
     "demo",
     "doctor",
 )
-"""In the order of the help; each is a module of this package with `run` and `EXAMPLES`."""
+"""In the order of the help; each is a module of `rpml.cli.commands` with `run` and `EXAMPLES`."""
 
 app = typer.Typer(
     name="rpml",
@@ -69,7 +69,7 @@ def _root(
 
 
 for name in COMMANDS:
-    module = import_module(f"rpml.cli.{name}")
+    module = import_module(f"rpml.cli.commands.{name}")
     app.command(name, cls=Parser, epilog=module.EXAMPLES)(module.run)
 
 

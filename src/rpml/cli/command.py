@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from rpml.cli.console import SHOWN, say
-from rpml.cli.option_groups import expand_groups
+from rpml.cli.options.groups import expand_groups
 from rpml.runtime.errors import InputError, WriteError
 from rpml.runtime.wording import one_line, reason_of
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rpml.cli import options as opt
 from rpml.cli.command import SKIPPED, Interrupted, command
 from rpml.cli.console import Console, fields_text
+from rpml.cli.options import common as opt
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 

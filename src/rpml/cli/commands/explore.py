@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, say
-from rpml.cli.item_options import ItemOptions, short_names
+from rpml.cli.options import common as opt
+from rpml.cli.options.items import ItemOptions, short_names
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, table
-from rpml.cli.finetune import TrainingOptions
+from rpml.cli.options import common as opt
+from rpml.cli.options.training import TrainingOptions
 from rpml.runtime.errors import InputError
 
 EXAMPLES = """\b

@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 from typing import Annotated
 
-from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
+from rpml.cli.options import common as opt
 from rpml.runtime.errors import InputError
 
 EXAMPLES = """\b

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from rpml.cli import options as opt
+from rpml.cli.options import common as opt
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 

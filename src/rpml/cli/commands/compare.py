@@ -4,9 +4,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, table
+from rpml.cli.options import common as opt
 
 EXAMPLES = """\b
 Examples:

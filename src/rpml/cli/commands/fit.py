@@ -10,10 +10,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from rpml.cli import options as opt
 from rpml.cli.command import Interrupted, command
 from rpml.cli.console import Console, Stopper, fields_text
-from rpml.cli.engine_options import EngineOptions
+from rpml.cli.options import common as opt
+from rpml.cli.options.engine import EngineOptions
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 

@@ -5,10 +5,10 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, fields_text
-from rpml.cli.item_options import ItemOptions, short_names
+from rpml.cli.options import common as opt
+from rpml.cli.options.items import ItemOptions, short_names
 from rpml.runtime.errors import InputError
 
 EXAMPLES = """\b

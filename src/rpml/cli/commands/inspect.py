@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, fields_text, shown
+from rpml.cli.options import common as opt
 
 EXAMPLES = """\b
 Examples:

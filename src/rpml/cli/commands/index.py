@@ -2,9 +2,9 @@
 
 from typing import Annotated
 
-from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
+from rpml.cli.options import common as opt
 from rpml.runtime.wording import counted
 
 EXAMPLES = """\b

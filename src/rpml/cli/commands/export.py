@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
-from rpml.cli.item_options import ItemOptions
+from rpml.cli.options import common as opt
+from rpml.cli.options.items import ItemOptions
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 

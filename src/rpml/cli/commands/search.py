@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, table
+from rpml.cli.options import common as opt
 from rpml.runtime.wording import counted
 
 EXAMPLES = """\b

@@ -3,9 +3,9 @@
 from copy import copy
 from typing import Annotated
 
-from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, fields_text
+from rpml.cli.options import common as opt
 
 EXAMPLES = """\b
 Examples:

@@ -2,10 +2,10 @@
 
 from typing import Annotated
 
-from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
-from rpml.cli.engine_options import EngineOptions
+from rpml.cli.options import common as opt
+from rpml.cli.options.engine import EngineOptions
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from rpml.cli import options as opt
+from rpml.cli.options import common as opt
 from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, fields_text
+from rpml.cli.options import common as opt
 
 if TYPE_CHECKING:
     from rpml.runtime.intervals import Interval

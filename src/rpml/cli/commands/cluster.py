@@ -3,9 +3,9 @@
 from collections import Counter
 from typing import Annotated
 
-from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, fields_text
+from rpml.cli.options import common as opt
 from rpml.runtime.errors import InputError
 
 EXAMPLES = """\b

@@ -1,0 +1,1 @@
+"""Options that commands share, and how Typer reads groups of them."""

@@ -1,0 +1,65 @@
+"""How a network is trained: options of finetune and of benchmark --deep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from rpml.cli.options import common as opt
+
+if TYPE_CHECKING:
+    from rpml.deep.finetune import Training
+    from rpml.pages.benchmark import EndToEnd
+    from rpml.runtime.context import Json
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """How the upper blocks of a network are trained."""
+
+    train_from: Annotated[
+        str | None, opt.text("BLOCK", "First block that trains, or all; default: the last two.")
+    ] = None
+    size: Annotated[int, opt.number("Height and width of the images.", minimum=32)] = 224
+    views: Annotated[int, opt.number("Augmented views per image.", minimum=0)] = 8
+    epochs: Annotated[int | None, opt.number("Passes over the images; default: 6.")] = None
+    learning_rate: Annotated[
+        float | None, opt.text("RATE", "Learning rate of the upper blocks; default: the method's.")
+    ] = None
+    bf16: Annotated[bool, opt.flag("Run convolutions in bfloat16.", "--bf16")] = False
+    schedule: Annotated[
+        str, opt.text("NAME", "common, or paper: as long as each paper trains (for a GPU).")
+    ] = "common"
+
+    def training(self, dim: int, pool: str, settings: Json) -> Training:
+        """Return the settings of a run; `settings` are other fields of the schedule."""
+        from rpml.deep.budgets import check_free
+        from rpml.deep.cache import ImageSpec
+        from rpml.deep.embedder import warn_if_emulated
+        from rpml.deep.finetune import Training
+        from rpml.deep.schedule import Schedule
+        from rpml.vision.views import Views
+
+        changed = {"epochs": self.epochs, "learning_rate": self.learning_rate, **settings}
+        changed = {name: value for name, value in changed.items() if value is not None}
+        check_free(self.schedule, changed)
+        warn_if_emulated(self.bf16)
+        image_spec = ImageSpec(self.size, Views(self.views))
+        return Training(dim, pool, self.bf16, image_spec, Schedule(**changed), self.schedule)
+
+    def end_to_end(self, root: str, backbone: str, names: str, training: Training) -> EndToEnd:
+        """Return the methods that `rpml benchmark --deep` trains, checked before any work."""
+        require_torch()
+        from rpml.deep.methods import METHODS, check_methods
+        from rpml.pages.benchmark import EndToEnd
+
+        methods = tuple(METHODS) if names == "all" else check_methods(names.split(","))
+        return EndToEnd(root, backbone, methods, training, self.train_from)
+
+
+def require_torch() -> None:
+    """Raise an error that names the missing extra."""
+    from rpml.runtime.extras import require
+
+    require("torch", "deep", "training a network")
+    require("pytorch_metric_learning", "deep", "training a network")
