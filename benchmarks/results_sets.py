@@ -16,8 +16,7 @@ import numpy as np
 from common import RESULTS
 from numpy.typing import NDArray
 
-from rpml.evaluation.comparison.measure import Split
-from rpml.evaluation.comparison.run import make_split
+from rpml.evaluation.split import Split, make_split
 
 CELLS = RESULTS / "cells"
 DIMS = (32, 64, 128)

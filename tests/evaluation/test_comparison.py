@@ -7,12 +7,13 @@ import pytest
 
 import rpml
 from rpml.evaluation.clusterings import KMeansPartition, LeidenPartition
-from rpml.evaluation.comparison import DEFAULT_METHODS, compare, make_split, run, run_cells
+from rpml.evaluation.comparison import DEFAULT_METHODS, compare, run, run_cells
 from rpml.evaluation.comparison.measure import hits_of
 from rpml.evaluation.comparison.run import read_cells
 from rpml.evaluation.comparison.table import html_table
 from rpml.evaluation.metrics import recall_at_k
 from rpml.evaluation.registry import METHODS, chosen_methods
+from rpml.evaluation.split import make_split
 from tests.problems import blobs
 
 FAST = ("raw", "pca", "random", "lda")

@@ -9,12 +9,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rpml.evaluation.comparison.measure import Split
-from rpml.evaluation.comparison.run import checked_size, make_split
+from rpml.evaluation.comparison.run import checked_size
 from rpml.evaluation.comparison.table import Row, figure_text, html_table, table_text
 from rpml.evaluation.metrics._checks import checked_embedding
 from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
 from rpml.evaluation.registry import Method, chosen_methods
+from rpml.evaluation.split import Split, make_split
 from rpml.method.codes import AxisRanges, Int8Codec, SignCodec
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.extras import optional

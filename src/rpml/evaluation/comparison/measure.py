@@ -6,8 +6,6 @@ Recall@K up to 8 and every bootstrap can be computed from it. The digits of `kep
 the 10 nearest rows remain.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +18,7 @@ from rpml.evaluation.metrics.label_free import (
 )
 from rpml.evaluation.metrics.retrieval import KS
 from rpml.evaluation.registry import Method
+from rpml.evaluation.split import Split
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.context import Json
 from rpml.runtime.intervals import bounded
@@ -28,16 +27,6 @@ from rpml.runtime.wording import one_line
 
 _DEEPEST = 15
 Cell = Json
-
-
-@dataclass(frozen=True)
-class Split:
-    """Training rows and test rows, with labels or None."""
-
-    X_train: Array
-    y_train: Array | None
-    X_test: Array
-    y_test: Array | None
 
 
 def measure(split: Split, method: Method, dim: int, seed: int) -> Cell:
@@ -49,12 +38,10 @@ def measure(split: Split, method: Method, dim: int, seed: int) -> Cell:
         "uses_labels": method.uses_labels,
     }
     try:
-        fit = method.fit(split.X_train, split.y_train, dim, seed)
+        fit, Z = split.embed(method, dim, seed)
     except ValueError as error:
         return {**cell, "error": one_line(error)}
-    cell |= {"seconds": fit.seconds, "warnings": fit.warnings}
-    Z = np.asarray(fit.estimator.transform(split.X_test), np.float32)
-    cell["dim"] = Z.shape[1]
+    cell |= {"seconds": fit.seconds, "warnings": fit.warnings, "dim": Z.shape[1]}
     cell.update(_without_labels(split.X_test, Z))
     if split.y_test is not None:
         cell.update(_with_labels(Z, split.y_test, seed))

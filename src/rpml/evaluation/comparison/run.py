@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from rpml.evaluation.comparison.measure import Cell, Split, measure
+from rpml.evaluation.comparison.measure import Cell, measure
 from rpml.evaluation.comparison.table import Comparison
 from rpml.evaluation.metrics._checks import checked_embedding
 from rpml.evaluation.registry import PCA_FAMILY, Method, chosen_methods
-from rpml.runtime.rows import Array
+from rpml.evaluation.split import Split, make_split
 from rpml.runtime.wording import counted, one_line
 
 logger = logging.getLogger(__name__)
@@ -113,40 +113,6 @@ def checked_size(n_components: int | None, d: int) -> int:
 def _dims(n_components: int | Sequence[int] | None, d: int) -> list[int]:
     sizes: Any = [n_components] if np.ndim(n_components) == 0 else n_components  # type: ignore[arg-type]
     return [checked_size(size, d) for size in sizes]
-
-
-def make_split(X: Array, y: ArrayLike | None, train: ArrayLike | None = None) -> Split:
-    """Split the rows into a training and a test part that share no class."""
-    labels = None if y is None else np.asarray(y)
-    if labels is not None and labels.shape != (len(X),):
-        raise ValueError(f"y must hold one class for each of the {counted(len(X), 'row')} of X.")
-    if train is None:
-        chosen = _default_split(len(X), labels)
-    else:
-        chosen = np.asarray(train)
-        if chosen.dtype != bool or chosen.shape != (len(X),):
-            raise ValueError(
-                f"train must hold True or False for each of the {counted(len(X), 'row')} of X."
-            )
-    if not chosen.any() or chosen.all():
-        raise ValueError("train must leave rows on both sides of the split.")
-    if labels is None:
-        return Split(X[chosen], None, X[~chosen], None)
-    return Split(X[chosen], labels[chosen], X[~chosen], labels[~chosen])
-
-
-def _default_split(n: int, labels: NDArray[np.generic] | None) -> NDArray[np.bool_]:
-    if labels is None:
-        chosen = np.zeros(n, bool)
-        chosen[np.random.default_rng(0).permutation(n)[: n // 2]] = True
-        return chosen
-    classes = np.unique(labels)
-    if len(classes) < 4:
-        raise ValueError(
-            f"y has {counted(len(classes), 'class', 'classes')}, and two are needed on either "
-            "side of the split: compare without labels, or give `train` in Python."
-        )
-    return np.isin(labels, classes[: len(classes) // 2])
 
 
 def run_cells(

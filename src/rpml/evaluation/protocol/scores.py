@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator
 from rpml.evaluation.metrics import clustering_scores, recall_at_k
 from rpml.evaluation.protocol.descriptors import Descriptors
 from rpml.evaluation.registry import Method, chosen_methods
+from rpml.evaluation.split import make_split
 from rpml.runtime.context import Context, Json, Progress
 from rpml.runtime.rows import Array
 from rpml.runtime.schema import COUNT, ArraySpec, Number, Schema
@@ -87,8 +88,7 @@ def run_methods(
 
 def measure(data: Descriptors, method: Method, dim: int, seed: int) -> tuple[MeasuredRow, Array]:
     """Fit a method on the training rows, embed and score the test rows."""
-    fit = method.fit(data.X[data.train], data.labels[data.train], dim, seed)
-    Z = np.asarray(fit.estimator.transform(data.X[~data.train]), np.float32)
+    fit, Z = make_split(data.X, data.labels, data.train).embed(method, dim, seed)
     y = data.labels[~data.train]
     metrics = ["cosine"] + ([] if getattr(fit.estimator, "normalize", True) else ["euclidean"])
     row = MeasuredRow(

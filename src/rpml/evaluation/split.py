@@ -1,0 +1,59 @@
+"""Held-out rows: methods are fitted on the training rows and applied to the test rows."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rpml.evaluation.registry import Method, TimedFit
+from rpml.runtime.rows import Array
+from rpml.runtime.wording import counted
+
+
+@dataclass(frozen=True)
+class Split:
+    """Training rows and test rows, with labels or None."""
+
+    X_train: Array
+    y_train: Array | None
+    X_test: Array
+    y_test: Array | None
+
+    def embed(self, method: Method, n_components: int, seed: int) -> tuple[TimedFit, Array]:
+        """Fit a method to the training rows; return the fit and its embedding of the test rows."""
+        fit = method.fit(self.X_train, self.y_train, n_components, seed)
+        return fit, np.asarray(fit.estimator.transform(self.X_test), np.float32)
+
+
+def make_split(X: Array, y: ArrayLike | None, train: ArrayLike | None = None) -> Split:
+    """Split the rows into a training and a test part that share no class."""
+    labels = None if y is None else np.asarray(y)
+    if labels is not None and labels.shape != (len(X),):
+        raise ValueError(f"y must hold one class for each of the {counted(len(X), 'row')} of X.")
+    if train is None:
+        chosen = _default_split(len(X), labels)
+    else:
+        chosen = np.asarray(train)
+        if chosen.dtype != bool or chosen.shape != (len(X),):
+            raise ValueError(
+                f"train must hold True or False for each of the {counted(len(X), 'row')} of X."
+            )
+    if not chosen.any() or chosen.all():
+        raise ValueError("train must leave rows on both sides of the split.")
+    if labels is None:
+        return Split(X[chosen], None, X[~chosen], None)
+    return Split(X[chosen], labels[chosen], X[~chosen], labels[~chosen])
+
+
+def _default_split(n: int, labels: NDArray[np.generic] | None) -> NDArray[np.bool_]:
+    if labels is None:
+        chosen = np.zeros(n, bool)
+        chosen[np.random.default_rng(0).permutation(n)[: n // 2]] = True
+        return chosen
+    classes = np.unique(labels)
+    if len(classes) < 4:
+        raise ValueError(
+            f"y has {counted(len(classes), 'class', 'classes')}, and two are needed on either "
+            "side of the split: compare without labels, or give `train` in Python."
+        )
+    return np.isin(labels, classes[: len(classes) // 2])
