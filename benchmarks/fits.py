@@ -87,7 +87,7 @@ def unavoidable(X: np.ndarray, size: int, repeats: int) -> float:
     from sklearn.decomposition import PCA
 
     from rpml.method.graph.neighbors import nearest_neighbors
-    from rpml.runtime.threads import single_blas_thread
+    from rpml.runtime.blas import single_blas_thread
 
     def run() -> None:
         with single_blas_thread():

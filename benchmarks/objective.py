@@ -15,7 +15,7 @@ from common import alternate, publish
 
 from rpml.method.objective.triplet_loss import TripletObjective, loss_and_gradients
 from rpml.method.solver.manifolds import Grassmann, PolarCurve
-from rpml.runtime.threads import single_blas_thread
+from rpml.runtime.blas import single_blas_thread
 
 TRIALS = 4  # in a row, as a line search makes them
 

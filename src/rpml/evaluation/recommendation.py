@@ -26,9 +26,9 @@ from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.whitening.evidence import chosen_rank_gain
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.method.whitening.neighborhoods import coordinates
+from rpml.runtime.blas import single_blas_thread
 from rpml.runtime.intervals import Interval, interval
 from rpml.runtime.rows import Array, RandomState, sorted_sample, unit_rows
-from rpml.runtime.threads import single_blas_thread
 from rpml.runtime.wording import counted
 
 CANDIDATES = (*PCA_FAMILY, "rpml")

@@ -31,9 +31,9 @@ from rpml.method.triplets.sampling import LabelSource, draw_from_sources, parted
 from rpml.method.whitening.choice import Whitening, choose_whitening
 from rpml.method.whitening.groups import Groups, group_means, representatives
 from rpml.method.whitening.neighborhoods import shrinkage_share
+from rpml.runtime.blas import single_blas_thread
 from rpml.runtime.context import Arrays, Context, Progress
 from rpml.runtime.rows import Array, Labels, sorted_sample
-from rpml.runtime.threads import single_blas_thread
 
 logger = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from rpml.method.solver.stochastic import Epoch
 from rpml.method.solver.training import Start, solve, step_back
 from rpml.method.supervision.constraints import Supervision
 from rpml.method.whitening.choice import Whitening
+from rpml.runtime.blas import single_blas_thread
 from rpml.runtime.context import Context
 from rpml.runtime.rows import Array, Labels
-from rpml.runtime.threads import single_blas_thread
 
 SAMPLE_ROWS = 10_000
 Features = TypeVar("Features", contravariant=True)

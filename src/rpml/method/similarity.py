@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from rpml.runtime.blas import single_blas_thread
 from rpml.runtime.rows import Array, unit_rows
-from rpml.runtime.threads import single_blas_thread
 
 MAX_ROWS = 2000
 STEPS = 2**16 - 1  # of the range of similarities, to which they are rounded

@@ -21,9 +21,9 @@ from rpml.method.whitening.choice import Whitening
 from rpml.method.whitening.groups import no_groups
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.method.whitening.neighborhoods import ScatterChoice
+from rpml.runtime.blas import single_blas_thread
 from rpml.runtime.context import Context
 from rpml.runtime.rows import Array, unit_rows
-from rpml.runtime.threads import single_blas_thread
 
 OLD_SHARE, MIN_OLD = 2, 2000
 ENOUGH = 4  # rows per component to learn a whitening from

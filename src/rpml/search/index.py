@@ -14,10 +14,10 @@ from rpml.io.container import Arrays, check_content, read_container, write_conta
 from rpml.io.features.source import as_ids, check_unique_ids
 from rpml.io.model_file import check_model
 from rpml.method.codes import Codes
+from rpml.runtime.blas import times
 from rpml.runtime.errors import InputError, ModelFormatError
 from rpml.runtime.rows import top_columns
 from rpml.runtime.schema import ArraySpec, Schema
-from rpml.runtime.threads import times
 from rpml.runtime.validation import as_matrix
 from rpml.runtime.wording import counted
 from rpml.search.hamming import BitSearch, bit_search

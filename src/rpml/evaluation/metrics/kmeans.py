@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from rpml.evaluation.metrics.kernels import sum_by_label
 from rpml.method.graph.exact import slices
-from rpml.runtime.threads import run_chunks, single_blas_thread
+from rpml.runtime.blas import single_blas_thread
+from rpml.runtime.threads import run_chunks
 
 Floats = NDArray[np.float32]
 _TILE = 1 << 23  # scores held at once: 32 MB

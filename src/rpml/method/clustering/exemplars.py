@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.runtime.blas import times
 from rpml.runtime.rows import Array, Labels, unit_rows
-from rpml.runtime.threads import times
 
 MAX_EXEMPLARS = 10_000  # of the largest clusters, so that models do not grow with the data
 BLOCK_ROWS = 4096

@@ -27,8 +27,9 @@ from rpml.method.graph.exact import (
     slices,
     sort,
 )
+from rpml.runtime.blas import single_blas_thread, times
 from rpml.runtime.extras import require
-from rpml.runtime.threads import run_chunks, single_blas_thread, times
+from rpml.runtime.threads import run_chunks
 
 logger = logging.getLogger(__name__)
 Look = tuple[NDArray[np.int32], int]  # rows, and the cell they search

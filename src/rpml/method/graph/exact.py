@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from rpml.method.graph import kernels as kernels
+from rpml.runtime.blas import single_blas_thread, times
 from rpml.runtime.rows import Array, unit_rows
-from rpml.runtime.threads import run_chunks, single_blas_thread, times
+from rpml.runtime.threads import run_chunks
 
 Progress = Callable[[float], object]
 Pair = tuple[int, int]

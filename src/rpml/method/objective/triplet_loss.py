@@ -20,8 +20,9 @@ from rpml.method.objective.weights import (
     weight_function,
     weights_from_logits,
 )
+from rpml.runtime.blas import aligned, times, transposed_times
 from rpml.runtime.rows import Array
-from rpml.runtime.threads import aligned, run_chunks, times, transposed_times
+from rpml.runtime.threads import run_chunks
 from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from rpml.method.objective.triplet_loss import TripletObjective
 from rpml.method.objective.weights import WeightRidge
 from rpml.method.solver.line_search import line_search
 from rpml.method.solver.manifolds import Euclidean, Grassmann, PolarCurve, Product, orthonormalize
+from rpml.runtime.blas import single_blas_thread, times
 from rpml.runtime.rows import Array
-from rpml.runtime.threads import single_blas_thread, times
 
 Point = tuple[Array, ...]
 REFRESH = 10  # iterations between recomputations of X L against rounding, and checkpoints

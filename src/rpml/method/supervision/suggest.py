@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rpml.method.clustering.exemplars import Exemplars
+from rpml.runtime.blas import single_blas_thread, times
 from rpml.runtime.rows import Array, Labels, unit_rows
-from rpml.runtime.threads import single_blas_thread, times
 
 Mask = NDArray[np.bool_]
 BLOCK_ROWS = 1024

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from rpml.method.whitening.groups import drop_singles, within_scatter
 from rpml.method.whitening.neighborhoods import MAX_ROWS, Coordinates, ScatterChoice, random_halves
+from rpml.runtime.blas import single_blas_thread, times, transposed_times
 from rpml.runtime.rows import Array, Labels, unit_rows
-from rpml.runtime.threads import single_blas_thread, times, transposed_times
 
 SHRINKAGES = (1 / 32, 1 / 16, 1 / 8, 1 / 2, 2.0, np.inf)
 QUERIES = 1500

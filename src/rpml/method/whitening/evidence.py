@@ -32,10 +32,10 @@ from rpml.method.whitening.neighborhoods import (
     scatter_of,
     taught_correlation,
 )
+from rpml.runtime.blas import single_blas_thread, times
 from rpml.runtime.context import silent
 from rpml.runtime.intervals import Interval, mean_interval
 from rpml.runtime.rows import Array, unit_rows
-from rpml.runtime.threads import single_blas_thread, times
 from rpml.runtime.wording import counted
 
 Index = NDArray[np.intp]

@@ -17,8 +17,8 @@ from rpml.method.whitening.neighborhoods import (
     random_halves,
     scatter_of,
 )
+from rpml.runtime.blas import single_blas_thread, times
 from rpml.runtime.rows import Array, unit_rows
-from rpml.runtime.threads import single_blas_thread, times
 
 Groups = NDArray[np.intp]
 SHRINKAGES = tuple(2.0**-k for k in range(9, 0, -2))

@@ -18,9 +18,9 @@ from scipy import linalg, sparse
 
 from rpml.method.graph.unions import nearest_by_unions
 from rpml.method.whitening.linear_map import Preprocessing, Spectrum
+from rpml.runtime.blas import times, transposed_times
 from rpml.runtime.context import silent
 from rpml.runtime.rows import Array, unit_rows
-from rpml.runtime.threads import times, transposed_times
 
 Mask = NDArray[np.bool_]
 

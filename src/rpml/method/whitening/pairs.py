@@ -25,9 +25,9 @@ from rpml.method.whitening.neighborhoods import (
     ScatterChoice,
     scatter_of,
 )
+from rpml.runtime.blas import single_blas_thread, times, transposed_times
 from rpml.runtime.intervals import STANDARD_ERRORS
 from rpml.runtime.rows import Array, unit_rows
-from rpml.runtime.threads import single_blas_thread, times, transposed_times
 from rpml.runtime.wording import counted
 
 Index = NDArray[np.intp]

@@ -14,8 +14,9 @@ from rpml.pages.explorer.catalog import Catalog, Pending
 from rpml.pages.explorer.cluster_names import distinctive_words
 from rpml.pages.explorer.clusters import Clusters, ascent_tree, find_clusters
 from rpml.pages.layout import linked_maps, quantized
+from rpml.runtime.blas import single_blas_thread
 from rpml.runtime.rows import Array
-from rpml.runtime.threads import single_blas_thread, using_threads
+from rpml.runtime.threads import using_threads
 
 logger = logging.getLogger(__name__)
 
