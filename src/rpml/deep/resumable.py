@@ -1,10 +1,11 @@
 """Training of a network on images to an ONNX file; an interrupted run can resume."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
+from typing import ClassVar
 
 import numpy as np
 
@@ -16,9 +17,9 @@ from rpml.deep.methods import METHODS, check_methods
 from rpml.deep.onnx_file import check_onnx_output, fingerprint_of, sidecar_of, write_onnx
 from rpml.deep.samplers import Indices
 from rpml.io.checkpoint import Checkpoint, check_directory, fingerprint, remove_checkpoint
+from rpml.io.resumable import ResumableRun
 from rpml.runtime.context import Context, Json
 from rpml.runtime.errors import InputError
-from rpml.runtime.locks import locked
 from rpml.runtime.outputs import check_apart, check_output
 from rpml.vision.extract import files_digest
 from rpml.vision.files import ImageFile
@@ -38,7 +39,7 @@ class FinetuningOutcome:
 
 
 @dataclass(frozen=True)
-class ResumableFinetuning:
+class ResumableFinetuning(ResumableRun):
     """Train the upper blocks of a network and write it as ONNX; a killed run can resume.
 
     The activations of the frozen layers and the finished epochs are kept in the folder
@@ -66,10 +67,8 @@ class ResumableFinetuning:
     >>> run.train(find_images("photos/"), network, Training())  # doctest: +SKIP
     """
 
-    path: str | Path
-    resume: bool = False
-    overwrite: bool = False
     cache: str | Path | None = None
+    _suffix: ClassVar[str] = ".work"
 
     def __post_init__(self) -> None:
         if Path(self.path).suffix != ".onnx":
@@ -78,14 +77,7 @@ class ResumableFinetuning:
             )
         check_output(self.path, self.overwrite or self.resume)
 
-    def check(self, inputs: Iterable[str | Path | None] = ()) -> None:
-        """Raise InputError, before any work, if an output exists, is an input or is foreign.
-
-        Parameters
-        ----------
-        inputs : iterable of str, Path or None, default=()
-            The files and folders that are read.
-        """
+    def _check(self, inputs: list[str | Path | None]) -> None:
         check_apart([self.path, sidecar_of(self.path), self.directory], inputs)
         check_onnx_output(self.path, self.overwrite)
         if self.directory.is_dir():
@@ -99,12 +91,6 @@ class ResumableFinetuning:
             raise InputError(f"{self.directory} is in the way of unfinished work: move it away")
         check_directory(self.directory / "run")
         check_cache(self.directory / "trunk")
-
-    @property
-    def directory(self) -> Path:
-        """The folder of activations and finished epochs, until the network is written."""
-        target = Path(self.path)
-        return target.with_name(target.name + ".work")
 
     def train(
         self,
@@ -130,10 +116,7 @@ class ResumableFinetuning:
             Receives progress.
         """
         check_methods([method])
-        with locked(self.path):
-            self.check()
-            if self.overwrite and not self.resume:
-                self.discard()
+        with self._running():
             settings = _settings(network, training, method)
             digest, run = files_digest(files), self.directory / "run"
             store = Checkpoint(run, digest, settings, self.resume)

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from rpml.estimator.fitted import describe_settings, load_model, save_model
-from rpml.io.checkpoint import Checkpoint, check_directory, fingerprint, remove_checkpoint
+from rpml.io.checkpoint import Checkpoint, check_directory, fingerprint
 from rpml.io.container import canonical_json
 from rpml.io.features import Features
 from rpml.io.features.source import as_ids
 from rpml.io.model_file import check_model_output, read_model
+from rpml.io.resumable import ResumableRun
 from rpml.runtime.context import Progress
 from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError, ModelFormatError
-from rpml.runtime.locks import locked
 from rpml.runtime.outputs import check_apart
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class FitOutcome:
 
 
 @dataclass(frozen=True)
-class ResumableFit:
+class ResumableFit(ResumableRun):
     """Fit an estimator and write its model file; a killed fit can resume.
 
     Finished stages and the state of the solver are kept in the folder ``<path>.ckpt`` until the
@@ -81,18 +81,10 @@ class ResumableFit:
     >>> model = run.fit(RPML(64, random_state=0), X).model  # doctest: +SKIP
     """
 
-    path: str | Path
-    resume: bool = False
-    overwrite: bool = False
     checkpoint: bool = True
     notes: Mapping[str, object] = field(default_factory=dict)
     exemplars: bool = False
-
-    @property
-    def directory(self) -> Path:
-        """The folder of finished stages, next to the model."""
-        target = Path(self.path)
-        return target.with_name(target.name + ".ckpt")
+    _suffix: ClassVar[str] = ".ckpt"
 
     def fit(self, model: RPML, X: ArrayLike | Features, **inputs: Any) -> FitOutcome:
         """Fit the model and write it.
@@ -114,15 +106,12 @@ class ResumableFit:
             If the finished stages are of other rows or settings, or `resume` was forgotten.
         """
         data = X if isinstance(X, Features) else Features(X)  # type: ignore[arg-type]
-        with locked(self.path):
-            self.check()
+        with self._running():
             digest, settings = _digest(model, data.values, inputs), describe_settings(model)
             key = fingerprint(digest, settings)
             if self.resume and self._is_complete(key):
                 self.discard()
                 return FitOutcome(load_model(type(model), self.path), "complete")
-            if self.overwrite and not self.resume:
-                self.discard()
             if self.resume and not self.directory.exists() and not os.path.lexists(self.path):
                 logger.info("nothing to resume in %s: starting from the beginning", self.directory)
             if self.checkpoint:
@@ -140,23 +129,11 @@ class ResumableFit:
                 self.discard()
             return FitOutcome(model, "stopped" if stops else "fitted")
 
-    def check(self, inputs: Iterable[str | Path | None] = ()) -> None:
-        """Raise InputError, before any work, if an output exists, is an input or is foreign.
-
-        Parameters
-        ----------
-        inputs : iterable of str, Path or None, default=()
-            The files that are read.
-        """
-        inputs = list(inputs)
+    def _check(self, inputs: list[str | Path | None]) -> None:
         check_model_output(self.path, self.overwrite or self.resume, inputs)
         if self.checkpoint:
             check_apart([self.directory], inputs)
             check_directory(self.directory)
-
-    def discard(self) -> None:
-        """Delete the finished stages."""
-        remove_checkpoint(self.directory)
 
     def _is_complete(self, key: str) -> bool:
         """Whether the file is the finished model of this fit; InputError if it is another one."""

@@ -1,13 +1,13 @@
 """Extraction of image descriptors to a file; an interrupted run can resume."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.io.checkpoint import remove_checkpoint
+from rpml.io.resumable import ResumableRun
 from rpml.runtime.context import Context
 from rpml.runtime.errors import InputError
 from rpml.runtime.locks import locked
@@ -29,7 +29,7 @@ REGION_IMAGES = 1000  # from which a region whitening is learned
 
 
 @dataclass(frozen=True)
-class ResumableExtraction:
+class ResumableExtraction(ResumableRun):
     """Compute descriptors of images and write them; a killed run can resume.
 
     Finished parts are kept in the folder ``<path>.parts`` until the features are written. Next to
@@ -55,27 +55,18 @@ class ResumableExtraction:
     >>> ResumableExtraction("features.npy", resume=True).extract(job).rows  # doctest: +SKIP
     """
 
-    path: str
-    resume: bool = False
-    overwrite: bool = False
+    _suffix: ClassVar[str] = ".parts"
 
     @property
     def _paths(self) -> OutputPaths:
-        return OutputPaths(self.path)
+        return OutputPaths(str(self.path))
 
     @property
     def started(self) -> bool:
         """Whether there are finished parts to resume from."""
-        return bool(self._paths.parts.exists())
+        return self.directory.exists()
 
-    def check(self, inputs: Iterable[str | Path | None] = ()) -> None:
-        """Raise InputError, before any work, if an output exists, is an input or is not writable.
-
-        Parameters
-        ----------
-        inputs : iterable of str, Path or None, default=()
-            The files and folders that are read.
-        """
+    def _check(self, inputs: list[str | Path | None]) -> None:
         self._paths.check(self.overwrite, self.resume, inputs)
 
     def extract(
@@ -100,18 +91,16 @@ class ResumableExtraction:
             Receives progress.
         """
         self._paths.check_name()
-        with locked(self.path.rstrip("/")), locked(self._paths.ids):  # both name the tables
-            self.check(file.path for file in job.files)
+        # photos.npy and photos.csv would write the same tables
+        with self._running(file.path for file in job.files), locked(self._paths.ids):
             post, context = post or PostProcess(), context or Context()
-            if self.overwrite and not self.resume:
-                remove_checkpoint(self._paths.parts)
             job = self._with_region_whitening(job, region_whitening, post.whiten_on)
             written = already_written(self._paths, job, post) if self.resume else None
             if written is None:
                 store = open_parts(self._paths, job, self.resume)
                 context = replace(context, store=store)
                 written = write_features(self._paths, job, post, context, self.overwrite)
-            remove_checkpoint(self._paths.parts)
+            self.discard()
             return written
 
     def _with_region_whitening(self, job: Job, choice: str | Path | None, training: str) -> Job:
