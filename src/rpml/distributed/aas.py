@@ -59,8 +59,8 @@ class DaskAscent:
     def _of(
         cls, cluster: Cluster, weights: list[Task], edges: NDArray[np.int64], gamma: float
     ) -> DaskAscent:
-        omega = cluster.submit(_authority, [cluster.submit(_degrees, part) for part in weights])
-        best = cluster.submit(_joined, [cluster.submit(strongest, part) for part in weights])
+        omega = cluster.submit(_authority, cluster.each(_degrees, weights))
+        best = cluster.submit(_joined, cluster.each(strongest, weights))
         scaled = cluster.submit(scaled_authority, omega)
         return cls(cluster, weights, omega, scaled, best, edges, float(gamma))
 
@@ -70,7 +70,7 @@ class DaskAscent:
     def affinity_quantiles(self, q: tuple[float, ...]) -> NDArray[np.float64]:
         """Return quantiles of a sample of the affinities."""
         each = max(1, _SAMPLE // len(self.weights))
-        sampled = [self.cluster.submit(_sampled_weights, part, each) for part in self.weights]
+        sampled = self.cluster.each(_sampled_weights, self.weights, each)
         affinities = self.cluster.value(self.cluster.submit(_joined, sampled))
         return np.asarray(np.quantile(affinities, q)) if affinities.size else np.empty(0)
 
@@ -110,7 +110,7 @@ def _weights(cluster: Cluster, graph: Graph, bandwidth: str | float | None) -> l
     submit, edges = cluster.submit, graph.edges
     scale = None
     if bandwidth is not None:
-        near = submit(_joined, [submit(own_scale, part) for part in graph.parts])
+        near = submit(_joined, cluster.each(own_scale, graph.parts))
         scale = submit(bandwidths, near, bandwidth)
     n, starts = int(edges[-1]), edges[:-1].tolist()
     forward = [

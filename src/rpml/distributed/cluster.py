@@ -108,7 +108,7 @@ class Cluster:
         with self.failures(), dask.config.set(_QUIET):
             return self.client.submit(work, *arguments, key=_key(work), pure=False)
 
-    def each(self, work: Callable[..., Any], parts: Sequence[Task], *more: object) -> list[Task]:
+    def each(self, work: Callable[..., Any], parts: Sequence[object], *more: object) -> list[Task]:
         """Submit the same task for every part, in one message to the scheduler."""
         keys = [f"{_key(work)}-{i}" for i in range(len(parts))]
         columns = [[value] * len(parts) for value in more]

@@ -113,20 +113,20 @@ def _layout(model: RPML, ids: object) -> Layout:
 
 
 def _embed_part(model: RPML, part: Array, name: str) -> int:
-    write_table(name, _transform(model, part), _layout(model, None), None, overwrite=True)
+    write_table(name, _transform(part, model), _layout(model, None), None, overwrite=True)
     return len(part)
 
 
 def _embed_pieces(model: RPML, pieces: list[Piece], options: ReadOptions, name: str) -> int:
     """Read, embed and write a partition in batches."""
     batches = [batch for piece in pieces for batch in read_piece(piece, options)]
-    values = np.concatenate([_transform(model, batch) for batch, _ in batches])
+    values = np.concatenate([_transform(batch, model) for batch, _ in batches])
     ids = None if batches[0][1] is None else np.concatenate([names for _, names in batches])
     write_table(name, values, _layout(model, ids), ids, overwrite=True)
     return len(values)
 
 
-def _transform(model: RPML, values: Array) -> Array:
+def _transform(values: Array, model: RPML) -> Array:
     """Embed without checking column names, which were compared between the shards."""
     if hasattr(model, "feature_names_in_"):
         model = copy(model)
@@ -148,8 +148,7 @@ def embedded(model: RPML, X: object, cluster: Cluster) -> PartitionedRows:
     plain = _local(model)
 
     def read() -> list[Task]:
-        held = cluster.hold(plain)
-        parts = [cluster.submit(_transform, held, part) for part in rows.parts]
+        parts = cluster.each(_transform, rows.parts, cluster.hold(plain))
         rows.release()
         return parts
 

@@ -85,7 +85,7 @@ def find_frame(cluster: Cluster, parts: Sequence[Task], metric: str) -> Frame:
         return Frame(metric, np.zeros(1))
     if metric != "euclidean":
         raise ValueError(f"metric={metric!r}: use 'cosine' or 'euclidean'")
-    ranges = [cluster.submit(on_worker.extent, part) for part in parts]
+    ranges = cluster.each(on_worker.extent, parts)
     low, high, total, count = cluster.value(cluster.total(ranges, on_worker.widest))
     return Frame(metric, *center_and_unit(low, high, total / count))
 
@@ -172,10 +172,7 @@ class Search:
             for part, a, b, start in zip(self.parts, cuts, cuts[1:], self.edges, strict=False)
         ]
         for _ in range(ann.ROUNDS):
-            sums = [
-                self.cluster.submit(on_worker.center_sums, subset, centers, self.frame)
-                for subset in training
-            ]
+            sums = self.cluster.each(on_worker.center_sums, training, centers, self.frame)
             centers = self.cluster.submit(on_worker.moved, centers, self.cluster.total(sums))
         return centers
 
@@ -187,11 +184,9 @@ class Search:
 
     def _visit(self, centers: Task, needed: int) -> list[Task]:
         """Search every bucket of cells for the neighbors of the rows that visit it."""
-        submit = self.cluster.submit
-        probes = [
-            submit(on_worker.probes, part, centers, needed, self.frame) for part in self.parts
-        ]
-        sizes = self.cluster.total([submit(on_worker.cell_sizes, p, centers) for p in probes])
+        submit, each, total = self.cluster.submit, self.cluster.each, self.cluster.total
+        probes = each(on_worker.probes, self.parts, centers, needed, self.frame)
+        sizes = total(each(on_worker.cell_sizes, probes, centers))
         count = len(self.parts)
         buckets = self._buckets(int(self.cluster.value(submit(on_worker.width, centers))))
         bucket = submit(on_worker.deal_cells, centers, sizes, buckets)
@@ -206,7 +201,7 @@ class Search:
             searches.append(task)
             for i in range(count):
                 candidates[i].append(self.cluster.item(task, i))
-        looks = self.cluster.total([submit(on_worker.looks, p, bucket) for p in probes])
+        looks = total(each(on_worker.looks, probes, bucket))
         self.cluster.wait(searches, self.context, "neighbors")
         mean = self.cluster.value(looks) / int(self.edges[-1])
         logger.info("%d buckets, a row looks into %.1f", buckets, mean)
@@ -228,7 +223,7 @@ class Search:
 
     def _fill(self, lists: list[Task]) -> list[Task]:
         """Search exactly for rows that met fewer than k others."""
-        short = [self.cluster.value(self.cluster.submit(on_worker.short, part)) for part in lists]
+        short = self.cluster.values(self.cluster.each(on_worker.short, lists))
         rows = np.concatenate([s + start for s, start in zip(short, self.edges, strict=False)])
         if not rows.size:
             return lists
@@ -242,7 +237,7 @@ class Search:
         ]
 
     def _recall(self, lists: list[Task], sample: ann.Sample) -> float:
-        cells = [self.cluster.submit(on_worker.indices, part) for part in lists]
+        cells = self.cluster.each(on_worker.indices, lists)
         neighbors = self.cluster.value(take(self.cluster, cells, self.edges, sample.rows))
         true = ann.Sample(np.arange(len(neighbors)), sample.neighbors)
         return true.recall(neighbors)

@@ -81,11 +81,10 @@ class PartitionedRows:
     def digest(self, cluster: Cluster) -> str:
         """Return a hash of all values, computed on the workers; of files independent of edges."""
         paths = dict.fromkeys(piece.path for part in self.pieces for piece in part)
-        parts = [cluster.submit(_file_digest, path) for path in paths]
-        parts = parts or [cluster.submit(data_digest, part) for part in self.parts]
+        parts = cluster.each(_file_digest, list(paths)) or cluster.each(data_digest, self.parts)
         state = hashlib.sha256(repr((self.shape, self.options)).encode())
-        for part in parts:
-            state.update(str(cluster.value(part)).encode())
+        for digest in cluster.values(parts):
+            state.update(digest.encode())
         return state.hexdigest()
 
 

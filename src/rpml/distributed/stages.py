@@ -84,8 +84,7 @@ class DaskStages:
 
     def apply(self, whitening: Whitening, X: PartitionedRows) -> Prepared:
         """Preprocess every partition in place."""
-        held = self.workers.hold(whitening.preprocessing)
-        parts = [self.workers.submit(_apply, part, held) for part in X.parts]
+        parts = self.workers.each(_apply, X.parts, self.workers.hold(whitening.preprocessing))
         moments = mean_and_covariance(self.workers, parts, X.count, False, self.context)
         X.release()
         return Prepared(parts, X.edges, *moments, self.context.key(*whitening.dependencies()))

@@ -32,6 +32,17 @@ POOL = 4  # rows in the pool per requested triplet
 
 
 @dataclass(frozen=True)
+class Plan:
+    """How many triplets are drawn from n_rows rows, in blocks that share a random stream."""
+
+    n_rows: int
+    block: int
+    per_anchor: int
+    total: int | None
+    """None means `per_anchor` triplets of every anchor."""
+
+
+@dataclass(frozen=True)
 class Pool:
     """The m rows that triplets are drawn from, on every worker that draws."""
 
@@ -40,21 +51,22 @@ class Pool:
     members: Members
     """Which positions in `rows` share a label."""
     groups: Groups | None
-    supervision: Supervision
-    block: int
+    supervision: Supervision | None
+    plan: Plan
     quota: NDArray[np.int64] | None
-    """Triplets of each block; None means `per_anchor` triplets per anchor."""
-    per_anchor: int
+    """Triplets of each block, if their total is limited."""
 
     def draw(self, b: int, rng: np.random.Generator) -> Drawn:
         """Draw the triplets of the anchors in block b."""
-        ends = np.searchsorted(self.rows, [b * self.block, (b + 1) * self.block])
+        ends = np.searchsorted(self.rows, [b * self.plan.block, (b + 1) * self.plan.block])
         able = self.members.anchors(slice(*ends.tolist()))
         total = None if self.quota is None else int(self.quota[b])
-        anchors = repeat_anchors(able, rng, self.per_anchor, total)
+        anchors = repeat_anchors(able, rng, self.plan.per_anchor, total)
         partners = uniform_partners(anchors, self.members, rng, self.groups)
         places = np.stack([anchors, *partners], axis=1)[partners[1] >= 0]
-        return self.rows[places], self.supervision.pinned(places)
+        known = self.supervision
+        pinned = np.zeros(len(places), bool) if known is None else known.pinned(places)
+        return self.rows[places], pinned
 
 
 @sizeof.register(Pool)  # type: ignore[untyped-decorator]
@@ -79,23 +91,14 @@ def draw_triplets(
     sources = [labels, *supervised_labels(inputs)]
     limit = settings.max_triplets // len(sources)
     n, rng = len(labels), context.rng("pool")
-    total = limit if n * settings.triplets_per_anchor > limit else None
+    per_anchor = settings.triplets_per_anchor
+    plan = Plan(n, BLOCK, per_anchor, limit if n * per_anchor > limit else None)
     pools = []
     for names in sources:
         rows = pool_rows(names, POOL * settings.max_triplets, rng)
         together = groups[rows] if groups.max() >= 0 else None
-        subset = (
-            rows,
-            names[rows],
-            together,
-            None if supervision is None else supervision.labels[rows],
-        )
-        counts = (
-            settings.triplets_per_anchor,
-            total,
-            0 if supervision is None else supervision.n_classes,
-        )
-        pools.append(cluster.submit(_make_pool, subset, counts, (n, BLOCK)))
+        known = None if supervision is None else supervision.subset(rows)
+        pools.append(cluster.submit(_make_pool, rows, names[rows], together, known, plan))
     spans = pairwise(edges.tolist())
     return [cluster.submit(_draw, pools, span, context.seed) for span in spans]
 
@@ -113,27 +116,23 @@ def pool_rows(labels: Labels, limit: int, rng: np.random.Generator) -> NDArray[n
 
 
 def _make_pool(
-    subset: tuple[Labels, Labels, Labels | None, Labels | None],
-    counts: tuple[int, int | None, int],
-    cut: tuple[int, int],
+    rows: NDArray[np.intp],
+    labels: Labels,
+    groups: Groups | None,
+    supervision: Supervision | None,
+    plan: Plan,
 ) -> Pool:
-    rows, labels, groups, classes = subset
-    per_anchor, total, n_classes = counts
-    n, block = cut
-    members = members_of(labels)
-    quota = None
-    if total is not None:  # in proportion to the anchors of each block, exactly
-        able = np.bincount(rows[members.anchors()] // block, minlength=-(-n // block))
-        quota = np.diff(total * np.cumsum([0, *able]) // max(1, int(able.sum())))
-    none = np.full(len(rows), -1, np.intp)
-    nothing = (np.empty((0, 2), np.intp), np.empty((0, 3), np.intp))
-    supervision = Supervision(none if classes is None else classes, n_classes, *nothing)
-    return Pool(rows, members, groups, supervision, block, quota, per_anchor)
+    members, quota = members_of(labels), None
+    if plan.total is not None:  # in proportion to the anchors of each block, exactly
+        count = -(-plan.n_rows // plan.block)
+        able = np.bincount(rows[members.anchors()] // plan.block, minlength=count)
+        quota = np.diff(plan.total * np.cumsum([0, *able]) // max(1, int(able.sum())))
+    return Pool(rows, members, groups, supervision, plan, quota)
 
 
 def _draw(pools: Sequence[Pool], span: tuple[int, int], seed: int) -> Drawn:
     """Draw the triplets of a partition's anchors from every pool; blocks may extend beyond it."""
-    (low, high), block = span, pools[0].block
+    (low, high), block = span, pools[0].plan.block
     drawn = []
     for b in range(low // block, -(-high // block)):
         rng = Context(seed).rng("triplets" if b == 0 else f"triplets-{b}")

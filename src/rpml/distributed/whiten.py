@@ -37,11 +37,10 @@ def mean_and_covariance(
     cluster: Cluster, parts: Sequence[Task], count: int, unit: bool, context: Context
 ) -> tuple[Array, Array]:
     """Compute moments of all (unit) rows; only d and d x d numbers reach the client."""
-    sums = [cluster.submit(row_sum, part, unit) for part in parts]
+    sums = cluster.each(row_sum, parts, unit)
     cluster.wait(sums, context, "whiten")
     mean = cluster.value(cluster.total(sums)) / count
-    held = cluster.hold(mean)
-    moments = [cluster.submit(second_moments, part, held, unit) for part in parts]
+    moments = cluster.each(second_moments, parts, cluster.hold(mean), unit)
     return mean, cluster.value(cluster.total(moments)) / count
 
 
