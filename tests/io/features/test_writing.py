@@ -149,16 +149,16 @@ def test_vectors_and_their_ids_are_of_one_write_whatever_fails(tmp_path, X, faul
 
 
 def test_ids_replaced_while_they_are_read_are_noticed(tmp_path, X, ids, monkeypatch):
-    import rpml.io.features.text_files as text_files
+    import rpml.io.features.numpy_files as numpy_files
 
-    path, original = str(tmp_path / "out.npy"), text_files.read_column
+    path, original = str(tmp_path / "out.npy"), numpy_files.read_column
     write_table(path, X, LAYOUT, as_ids(ids))
 
     def read_slowly(*args):
         write_table(path, X + 1, LAYOUT, as_ids(list(range(23))), overwrite=True)
         return original(*args)
 
-    monkeypatch.setattr(text_files, "read_column", read_slowly)
+    monkeypatch.setattr(numpy_files, "read_column", read_slowly)
     with pytest.raises(InputError, match="being replaced"):
         read_features(path)
 

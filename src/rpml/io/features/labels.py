@@ -16,6 +16,7 @@ from rpml.io.features.columns import is_id_name
 from rpml.io.features.numpy_files import NpzFile, check_dtype_or_text, load_npy
 from rpml.io.features.reading import check_readable
 from rpml.io.features.source import Ids, check_compression
+from rpml.io.features.text_files import csv_rows, read_column
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 
@@ -110,9 +111,7 @@ def read_metadata(path: str | Path, ids: Sequence[object]) -> dict[str, list[str
 def _column_names(path: Path) -> list[str]:
     if path.suffix.lower() in ARROW:
         return ArrowFile(path).names
-    from rpml.io.features.text_files import SEPARATORS, csv_rows
-
-    with csv_rows(path, SEPARATORS.get(path.suffix.lower(), ",")) as rows:
+    with csv_rows(path) as rows:
         return next((row for _, row in rows), [])
 
 
@@ -165,8 +164,6 @@ def _vector(array: NDArray[np.generic], name: str) -> list[object]:
 def _read_columns(
     path: Path, column: str | None, id_column: str | None
 ) -> tuple[Sequence[object], Sequence[object] | None]:
-    from rpml.io.features.text_files import read_column
-
     names = _column_names(path)
     key = id_column if id_column in names else next((n for n in names if is_id_name(n)), None)
     rest = [n for n in names if n != key]

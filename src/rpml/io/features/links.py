@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from rpml.io.features.reading import check_readable
 from rpml.io.features.source import Ids
-from rpml.io.features.text_files import SEPARATORS, Row, csv_rows, is_number
+from rpml.io.features.text_files import Row, csv_rows, is_number
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 
@@ -34,7 +34,7 @@ def read_links(
     """
     path = Path(path)
     check_readable(path)
-    with csv_rows(path, SEPARATORS.get(path.suffix.lower(), ",")) as rows:
+    with csv_rows(path) as rows:
         body = list(rows)
     row_of = {str(i): i for i in range(n_rows)}
     if ids is not None:

@@ -20,6 +20,7 @@ from rpml.io.features.source import (
     as_ids,
     check_compression,
 )
+from rpml.io.features.text_files import read_column
 from rpml.runtime.errors import InputError
 from rpml.runtime.inputs import map_npy
 from rpml.runtime.rows import Array
@@ -126,8 +127,6 @@ def open_npy(path: Path, options: ReadOptions) -> FeatureSource:
     """Open a .npy file, with the ids from the file next to it if there is one."""
     ids = None
     if sidecar(path).is_file():
-        from rpml.io.features.text_files import read_column
-
         ids = as_ids(read_column(sidecar(path), options.id_column))
     return ArraySource(load_npy(path), str(path), ids)
 

@@ -16,7 +16,6 @@ from rpml.runtime.wording import counted
 
 Row = list[str]
 
-SEPARATORS = {".csv": ",", ".tsv": "\t"}
 csv.field_size_limit(2**27)  # a vector in one quoted field exceeds the default
 
 
@@ -30,12 +29,11 @@ def is_number(text: str) -> bool:
 
 
 @contextmanager
-def csv_rows(
-    path: Path, separator: str, blank: bool = False
-) -> Iterator[Iterator[tuple[int, Row]]]:
+def csv_rows(path: Path, blank: bool = False) -> Iterator[Iterator[tuple[int, Row]]]:
     """Yield (line number, fields) of every line; invalid text raises InputError.
 
-    Blank lines are skipped, or count as one empty field with `blank`.
+    A .tsv file is separated by tabs, any other by commas. Blank lines are skipped, or count as one
+    empty field with `blank`.
     """
 
     def rows() -> Iterator[tuple[int, Row]]:
@@ -49,7 +47,7 @@ def csv_rows(
             raise InputError(f"{path}: line {reader.line_num}: {error}") from error
 
     with open(path, encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, delimiter=separator)
+        reader = csv.reader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
         yield rows()
 
 
@@ -76,8 +74,7 @@ class CsvSource(FeatureSource):
     def __init__(self, path: Path, options: ReadOptions) -> None:
         self.name = str(path)
         self._path = path
-        self._separator = SEPARATORS.get(path.suffix.lower(), ",")
-        with csv_rows(path, self._separator) as rows:
+        with csv_rows(path) as rows:
             lines = [row for _, row in islice(rows, 2)]
         if not lines:
             raise InputError(f"{path} is empty")
@@ -123,7 +120,7 @@ class CsvSource(FeatureSource):
 
     def raw_batches(self, rows: int) -> Iterator[Batch]:
         rows = min(rows, 8192)  # Python strings take ten times the memory of the numbers
-        with csv_rows(self._path, self._separator) as lines:
+        with csv_rows(self._path) as lines:
             if self._header:
                 next(lines, None)
             start = 0
@@ -173,8 +170,7 @@ def read_column(
     A file with a single column has a header if its first line is a usual name. With `blank`, blank
     lines are empty fields.
     """
-    separator = SEPARATORS.get(path.suffix.lower(), ",")
-    with csv_rows(path, separator, blank) as lines:
+    with csv_rows(path, blank) as lines:
         rows = list(lines)
     first = next((row for _, row in rows if row != [""]), None)
     if first is None:

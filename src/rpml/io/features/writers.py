@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 SHARD_ROWS = 1_000_000
+Values = NDArray[np.generic]
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,7 @@ class Writer(ABC):
     """Whether the format can hold columns copied from the input."""
 
     @abstractmethod
-    def write(
-        self, values: NDArray[np.generic], ids: Ids | None = None, kept: Columns | None = None
-    ) -> None:
+    def write(self, values: Values, ids: Ids | None = None, kept: Columns | None = None) -> None:
         """Append rows."""
 
     @abstractmethod
@@ -75,9 +74,7 @@ class NpyWriter(Writer):
         self._dtype: np.dtype[np.generic] = np.dtype(np.float32)
         self._ids: list[Ids] = []
 
-    def write(
-        self, values: NDArray[np.generic], ids: Ids | None = None, kept: Columns | None = None
-    ) -> None:
+    def write(self, values: Values, ids: Ids | None = None, kept: Columns | None = None) -> None:
         if self._rows == 0:
             self._dtype = values.dtype
             self._write_header()
@@ -111,9 +108,7 @@ class NpzWriter(Writer):
         self._part = path.with_name(path.name + ".part")  # in the hidden folder, like `path`
         self._array = NpyWriter(self._part, layout)
 
-    def write(
-        self, values: NDArray[np.generic], ids: Ids | None = None, kept: Columns | None = None
-    ) -> None:
+    def write(self, values: Values, ids: Ids | None = None, kept: Columns | None = None) -> None:
         self._array.write(values, ids)
 
     def close(self) -> None:
@@ -131,7 +126,7 @@ class NpzWriter(Writer):
                     np.lib.format.write_array(file, _fixed(ids), allow_pickle=False)
 
 
-def _fixed(ids: Ids) -> NDArray[np.generic]:
+def _fixed(ids: Ids) -> Values:
     """Convert ids to an array that numpy can store without pickle."""
     whole = all(type(i) is int and -(2**63) <= i < 2**63 for i in ids)
     return ids.astype(np.int64) if whole else np.array([str(i) for i in ids])
@@ -151,9 +146,7 @@ class CsvWriter(Writer):
         self._rows = 0
         self._writer.writerow([layout.id_name or "id", *layout.kept, *layout.columns])
 
-    def write(
-        self, values: NDArray[np.generic], ids: Ids | None = None, kept: Columns | None = None
-    ) -> None:
+    def write(self, values: Values, ids: Ids | None = None, kept: Columns | None = None) -> None:
         """Append rows; without ids they are numbered."""
         if ids is None:
             ids = as_ids(list(range(self._rows, self._rows + len(values))))
@@ -169,7 +162,7 @@ class CsvWriter(Writer):
             self._file.close()
 
 
-def _texts(values: NDArray[np.generic]) -> list[list[object]]:
+def _texts(values: Values) -> list[list[object]]:
     if values.dtype.kind != "f":
         return values.tolist()  # type: ignore[no-any-return]
     digits = {2: "%.5g", 4: "%.9g"}.get(values.dtype.itemsize, "%.17g")
@@ -191,9 +184,7 @@ class JsonLinesWriter(Writer):
         super().__init__(path, layout)
         self._file = open(path, "w", encoding="utf8")  # noqa: SIM115 (closed in close)
 
-    def write(
-        self, values: NDArray[np.generic], ids: Ids | None = None, kept: Columns | None = None
-    ) -> None:
+    def write(self, values: Values, ids: Ids | None = None, kept: Columns | None = None) -> None:
         kept = kept or {}
         numbers = _texts(values.reshape(len(values), -1))
         rows = zip(numbers, _transposed(kept, len(values)), strict=True)
@@ -221,9 +212,7 @@ class ArrowWriter(Writer):
         self._parquet = require("pyarrow.parquet", "parquet", f"writing {path.suffix}")
         self._file: pa.ipc.RecordBatchFileWriter | None = None
 
-    def write(
-        self, values: NDArray[np.generic], ids: Ids | None = None, kept: Columns | None = None
-    ) -> None:
+    def write(self, values: Values, ids: Ids | None = None, kept: Columns | None = None) -> None:
         table = self._arrow.table(self._columns(values, ids, kept or {}))
         if self._file is None:
             feather = self.path.suffix.lower() == ".feather"
@@ -231,7 +220,7 @@ class ArrowWriter(Writer):
             self._file = new(self.path, table.schema)
         self._file.write_table(table)
 
-    def _columns(self, values: NDArray[np.generic], ids: Ids | None, kept: Columns) -> Json:
+    def _columns(self, values: Values, ids: Ids | None, kept: Columns) -> Json:
         pa = self._arrow
         columns: Json = {}
         if ids is not None:
@@ -261,9 +250,7 @@ class ShardWriter(Writer):
         self._limit, self._count, self._in_part = rows, 0, 0
         self._part: NpyWriter | None = None
 
-    def write(
-        self, values: NDArray[np.generic], ids: Ids | None = None, kept: Columns | None = None
-    ) -> None:
+    def write(self, values: Values, ids: Ids | None = None, kept: Columns | None = None) -> None:
         while len(values):
             if self._part is None:
                 self._part = NpyWriter(self.path / f"part-{self._count:05d}.npy", self.layout)
