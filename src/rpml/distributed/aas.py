@@ -38,7 +38,6 @@ class DaskAscent:
 
     cluster: Cluster
     weights: list[Task]
-    omega: Task
     scaled: Task
     strongest: Task
     edges: NDArray[np.int64]
@@ -48,21 +47,13 @@ class DaskAscent:
     def prepare(
         cls, cluster: Cluster, graph: Graph, aas: AuthorityAscentShift, context: Context
     ) -> DaskAscent:
-        """Compute edge weights in place, and the authority of every node."""
+        """Compute edge weights in place, and the authority of all nodes."""
         check_supported(aas)
-        bandwidth = aas.bandwidth if aas.affinity == "gaussian" else None
-        ascent = cls._of(cluster, _weights(cluster, graph, bandwidth), graph.edges, aas.gamma)
-        cluster.wait(ascent.weights, context, "graph")
-        return ascent
-
-    @classmethod
-    def _of(
-        cls, cluster: Cluster, weights: list[Task], edges: NDArray[np.int64], gamma: float
-    ) -> DaskAscent:
-        omega = cluster.submit(_authority, cluster.each(_degrees, weights))
+        weights = _weights(cluster, graph, aas.bandwidth if aas.affinity == "gaussian" else None)
+        scaled = cluster.submit(_scaled_authority, cluster.each(_degrees, weights))
         best = cluster.submit(_joined, cluster.each(strongest, weights))
-        scaled = cluster.submit(scaled_authority, omega)
-        return cls(cluster, weights, omega, scaled, best, edges, float(gamma))
+        cluster.wait(weights, context, "graph")
+        return cls(cluster, weights, scaled, best, graph.edges, float(aas.gamma))
 
     def auto_epsilon(self) -> float:
         return float(self.cluster.value(self.cluster.submit(threshold, self.strongest)))
@@ -75,17 +66,12 @@ class DaskAscent:
         return np.asarray(np.quantile(affinities, q)) if affinities.size else np.empty(0)
 
     def climb(self, epsilon: float) -> Labels:
-        ends = self._ends(epsilon)
-        numbered = self.cluster.submit(_narrow, self.cluster.submit(_numbered, ends))
-        return np.asarray(self.cluster.value(numbered), np.intp)
-
-    def _ends(self, epsilon: float) -> Task:
         """Find parents in each partition, then modes by pointer jumping on all parents."""
         parents = [
             self.cluster.submit(ascend_scaled, part, self.scaled, self.gamma, epsilon, int(start))
             for part, start in zip(self.weights, self.edges, strict=False)
         ]
-        return self.cluster.submit(_followed, parents)
+        return np.asarray(self.cluster.value(self.cluster.submit(_labels, parents)), np.intp)
 
 
 def check_supported(aas: AuthorityAscentShift) -> None:
@@ -171,25 +157,17 @@ def _degrees(graph: sparse.csr_matrix) -> NDArray[np.float64]:
     return np.asarray(graph.sum(axis=1, dtype=np.float64)).ravel()
 
 
-def _authority(degrees: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Return the stationary distribution of the walk: degrees divided by their sum."""
+def _scaled_authority(degrees: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Scale the stationary distribution of the walk: degrees divided by their sum."""
     degree = np.concatenate(degrees)
     if not degree.any():
-        return np.full(degree.size, 1.0 / degree.size)
-    return np.asarray(degree / degree.sum())
+        return scaled_authority(np.full(degree.size, 1.0 / degree.size))
+    return scaled_authority(np.asarray(degree / degree.sum()))
 
 
-def _followed(parents: Sequence[NDArray[np.intp]]) -> NDArray[np.intp]:
-    return follow(np.concatenate(parents))
-
-
-def _numbered(ends: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Number the clusters in the order of their modes."""
-    return np.unique(ends, return_inverse=True)[1].astype(np.intp)
-
-
-def _narrow(labels: NDArray[np.intp]) -> NDArray[np.generic]:
-    """Halve the size of the labels before they are sent to the client."""
+def _labels(parents: Sequence[NDArray[np.intp]]) -> NDArray[np.generic]:
+    """Number the clusters in the order of their modes; int32 halves what is sent to the client."""
+    labels = np.unique(follow(np.concatenate(parents)), return_inverse=True)[1]
     return labels.astype(np.int32) if labels.size < 2**31 else labels
 
 

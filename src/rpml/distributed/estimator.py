@@ -92,10 +92,10 @@ class DaskRPML(LazyEmbedding, RPML):
         self._validate_params()
         self._refuse(unavailable)
         if isinstance(cluster, Cluster):
-            return self._fit(X, (y, groups), store, cluster)
+            return self._fit(X, y, groups, store, cluster)
         with Cluster(cluster) as started:
             logger.info("Dask dashboard: %s", started.dashboard)
-            return self._fit(X, (y, groups), store, started)
+            return self._fit(X, y, groups, store, started)
 
     def _refuse(self, unavailable: Json) -> None:
         parameters = set(inspect.signature(RPML.fit).parameters)
@@ -108,13 +108,13 @@ class DaskRPML(LazyEmbedding, RPML):
     def _fit(
         self,
         X: object,
-        notes: tuple[ArrayLike | None, ArrayLike | None],
+        y: ArrayLike | None,
+        groups: ArrayLike | None,
         store: Store | None,
         cluster: Cluster,
     ) -> Self:
         rows = open_rows(X, cluster)
         self._check_rows(rows)
-        y, groups = notes
         labels = as_labels(y, rows.count) if self.use_labels and y is not None else None
         inputs = FitInputs(as_groups(groups, rows.count), gather(labels, rows.count))
         settings, context = self._settings(), self._context(store)

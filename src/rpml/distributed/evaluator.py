@@ -15,6 +15,7 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from dask.sizeof import sizeof
@@ -112,7 +113,7 @@ class DaskObjective:
     def move_to(self, L: Array, theta: Array | None) -> None:
         """Set the point; each part multiplies its rows with L."""
         point = self.cluster.hold((L, theta))
-        self._states = self.cluster.each(_move, self._base, point)
+        self._states = self.cluster.each(_after, self._base, "move_to", point)
 
     def gradients(self) -> tuple[float, Array, Array | None]:
         """Loss and Euclidean gradients at the point, summed over the parts in a tree."""
@@ -129,7 +130,7 @@ class DaskObjective:
     def begin_line_search(self, curve: PolarCurve, d_theta: Array | None) -> None:
         """Fix a search curve; each part multiplies its rows with its direction."""
         line = self.cluster.hold((curve, d_theta))
-        self._states = self.cluster.each(_begin_line_search, self._states, line)
+        self._states = self.cluster.each(_after, self._states, "begin_line_search", line)
 
     def line_value(self, t: float) -> float:
         """Loss at step t of the line, from one number per part."""
@@ -138,7 +139,7 @@ class DaskObjective:
 
     def accept_step(self, t: float) -> None:
         """Move to step t of the line."""
-        self._states = self.cluster.each(_accept_step, self._states, t)
+        self._states = self.cluster.each(_after, self._states, "accept_step", (t,))
 
     def terms(self) -> TripletTerms:
         """z, m, w and p of every triplet at the point, in the order of the triplets."""
@@ -184,24 +185,12 @@ def _with_mean(state: TripletObjective, mean: float | None) -> TripletObjective:
     return out
 
 
-def _move(part: TripletObjective, point: tuple[Array, Array | None]) -> TripletObjective:
-    out = copy.copy(part)
-    out.move_to(*point)
-    return out
-
-
-def _begin_line_search(
-    state: TripletObjective, line: tuple[PolarCurve, Array | None]
-) -> TripletObjective:
+def _after(state: TripletObjective, method: str, arguments: tuple[Any, ...]) -> TripletObjective:
+    """Return the state after a call of one of its methods; the old state does not change."""
     out = copy.copy(state)
-    out.begin_line_search(*line)
-    return out
-
-
-def _accept_step(state: TripletObjective, t: float) -> TripletObjective:
-    out = copy.copy(state)
-    out.Y_t = np.empty_like(out.Y)  # the old state keeps its own
-    out.accept_step(t)
+    if method == "accept_step":
+        out.Y_t = np.empty_like(out.Y)  # written in place
+    getattr(out, method)(*arguments)
     return out
 
 

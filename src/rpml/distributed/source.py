@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from rpml.distributed.cluster import Cluster, Task
 from rpml.io.features.reading import SUFFIXES, open_features
@@ -108,13 +108,13 @@ def open_rows(
         return X
     least = 1 if by_size else _least(cluster)
     if isinstance(X, str | Path):
-        return _open_shards(str(X), cluster, options or ReadOptions(), (partition_rows, least))
+        return _open_shards(str(X), cluster, options or ReadOptions(), partition_rows, least)
     if not (hasattr(X, "dask") and hasattr(X, "chunks")):
         raise TypeError(
             f"X is a {type(X).__name__}: give a Dask array, or the path of parquet, .npy or .npz "
             "files; for an array in memory RPML is the faster one."
         )
-    return _from_dask_array(cast("dask.array.Array", X), cluster, (partition_rows, least))
+    return _from_dask_array(cast("dask.array.Array", X), cluster, partition_rows, least)
 
 
 def _least(cluster: Cluster) -> int:
@@ -123,7 +123,7 @@ def _least(cluster: Cluster) -> int:
 
 
 def _from_dask_array(
-    X: dask.array.Array, cluster: Cluster, wanted: tuple[int | None, int]
+    X: dask.array.Array, cluster: Cluster, partition_rows: int | None, least: int
 ) -> PartitionedRows:
     if X.ndim != 2 or np.isnan(X.shape[0]):
         raise InputError(
@@ -131,7 +131,7 @@ def _from_dask_array(
             "(call compute_chunk_sizes() first)"
         )
     n, width = X.shape
-    edges = _edges(n, _partition_count((n, width), X.dtype, wanted))
+    edges = _edges(n, width * X.dtype.itemsize, partition_rows, least)
     blocks = X.rechunk((tuple(int(s) for s in np.diff(edges)), (width,))).to_delayed().ravel()
 
     def read() -> list[Task]:
@@ -146,7 +146,7 @@ def _from_dask_array(
 
 
 def _open_shards(
-    address: str, cluster: Cluster, options: ReadOptions, wanted: tuple[int | None, int]
+    address: str, cluster: Cluster, options: ReadOptions, partition_rows: int | None, least: int
 ) -> PartitionedRows:
     paths = shard_addresses(address)
     looks = [cluster.submit(_look, path, options) for path in paths]
@@ -162,7 +162,7 @@ def _open_shards(
     sizes = [shard[0] for shard in seen]
     dtype = np.result_type(*(np.dtype(shard[2]) for shard in seen))
     n, width = sum(sizes), first[1]
-    edges = _edges(n, _partition_count((n, width), dtype, wanted))
+    edges = _edges(n, width * dtype.itemsize, partition_rows, least)
     pieces = cut(paths, sizes, edges)
 
     def read() -> list[Task]:
@@ -214,21 +214,16 @@ def cut(paths: Sequence[str], sizes: Sequence[int], edges: NDArray[np.int64]) ->
     return parts
 
 
-def _edges(n: int, count: int) -> NDArray[np.int64]:
+def _edges(n: int, row_bytes: int, partition_rows: int | None, least: int) -> NDArray[np.int64]:
+    """Cut the rows into partitions of a number of rows, or by size into `least` or more."""
+    if partition_rows is not None and partition_rows < 1:
+        raise ValueError(f"partition_rows={partition_rows}: must be at least 1")
+    if partition_rows is None:
+        by_size = -(-n * row_bytes // PARTITION_BYTES)
+        count = int(max(1, min(max(by_size, least), n // MIN_PARTITION)))
+    else:
+        count = max(1, -(-n // partition_rows))
     return np.array([n * i // count for i in range(count + 1)], np.int64)
-
-
-def _partition_count(
-    shape: tuple[int, int], dtype: DTypeLike, wanted: tuple[int | None, int]
-) -> int:
-    """Return the number of partitions: by their rows, or by size and at least as many as wanted."""
-    (n, width), (rows, least) = shape, wanted
-    if rows is not None:
-        if rows < 1:
-            raise ValueError(f"partition_rows={rows}: must be at least 1")
-        return max(1, -(-n // rows))
-    by_size = -(-n * width * np.dtype(dtype).itemsize // PARTITION_BYTES)
-    return int(max(1, min(max(by_size, least), n // MIN_PARTITION)))
 
 
 def local_copy(path: str) -> str:

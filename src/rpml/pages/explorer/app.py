@@ -24,6 +24,11 @@ from rpml.pages.explorer.uploads import Describe, Uploads
 from rpml.runtime.errors import InputError, WriteError
 from rpml.runtime.wording import one_line
 
+_SENTENCES = {
+    404: "there is nothing at this address",
+    405: "this address does not support that method",
+}
+
 
 @dataclass(frozen=True)
 class Options:
@@ -52,18 +57,14 @@ def make_app(catalog: Catalog, options: Options | None = None) -> Starlette:
     if options.learner is not None:
         answers.can_label = True
         table += routes.labeling(LabelAnswers(answers, options.learner.store, options.learner))
-    handlers: dict[type[Exception], ExceptionHandler] = {
-        RequestError: _request_error,
-        InputError: _input_error,
-        WriteError: _write_error,
-        HTTPException: _http_error,
-    }
     middleware = [
         Middleware(SecurityMiddleware),
         Middleware(
             TrustedHostMiddleware, allowed_hosts=allowed_hosts(options.hosts), www_redirect=False
         ),
     ]
+    handled = (RequestError, InputError, WriteError, HTTPException)
+    handlers: dict[type[Exception], ExceptionHandler] = dict.fromkeys(handled, _explained)
     return Starlette(routes=table, exception_handlers=handlers, middleware=middleware)
 
 
@@ -73,25 +74,14 @@ def allowed_hosts(hosts: Iterable[str]) -> list[str]:
     return sorted(f"[{name}]" if ":" in name else name for name in names)
 
 
-def _request_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestError)
-    return error_response(error.status, error.sentence)
-
-
-def _input_error(request: Request, error: Exception) -> Response:
+def _explained(request: Request, error: Exception) -> Response:
+    """Answer with a status and one sentence."""
+    if isinstance(error, RequestError):
+        return error_response(error.status, error.sentence)
+    if isinstance(error, WriteError):
+        return error_response(507, str(error.strerror))
+    if isinstance(error, HTTPException):
+        return error_response(
+            error.status_code, _SENTENCES.get(error.status_code, "the request is malformed")
+        )
     return error_response(422, one_line(error))
-
-
-def _write_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, WriteError)
-    return error_response(507, str(error.strerror))
-
-
-def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    sentences = {
-        404: "there is nothing at this address",
-        405: "this address does not support that method",
-    }
-    sentence = sentences.get(error.status_code, "the request is malformed")
-    return error_response(error.status_code, sentence)
