@@ -18,17 +18,10 @@ MAX_REFERENCES = 20_000
 class FeatureDistillation:
     """Cosine and neighborhood distillation from the features before training.
 
-    Parameters
-    ----------
-    features : ndarray of shape (n_images, n_features)
-        Features before training, averaged over the views; unit rows.
-    projection : tensor of shape (n_features, n_components)
-        The projection before training.
-    feature_weight : float
-        Weight of 1 - cosine between the features of an image and those before training.
-    neighbor_weight : float
-        Weight of the cross-entropy between the softmax of the similarities to the reference
-        images, before training and now. At most `MAX_REFERENCES` images are references.
+    `features` (n_images, n_features) and `projection` are those before training, the features as
+    unit rows averaged over the views. `feature_weight` is that of 1 - cosine between the features
+    of an image now and then, `neighbor_weight` that of the cross-entropy between the softmax of its
+    similarities to at most `MAX_REFERENCES` reference images, then and now.
     """
 
     def __init__(

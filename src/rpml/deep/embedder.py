@@ -39,18 +39,9 @@ class Pool(nn.Module):
 class Embedder(nn.Module):
     """x = l2((l2(pool(upper(maps))) - mean) @ matrix), embedded as l2(x @ projection).
 
-    Parameters
-    ----------
-    upper : nn.Module
-        The blocks that are trained.
-    pool : {"mac", "average", "gem"}
-        From feature map to descriptor.
-    whitening : Preprocessing
-        Fitted on the descriptors before training; it is not trained.
-    projection : ndarray of shape (n_features, n_components)
-        Initial value of L.
-    bf16 : bool, default=False
-        Compute the convolutions in bfloat16, about twice as fast on processors that support it.
+    The blocks `upper` and the projection, which starts at L, are trained; the whitening (mean,
+    matrix) is that of the descriptors before training. `bf16` computes the convolutions in
+    bfloat16, about twice as fast on processors that support it.
     """
 
     mean: torch.Tensor
@@ -114,15 +105,8 @@ def warn_if_emulated(bf16: bool) -> None:
 def linear_start(frozen: NDArray[np.floating], dim: int, seed: int) -> RPML:
     """Fit the linear RPML whose whitening and projection all methods start from.
 
-    The views of an image are a group: how they differ says which directions to whiten.
-
-    Parameters
-    ----------
-    frozen : ndarray of shape (n_images, n_views, n_channels)
-        Descriptors of every view before training.
-    dim : int
-        Size of the embedding.
-    seed : int
+    `frozen` (n_images, n_views, n_channels) are the descriptors before training. The views of an
+    image are a group: how they differ says which directions to whiten.
     """
     n_images, n_views, n_channels = frozen.shape
     groups = np.repeat(np.arange(n_images), n_views)

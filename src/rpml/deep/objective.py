@@ -17,20 +17,9 @@ def rpml_loss(
 ) -> torch.Tensor:
     """Return the sum over triplets of log(1 + exp(w m)), as in `rpml.method.objective`.
 
-    Parameters
-    ----------
-    X : tensor of shape (n_samples, n_features)
-        Feature rows.
-    triplets : tensor of shape (n_triplets, 3)
-        Indices of anchor, positive and negative.
-    L : tensor of shape (n_features, n_components)
-        The projection.
-    theta : tensor or None
-        Shape (2 n_features,) for the weights of RPML, (n_features, q) for RPMLv1, None for 1.
-    alpha : float, default=45
-        Angle in degrees.
-    weight_ridge : WeightRidge, default=None
-        Normalized weights and a ridge on theta; None is the printed objective.
+    theta has the shape (2 n_features,) for the weights of RPML and (n_features, q) for those of
+    RPMLv1; None means w = 1. `alpha` is in degrees. `weight_ridge` normalizes the weights and adds
+    a ridge on theta; None is the printed objective.
     """
     Y = X @ L
     a, p, n = triplets.T

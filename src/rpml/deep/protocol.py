@@ -33,20 +33,9 @@ FROZEN = "frozen"
 
 
 class DeepProtocol:
-    """Trains on the training images and evaluates on the test images; all methods share one cache.
+    """Trains on the training images and evaluates on the test images.
 
-    Parameters
-    ----------
-    images : ImageSet
-        The dataset.
-    network : Network
-        The backbone, split where training begins.
-    training : Training
-        Settings of every run.
-    folder : Path
-        Folder of the caches and the finished epochs.
-    context : Context
-        Receives progress.
+    `folder` holds the cached activations, which all methods share, and the finished epochs.
     """
 
     def __init__(

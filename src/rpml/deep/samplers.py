@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from rpml.method.triplets.batches import batch_sampler
@@ -29,9 +30,7 @@ class BatchSampler(Protocol):
     @property
     def labels(self) -> Indices | None: ...
 
-    def batches(
-        self, rng: np.random.Generator, n_views: int, batch_size: int
-    ) -> Iterator[BatchIndices]: ...
+    def batches(self, rng: Generator, n_views: int, batch_size: int) -> Iterator[BatchIndices]: ...
 
 
 @dataclass(frozen=True)
@@ -41,14 +40,12 @@ class LabelSampler:
     labels: Indices
     m_per_label: int = 4
 
-    def batches(
-        self, rng: np.random.Generator, n_views: int, batch_size: int
-    ) -> Iterator[BatchIndices]:
+    def batches(self, rng: Generator, n_views: int, batch_size: int) -> Iterator[BatchIndices]:
         for rows in batch_sampler(self.labels, rng, batch_size, self.m_per_label):
             yield BatchIndices(rows, rng.integers(0, n_views, len(rows)), self.labels[rows])
 
 
-def in_two_views(images: Indices, n_views: int, rng: np.random.Generator) -> BatchIndices:
+def in_two_views(images: Indices, n_views: int, rng: Generator) -> BatchIndices:
     """Return two different views of each image; the same view twice if there is only one."""
     rows, first = np.tile(images, 2), rng.integers(0, n_views, len(images))
     step = rng.integers(1, n_views, len(images)) if n_views > 1 else 0
@@ -62,9 +59,7 @@ class InstanceSampler:
     n_images: int
     labels: None = None
 
-    def batches(
-        self, rng: np.random.Generator, n_views: int, batch_size: int
-    ) -> Iterator[BatchIndices]:
+    def batches(self, rng: Generator, n_views: int, batch_size: int) -> Iterator[BatchIndices]:
         order = rng.permutation(self.n_images)
         for start in range(0, self.n_images, batch_size // 2):
             images = order[start : start + batch_size // 2]
@@ -80,9 +75,7 @@ class NeighborSampler:
     neighbors: Indices
     labels: None = None
 
-    def batches(
-        self, rng: np.random.Generator, n_views: int, batch_size: int
-    ) -> Iterator[BatchIndices]:
+    def batches(self, rng: Generator, n_views: int, batch_size: int) -> Iterator[BatchIndices]:
         n, k = self.neighbors.shape
         groups = np.hstack([np.arange(n)[:, None], self.neighbors])
         per_batch = max(1, batch_size // (2 * (k + 1)))
@@ -105,9 +98,7 @@ class TripletSampler:
     weights: Sequence[NDArray[np.floating]]
     labels: None = None
 
-    def batches(
-        self, rng: np.random.Generator, n_views: int, batch_size: int
-    ) -> Iterator[BatchIndices]:
+    def batches(self, rng: Generator, n_views: int, batch_size: int) -> Iterator[BatchIndices]:
         order = rng.permutation(len(self.anchors))
         per_batch = max(1, batch_size // 3)
         for start in range(0, len(order), per_batch):

@@ -29,22 +29,10 @@ Evaluate = Callable[[State], Scores]
 
 
 class Trainer:
-    """Trains an embedder by one method.
+    """Trains a copy of an embedder by one method.
 
-    Parameters
-    ----------
-    embedder : Embedder
-        The initial embedder; it is not changed.
-    inputs : MultiViewDataset
-        Activations of the training images.
-    method : Method
-        Batch sampler and loss.
-    schedule : Schedule
-        How long and how fast.
-    frozen : ndarray of shape (n_images, n_views, n_channels)
-        Descriptors of every view before training (see `frozen_descriptors`).
-    classes : ndarray of shape (n_images,), default=None
-        True classes; only passed on to methods with `uses_labels`.
+    `frozen` are the descriptors of every view before training (see `frozen_descriptors`), and
+    `classes` the true classes of the images, passed on only to methods with `uses_labels`.
     """
 
     def __init__(
@@ -95,20 +83,10 @@ class Trainer:
         return torch.optim.AdamW(groups, weight_decay=schedule.weight_decay)
 
     def run(self, context: Context | None = None, evaluate: Evaluate | None = None) -> Embedder:
-        """Train the network.
+        """Train the network; return the exponential moving average of the embedder.
 
-        Parameters
-        ----------
-        context : Context, default=None
-            Its store keeps every finished epoch; its `report` receives progress and may stop the
-            run after an epoch.
-        evaluate : callable, default=None
-            Scores of the state, recorded after every epoch.
-
-        Returns
-        -------
-        Embedder
-            The exponential moving average of the trained embedder.
+        The context's store keeps every finished epoch; its `report` receives progress and may stop
+        the run after an epoch. `evaluate` scores the state after every epoch.
         """
         context = context or Context()
         state, schedule = self.state, self.schedule

@@ -24,13 +24,7 @@ METHODS: dict[str, Method] = {entry.name: _load(entry) for entry in DEEP_METHODS
 
 
 def check_methods(names: Sequence[str]) -> tuple[str, ...]:
-    """The names, if they are all in `METHODS`.
-
-    Raises
-    ------
-    InputError
-        For an unknown name; the message lists the known ones.
-    """
+    """Return the names; InputError if one of them is not in `METHODS`."""
     for name in names:
         if name not in METHODS:
             raise InputError(f"there is no method {name!r}: choose from {', '.join(METHODS)}")

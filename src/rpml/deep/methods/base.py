@@ -14,42 +14,28 @@ from rpml.deep.samplers import BatchSampler, Indices
 
 @dataclass(frozen=True)
 class FeatureBank:
-    """What a batch sampler is made from.
-
-    Parameters
-    ----------
-    features : ndarray of shape (n_images, n_features)
-        Whitened features of every image: a running mean over its views and the epochs so far.
-    classes : ndarray of shape (n_images,) or None
-        True classes, for supervised methods only.
-    seed : int
-    """
+    """What a batch sampler is made from."""
 
     features: NDArray[np.float32]
+    """(n_images, n_features) whitened, a running mean over views and the epochs so far."""
     classes: Indices | None
+    """(n_images,) true classes, for supervised methods only."""
     seed: int
 
 
 @dataclass(frozen=True)
 class LossSpec:
-    """The sizes from which a loss makes its own parameters.
-
-    Parameters
-    ----------
-    n_images, n_features, n_components, n_classes : int
-        Training images, features before the projection, size of the embedding, true classes (0
-        for label-free methods).
-    seed : int
-    ema_decay : float, default=0.95
-        Decay of the moving averages of the weights (see `rpml.deep.schedule.Schedule`).
-    """
+    """The sizes from which a loss makes its own parameters."""
 
     n_images: int
     n_features: int
+    """Before the projection."""
     n_components: int
     n_classes: int
+    """0 for label-free methods."""
     seed: int
     ema_decay: float = 0.95
+    """As in `rpml.deep.schedule.Schedule`."""
 
     def generator(self) -> torch.Generator:
         """A random generator for initial parameters, independent of torch's global one."""
@@ -58,32 +44,22 @@ class LossSpec:
 
 @dataclass(frozen=True)
 class Batch:
-    """A mini-batch as a loss sees it.
-
-    Parameters
-    ----------
-    features : tensor of shape (batch_size, n_features)
-        Whitened unit rows.
-    embedding : tensor of shape (batch_size, n_components)
-        Unit rows of ``features @ projection``.
-    labels, rows : tensor of shape (batch_size,)
-        Labels and indices of the images.
-    projection : nn.Parameter of shape (n_features, n_components)
-    rng : numpy.random.Generator
-    teacher_features : tensor of shape (batch_size, n_features), default=None
-        Features by the averaged network, for methods with `needs_teacher`.
-    weights : tensor, default=None
-        Weights of the terms of the loss, if the sampler gives them.
-    """
+    """A mini-batch as a loss sees it."""
 
     features: torch.Tensor
+    """(batch_size, n_features) whitened unit rows."""
     embedding: torch.Tensor
+    """(batch_size, n_components) unit rows of ``features @ projection``."""
     labels: torch.Tensor
     rows: torch.Tensor
+    """Indices of the images."""
     projection: nn.Parameter
+    """(n_features, n_components)."""
     rng: np.random.Generator
     teacher_features: torch.Tensor | None = None
+    """Features by the averaged network, for methods with `needs_teacher`."""
     weights: torch.Tensor | None = None
+    """Weights of the terms of the loss, if the sampler gives them."""
 
 
 class Loss(nn.Module, ABC):
@@ -105,31 +81,18 @@ class Loss(nn.Module, ABC):
 
 @dataclass(frozen=True)
 class Method:
-    """A deep method.
-
-    Parameters
-    ----------
-    sampler : callable
-        Makes the batch sampler of an epoch from the features.
-    loss : callable
-        Makes the loss for given sizes.
-    needs_teacher : bool, default=False
-        Whether the loss reads the features of the averaged network.
-    mines_once : bool, default=False
-        Make the sampler once, from the features before training, instead of every few epochs.
-    learning_rate : float, default=3e-4
-        Learning rate of the upper blocks unless the schedule has one; chosen for every method by
-        the same rule (docs/results-deep.md).
-    key, title : str, default=""
-        As in `rpml.evaluation.registry.DEEP_METHODS`.
-    uses_labels : bool, default=False
-    """
+    """A deep method; its last three fields come from `rpml.evaluation.registry.DEEP_METHODS`."""
 
     sampler: Callable[[FeatureBank], BatchSampler]
+    """Makes the batches of an epoch."""
     loss: Callable[[LossSpec], Loss]
     needs_teacher: bool = False
+    """Whether the loss reads the features of the averaged network."""
     mines_once: bool = False
+    """Make the sampler once, from the features before training, instead of every few epochs."""
     learning_rate: float = 3e-4
+    """Of the upper blocks unless the schedule has one; chosen for every method by the same rule
+    (docs/results-deep.md)."""
     key: str = ""
     title: str = ""
     uses_labels: bool = False
