@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 from torch import nn
 
 from rpml.cli.app import app
-from rpml.cli.console import Reporter
+from rpml.cli.progress import Reporter
 from rpml.deep import backbones, embedder
 from rpml.deep.googlenet import read_weights
 from tests.cli.json_schema import check_fields

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rpml.cli.command import INTERRUPTED, Commands, Parser
-from rpml.cli.console import answering, stop
+from rpml.cli.progress import answering, stop
 
 COMMANDS = (
     "features",

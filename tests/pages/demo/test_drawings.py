@@ -66,7 +66,7 @@ def bar(angle, side=28):
 def test_a_turned_bar_moves_its_edges_to_the_turned_direction():
     """An edge's gradient stands across the bar: a bar turned by one bin moves one bin on."""
     images = np.stack([bar(k * np.pi / 8) for k in range(8)])
-    strength = (gradient_histograms(images, orientations=8) ** 2).reshape(8, 49, 8).sum(axis=1)
+    strength = (gradient_histograms(images) ** 2).reshape(8, 49, 8).sum(axis=1)
     assert strength.argmax(axis=1).tolist() == [4, 5, 6, 7, 0, 1, 2, 3]
 
 

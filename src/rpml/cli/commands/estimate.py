@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rpml.cli.command import command
-from rpml.cli.console import STAGES, Console, fields_text
+from rpml.cli.console import Console, fields_text
 from rpml.cli.options import common as opt
+from rpml.cli.progress import STAGES
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 

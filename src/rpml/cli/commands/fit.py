@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from rpml.cli.command import Interrupted, command
-from rpml.cli.console import Console, Stopper, fields_text
+from rpml.cli.console import Console, fields_text
 from rpml.cli.options import common as opt
 from rpml.cli.options.engine import EngineOptions
+from rpml.cli.progress import Stopper
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 

@@ -1,0 +1,192 @@
+"""Progress of a run on the terminal, and the signals that stop it."""
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from rpml.runtime.context import Progress
+
+STAGES = {
+    "read": "reading",
+    "whiten": "whitening",
+    "neighbors": "nearest neighbors",
+    "keep": "keeping neighbors",
+    "graph": "graph",
+    "labels": "pseudo-labels",
+    "triplets": "triplets",
+    "optimize": "optimizing",
+    "embed": "embedding",
+    "cluster": "clustering",
+    "recall": "nearest neighbors",
+    "kmeans": "k-means",
+    "trunk": "frozen layers",
+    "frozen": "descriptors",
+    "linear": "linear start",
+    "train": "epochs",
+    "methods": "methods",
+    "figures": "drawing figures",
+}
+_SECONDS_BETWEEN_LINES = 2.0
+
+
+class Reporter:
+    """Receives progress reports and shows nothing; subclasses display them."""
+
+    def __init__(self) -> None:
+        self.stage = ""
+        self._begun: dict[str, tuple[float, int]] = {}  # when, and with how much done
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __call__(self, event: "Progress") -> None:
+        self.stage = event.stage
+        self._begun.setdefault(event.stage, (time.monotonic(), event.done))
+        self.show(event)
+        if 0 < event.total <= event.done:  # it may come again: the batches of the next epoch
+            del self._begun[event.stage]
+
+    def show(self, event: "Progress") -> None:
+        """Display an event."""
+
+    def close(self) -> None:
+        """Finish the display."""
+
+    def rate(self, event: "Progress") -> tuple[float, float | None]:
+        """Return (steps per second, seconds left) of the stage; None while unknown."""
+        begun, first = self._begun[event.stage]
+        elapsed, steps = time.monotonic() - begun, event.done - first
+        if steps <= 0 or elapsed <= 0 or event.total <= 1:
+            return 0.0, None
+        return steps / elapsed, (event.total - event.done) * elapsed / steps
+
+
+class LineReporter(Reporter):
+    """Plain lines: at the start and the end of a stage, and every two seconds in between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last, self._shown, self._ended = 0.0, "", ""
+
+    def show(self, event: "Progress") -> None:
+        now = time.monotonic()
+        finished = 0 < event.total <= event.done
+        recent = event.stage == self._shown and now - self._last < _SECONDS_BETWEEN_LINES
+        if self._ended == event.stage if finished else recent or event.total == 1:
+            return
+        self._last, self._shown = now, event.stage
+        self._ended = event.stage if finished else ""
+        print(self._line(event, finished), file=sys.stderr, flush=True)
+
+    def _line(self, event: "Progress", finished: bool) -> str:
+        parts = [STAGES.get(event.stage, event.stage) + ":"]
+        if event.total > 1 or (event.total <= 0 and event.done):
+            of = f"/{event.total}" if event.total > 0 else ""
+            parts.append(f"{event.done}{of},")
+        parts += [f"{name} {value:.5g}," for name, value in event.info.items()]
+        rate, left = self.rate(event)
+        if finished:
+            parts.append(f"done in {time.monotonic() - self._begun[event.stage][0]:.1f} s")
+        elif left is not None:
+            parts.append(f"{rate:.3g}/s, {left:.0f} s left")
+        return " ".join(parts).rstrip(",")
+
+
+class BarReporter(Reporter):
+    """One rich bar per stage, with rate and remaining time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from rich.console import Console as RichConsole
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TaskID,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        self._bars = Progress(
+            TextColumn("{task.description:<19}"),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[info]}"),
+            console=RichConsole(stderr=True),
+        )
+        self._bars.start()
+        self._tasks: dict[str, TaskID] = {}
+
+    def show(self, event: "Progress") -> None:
+        if event.stage not in self._tasks:
+            name = STAGES.get(event.stage, event.stage)
+            self._tasks[event.stage] = self._bars.add_task(name, total=None, rate="", info="")
+        task = self._tasks[event.stage]
+        finished = 0 < event.total <= event.done
+        total = self._bars.tasks[task].total
+        if event.total > 1 or (finished and total is None):
+            total = event.total
+        rate, _ = self.rate(event)
+        self._bars.update(
+            task,
+            completed=total if finished else event.done,
+            total=total,
+            rate=f"{rate:.3g}/s" if rate else "",
+            info=" ".join(f"{name} {value:.5g}" for name, value in event.info.items()),
+        )
+
+    def close(self) -> None:
+        self._bars.stop()
+
+
+@contextmanager
+def answering(answer: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Handle SIGINT, SIGTERM and SIGHUP in the block; signals that are ignored stay ignored."""
+    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    heard = {n: h for n in numbers if (h := signal.getsignal(n)) is not signal.SIG_IGN}
+    for number in heard:
+        signal.signal(number, answer)
+    try:
+        yield
+    finally:
+        for number, previous in heard.items():
+            signal.signal(number, previous)
+
+
+def stop(number: int, frame: FrameType | None) -> None:
+    """Signal handler that ends the program like Ctrl-C."""
+    raise KeyboardInterrupt
+
+
+class Stopper:
+    """Signal handler that lets a running solver stop with its best result; else interrupts."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self.reporter, self.asked = reporter, False
+
+    def __call__(self, event: "Progress") -> bool:
+        self.reporter(event)
+        return self.asked
+
+    @contextmanager
+    def listening(self) -> Iterator[Self]:
+        """Handle signals until the block ends."""
+        with answering(self._answer):
+            yield self
+
+    def _answer(self, number: int, frame: FrameType | None) -> None:
+        if self.asked or self.reporter.stage != "optimize":
+            raise KeyboardInterrupt
+        self.asked = True

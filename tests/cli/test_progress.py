@@ -1,0 +1,93 @@
+"""Progress: bars, lines, silence."""
+
+import os
+import pty
+import subprocess
+import sys
+
+from rpml.cli import progress as module
+from rpml.cli.console import Console
+from rpml.cli.progress import BarReporter, LineReporter
+from rpml.runtime.context import Progress
+
+
+def test_lines_have_rate_and_remaining_time(capsys, monkeypatch):
+    clock = iter(range(0, 1000, 3))
+    monkeypatch.setattr(module.time, "monotonic", lambda: float(next(clock)))
+    report = LineReporter()
+    for step in range(1, 5):
+        report(Progress("optimize", step, 4, {"loss": 0.5 / step}))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("optimizing: 1/4, loss 0.5")
+    assert "/s, " in lines[1]
+    assert "s left" in lines[1]
+    assert "done in" in lines[-1]
+
+
+def test_a_stage_with_stages_inside_has_its_own_time(capsys, monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    report = LineReporter()
+    report(Progress("train", 0, 2))
+    for epoch in (1, 2):
+        for batch in (1, 2, 3):
+            now += 10
+            report(Progress("batches", batch, 3))
+        report(Progress("train", epoch, 2))
+    lines = capsys.readouterr().err.splitlines()
+    ends = [line for line in lines if "done in" in line]
+    assert ends == [
+        "batches: 3/3, done in 20.0 s",
+        "batches: 3/3, done in 20.0 s",
+        "epochs: 2/2, done in 60.0 s",
+    ]
+    assert "epochs: 1/2, 0.0333/s, 30 s left" in lines
+
+
+def test_lines_do_not_flood(capsys):
+    report = LineReporter()
+    for step in range(1, 10_000):
+        report(Progress("optimize", step, 10_000))
+    assert len(capsys.readouterr().err.splitlines()) < 5
+
+
+def test_a_stage_without_steps_is_named_when_it_is_done(capsys):
+    report = LineReporter()
+    report(Progress("neighbors", 0, 1))
+    report(Progress("neighbors", 1, 1))
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("nearest neighbors: done in")
+
+
+def test_quiet_reports_nothing(capsys):
+    with Console(quiet=True).reporter() as report:
+        report(Progress("optimize", 1, 2))
+    assert capsys.readouterr().err == ""
+
+
+def test_rich_bars_on_a_terminal(shared, tmp_path):
+    leader, follower = pty.openpty()
+    code = "from rpml.cli.app import main; main()"
+    line = ["embed", shared / "model.rpml", shared / "x.npy", "-o", tmp_path / "e.npy"]
+    env = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, line)],
+        stderr=follower, stdout=subprocess.PIPE, env=env, check=True,
+    )  # fmt: skip
+    shown = os.read(leader, 100_000).decode()
+    os.close(follower)
+    os.close(leader)
+    assert "embedding" in shown
+    assert "━" in shown
+    assert "240/240" in shown
+    assert b"240 rows, 4 dimensions" in done.stdout
+
+
+def test_a_bar_ends_with_the_steps_it_had(capsys):
+    with BarReporter() as report:
+        for done, total in ((0, 1), (3, 7), (1, 1)):
+            report(Progress("whiten", done, total))
+    shown = capsys.readouterr().err
+    assert "whitening" in shown
+    assert "7/7" in shown
