@@ -4,7 +4,7 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -118,10 +118,9 @@ def build_cache(
         "ids": [file.id for file in files],
         "files": files_digest(files),
     }
-    manifest = _read_manifest(folder, key)
-    if manifest is None or manifest["images"] < len(files):
-        report = (context or Context()).report
-        _compute(files, network, image_spec, _Manifest(folder, key, manifest, report))
+    manifest = _read_manifest(folder, key) or {**key, "images": 0, "failures": []}
+    if manifest["images"] < len(files):
+        _compute(files, network, image_spec, folder, manifest, context or Context())
     cache = TrunkCache(folder)
     if not len(cache):
         raise nothing_left(cache.failures)
@@ -170,58 +169,44 @@ def _read_manifest(folder: Path, key: Mapping[str, object]) -> Json | None:
     return manifest
 
 
-class _Manifest:
-    """The number of images on disk; rewritten after every chunk."""
-
-    def __init__(
-        self,
-        folder: Path,
-        key: dict[str, object],
-        previous: Json | None,
-        report: Callable[[Progress], object],
-    ) -> None:
-        self.folder, self._key, self._report = folder, key, report
-        self.images: int = previous["images"] if previous else 0
-        self.failures: list[dict[str, str]] = list(previous["failures"]) if previous else []
-
-    def add(self, n_images: int, failures: Sequence[Failure], total: int) -> None:
-        """Record that the next images are on disk."""
-        self.images += n_images
-        self.failures += [asdict(failure) for failure in failures]
-        self.write()
-        self._report(Progress("trunk", self.images, total))
-
-    def write(self) -> None:
-        state = {**self._key, "images": self.images, "failures": self.failures}
-        with atomic_output(self.folder / _MANIFEST) as temporary:
-            temporary.write_text(canonical_json(state), encoding="utf8")
+def _write_manifest(folder: Path, manifest: Json) -> None:
+    with atomic_output(folder / _MANIFEST) as temporary:
+        temporary.write_text(canonical_json(manifest), encoding="utf8")
 
 
 def _compute(
-    files: Sequence[ImageFile], network: Network, image_spec: ImageSpec, manifest: _Manifest
+    files: Sequence[ImageFile],
+    network: Network,
+    image_spec: ImageSpec,
+    folder: Path,
+    manifest: Json,
+    context: Context,
 ) -> None:
-    path = manifest.folder / _ACTIVATIONS
+    """Compute the activations of the images that are not on disk yet, chunk by chunk."""
+    path, done = folder / _ACTIVATIONS, manifest["images"]
     black = np.zeros((1, image_spec.size, image_spec.size, 3), np.uint8)
     shape = (len(files), image_spec.views.count + 1, *network.trunk_maps(black).shape[1:])
-    if manifest.images == 0:
-        _check_space(manifest.folder, shape)
-        manifest.write()  # first, to identify the folder as a cache
+    if done == 0:
+        _check_space(folder, shape)
+        _write_manifest(folder, manifest)  # first, to identify the folder as a cache
         np.lib.format.open_memmap(path, "w+", np.float16, shape).flush()
         with open(path, "r+b") as file:  # a full disk would kill a process that writes to the map
             os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
     workers = thread_count()
     torch.set_num_threads(1)  # one batch per core is faster than one batch on all cores
     with Engine(image_spec.tiles, network.trunk_maps, workers, _BATCH) as engine:
-        todo = files[manifest.images :]
-        for start, chunk in in_parts(todo, _CHUNK):
+        for start, chunk in in_parts(files[done:], _CHUNK):
             maps = np.lib.format.open_memmap(path, "r+")
             described, failures = engine.run(chunk)
-            first = len(files) - len(todo) + start
             for place, tiles in described.items():
                 # float16 rounds by 0.1%, less than the difference between views
-                maps[first + place] = np.clip(np.stack(tiles), -_FLOAT16_MAX, _FLOAT16_MAX)
+                clipped = np.clip(np.stack(tiles), -_FLOAT16_MAX, _FLOAT16_MAX)
+                maps[done + start + place] = clipped
             maps.flush()
-            manifest.add(len(chunk), failures, len(files))
+            manifest["images"] += len(chunk)
+            manifest["failures"] += [asdict(failure) for failure in failures]
+            _write_manifest(folder, manifest)
+            context.report(Progress("trunk", manifest["images"], len(files)))
     torch.set_num_threads(workers)
 
 

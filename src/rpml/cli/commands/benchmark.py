@@ -9,7 +9,7 @@ import typer
 from rpml.cli.command import command
 from rpml.cli.console import Console, table
 from rpml.cli.options import common as opt
-from rpml.cli.options.training import TrainingOptions
+from rpml.cli.options.training import TrainingOptions, require_torch
 from rpml.runtime.errors import InputError
 
 EXAMPLES = """\b
@@ -71,7 +71,7 @@ def run(
     """
     from rpml.evaluation.protocol import DEFAULT_METHODS, from_file
     from rpml.io.features import ReadOptions
-    from rpml.pages.benchmark import Benchmark
+    from rpml.pages.benchmark import Benchmark, EndToEnd
     from rpml.runtime.context import Context
 
     job = Benchmark(
@@ -86,11 +86,14 @@ def run(
     if deep is not None:
         if root is None or backbone is None:
             raise InputError("--deep trains on images: give --root and --backbone")
+        require_torch()
+        from rpml.deep.methods import METHODS, check_methods
+
+        names = tuple(METHODS) if deep == "all" else check_methods(deep.split(","))
         pool = "mac" if descriptor.pool == "rmac" else descriptor.pool
-        plan = training.end_to_end(
-            root, backbone, deep, training.training(dim, pool, {"seed": seed})
-        )
-        job = replace(job, end_to_end=replace(plan, incomplete=incomplete))
+        settings = training.training(dim, pool, {"seed": seed})
+        plan = EndToEnd(root, backbone, names, settings, training.train_from, incomplete)
+        job = replace(job, end_to_end=plan)
     with console.reporter() as report:
         context = Context(report=report)
         if features is not None:

@@ -50,8 +50,10 @@ def run(
     from rpml.runtime.context import Context
 
     on_dask = engine.on_dask()
-    check_output = check_folder if on_dask else opt.check_table
-    check_output(output, force, console.json_output, [model, features])
+    if on_dask:
+        check_folder(output, force, [model, features])
+    else:
+        opt.check_table(output, force, console.json_output, [model, features])
     fitted = opt.load_model(model, dim)
     size = len(fitted.components_)
     if codes is not None:
@@ -85,7 +87,7 @@ def run(
     console.result(fields, text)
 
 
-def check_folder(output: str, force: bool, json_output: bool, inputs: list[str]) -> None:
+def check_folder(output: str, force: bool, inputs: list[str]) -> None:
     """Raise InputError if the workers cannot write the output."""
     from rpml.runtime.outputs import check_apart
 

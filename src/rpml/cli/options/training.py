@@ -9,7 +9,6 @@ from rpml.cli.options import common as opt
 
 if TYPE_CHECKING:
     from rpml.deep.finetune import Training
-    from rpml.pages.benchmark import EndToEnd
     from rpml.runtime.context import Json
 
 
@@ -46,15 +45,6 @@ class TrainingOptions:
         warn_if_emulated(self.bf16)
         image_spec = ImageSpec(self.size, Views(self.views))
         return Training(dim, pool, self.bf16, image_spec, Schedule(**changed), self.schedule)
-
-    def end_to_end(self, root: str, backbone: str, names: str, training: Training) -> EndToEnd:
-        """Return the methods that `rpml benchmark --deep` trains, checked before any work."""
-        require_torch()
-        from rpml.deep.methods import METHODS, check_methods
-        from rpml.pages.benchmark import EndToEnd
-
-        methods = tuple(METHODS) if names == "all" else check_methods(names.split(","))
-        return EndToEnd(root, backbone, methods, training, self.train_from)
 
 
 def require_torch() -> None:
