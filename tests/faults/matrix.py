@@ -193,7 +193,7 @@ class Table:
             moment += self.step
 
     def judge(self, result, moment, status):
-        from rpml.runtime.atomic import repair_folder
+        from rpml.runtime.files.atomic import repair_folder
 
         for folder in (self.place, self.place / "out"):  # as the next reader or writer does
             repair_folder(folder)

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 
-import rpml.runtime.atomic as atomic
+import rpml.runtime.files.atomic as atomic
 
 FAULTS = {"kill": None, "EIO": errno.EIO, "ENOSPC": errno.ENOSPC}
 NOT_REACHED = 77

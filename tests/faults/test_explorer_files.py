@@ -14,7 +14,7 @@ from rpml.pages.explorer.catalog import make_catalog
 from rpml.pages.explorer.labeling import open_labels
 from rpml.pages.explorer.preparation import start_work
 from rpml.pages.items import make_items
-from rpml.runtime.atomic import repair_folder
+from rpml.runtime.files.atomic import repair_folder
 from tests.cli.conftest import make_vectors
 from tests.faults.shim import FAULTS, NOT_REACHED, run_forked
 

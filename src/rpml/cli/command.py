@@ -98,7 +98,7 @@ def _json_is_configured(ctx: Any) -> bool:
 
 def check_inputs() -> None:
     """Raise InputError if a memory-mapped file changed during the run."""
-    from rpml.runtime.inputs import check_mapped
+    from rpml.runtime.files.inputs import check_mapped
 
     check_mapped(closed=True)
 

@@ -15,9 +15,9 @@ import torch
 from rpml.deep.backbones import Network
 from rpml.deep.samplers import Indices
 from rpml.io.container import canonical_json
-from rpml.runtime.atomic import atomic_output, repair_folder
 from rpml.runtime.context import Context, Json, Progress
 from rpml.runtime.errors import InputError
+from rpml.runtime.files.atomic import atomic_output, repair_folder
 from rpml.runtime.schema import COUNT, check_json, read_json
 from rpml.runtime.threads import thread_count
 from rpml.runtime.wording import counted

@@ -10,10 +10,10 @@ from torch import nn
 
 from rpml.deep.backbones import Network
 from rpml.deep.embedder import Embedder
-from rpml.runtime.atomic import atomic_outputs
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
-from rpml.runtime.outputs import check_output
+from rpml.runtime.files.atomic import atomic_outputs
+from rpml.runtime.files.outputs import check_output
 from rpml.runtime.schema import read_json
 from rpml.vision.backbone import Convention, find_sidecar
 

@@ -20,7 +20,7 @@ from rpml.io.checkpoint import Checkpoint, check_directory, fingerprint, remove_
 from rpml.io.resumable import ResumableRun
 from rpml.runtime.context import Context, Json
 from rpml.runtime.errors import InputError
-from rpml.runtime.outputs import check_apart, check_output
+from rpml.runtime.files.outputs import check_apart, check_output
 from rpml.vision.extract import files_digest
 from rpml.vision.files import ImageFile
 

@@ -23,7 +23,7 @@ from rpml.io.resumable import ResumableRun
 from rpml.runtime.context import Progress
 from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError, ModelFormatError
-from rpml.runtime.outputs import check_apart
+from rpml.runtime.files.outputs import check_apart
 
 if TYPE_CHECKING:
     from rpml.estimator.rpml import RPML

@@ -18,9 +18,9 @@ from rpml.io.container import (
     read_container,
     write_container,
 )
-from rpml.runtime.atomic import atomic_output, repair_folder, write_error
 from rpml.runtime.context import Json
 from rpml.runtime.errors import CheckpointError, ModelFormatError
+from rpml.runtime.files.atomic import atomic_output, repair_folder, write_error
 from rpml.runtime.schema import Schema, check_json, read_json
 
 logger = logging.getLogger(__name__)

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import rpml
-from rpml.runtime.atomic import atomic_output
 from rpml.runtime.context import Arrays as Arrays
 from rpml.runtime.context import Json
 from rpml.runtime.errors import ModelFormatError
+from rpml.runtime.files.atomic import atomic_output
 from rpml.runtime.schema import Schema, check_json
 from rpml.runtime.wording import first_line, reason_of
 

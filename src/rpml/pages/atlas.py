@@ -13,10 +13,10 @@ from rpml.pages.items import Items
 from rpml.pages.layout import linked_maps
 from rpml.pages.thumbnails import SIDES, thumbnail
 from rpml.pages.training_rows import fitted_on
-from rpml.runtime.atomic import atomic_output
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
-from rpml.runtime.outputs import check_output
+from rpml.runtime.files.atomic import atomic_output
+from rpml.runtime.files.outputs import check_output
 from rpml.runtime.rows import Array
 
 N_NEIGHBORS = 15

@@ -27,13 +27,13 @@ from rpml.evaluation.registry import chosen_methods
 from rpml.io.checkpoint import Checkpoint, fingerprint
 from rpml.pages.figures import FigureOptions, draw_figures
 from rpml.pages.figures.tiles import pictures_of
-from rpml.runtime.atomic import atomic_outputs, repair
 from rpml.runtime.context import Context, Json, Progress
 from rpml.runtime.digest import data_digest
 from rpml.runtime.environment import versions
 from rpml.runtime.errors import InputError
-from rpml.runtime.locks import locked
-from rpml.runtime.outputs import check_folder, check_no_file, mark_folder
+from rpml.runtime.files.atomic import atomic_outputs, repair
+from rpml.runtime.files.locks import locked
+from rpml.runtime.files.outputs import check_folder, check_no_file, mark_folder
 from rpml.runtime.rows import Array
 from rpml.runtime.schema import read_json
 from rpml.runtime.threads import thread_count

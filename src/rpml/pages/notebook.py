@@ -15,9 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from rpml.estimator import RPML
 from rpml.pages.items import make_items
-from rpml.runtime.atomic import atomic_output
 from rpml.runtime.extras import require
-from rpml.runtime.outputs import check_output
+from rpml.runtime.files.atomic import atomic_output
+from rpml.runtime.files.outputs import check_output
 from rpml.runtime.validation import check_rows
 
 if TYPE_CHECKING:

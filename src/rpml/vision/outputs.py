@@ -18,11 +18,11 @@ from rpml.io.features import Layout, check_table_output
 from rpml.io.features.source import as_ids
 from rpml.io.features.writers import Writer
 from rpml.io.features.writing import table_writer
-from rpml.runtime.atomic import Transaction, atomic_outputs
 from rpml.runtime.context import Context, Json
 from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError
-from rpml.runtime.outputs import Manifest, check_apart, write_manifest
+from rpml.runtime.files.atomic import Transaction, atomic_outputs
+from rpml.runtime.files.outputs import Manifest, check_apart, write_manifest
 from rpml.runtime.schema import COUNT, check_json
 from rpml.runtime.wording import counted
 from rpml.vision.engine import Failure

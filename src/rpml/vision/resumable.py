@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from rpml.io.resumable import ResumableRun
 from rpml.runtime.context import Context
 from rpml.runtime.errors import InputError
-from rpml.runtime.locks import locked
+from rpml.runtime.files.locks import locked
 from rpml.vision.extract import Job
 from rpml.vision.outputs import (
     OutputPaths,

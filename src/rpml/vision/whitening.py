@@ -9,8 +9,8 @@ import numpy as np
 
 from rpml.io.features.numpy_files import NpzFile
 from rpml.method.whitening.linear_map import Preprocessing, principal_axes, whitening
-from rpml.runtime.atomic import atomic_output
 from rpml.runtime.errors import InputError
+from rpml.runtime.files.atomic import atomic_output
 from rpml.runtime.rows import Array
 from rpml.runtime.wording import counted
 

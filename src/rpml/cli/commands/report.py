@@ -38,9 +38,9 @@ def run(
 
     It holds a verdict, scores before and after, maps, neighbors and the training.
     """
-    from rpml.runtime.atomic import atomic_output
     from rpml.runtime.extras import require
-    from rpml.runtime.outputs import check_output
+    from rpml.runtime.files.atomic import atomic_output
+    from rpml.runtime.files.outputs import check_output
 
     require("jinja2", "report", "rpml report")
     from rpml.pages.report.measurements import Source, measure

@@ -32,7 +32,7 @@ def run(
     """Update a model with new vectors; embeddings stay comparable."""
     from rpml.estimator import check_features, save_model
     from rpml.io.model_file import check_model_output
-    from rpml.runtime.locks import locked
+    from rpml.runtime.files.locks import locked
 
     target = check_model_output(output, force, [model, features, old])
     fitted = opt.load_model(model)

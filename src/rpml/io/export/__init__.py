@@ -11,10 +11,16 @@ from pathlib import Path
 
 from rpml.io.export.steps import LinearModel, Step, embedding_steps
 from rpml.io.features.reading import SUFFIXES as DATA_SUFFIXES
-from rpml.runtime.atomic import atomic_output
 from rpml.runtime.errors import InputError
-from rpml.runtime.locks import locked
-from rpml.runtime.outputs import check_apart, check_folder, check_no_file, check_output, mark_folder
+from rpml.runtime.files.atomic import atomic_output
+from rpml.runtime.files.locks import locked
+from rpml.runtime.files.outputs import (
+    check_apart,
+    check_folder,
+    check_no_file,
+    check_output,
+    mark_folder,
+)
 
 TARGETS: dict[str, tuple[str, ...]] = {
     "onnx": (".onnx",),

@@ -22,7 +22,7 @@ from rpml.io.features.source import (
 )
 from rpml.io.features.text_files import read_column
 from rpml.runtime.errors import InputError
-from rpml.runtime.inputs import map_npy
+from rpml.runtime.files.inputs import map_npy
 from rpml.runtime.rows import Array
 from rpml.runtime.wording import counted, first_line
 

@@ -13,11 +13,11 @@ from rpml.io.features.numpy_files import ArraySource, open_npy, open_npz, sideca
 from rpml.io.features.shards import ShardedSource, shard_paths
 from rpml.io.features.source import Features, FeatureSource, ReadOptions
 from rpml.io.features.text_files import CsvSource
-from rpml.runtime.atomic import consistent_read
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
-from rpml.runtime.inputs import Stamp
-from rpml.runtime.scratch import ScratchFolder
+from rpml.runtime.files.atomic import consistent_read
+from rpml.runtime.files.inputs import Stamp
+from rpml.runtime.files.scratch import ScratchFolder
 from rpml.runtime.wording import one_line, reason_of
 
 Opener = Callable[[Path, ReadOptions], FeatureSource]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.runtime.errors import InputError
-from rpml.runtime.inputs import Stamp
+from rpml.runtime.files.inputs import Stamp
 from rpml.runtime.rows import Array
 
 Ids = NDArray[np.object_]

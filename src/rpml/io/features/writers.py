@@ -20,7 +20,7 @@ from rpml.io.features.numpy_files import sidecar
 from rpml.io.features.source import Columns, Ids, as_ids
 from rpml.runtime.context import Json
 from rpml.runtime.extras import require
-from rpml.runtime.outputs import mark_folder
+from rpml.runtime.files.outputs import mark_folder
 from rpml.runtime.schema import finite_json
 
 if TYPE_CHECKING:

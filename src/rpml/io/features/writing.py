@@ -22,11 +22,11 @@ from rpml.io.features.writers import (
     Writer,
     write_ids,
 )
-from rpml.runtime.atomic import Transaction, atomic_outputs
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
-from rpml.runtime.locks import locked
-from rpml.runtime.outputs import check_apart, check_folder, check_no_file, check_output
+from rpml.runtime.files.atomic import Transaction, atomic_outputs
+from rpml.runtime.files.locks import locked
+from rpml.runtime.files.outputs import check_apart, check_folder, check_no_file, check_output
 
 WRITERS: dict[str, type[Writer]] = {
     ".npy": NpyWriter,

@@ -19,9 +19,9 @@ from rpml.evaluation.metrics import clustering_scores, first_hit_rank, recall_at
 from rpml.evaluation.metrics.retrieval import KS
 from rpml.evaluation.protocol.table import named_recall
 from rpml.evaluation.registry import Transformer, chosen_methods
-from rpml.runtime.atomic import atomic_output
-from rpml.runtime.locks import locked
-from rpml.runtime.outputs import check_folder, check_no_file, mark_folder
+from rpml.runtime.files.atomic import atomic_output
+from rpml.runtime.files.locks import locked
+from rpml.runtime.files.outputs import check_folder, check_no_file, mark_folder
 from rpml.runtime.rows import Array
 from rpml.runtime.wording import counted
 

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from rpml.io.features.labels import UNLABELED
 from rpml.pages.items import Items
-from rpml.runtime.atomic import atomic_output
 from rpml.runtime.errors import InputError
-from rpml.runtime.locks import locked
-from rpml.runtime.outputs import check_output
+from rpml.runtime.files.atomic import atomic_output
+from rpml.runtime.files.locks import locked
+from rpml.runtime.files.outputs import check_output
 from rpml.runtime.wording import one_line
 
 HEADER = ["id", "label"]

@@ -25,10 +25,10 @@ from rpml.pages.figures.tiles import (
     quad_grid,
 )
 from rpml.pages.layout import linked_maps
-from rpml.runtime.atomic import atomic_outputs
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
-from rpml.runtime.locks import locked
+from rpml.runtime.files.atomic import atomic_outputs
+from rpml.runtime.files.locks import locked
 from rpml.runtime.rows import Array
 
 if TYPE_CHECKING:

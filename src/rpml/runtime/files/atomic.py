@@ -21,9 +21,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rpml.runtime.errors import InputError, WriteError
-from rpml.runtime.inputs import check_mapped
-from rpml.runtime.locks import hidden_prefix, is_open_at, try_lock
-from rpml.runtime.outputs import check_output
+from rpml.runtime.files.inputs import check_mapped
+from rpml.runtime.files.locks import hidden_prefix, is_open_at, try_lock
+from rpml.runtime.files.outputs import check_output
 
 logger = logging.getLogger(__name__)
 

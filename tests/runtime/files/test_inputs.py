@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from rpml.io.features import open_features
-from rpml.runtime.atomic import atomic_output
 from rpml.runtime.errors import InputError
-from rpml.runtime.inputs import Stamp, check_mapped, map_npy
+from rpml.runtime.files.atomic import atomic_output
+from rpml.runtime.files.inputs import Stamp, check_mapped, map_npy
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def test_a_truncated_map_reads_zeros_and_is_noticed(path):
     program = f"""
 import os
 from pathlib import Path
-from rpml.runtime.inputs import check_mapped, map_npy
+from rpml.runtime.files.inputs import check_mapped, map_npy
 x = map_npy(Path({str(path)!r}))
 os.truncate({str(path)!r}, 8192)
 print(x[-1].sum(), x[0].sum())

@@ -3,7 +3,7 @@ import os
 import pytest
 
 from rpml.runtime.errors import InputError
-from rpml.runtime.outputs import (
+from rpml.runtime.files.outputs import (
     Manifest,
     check_apart,
     check_folder,

@@ -7,10 +7,10 @@ import stat
 
 import pytest
 
-import rpml.runtime.atomic as atomic
-from rpml.runtime.atomic import atomic_output, atomic_outputs, repair
+import rpml.runtime.files.atomic as atomic
 from rpml.runtime.errors import InputError, WriteError
-from rpml.runtime.outputs import check_output
+from rpml.runtime.files.atomic import atomic_output, atomic_outputs, repair
+from rpml.runtime.files.outputs import check_output
 from tests.faults.shim import FAULTS, NOT_REACHED, run_forked
 
 

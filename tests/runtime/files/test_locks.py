@@ -7,10 +7,10 @@ import sys
 import pytest
 
 from rpml.runtime.errors import InputError
-from rpml.runtime.locks import locked
+from rpml.runtime.files.locks import locked
 
 HOLD = (
-    "import sys, time; from rpml.runtime.locks import locked\n"
+    "import sys, time; from rpml.runtime.files.locks import locked\n"
     "with locked(sys.argv[1]): print('held', flush=True); time.sleep(600)"
 )
 
