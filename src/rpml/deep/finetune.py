@@ -77,27 +77,26 @@ class Initialization:
 
 
 def prepare(
-    files: Sequence[ImageFile], network: Network, training: Training, folder: Path, context: Context
+    files: Sequence[ImageFile],
+    network: Network,
+    training: Training,
+    folder: Path,
+    context: Context,
+    descriptor_context: Context | None = None,
 ) -> Initialization:
-    """Cache the activations of the trunk, if any, in `folder` and fit the initial embedder."""
+    """Cache the activations of the trunk, if any, in `folder` and fit the initial embedder.
+
+    It is the linear RPML on the descriptors of the images and their views. The descriptors depend
+    on fewer settings, so they may have a context with a checkpoint of their own.
+    """
     if training.dim >= len(files):  # before the minutes that the cache takes
         raise InputError(
             f"n_components={training.dim} needs more images than that, there are {len(files)}: ask "
             "for fewer dimensions or pass more images"
         )
     inputs = open_inputs(files, network, training.image_spec, folder, context)
-    frozen = frozen_descriptors(descriptor_network(network, inputs, training), inputs, context)
-    return initialize(inputs, frozen, network, training, context)
-
-
-def initialize(
-    inputs: ImageInputs,
-    frozen: NDArray[np.float32],
-    network: Network,
-    training: Training,
-    context: Context,
-) -> Initialization:
-    """Fit the linear RPML on the descriptors of the images and their views."""
+    plain = descriptor_network(network, inputs, training)
+    frozen = frozen_descriptors(plain, inputs, descriptor_context or context)
 
     def learn() -> Arrays:
         fitted = linear_start(frozen, training.dim, training.schedule.seed)

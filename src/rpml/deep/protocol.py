@@ -9,15 +9,7 @@ from numpy.typing import NDArray
 
 from rpml.deep.backbones import Network
 from rpml.deep.cache import ImageSpec
-from rpml.deep.descriptors import frozen_descriptors
-from rpml.deep.finetune import (
-    Initialization,
-    Training,
-    descriptor_network,
-    embed,
-    finetune,
-    initialize,
-)
+from rpml.deep.finetune import Initialization, Training, embed, finetune, prepare
 from rpml.deep.inputs import open_inputs
 from rpml.deep.methods import METHODS, check_methods
 from rpml.deep.trainer import Evaluate
@@ -55,19 +47,15 @@ class DeepProtocol:
         self.test_classes = np.array([label[i] for i in self.test.ids])
 
     def _prepare(self, files: list[ImageFile], network: Network) -> Initialization:
-        training, context = self.training, self.context
-        inputs = open_inputs(files, network, training.image_spec, self.folder / "train", context)
-        # the descriptors do not depend on dim and schedule: a checkpoint of their own
+        training, report = self.training, self.context.report
         settings = {
             "pool": training.pool,
             "bf16": training.bf16,
             "image_spec": asdict(training.image_spec),
         }
-        common = Context(0, context.report, self._store("frozen", settings))
-        plain = descriptor_network(network, inputs, training)
-        frozen = frozen_descriptors(plain, inputs, common)
-        own = Context(training.schedule.seed, context.report, self._store("start"))
-        return initialize(inputs, frozen, network, training, own)
+        common = Context(0, report, self._store("frozen", settings))
+        own = Context(training.schedule.seed, report, self._store("start"))
+        return prepare(files, network, training, self.folder / "train", own, common)
 
     def _store(self, name: str, settings: Json | None = None) -> Checkpoint:
         """A checkpoint whose folder is named after its settings."""

@@ -56,16 +56,12 @@ class Findings:
     examples: str = ""
 
 
-@dataclass(frozen=True)
-class DemoResult:
-    """The results of a demonstration and its files (there may be no picture)."""
+@dataclass(frozen=True, kw_only=True)
+class DemoResult(Findings):
+    """The results of a demonstration and its files."""
 
-    rows: tuple[DemoRow, ...]
-    verdict: str
     table: Path
     model: Path
-    picture: Path | None
-    examples: str
     seconds: float
 
     def fields(self) -> dict[str, object]:
@@ -95,14 +91,11 @@ def run(
     with locked(folder), atomic_output(folder) as temporary:
         temporary.mkdir()
         started = time.perf_counter()
-        demonstration = demonstrate(temporary, seed, note)
+        found = demonstrate(temporary, seed, note)
         result = DemoResult(
-            rows=tuple(demonstration.rows),
-            verdict=demonstration.verdict,
+            **{**vars(found), "picture": found.picture and folder / found.picture.name},
             table=folder / "table.json",
             model=folder / "model.rpml",
-            picture=demonstration.picture and folder / demonstration.picture.name,
-            examples=demonstration.examples,
             seconds=time.perf_counter() - started,
         )
         content = json.dumps(result.fields(), indent=2) + "\n"

@@ -74,14 +74,14 @@ class Routes:
             "table/cells": self.table_answers.cells,
         }
         return [
-            *(Route(f"/api/{name}", self._json(answer)) for name, answer in json.items()),
+            *(Route(f"/api/{name}", self._get(answer, _json)) for name, answer in json.items()),
             Route("/", self._index),
             Route("/static/{name}", self._static_file),
-            Route("/api/map", self._binary(answers.map_points)),
-            Route("/api/table/rows", self._binary(self.table_answers.rows)),
-            Route("/api/cluster/rows", self._binary(clusters.rows)),
-            Route("/api/neighbors.csv", self._csv(answers.export)),
-            Route("/api/cluster.csv", self._csv(clusters.export)),
+            Route("/api/map", self._get(answers.map_points, _binary)),
+            Route("/api/table/rows", self._get(self.table_answers.rows, _binary)),
+            Route("/api/cluster/rows", self._get(clusters.rows, _binary)),
+            Route("/api/neighbors.csv", self._get(answers.export, _csv)),
+            Route("/api/cluster.csv", self._get(clusters.export, _csv)),
             Route("/api/upload/vector", self._upload_vector, methods=["POST"]),
             Route("/api/upload/image", self._upload_image, methods=["POST"]),
             Route("/picture/{row}", self._picture),
@@ -98,19 +98,18 @@ class Routes:
         }
         gets = {"labels": labels.summary, "learn": labels.progress, "suggest": labels.suggest}
         return [
-            *(Route(f"/api/{n}", self._json(f), methods=["GET"]) for n, f in gets.items()),
+            *(Route(f"/api/{n}", self._get(f, _json), methods=["GET"]) for n, f in gets.items()),
             *(Route(f"/api/{n}", self._post(f), methods=["POST"]) for n, f in posts.items()),
-            Route("/api/labels/rows", self._binary(labels.rows)),
+            Route("/api/labels/rows", self._get(labels.rows, _binary)),
         ]
 
     async def _run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         async with self._slots:
             return await run_in_threadpool(function, *args, **kwargs)
 
-    def _json(self, answer: Callable[[Query], Json]) -> Endpoint:
+    def _get(self, answer: Callable[[Query], T], respond: Callable[[T], Response]) -> Endpoint:
         async def endpoint(request: Request) -> Response:
-            value = await self._run(answer, request.query_params)
-            return JSONResponse(value, headers=_NO_STORE)
+            return respond(await self._run(answer, request.query_params))
 
         return endpoint
 
@@ -118,23 +117,7 @@ class Routes:
         async def endpoint(request: Request) -> Response:
             if request.headers.get("content-type") != "application/json":
                 raise RequestError(415, "this address takes JSON")
-            body = await _body(request, MAX_BODY)
-            return JSONResponse(await self._run(answer, body), headers=_NO_STORE)
-
-        return endpoint
-
-    def _binary(self, answer: Callable[[Query], bytes]) -> Endpoint:
-        async def endpoint(request: Request) -> Response:
-            value = await self._run(answer, request.query_params)
-            return Response(value, media_type="application/octet-stream", headers=_NO_STORE)
-
-        return endpoint
-
-    def _csv(self, answer: Callable[[Query], str]) -> Endpoint:
-        async def endpoint(request: Request) -> Response:
-            text = await self._run(answer, request.query_params)
-            headers = {"content-disposition": 'attachment; filename="rpml-result.csv"', **_NO_STORE}
-            return Response(text, media_type="text/csv; charset=utf-8", headers=headers)
+            return _json(await self._run(answer, await _body(request, MAX_BODY)))
 
         return endpoint
 
@@ -180,6 +163,19 @@ class Routes:
         name = unquote(request.headers.get("x-file-name", ""))[:200] or "upload"
         token = self.answers.uploads.add(Upload(name, vector, picture))
         return JSONResponse({"upload": token, "name": name})
+
+
+def _json(value: Json) -> Response:
+    return JSONResponse(value, headers=_NO_STORE)
+
+
+def _binary(value: bytes) -> Response:
+    return Response(value, media_type="application/octet-stream", headers=_NO_STORE)
+
+
+def _csv(text: str) -> Response:
+    headers = {"content-disposition": 'attachment; filename="rpml-result.csv"', **_NO_STORE}
+    return Response(text, media_type="text/csv; charset=utf-8", headers=headers)
 
 
 async def _body(request: Request, most: int) -> bytes:
