@@ -104,6 +104,15 @@ class Job:
     recipe: Recipe = field(default_factory=Recipe)
     execution: Execution = field(default_factory=Execution)
 
+    def settings(self) -> Json:
+        """Everything that changes the descriptors besides the files, as JSON values."""
+        return {
+            **self.recipe.settings(),
+            "backbone": self.backbone.fingerprint(),
+            "part": self.execution.part,
+            "batch": self.execution.batch,
+        }
+
     def engine(self, describe: Describe) -> Engine:
         """The engine that calls `describe` on batches of the tiles of the files."""
         workers, _ = self.execution.threads()

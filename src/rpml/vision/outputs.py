@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.io.checkpoint import Checkpoint, check_directory, fingerprint
+from rpml.io.checkpoint import check_directory, fingerprint
 from rpml.io.features import Layout, check_table_output
 from rpml.io.features.source import as_ids
 from rpml.io.features.writers import Writer
@@ -137,26 +137,12 @@ _FACTS = {
 """Schema of the manifest's facts."""
 
 
-def _settings(job: Job) -> Json:
-    return {
-        **job.recipe.settings(),
-        "backbone": job.backbone.fingerprint(),
-        "part": job.execution.part,
-        "batch": job.execution.batch,
-    }
-
-
-def open_parts(paths: OutputPaths, job: Job, resume: bool) -> Checkpoint:
-    """Open the finished parts next to the output."""
-    return Checkpoint(paths.parts, files_digest(job.files), _settings(job), resume)
-
-
 def _fingerprint(job: Job, post: PostProcess) -> str:
     """Return a hash that is equal for runs that write the same files."""
     whitening = post.whitening
     learned = None if whitening is None else data_digest(whitening.mean, whitening.matrix)
     after = {**asdict(replace(post, whitening=None)), "whitening": learned}
-    return fingerprint(files_digest(job.files), {**_settings(job), "post_process": after})
+    return fingerprint(files_digest(job.files), {**job.settings(), "post_process": after})
 
 
 def already_written(paths: OutputPaths, job: Job, post: PostProcess) -> Written | None:

@@ -7,17 +7,17 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.io.checkpoint import Checkpoint
 from rpml.io.resumable import ResumableRun
 from rpml.runtime.context import Context
 from rpml.runtime.errors import InputError
 from rpml.runtime.files.locks import locked
-from rpml.vision.extract import Job
+from rpml.vision.extract import Job, files_digest
 from rpml.vision.outputs import (
     OutputPaths,
     PostProcess,
     Written,
     already_written,
-    open_parts,
     training_files,
     write_features,
 )
@@ -97,7 +97,8 @@ class ResumableExtraction(ResumableRun):
             job = self._with_region_whitening(job, region_whitening, post.whiten_on)
             written = already_written(self._paths, job, post) if self.resume else None
             if written is None:
-                store = open_parts(self._paths, job, self.resume)
+                digest = files_digest(job.files)
+                store = Checkpoint(self.directory, digest, job.settings(), self.resume)
                 context = replace(context, store=store)
                 written = write_features(self._paths, job, post, context, self.overwrite)
             self.discard()

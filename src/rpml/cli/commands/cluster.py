@@ -3,6 +3,8 @@
 from collections import Counter
 from typing import Annotated
 
+import typer
+
 from rpml.cli.command import command
 from rpml.cli.console import Console, fields_text
 from rpml.cli.options import common as opt
@@ -22,7 +24,7 @@ def run(
     features: opt.FeaturesPath,
     output: Annotated[str, opt.output("LABELS", "Where to write one label per row; - for CSV.")],
     neighbors: Annotated[int, opt.number("Neighbors per row in the graph.")] = 50,
-    gamma: Annotated[float, opt.flag("Sharpness of the ascent.")] = 100.0,
+    gamma: Annotated[float, typer.Option(help="Sharpness of the ascent.")] = 100.0,
     epsilon: Annotated[str, opt.text("NUMBER|auto", "Threshold on the affinities.")] = "auto",
     metric: Annotated[str, opt.text("NAME", "euclidean or cosine.")] = "euclidean",
     clusters: Annotated[

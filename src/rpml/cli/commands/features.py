@@ -41,7 +41,7 @@ def run(
     whole_map: Annotated[
         bool, opt.flag("Add the whole map to the R-MAC regions.", "--whole-map")
     ] = False,
-    power: Annotated[float, opt.flag("Exponent of gem.")] = 3.0,
+    power: Annotated[float, typer.Option(help="Exponent of gem.")] = 3.0,
     region_whitening: Annotated[
         str | None, opt.text("learn|FILE", "Whiten each R-MAC region before the sum.")
     ] = None,

@@ -14,6 +14,7 @@ from rpml.pages.explorer.catalog import Catalog
 from rpml.pages.explorer.index import NearestRows
 from rpml.pages.explorer.parameters import Query, RequestError, choice, integer
 from rpml.pages.explorer.uploads import Uploads
+from rpml.pages.layout import layout_note
 from rpml.runtime.context import Json
 
 MAX_K = 200
@@ -64,7 +65,7 @@ class Answers:
             "has_pictures": self.has_pictures,
             "categories": list(catalog.category_names),
             "accepts_images": self.accepts_images,
-            "map_note": catalog.map_note,
+            "map_note": layout_note(len(catalog)),
             "can_label": self.can_label,
         }
 

@@ -11,7 +11,6 @@ from rpml.estimator import RPML
 from rpml.pages.explorer.clusters import Clusters
 from rpml.pages.explorer.index import ExactIndex
 from rpml.pages.items import Category, Items, encode_category
-from rpml.pages.layout import layout_note
 from rpml.pages.training_rows import fitted_on
 from rpml.runtime.rows import Array
 
@@ -69,11 +68,6 @@ class Catalog:
     def n_features(self) -> int:
         """Dimensions of the raw vectors."""
         return self.indices["raw"].n_dims
-
-    @property
-    def map_note(self) -> str:
-        """How the points were placed; empty if all were laid out by forces."""
-        return layout_note(len(self))
 
     @property
     def columns(self) -> dict[str, list[str]]:
