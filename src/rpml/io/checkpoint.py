@@ -111,19 +111,9 @@ class Checkpoint:
 
     Each save is atomic and replaces the previous one of that name, so that a kill at any moment
     leaves the last complete state. Each stage carries the fingerprint of its data and settings; a
-    stage of another run is not loaded.
-
-    Parameters
-    ----------
-    directory : str or Path
-        Created on the first save.
-    data : str
-        `data_digest` of the training data.
-    settings : mapping
-        Every setting that changes the result.
-    resume : bool, default=False
-        Continue an existing checkpoint; a missing directory counts as an empty one. Without
-        `resume` an existing checkpoint is an error, so that forgetting the option loses nothing.
+    stage of another run is not loaded. `data` is the digest of the data, `settings` everything
+    else that changes the result. `resume` continues an existing checkpoint, if any; without it an
+    existing one is an error, so that forgetting the option loses nothing.
     """
 
     def __init__(

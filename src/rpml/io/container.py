@@ -194,11 +194,7 @@ def container_kind(path: str | Path) -> str:
 def read_container(path: str | Path, kind: str, version: int) -> tuple[Arrays, Json]:
     """Read what `write_container` wrote; ModelFormatError for anything else.
 
-    Returns
-    -------
-    arrays : dict of str to ndarray
-    fields : dict
-        "format_version", "rpml_version" and the writer's own "metadata".
+    Returns the arrays, and "format_version", "rpml_version" and the writer's own "metadata".
     """
     path = Path(path)
     _check_file(path)

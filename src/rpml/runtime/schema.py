@@ -29,26 +29,17 @@ _KINDS = {"f": "floats", "i": "integers", "b": "flags", "u": "bytes"}
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """The dtype, shape and range of an array.
-
-    Parameters
-    ----------
-    kind : str
-        Allowed dtype kinds, of "f", "i", "b" and "u".
-    shape : tuple of int or str, default=None
-        A name stands for a size that is the same wherever it occurs; None allows any shape.
-    low, high : float, default=the largest finite number
-        Bounds of every element, which is therefore finite unless they are infinite. A name as
-        `high` means below that size.
-    optional : bool, default=False
-        The array may be absent.
-    """
+    """The dtype, shape and range of an array; elements are finite unless a bound is infinite."""
 
     kind: str
+    """Allowed dtype kinds, of "f", "i", "b" and "u"."""
     shape: tuple[int | str, ...] | None = None
+    """A name stands for a size that is the same wherever it occurs; None allows any shape."""
     low: float = -LARGEST
     high: float | str = LARGEST
+    """A name means below that size."""
     optional: bool = False
+    """The array may be absent."""
 
 
 @dataclass(frozen=True)

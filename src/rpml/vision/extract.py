@@ -198,7 +198,12 @@ def nothing_left(failures: Sequence[Failure]) -> InputError:
 
 def iter_parts(job: Job, context: Context) -> Iterator[Part]:
     """Yield parts in order, each loaded from the context's store or computed and stored."""
-    count = _Counter(len(job.files), context)
+    done, total = 0, len(job.files)
+
+    def count(images: int) -> None:
+        nonlocal done
+        done += images
+        context.report(Progress("images", done, total))
 
     def describe(tiles: NDArray[np.uint8]) -> Array:
         return job.recipe.pooling(job.backbone(tiles))
@@ -212,12 +217,18 @@ def iter_parts(job: Job, context: Context) -> Iterator[Part]:
                 context.save(name, *_as_arrays(part))
             else:
                 part = _from_arrays(*saved)
-                count.skip(len(files))
+                done += len(files)
+                if done == total:  # no later part reports the end
+                    count(0)
             yield part
 
 
 def _compute(
-    engine: Engine, start: int, files: Sequence[ImageFile], recipe: Recipe, count: _Counter
+    engine: Engine,
+    start: int,
+    files: Sequence[ImageFile],
+    recipe: Recipe,
+    count: Callable[[int], None],
 ) -> Part:
     described, failures = engine.run(files, count)
     views = recipe.views.count + 1
@@ -236,23 +247,6 @@ def _compute(
         values.astype(np.float32),
         tuple(failures),
     )
-
-
-class _Counter:
-    """Reports the number of finished images."""
-
-    def __init__(self, total: int, context: Context) -> None:
-        self._done, self._total, self._report = 0, total, context.report
-
-    def __call__(self, count: int) -> None:
-        self._done += count
-        self._report(Progress("images", self._done, self._total))
-
-    def skip(self, count: int) -> None:
-        """Count images of a stored part; reported only if they are the last."""
-        self._done += count
-        if self._done == self._total:
-            self(0)
 
 
 def _as_arrays(part: Part) -> tuple[Arrays, dict[str, object]]:

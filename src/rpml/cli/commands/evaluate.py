@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rpml.runtime.context import Json
-    from rpml.runtime.intervals import Interval
 
 _CLUSTERING = {"NMI": "nmi", "F": "f", "F precision": "precision", "F recall": "recall"}
 EXAMPLES = """\b
@@ -79,18 +78,13 @@ class Scores:
     recall: dict[int, float]
     clustering: dict[str, float] = field(default_factory=dict)
 
-    def intervals(self) -> dict[int, Interval]:
-        """Return Recall@K with its 95% interval over the labeled rows, per K."""
-        from rpml.runtime.intervals import share_interval
-
-        return {k: share_interval(v, len(self.labels)) for k, v in self.recall.items()}
-
     def fields(self, metric: str) -> Json:
-        from rpml.runtime.intervals import bounded
+        """Return Recall@K with its 95% interval over the labeled rows, and the other scores."""
+        from rpml.runtime.intervals import bounded, share_interval
 
         recall: dict[str, object] = {}
-        for k, interval in self.intervals().items():
-            recall |= bounded(f"recall@{k}", interval)
+        for k, share in self.recall.items():
+            recall |= bounded(f"recall@{k}", share_interval(share, len(self.labels)))
         return {
             "rows": len(self.labels),
             "unlabeled": self.unlabeled,

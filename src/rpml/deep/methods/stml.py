@@ -31,14 +31,9 @@ def neighbor_sampler(bank: FeatureBank) -> NeighborSampler:
 
 
 def contextual_similarity(Z: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """Contextualized semantic similarity of the paper, (b, b).
+    """Contextualized semantic similarity of the paper, (b, b), of unit rows of the teacher.
 
-    Parameters
-    ----------
-    Z : tensor of shape (b, d)
-        Unit rows of the teacher's embedding.
-    rows : tensor of shape (b,)
-        Images of the rows; views of the same image are always neighbors.
+    `rows` are the images of the rows; views of the same image are always neighbors.
     """
     pairwise = torch.exp(-squared_distances(Z) / SIGMA)
     k = min(N_NEIGHBORS, len(Z))

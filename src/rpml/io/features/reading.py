@@ -50,19 +50,9 @@ def check_readable(path: Path) -> None:
 def open_features(path: str | Path, options: ReadOptions | None = None) -> FeatureSource:
     """Open a file of vectors, a folder of such files, a URL, or standard input (``-``).
 
-    Parameters
-    ----------
-    path : str or Path
-        .npy, .npz, .parquet, .feather, .jsonl, .csv or .tsv; a folder of one of these; a URL that
-        fsspec supports (``s3://...``, ``https://...``), which is copied to a temporary folder; or
-        ``-``.
-    options : ReadOptions, default=None
-        Which columns, array and ids to read, where the file leaves a choice.
-
-    Returns
-    -------
-    FeatureSource
-        Has the shape, the names and `batches()`; `load()` returns all rows.
+    Files are .npy, .npz, .parquet, .feather, .jsonl, .csv or .tsv. A URL that fsspec supports
+    (``s3://...``, ``https://...``) is copied to a temporary folder. `options` say which columns,
+    array and ids to read, where the file leaves a choice.
     """
     options = options or ReadOptions()
     if str(path) == "-":
