@@ -107,8 +107,7 @@ def _weights(cluster: Cluster, graph: Graph, bandwidth: str | float | None) -> l
     for i, own in enumerate(forward):
         low, high = int(edges[i]), int(edges[i + 1])
         others = [
-            submit(_returned, other, (a, low, high))
-            for other, a in zip(forward, starts, strict=True)
+            submit(_returned, other, a, low, high) for other, a in zip(forward, starts, strict=True)
         ]
         weights.append(submit(_both_ends, own, others))
     return weights
@@ -135,9 +134,8 @@ def _forward_weights(
     return graph
 
 
-def _returned(graph: sparse.csr_matrix, span: tuple[int, int, int]) -> sparse.csr_matrix:
+def _returned(graph: sparse.csr_matrix, start: int, low: int, high: int) -> sparse.csr_matrix:
     """Return the reversed edges that end in the rows low..high."""
-    start, low, high = span
     edges = graph.tocoo()
     mine = (edges.col >= low) & (edges.col < high)
     ends = (edges.col[mine] - low, edges.row[mine].astype(np.int64) + start)

@@ -13,6 +13,7 @@ WIDTH, HEIGHT = 360, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 12, 40
 _TICKS = 5  # at most
 _CHARACTER = 7  # pixels per character of a tick label
+_CONSTANT = 1e-6  # relative range below which a curve is rounding noise
 
 
 Values = Sequence[float] | NDArray[np.floating] | NDArray[np.integer]
@@ -91,6 +92,12 @@ def tick_texts(values: Sequence[float]) -> list[str]:
     gap = min(abs(b - a) for a, b in itertools.pairwise(values))
     places = max(0, math.ceil(-math.log10(gap))) if gap > 0 else 0
     return [f"{v:,.{places}f}".replace("-", "−") for v in values]
+
+
+def is_constant(values: NDArray[np.floating]) -> bool:
+    """Whether a curve changes only by rounding."""
+    finite = values[np.isfinite(values)]
+    return len(finite) > 1 and bool(np.ptp(finite) <= _CONSTANT * np.abs(finite).max())
 
 
 def line_chart(

@@ -8,8 +8,15 @@ from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.report import charts
 from rpml.pages.report.comparison import SampledLabels, Space
 from rpml.pages.report.measurements import Measurements
-from rpml.pages.report.section import Content, Figure, Section
-from rpml.pages.report.sections.scores import Cell, Line, format_interval, format_value
+from rpml.pages.report.section import (
+    Cell,
+    Content,
+    Figure,
+    Line,
+    Section,
+    format_interval,
+    format_value,
+)
 from rpml.runtime.intervals import Interval, interval
 from rpml.runtime.rows import sorted_sample, unit_rows
 from rpml.runtime.wording import counted

@@ -3,8 +3,7 @@
 from rpml.evaluation.rank_gain import expected_gain
 from rpml.evaluation.registry import METHODS, REFERENCE
 from rpml.pages.report.measurements import Measurements
-from rpml.pages.report.section import Content, Section
-from rpml.pages.report.sections.scores import Cell, format_interval, format_value
+from rpml.pages.report.section import Cell, Content, Section, format_interval, format_value
 from rpml.pages.report.verdict import bounds, signed
 from rpml.runtime.intervals import Interval
 

@@ -1,31 +1,17 @@
 """The table of scores before and after, and the differences in Recall@K."""
 
-from typing import NamedTuple
-
 from rpml.pages.report import charts
 from rpml.pages.report.comparison import Score, SpaceComparison
 from rpml.pages.report.measurements import Measurements, Source
-from rpml.pages.report.section import Content, Figure, Section
-from rpml.runtime.intervals import Interval
-
-PLACES = {"percent": 1, "tenths": 1, "number": 2, "whole": 0}
-
-
-class Cell(NamedTuple):
-    """A value of the table as text, with its interval and a note."""
-
-    text: str
-    interval: str
-    best: bool
-    note: str = ""
-
-
-class Line(NamedTuple):
-    """A line of the table."""
-
-    name: str
-    reading: str
-    cells: list[Cell]
+from rpml.pages.report.section import (
+    Cell,
+    Content,
+    Figure,
+    Line,
+    Section,
+    format_interval,
+    format_value,
+)
 
 
 def content(measurements: Measurements) -> Content:
@@ -62,22 +48,6 @@ def _line(score: Score, keys: list[str]) -> Line:
         for key in keys
     ]
     return Line(score.name, score.reading, cells)
-
-
-def format_value(value: float, style: str) -> str:
-    if style == "percent":
-        return f"{100 * value:.1f}\u00a0%"
-    return f"{value:,.{PLACES[style]}f}".replace("-", "−")
-
-
-def format_interval(bounds: Interval | None, style: str) -> str:
-    """Format the bounds of an interval; empty without one."""
-    if bounds is None:
-        return ""
-    scale = 100 if style == "percent" else 1
-    ends = (f"{scale * v:,.{PLACES[style]}f}" for v in (bounds.low, bounds.high))
-    low, high = (end.replace("-", "−") for end in ends)
-    return f"{low} – {high}"
 
 
 def differences(comparison: SpaceComparison, source: Source) -> Figure | None:

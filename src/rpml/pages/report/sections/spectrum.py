@@ -4,8 +4,7 @@ import numpy as np
 
 from rpml.pages.report import charts
 from rpml.pages.report.measurements import Measurements
-from rpml.pages.report.section import Content, Figure, Section
-from rpml.pages.report.sections.scores import format_interval, format_value
+from rpml.pages.report.section import Content, Figure, Section, format_interval, format_value
 
 _MAX_AXES = 256
 _HEADING = "Share of variance per axis"

@@ -13,7 +13,6 @@ _HEADINGS = {
     "gradient_norm": "Gradient norm",
     "mean_weight": "Mean triplet weight",
 }
-_CONSTANT = 1e-6  # relative range below which a curve is rounding noise
 
 
 def content(measurements: Measurements) -> Content:
@@ -26,7 +25,7 @@ def content(measurements: Measurements) -> Content:
         values = np.asarray(history.get(name, []), float)
         if len(values) == 0:
             continue
-        if len(values) == 1 or is_constant(values):
+        if len(values) == 1 or charts.is_constant(values):
             throughout = " throughout" if len(values) > 1 else ""
             constants.append(f"{heading}: {charts.number(float(values[0]))}{throughout}.")
             continue
@@ -43,12 +42,6 @@ def content(measurements: Measurements) -> Content:
         "figures": figures,
         "summary": spaced(" ".join(constants)),
     }
-
-
-def is_constant(values: np.ndarray) -> bool:
-    """Whether a curve changes only by rounding."""
-    finite = values[np.isfinite(values)]
-    return len(finite) > 1 and bool(np.ptp(finite) <= _CONSTANT * np.abs(finite).max())
 
 
 TEMPLATE = """

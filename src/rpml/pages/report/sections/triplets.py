@@ -5,7 +5,6 @@ from rpml.pages.report.examples import Triplet, trusted_triplets
 from rpml.pages.report.gallery import Gallery, Strip
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Figure, Section
-from rpml.pages.report.sections.training import is_constant
 from rpml.runtime.wording import counted
 
 _ROLES = ("anchor", "positive", "negative")
@@ -18,7 +17,7 @@ def content(measurements: Measurements) -> Content:
     heading = "Triplet probabilities"
     figures = [Figure(heading, charts.histogram(heading, probabilities, "probability"))]
     summary = f"{counted(len(weights), 'triplet')}."
-    if is_constant(weights):
+    if charts.is_constant(weights):
         summary += f" All have the weight {charts.number(float(weights[0]))}."
     else:
         heading = "Triplet weights"
