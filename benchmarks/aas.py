@@ -19,7 +19,8 @@ from generators import mixture
 
 from rpml.method.clustering.ascent import GraphAscent
 from rpml.method.clustering.hierarchy import BasinMerging
-from rpml.method.graph.affinity import affinity_graph, nearest_neighbors
+from rpml.method.graph.affinity import affinity_graph
+from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.threads import thread_count
 
 K = 50
