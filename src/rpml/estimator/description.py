@@ -77,7 +77,7 @@ def decisions(model: RPML) -> dict[str, str]:
     whitening = "as set"
     if choice is not None:
         whitening = choice.strength
-        if np.isfinite(min(choice.shrinkage, choice.ridge)):
+        if choice.whitens:
             whitening = f"by {choice.source}, {whitening}"
         if choice.reason:
             whitening += f", because {choice.reason}"

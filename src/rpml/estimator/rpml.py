@@ -71,7 +71,7 @@ class RPML(
         number instead, their typical norm, unless whiten=None.
     whiten : "auto", float or None, default="auto"
         "auto" whitens by the scatter within neighborhoods, as strongly as evidence without labels
-        supports it; without evidence it stays close to PCA. A number in [0, 1] divides each
+        supports it; without evidence it is PCA. A number in [0, 1] divides each
         principal axis by that power of its standard deviation: 0 is PCA, 1 is whitening. None
         leaves the rows unchanged, as the paper does.
     n_axes : int, default=None

@@ -33,7 +33,7 @@ from rpml.runtime.wording import counted
 
 CANDIDATES = (*PCA_FAMILY, "rpml")
 PRICES = {"half-whitened": 0.05, "pca-whitened": 0.15}
-"""Rank gain by which a method has to lead. RPML needs none: without evidence it is close to PCA."""
+"""Rank gain by which a method has to lead. RPML needs none: without evidence it is PCA."""
 CLEARLY = 0.05  # lead in rank gain below which the runner-up may be as good
 RAW_PRICE = 0.05  # rank gain over the best smaller embedding that justifies the raw vectors
 MAX_ROWS = 5000
@@ -269,8 +269,8 @@ def _measured(choice: str, recall: Mapping[str, float], gain: Interval | None) -
 
 def _expected(choice: str, evidence: Mapping[str, Interval]) -> str:
     if choice == REFERENCE:
-        close = " RPML itself stays close to PCA."
-        own = close if "rpml" in evidence and evidence["rpml"].value <= 0 else ""
+        same = " RPML itself is PCA here."
+        own = same if "rpml" in evidence and evidence["rpml"].value <= 0 else ""
         return f"Nothing ranks the neighbors that other axes name clearly higher than PCA.{own}"
     rank_gain = evidence[choice]
     gain = expected_gain(rank_gain.value)

@@ -280,7 +280,8 @@ def whiten_by_scatter(
     elif sampled.max() >= 0:
         ignored = f"{counted(sampled.max() + 1, 'group is', 'groups are')} too few to tell"
     if estimate is None:  # as without groups
-        estimate = neighbor_scatter(data, np.random.default_rng(seed), step)
+        is_prior = sample.pairs is not None or sample.classes is not None
+        estimate = neighbor_scatter(data, np.random.default_rng(seed), step, is_prior)
     if sample.pairs is not None:
         estimate = pair_scatter(data, sample.pairs, estimate, np.random.default_rng(seed))
     retained, spread = data.W.shape[1], None

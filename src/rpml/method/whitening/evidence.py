@@ -3,8 +3,8 @@
 Ours, not the paper's. The scatter within cross-fitted neighborhoods can *rescale* the leading
 principal axes, or *turn* the embedding to other axes as well. Turning gains most where a nuisance
 dominates the strongest axes and loses most elsewhere: wording that neighbors share looks like a
-class. Rescaling loses little. So the axes are turned only where the evidence is strong, rescaled
-strongly where there is some, and mildly otherwise.
+class. So the axes are turned only where the evidence is strong, rescaled where there is some, and
+left to PCA otherwise.
 
 The evidence is the *rank gain*, on rows that did not make the scatter: take the 3 nearest rows as
 one half of the axes sees them; how much nearer to the top does the other half, whitened and reduced
@@ -12,8 +12,10 @@ to the requested size, rank them than PCA does? Agreement on the single nearest 
 reward near-duplicates and shared wording instead.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,43 +43,35 @@ from rpml.runtime.wording import counted
 Index = NDArray[np.intp]
 
 SHRINKAGES = (1 / 16, 1 / 8)  # of axes that are turned, strongest whitening first
-STRONG, MILD = 1 / 128, 1 / 16  # ridges of axes that are rescaled, as parts of the scatter's trace
-JUDGED = 1 / 256  # the ridge by which strong rescaling is judged: twice as strong, to be safe
+RIDGE = 1 / 128  # of axes that are rescaled, as a part of the scatter's trace
+MILD = 1 / 16  # ridge of the mild rescaling by which the scatter is judged
 MATES = 3
-NUISANCE = 0.15  # rank gain from which on a nuisance dominates
-NUISANCE_SIZES = (32, 64)  # between these dimensions it grows with the square root to that value
+SUPPORT = 0.045  # rank gain of mild rescaling from which on the scatter is used
+NUISANCE = 0.15  # rank gain of turned axes from which on a nuisance dominates
+GROWING = (32, 64)  # between these dimensions both grow with the square root to their values
 NEAR_BEST = 0.9  # there, the strongest whitening with this part of the best rank gain
 REFERENCE = 1.0  # shrinkage by which the mates are found that judge turned axes
-RESCALING = 0.04  # rank gain that strong rescaling has to bring
 MAX_ROWS = 3000  # rows looked at: half make the scatter of the evidence, half test it
 MIN_ROWS, MIN_AXES = 100, 8  # with less there is nothing to estimate: plain PCA
 QUERIES = 500
 REPEATS = 2
 FINAL_ROWS = 6000  # make the scatter that is used; 3,000 cost CUB 1.1 points of Recall@1 at 64
-MILD_ROWS = 3000  # are enough for mild rescaling
+PRIOR_ROWS = 3000  # are enough for a scatter that only pairs or labels may use
 FINAL_REPEATS = 3  # every two axes are then measured together
 STEPS = 2 * (2 * REPEATS + REPEATS + FINAL_REPEATS)  # two rounds, the evidence, the last round
 
 
-@dataclass(frozen=True)
-class RankGains:
-    """Decrease of log(1 + rank) of mates compared with PCA, per query."""
-
-    turned: Array
-    """(n_shrinkages, n_queries); the mates are the nearest by the other half of the axes, whitened:
-    where a nuisance dominates, the nearest by the axes as they are share the nuisance."""
-    rescaled: Array
-    """(2, n_queries), by the ridges `JUDGED` and `MILD`; the mates are the nearest by the other
-    half as it is."""
-
-
 @single_blas_thread()
 def neighbor_scatter(
-    data: Coordinates, rng: np.random.Generator, step: Callable[[], None] = silent
+    data: Coordinates,
+    rng: np.random.Generator,
+    step: Callable[[], None] = silent,
+    is_prior: bool = True,
 ) -> tuple[Array, ScatterChoice]:
     """The scatter within cross-fitted neighborhoods, and how it is used.
 
-    `step` is called `STEPS` times.
+    Where PCA is chosen, `is_prior` says whether pairs or labels may still use the scatter; if not,
+    it is that of the rows that judged it. `step` is called `STEPS` times.
     """
     n, q = data.W.shape
     if q < MIN_AXES:
@@ -86,10 +80,15 @@ def neighbor_scatter(
     if n < MIN_ROWS:
         reason = f"only {counted(n, 'row')}, too few to tell"
         return np.eye(q), ScatterChoice("none", np.inf, {}, reason, trains=False)
-    gains, teacher = rank_gains(data, rng, step)
+    gains = RankGains(data, rng, step)
     choice, _ = choose(gains, data.n_components)
-    rows = data.subset(rng.permutation(n)[: MILD_ROWS if choice.ridge == MILD else FINAL_ROWS])
-    correlation = taught_correlation(rows, teacher, FINAL_REPEATS, rng, step)
+    correlation = gains.correlation
+    if choice.whitens or is_prior:
+        rows = rng.permutation(n)[: FINAL_ROWS if choice.whitens else PRIOR_ROWS]
+        correlation = taught_correlation(data.subset(rows), correlation, FINAL_REPEATS, rng, step)
+    else:
+        for _ in range(2 * FINAL_REPEATS):
+            step()
     return scatter_of(correlation, data.deviations), choice
 
 
@@ -98,7 +97,7 @@ def chosen_rank_gain(data: Coordinates, rng: np.random.Generator) -> Interval:
     """The rank gain by which a fit would judge its choice."""
     if min(data.W.shape[0] - MIN_ROWS, data.W.shape[1] - MIN_AXES) < 0:
         return Interval(0.0, 0.0, 0.0)
-    return mean_interval(choose(rank_gains(data, rng)[0], data.n_components)[1])
+    return mean_interval(choose(RankGains(data, rng), data.n_components)[1])
 
 
 def choose(gains: RankGains, n_components: int) -> tuple[ScatterChoice, Array]:
@@ -106,26 +105,26 @@ def choose(gains: RankGains, n_components: int) -> tuple[ScatterChoice, Array]:
 
     Where a nuisance dominates, it is the strongest whitening whose gain is near the best.
     """
+    fewest, most = GROWING
+    part = (min(max(n_components, fewest), most) / most) ** 0.5
+    support, nuisance = SUPPORT * part, NUISANCE * part
+    mild = float(gains.mild.mean())
+    reason = f"the rank gain of mild rescaling is {_said(gains.mild)}"
+    if mild < support:
+        reason += f", {support:.3f} needed"
+        choice = ScatterChoice("neighbors", np.inf, {MILD: mild}, reason, trains=False)
+        return choice, np.zeros_like(gains.mild)
     turned = gains.turned.mean(axis=1)
-    fewest, most = NUISANCE_SIZES
-    nuisance = NUISANCE * (min(max(n_components, fewest), most) / most) ** 0.5
     if turned.max() > nuisance:
         best = _said(gains.turned[turned.argmax()])
         reason = f"a nuisance dominates the strongest axes (rank gain {best}, above {nuisance:.2f})"
         i = int((turned >= NEAR_BEST * turned.max()).argmax())
         evidence = dict(zip(SHRINKAGES, turned.tolist(), strict=True))
         return ScatterChoice("neighbors", SHRINKAGES[i], evidence, reason), gains.turned[i]
-    is_mild = gains.rescaled[0].mean() <= RESCALING
-    choice = ScatterChoice(
-        "neighbors",
-        np.inf,
-        dict(zip((JUDGED, MILD), gains.rescaled.mean(axis=1).tolist(), strict=True)),
-        f"with a ridge of 1/{1 / JUDGED:.0f} the rank gain over PCA is {_said(gains.rescaled[0])}, "
-        f"{RESCALING} needed",
-        trains=False,
-        ridge=MILD if is_mild else STRONG,
-    )
-    return choice, gains.rescaled[int(is_mild)]
+    evidence = {RIDGE: float(gains.rescaled.mean()), MILD: mild}
+    reason += f", above {support:.3f}"
+    choice = ScatterChoice("neighbors", np.inf, evidence, reason, trains=False, ridge=RIDGE)
+    return choice, gains.rescaled
 
 
 def _said(per_query: Array) -> str:
@@ -133,35 +132,83 @@ def _said(per_query: Array) -> str:
     return f"{gain.value:.3f}, 95% interval {gain.low:.3f} to {gain.high:.3f}"
 
 
-def rank_gains(
-    data: Coordinates, rng: np.random.Generator, step: Callable[[], None] = silent
-) -> tuple[RankGains, Array]:
-    """What half of the rows say about a scatter that the other half made; its correlation."""
-    order = rng.permutation(len(data.W))[:MAX_ROWS]
-    made, tested = (data.subset(part) for part in np.array_split(order, 2))
-    correlation = cross_fitted_correlation(made, REPEATS, rng, step)
-    scatter = scatter_of(correlation, data.deviations)
-    queries = np.arange(min(QUERIES, len(tested.W)))
-    turned = np.zeros((len(SHRINKAGES), len(queries)))
-    rescaled = np.zeros((2, len(queries)))
-    for _ in range(REPEATS):
-        half = random_halves(data.W.shape[1], rng)
-        size = max(1, min(data.n_components, int(min(half.sum(), (~half).sum())) // 2))
-        for seen, other in ((half, ~half), (~half, half)):
-            plain = _principal(tested, seen)[:, :size]
-            mates = _nearest(_principal(tested, other), queries)
-            ridge = REFERENCE * np.trace(scatter) / data.n_components
-            white = _nearest(tested.whitened(scatter, other, ridge), queries)
-            before = _log_ranks(plain, queries, np.hstack([mates, white]))
-            for i, ridge in enumerate((JUDGED, MILD)):
-                rows = _rescaled(plain, scatter[np.ix_(seen, seen)], ridge * np.trace(scatter))
-                rescaled[i] += (before[:, :MATES] - _log_ranks(rows, queries, mates)).mean(axis=1)
-            for i, shrinkage in enumerate(SHRINKAGES):
-                rows = _turned(tested, scatter, seen, shrinkage, size)
-                turned[i] += (before[:, MATES:] - _log_ranks(rows, queries, white)).mean(axis=1)
+class RankGains:
+    """What half of the rows say about a scatter that the other half made.
+
+    Per query, the decrease of log(1 + rank) of its mates compared with PCA. Each gain is computed
+    when it is first asked for.
+    """
+
+    def __init__(
+        self, data: Coordinates, rng: np.random.Generator, step: Callable[[], None] = silent
+    ) -> None:
+        order = rng.permutation(len(data.W))[:MAX_ROWS]
+        made, self._tested = (data.subset(part) for part in np.array_split(order, 2))
+        self.correlation = cross_fitted_correlation(made, REPEATS, rng, step)
+        self._scatter = scatter_of(self.correlation, data.deviations)
+        self._trace = float(np.trace(self._scatter))
+        self._queries = np.arange(min(QUERIES, len(self._tested.W)))
+        halves = [random_halves(data.W.shape[1], rng) for _ in range(REPEATS)]
+        self._seen = [seen for half in halves for seen in (half, ~half)]
+        fewest = min(int(seen.sum()) for seen in self._seen)
+        self._size = max(1, min(data.n_components, fewest // 2))
+        self._plain, self._mates = [], []
+        for seen in self._seen:
+            self._plain.append(_principal(self._tested, seen)[:, : self._size])
+            self._mates.append(_nearest(_principal(self._tested, ~seen), self._queries))
             step()
-    views = 2 * REPEATS
-    return RankGains(turned / views, rescaled / views), correlation
+
+    @cached_property
+    def mild(self) -> Array:
+        """(n_queries,), axes rescaled by the ridge `MILD`.
+
+        The mates are the nearest by the other half of the axes as it is.
+        """
+        return self._rescaled(MILD)
+
+    @cached_property
+    def rescaled(self) -> Array:
+        """(n_queries,), the same by the ridge `RIDGE`."""
+        return self._rescaled(RIDGE)
+
+    @cached_property
+    def turned(self) -> Array:
+        """(n_shrinkages, n_queries), axes turned.
+
+        The mates are the nearest by the other half, whitened: where a nuisance dominates, the
+        nearest by the axes as they are share the nuisance.
+        """
+        ridge = REFERENCE * self._trace / self._tested.n_components
+        mates = [
+            _nearest(self._tested.whitened(self._scatter, ~seen, ridge), self._queries)
+            for seen in self._seen
+        ]
+        rows = (
+            [
+                _turned(self._tested, self._scatter, seen, shrinkage, self._size)
+                for seen in self._seen
+            ]
+            for shrinkage in SHRINKAGES
+        )
+        before = self._log_ranks(self._plain, mates)
+        return np.stack([before - self._log_ranks(turned, mates) for turned in rows])
+
+    def _rescaled(self, ridge: float) -> Array:
+        rows = [
+            _rescaled(plain, self._scatter[np.ix_(seen, seen)], ridge * self._trace)
+            for seen, plain in zip(self._seen, self._plain, strict=True)
+        ]
+        return self._plain_ranks - self._log_ranks(rows, self._mates)
+
+    @cached_property
+    def _plain_ranks(self) -> Array:
+        return self._log_ranks(self._plain, self._mates)
+
+    def _log_ranks(self, rows: list[Array], mates: list[Index]) -> Array:
+        """(n_queries,), the mean over the halves of the axes."""
+        views = zip(rows, mates, strict=True)
+        ranks = [mean_log_ranks(seen, self._queries, found) for seen, found in views]
+        return np.asarray(np.mean(ranks, axis=0))
 
 
 def _principal(data: Coordinates, half: Mask) -> Array:
@@ -201,12 +248,7 @@ def _nearest(rows: Array, queries: Index) -> Index:
 
 def mean_log_ranks(rows: Array, queries: Index, mates: Index) -> Array:
     """Per query, the mean of log(1 + rank) of its mates among all rows; rank 0 is the nearest."""
-    return np.asarray(_log_ranks(rows, queries, mates).mean(axis=1))
-
-
-def _log_ranks(rows: Array, queries: Index, mates: Index) -> Array:
-    """log(1 + rank) of each query's mates among all rows."""
     similarity = _similarities(rows, queries)
     ranks = np.empty(mates.shape, np.intp)
     kernels.count_higher(similarity, mates, ranks)
-    return np.asarray(np.log1p(ranks))
+    return np.asarray(np.log1p(ranks).mean(axis=1))

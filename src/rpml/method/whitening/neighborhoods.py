@@ -71,6 +71,11 @@ class ScatterChoice:
     """Half-whitened, by a rule of earlier versions."""
 
     @property
+    def whitens(self) -> bool:
+        """False: plain PCA."""
+        return bool(np.isfinite(min(self.shrinkage, self.ridge)))
+
+    @property
     def strength(self) -> str:
         """How strongly it whitens, in words."""
         if self.half:
