@@ -65,9 +65,8 @@ def keys(data: FeatureSet, dims: tuple[int, ...]) -> Iterator[Key]:
         for split in SPLITS:
             for dim in fitting:
                 names = (*UNSEEDED, *SEEDED, VERDICT) if seed == 0 else SEEDED
-                if seed == 0 and dim == MIDDLE:
-                    names += ("pca" + SEARCHED, "rpml" + SEARCHED)
-                    names += SLOW if split == 0 else ()
+                names += tuple(m + SEARCHED for m in ("pca", "rpml")) if seed == 0 else ()
+                names += SLOW if (seed, split, dim) == (0, 0, MIDDLE) else ()
                 yield from ((split, name, dim, seed) for name in names)
 
 

@@ -108,37 +108,34 @@ def peers(rows: list[Row]) -> str:
     return markdown(["mean gain over PCA (worst)", *(f"{dim}" for dim in groups)], lines)
 
 
+def searched_points(row: Row) -> float:
+    """RPML's gain over PCA in points, both fitted on the rows that are searched."""
+    return 100 * float(row["searched"]["rpml"] - row["searched"]["pca"])
+
+
 def searched(rows: list[Row]) -> str:
-    """How much of PCA's loss is due to classes it has not seen."""
-    own = [row for row in rows if len(row["searched"]) == 2]
-    if not own:
-        return ""
+    """Fitted on the rows that are searched: over PCA, and how much of PCA's loss is new classes."""
     lines = []
-    for kind in ("pca", "rpml"):
-        unseen = np.array([100 * (row["recall"][kind] - row["recall"]["raw"]) for row in own])
-        seen = np.array([100 * (row["searched"][kind] - row["recall"]["raw"]) for row in own])
+    for dim, own in by_dim([row for row in rows if len(row["searched"]) == 2]).items():
+        gains = np.array([searched_points(row) for row in own])
+        over_raw = (
+            np.mean([100 * (row[fit][kind] - row["recall"]["raw"]) for row in own])
+            for kind in ("pca", "rpml")
+            for fit in ("recall", "searched")
+        )
         lines.append([
-            METHODS[kind].title, f"{unseen.mean():+.1f} ({np.median(unseen):+.1f})",
-            f"{seen.mean():+.1f} ({np.median(seen):+.1f})",
+            str(dim), f"{gains.mean():+.1f}", f"{np.median(gains):+.1f}",
+            f"{np.mean(gains < -0.3):.0%}", f"{gains.min():+.1f} ({own[gains.argmin()]['set']})",
+            *(f"{gain:+.1f}" for gain in over_raw),
         ])  # fmt: skip
-    gains = np.array([100 * (r["searched"]["rpml"] - r["searched"]["pca"]) for r in own])
-    worst = own[int(gains.argmin())]
-    table = markdown(
-        [
-            "R@1 gain over the raw vectors: mean (median)",
-            "fitted on other classes",
-            "fitted on the searched rows",
-        ],
-        lines,
-    )
+    header = ["dimensions", "mean gain over PCA", "median", "sets more than 0.3 below", "worst set",
+              "PCA over raw: new classes", "searched rows",
+              "RPML over raw: new classes", "searched rows"]  # fmt: skip
     return (
-        "The tables above are zero-shot: no class is in both halves. Often a model is "
-        "fitted on the rows that are searched. "
-        f"On the {len(own)} sets, {own[0]['dim']} dimensions, one seed:\n\n{table}\n"
-        f"Fitted on the searched rows, the mean gain over PCA is {gains.mean():+.1f} (median "
-        f"{np.median(gains):+.1f}), from {gains.min():+.1f} ({worst['set']}) to "
-        f"{gains.max():+.1f}; on {100 * np.mean(gains < -0.3):.0f}% of the sets RPML is "
-        "more than 0.3 below PCA.\n"
+        "The tables above are zero-shot: no class is in both halves. Most people search the rows "
+        "they fitted on. Three splits, one seed:\n\n" + markdown(header, lines) + "\n"
+        "**Fit on the rows that you search**, or on a sample of them: most of what PCA loses "
+        "against the raw vectors on new classes, it does not lose on rows it has seen.\n"
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import results_shrinkage
 import whitening_rules
 from performance_page import replaced, results
-from results_zoo_page import Row, by_dim, hindsight, load, points
+from results_zoo_page import Row, by_dim, hindsight, load, points, searched_points
 
 PAGE = Path(__file__).parent.parent / "docs" / "decisions" / "whitening.md"
 CODE = "leetcode"  # how the names of the two sets of programs begin
@@ -36,7 +36,7 @@ def training_effects() -> dict[int, dict[str, float]]:
     content = json.loads(whitening_rules.OUTPUT.read_text(encoding="utf8"))
     alone = whitening_rules.gains_of(whitening_rules.Rule(), content["rows"])
     return {
-        dim: {row["set"]: points(row) - alone[row["set"], dim][0] for row in own}
+        dim: {row["set"]: points(row) - alone[row["set"], dim]["new"] for row in own}
         for dim, own in by_dim(load()).items()
     }
 
@@ -83,7 +83,8 @@ def targets() -> list[str]:
     return [
         "| gain over PCA | the rule | the best candidate by the test labels | target | met |",
         "|---|---:|---:|---:|---|",
-        line("mean", mean_gain, "+.1f", (4.0, 3.2, 2.7), bound=best["mean gain over PCA"]),
+        line("mean", mean_gain, "+.1f", (4.0, 3.2, 2.7),
+             bound=best["new classes: mean gain over PCA"]),
         line("mean without the two code sets", without_code(mean_gain), "+.1f", (1.8, 1.5, 1.5)),
         line("median", median_gain, "+.1f", (0.6,), bound=best["median"]),
         line("sets more than 0.3 below PCA", share(lambda row: points(row) < -0.3), ".0%", (0.05,),
@@ -94,6 +95,8 @@ def targets() -> list[str]:
              (0.5, 0.3, 0.2)),
         line("sets with NMI more than 1 below PCA", share(lambda row: nmi(row) < -1), ".0%", (0.1,),
              most=True),
+        line("fitted on the searched rows: sets more than 0.3 below PCA",
+             share(lambda row: searched_points(row) < -0.3), ".0%", (0.05,), most=True),
         line("R@1 lost by `recommend`, 90% quantile",
              lambda own: float(np.quantile(lost(own), 0.9)), ".2f", (0.5,), most=True),
         line("R@1 lost by `recommend`, at most", lambda own: max(lost(own)), ".2f", (1.5,),

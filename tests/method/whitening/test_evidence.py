@@ -67,12 +67,15 @@ def test_where_a_nuisance_dominates_the_strongest_whitening_near_the_best(part, 
     assert "nuisance" in choice.reason
 
 
-@pytest.mark.parametrize(("size", "enough"), [(8, True), (32, True), (64, False), (256, False)])
-def test_in_fewer_dimensions_all_gains_are_smaller(size, enough):
-    turned, _ = choose(gains(1, 0, (0, 0.8 * NUISANCE)), size)
-    assert np.isfinite(turned.shrinkage) == enough
-    rescaled, _ = choose(gains(0.8 * SUPPORT), size)
-    assert rescaled.whitens == enough
+@pytest.mark.parametrize(
+    ("size", "support", "nuisance"), [(8, 0.71, 0.71), (32, 0.71, 0.71), (64, 1, 1), (256, 1, 1.42)]
+)
+def test_in_fewer_dimensions_all_gains_are_smaller(size, support, nuisance):
+    for part in (0.97, 1.03):
+        turned, _ = choose(gains(1, 0, (0, part * nuisance * NUISANCE)), size)
+        assert np.isfinite(turned.shrinkage) == (part > 1)
+        rescaled, _ = choose(gains(part * support * SUPPORT), size)
+        assert rescaled.whitens == (part > 1)
 
 
 def test_mean_log_ranks_count_the_rows_before():

@@ -48,7 +48,8 @@ MILD = 1 / 16  # ridge of the mild rescaling by which the scatter is judged
 MATES = 3
 SUPPORT = 0.045  # rank gain of mild rescaling from which on the scatter is used
 NUISANCE = 0.15  # rank gain of turned axes from which on a nuisance dominates
-GROWING = (32, 64)  # between these dimensions both grow with the square root to their values
+# both hold at 64 dimensions, and grow with the square root of the dimension from 32 up to
+SUPPORT_SIZE, NUISANCE_SIZE = 64, 128
 NEAR_BEST = 0.9  # there, the strongest whitening with this part of the best rank gain
 REFERENCE = 1.0  # shrinkage by which the mates are found that judge turned axes
 MAX_ROWS = 3000  # rows looked at: half make the scatter of the evidence, half test it
@@ -105,9 +106,8 @@ def choose(gains: RankGains, n_components: int) -> tuple[ScatterChoice, Array]:
 
     Where a nuisance dominates, it is the strongest whitening whose gain is near the best.
     """
-    fewest, most = GROWING
-    part = (min(max(n_components, fewest), most) / most) ** 0.5
-    support, nuisance = SUPPORT * part, NUISANCE * part
+    support = at_size(SUPPORT, n_components, SUPPORT_SIZE)
+    nuisance = at_size(NUISANCE, n_components, NUISANCE_SIZE)
     mild = float(gains.mild.mean())
     reason = f"the rank gain of mild rescaling is {_said(gains.mild)}"
     if mild < support:
@@ -125,6 +125,11 @@ def choose(gains: RankGains, n_components: int) -> tuple[ScatterChoice, Array]:
     reason += f", above {support:.3f}"
     choice = ScatterChoice("neighbors", np.inf, evidence, reason, trains=False, ridge=RIDGE)
     return choice, gains.rescaled
+
+
+def at_size(threshold: float, n_components: int, most: int) -> float:
+    """A threshold that holds at 64 dimensions: with fewer all rank gains are smaller."""
+    return float(threshold * (min(max(n_components, 32), most) / 64) ** 0.5)
 
 
 def _said(per_query: Array) -> str:
