@@ -90,12 +90,20 @@ def test_cluster(rpml, shared, vectors, tmp_path):
 
 
 def test_cluster_takes_every_setting_by_its_name(rpml, shared, tmp_path):
-    run = ("cluster", shared / "x.npy", "--neighbors", 9)
+    run = ("cluster", shared / "x.npy")
     rpml(*run, "-o", tmp_path / "a.csv", "--set", "n_neighbors=15")
     rpml("cluster", shared / "x.npy", "-o", tmp_path / "b.csv", "--neighbors", 15)
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
     told = rpml.refused(*run, "-o", tmp_path / "c.csv", "-q", "--set", "n_neighbors=few")
     assert "n_neighbors='few': must be an integer" in told
+    twice = ("--neighbors", 9, "--set", "n_neighbors=15")
+    told = rpml.refused(*run, "-o", tmp_path / "c.csv", "-q", *twice)
+    assert "--neighbors sets n_neighbors too" in told
+
+
+def test_estimate_refuses_a_setting_given_twice(rpml):
+    run = ("estimate", "--shape", "200x8", "--dim", 3)
+    assert "--dim sets n_components too" in rpml.refused(*run, "--set", "n_components=2")
 
 
 def test_cluster_by_number_and_as_printed(rpml, shared, vectors, tmp_path):

@@ -149,6 +149,10 @@ def test_existing_model_needs_force(rpml, shared, tmp_path):
         (["--set", "alpha=120"], "'alpha' parameter of RPML"),
         (["--set", "alhpa=20"], "did you mean 'alpha'"),
         (["--set", "alpha"], "NAME=VALUE"),
+        (["--set", "alpha=40", "--set", "alpha=50"], "alpha is set twice, leave one out"),
+        (["--dim", "8", "--set", "n_components=3"], "--dim sets n_components too, leave one out"),
+        (["--seed", "1", "--set", "random_state=2"], "--seed sets random_state too"),
+        (["--max-iter", "9", "--set", "max_iter=8"], "--max-iter sets max_iter too"),
     ],
 )
 def test_wrong_settings(rpml, shared, tmp_path, args, message):

@@ -51,7 +51,7 @@ def run(
     from rpml.runtime.context import Progress
 
     opt.check_table(output, force, console.json_output, [features])
-    chosen = opt.parse_settings(settings, AuthorityAscentShift().get_params())
+    defaults = AuthorityAscentShift().get_params()
     named = {
         "n_neighbors": neighbors,
         "gamma": gamma,
@@ -61,7 +61,8 @@ def run(
         "min_cluster_size": min_cluster_size,
         "merge": None if merge == "none" else merge,
     }
-    aas = AuthorityAscentShift(**{**named, **chosen})
+    given = [name for name, value in named.items() if value != defaults[name]]
+    aas = AuthorityAscentShift(**{**named, **opt.parse_settings(settings, defaults, given)})
     aas.check_parameters()
     data = reading.open(features).load()
     n = len(data.values)

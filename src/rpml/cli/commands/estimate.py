@@ -44,7 +44,9 @@ def run(
     from rpml.runtime.environment import memory_gb
 
     names = RPML().get_params(deep=False).keys() - {"callback"}
-    chosen = {"n_components": dim, "random_state": 0, **opt.parse_settings(settings, names)}
+    given = [] if dim is None else ["n_components"]
+    chosen = {"n_components": dim, "random_state": 0}
+    chosen |= opt.parse_settings(settings, names, given)
     if (features is None) == (shape is None):
         raise InputError("give either FEATURES or --shape ROWSxFEATURES")
     data: Array | None = None

@@ -63,7 +63,9 @@ def run(
         raise InputError(f"--method {method} is supervised: it needs --folder-labels")
     job = ResumableFinetuning(output, resume, force, cache)
     names = [field.name for field in fields(Schedule)]
-    chosen = {"patience": patience, "seed": seed, **opt.parse_settings(settings, names)}
+    named = {"patience": patience, "epochs": options.epochs, "learning_rate": options.learning_rate}
+    given = [name for name, value in {**named, "seed": seed or None}.items() if value is not None]
+    chosen = {"patience": patience, "seed": seed, **opt.parse_settings(settings, names, given)}
     training = options.training(dim, pool, chosen)
     files, network = find_images(images), open_network(backbone, options.train_from)
     if resume and job.is_complete(files, network, training, method):

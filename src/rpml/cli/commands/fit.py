@@ -89,7 +89,8 @@ class MethodOptions:
         }
         chosen = {name: value for name, value in options.items() if value is not None}
         names = RPML().get_params(deep=False).keys() - {"callback"}
-        chosen.update(opt.parse_settings(self.settings, names))
+        given = chosen.keys() - ({"random_state"} if self.seed == 0 else set())
+        chosen.update(opt.parse_settings(self.settings, names, given))
         model = kind.paper(**chosen) if self.paper else kind(**chosen)
         model._validate_params()
         return model

@@ -204,9 +204,14 @@ def parse_size(text: str | None, option: str) -> int | None:
     return int(float(match[1]) * 1024 ** " kmgt".index(match[2] or " "))
 
 
-def parse_settings(pairs: list[str] | None, names: Iterable[str]) -> Json:
-    """Parse the NAME=VALUE pairs of --set, with values typed as in TOML (text needs no quotes)."""
-    settings = {}
+def parse_settings(
+    pairs: list[str] | None, names: Iterable[str], given: Iterable[str] = ()
+) -> Json:
+    """Parse the NAME=VALUE pairs of --set, with values typed as in TOML (text needs no quotes).
+
+    `given` are the settings that an option of their own has set already.
+    """
+    settings: Json = {}
     for pair in pairs or []:
         name, equals, text = pair.partition("=")
         name = name.strip().replace("-", "_")
@@ -215,8 +220,18 @@ def parse_settings(pairs: list[str] | None, names: Iterable[str]) -> Json:
         if name not in names:
             hint = did_you_mean(name, names)
             raise InputError(f"--set {pair}: there is no setting {name!r}{hint}")
+        if name in settings:
+            raise InputError(f"--set {pair}: {name} is set twice, leave one out")
+        if name in given:
+            raise InputError(f"--set {pair}: {_option(name)} sets {name} too, leave one out")
         settings[name] = _value(text.strip())
     return settings
+
+
+def _option(setting: str) -> str:
+    """Return the option that sets a setting of the same name, or nearly the same."""
+    name = {"n_components": "dim", "random_state": "seed"}.get(setting, setting)
+    return "--" + name.removeprefix("n_").replace("_", "-")
 
 
 def _value(text: str) -> Any:
