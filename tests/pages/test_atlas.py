@@ -46,6 +46,7 @@ def test_the_table_holds_the_map_and_the_neighbors(sample: Sample, tmp_path: Pat
 def test_other_rows_have_the_clusters_of_predict(sample: Sample, tmp_path: Path) -> None:
     X = sample.X[::2]
     texts = [f"drawing {i}" for i in range(len(X))]
+    (tmp_path / "x.parquet").write_text("an older table")
     path = export_atlas(sample.model, X, make_items(len(X), texts=texts), tmp_path / "x.parquet")
     table = pq.read_table(path).to_pydict()
     assert table["text"] == texts

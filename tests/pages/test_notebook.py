@@ -37,7 +37,8 @@ def test_the_report(model, data, tmp_path):
     assert html.unescape(inside) == page.html
     assert page.save(tmp_path / "report.html").read_text(encoding="utf8") == page.html
     with pytest.raises(InputError, match="exists"):
-        page.save(tmp_path / "report.html")
+        page.save(tmp_path / "report.html", overwrite=False)
+    page.save(tmp_path / "report.html")
     assert "MB of HTML" in repr(page)
 
 

@@ -103,6 +103,7 @@ def test_the_file_finds_the_same(model, rows, tmp_path, ids):
         np.testing.assert_array_equal(one, two)
     assert loaded.bytes_per_row == 12
     assert loaded.model.similarity_quantile(0.5) == model.similarity_quantile(0.5)
+    (tmp_path / "b.index").write_text("an older index")
     loaded.save(tmp_path / "b.index")
     assert (tmp_path / "a.index").read_bytes() == (tmp_path / "b.index").read_bytes()
 

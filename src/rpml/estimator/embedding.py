@@ -233,6 +233,8 @@ class Embedding:
     def save(self, path: str | PathLike[str], exemplars: bool = False) -> None:
         """Write the model to one file (safetensors and JSON, no pickle).
 
+        A file of that name is replaced, by one rename when the new one is complete.
+
         Parameters
         ----------
         path : str or Path

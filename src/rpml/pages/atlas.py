@@ -28,7 +28,7 @@ def export_atlas(
     items: Items,
     path: str | PathLike[str],
     random_state: int = 0,
-    overwrite: bool = False,
+    overwrite: bool = True,
 ) -> Path:
     """Write the rows as a .parquet table for embedding-atlas.
 
@@ -48,8 +48,8 @@ def export_atlas(
         The .parquet file.
     random_state : int, default=0
         Seed of the map.
-    overwrite : bool, default=False
-        Replace the file if it exists.
+    overwrite : bool, default=True
+        Replace the file if it exists; False raises an error instead.
 
     Returns
     -------

@@ -33,8 +33,8 @@ class Report:
 
     html: str
 
-    def save(self, path: str | PathLike[str], overwrite: bool = False) -> Path:
-        """Write the page, which can be opened offline."""
+    def save(self, path: str | PathLike[str], overwrite: bool = True) -> Path:
+        """Write the page, which can be opened offline; a file of that name is replaced."""
         target = check_output(Path(path), overwrite)
         with atomic_output(target, overwrite) as temporary:
             temporary.write_text(self.html, encoding="utf8")

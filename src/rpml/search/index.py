@@ -172,7 +172,10 @@ class Index:
         return tuple(np.take_along_axis(a, best, axis=1) for a in (scores, near))  # type: ignore[return-value]
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the codes, the ids and the model to one file, without pickle."""
+        """Write the codes, the ids and the model to one file, without pickle.
+
+        A file of that name is replaced, by one rename when the new one is complete.
+        """
         arrays: Arrays = {"codes": self._codes, "bits": self._bits}
         metadata = {"model": model_metadata(self.model)}
         if self._ids is not None and all(isinstance(i, int) for i in self._ids):

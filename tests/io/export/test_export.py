@@ -215,12 +215,19 @@ def test_sentence_transformers_layout_without_the_library(model, rows, tmp_path)
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_existing_output_is_not_replaced(model, tmp_path, target):
+def test_an_earlier_output_is_replaced_unless_asked_otherwise(model, tmp_path, target):
     export_model(model, target, tmp_path / "out")
     with pytest.raises(InputError, match="--force"):
-        export_model(model, target, tmp_path / "out")
-    export_model(model, target, tmp_path / "out", overwrite=True)
+        export_model(model, target, tmp_path / "out", overwrite=False)
+    export_model(model, target, tmp_path / "out")
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_folder_of_others_is_never_replaced(model, tmp_path):
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(InputError, match=r"thesis\.tex"):
+        export_model(model, "sentence-transformers", tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def export_model(
     target: str,
     path: str | PathLike[str],
     n_components: int | None = None,
-    overwrite: bool = False,
+    overwrite: bool = True,
 ) -> Path:
     """Export a fitted model for another program.
 
@@ -57,8 +57,9 @@ def export_model(
         The file, or for sentence-transformers the folder, to write.
     n_components : int, default=None
         Export only the first components; a prefix is itself a good smaller embedding.
-    overwrite : bool, default=False
-        Replace an existing output.
+    overwrite : bool, default=True
+        Replace an existing file, as `RPML.save` does, or a folder that holds nothing but an
+        earlier export. False raises an error instead, as the command line does without --force.
 
     Returns
     -------
