@@ -160,6 +160,38 @@ def test_columns_are_carried_through(table, tmp_path, suffix):
         assert read_metadata(tmp_path / "twice.csv", NAMES)["title"] == titles.tolist()
 
 
+@pytest.mark.parametrize("suffix", TABLES)
+def test_columns_of_shards_are_carried_through(tmp_path, suffix):
+    shards = tmp_path / "shards"
+    shards.mkdir()
+    for i, name in enumerate("ab"):
+        rows = pa.table({"id": [f"{name}{j}" for j in range(3)], "title": [f"{name}'s"] * 3,
+                         "size": pa.array([i] * 3, pa.int64() if i else pa.float64()),
+                         "v": X[:3].tolist()})  # fmt: skip
+        pa.parquet.write_table(rows, shards / f"{name}.parquet")
+    keep(shards, tmp_path / f"out{suffix}")
+    ids = np.array([f"{name}{j}" for name in "ab" for j in range(3)])
+    titles, sizes = (
+        read_labels(tmp_path / f"out{suffix}", 6, ids, name) for name in ("title", "size")
+    )
+    assert titles.tolist() == ["a's"] * 3 + ["b's"] * 3
+    assert sizes.astype(float).tolist() == [0, 0, 0, 1, 1, 1]
+    with pytest.raises(InputError, match="no room for other columns"):
+        keep(shards, tmp_path / "out.npy")
+
+
+def test_columns_that_differ_between_shards_are_refused(tmp_path):
+    for name, title in {"a": [1, 2, 3], "b": ["x", "y", "z"]}.items():
+        rows = pa.table({"id": [f"{name}{j}" for j in range(3)], "title": title,
+                         "v": X[:3].tolist()})  # fmt: skip
+        pa.parquet.write_table(rows, tmp_path / f"{name}.parquet")
+    with pytest.raises(InputError, match="'title' is int64 in the first rows and string in later"):
+        keep(tmp_path, tmp_path.with_name("out.parquet"))
+    pa.parquet.write_table(rows.rename_columns(["id", "other", "v"]), tmp_path / "b.parquet")
+    with pytest.raises(InputError, match=r"b\.parquet has other columns to keep than .*a\.parquet"):
+        keep(tmp_path, tmp_path.with_name("out.csv"))
+
+
 def test_kept_infinities_are_null_in_json(tmp_path):
     kept = {"price": [np.inf, np.nan, 2.0], "sizes": [[1.0, -np.inf], [2.0], []]}
     pa.parquet.write_table(pa.table({"v": X[:3].tolist(), **kept}), tmp_path / "x.parquet")

@@ -58,6 +58,7 @@ class ShardedSource(FeatureSource):
             self._check_like(part, first)
         self.n_features, self.has_ids = first.n_features, first.has_ids
         self.id_name, self.feature_names = first.id_name, first.feature_names
+        self.kept_names = first.kept_names
         self.dtype = np.result_type(*(p.dtype for p in self._parts))
         counts = [p.n_rows for p in self._parts]
         self.n_rows = None if None in counts else sum(c for c in counts if c is not None)
@@ -67,10 +68,12 @@ class ShardedSource(FeatureSource):
         if part.n_features != first.n_features:
             raise InputError(
                 f"{part.name} has {counted(part.n_features, 'column')}, {first.name} has "
-                f"{first.n_features}"
+                f"{first.n_features}: keep files of other vectors in other folders"
             )
         if part.feature_names != first.feature_names:
             raise InputError(f"{part.name} has other column names than {first.name}")
+        if part.kept_names != first.kept_names:
+            raise InputError(f"{part.name} has other columns to keep than {first.name}")
         if part.has_ids != first.has_ids:
             raise InputError(f"of {part.name} and {first.name} only one has ids")
 

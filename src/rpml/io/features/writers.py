@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from rpml.io.features.numpy_files import sidecar
 from rpml.io.features.source import Columns, Ids, as_ids
 from rpml.runtime.context import Json
+from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
 from rpml.runtime.files.outputs import mark_folder
 from rpml.runtime.schema import finite_json
@@ -217,8 +218,23 @@ class ArrowWriter(Writer):
         if self._file is None:
             feather = self.path.suffix.lower() == ".feather"
             new = self._arrow.ipc.new_file if feather else self._parquet.ParquetWriter
-            self._file = new(self.path, table.schema)
-        self._file.write_table(table)
+            self._file, self._schema = new(self.path, table.schema), table.schema
+        self._file.write_table(self._cast(table))
+
+    def _cast(self, table: pa.Table) -> pa.Table:
+        """Return the table with the types of the first rows; those of shards may differ."""
+        for name, first, later in zip(
+            table.column_names, self._schema.types, table.schema.types, strict=True
+        ):
+            try:
+                column = table.column(name).cast(first)
+            except (self._arrow.ArrowInvalid, self._arrow.ArrowNotImplementedError) as error:
+                raise InputError(
+                    f"the column {name!r} is {first} in the first rows and {later} in later ones: "
+                    "give it one type in all files"
+                ) from error
+            table = table.set_column(table.column_names.index(name), name, column)
+        return table
 
     def _columns(self, values: Values, ids: Ids | None, kept: Columns) -> Json:
         pa = self._arrow
