@@ -102,10 +102,23 @@ def test_the_file_finds_the_same(model, rows, tmp_path, ids):
     for one, two in zip(index.search(rows[:20]), loaded.search(rows[:20]), strict=True):
         np.testing.assert_array_equal(one, two)
     assert loaded.bytes_per_row == 12
-    assert loaded.model.similarity_quantile(0.5) == model.similarity_quantile(0.5)
+    assert loaded.similarity_quantile(0.5) == index.similarity_quantile(0.5)
     (tmp_path / "b.index").write_text("an older index")
     loaded.save(tmp_path / "b.index")
     assert (tmp_path / "a.index").read_bytes() == (tmp_path / "b.index").read_bytes()
+
+
+@pytest.mark.parametrize("size", [None, 3])
+def test_the_scale_is_the_share_of_less_similar_pairs(model, rows, tmp_path, size):
+    index = Index(model, n_components=size).add(rows)
+    index.save(tmp_path / "a.index")
+    Z = model.transform(rows, n_components=size)
+    similarities = (Z @ Z.T)[np.triu_indices(len(Z), 1)]
+    for s in np.quantile(similarities, [0.1, 0.5, 0.9, 0.99]):
+        found = Index.load(tmp_path / "a.index").similarity_quantile(s)
+        assert found == pytest.approx(np.mean(similarities < s), abs=0.01)
+    with pytest.raises(ValueError, match="2 rows or more"):
+        Index(model, n_components=3).add(rows[:1]).similarity_quantile(0.5)
 
 
 def test_no_training_row_is_in_the_file(index, tmp_path):

@@ -154,9 +154,11 @@ class Embedding:
         Parameters
         ----------
         similarity : float or array-like
-            Cosine similarities of embedded rows.
+            Cosine similarities of rows embedded in all dimensions; in the first few alone, pairs
+            are more similar.
         pairs : {"random", "nearest"}, default="random"
-            Random pairs, or rows and their nearest neighbor, of a sample of at most 2000 rows.
+            Random pairs of a sample of at most 2000 rows, or its rows and their nearest neighbor
+            in the sample; in more rows, nearest neighbors are more similar.
         """
         check_is_fitted(self)
         if self.similarity_scale_ is None:
@@ -179,6 +181,8 @@ class Embedding:
         check_is_fitted(self)
         model = copy(self) if n_components is None else self._first(n_components)
         if model.code_ranges_ is not None:
+            if len(model.code_ranges_.low) > len(model.components_):
+                model.similarity_scale_ = None  # pairs are more similar in fewer dimensions
             model.code_ranges_ = model.code_ranges_.first(len(model.components_))
         model.exemplars_ = model.exemplar_vectors_ = model.theta_ = None
         model.labels_, model.triplets_ = np.empty(0, np.intp), np.empty((0, 3), np.intp)

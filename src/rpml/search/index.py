@@ -14,6 +14,8 @@ from rpml.io.container import Arrays, check_content, read_container, write_conta
 from rpml.io.features.source import as_ids, check_unique_ids
 from rpml.io.model_file import check_model
 from rpml.method.codes import Codes
+from rpml.method.similarity import MAX_ROWS as SCALE_ROWS
+from rpml.method.similarity import SimilarityScale
 from rpml.runtime.blas import times
 from rpml.runtime.errors import InputError, ModelFormatError
 from rpml.runtime.rows import top_columns
@@ -155,6 +157,20 @@ class Index:
         if self.model.normalize:  # decoded rows do not have exactly unit norm
             scores = np.clip(scores, -1, 1)
         return Hits(scores, self.ids[rows])
+
+    def similarity_quantile(self, similarity: ArrayLike) -> NDArray[np.float64]:
+        """Return the share of random pairs that are less similar, in [0, 1].
+
+        They are pairs of training rows, or of rows of the index if it uses only the first
+        components of the model.
+        """
+        scale = self.model.similarity_scale_
+        if scale is None and len(self) < 2:
+            raise ValueError("The share of random pairs needs an index of 2 rows or more.")
+        if scale is None:
+            sample = self._codes[:: -(-len(self) // SCALE_ROWS)]
+            scale = SimilarityScale.of(self._int8.decode(sample))
+        return np.asarray(scale.quantile(similarity))
 
     def _rank_all(self, queries: Floats, k: int) -> tuple[Floats, Rows]:
         """Return scores and rows of the best among all int8 codes."""

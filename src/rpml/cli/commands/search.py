@@ -58,7 +58,7 @@ def run(
         for rank, (row, score) in enumerate(zip(ids, scores, strict=True), 1)
     ]
     if scale:
-        shares = loaded.model.similarity_quantile([row["score"] for row in rows])
+        shares = loaded.similarity_quantile([row["score"] for row in rows])
         rows = [{**row, "scale": round(float(s), 6)} for row, s in zip(rows, shares, strict=True)]
     lines = [list(rows[0]), *([str(value) for value in row.values()] for row in rows)]
     if output is None:
