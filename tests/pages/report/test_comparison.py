@@ -10,7 +10,7 @@ from rpml.evaluation.metrics.retrieval import KS
 from rpml.evaluation.recommendation import Recommendation
 from rpml.pages.report.comparison import SampledLabels, Space, compare_spaces, make_spaces
 from rpml.pages.report.verdict import points, spaced, with_labels, without_labels
-from rpml.runtime.intervals import Interval
+from rpml.runtime.intervals import Interval, share_interval
 from tests.drawings import Sample
 
 
@@ -46,6 +46,13 @@ def test_table_agrees_with_the_metrics(sample: Sample, spaces: list[Space]) -> N
     nmi = by_name["NMI"].values["raw"]
     assert nmi == pytest.approx(clustering_scores(spaces[0].vectors, labels)["nmi"])
     assert by_name["Neighbors retained"].values["raw"] == 1
+
+
+def test_all_right_or_none_is_not_certain(spaces: list[Space]) -> None:
+    for labels, share in ((["a"] * 300, 1.0), ([f"c{i}" for i in range(300)], 0.0)):
+        every = SampledLabels(np.arange(300), np.array(labels))
+        score = compare_spaces(spaces, every, np.random.default_rng(0)).scores[0]
+        assert score.intervals["rpml"] == share_interval(share, 300)
 
 
 def test_without_labels_nothing_needs_them(spaces: list[Space]) -> None:

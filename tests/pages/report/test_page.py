@@ -137,6 +137,21 @@ def test_other_rows_than_the_training_rows(sample: Sample) -> None:
     assert "pseudo-cluster" not in json.loads(Page(text).scripts[0])["categories"]
 
 
+@pytest.mark.parametrize(
+    ("labels", "reason"),
+    [
+        (["<b>one"] * 300, "All labeled items have the label &lt;b&gt;one, so that every"),
+        ([f"c{i}" for i in range(300)], "No label is given to two items"),
+        (["a", "b"] * 14 + [None] * 272, "28 labeled items are too few: label 30 or more."),
+    ],
+)
+def test_labels_that_cannot_tell_give_no_verdict(sample: Sample, labels, reason) -> None:
+    items = make_items(300, labels=labels)
+    text = build_report(measure([sample.model], sample.X, items, SOURCE))
+    assert "Cannot be told" in text
+    assert reason in text
+
+
 def test_the_seed_decides_everything(sample: Sample, page: str) -> None:
     assert build_report(measure([sample.model], sample.X, sample.items, SOURCE)) == page
 

@@ -19,7 +19,7 @@ from rpml.evaluation.metrics.label_free import (
 )
 from rpml.evaluation.metrics.retrieval import KS
 from rpml.method.graph.neighbors import nearest_neighbors
-from rpml.runtime.intervals import Interval, interval, paired
+from rpml.runtime.intervals import Interval, interval, paired, share_interval
 from rpml.runtime.rows import Array
 from rpml.runtime.wording import counted
 
@@ -141,7 +141,9 @@ def _recall_score(k: int, hits: dict[str, Hits], rng: np.random.Generator) -> Sc
         if k == 1
         else f"share of items with their own label among the {k} nearest neighbors"
     )
-    intervals = {key: interval(by_k[k], rng) for key, by_k in hits.items()}
+    intervals = {
+        key: share_interval(float(by_k[k].mean()), len(by_k[k])) for key, by_k in hits.items()
+    }
     values = {key: share.value for key, share in intervals.items()}
     first = max(values, key=lambda key: values[key])
     clear = all(paired(hits[first][k], hits[key][k], rng).clear > 0 for key in hits if key != first)

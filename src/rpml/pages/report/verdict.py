@@ -4,6 +4,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rpml.evaluation.metrics.label_free import NEAREST
 from rpml.evaluation.rank_gain import expected_gain
 from rpml.evaluation.recommendation import RAW_PRICE, Recommendation
@@ -11,6 +14,7 @@ from rpml.pages.report.measurements import Measurements
 from rpml.runtime.intervals import RESAMPLES, Interval
 from rpml.runtime.wording import counted
 
+FEWEST_LABELS = 30  # resamples of fewer items say little about other items
 _ALTERNATIVES = {"raw": "the raw features", "pca": "PCA of the same size"}
 
 
@@ -46,10 +50,24 @@ def _judge_first(measurements: Measurements) -> Verdict:
     sizes = f"{counted(small, 'dimension')} instead of {large:,}"
     if measurements.advice is not None:
         return without_labels(measurements.advice, rows_phrase(measurements))
-    comparison = measurements.comparison
+    comparison, labels = measurements.comparison, measurements.labels
+    if labels is not None and (reason := _too_few(labels.values)):
+        return Verdict("open", "Cannot be told", reason, {})
     gains = {key: by_k[1] for key, by_k in comparison.differences.items()}
     values = comparison.scores[0].values
     return with_labels(gains, values, sizes, rows_phrase(measurements), measurements.source.models)
+
+
+def _too_few(labels: NDArray[np.str_]) -> str:
+    """Say why these labels cannot tell whether it helped, or nothing if they can."""
+    n_classes = len(np.unique(labels))
+    if n_classes == 1:
+        return f"All labeled items have the label {labels[0]}, so that every neighbor is right."
+    if n_classes == len(labels):
+        return "No label is given to two items, so that no neighbor can be right."
+    if len(labels) < FEWEST_LABELS:
+        return f"{len(labels)} labeled items are too few: label {FEWEST_LABELS} or more."
+    return ""
 
 
 def rows_phrase(measurements: Measurements) -> str:
