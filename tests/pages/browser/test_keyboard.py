@@ -145,7 +145,7 @@ def test_label_undo_and_learn_again(chrome: Chrome, labeling: Labeling, sample: 
     focused(chrome, "#cancel-learning, #learn:enabled")
     chrome.until("document.getElementById('learning').textContent.startsWith('Learned from 6')")
     focused(chrome, "#learn")
-    assert "95 % interval" in chrome.text("#learning")
+    assert "95% interval" in chrome.text("#learning")
     chrome.press("l")
     tab_to(chrome, "#undo")
     chrome.press(Keys.ENTER)

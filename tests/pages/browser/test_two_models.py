@@ -82,7 +82,7 @@ def test_the_report_compares_both(chrome: Chrome, report: str) -> None:
     cells = chrome.all("#table tbody tr:first-child td .interval")
     assert len([cell for cell in cells if " – " in cell.text]) >= 4
     assert "new.rpml" in chrome.text("#verdict .lead")
-    assert "nearest neighbors in common (95\u00a0% interval" in chrome.text("#verdict")
+    assert "nearest neighbors in common (95% interval" in chrome.text("#verdict")
     assert "vs new.rpml" in chrome.find("#table svg").get_attribute("innerHTML")
     captions = [e.text for e in chrome.all(".map > figcaption")]
     assert captions == ["Raw features", "old.rpml", "new.rpml"]

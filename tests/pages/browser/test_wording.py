@@ -82,7 +82,7 @@ def test_figures_without_labels_have_intervals_in_sight(chrome: Chrome, unlabele
     assert re.fullmatch(r"[+−]\d\.\d\d\n[+−]\d\.\d\d to [+−]\d\.\d\d", raw[1])
     assert raw[2] == "not known"  # nothing was calibrated for another size
     for line in lines(kept):
-        assert re.search(r"\d\d\.\d %\n\d\d\.\d – \d+\.\d$", line.text)
+        assert re.search(r"\d\d\.\d%\n\d\d\.\d – \d+\.\d$", line.text)
     (ranks,) = (e for e in chrome.all("#table tbody tr") if e.text.startswith("Effective rank"))
     assert len(ranks.find_elements("css selector", ".interval")) == 3
     assert all(e.text for e in ranks.find_elements("css selector", ".interval"))

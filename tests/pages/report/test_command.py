@@ -32,7 +32,7 @@ def test_two_models_on_one_page(sample: Sample, tmp_path: Path) -> None:
     features, labels = sample.folder / "features.npy", sample.folder / "labels.txt"
     rpml("report", old, new, features, "--labels", labels, "-o", out, "-q")
     page = out.read_text(encoding="utf8")
-    assert f"{old} and {new} have 100.0\u00a0% of the 10 nearest neighbors in common" in page
+    assert f"{old} and {new} have 100.0% of the 10 nearest neighbors in common" in page
     said = rpml.refused("report", old, new, old, features, "-o", tmp_path / "s.html")
     assert "at most two models" in said
 
@@ -89,7 +89,7 @@ def test_partial_labels_are_judged_on_the_labeled_rows(
     expected = recall_at_k(
         sample.model.transform(sample.X)[rows], np.array(sample.labels)[rows], ks=(1,)
     )
-    assert f"RPML {100 * expected[1]:.1f}\u00a0%" in page
+    assert f"RPML {100 * expected[1]:.1f}%" in page
 
 
 def test_a_label_column_of_the_features_is_enough(sample: Sample, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ class Line(NamedTuple):
 
 def format_value(value: float, style: str) -> str:
     if style == "percent":
-        return f"{100 * value:.1f}\u00a0%"
+        return f"{100 * value:.1f}%"
     return f"{value:,.{PLACES[style]}f}".replace("-", "−")
 
 

@@ -1,6 +1,5 @@
 """The verdict of the report: whether it helped, compared with what, and how certain."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -42,7 +41,7 @@ def judge(measurements: Measurements) -> Verdict:
         f"common (95% interval {shared.low:.1%} to {shared.high:.1%}). What is said below of the "
         f"training, the clusters and the settings is about {names[0]}."
     )
-    return replace(verdict, facts={**verdict.facts, "The two models": spaced(fact)})
+    return replace(verdict, facts={**verdict.facts, "The two models": fact})
 
 
 def _judge_first(measurements: Measurements) -> Verdict:
@@ -96,7 +95,7 @@ def with_labels(
         f"With {sizes}, the nearest neighbor has the right label "
         f"{_compared({names[key]: gain for key, gain in gains.items()})}.",
         {
-            "Share of items whose nearest neighbor has the right label (Recall@1)": spaced(
+            "Share of items whose nearest neighbor has the right label (Recall@1)": (
                 f"{models[0]} {recall['rpml']:.1%}, "
                 + ", ".join(
                     f"{names[key]} {recall[key]:.1%} (difference {points(gain)})"
@@ -104,7 +103,7 @@ def with_labels(
                 )
                 + "."
             ),
-            "How certain": spaced(
+            "How certain": (
                 f"Measured on {rows}. Each 95% interval comes from {RESAMPLES:,} resamples of the "
                 "items; a difference whose interval includes 0 may be chance."
             ),
@@ -144,11 +143,6 @@ def _compared(gains: Mapping[str, Interval]) -> str:
     return ", and ".join(parts)
 
 
-def spaced(text: str) -> str:
-    """Put a no-break space before percent signs."""
-    return re.sub(r"\s*%", "\u00a0%", text)
-
-
 def points(gain: Interval) -> str:
     """Format a difference of shares in percentage points, with its interval."""
     return f"{signed(100 * gain.value)} points, 95% interval {bounds(gain)}"
@@ -182,7 +176,7 @@ def without_labels(advice: Recommendation, rows: str) -> Verdict:
         answer,
         leads[answer],
         {
-            "What to expect": spaced(
+            "What to expect": (
                 f"On 4 of 5 other data sets with such evidence, RPML changed the share of right "
                 f"nearest neighbors by {bounds(gain)} points against PCA (median "
                 f"{signed(100 * gain.value)}).{larger}"

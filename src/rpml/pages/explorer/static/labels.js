@@ -112,13 +112,13 @@ function showLearning(now) {
   if (working && focused === $("learn")) $("cancel-learning").focus();
   if (!working && focused === $("cancel-learning")) $("learn").focus();
   if (working) {
-    $("learning").textContent = `Learning: ${now.stage}, ${Math.round(100 * now.share)} %`;
+    $("learning").textContent = `Learning: ${now.stage}, ${Math.round(100 * now.share)}%`;
     setTimeout(attempt(async () => showLearning(await ask("/api/learn"))), 500);
   } else if (now.state === "failed") $("learning").textContent = `Learning failed: ${now.message}`;
   else if (now.state === "ready") {
     const { before, after, gain } = now.recall;
     const points = (share) => `${share > 0 ? "+" : share < 0 ? "\u2212" : ""}${Math.abs(100 * share).toFixed(1)}`;
-    $("learning").textContent = `Learned from ${views.counted(now.n_labeled, "label")}. The nearest labeled item has the same label (Recall@1) for ${(100 * before.value).toFixed(1)} % of the labeled items before, ${(100 * after.value).toFixed(1)} % after: ${points(gain.value)} points, 95 % interval ${points(gain.low)} to ${points(gain.high)}. The labels were used to learn, so the gain on other items is smaller.`;
+    $("learning").textContent = `Learned from ${views.counted(now.n_labeled, "label")}. The nearest labeled item has the same label (Recall@1) for ${(100 * before.value).toFixed(1)}% of the labeled items before, ${(100 * after.value).toFixed(1)}% after: ${points(gain.value)} points, 95% interval ${points(gain.low)} to ${points(gain.high)}. The labels were used to learn, so the gain on other items is smaller.`;
     attempt(async () => { await relearned(); go({ map: "rpml", beside: "learned" }, false); })();
   } else $("learning").textContent = "";
 }

@@ -102,7 +102,7 @@ export function clusterRow(cluster, current, onPick) {
   const button = element("button", { type: "button", className: "pick", title: `mode: ${cluster.mode.id}` },
     image(cluster.mode, ""), element("span", { textContent: `Cluster ${cluster.title}` }));
   button.addEventListener("click", () => onPick(cluster.cluster));
-  const impurity = cluster.impurity === null ? "–" : `${Math.round(100 * cluster.impurity)} %`;
+  const impurity = cluster.impurity === null ? "–" : `${Math.round(100 * cluster.impurity)}%`;
   const row = element("tr", {}, element("td", {}, button),
     element("td", { className: "number", textContent: cluster.size.toLocaleString("en") }),
     element("td", { className: "number", textContent: impurity }));
@@ -155,7 +155,7 @@ function tree(members, parents, onPick) {
 }
 
 export function cluster(found, onPick, exportLink) {
-  const impurity = found.impurity === null ? "" : `, impurity ${Math.round(100 * found.impurity)} %`;
+  const impurity = found.impurity === null ? "" : `, impurity ${Math.round(100 * found.impurity)}%`;
   const plain = found.members.some((item) => item.picture) ? "" : " plain";
   const box = element("div", {},
     element("h2", { textContent: `Cluster ${found.title}` }),

@@ -6,7 +6,6 @@ from dataclasses import replace
 from rpml.evaluation.diagnostics import of_clusters, of_stability, of_triplets, of_whitening
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Section
-from rpml.pages.report.verdict import spaced
 from rpml.runtime.rows import sorted_sample
 
 _MIN_ROWS, _STABILITY_ROWS = 60, 3000  # range in which the stability of clusters is measured
@@ -30,7 +29,7 @@ def content(measurements: Measurements) -> Content:
 
 def _worded(text: str) -> str:
     """Replace rows by items, the word of the page."""
-    return re.sub(r"\brow(s?)\b", r"item\1", spaced(text.replace("->", "→")))
+    return re.sub(r"\brow(s?)\b", r"item\1", text.replace("->", "→"))
 
 
 TEMPLATE = """

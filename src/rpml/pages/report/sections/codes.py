@@ -32,7 +32,7 @@ def content(measurements: Measurements) -> Content:
     how = (
         "The same vectors in fewer bytes: int8 per dimension, one sign bit per dimension, and sign "
         f"bits whose {OVERSAMPLE * NEAREST} nearest are ranked again by int8, which takes the "
-        "bytes of both. Queries are floats. Small figures are 95 % intervals."
+        "bytes of both. Queries are floats. Small figures are 95% intervals."
     )
     return {"how": how, "spaces": spaces, "lines": lines, "figure": figure}
 

@@ -19,7 +19,7 @@ def content(measurements: Measurements) -> Content | None:
             "The features were split into two halves. A method that captures what the items share "
             "ranks those high that the other half finds near; its rank gain is how much the mean "
             "logarithm of that rank falls, compared with PCA. RPML is judged with its default "
-            "settings. Small figures are 95 % intervals where nothing else is said."
+            "settings. Small figures are 95% intervals where nothing else is said."
         ),
         "methods": [
             (METHODS[name].title, _rank_gain(name, gain), _expected(name, gain.value))

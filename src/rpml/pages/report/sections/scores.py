@@ -21,7 +21,7 @@ def content(measurements: Measurements) -> Content:
     labels = measurements.labels
     n_measured = len(measurements.rows)
     how = (
-        "Small figures are 95 % intervals; bold marks a value that is better than all others "
+        "Small figures are 95% intervals; bold marks a value that is better than all others "
         "beyond chance."
     )
     if labels is not None and len(labels) < n_measured:

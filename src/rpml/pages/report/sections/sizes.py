@@ -30,7 +30,7 @@ def content(measurements: Measurements) -> Content | None:
     figures = quality_by_size(measurements.embedding.vectors, measurements.labels, rng)
     how = (
         "One fit serves every smaller size: the first components are an embedding of their own, "
-        "rescaled to unit norm. Bars are 95 % intervals. Choose the smallest size that is good "
+        "rescaled to unit norm. Bars are 95% intervals. Choose the smallest size that is good "
         "enough."
     )
     return {"how": how, "figures": figures} if figures else None

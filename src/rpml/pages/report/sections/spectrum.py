@@ -20,7 +20,7 @@ def content(measurements: Measurements) -> Content:
     return {
         "how": (
             "A flat line uses all directions, a steep one wastes most of them. The effective rank "
-            "says how many directions are in use; small figures are its 95 % interval."
+            "says how many directions are in use; small figures are its 95% interval."
         ),
         "figure": Figure(
             _HEADING, charts.line_chart(_HEADING, lines, "axis, strongest first", log=True)

@@ -6,7 +6,6 @@ from rpml.estimator.description import decisions, mean_losses
 from rpml.pages.report import charts
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Figure, Section
-from rpml.pages.report.verdict import spaced
 
 _HEADINGS = {
     "loss": "Mean loss per triplet",
@@ -40,7 +39,7 @@ def content(measurements: Measurements) -> Content:
     return {
         "how": how if figures else "There is no curve: the solver took no step.",
         "figures": figures,
-        "summary": spaced(" ".join(constants)),
+        "summary": " ".join(constants),
     }
 
 
