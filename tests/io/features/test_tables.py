@@ -64,6 +64,9 @@ def test_metadata(table, tmp_path):
     plain = tmp_path / f"plain{table.suffix}"
     write_table(str(plain), np.arange(7), Layout("label", ["label"], "id", False), np.array(NAMES))
     assert read_metadata(plain, NAMES[::-1])["label"] == [str(i) for i in range(6, -1, -1)]
+    found = read_metadata(table, NAMES)  # with vectors and lists of tags
+    assert list(found) == ["title", "price"]
+    assert found["price"][:3] == ["0.0", "0.25", ""]
 
 
 @pytest.mark.parametrize("suffix", [".feather", ".jsonl"])

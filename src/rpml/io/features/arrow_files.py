@@ -106,11 +106,16 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
 
 
-def check_plain(kind: pa.DataType, name: str) -> None:
-    """Raise InputError if a column of ids or labels holds nested or binary values."""
+def is_plain(kind: pa.DataType) -> bool:
+    """Whether the values of a column are neither nested nor binary."""
     types = require("pyarrow.types", "parquet", "reading .parquet")
     tests = (types.is_nested, types.is_binary, types.is_large_binary, types.is_fixed_size_binary)
-    if any(test(kind) for test in tests):
+    return not any(test(kind) for test in tests)
+
+
+def check_plain(kind: pa.DataType, name: str) -> None:
+    """Raise InputError if a column of ids or labels holds nested or binary values."""
+    if not is_plain(kind):
         raise InputError(f"{name} is {kind}: ids and labels are text or numbers")
 
 

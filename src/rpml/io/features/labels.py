@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.io.features.arrow_files import PACKED, ArrowFile, read_arrow_column
+from rpml.io.features.arrow_files import PACKED, ArrowFile, is_plain, read_arrow_column
 from rpml.io.features.arrow_files import SUFFIXES as ARROW
 from rpml.io.features.columns import is_id_name
 from rpml.io.features.numpy_files import NpzFile, check_dtype_or_text, load_npy
@@ -89,13 +89,17 @@ def read_labels(
 def read_metadata(path: str | Path, ids: Sequence[object]) -> dict[str, list[str]]:
     """Read all columns of a table with an id column, as text in the order of `ids`.
 
-    Missing values and ids become empty text.
+    Missing values and ids become empty text. Columns of lists or bytes, such as vectors, are left
+    out.
     """
     path = Path(path)
     check_readable(path)
     if path.suffix.lower() not in (".csv", ".tsv", *ARROW):
         raise InputError(f"{path}: metadata are read from .csv, .tsv, {', '.join(ARROW)}")
     names = _column_names(path)
+    if path.suffix.lower() in ARROW:
+        schema = ArrowFile(path).schema
+        names = [name for name in names if is_plain(schema.field(name).type)]
     key = next((name for name in names if is_id_name(name)), None)
     if key is None or len(names) == 1:
         raise InputError(f"{path} needs a column of ids (called id) and others, it has {names}")
