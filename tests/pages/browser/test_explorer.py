@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import numpy as np
 import pytest
 
-from rpml.pages.explorer.app import make_app
+from rpml.pages.explorer.app import Options, make_app
 from rpml.pages.explorer.catalog import Catalog, make_catalog
 from rpml.pages.explorer.preparation import start_work
 from rpml.pages.items import make_items
@@ -229,6 +229,19 @@ def test_rows_the_model_has_not_seen_have_no_clusters(chrome: Chrome, sample: Sa
         look(chrome, f"http://127.0.0.1:{port}", tab="clusters", cluster=3)
         chrome.until("document.querySelector('#cluster-list .empty') !== null")
         assert "not the rows the model was fitted on" in chrome.text("#cluster-list")
+
+
+@pytest.mark.parametrize("scale", [True, False])
+def test_the_share_of_random_pairs_is_explained(
+    chrome: Chrome, sample: Sample, scale: bool
+) -> None:
+    catalog = make_catalog(sample.model, sample.X, make_items(len(sample.X)))
+    start_work(catalog, sample.X).join()
+    with running(make_app(catalog, Options(scale=scale))) as port:
+        look(chrome, f"http://127.0.0.1:{port}", id=3)
+        chrome.until(f"{HITS} === 40")
+        assert ("share of random pairs" in chrome.text("#asked .note")) is scale
+        assert ("%)" in chrome.text("#lists")) is scale
 
 
 def test_a_server_that_is_gone_is_said(chrome: Chrome, catalog: Catalog) -> None:

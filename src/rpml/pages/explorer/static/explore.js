@@ -106,7 +106,7 @@ async function search() {
 function showResults() {
   const focused = document.activeElement;
   $("lists").hidden = false;
-  $("asked").replaceChildren(views.asked(page.results.rpml.query, tools(), (cluster) => go({ tab: "clusters", cluster: String(cluster) })));
+  $("asked").replaceChildren(views.asked(page.results.rpml.query, tools(), page.results.rpml.items.some((item) => item.scale !== undefined), (cluster) => go({ tab: "clusters", cluster: String(cluster) })));
   const lists = Object.keys(page.about.spaces).map((space) => page.results[space]);
   const rows = lists.map((found) => new Set(found.items.map((item) => item.row)));
   const shared = new Set([...rows[0]].filter((row) => rows.every((list) => list.has(row))));

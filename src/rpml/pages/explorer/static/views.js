@@ -80,7 +80,7 @@ export function empty(title, lines, action) {
 }
 
 /* The item that was searched for, with what can be done with the result. */
-export function asked(query, tools, onCluster) {
+export function asked(query, tools, scaled, onCluster) {
   const picture = query.picture ? image(query, query.title, true) : null;
   const about = element("p", { className: "muted" });
   if (query.row === null) about.textContent = "uploaded query";
@@ -92,7 +92,7 @@ export function asked(query, tools, onCluster) {
   }
   const known = (query.metadata || []).filter(([, value]) => value && value !== query.text);
   const metadata = known.length ? element("dl", { className: "metadata" }, ...known.flatMap(([name, value]) => [element("dt", { textContent: name }), element("dd", { textContent: value })])) : null;
-  const key = element("p", { className: "note", textContent: "After the rank of a neighbor: its cosine similarity, 1 for the same direction." });
+  const key = element("p", { className: "note", textContent: `After the rank of a neighbor: its cosine similarity, 1 for the same direction${scaled ? "; in parentheses, the share of random pairs of items that are less similar" : ""}.` });
   const body = element("div", {}, element("h2", { tabIndex: -1, textContent: query.text || query.title }), about, metadata, tools, key);
   return element("div", { className: "asked" },
     picture && element("div", { className: "item query" }, picture), body);
