@@ -46,6 +46,16 @@ def labeling(chrome: Chrome, sample: Sample, tmp_path: Path) -> Iterator[Labelin
         chrome.open("about:blank")
 
 
+def test_nothing_is_suggested_once_all_items_have_labels(
+    chrome: Chrome, labeling: Labeling
+) -> None:
+    labeling.store.assign(range(300), "cat")
+    look(chrome, labeling.address, tab="labels")
+    chrome.find("#suggest").click()
+    chrome.until("document.getElementById('queue').innerText !== ''")
+    assert chrome.text("#queue") == "There is no item left to suggest: learn again."
+
+
 def inside(chrome: Chrome, x: float, y: float, right: float, bottom: float) -> int:
     """How many points of the map lie in a box of pixels."""
     script = (

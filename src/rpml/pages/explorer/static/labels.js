@@ -66,12 +66,12 @@ const undo = attempt(async () => {
 
 const suggest = attempt(async () => {
   queue = (await ask("/api/suggest", { n: 10 })).items;
-  showQuestion();
+  showQuestion("There is no item left to suggest: learn again.");
 });
 
-function showQuestion() {
+function showQuestion(none = "No suggestion left: ask for more, or learn again.") {
   const item = queue[0];
-  if (!item) return $("queue").replaceChildren(views.element("p", { className: "muted", textContent: "No suggestion left: ask for more, or learn again." }));
+  if (!item) return $("queue").replaceChildren(views.element("p", { className: "muted", textContent: none }));
   for (const map of page.maps) {
     map.mark({ selected: item.row });
     map.reveal(item.row);
