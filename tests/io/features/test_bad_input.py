@@ -183,7 +183,7 @@ def test_unknown_column_suggests_a_close_one(tmp_path):
 
 def test_binary_named_csv(tmp_path):
     (tmp_path / "x.csv").write_bytes(b"a,b\n1,\xff\xfe\n")
-    assert "not UTF-8" in refusal(tmp_path / "x.csv")
+    assert "holds the byte 0xff: save it as UTF-8" in refusal(tmp_path / "x.csv")
 
 
 def test_folders(tmp_path, X):

@@ -9,7 +9,7 @@ import pytest
 
 import rpml.runtime.files.atomic as atomic
 from rpml.runtime.errors import InputError, WriteError
-from rpml.runtime.files.atomic import atomic_output, atomic_outputs, repair
+from rpml.runtime.files.atomic import atomic_output, atomic_outputs, repair, write_error
 from rpml.runtime.files.outputs import check_output
 from tests.faults.shim import FAULTS, NOT_REACHED, run_forked
 
@@ -223,6 +223,11 @@ def test_nobody_can_guess_where_new_files_are_written(tmp_path):
         assert stat.S_IMODE(first.parent.parent.stat().st_mode) == 0o700
         first.write_text("1")
         second.write_text("2")
+
+
+def test_a_full_disk_says_what_to_do(tmp_path):
+    error = write_error(tmp_path / "f", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    assert str(error).endswith("f: No space left on device: free some space and try again")
 
 
 def test_file_size_limit_is_a_clear_error(tmp_path):

@@ -91,7 +91,7 @@ def check_export(
     check_apart([Path(path)], inputs)  # first: the input may have the wrong suffix, too
     suffix = Path(path).suffix.lower()
     if suffix in _TAKEN and suffix not in TARGETS[target]:
-        raise InputError(f"{path} is not the name of a {target} export: it ends in {suffix}")
+        raise InputError(f"{path} is not the name of an export to {target}: it ends in {suffix}")
     if target == "sentence-transformers":
         check_no_file(path)
     if check_output(Path(path), overwrite, inputs).is_dir():

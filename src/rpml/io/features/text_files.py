@@ -42,7 +42,10 @@ def csv_rows(path: Path, blank: bool = False) -> Iterator[Iterator[tuple[int, Ro
                 if row or blank:
                     yield reader.line_num, row or [""]
         except UnicodeDecodeError as error:
-            raise InputError(f"{path} is not UTF-8 text: {error.reason}") from error
+            byte = f"0x{error.object[error.start]:02x}"
+            raise InputError(
+                f"{path} is not UTF-8 text, it holds the byte {byte}: save it as UTF-8"
+            ) from error
         except csv.Error as error:
             raise InputError(f"{path}: line {reader.line_num}: {error}") from error
 

@@ -37,7 +37,8 @@ def write_error(path: Path, error: OSError, state: str | None = None) -> Excepti
     if state is None:
         state = "the previous one is unchanged" if path.exists() else ""
     reason = error.strerror or str(error)
-    message = f"cannot write {path}: {reason}" + (f"; {state}" if state else "")
+    advice = ": free some space and try again" if error.errno == errno.ENOSPC else ""
+    message = f"cannot write {path}: {reason}{advice}" + (f"; {state}" if state else "")
     if error.errno in _FULL or "No space left" in str(error) or "File too large" in str(error):
         return WriteError(error.errno, message)
     return InputError(message)
