@@ -56,3 +56,10 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.nodeid.startswith(THOROUGH):
             item.add_marker(pytest.mark.thorough)
+
+
+@pytest.fixture
+def caplog(caplog):
+    """Hear warnings although a Dask cluster, open for the whole session, silences every handler."""
+    caplog.handler.setLevel("NOTSET")
+    return caplog

@@ -175,7 +175,6 @@ def test_a_file_put_in_place_of_ours_survives_the_repair(tmp_path):
 
 
 def test_the_repair_is_reported(tmp_path, caplog):
-    caplog.set_level("WARNING")  # an open Dask cluster silences every handler
     write_pair(tmp_path, "old")
     for moment in range(100):
         run_forked(lambda: write_pair(tmp_path, "new"), tmp_path, moment, "kill")
