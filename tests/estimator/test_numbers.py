@@ -83,6 +83,9 @@ def test_rows_that_differ_by_rounding_alone_are_the_same():
     X = np.outer(np.random.default_rng(1).uniform(1, 2, 200), np.arange(1.0, 17)).astype("f4")
     with pytest.raises(ValueError, match="all the same after scaling to unit norm"):
         RPML().fit(X)
+    far = (rows() + 1e7).astype("f4")
+    with pytest.raises(ValueError, match="by no more than rounding errors"):
+        RPML(normalize_input=False).fit(far)
 
 
 def test_common_scale_is_a_power_of_two_near_the_norms():

@@ -21,7 +21,7 @@ from rpml.method.whitening.groups import (
     within_scatter,
 )
 from rpml.method.whitening.linear_map import principal_axes
-from rpml.method.whitening.neighborhoods import coordinates
+from rpml.method.whitening.neighborhoods import coordinates, whitening_map
 
 
 def views(seed=0, classes=30, per_class=6, n_views=4, d=32):
@@ -185,3 +185,17 @@ def test_agreement_is_chance_on_noise_and_high_on_structure():
     high = split_half_agreement(structure, np.eye(40), (np.inf,), rng)[0]
     assert low < 0.03
     assert high > 0.3
+
+
+@pytest.mark.parametrize("copies", [2, 4])
+def test_groups_of_identical_rows_say_nothing(problem, copies):
+    X = np.repeat(problem[0][::4].astype(np.float32), copies, axis=0)
+    groups = np.repeat(np.arange(len(X) // copies), copies)
+    model = RPML(8, n_neighbors=20, random_state=0).fit(X, groups=groups)  # no warning
+    assert model.whitening_.source == "neighbors"
+    assert "less than the neighbors" in model.whitening_.groups_ignored
+
+
+def test_a_scatter_of_nothing_leaves_the_principal_axes():
+    inner = whitening_map(np.zeros((5, 5)), np.diag(np.arange(5.0, 0, -1)), 0.25, 3)
+    np.testing.assert_array_equal(inner, np.eye(5))

@@ -118,3 +118,9 @@ def test_the_scatter_is_small_where_neighbors_agree():
     correlation = cross_fitted_correlation(data, 2, np.random.default_rng(2))
     shared = np.einsum("ij,jk,ik->i", spectrum.axes[:, :40], correlation, spectrum.axes[:, :40])
     assert shared[-10:].mean() > shared[:10].mean() + 0.1  # the last directions have no blur
+
+
+def test_a_large_offset_does_not_blur_the_coordinates():
+    X, _ = nuisance_rows()
+    expected, shifted = sampled(X)[0].W, sampled(X + 1e8)[0].W
+    np.testing.assert_allclose(np.abs(shifted), np.abs(expected), atol=1e-4)

@@ -213,10 +213,10 @@ def size_within(spectrum: Spectrum, shape: tuple[int, int], settings: WhiteningS
     """The size of the embedding; an error if the rows vary in fewer directions."""
     available = len(spectrum.variances)
     if available == 0:
-        raise ValueError(
-            f"The rows of X (n_features={shape[1]}) are all the same after scaling to unit norm: "
-            "set normalize_input=False."
-        )
+        what = "differ by no more than rounding errors: center them in float64 first."
+        if settings.normalize_input:
+            what = "are all the same after scaling to unit norm: set normalize_input=False."
+        raise ValueError(f"The rows of X (n_features={shape[1]}) {what}")
     size = settings.n_components or min(DEFAULT_COMPONENTS, available)
     if available < size:
         raise ValueError(

@@ -78,8 +78,12 @@ def group_scatter(
     """
     first, of_row = representatives(groups)
     trusted = drop_strangers(data, groups, rng)
+    nothing = np.eye(data.W.shape[1]), ScatterChoice("groups", np.inf, {})
     if trusted.max() + 1 < MIN_GROUPS:
-        return np.eye(data.W.shape[1]), ScatterChoice("groups", np.inf, {})
+        return nothing
+    scatter = within_scatter(data, trusted)
+    if not scatter.any():  # the rows of a group are identical
+        return nothing
 
     def estimate(instances: NDArray[np.intp]) -> Array:
         rows = np.isin(of_row, instances)
@@ -94,7 +98,7 @@ def group_scatter(
     agreement = {}
     if max(hits) > TIMES_CHANCE * _chance(groups[unseen]):
         agreement = cross_agreement(data.subset(first), estimate, SHRINKAGES, rng)
-    return within_scatter(data, trusted), ScatterChoice("groups", shrinkage, agreement)
+    return scatter, ScatterChoice("groups", shrinkage, agreement)
 
 
 def _chance(groups: Groups) -> float:

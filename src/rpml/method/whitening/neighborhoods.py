@@ -20,7 +20,7 @@ from rpml.method.graph.unions import nearest_by_unions
 from rpml.method.whitening.linear_map import Preprocessing, Spectrum
 from rpml.runtime.blas import times, transposed_times
 from rpml.runtime.context import silent
-from rpml.runtime.rows import Array, unit_rows
+from rpml.runtime.rows import Array, float_dtype, unit_rows
 
 Mask = NDArray[np.bool_]
 
@@ -140,11 +140,12 @@ def coordinates(
     deviations = np.sqrt(spectrum.variances[:q])
     W = np.empty((len(rows), q), np.float32)
     to_axes = (spectrum.axes[:, :q] / deviations).astype(np.float32)
-    mean = spectrum.mean.astype(np.float32)
+    mean = spectrum.mean.astype(float_dtype(X))
     for start in range(0, len(rows), BLOCK_ROWS):
         part = slice(start, start + BLOCK_ROWS)
-        chosen = np.asarray(X[rows[part]], np.float32)
-        W[part] = ((unit_rows(chosen) if unit_input else chosen) - mean) @ to_axes
+        chosen = np.asarray(X[rows[part]], mean.dtype)  # a mean far from 0 costs digits
+        centered = (unit_rows(chosen) if unit_input else chosen) - mean
+        W[part] = centered.astype(np.float32, copy=False) @ to_axes
     return Coordinates(rows, W, deviations, n_components)
 
 
@@ -181,7 +182,8 @@ def whitening_map(scatter: Array, spread: Array, shrinkage: float, n_components:
     That is the generalized eigenproblem of the spread against the smoothed within-scatter.
     """
     q = len(scatter)
-    if np.isinf(shrinkage):  # the shrinkage drowns the scatter: the principal axes themselves
+    # the shrinkage drowns the scatter, or there is none: the principal axes themselves
+    if np.isinf(shrinkage) or not scatter.any():
         return np.eye(q)
     smoothed = scatter + shrinkage * np.trace(scatter) / n_components * np.eye(q)
     diagonal = np.diag(spread)
