@@ -185,3 +185,12 @@ def test_wrong_arguments_are_named(change, message):
     X, triplets, L, theta = random_problem(17)
     with pytest.raises(ValueError, match=message):
         fit_triplets(**({"X": X, "triplets": triplets, "L0": L, "theta0": theta} | change))
+
+
+def test_steps_that_climb_have_not_converged():
+    X, triplets, L, theta = random_problem(18)
+    steps = {"solver": "gd", "learning_rate": 10.0, "max_iter": 20, "tol": 1e-5}
+    result = fit_triplets(X, triplets, L, theta, weight_ridge=WeightRidge(1.0), **steps)
+    assert result.n_iter == 20
+    assert result.history["loss"][-1] > 1e6 * result.history["loss"][0]
+    assert (result.converged, result.message) == (False, "max_iter reached")

@@ -153,8 +153,8 @@ def _reason_to_stop(problem: Evaluator, state: CGState, stopping: Stopping) -> s
         return "converged: gradient norm below tolerance"
     losses = state.history["loss"][-4:]
     if len(losses) == 4:
-        decreases = -np.diff(losses)
-        if (decreases <= stopping.decrease * np.abs(losses[:-1])).all():
+        changes = np.abs(np.diff(losses))  # fixed steps may climb
+        if (changes <= stopping.decrease * np.abs(losses[:-1])).all():
             return "converged: relative decrease below tolerance"
     return "max_iter reached" if state.iteration >= stopping.max_iter else ""
 
