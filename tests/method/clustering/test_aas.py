@@ -323,6 +323,9 @@ def test_the_estimator_can_be_cloned_and_fitted_again():
     again = clone(model).fit(X)
     np.testing.assert_array_equal(model.labels_, again.labels_)
     assert model.n_features_in_ == 2
+    model.set_params(merge=None).fit(X)
+    assert not any(hasattr(model, name) for name in ("leaves_", "children_", "counts_"))
+    assert not hasattr(model, "distances_")
 
 
 def test_ascent_takes_both_index_widths():
