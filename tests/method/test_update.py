@@ -160,3 +160,33 @@ def test_modes_are_not_taken_for_labels(rows):
     X, _ = rows
     model = RPML(6, n_neighbors=15, random_state=0).fit(X[:300])
     assert model.update(X[300:360], X[:300]).whitening_.source in ("neighbors", "none")
+
+
+@pytest.mark.parametrize("solver", ["cg", "stochastic"])
+def test_an_update_of_a_fit_that_stepped_back_steps_back(solver):
+    X = np.random.default_rng(0).standard_normal((400, 20))
+    model = RPML(6, solver=solver, random_state=0).fit(X[:300])
+    before = model.message_
+    assert "stepped back" in before
+    model.update(X[300:])
+    assert (model.n_iter_, model.message_, model.converged_) == (0, before, True)
+    assert model.drift_ < 1e-9
+    assert len(model.labels_) > 100
+
+
+@pytest.mark.parametrize("max_iter", [-1, 1.5, "2"])
+def test_the_number_of_iterations_is_checked(fitted, rows, max_iter):
+    with pytest.raises((TypeError, ValueError), match="max_iter"):
+        fitted.update(rows[0][300:], max_iter=max_iter)
+
+
+def test_a_new_fit_has_not_drifted(rows):
+    model = RPML(6, n_neighbors=15, training="always", random_state=0).fit(rows[0][:300])
+    assert model.update(rows[0][300:]).drift_ > 0
+    assert model.fit(rows[0]).drift_ == 0
+
+
+def test_an_update_does_not_need_labels_of_the_new_rows(rows):
+    X, y = rows
+    model = RPML(6, clustering=y[:300], random_state=0).fit(X[:300]).update(X[300:])
+    assert pair_scores(model.labels_[: len(X) - 300], y[300:])["precision"] > 0.9

@@ -254,7 +254,9 @@ class Embedding:
         """Load a model written by `save`; the file need not be trusted."""
         return load_model(cls, path)
 
-    def _set_fitted(self, result: FitResult, exemplar_vectors: Array | None = None) -> None:
+    def _set_fitted(
+        self, result: FitResult, exemplar_vectors: Array | None = None, drift: float = 0.0
+    ) -> None:
         self.preprocessing_ = result.whitening.preprocessing
         self.whitening_ = result.whitening.choice
         self.components_ = np.ascontiguousarray(result.L.T)
@@ -271,6 +273,7 @@ class Embedding:
         self.n_iter_ = result.optimum.n_iter
         self.converged_ = result.optimum.converged
         self.message_ = result.optimum.message
+        self.drift_ = drift
 
     def _calibrate(self, sample: Array) -> None:
         """Set the ranges of the codes and the quantiles of the similarities from projections."""

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rpml.io.features import Features
 from rpml.io.features.links import Links, read_links
+from rpml.method.clustering.pseudo_labels import is_array
 from rpml.method.graph.affinity import user_neighbors
 from rpml.method.graph.neighbors import Neighbors
 from rpml.method.supervision.constraints import gather, row_indices
@@ -18,7 +19,7 @@ from rpml.method.supervision.labels import as_labels
 from rpml.method.whitening.groups import drop_singles, no_groups
 from rpml.runtime.context import Json
 from rpml.runtime.errors import InputError
-from rpml.runtime.rows import Array, float_dtype
+from rpml.runtime.rows import Array, Labels, common_scale, float_dtype
 from rpml.runtime.wording import counted
 
 SAFE_SCALE = 1e15  # beyond it, squares overflow float32
@@ -62,6 +63,20 @@ def _by_line(text: str, read: Mapping[str, Links]) -> str:
 
     text = re.sub(rf"({'|'.join(read)})\[([\d, ]+)\]", place, text)
     return text.replace("set conflicts='weight'", "pass --conflicts weight").rstrip(".")
+
+
+def as_classes(y: ArrayLike | None, n: int) -> Labels | None:
+    """Return the classes of n rows as numbers; warn if there are none."""
+    labels = None if y is None else as_labels(y, n, "y")
+    if labels is None or labels.max() < 0:
+        what = "is not given" if labels is None else "has no label"
+        warnings.warn(
+            f"use_labels=True, but y {what}: the fit learns without labels. Pass y, or set "
+            "use_labels=False.",
+            UserWarning,
+            stacklevel=3,
+        )
+    return labels
 
 
 def as_groups(groups: ArrayLike | None, n: int) -> NDArray[np.intp]:
@@ -121,6 +136,18 @@ def as_neighbors(
     if len(checked.indices) != n:
         raise ValueError(f"neighbors are of {counted(len(checked.indices), 'row')}, X has {n}.")
     return checked
+
+
+def check_clustering(clustering: object, n: int) -> None:
+    """Raise ValueError for pseudo-labels that are not those of n rows."""
+    if is_array(clustering):
+        as_labels(np.asarray(clustering), n, "clustering")
+
+
+def to_common_scale(X: Array, as_they_are: bool) -> tuple[Array, float]:
+    """Return the rows divided by a power of two, which is 1 unless their unit matters."""
+    scale = divisor(common_scale(X), as_they_are)
+    return X if scale == 1 else divided(X, scale), scale
 
 
 def divisor(scale: float, as_they_are: bool) -> float:

@@ -240,5 +240,6 @@ def _set_training(model: Embedding, arrays: Arrays, training: Json) -> None:
     model.n_iter_ = training["n_iter"]
     model.converged_ = training["converged"]
     model.message_ = training["message"]
+    model.drift_ = 0.0
     history = training["history"]
     model.history_ = {name: [float(x) for x in values] for name, values in history.items()}

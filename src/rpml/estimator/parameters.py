@@ -8,6 +8,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from rpml.method.objective.weights import WEIGHTS
 from rpml.method.triplets.samplers import SAMPLERS
+from rpml.runtime.wording import counted
 
 CONSTRAINTS: dict[str, list[object]] = {
     "n_components": [Interval(Integral, 1, None, closed="left"), None],
@@ -46,6 +47,14 @@ CONSTRAINTS: dict[str, list[object]] = {
     "callback": [callable, None],
     "random_state": ["random_state"],
 }
+
+
+def check_size(n_components: int | None, d: int) -> None:
+    """Raise ValueError for more components than features."""
+    if n_components is not None and n_components > d:
+        raise ValueError(
+            f"n_components={n_components} must not exceed the {counted(d, 'feature')} of X."
+        )
 
 
 class Unsupported(TypedDict, total=False):

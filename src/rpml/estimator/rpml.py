@@ -2,29 +2,35 @@
 
 from collections.abc import Callable
 from dataclasses import fields, replace
+from numbers import Integral
 from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted
 
 from rpml.estimator.embedding import Embedding
-from rpml.estimator.fit_inputs import as_groups, as_neighbors, as_pairs, divided, divisor
-from rpml.estimator.parameters import CONSTRAINTS, Unsupported, refuse
+from rpml.estimator.fit_inputs import (
+    as_classes,
+    as_groups,
+    as_neighbors,
+    as_pairs,
+    check_clustering,
+    to_common_scale,
+)
+from rpml.estimator.parameters import CONSTRAINTS, Unsupported, check_size, refuse
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.local import learn_in_memory
 from rpml.method.settings import FitInputs, FitSettings, fit_shape
 from rpml.method.supervision.constraints import gather
-from rpml.method.supervision.labels import as_labels
 from rpml.method.update import update
 from rpml.runtime.context import Context, Json, PrintedProgress, Progress, Store
 from rpml.runtime.memory import WORKING_MEMORY, working_memory
-from rpml.runtime.rows import Labels, RandomState, common_scale, float_dtype
+from rpml.runtime.rows import Labels, RandomState, float_dtype
 from rpml.runtime.threads import using_jobs
 from rpml.runtime.validation import check_rows, check_varied
-from rpml.runtime.wording import counted
 
 
 class RPML(
@@ -134,7 +140,7 @@ class RPML(
     code_ranges_, similarity_scale_ : AxisRanges, SimilarityScale
         Calibration of int8 codes and of `similarity_quantile`.
     drift_ : float
-        How far the last `update` moved the embedding.
+        How far the last `update` moved the embedding; 0 after a fit.
     triplets_ : ndarray of shape (n_triplets, 3)
         The training triplets; a sample for "stochastic".
     triplet_weights_, triplet_probabilities_ : ndarray of shape (n_triplets,)
@@ -318,19 +324,18 @@ class RPML(
         mapped = isinstance(X, np.memmap)
         X = check_rows(self, X, reset=True)
         check_varied(X)
-        self._check_size(X.shape[1])
+        check_size(self.n_components, X.shape[1])
         blocks = working_memory(fit_shape(self, len(X), X, mapped), self.memory_limit)
         context = self._context(store, blocks)
-        labels = as_labels(y, len(X)) if self.use_labels and y is not None else None
+        labels = as_classes(y, len(X)) if self.use_labels else None
         supervision = gather(labels, len(X), must_link, cannot_link, comparisons, conflicts)
         searched = as_neighbors(neighbors, len(X), groups)
         paired = as_pairs(pairs, len(X), self.whiten)
         inputs = FitInputs(as_groups(groups, len(X)), supervision, searched, pairs=paired)
-        settings = self._settings()
-        scale = divisor(common_scale(X), self.normalize_input or self.whiten is None)
-        rows = X if scale == 1 else divided(X, scale)
+        check_clustering(self.clustering, len(X))
+        rows, scale = to_common_scale(X, self.normalize_input or self.whiten is None)
         with using_jobs(self.n_jobs):
-            result = learn_in_memory(rows, inputs, settings, context, self.subsample)
+            result = learn_in_memory(rows, inputs, self._settings(), context, self.subsample)
         vectors = np.asarray(X[result.exemplars.rows], float_dtype(X))
         self._set_fitted(result.of_rows_times(scale), vectors)
         self._calibrate(result.sample)
@@ -368,12 +373,12 @@ class RPML(
         self._check_exemplars()
         X_new = check_rows(self, X_new, reset=False)
         X_old = None if X_old is None else check_rows(self, X_old, reset=False)
-        size, n_epochs = len(self.components_), min(self.n_epochs, max_iter)
-        settings = replace(self._settings(), n_components=size, n_epochs=n_epochs)
-        settings = replace(settings, max_iter=max_iter)
+        check_scalar(max_iter, "max_iter", Integral, min_val=0)
+        settings = replace(self._settings(), n_components=len(self.components_), max_iter=max_iter)
+        settings = replace(settings, n_epochs=min(self.n_epochs, max_iter))
         with using_jobs(self.n_jobs):
-            result, vectors, self.drift_ = update(self, X_new, X_old, settings, self._context())
-        self._set_fitted(replace(result, n_classes=self.n_classes_), vectors)
+            result, vectors, drift = update(self, X_new, X_old, settings, self._context())
+        self._set_fitted(replace(result, n_classes=self.n_classes_), vectors, drift)
         return self
 
     def _context(self, store: Store | None = None, blocks: int = WORKING_MEMORY) -> Context:
@@ -384,11 +389,6 @@ class RPML(
 
     def _settings(self) -> FitSettings:
         return FitSettings(**{f.name: getattr(self, f.name) for f in fields(FitSettings)})
-
-    def _check_size(self, d: int) -> None:
-        if self.n_components is not None and self.n_components > d:
-            asked = f"n_components={self.n_components}"
-            raise ValueError(f"{asked} must not exceed the {counted(d, 'feature')} of X.")
 
     @property
     def _n_features_out(self) -> int:

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from rpml.estimator import RPML
+from rpml.estimator.parameters import check_size
 from rpml.method.graph.neighbors import EXACT_ROWS
 from rpml.method.settings import fit_shape
 from rpml.method.whitening.neighborhoods import MAX_ROWS
 from rpml.runtime.context import Json, Progress
 from rpml.runtime.memory import peak
 from rpml.runtime.rows import Array
-from rpml.runtime.wording import counted
 
 _FIRST_PILOT = 2500
 _LAST_PILOT = 40_000
@@ -62,8 +62,7 @@ def estimate_resources(
     """
     if n < 2 or d < 1:
         raise ValueError(f"n={n} and d={d}: a fit needs at least two rows and one feature.")
-    if (size := settings.get("n_components")) and size > d:
-        raise ValueError(f"n_components={size} must not exceed the {counted(d, 'feature')} of X.")
+    check_size(settings.get("n_components"), d)
     before, last = _run_pilots(n, d, X, settings)
     model = RPML(**settings)
     used = min(n, model.subsample or n)

@@ -12,6 +12,7 @@ from rpml.method.clustering.exemplars import Exemplars, find_exemplars
 from rpml.method.clustering.pseudo_labels import (
     apply_supervision,
     as_clusterer,
+    is_array,
     labels_schema,
     pseudo_labels,
     uses_graph,
@@ -100,7 +101,7 @@ class LocalStages:
     def cluster(self, Z: Array, graph: Neighbors | None, inputs: FitInputs) -> Labels:
         """Compute c(.) of the paper; a group is clustered as its mean, so its rows agree."""
         clusterer = as_clusterer(self.settings.clustering, self.settings.n_neighbors)
-        if not hasattr(clusterer, "fit_predict"):
+        if is_array(clusterer):
             return pseudo_labels(Z, clusterer)
         points, instance_of_row = _instances(Z, inputs.groups)
         searched = (points,) if graph is None else (graph.indices, graph.distances)
@@ -204,7 +205,7 @@ def learn_in_memory(
     rows = inputs.sample(subsample, context.rng("subsample"))
     if rows is None:
         return learn(stages, X, inputs, settings, context)
-    if not isinstance(settings.clustering, str) and not hasattr(settings.clustering, "fit_predict"):
+    if is_array(settings.clustering):
         settings = replace(settings, clustering=np.asarray(settings.clustering)[rows])
     inputs = inputs.subset(rows, inputs.whitening or stages.whiten(X, inputs))
     result = learn(LocalStages(settings, context), X[rows], inputs, settings, context)

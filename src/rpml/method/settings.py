@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.method.clustering.exemplars import Exemplars
+from rpml.method.clustering.pseudo_labels import is_array
 from rpml.method.graph.neighbors import Neighbors
 from rpml.method.objective.weights import WeightRidge
 from rpml.method.solver.conjugate_gradient import OptimizeResult
@@ -83,11 +84,11 @@ class FitSettings:
         )
 
     def trains(self, whitening: Whitening, inputs: FitInputs) -> bool:
-        """Whether to train on triplets: if set, if there is supervision, or by evidence."""
-        if self.training == "always" or inputs.supervision is not None:
+        """Whether to train on triplets: if set, if there is new supervision, or by evidence."""
+        if self.training == "always" or is_array(self.clustering):
             return True
-        clusters = isinstance(self.clustering, str) or hasattr(self.clustering, "fit_predict")
-        return not clusters or whitening.supports_training
+        supervised = inputs.supervision is not None and not inputs.continues
+        return supervised or whitening.supports_training
 
     def size(self, n_axes: int) -> int:
         """Return the number of components for rows of `n_axes` dimensions."""
@@ -108,6 +109,8 @@ class FitInputs:
     """The whitening to use; chosen if None."""
     pairs: NDArray[np.intp] | None = None
     """(m, 2) rows that probably belong together."""
+    continues: bool = False
+    """Whether the supervision is that of an earlier fit, which an update continues."""
 
     @property
     def classes(self) -> Labels | None:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.method.clustering.exemplars import Exemplars
+from rpml.method.clustering.pseudo_labels import is_array
 from rpml.method.local import LocalStages
 from rpml.method.pipeline import learn
 from rpml.method.settings import FitInputs, FitResult, FitSettings
@@ -54,6 +55,8 @@ def update(
     exemplars = before.exemplar_vectors_
     X = np.vstack([np.asarray(part, exemplars.dtype) for part in (X_new, old, exemplars)])
     first_exemplar = len(X) - len(exemplars)
+    if is_array(settings.clustering):  # of the rows of the previous fit
+        settings = replace(settings, clustering="aas")
     stages = LocalStages(settings, context)
     whitening = Whitening(before.preprocessing_, before.whitening_)
     if X_old is None or whitening.needs_labels_or_pairs:  # an update has neither
@@ -61,10 +64,8 @@ def update(
     else:  # without the exemplars, which may be many and whose labels are uncertain
         rows = X[:first_exemplar] if first_exemplar >= ENOUGH * len(before.components_) else X
         whitening = stages.whiten(rows, FitInputs(no_groups(len(rows))))
-    if settings.training == "auto" and not whitening.supports_training:  # like the previous fit
-        stages = replace(stages, settings=replace(stages.settings, max_iter=0))
     supervision = _continued(before.exemplars_.labels, first_exemplar)
-    inputs = FitInputs(no_groups(len(X)), supervision, whitening=whitening)
+    inputs = FitInputs(no_groups(len(X)), supervision, whitening=whitening, continues=True)
     result = learn(stages, X, inputs, stages.settings, context)
     rotation, drift = align(
         result.whitening.preprocessing.embed(X, result.L.T, unit=True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.cluster import KMeans
 
@@ -41,6 +42,9 @@ def test_given_labels_are_taken_and_numbered_from_zero():
         ([1.0, np.nan, 0.0], [1, -1, 0]),
         (np.array([2, -1, 2]), [0, -1, 0]),
         (np.array([True, False, True]), [1, 0, 1]),
+        (np.array([3, -2, None], object), [0, -1, -1]),
+        (pd.Series(["b", pd.NA, "a"], dtype="string"), [1, -1, 0]),
+        (pd.Series([5, pd.NA, 5], dtype="Int64"), [0, -1, 0]),
     ],
 )
 def test_labels_of_many_kinds(values, expected):
@@ -113,3 +117,13 @@ def test_one_single_cluster_raises_epsilon_and_says_so():
     with pytest.warns(UserWarning, match="all rows into one cluster; epsilon was raised"):
         labels = pseudo_labels(X, aas)
     assert labels.max() > 0
+
+
+def test_lengths_do_not_change_which_labeled_row_is_nearest():
+    lengths = np.array([[1.0], [20.0], [1.0], [1.0]])
+    Z = lengths * points(0, 50, 10, 40)
+    known = gather(np.array([0, 1, -1, -1]), 4)
+    np.testing.assert_array_equal(apply_supervision(np.zeros(4, int), known, Z), [0, 1, 0, 1])
+    apart = gather(None, 4, cannot_link=[(0, 1)])
+    labels = apply_supervision(np.zeros(4, int), apart, Z)
+    assert labels[0] == labels[2] != labels[1] == labels[3]

@@ -14,7 +14,7 @@ from rpml.method.clustering.ascent import usable_labels
 from rpml.method.graph.neighbors import Neighbors
 from rpml.method.supervision.constraints import Supervision
 from rpml.method.supervision.labels import as_labels
-from rpml.runtime.rows import Array, Labels
+from rpml.runtime.rows import Array, Labels, unit_rows
 from rpml.runtime.schema import ArraySpec, Schema
 
 
@@ -26,6 +26,11 @@ def as_clusterer(clustering: object, n_neighbors: int) -> Any:
     if isinstance(clustering, str):
         return AuthorityAscentShift(n_neighbors=n_neighbors, metric="cosine", merge=None)
     return clustering
+
+
+def is_array(clustering: object) -> bool:
+    """Whether the setting `clustering` is an array of pseudo-labels."""
+    return not (isinstance(clustering, str) or hasattr(clustering, "fit_predict"))
 
 
 def uses_graph(clusterer: object) -> TypeGuard[AuthorityAscentShift]:
@@ -42,9 +47,8 @@ def pseudo_labels(Z: Array, clusterer: object, neighbors: Neighbors | None = Non
     if uses_graph(clusterer):
         ascent = clone(clusterer).ascent(Z if neighbors is None else neighbors)
         return usable_labels(ascent, clusterer.epsilon)
-    if hasattr(clusterer, "fit_predict"):
-        return as_labels(clone(clusterer).fit_predict(Z), len(Z))
-    return as_labels(np.asarray(clusterer), len(Z))
+    labels: Any = clusterer if is_array(clusterer) else clone(clusterer).fit_predict(Z)
+    return as_labels(labels, len(Z), "the result of clustering")
 
 
 def labels_schema(n: int) -> Schema:
@@ -77,9 +81,9 @@ def apply_supervision(labels: Labels, supervision: Supervision, Z: Array) -> Lab
 
 
 def class_of_nearest(Z: Array, classes: Labels) -> Labels:
-    """Return the class of the nearest row that has one, for each row of a cluster."""
+    """Return the class of the row with one of highest cosine, for each row of a cluster."""
     seeds = np.flatnonzero(classes >= 0)
-    return np.asarray(classes[seeds[(Z @ Z[seeds].T).argmax(axis=1)]])
+    return np.asarray(classes[seeds[(Z @ unit_rows(Z[seeds]).T).argmax(axis=1)]])
 
 
 def rows_by_label(labels: Labels) -> list[Labels]:
@@ -103,7 +107,8 @@ def _join_linked(labels: Labels, supervision: Supervision) -> Labels:
 
 def _side_of(j: int, i: int, rows: Labels, supervision: Supervision, Z: Array) -> Labels:
     """Return the rows of a cluster that follow j when it is separated from i, with linked rows."""
-    nearer = Z[rows] @ (Z[j] - Z[i]) > 0
+    one, other = unit_rows(Z[[j, i]])
+    nearer = Z[rows] @ (one - other) > 0
     for side, row in ((True, j), (False, i)):
         same = (supervision.labels[rows] >= 0) & (
             supervision.labels[rows] == supervision.labels[row]

@@ -120,7 +120,7 @@ def gather(
 def _links(kind: str, user_links: ArrayLike | None, n: int, width: int) -> _Links:
     """Validate row indices and weights."""
     values = np.asarray([] if user_links is None else user_links)
-    if len(values) == 0:
+    if values.size == 0:
         values = np.empty((0, width))
     if (
         values.ndim != 2
