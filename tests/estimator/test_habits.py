@@ -1,12 +1,16 @@
 """What scikit-learn users expect beside fit and transform."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 from sklearn.utils.validation import has_fit_parameter
 
 from rpml import RPML
+from rpml.evaluation.diagnostics import diagnose
 from rpml.evaluation.metrics import recall_at_k
 from rpml.runtime.rows import unit_rows
 from rpml.runtime.threads import thread_count
@@ -134,3 +138,53 @@ def test_no_sample_weight_is_none(data):
     settings = {"n_neighbors": 10, "random_state": 0}
     fitted = RPML(4, **settings).fit(data[0], sample_weight=None)
     np.testing.assert_array_equal(fitted.labels_, RPML(4, **settings).fit(data[0]).labels_)
+
+
+def test_labels_that_are_missing_are_missed(data):
+    X, y = data
+    unlabeled = RPML(4, n_neighbors=10, use_labels=True, random_state=0)
+    for missing in (None, np.full(len(X), -1)):
+        with pytest.warns(UserWarning, match="use_labels=True, but y") as caught:
+            unlabeled.fit(X, missing)
+        assert len(caught) == 1
+        assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        unlabeled.fit(X, y).update(X[:20])
+        clone(unlabeled).set_params(use_labels=False).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("settings", "inputs", "message"),
+    [
+        ({"clustering": [0, 1]}, {}, r"clustering must .* \(120\), got shape \(2,\)"),
+        ({"use_labels": True}, {"y": [0, 1]}, r"^y must .* \(120\), got shape \(2,\)"),
+        ({}, {"groups": [0, 1]}, r"groups must .* \(120\), got shape \(2,\)"),
+        ({}, {"pairs": [0, 1]}, r"pairs must .* got int64 of shape \(2,\)"),
+        ({}, {"pairs": [[0, 120]]}, r"pairs\[0\] = \[0, 120\] is outside the 120 rows"),
+        ({}, {"must_link": 3}, r"must_link must be .* got int64 of shape \(\)"),
+        ({}, {"comparisons": [[0, 1]]}, r"comparisons must be .* shape \(1, 2\)"),
+        ({}, {"neighbors": ([[1]], [[0.1]])}, "indices must be integers from 0 to 0"),
+        ({}, {"conflicts": "ask"}, "conflicts='ask'"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused_before_any_work(data, settings, inputs, message):
+    stages = []
+    estimator = RPML(4, **settings, callback=lambda progress: stages.append(progress.stage))
+    with pytest.raises(ValueError, match=message):
+        estimator.fit(data[0], **inputs)
+    assert not stages
+
+
+def test_names_and_containers_stay_outside(data):
+    frame = pd.DataFrame(data[0]).add_prefix("x")
+    fitted = RPML(4, n_neighbors=10, random_state=0).set_output(transform="pandas").fit(frame)
+    plain = RPML(4, n_neighbors=10, random_state=0).fit(data[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for X, rows in ((None, None), (frame, data[0])):
+            suggested = fitted.suggest_labels(9, X)
+            np.testing.assert_array_equal(suggested, plain.suggest_labels(9, rows))
+        assert fitted.score(frame, data[1]) == plain.score(*data)
+        figures = [diagnose(m, X, refits=0) for m, X in ((fitted, frame), (plain, data[0]))]
+    assert figures[0] == figures[1]

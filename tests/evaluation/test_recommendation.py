@@ -207,6 +207,15 @@ def test_wrong_arguments():
         recommend(np.full((100, 8), np.nan), 2)
     with pytest.raises(ValueError, match="there is no method 'umap'"):
         recommend(np.ones((100, 8)), 2, methods="umap")
+    for y in (np.arange(99) % 5, np.arange(200) % 5):
+        with pytest.raises(ValueError, match=f"got {len(y)} labels for 100 rows"):
+            recommend(np.random.default_rng(0).standard_normal((100, 8)), 2, y=y)
+
+
+@pytest.mark.parametrize("scale", [2.0**-1000, 2.0**1000])
+def test_the_unit_of_the_rows_does_not_matter(scale):
+    X = np.random.default_rng(0).standard_normal((200, 16))
+    assert recommend(scale * X, 4) == recommend(X, 4)
 
 
 def test_public_names():

@@ -18,7 +18,7 @@ from rpml.evaluation.metrics.label_free import (
     neighbor_overlap,
     spectrum,
 )
-from rpml.method.clustering.pseudo_labels import as_clusterer, pseudo_labels
+from rpml.method.clustering.pseudo_labels import as_clusterer, is_array, pseudo_labels
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.intervals import Interval, interval
 from rpml.runtime.rows import Array, RandomState, unit_rows
@@ -74,7 +74,7 @@ def diagnose(
         of_stability(model, rows, rng),
         *of_triplets(model),
         *of_whitening(model),
-        *of_neighbors(rows, model.transform(rows), rng),
+        *of_neighbors(rows, _embedded(model, rows), rng),
     ]
     if refits > 0:
         diagnostics.append(of_seeds(model, rows, refits, rng))
@@ -167,8 +167,7 @@ def _labels(model: RPML, Z: Array) -> NDArray[np.intp]:
 
 def _clustering(model: RPML) -> object:
     """Return the model's clustering; AAS instead of given labels, which are of other rows."""
-    by_object = isinstance(model.clustering, str) or hasattr(model.clustering, "fit_predict")
-    return model.clustering if by_object else "aas"
+    return "aas" if is_array(model.clustering) else model.clustering
 
 
 def of_triplets(model: RPML) -> tuple[Diagnostic, ...]:
@@ -298,8 +297,13 @@ def _neighbors_of_refit(
 ) -> NDArray[np.integer]:
     refit: RPML = clone(model)
     refit.set_params(random_state=int(rng.integers(2**31 - 1)), callback=None)
-    refit.set_params(clustering=_clustering(refit))
+    refit.set_params(clustering=_clustering(refit), use_labels=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        Z = refit.fit(X).transform(X)
-    return nearest_neighbors(Z, k, metric="cosine").indices
+        refit.fit(X)
+    return nearest_neighbors(_embedded(refit, X), k, metric="cosine").indices
+
+
+def _embedded(model: RPML, X: Array) -> Array:
+    """Return the embedding as an array, whatever container the model returns."""
+    return model.preprocessing_.embed(X, model.components_, model.normalize)

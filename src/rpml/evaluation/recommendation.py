@@ -16,9 +16,10 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
+from rpml.estimator.fit_inputs import to_common_scale
 from rpml.evaluation.comparison.run import checked_size, compare
 from rpml.evaluation.comparison.table import Comparison, html_table
-from rpml.evaluation.metrics._checks import checked_embedding
+from rpml.evaluation.metrics._checks import checked_codes, checked_embedding
 from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
 from rpml.evaluation.rank_gain import expected_gain, rank_gains
 from rpml.evaluation.registry import METHODS, PCA_FAMILY, REFERENCE, chosen_methods
@@ -144,14 +145,15 @@ def recommend(
     rows = checked_embedding(X, "X")
     size = checked_size(n_components, rows.shape[1])
     names = tuple(dict.fromkeys(("raw", *(method.name for method in chosen_methods(methods)))))
+    labels = None if y is None else checked_codes(y, len(rows))
     sample = sorted_sample(len(rows), MAX_ROWS, rng)
-    rows = rows[sample].astype(np.float32)
+    rows = to_common_scale(rows[sample], as_they_are=True)[0].astype(np.float32)
     spectrum = principal_axes(rows, unit_input=True, center=True)
     rank = len(spectrum.variances)
     if len(rows) < MIN_ROWS or rank < MIN_AXES or size > rank:
         return _too_little(len(rows), rank, size)
     W = (unit_rows(rows) - spectrum.mean.astype(np.float32)) @ spectrum.axes.astype(np.float32)
-    if y is None:
+    if labels is None:
         gains = rank_gains(W, [name for name in names if name != "rpml"], size, rng)
         if "rpml" in names:
             # the evidence by which RPML chooses its whitening
@@ -161,7 +163,7 @@ def recommend(
         recommendation = decide(gains, size, names, n_components is None)
     else:
         seeds = (int(rng.integers(2**31 - 1)),)
-        table = compare(rows, np.asarray(y)[sample], size, methods=names, seeds=seeds)
+        table = compare(rows, labels[sample], size, methods=names, seeds=seeds)
         recommendation = recommend_from(table, n_components is None)
     return recommendation.with_sizes(neighbors_kept(rows, W, size))
 

@@ -39,7 +39,8 @@ def model(known=(), angles=(0, 90, 180, 270)):
         labeled_mask_=np.isin(np.arange(10), known),
         exemplars_=Exemplars(np.array([0, 4, 7, 9]), np.arange(4), np.array([4, 3, 2, 1])),
         exemplar_vectors_=on_circle(*angles),
-        transform=lambda X: 2.0 * X,
+        preprocessing_=SimpleNamespace(embed=lambda X, components, unit: X),
+        components_=None,
         triplets_=triplets,
         triplet_probabilities_=p,
     )

@@ -13,11 +13,12 @@ from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from rpml.method.clustering.exemplars import Exemplars
+from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.blas import single_blas_thread, times
-from rpml.runtime.rows import Array, Labels, unit_rows
+from rpml.runtime.rows import Array, Labels
 
 Mask = NDArray[np.bool_]
 BLOCK_ROWS = 1024
@@ -32,8 +33,8 @@ class Fitted(Protocol):
     exemplar_vectors_: Array | None
     triplets_: NDArray[np.integer]
     triplet_probabilities_: Array
-
-    def transform(self, X: ArrayLike) -> Array: ...
+    preprocessing_: Preprocessing
+    components_: Array
 
 
 def rank_candidates(n: int, model: Fitted, X: Array | None = None) -> NDArray[np.intp]:
@@ -41,15 +42,16 @@ def rank_candidates(n: int, model: Fitted, X: Array | None = None) -> NDArray[np
     if n < 0:
         raise ValueError(f"n={n}: the number of rows must not be negative.")
     labels, labeled, exemplars = model.labels_, model.labeled_mask_, model.exemplars_
-    if model.exemplar_vectors_ is not None:
-        middles = unit_rows(model.transform(model.exemplar_vectors_))
-    else:  # the model was saved without them
+    vectors = model.exemplar_vectors_
+    if vectors is None:  # the model was saved without them
         assert X is not None
-        middles = unit_rows(model.transform(X[exemplars.rows]))
+        vectors = X[exemplars.rows]
+    middles = model.preprocessing_.embed(vectors, model.components_, unit=True)
     if X is None:
         rows, Z, covered = exemplars.rows, middles, np.isin(exemplars.labels, labels[labeled])
     else:
-        rows, Z, covered = np.arange(len(labels)), unit_rows(model.transform(X)), labeled
+        Z = model.preprocessing_.embed(X, model.components_, unit=True)
+        rows, covered = np.arange(len(labels)), labeled
     first = rows[spread_out(Z, density(Z, middles, exemplars.sizes), covered, n)]
     doubt = row_doubt(len(labels), model.triplets_, model.triplet_probabilities_)
     rest = np.setdiff1d(np.flatnonzero(~labeled), first)
