@@ -158,7 +158,7 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.epsilon_ = result.epsilon
         self.n_clusters_ = len(result.modes)
         for name in ("leaves_", "children_", "distances_", "counts_"):
-            vars(self).pop(name, None)  # of an earlier fit
+            self.__dict__.pop(name, None)  # of an earlier fit
         if result.hierarchy is not None:
             tree = result.hierarchy.tree
             self.leaves_ = result.hierarchy.leaves

@@ -35,5 +35,5 @@ def _is_missing(value: object) -> bool:
     if isinstance(value, str):
         return value == "-1"
     if isinstance(value, Real):
-        return not 0 <= value < math.inf
+        return not 0 <= float(value) < math.inf
     return value is None or repr(value) in ("<NA>", "NaT")
