@@ -27,6 +27,7 @@ Mask = NDArray[np.bool_]
 NEIGHBORS = 3
 MAX_ROWS = 20_000  # a sample of the rows is enough for a q x q matrix
 BLOCK_ROWS = 4096
+FAR = 1000  # norm of the mean, in standard deviations along the first axis
 # both sides of three halvings by two of four hands each: every two axes are once on one side
 SIDES = ((0, 1), (2, 3), (0, 2), (1, 3), (0, 3), (1, 2))
 KAPPA = 0.9  # largest eigenvalue of the correlation, so that the scatter stays positive definite
@@ -140,10 +141,12 @@ def coordinates(
     deviations = np.sqrt(spectrum.variances[:q])
     W = np.empty((len(rows), q), np.float32)
     to_axes = (spectrum.axes[:, :q] / deviations).astype(np.float32)
-    mean = spectrum.mean.astype(float_dtype(X))
+    # rounded to float32, rows far from the origin would hardly differ
+    is_far = np.linalg.norm(spectrum.mean) > FAR * deviations[0]
+    mean = spectrum.mean.astype(float_dtype(X) if is_far else np.float32)
     for start in range(0, len(rows), BLOCK_ROWS):
         part = slice(start, start + BLOCK_ROWS)
-        chosen = np.asarray(X[rows[part]], mean.dtype)  # a mean far from 0 costs digits
+        chosen = np.asarray(X[rows[part]], mean.dtype)
         centered = (unit_rows(chosen) if unit_input else chosen) - mean
         W[part] = centered.astype(np.float32, copy=False) @ to_axes
     return Coordinates(rows, W, deviations, n_components)
