@@ -186,6 +186,18 @@ def test_a_new_fit_has_not_drifted(rows):
     assert model.fit(rows[0]).drift_ == 0
 
 
+def test_an_update_gives_no_row_a_class(rows):
+    X, y = rows
+    model = RPML(6, n_neighbors=15, random_state=0).fit(X[:300]).update(X[300:])
+    assert not model.labeled_mask_.any()
+    assert model.suggest_labels(1)[0] in model.exemplars_.rows
+    known = np.where(y[:300] < 3, y[:300], -1)
+    model = RPML(6, n_neighbors=15, use_labels=True, random_state=0).fit(X[:300], known)
+    model.update(X[300:])
+    assert model.labeled_mask_.any()
+    assert model.labels_[model.labeled_mask_].max() < model.n_classes_ == 3
+
+
 def test_an_update_does_not_need_labels_of_the_new_rows(rows):
     X, y = rows
     model = RPML(6, clustering=y[:300], random_state=0).fit(X[:300]).update(X[300:])

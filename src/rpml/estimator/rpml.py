@@ -378,7 +378,7 @@ class RPML(
         settings = replace(settings, n_epochs=min(self.n_epochs, max_iter))
         with using_jobs(self.n_jobs):
             result, vectors, drift = update(self, X_new, X_old, settings, self._context())
-        self._set_fitted(replace(result, n_classes=self.n_classes_), vectors, drift)
+        self._set_fitted(result, vectors, drift)
         return self
 
     def _context(self, store: Store | None = None, blocks: int = WORKING_MEMORY) -> Context:

@@ -38,6 +38,7 @@ class Fitted(Protocol):
     components_: Array
     exemplars_: Exemplars
     exemplar_vectors_: Array
+    n_classes_: int
 
 
 def update(
@@ -72,7 +73,14 @@ def update(
         before.preprocessing_.embed(X, before.components_, unit=True),
     )
     merged = _merged(before.exemplars_, result, first_exemplar)
-    return replace(result, L=result.L @ rotation, exemplars=merged), X[merged.rows], drift
+    result = replace(
+        result,
+        L=result.L @ rotation,
+        exemplars=merged,
+        labeled_mask=result.labeled_mask & (result.labels < before.n_classes_),
+        n_classes=before.n_classes_,
+    )
+    return result, X[merged.rows], drift
 
 
 def sample_old(n_old: int, n_new: int, rng: np.random.Generator) -> NDArray[np.intp]:

@@ -98,6 +98,15 @@ def test_a_given_graph_loses_its_diagonal_and_its_zeros():
     assert graph.nnz == 2
 
 
+def test_a_given_graph_is_not_changed():
+    entries = np.array([0.5, 0.0, 0.25, 1.0]), np.array([2, 1, 2, 0]), np.array([0, 3, 4, 4])
+    for part in entries:
+        part.setflags(write=False)
+    graph = check_graph(sparse.csr_matrix(entries, shape=(3, 3), copy=False))
+    np.testing.assert_array_equal(graph.toarray(), [[0, 0, 0.75], [1, 0, 0], [0, 0, 0]])
+    np.testing.assert_array_equal(entries[1], [2, 1, 2, 0])
+
+
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
@@ -108,6 +117,10 @@ def test_a_given_graph_loses_its_diagonal_and_its_zeros():
         (lambda: user_neighbors([[2], [0]], [[1.0], [1.0]]), "from 0 to 1"),
         (lambda: user_neighbors([[0], [0]], [[1.0], [1.0]]), "its own neighbor"),
         (lambda: user_neighbors([[1], [0]], [[-1.0], [1.0]]), "non-negative"),
+        (
+            lambda: user_neighbors([[1, 2], [0, 2], [1, 0]], [[1, 2], [2, 1], [1, 2]]),
+            "row 1 .* fir",
+        ),
         (lambda: affinity_graph(euclidean(), affinity="cosine"), "metric='cosine'"),
         (lambda: affinity_graph(euclidean(), affinity="linear"), "affinity='linear'"),
         (lambda: affinity_graph(euclidean(), affinity="gaussian", bandwidth=0.0), "bandwidth=0"),

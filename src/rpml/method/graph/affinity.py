@@ -7,6 +7,7 @@ from scipy import sparse
 from rpml.method.graph.exact import slices
 from rpml.method.graph.neighbors import Neighbors
 
+_SORTED = 1e-4  # rounding of cosines near 1 that distances may be out of order by
 _LOCAL_NEIGHBOR = 7  # its distance is a point's bandwidth (Zelnik-Manor and Perona, 2004)
 
 
@@ -111,6 +112,11 @@ def user_neighbors(
         raise ValueError(f"precomputed neighbors: indices must be integers from 0 to {n - 1}")
     if not (np.isfinite(distances).all() and (distances >= 0).all()):
         raise ValueError("precomputed neighbors: distances must be finite and non-negative")
+    unsorted = (distances[:, 1:] < distances[:, :-1] - _SORTED).any(axis=1)
+    if unsorted.any():
+        raise ValueError(
+            f"precomputed neighbors: row {unsorted.argmax()} must have its nearest neighbor first"
+        )
     if (indices == np.arange(n)[:, None]).any():
         raise ValueError("precomputed neighbors: a row is listed as its own neighbor; drop it")
     return Neighbors(indices.astype(np.int32), distances, metric, method="precomputed")
@@ -118,7 +124,7 @@ def user_neighbors(
 
 def check_graph(graph: ArrayLike | sparse.spmatrix) -> sparse.csr_matrix:
     """Validate a user's affinity graph: square, finite, non-negative; the diagonal is dropped."""
-    graph = sparse.csr_matrix(graph)
+    graph = sparse.csr_matrix(graph, copy=True)  # it changes below
     if graph.shape[0] != graph.shape[1]:
         raise ValueError(f"precomputed graph: must be square, got {graph.shape}")
     if not np.isfinite(graph.data).all():
@@ -128,7 +134,6 @@ def check_graph(graph: ArrayLike | sparse.spmatrix) -> sparse.csr_matrix:
             f"precomputed graph: affinities must be non-negative, got {graph.data.min()}"
         )
     if graph.diagonal().any():
-        graph = graph.copy()
         graph.setdiag(0)
     graph.sum_duplicates()
     graph.eliminate_zeros()
