@@ -7,7 +7,7 @@ from scipy import sparse
 from rpml.method.graph.exact import slices
 from rpml.method.graph.neighbors import Neighbors
 
-_SORTED = 1e-4  # rounding of cosines near 1 that distances may be out of order by
+_UNSORTED = 0.01  # part of the largest distance by which rounding does not explain a wrong order
 _LOCAL_NEIGHBOR = 7  # its distance is a point's bandwidth (Zelnik-Manor and Perona, 2004)
 
 
@@ -112,7 +112,8 @@ def user_neighbors(
         raise ValueError(f"precomputed neighbors: indices must be integers from 0 to {n - 1}")
     if not (np.isfinite(distances).all() and (distances >= 0).all()):
         raise ValueError("precomputed neighbors: distances must be finite and non-negative")
-    unsorted = (distances[:, 1:] < distances[:, :-1] - _SORTED).any(axis=1)
+    steps = np.diff(distances, axis=1)
+    unsorted = (steps < -_UNSORTED * distances.max(axis=1, keepdims=True)).any(axis=1)
     if unsorted.any():
         raise ValueError(
             f"precomputed neighbors: row {unsorted.argmax()} must have its nearest neighbor first"
