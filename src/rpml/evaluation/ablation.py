@@ -9,20 +9,20 @@ All use the triplets, rows and initialization of an RPML fit, so that only the l
 """
 
 import warnings
-from typing import Self
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.optimize import minimize
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
 from rpml.estimator import RPML
+from rpml.evaluation.baselines.linear import LinearBaseline
 from rpml.method.objective.triplet_loss import angular_factor, softplus_and_sigmoid
 from rpml.method.solver.conjugate_gradient import Stopping, conjugate_gradient
 from rpml.method.solver.manifolds import PolarCurve
-from rpml.runtime.rows import Array, RandomState, unit_rows
+from rpml.method.whitening.linear_map import Preprocessing
+from rpml.runtime.rows import Array, RandomState
 
 LOSSES = ("hinge-triplet", "hinge-angular", "smooth", "free")
 
@@ -111,7 +111,7 @@ def _squares(rows: Array) -> Array:
     return np.asarray(np.einsum("ij,ij->i", rows, rows))
 
 
-class ReferenceLoss(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class ReferenceLoss(LinearBaseline):
     """RPML with another loss; preprocessing, pseudo-labels, triplets and start are RPML's.
 
     Parameters
@@ -140,30 +140,19 @@ class ReferenceLoss(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         self.n_components, self.loss, self.alpha = n_components, loss, alpha
         self.max_iter, self.random_state = max_iter, random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn L on the triplets of an RPML fit; y is ignored."""
+    def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
         if self.loss not in LOSSES:
             raise ValueError(f"loss={self.loss!r}: choose from {', '.join(LOSSES)}.")
         start = RPML(self.n_components, max_iter=0, tol=0, random_state=self.random_state)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # no iterations are intended
             start.set_params(weight="constant").fit(X)
-        Z = start.preprocessing_.apply(np.asarray(X))
-        problem = ReferenceObjective(Z, start.triplets_, self.loss, self.alpha)
+        first = start.preprocessing_
+        problem = ReferenceObjective(first.apply(X), start.triplets_, self.loss, self.alpha)
         solve = _without_constraint if self.loss == "free" else _on_grassmann
-        self.preprocessing_ = start.preprocessing_
-        self.components_ = solve(problem, start.components_.T, self.max_iter).T
-        return self
-
-    def transform(self, X: ArrayLike) -> Array:
-        """Embed rows; each has unit norm."""
-        check_is_fitted(self)
-        rows = self.preprocessing_.apply(np.asarray(X))
-        return unit_rows(rows @ self.components_.T.astype(rows.dtype))
-
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.components_)
+        L = solve(problem, start.components_.T, self.max_iter)
+        self.components_ = L.T
+        return replace(first, matrix=first.matrix @ L)
 
 
 def _on_grassmann(problem: ReferenceObjective, L: Array, max_iter: int) -> Array:
