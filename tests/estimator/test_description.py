@@ -27,15 +27,13 @@ def saved(tmp_path):
     return save
 
 
-def test_models_of_an_earlier_rule_are_half_whitened(saved):
-    path = saved(half_reason="its rank gain is 0.05", shrinkage=np.inf, ridge=np.inf)
-    said = "half-whitened PCA, because its rank gain is 0.05"
+def test_a_whitening_without_evidence_is_pca(saved):
+    path = saved(reason="its rank gain is 0.01", shrinkage=np.inf, ridge=np.inf)
+    said = "none (PCA), because its rank gain is 0.01"
     assert describe_model(RPML.load(path), path)["decisions"]["whitening"] == said
     RPML.load(path).save(path)
     model = RPML.load(path)
     assert decisions(model)["whitening"] == said  # as the report says it
-    assert of_whitening(model)[0].shown == "half-whitened PCA"
-    path = saved(half_reason="", shrinkage=np.inf, ridge=np.inf)
-    assert describe_model(RPML.load(path), path)["decisions"]["whitening"].startswith("none (PCA)")
-    with pytest.raises(ModelFormatError, match="half_reason"):
-        RPML.load(saved(half_reason=3))
+    assert of_whitening(model)[0].shown == "none (PCA)"
+    with pytest.raises(ModelFormatError, match="reason"):
+        RPML.load(saved(reason=3))

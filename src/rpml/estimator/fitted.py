@@ -122,24 +122,21 @@ def _whitening(choice: ScatterChoice | None) -> Json | None:
         "pairs": choice.pairs and asdict(choice.pairs),
         "ridge": float(choice.ridge),
         "groups_ignored": choice.groups_ignored,
-        **({"half_reason": choice.reason} if choice.half else {}),
     }
 
 
 def _read_whitening(stored: Json | None) -> ScatterChoice | None:
     if stored is None:
         return None
-    half_reason = stored.get("half_reason", "")
     return ScatterChoice(
         source=stored["source"],
         shrinkage=float(stored["shrinkage"]),
         evidence={float(k): float(v) for k, v in stored["evidence"]},
-        reason=half_reason or stored.get("reason", ""),
+        reason=stored.get("reason", ""),
         trains=stored.get("trains", True),
         pairs=PairEvidence(**pairs) if (pairs := stored.get("pairs")) else None,
         ridge=float(stored.get("ridge", np.inf)),
         groups_ignored=stored.get("groups_ignored", ""),
-        half=bool(half_reason),
     )
 
 
