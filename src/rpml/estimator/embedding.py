@@ -225,7 +225,7 @@ class Embedding:
             self._check_exemplars()
         if X is None:
             self._check_exemplars("pass the training rows (rpml suggest --features)")
-        if X is not None:
+        else:
             X = check_rows(self, X, reset=False)
             if len(X) != len(self.labels_):
                 raise ValueError(

@@ -18,10 +18,11 @@ from rpml.evaluation.metrics.label_free import (
     neighbor_overlap,
     spectrum,
 )
+from rpml.method.clustering.exemplars import nearest_exemplar
 from rpml.method.clustering.pseudo_labels import as_clusterer, is_array, pseudo_labels
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.intervals import Interval, interval
-from rpml.runtime.rows import Array, RandomState, unit_rows
+from rpml.runtime.rows import Array, RandomState
 from rpml.runtime.validation import check_rows
 
 MAX_ROWS = 5000
@@ -139,7 +140,7 @@ def of_stability(model: RPML, X: Array, rng: np.random.Generator) -> Diagnostic:
         order = rng.permutation(len(Z))
         one, two = Z[order[: len(Z) // 2]], Z[order[len(Z) // 2 :]]
         own, others = _labels(model, one), _labels(model, two)
-        scores.append(adjusted_rand_score(own, others[_nearest_in(two, one)]))
+        scores.append(adjusted_rand_score(own, others[nearest_exemplar(one, two)]))
     value = float(np.mean(scores))
     return Diagnostic(
         "stability",
@@ -150,12 +151,6 @@ def of_stability(model: RPML, X: Array, rng: np.random.Generator) -> Diagnostic:
         f"{RESAMPLES} tries",
         value < 0.1,
     )
-
-
-def _nearest_in(corpus: Array, queries: Array) -> NDArray[np.intp]:
-    corpus, queries = unit_rows(corpus), unit_rows(queries)
-    blocks = np.array_split(queries, 1 + len(queries) // 1024)
-    return np.concatenate([(block @ corpus.T).argmax(axis=1) for block in blocks])
 
 
 def _labels(model: RPML, Z: Array) -> NDArray[np.intp]:

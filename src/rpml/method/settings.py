@@ -69,7 +69,6 @@ class FitSettings:
             alpha=self.alpha,
             weight_ridge=self.ridge,
             batch_size=self.batch_size,
-            n_epochs=self.n_epochs,
             steps=self.batch_steps,
             average=self.average,
             mining=self.mining,

@@ -17,11 +17,11 @@ def start(weight="concat", d=20, l=4, seed=0):
     return EpochState(Grassmann().random_point(d, l, rng), WEIGHTS[weight].initial(d, l, rng))
 
 
-def stochastic_gradient(X, labels, begin, settings, seed, callback=None):
+def stochastic_gradient(X, labels, begin, settings, n_epochs, seed, callback=None):
     def epoch(state, rng):
         run_epoch(X, labels, state, settings, rng)
 
-    return run_epochs(epoch, begin, settings.n_epochs, seed, callback)
+    return run_epochs(epoch, begin, n_epochs, seed, callback)
 
 
 @pytest.mark.parametrize("weight", ALL_WEIGHTS)
@@ -29,8 +29,8 @@ def test_improves_on_a_random_start(weight):
     X, y = blobs(spread=0.8)
     begin = start(weight)
     before = recall_at_k(X @ begin.L, y, ks=(1,))[1]
-    settings = BatchSettings(weight=weight, weight_ridge=WeightRidge(), n_epochs=4)
-    result = stochastic_gradient(X, y, begin, settings, seed=1)
+    settings = BatchSettings(weight=weight, weight_ridge=WeightRidge())
+    result = stochastic_gradient(X, y, begin, settings, 4, seed=1)
     after = recall_at_k(X @ result.L, y, ks=(1,))[1]
     assert after > before + 0.05
     assert np.abs(result.L.T @ result.L - np.eye(4)).max() < 1e-10
@@ -39,28 +39,26 @@ def test_improves_on_a_random_start(weight):
 
 def test_the_same_seed_gives_the_same_result_and_another_does_not():
     X, y = blobs()
-    settings = BatchSettings(n_epochs=2)
-    a, b, c = (stochastic_gradient(X, y, start(), settings, seed=s) for s in (1, 1, 2))
+    a, b, c = (stochastic_gradient(X, y, start(), BatchSettings(), 2, seed=s) for s in (1, 1, 2))
     np.testing.assert_array_equal(a.L, b.L)
     assert not np.allclose(a.L @ a.L.T, c.L @ c.L.T)
 
 
 def test_an_epoch_can_be_continued_exactly():
     X, y = blobs()
-    settings = BatchSettings(n_epochs=3)
-    whole = stochastic_gradient(X, y, start(), settings, seed=5)
+    settings = BatchSettings()
+    whole = stochastic_gradient(X, y, start(), settings, 3, seed=5)
     state = start()
-    stochastic_gradient(X, y, state, settings, seed=5, callback=lambda s: s.epoch == 1)
+    stochastic_gradient(X, y, state, settings, 3, seed=5, callback=lambda s: s.epoch == 1)
     assert state.epoch == 1
-    resumed = stochastic_gradient(X, y, state, settings, seed=5)
+    resumed = stochastic_gradient(X, y, state, settings, 3, seed=5)
     np.testing.assert_array_equal(whole.L, resumed.L)
     assert whole.history == resumed.history
 
 
 def test_the_triplets_of_a_batch_are_limited():
     X, y = blobs()
-    result = stochastic_gradient(
-        X, y, start(), BatchSettings(n_epochs=1, max_triplets=10, batch_size=60), seed=0
-    )
+    settings = BatchSettings(max_triplets=10, batch_size=60)
+    result = stochastic_gradient(X, y, start(), settings, 1, seed=0)
     batches = -(-len(X) // 60) + 2
     assert 0 < result.history["n_triplets"][0] <= 10 * batches

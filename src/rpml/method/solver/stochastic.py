@@ -25,7 +25,6 @@ class BatchSettings:
     alpha: float = 45.0
     weight_ridge: WeightRidge | None = None
     batch_size: int = 960
-    n_epochs: int = 3
     steps: int = 3
     """Conjugate-gradient steps per batch."""
     mining: str = "all"

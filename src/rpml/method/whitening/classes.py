@@ -213,7 +213,7 @@ def _held_out(
 ) -> list[Array]:
     """Per fold, shrinkage and row: how well the other fold's scatter finds a class mate."""
     q = min(CHOICE_AXES, data.W.shape[1])
-    leading = Coordinates(data.rows, data.W[:, :q], data.deviations[:q], data.n_components)
+    leading = Coordinates(data.W[:, :q], data.deviations[:q], data.n_components)
     side = np.where(paired >= 0, fold[labels], -1)
     scores = []
     for seen in (0, 1):

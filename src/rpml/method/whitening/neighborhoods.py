@@ -68,8 +68,6 @@ class ScatterChoice:
     infinite: they are not rescaled."""
     groups_ignored: str = ""
     """Why groups that came with the rows were ignored, in words; empty if there were none."""
-    half: bool = False
-    """Half-whitened, by a rule of earlier versions."""
 
     @property
     def whitens(self) -> bool:
@@ -79,8 +77,6 @@ class ScatterChoice:
     @property
     def strength(self) -> str:
         """How strongly it whitens, in words."""
-        if self.half:
-            return "half-whitened PCA"
         if np.isfinite(self.shrinkage):
             return f"shrinkage {self.shrinkage:.3g}"
         if np.isfinite(self.ridge):
@@ -98,7 +94,6 @@ class ScatterChoice:
 class Coordinates:
     """(A sample of) the rows in whitened principal coordinates."""
 
-    rows: NDArray[np.intp]
     W: Array
     """(n, q), each column of unit variance."""
     deviations: Array
@@ -107,7 +102,7 @@ class Coordinates:
     """Dimension everything is chosen for."""
 
     def subset(self, chosen: NDArray[np.generic]) -> Coordinates:
-        return Coordinates(self.rows[chosen], self.W[chosen], self.deviations, self.n_components)
+        return Coordinates(self.W[chosen], self.deviations, self.n_components)
 
     def embed(self, scatter: Array, half: Mask, shrinkage: float, size: int) -> Array:
         """The rows seen through some of the axes, whitened by the smoothed scatter."""
@@ -149,7 +144,7 @@ def coordinates(
         chosen = np.asarray(X[rows[part]], mean.dtype)
         centered = (unit_rows(chosen) if unit_input else chosen) - mean
         W[part] = centered.astype(np.float32, copy=False) @ to_axes
-    return Coordinates(rows, W, deviations, n_components)
+    return Coordinates(W, deviations, n_components)
 
 
 def n_leading_axes(n: int, available: int, n_components: int) -> int:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from rpml.method.whitening.evidence import NUISANCE, REFERENCE, SHRINKAGES
+from rpml.method.whitening.evidence import NUISANCE, REFERENCE, SHRINKAGES, mean_log_ranks
 from rpml.method.whitening.neighborhoods import (
     MAX_ROWS,
     Coordinates,
@@ -25,7 +25,7 @@ from rpml.method.whitening.neighborhoods import (
     ScatterChoice,
     scatter_of,
 )
-from rpml.runtime.blas import single_blas_thread, times, transposed_times
+from rpml.runtime.blas import single_blas_thread, transposed_times
 from rpml.runtime.intervals import STANDARD_ERRORS
 from rpml.runtime.rows import Array, unit_rows
 from rpml.runtime.wording import counted
@@ -169,7 +169,8 @@ def _held_out_ranks(
     for made, tested in (folds, folds[::-1]):
         refined = refined_scatter(data, made, rate, scatter)
         seen = ((scatter, before), (refined, shrinkage), (refined, shrinkage / STEP))
-        ranks.append([_log_ranks(_embed(data, *how), tested[:QUERIES]) for how in seen])
+        queries, mates = tested[:QUERIES, 0], tested[:QUERIES, 1:]
+        ranks.append([mean_log_ranks(_embed(data, *how), queries, mates) for how in seen])
     without, usual, stronger = np.concatenate(ranks, axis=1)
     return without, usual, stronger
 
@@ -181,11 +182,3 @@ def _embed(data: Coordinates, scatter: Array, shrinkage: float) -> Array:
 
 def _similarity(rows: Array, pairs: Index) -> Array:
     return np.asarray(np.einsum("ij,ij->i", rows[pairs[:, 0]], rows[pairs[:, 1]]))
-
-
-def _log_ranks(rows: Array, pairs: Index) -> Array:
-    """log(1 + rank) of the second row of each pair among all rows, seen from the first."""
-    similarity = times(rows[pairs[:, 0]], np.ascontiguousarray(rows.T))
-    similarity[np.arange(len(pairs)), pairs[:, 0]] = -2  # below any cosine
-    mate = np.take_along_axis(similarity, pairs[:, 1:], axis=1)
-    return np.asarray(np.log1p((similarity > mate).sum(axis=1)))
