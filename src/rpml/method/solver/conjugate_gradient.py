@@ -110,14 +110,11 @@ def conjugate_gradient(
     `state`; one saved at a multiple of REFRESH iterations continues exactly like the original run.
     `callback` is called with the state after every iteration; if it returns True, the solver stops.
     """
-    learned = theta is not None and problem.learn_weights
-    manifold = Product(Grassmann(), Euclidean()) if learned else Product(Grassmann())
-    fixed_theta = None if learned else theta
+    manifold, point, fixed_theta = _search_space(problem, L, theta)
     if state is None:
-        point = (L, theta) if learned and theta is not None else (L,)
         state = _start(problem, manifold, point, fixed_theta)
     else:
-        problem.move_to(state.point[0], state.point[1] if learned else fixed_theta)
+        _move(problem, state.point, fixed_theta)
     reason = ""
     while not (reason := reason or _reason_to_stop(problem, state, stopping)):
         reason = _iterate(problem, manifold, state, fixed_theta)
@@ -126,10 +123,23 @@ def conjugate_gradient(
     return state.result(reason, fixed_theta)
 
 
+def _search_space(
+    problem: Evaluator, L: Array, theta: Array | None
+) -> tuple[Product, Point, Array | None]:
+    """Return the manifold, the start on it, and theta if it is not learned."""
+    if theta is None or not problem.learn_weights:
+        return Product(Grassmann()), (L,), theta
+    return Product(Grassmann(), Euclidean()), (L, theta), None
+
+
+def _move(problem: Evaluator, point: Point, fixed_theta: Array | None) -> None:
+    problem.move_to(point[0], point[1] if len(point) > 1 else fixed_theta)
+
+
 def _start(
     problem: Evaluator, manifold: Product, point: Point, fixed_theta: Array | None
 ) -> CGState:
-    problem.move_to(point[0], point[1] if len(point) > 1 else fixed_theta)
+    _move(problem, point, fixed_theta)
     loss, gradient = _evaluate(problem, manifold, point)
     norm = np.sqrt(manifold.inner(point, gradient, gradient))
     direction = tuple(-g for g in gradient)
@@ -179,7 +189,7 @@ def _iterate(
     problem.accept_step(step.t)
     if (state.iteration + 1) % REFRESH == 0:
         point = (orthonormalize(point[0]), *point[1:])
-        problem.move_to(point[0], point[1] if len(point) > 1 else fixed_theta)
+        _move(problem, point, fixed_theta)
     loss, gradient = _evaluate(problem, manifold, point)
     if loss > state.loss:  # only after a refresh: the gain was below rounding
         return "converged: the decrease is below the rounding error"
@@ -222,16 +232,13 @@ def fixed_steps(
     The step is for the mean over triplets, which has the same minimizers as the sum, so that one
     learning rate suits any number of triplets. The loss may increase.
     """
-    learned = theta is not None and problem.learn_weights
-    manifold = Product(Grassmann(), Euclidean()) if learned else Product(Grassmann())
-    fixed_theta = None if learned else theta
-    point = (L, theta) if learned and theta is not None else (L,)
+    manifold, point, fixed_theta = _search_space(problem, L, theta)
     state = _start(problem, manifold, point, fixed_theta)
     rate = learning_rate / max(1, problem.n_triplets)
     while not (reason := _reason_to_stop(problem, state, stopping)):
         step = tuple(-rate * g for g in state.gradient)
         state.point = manifold.retract(state.point, step)
-        problem.move_to(state.point[0], state.point[1] if learned else fixed_theta)
+        _move(problem, state.point, fixed_theta)
         state.loss, state.gradient = _evaluate(problem, manifold, state.point)
         state.iteration += 1
         norm = np.sqrt(manifold.inner(state.point, state.gradient, state.gradient))

@@ -172,15 +172,12 @@ class _Book:
     def __init__(self, labels: Labels) -> None:
         self.labels = labels
         self.parent = np.arange(len(labels))
-        self.named: dict[int, int] = {}  # class of a set
-        self.conflicts: dict[
-            int, dict[int, int]
-        ] = {}  # set -> sets apart from it, and by which pair
+        self.conflicts: dict[int, dict[int, int]] = {}  # sets apart from each, by which pair
         self.pairs: list[tuple[int, int]] = []
-        for c in np.unique(labels[labels >= 0]):
-            rows = np.flatnonzero(labels == c)
-            self.parent[rows] = rows[0]
-            self.named[int(rows[0])] = int(c)
+        classed = np.flatnonzero(labels >= 0)
+        classes, first, of_row = np.unique(labels[classed], return_index=True, return_inverse=True)
+        self.parent[classed] = classed[first][of_row]
+        self.named = dict(zip(classed[first].tolist(), classes.tolist(), strict=True))
 
     def find(self, row: int) -> int:
         while self.parent[row] != row:
@@ -221,8 +218,8 @@ class _Book:
         """Return the label of every row (classes, then linked rows), and the pairs apart."""
         roots = np.array([self.find(i) for i in range(len(self.parent))], np.intp)
         out = np.full(len(roots), -1, np.intp)
-        for root, c in self.named.items():
-            out[roots == root] = c
+        out[list(self.named)] = list(self.named.values())
+        out = out[roots]
         linked = (np.bincount(roots, minlength=len(roots))[roots] > 1) & (out < 0)
         after = int(self.labels.max(initial=-1)) + 1
         out[linked] = after + np.unique(roots[linked], return_inverse=True)[1]
