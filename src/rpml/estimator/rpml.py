@@ -65,9 +65,9 @@ class RPML(
     n_neighbors : int, default=50
         Neighbors per row in the graph of clustering="aas".
     triplets_per_anchor : int, default=4
-        Triplets per row that shares its cluster with another row.
+        Triplets per anchor, a row that shares its cluster with another row.
     max_triplets : int, default=400000
-        Upper bound on the number of triplets.
+        Upper bound. If n_samples * triplets_per_anchor exceeds it, so many are drawn in total.
     sampler : {"uniform", "semi-hard", "hard"}, default="uniform"
         How negatives are sampled.
     init : {"pca", "random"} or ndarray of shape (p, n_components), default="pca"
@@ -111,7 +111,7 @@ class RPML(
     memory_limit : int, default=None
         Bytes the process may use. The fit works in smaller blocks, or raises an error.
     n_jobs : int, default=None
-        Threads of `fit` and `transform`; -1 and None: all cores (that OMP_NUM_THREADS allows).
+        Threads of `fit` and `transform`; -1: all cores, None: those that OMP_NUM_THREADS allows.
     verbose : int, default=0
         1 prints a line per finished stage, 2 every step.
     callback : callable, default=None
@@ -297,8 +297,8 @@ class RPML(
             according to the estimated share of correct pairs. Useless pairs are ignored;
             `whitening_.pairs` has the share and the reason.
         neighbors : pair of arrays of shape (n_samples, k), default=None
-            Indices and cosine distances of the nearest rows, without the row itself, as found by
-            `rpml.method.graph.neighbors.nearest_neighbors`, so that several fits share one search.
+            Indices and distances sqrt(2 - 2 cos) of the nearest other rows, nearest first, as
+            `rpml.method.graph.neighbors.nearest_neighbors` finds them, to be used in several fits.
         must_link, cannot_link : array-like of shape (n_pairs, 2), default=None
             Indices of rows that are, or are not, of the same class; a third column holds weights.
             Used whether or not use_labels is set.
@@ -311,8 +311,7 @@ class RPML(
         store : Checkpoint, default=None
             Where finished stages are saved, and found by a repeated fit.
         **unsupported
-            Refused: there is no `sample_weight`, since clusters are made of rows, each of which
-            counts once. Leave rows out or repeat them instead; constraints have weights.
+            Refused: there is no `sample_weight`. Leave rows out or repeat them instead.
 
         Returns
         -------
@@ -327,8 +326,8 @@ class RPML(
         check_size(self.n_components, X.shape[1])
         blocks = working_memory(fit_shape(self, len(X), X, mapped), self.memory_limit)
         context = self._context(store, blocks)
-        labels = as_classes(y, len(X)) if self.use_labels else None
-        supervision = gather(labels, len(X), must_link, cannot_link, comparisons, conflicts)
+        classes = as_classes(y, len(X)) if self.use_labels else None
+        supervision = gather(classes, len(X), must_link, cannot_link, comparisons, conflicts)
         searched = as_neighbors(neighbors, len(X), groups)
         paired = as_pairs(pairs, len(X), self.whiten)
         inputs = FitInputs(as_groups(groups, len(X)), supervision, searched, pairs=paired)
@@ -352,7 +351,8 @@ class RPML(
         """Learn from new rows without a new fit; stored embeddings stay comparable.
 
         New rows join the clusters of the exemplars they are clustered with, or form new ones. A few
-        iterations of the solver follow, and the result is aligned with the previous embedding.
+        iterations of the solver follow where evidence supports it, and the result is aligned with
+        the previous embedding. If `clustering` is an array, new rows are clustered by AAS.
 
         Parameters
         ----------
@@ -366,8 +366,8 @@ class RPML(
 
         Notes
         -----
-        Afterwards `labels_` has the labels of the rows read, those of X_new first, and `drift_`
-        how far their embedding moved: the mean of 1 - cosine.
+        Afterwards `labels_` are those of the rows read, X_new first, and `drift_` is how far their
+        embedding moved: the mean of 1 - cosine.
         """
         check_is_fitted(self)
         self._check_exemplars()

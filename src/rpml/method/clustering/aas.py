@@ -50,9 +50,11 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     metric : "euclidean", "cosine" or "precomputed", default="euclidean"
         With "precomputed", fit takes the affinity graph, a square (sparse) non-negative matrix.
     affinity : "gaussian" or "cosine", default="gaussian"
+        Weight of an edge of the graph; "cosine" needs metric="cosine".
     bandwidth : "local", "balanced", "global" or float, default="local"
+        Scale of the Gaussian; see `rpml.method.graph.affinity.affinity_graph`.
     symmetric : bool, default=True
-        See `rpml.method.graph.affinity.affinity_graph`. "cosine" needs metric="cosine".
+        Whether one of two rows need be a neighbor of the other for an edge in both directions.
     merge : "average" or None, default="average"
         "average" merges the basins (not in the paper). None is the ascent as printed.
     n_clusters : int, default=None
@@ -67,13 +69,15 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     labels_ : int ndarray of shape (n_samples,)
+        Cluster of each row, numbered in the order of their modes.
     modes_ : int ndarray of shape (n_clusters_,)
         Row of highest authority in each cluster, in which its ascent ends; ascending.
     parents_ : int ndarray of shape (n_samples,)
         The ascent tree; a mode is its own parent. In a merged cluster the other modes, and rows
         whose step leaves the cluster, point to its mode.
     leaves_ : int ndarray of shape (n_samples,)
-        Leaf of the merge tree each row belongs to: its basin, once small ones were joined.
+        Leaf of the merge tree each row belongs to: its basin, once small ones were joined. Like
+        the three attributes of the tree that follow, only with merge="average".
     children_ : int ndarray of shape (n_leaves - 1, 2)
         The merges, as in `sklearn.cluster.AgglomerativeClustering`: values below n_leaves are
         leaves, a value i above is the node that merge ``i - n_leaves`` made.
@@ -87,7 +91,9 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     epsilon_ : float
         The threshold used.
     n_clusters_ : int
+        Number of clusters.
     n_features_in_ : int
+        Number of features of X, or of given neighbors per row.
 
     Notes
     -----

@@ -77,20 +77,25 @@ def nearest_neighbors(
 
     Parameters
     ----------
-    X : (n, d) array
+    X : ndarray of shape (n_samples, n_features)
         float16, float32, float64 or integers, in memory or memory-mapped; read in blocks.
-    n_neighbors : int
+    n_neighbors : int, default=50
         Reduced to n - 1, with a warning, if there are fewer rows.
-    metric : "cosine" or "euclidean"
+    metric : {"cosine", "euclidean"}, default="cosine"
         Distance between rows.
-    method : "auto", "exact", "ann" or "hnsw"
+    method : {"auto", "exact", "ann", "hnsw"}, default="auto"
         "ann" partitions the rows into cells and only searches the nearest ones, or searches
         exactly if cells do not help. "hnsw" is the graph index of faiss (extra `ann`). "auto" is
         exact up to 100,000 rows and "ann" beyond.
-    memory_limit : int
+    memory_limit : int, default=WORKING_MEMORY
         Bytes for the working blocks, in addition to the result.
-    progress : callable, optional
+    progress : callable, default=None
         Called with the finished share, in [0, 1].
+
+    Returns
+    -------
+    Neighbors
+        Indices and distances, nearest first, and the recall of the search.
     """
     k = _check(X, n_neighbors, metric, method)
     report = progress or (lambda share: None)

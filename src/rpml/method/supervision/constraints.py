@@ -79,15 +79,15 @@ def gather(
 
     Parameters
     ----------
-    labels : (n,) int array or None
+    labels : int ndarray of shape (n,) or None
         Classes from 0, -1 if unknown.
     n : int
         Number of rows.
-    must_link, cannot_link : (m, 2) array-like of row indices, optional
-        A third column holds weights.
-    comparisons : (k, 3) array-like of row indices, optional
-        Row 0 is closer to row 1 than to row 2. A fourth column holds weights.
-    conflicts : {"raise", "weight"}
+    must_link, cannot_link : array-like of shape (n_pairs, 2), default=None
+        Row indices. A third column holds weights.
+    comparisons : array-like of shape (n_comparisons, 3), default=None
+        The first row is closer to the second than to the third. A fourth column holds weights.
+    conflicts : {"raise", "weight"}, default="raise"
         Raise a ValueError that names contradictory constraints, or drop those of lower weight.
     """
     if conflicts not in ("raise", "weight"):

@@ -40,8 +40,8 @@ def sample_triplets(
         Triplets per anchor. Ignored if `total` is given.
     total : int, default=None
         Total number of triplets; all anchors are used equally often, up to one.
-    sampler : Sampler, default=Uniform()
-        Selects the negatives.
+    sampler : Sampler, default=None
+        Selects the negatives; None means `Uniform`.
     groups : ndarray of shape (n_samples,), default=None
         Rows of one group (>= 0) show the same instance and are never negatives of each other.
     """
