@@ -211,7 +211,7 @@ def test_callback_hears_of_every_stage_and_can_stop():
         heard.append((progress.stage, progress.done))
         return progress.stage == "optimize" and progress.done == 2
 
-    with pytest.warns(ConvergenceWarning, match="stopped by the callback"):
+    with pytest.warns(ConvergenceWarning, match=r"by the callback\) after 2 iterations\.$"):
         model = RPML(3, training="always", random_state=0, callback=listen, tol=0).fit(X)
     assert model.n_iter_ == 2
     assert {"neighbors", "labels", "optimize"} <= {stage for stage, _ in heard}
@@ -219,8 +219,10 @@ def test_callback_hears_of_every_stage_and_can_stop():
 
 def test_not_converged_always_warns():
     X, _ = blobs()
-    with pytest.warns(ConvergenceWarning, match="max_iter reached"):
+    with pytest.warns(ConvergenceWarning, match=r"max_iter reached.*raise max_iter or tol\.$"):
         RPML(3, training="always", random_state=0, max_iter=1).fit(X)
+    with pytest.warns(ConvergenceWarning, match=r"max_iter reached.*or lower learning_rate"):
+        RPML(3, training="always", solver="gd", random_state=0, max_iter=1).fit(X)
 
 
 @pytest.mark.parametrize(

@@ -50,3 +50,5 @@ def test_mapped_vectors_take_no_memory(monkeypatch):
 def test_impossible_shapes():
     with pytest.raises(ValueError, match="at least two rows"):
         estimate_resources(1, 8)
+    with pytest.raises(ValueError, match=r"X has the shape \(30, 6\).*d=8"):
+        estimate_resources(100, 8, X=np.ones((30, 6)))

@@ -47,6 +47,7 @@ class Embedding:
     normalize: bool
     n_jobs: int | None
     weight: str
+    solver: str
     n_features_in_: int
     feature_names_in_: NDArray[np.object_]
 
@@ -283,9 +284,12 @@ class Embedding:
 
     def _warn(self) -> None:
         if not self.converged_:
+            advice = "" if "callback" in self.message_ else ": raise max_iter or tol"
+            if self.solver == "gd" and advice:
+                advice += ", or lower learning_rate if the loss in history_ grows"
             warnings.warn(
                 f"RPML stopped before it converged ({self.message_}) after "
-                f"{counted(self.n_iter_, 'iteration')}: raise max_iter or tol.",
+                f"{counted(self.n_iter_, 'iteration')}{advice}.",
                 ConvergenceWarning,
                 stacklevel=3,
             )

@@ -62,6 +62,8 @@ def estimate_resources(
     """
     if n < 2 or d < 1:
         raise ValueError(f"n={n} and d={d}: a fit needs at least two rows and one feature.")
+    if X is not None and X.shape[1:] != (d,):
+        raise ValueError(f"X has the shape {X.shape}: sample rows need d={d} features.")
     check_size(settings.get("n_components"), d)
     before, last = _run_pilots(n, d, X, settings)
     model = RPML(**settings)

@@ -45,6 +45,7 @@ def test_given_labels_are_taken_and_numbered_from_zero():
         (np.array([3, -2, None], object), [0, -1, -1]),
         (pd.Series(["b", pd.NA, "a"], dtype="string"), [1, -1, 0]),
         (pd.Series([5, pd.NA, 5], dtype="Int64"), [0, -1, 0]),
+        (np.array(["1960-01-02", "NaT", "1960-01-01"], "M8[ns]"), [1, -1, 0]),
     ],
 )
 def test_labels_of_many_kinds(values, expected):

@@ -19,6 +19,8 @@ def as_labels(values: ArrayLike, n: int, name: str = "labels") -> Labels:
         raise ValueError(f"{name} must have one value per row ({n}), got shape {values.shape}.")
     if values.dtype.kind in "iu":
         missing = values < 0
+    elif values.dtype.kind in "mM":
+        missing = np.isnat(values)
     elif values.dtype.kind == "f":
         missing = ~np.isfinite(values) | (values < 0)
     else:
