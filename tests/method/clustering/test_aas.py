@@ -290,31 +290,45 @@ def test_fewer_rows_than_neighbors():
 
 
 @pytest.mark.parametrize(
-    ("options", "sentence"),
+    ("name", "value"),
     [
-        ({"n_neighbors": 0}, "n_neighbors=0"),
-        ({"n_neighbors": 2.5}, "n_neighbors=2.5"),
-        ({"gamma": -1}, "gamma=-1"),
-        ({"gamma": "high"}, "gamma='high'"),
-        ({"epsilon": 0}, "epsilon=0"),
-        ({"epsilon": "best"}, "epsilon='best'"),
-        ({"epsilon": True}, "epsilon=True"),
-        ({"metric": "hamming"}, "metric='hamming'"),
-        ({"affinity": "linear"}, "affinity='linear'"),
-        ({"affinity": "cosine"}, "metric='cosine'"),
-        ({"bandwidth": -2.0}, "bandwidth=-2"),
-        ({"merge": "all"}, "merge='all'"),
-        ({"n_clusters": 0}, "n_clusters=0"),
-        ({"n_clusters": 2.5}, "n_clusters=2.5"),
-        ({"n_clusters": 3, "merge": None}, "n_clusters=3 with merge=None"),
-        ({"min_cluster_size": 0}, "min_cluster_size=0"),
-        ({"method": "guess"}, "method='guess'"),
+        ("n_neighbors", 0),
+        ("n_neighbors", 2.5),
+        ("gamma", -1),
+        ("gamma", "high"),
+        ("epsilon", 0),
+        ("epsilon", "best"),
+        ("metric", "hamming"),
+        ("affinity", "linear"),
+        ("bandwidth", -2.0),
+        ("bandwidth", "wide"),
+        ("symmetric", "no"),
+        ("merge", "all"),
+        ("n_clusters", 0),
+        ("n_clusters", 2.5),
+        ("min_cluster_size", 0),
+        ("method", "guess"),
     ],
 )
-def test_bad_parameters_get_one_sentence(options, sentence):
+def test_bad_parameters_are_named_with_their_value(name, value):
+    X, _ = make_blobs(60, centers=2, random_state=0)
+    sentence = f"'{name}' parameter of AuthorityAscentShift must be .*Got {value!r}"
+    with pytest.raises(ValueError, match=sentence):
+        AuthorityAscentShift(**{"n_neighbors": 5, name: value}).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"epsilon": True}, "epsilon=True"),
+        ({"affinity": "cosine"}, "metric='cosine'"),
+        ({"n_clusters": 3, "merge": None}, "n_clusters=3 with merge=None"),
+    ],
+)
+def test_parameters_that_do_not_fit_each_other(options, sentence):
     X, _ = make_blobs(60, centers=2, random_state=0)
     with pytest.raises(ValueError, match=sentence):
-        AuthorityAscentShift(**{"n_neighbors": 5, **options}).fit(X)
+        AuthorityAscentShift(n_neighbors=5, **options).fit(X)
 
 
 def test_the_estimator_can_be_cloned_and_fitted_again():

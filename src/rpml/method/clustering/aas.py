@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import warnings
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import validate_data
 
 from rpml.method.clustering.ascent import GraphAscent
 from rpml.method.clustering.hierarchy import MERGE_NEIGHBORS, BasinMerging
-from rpml.method.graph.affinity import affinity_graph, bandwidths, check_graph, user_neighbors
+from rpml.method.graph.affinity import affinity_graph, check_graph, user_neighbors
 from rpml.method.graph.neighbors import Neighbors, nearest_neighbors
 from rpml.runtime.validation import as_matrix
 
-_CHOICES: dict[str, tuple[object, ...]] = {
-    "metric": ("euclidean", "cosine", "precomputed"),
-    "affinity": ("gaussian", "cosine"),
-    "merge": ("average", None),
-    "method": ("auto", "exact", "ann", "hnsw"),
-}
-
-_LEAST = {"n_neighbors": 1, "gamma": 0, "n_clusters": 1, "min_cluster_size": 1}
+_COUNT = Interval(Integral, 1, None, closed="left")
+_POSITIVE = Interval(Real, 0, None, closed="neither")
 
 
 class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
@@ -116,6 +111,20 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     >>> AuthorityAscentShift(n_clusters=3).fit(X).n_clusters_
     3
     """
+
+    _parameter_constraints: ClassVar[dict[str, list[object]]] = {
+        "n_neighbors": [_COUNT],
+        "gamma": [Interval(Real, 0, None, closed="left")],
+        "epsilon": [StrOptions({"auto"}), _POSITIVE],
+        "metric": [StrOptions({"euclidean", "cosine", "precomputed"})],
+        "affinity": [StrOptions({"gaussian", "cosine"})],
+        "bandwidth": [StrOptions({"local", "balanced", "global"}), _POSITIVE],
+        "symmetric": ["boolean"],
+        "merge": [StrOptions({"average"}), None],
+        "n_clusters": [_COUNT, None],
+        "min_cluster_size": [_COUNT],
+        "method": [StrOptions({"auto", "exact", "ann", "hnsw"})],
+    }
 
     def __init__(
         self,
@@ -215,24 +224,9 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def check_parameters(self) -> None:
         """Raise ValueError for an invalid setting."""
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if name == "n_clusters" and value is None:
-                continue
-            kind = Real if name == "gamma" else Integral
-            if not isinstance(value, kind) or isinstance(value, bool) or not float(value) >= least:
-                word = "an integer" if kind is Integral else "a number"
-                raise ValueError(f"{name}={value!r}: must be {word} of at least {least}")
-        epsilon = self.epsilon
-        if isinstance(epsilon, bool) or not (
-            epsilon == "auto" or (isinstance(epsilon, Real) and 0 < float(epsilon) < np.inf)
-        ):
-            raise ValueError(f"epsilon={epsilon!r}: must be 'auto' or a positive number")
-        for name, choices in _CHOICES.items():
-            value = getattr(self, name)
-            if not any(value is choice or value == choice for choice in choices):
-                *others, last = (repr(choice) for choice in choices)
-                raise ValueError(f"{name}={value!r}: use {', '.join(others)} or {last}")
+        self._validate_params()
+        if isinstance(self.epsilon, bool):  # a number to scikit-learn
+            raise ValueError(f"epsilon={self.epsilon}: use 'auto' or a positive number")
         if self.merge is None and self.n_clusters is not None:
             raise ValueError(
                 f"n_clusters={self.n_clusters} with merge=None: the ascent as printed finds its "
@@ -242,7 +236,6 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 "affinity='cosine' needs neighbors of metric='cosine', got 'euclidean'"
             )
-        bandwidths(np.ones(1), self.bandwidth)
 
     def _warn(self, graph: sparse.csr_matrix) -> None:
         """Warn if a user's threshold may not suit the affinities."""
