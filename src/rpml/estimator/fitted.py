@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -113,31 +113,18 @@ def model_metadata(estimator: Embedding, run: Mapping[str, object] | None = None
 def _whitening(choice: ScatterChoice | None) -> Json | None:
     if choice is None:
         return None
-    return {
-        "source": choice.source,
-        "shrinkage": float(choice.shrinkage),
-        "evidence": [[float(k), float(v)] for k, v in choice.evidence.items()],
-        "reason": choice.reason,
-        "trains": choice.trains,
-        "pairs": choice.pairs and asdict(choice.pairs),
-        "ridge": float(choice.ridge),
-        "groups_ignored": choice.groups_ignored,
-    }
+    return {**asdict(choice), "evidence": [list(item) for item in choice.evidence.items()]}
 
 
 def _read_whitening(stored: Json | None) -> ScatterChoice | None:
     if stored is None:
         return None
-    return ScatterChoice(
-        source=stored["source"],
-        shrinkage=float(stored["shrinkage"]),
-        evidence={float(k): float(v) for k, v in stored["evidence"]},
-        reason=stored.get("reason", ""),
-        trains=stored.get("trains", True),
-        pairs=PairEvidence(**pairs) if (pairs := stored.get("pairs")) else None,
-        ridge=float(stored.get("ridge", np.inf)),
-        groups_ignored=stored.get("groups_ignored", ""),
-    )
+    read = {
+        field.name: stored[field.name] for field in fields(ScatterChoice) if field.name in stored
+    }
+    read["evidence"] = {float(k): float(v) for k, v in stored["evidence"]}
+    read["pairs"] = PairEvidence(**pairs) if (pairs := stored.get("pairs")) else None
+    return ScatterChoice(**read)
 
 
 def describe_settings(estimator: BaseEstimator) -> Json:
@@ -231,8 +218,8 @@ def _set_training(model: Embedding, arrays: Arrays, training: Json) -> None:
     model.labeled_mask_ = arrays.get("labeled_mask", np.zeros(len(model.labels_), bool))
     model.exemplars_, model.exemplar_vectors_ = None, arrays.get("exemplar_vectors")
     if any(f"exemplar_{name}" in arrays for name in (*EXEMPLAR_FIELDS, "vectors")):
-        fields = (arrays[f"exemplar_{name}"] for name in EXEMPLAR_FIELDS)
-        model.exemplars_ = Exemplars(*(field.astype(np.intp) for field in fields))
+        stored = (arrays[f"exemplar_{name}"] for name in EXEMPLAR_FIELDS)
+        model.exemplars_ = Exemplars(*(array.astype(np.intp) for array in stored))
     model.n_classes_ = training.get("n_classes", 0)
     model.n_iter_ = training["n_iter"]
     model.converged_ = training["converged"]

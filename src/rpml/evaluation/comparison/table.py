@@ -87,7 +87,7 @@ class Comparison:
         for row in self.rows:
             title = f"*{row['title']}*" if row["uses_labels"] else row["title"]
             cells = [_cell(row, column) for column in columns]
-            gain = [_gain(row)] if "recall@1" in columns else []
+            gain = [_cell(row, "gain", "", "+")] if "recall@1" in columns else []
             lines.append([title, str(row.get("dim", "–")), *cells, *gain])
         return lines
 
@@ -204,10 +204,10 @@ def _markdown(lines: Sequence[list[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in [header, marks, *body]) + "\n"
 
 
-def _cell(row: Row, column: str) -> str:
+def _cell(row: Row, column: str, missing: str = "–", sign: str = "") -> str:
     if column not in row:
-        return "–"
-    return figure_text(row, column, 100 if column in _PERCENT else 1)
+        return missing
+    return figure_text(row, column, 100 if column in _PERCENT else 1, sign)
 
 
 def _short_cell(row: Row, column: str) -> str:
@@ -219,14 +219,8 @@ def _short_cell(row: Row, column: str) -> str:
     return f"{scale * row[column]:{sign}z.1f}{margin}"
 
 
-def figure_text(row: Row, column: str, scale: float) -> str:
+def figure_text(row: Row, column: str, scale: float, sign: str = "") -> str:
     """Format a figure with its 95% interval, unless that is unknown or has no width."""
-    text = f"{scale * row[column]:z.1f}"
     low, high = (row.get(f"{column}_{end}", 0.0) for end in ("low", "high"))
-    return text if low == high else f"{text} [{scale * low:z.1f}, {scale * high:z.1f}]"
-
-
-def _gain(row: Row) -> str:
-    if "gain" not in row:
-        return ""
-    return f"{100 * row['gain']:+.1f} [{100 * row['gain_low']:+.1f}, {100 * row['gain_high']:+.1f}]"
+    shown = [f"{scale * value:{sign}z.1f}" for value in (row[column], low, high)]
+    return shown[0] if low == high else f"{shown[0]} [{shown[1]}, {shown[2]}]"
