@@ -241,7 +241,7 @@ def test_one_authority_ascent_shift(settings, seed):
 def test_the_settings_of_the_clustering_are_checked(setting):
     X, _ = blobs()
     (name, value), *_ = setting.items()
-    with pytest.raises(ValueError, match=f"{name}={value!r}"):
+    with pytest.raises(ValueError, match=f"'{name}' parameter of .*Got {value!r}"):
         RPML(4, clustering=AuthorityAscentShift(10, metric="cosine", **setting)).fit(X)
 
 

@@ -16,6 +16,7 @@ from rpml.distributed.stages import DaskStages
 from rpml.distributed.take import take
 from rpml.estimator import RPML, Embedding
 from rpml.estimator.fit_inputs import as_groups, divided, divisor
+from rpml.estimator.parameters import check_size
 from rpml.method.pipeline import learn
 from rpml.method.settings import FitInputs
 from rpml.method.supervision.constraints import gather
@@ -151,7 +152,7 @@ class DaskRPML(LazyEmbedding, RPML):
         self.n_features_in_ = rows.n_features
         if rows.feature_names is not None:
             self.feature_names_in_ = np.array(rows.feature_names, dtype=object)
-        self._check_size(rows.n_features)
+        check_size(self.n_components, rows.n_features)
 
     def to_local(self) -> RPML:
         """Return the fitted model as a plain `RPML`, which does not need Dask."""

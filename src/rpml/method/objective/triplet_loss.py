@@ -97,6 +97,7 @@ class TripletObjective:
         self.learn_weights = learn_weights and self.weight.learnable
         self.c = self.X.dtype.type(angular_factor(alpha))
         self.mean_weight = 0.0
+        self.products = 0  # of X, or its transpose, with a matrix: they dominate the time
 
     def move_to(self, L: Array, theta: Array | None) -> None:
         """Set the point; costs the product X L."""
@@ -130,6 +131,7 @@ class TripletObjective:
         if learned:  # the derivative by theta shares the product with the one by L
             ds = logit_derivative(sigmoids, w, dw, factor, self.weight_ridge)
             G[:, l:] = self.weight.pullback(self.P, self.triplets, ds)
+        self.products += 1
         gradient = np.asarray(transposed_times(self.X, G), np.float64)
         loss = float(losses.sum(dtype=np.float64)) + self._penalty(self.theta)
         if not learned or self.theta is None:
@@ -186,6 +188,7 @@ class TripletObjective:
 
     def _times_X(self, matrix: Array, theta: Array | None) -> tuple[Array, Array]:
         """Return X times a (d, l) matrix, and the rows that the weights use, by one product."""
+        self.products += 1
         if theta is None:
             rows = times(self.X, np.asarray(matrix, self.X.dtype))
             return rows, np.empty((len(rows), 0), rows.dtype)
