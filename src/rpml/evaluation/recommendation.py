@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
@@ -23,12 +23,13 @@ from rpml.evaluation.metrics._checks import checked_codes, checked_embedding
 from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
 from rpml.evaluation.rank_gain import expected_gain, rank_gains
 from rpml.evaluation.registry import METHODS, PCA_FAMILY, REFERENCE, chosen_methods
-from rpml.method.graph.neighbors import nearest_neighbors
+from rpml.method.graph.exact import measure, search_rows
 from rpml.method.whitening.evidence import chosen_rank_gain
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.method.whitening.neighborhoods import coordinates
 from rpml.runtime.blas import single_blas_thread
 from rpml.runtime.intervals import Interval, interval
+from rpml.runtime.memory import WORKING_MEMORY
 from rpml.runtime.rows import Array, RandomState, sorted_sample, unit_rows
 from rpml.runtime.wording import counted
 
@@ -38,6 +39,7 @@ PRICES = {"half-whitened": 0.05, "pca-whitened": 0.15}
 CLEARLY = 0.05  # lead in rank gain below which the runner-up may be as good
 RAW_PRICE = 0.05  # rank gain over the best smaller embedding that justifies the raw vectors
 MAX_ROWS = 5000
+QUERIES = 1500  # whose neighbors are looked for among the rows, at each size
 MIN_ROWS, MIN_AXES = 100, 8
 SIZES = (16, 32, 64, 128, 256, 512)
 
@@ -233,14 +235,17 @@ def neighbors_kept(X: Array, W: Array, size: int) -> dict[int, Interval]:
 
     W are the rows in principal coordinates. Sizes are powers of two, and the requested one.
     """
-    k = min(NEAREST, len(X) - 1)
-    sizes = sorted({size, *(s for s in SIZES if s < W.shape[1])})
-    before = nearest_neighbors(X, k, metric="cosine").indices
-    after = {s: nearest_neighbors(W[:, :s], k, metric="cosine").indices for s in sizes}
     rng = np.random.default_rng(0)
-    return {
-        s: interval(neighbor_overlap(before, neighbors, k), rng) for s, neighbors in after.items()
-    }
+    queries = np.sort(rng.permutation(len(X))[:QUERIES])
+    k = min(NEAREST, len(X) - 1)
+
+    def nearest(rows: Array) -> NDArray[np.int32]:
+        corpus = measure(rows, "cosine", WORKING_MEMORY)
+        return search_rows(corpus, queries, k, WORKING_MEMORY, np.float32)[1]
+
+    before = nearest(X)
+    sizes = sorted({size, *(s for s in SIZES if s < W.shape[1])})
+    return {s: interval(neighbor_overlap(before, nearest(W[:, :s]), k), rng) for s in sizes}
 
 
 def _best_two(worth: Mapping[str, float]) -> tuple[str, str | None]:
