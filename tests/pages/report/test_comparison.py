@@ -7,6 +7,7 @@ import pytest
 
 from rpml.evaluation.metrics import clustering_scores, recall_at_k
 from rpml.evaluation.metrics.retrieval import KS
+from rpml.evaluation.rank_gain import CALIBRATION
 from rpml.evaluation.recommendation import Recommendation
 from rpml.pages.report.comparison import SampledLabels, Space, compare_spaces, make_spaces
 from rpml.pages.report.verdict import points, with_labels, without_labels
@@ -157,9 +158,10 @@ def test_without_labels_the_verdict_is_the_advice(
 
 
 def test_a_gain_that_may_be_a_loss_is_not_called_probable() -> None:
-    weak = {"rpml": Interval(0.09, 0.08, 0.1), "pca": Interval(0.0, 0.0, 0.0)}
+    weak = next(gain for gain, (low, _, _) in CALIBRATION.items() if low < 0)
+    evidence = {"rpml": Interval(weak, weak, weak), "pca": Interval(0.0, 0.0, 0.0)}
     said = without_labels(
-        Recommendation("rpml", 16, "clear", evidence=weak, reasons=("Use RPML.",)), "300 items"
+        Recommendation("rpml", 16, "clear", evidence=evidence, reasons=("Use RPML.",)), "300 items"
     )
     assert said.answer == "Perhaps"
     assert " to +" in said.facts["What to expect"]
