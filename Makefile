@@ -51,6 +51,7 @@ results: $(DEV)         ## docs/results.md from DATA=folder of .npz files; conti
 	@test -n "$(DATA)" || { echo "say where the feature sets are: make results DATA=folder"; exit 2; }
 	$(BIN)/python benchmarks/results_compare.py --data $(DATA)
 	$(BIN)/python benchmarks/results_zoo.py --data $(DATA)
+	$(BIN)/python benchmarks/results_safety.py --data $(DATA)
 	$(BIN)/python benchmarks/results_zoo_page.py
 	$(BIN)/python benchmarks/codes.py --data $(DATA)
 	$(BIN)/python benchmarks/results_ablation.py --data $(DATA)

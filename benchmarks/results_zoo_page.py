@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import results_safety
 from common import RESULTS
 
 from rpml.evaluation.registry import METHODS, PCA_FAMILY
@@ -181,6 +182,10 @@ def section() -> list[str]:
         peers(rows),
         "### Fitted on the rows that are searched\n",
         searched(rows),
+        "### Few rows, other sizes\n",
+        "Whole default fits to a sample of the training rows, three splits, one seed each "
+        "(`benchmarks/results_safety.py`).\n",
+        results_safety.table(results_safety.load()),
         "### Recommending a method without labels\n",
         "`rpml.recommend` sees the training rows only. The loss is the difference in Recall@1 "
         "between the recommended method and the best of PCA, half-whitening, whitening and RPML, "

@@ -71,6 +71,12 @@ def mean_losses(model: RPML) -> list[float]:
     return [float(loss) / count for loss in model.history_.get("loss", [])]
 
 
+def is_pca(model: RPML) -> bool:
+    """Whether the fit found no evidence for more than PCA, and so is PCA."""
+    choice = model.whitening_
+    return choice is not None and not choice.whitens and model.n_iter_ == 0
+
+
 def decisions(model: RPML) -> dict[str, str]:
     """Explain what a fit decided by itself: the whitening, the training, the groups and pairs."""
     choice = model.whitening_

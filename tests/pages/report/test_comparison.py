@@ -5,12 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rpml import RPML
+from rpml.estimator.description import is_pca
 from rpml.evaluation.metrics import clustering_scores, recall_at_k
 from rpml.evaluation.metrics.retrieval import KS
 from rpml.evaluation.rank_gain import CALIBRATION
 from rpml.evaluation.recommendation import Recommendation
+from rpml.pages.items import make_items
 from rpml.pages.report.comparison import SampledLabels, Space, compare_spaces, make_spaces
-from rpml.pages.report.verdict import points, with_labels, without_labels
+from rpml.pages.report.measurements import Source, measure
+from rpml.pages.report.verdict import as_pca, judge, points, with_labels, without_labels
 from rpml.runtime.intervals import Interval, share_interval
 from tests.drawings import Sample
 
@@ -165,6 +169,22 @@ def test_a_gain_that_may_be_a_loss_is_not_called_probable() -> None:
     )
     assert said.answer == "Perhaps"
     assert " to +" in said.facts["What to expect"]
+
+
+def test_a_model_that_is_pca_is_called_that() -> None:
+    X = np.random.default_rng(0).standard_normal((300, 20))
+    model = RPML(8, random_state=0).fit(X)
+    assert is_pca(model)
+    said = judge(measure([model], X, make_items(len(X)), Source("m", "x")))
+    assert (said.tone, said.answer) == ("mixed", "No more than PCA")
+    assert "the model is PCA" in said.sentence
+    assert said.facts["What to expect"].startswith("The nearest neighbors are those of PCA")
+
+
+@pytest.mark.parametrize(("choice", "told"), [("pca", False), ("half-whitened", True)])
+def test_another_method_than_pca_is_named(choice: str, told: bool) -> None:
+    said = as_pca(advice(choice, "clear"), "300 rows")
+    assert ("Use it with 16 dimensions." in said.facts["What to expect"]) == told
 
 
 def test_it_is_said_that_the_raw_features_do_better() -> None:

@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.estimator import RPML
-from rpml.evaluation.recommendation import Recommendation, recommend
+from rpml.estimator.description import is_pca
+from rpml.evaluation.recommendation import CANDIDATES, Recommendation, recommend
+from rpml.evaluation.registry import PCA_FAMILY
 from rpml.pages.items import Items
 from rpml.pages.layout import linked_maps
 from rpml.pages.report.comparison import (
@@ -126,7 +128,10 @@ def measure(
     spaces = make_spaces(dict(zip(source.models, models, strict=True)), sampled)
     listen(Progress("report", 1, N_STAGES))
     comparison = compare_spaces(spaces, labels, rng)
-    advice = None if labels else recommend(sampled, len(model.components_), random_state=seed)
+    # a model that is PCA has no evidence of its own
+    methods = PCA_FAMILY if is_pca(model) else CANDIDATES
+    size = len(model.components_)
+    advice = None if labels else recommend(sampled, size, methods=methods, random_state=seed)
     listen(Progress("report", 2, N_STAGES))
     drawn = sorted_sample(len(rows), MAX_DRAWN, rng)
     laid_out = {s.key: s.vectors[drawn] for s in spaces if s.key != "pca"}

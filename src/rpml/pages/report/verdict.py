@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.estimator.description import is_pca
 from rpml.evaluation.metrics.label_free import NEAREST
 from rpml.evaluation.rank_gain import expected_gain
 from rpml.evaluation.recommendation import RAW_PRICE, Recommendation
+from rpml.evaluation.registry import REFERENCE
 from rpml.pages.report.measurements import Measurements
 from rpml.runtime.intervals import RESAMPLES, Interval
 from rpml.runtime.wording import counted
@@ -47,6 +49,8 @@ def judge(measurements: Measurements) -> Verdict:
 def _judge_first(measurements: Measurements) -> Verdict:
     small, large = measurements.embedding.n_dims, measurements.spaces[0].n_dims
     sizes = f"{counted(small, 'dimension')} instead of {large:,}"
+    if measurements.advice is not None and is_pca(measurements.model):
+        return as_pca(measurements.advice, rows_phrase(measurements))
     if measurements.advice is not None:
         return without_labels(measurements.advice, rows_phrase(measurements))
     comparison, labels = measurements.comparison, measurements.labels
@@ -153,6 +157,9 @@ def bounds(gain: Interval) -> str:
     return f"{signed(100 * gain.low)} to {signed(100 * gain.high)}"
 
 
+_HOW_CERTAIN = (
+    "Estimated without labels from {}: no promise. Labels for a few hundred items would settle it."
+)
 _ANSWERS = {("rpml", "clear"): ("good", "Probably"), ("rpml", "close"): ("open", "Perhaps")}
 
 
@@ -160,7 +167,7 @@ def without_labels(advice: Recommendation, rows: str) -> Verdict:
     """Judge without labels in three short lines; another section has the evidence."""
     if not advice.evidence:
         return Verdict("open", "Cannot be told", " ".join(advice.reasons), {})
-    own, raw = advice.evidence["rpml"].value, advice.evidence.get("raw")
+    own = advice.evidence["rpml"].value
     gain = expected_gain(own)
     certainty = advice.certainty if gain.low > 0 else "close"
     tone, answer = _ANSWERS.get((advice.choice, certainty), ("mixed", "Probably not"))
@@ -169,8 +176,6 @@ def without_labels(advice: Recommendation, rows: str) -> Verdict:
         "Perhaps": "The nearest neighbors may be better than with simpler methods; it is close.",
         "Probably not": f"A simpler method is probably enough. {advice.reasons[0]}",
     }
-    lost = raw is not None and raw.value - own > RAW_PRICE
-    larger = " The raw features, all dimensions, probably do better." if lost else ""
     return Verdict(
         tone,
         answer,
@@ -179,14 +184,34 @@ def without_labels(advice: Recommendation, rows: str) -> Verdict:
             "What to expect": (
                 f"On 4 of 5 other data sets with such evidence, RPML changed the share of right "
                 f"nearest neighbors by {bounds(gain)} points against PCA (median "
-                f"{signed(100 * gain.value)}).{larger}"
+                f"{signed(100 * gain.value)}).{_of_raw(advice, own)}"
             ),
-            "How certain": (
-                f"Estimated without labels from {rows}: no promise. Labels for a few hundred "
-                "items would settle it."
-            ),
+            "How certain": _HOW_CERTAIN.format(rows),
         },
     )
+
+
+def as_pca(advice: Recommendation, rows: str) -> Verdict:
+    """Say that the model is PCA, and what else is advised without labels."""
+    other = "" if advice.choice == REFERENCE else f" {advice.reasons[0]}"
+    return Verdict(
+        "mixed",
+        "No more than PCA",
+        "The fit found no evidence for more than PCA, so the model is PCA.",
+        {
+            "What to expect": (
+                "The nearest neighbors are those of PCA of the same size."
+                f"{other}{_of_raw(advice, 0.0)}"
+            ),
+            "How certain": _HOW_CERTAIN.format(rows),
+        },
+    )
+
+
+def _of_raw(advice: Recommendation, own: float) -> str:
+    raw = advice.evidence.get("raw")
+    lost = raw is not None and raw.value - own > RAW_PRICE
+    return " The raw features, all dimensions, probably do better." if lost else ""
 
 
 def signed(value: float, digits: int = 1) -> str:
