@@ -134,7 +134,12 @@ def searched(rows: list[Row]) -> str:
               "RPML over raw: new classes", "searched rows"]  # fmt: skip
     return (
         "The tables above are zero-shot: no class is in both halves. Most people search the rows "
-        "they fitted on. Three splits, one seed:\n\n" + markdown(header, lines) + "\n"
+        f"they fitted on. All classes, at most {results_safety.WHOLE:,} rows per set, three seeds "
+        "(`benchmarks/results_safety.py`):\n\n"
+        + results_safety.whole_table(results_safety.load())
+        + "\nHalf of the classes, three splits, one seed:\n\n"
+        + markdown(header, lines)
+        + "\n"
         "**Fit on the rows that you search**, or on a sample of them: most of what PCA loses "
         "against the raw vectors on new classes, it does not lose on rows it has seen.\n"
     )
