@@ -50,7 +50,7 @@ SUPPORT = 0.045  # rank gain of mild rescaling from which on the scatter is used
 NUISANCE = 0.15  # rank gain of turned axes from which on a nuisance dominates
 # both hold at 64 dimensions, and grow with the square root of the dimension from 32 up to
 SUPPORT_SIZE, NUISANCE_SIZE = 64, 128
-NEAR_BEST = 0.9  # there, the strongest whitening with this part of the best rank gain
+NEAR_BEST = 0.9  # of the best rank gain, which the strongest whitening must have to be taken
 REFERENCE = 1.0  # shrinkage by which the mates are found that judge turned axes
 MAX_ROWS = 3000  # rows looked at: half make the scatter of the evidence, half test it
 MIN_ROWS, MIN_AXES = 100, 8  # with less there is nothing to estimate: plain PCA
