@@ -35,6 +35,7 @@ def test_what_fits_passes_and_names_its_sizes():
         ({"distances": np.zeros((2, 2))}, "shape"),
         ({"distances": np.full((2, 1), np.nan)}, "not finite"),
         ({"distances": np.full((2, 1), np.inf, np.float32)}, "not finite"),
+        ({"distances": np.zeros((2, 1), np.float16)}, "16 bits"),
         ({"mask": np.ones(2)}, "not flags"),
     ],
 )

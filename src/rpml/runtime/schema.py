@@ -81,6 +81,8 @@ def _check_array(
 ) -> None:
     if array.dtype.kind not in spec.kind:
         raise ModelFormatError(f"its {name} are not {_KINDS[spec.kind[0]]}")
+    if array.dtype == np.float16:  # never written, and linear algebra does not take it
+        raise ModelFormatError(f"its {name} are floats of 16 bits")
     if spec.shape is not None:
         fits = array.ndim == len(spec.shape)
         for size, symbol in zip(array.shape, spec.shape, strict=False):
