@@ -91,6 +91,12 @@ def aligned(shape: tuple[int, ...], dtype: DTypeLike) -> Array:
     return memory[start : start + size].view(dtype).reshape(shape)
 
 
+def aligned_rows(n: int, columns: int, dtype: DTypeLike) -> Array:
+    """Return an empty array of n rows with at least so many columns, each at a cache line."""
+    per_line = CACHE_LINE // np.dtype(dtype).itemsize
+    return aligned((n, -(-columns // per_line) * per_line), dtype)
+
+
 def transposed_times(A: Array, B: Array) -> Array:
     """Compute A.T @ B with the rows of both split between threads.
 
@@ -98,12 +104,12 @@ def transposed_times(A: Array, B: Array) -> Array:
     """
     shape = A.shape[1], B.shape[1]
 
-    def add(start: int, stop: int, total: Array) -> None:
-        total += A[start:stop].T @ B[start:stop]
+    def product(start: int, stop: int, out: Array) -> None:
+        np.matmul(A[start:stop].T, B[start:stop], out=out)
 
     with single_blas_thread():
         minimum = max(MIN_SUMMED, *shape, _enough(math.prod(shape)))
-        return sum_chunks(add, len(A), shape, A.dtype, minimum)
+        return sum_chunks(product, len(A), shape, A.dtype, minimum)
 
 
 def gram(A: Array) -> Array:

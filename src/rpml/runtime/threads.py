@@ -100,36 +100,34 @@ def _pool(_process: int) -> ThreadPoolExecutor:
 
 
 def sum_chunks(
-    add: Callable[[int, int, Array], None],
+    fill: Callable[[int, int, Array], object],
     n: int,
     shape: tuple[int, ...],
     dtype: DTypeLike,
     minimum: int = MIN_CHUNK,
 ) -> Array:
-    """Sum what add(start, stop, accumulator) adds over all chunks.
+    """Sum what fill(start, stop, out) writes to `out`, an empty array, over all chunks.
 
-    Each chunk has its own accumulator, and they are added in order; at most one per thread is held
-    at a time.
+    The parts are added in order; at most one more than there are threads is held at a time.
     """
-    pieces, total = chunks(n, minimum, SUM_CHUNKS), np.zeros(shape, dtype)
-    if len(pieces) == 1:
-        add(*pieces[0], total)
-        return total
+    pieces = chunks(n, minimum, SUM_CHUNKS)
     threads = thread_count()
+    total: Array | None = None
     for first in range(0, len(pieces), threads):
         batch = pieces[first : first + threads]
-        parts = [np.zeros(shape, dtype) if first + i else total for i in range(len(batch))]
-        run_chunks(functools.partial(_add_piece, add, batch, parts), len(batch), 1)
-        for part in parts[first == 0 :]:
-            total += part
+        parts = [np.empty(shape, dtype) for _ in batch]
+        run_chunks(functools.partial(_fill_piece, fill, batch, parts), len(batch), 1)
+        for part in parts:
+            total = part if total is None else np.add(total, part, out=total)
+    assert total is not None  # there is always a chunk
     return total
 
 
-def _add_piece(
-    add: Callable[[int, int, Array], None],
+def _fill_piece(
+    fill: Callable[[int, int, Array], object],
     pieces: list[tuple[int, int]],
     parts: list[Array],
     i: int,
     *_: int,
 ) -> None:
-    add(*pieces[i], parts[i])
+    fill(*pieces[i], parts[i])

@@ -20,7 +20,7 @@ from rpml.method.objective.weights import (
     weight_function,
     weights_from_logits,
 )
-from rpml.runtime.blas import aligned, times, transposed_times
+from rpml.runtime.blas import aligned, aligned_rows, times, transposed_times
 from rpml.runtime.rows import Array
 from rpml.runtime.threads import run_chunks
 from rpml.runtime.wording import counted
@@ -121,13 +121,15 @@ class TripletObjective:
         run_chunks(evaluate, T)
         n, l = self.Y.shape
         learned = self.P.shape[1] if self.learn_weights else 0
-        G = np.zeros((n, l + learned), self.X.dtype)
+        padded = aligned_rows(n, l + learned, self.X.dtype)
+        padded.fill(0)
         # threads share the columns: shares of the triplets would each need a G of their own
         run_chunks(
-            lambda _, a, b: _kernels.angular_pullback(self.Y, self.triplets, self.c, k, G, a, b),
+            lambda _, a, b: _kernels.angular_pullback(self.Y, self.triplets, self.c, k, padded, a, b),
             l,
             max(MIN_COLUMNS, l * MIN_TRIPLETS // max(1, T)),
         )
+        G = padded[:, : l + learned]
         if learned:  # the derivative by theta shares the product with the one by L
             ds = logit_derivative(sigmoids, w, dw, factor, self.weight_ridge)
             G[:, l:] = self.weight.pullback(self.P, self.triplets, ds)

@@ -156,9 +156,12 @@ class Constant:
 
 def _pull_back(kernel: Callable[..., None], P: Array, triplets: Triplets, ds: Array) -> Array:
     ds = np.ascontiguousarray(ds, P.dtype)
-    return sum_chunks(
-        lambda a, b, G: kernel(P, triplets[a:b], ds[:, a:b], G), len(triplets), P.shape, P.dtype
-    )
+
+    def pull_back(start: int, stop: int, G: Array) -> None:
+        G.fill(0)
+        kernel(P, triplets[start:stop], ds[:, start:stop], G)
+
+    return sum_chunks(pull_back, len(triplets), P.shape, P.dtype)
 
 
 WEIGHTS: dict[str, WeightFunction] = {w.name: w for w in (Concat(), Bilinear(), Constant())}
