@@ -125,7 +125,9 @@ class TripletObjective:
         padded.fill(0)
         # threads share the columns: shares of the triplets would each need a G of their own
         run_chunks(
-            lambda _, a, b: _kernels.angular_pullback(self.Y, self.triplets, self.c, k, padded, a, b),
+            lambda _, a, b: _kernels.angular_pullback(
+                self.Y, self.triplets, self.c, k, padded, a, b
+            ),
             l,
             max(MIN_COLUMNS, l * MIN_TRIPLETS // max(1, T)),
         )
