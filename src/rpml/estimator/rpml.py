@@ -43,21 +43,20 @@ class RPML(
 
     Whitening -> k-NN graph -> Authority Ascent Shift clustering -> pseudo-label triplets ->
     probabilistic, reweighted, smooth angular loss -> Riemannian conjugate gradient on Euclidean x
-    Grassmann. By default, label-free evidence decides how to whiten and whether to train; without
-    evidence the embedding is PCA. `whitening_.reason` and `message_` say what happened.
+    Grassmann. By default label-free evidence decides how to whiten and whether to train; without
+    it the embedding is PCA. `whitening_.reason` and `message_` say what happened.
 
     Parameters
     ----------
     n_components : int, default=None
         Dimension of the embedding. None means 128, or fewer if X varies in fewer directions.
     weight : {"concat", "bilinear", "constant"}, default="concat"
-        Weight function of the triplets: that of the paper's RPML, of RPMLv1, or 1 for all.
+        Weight function of the triplets: the paper's RPML, RPMLv1, or 1 for all.
     solver : {"cg", "stochastic", "gd"}, default="cg"
         Riemannian conjugate gradient over all triplets, mini-batches (sRPML), or the paper's
         updates with a fixed step.
     training : {"auto", "always"}, default="auto"
-        "auto" trains on triplets only where label-free evidence supports it. Otherwise the
-        components are the leading axes after `whiten`.
+        "auto" trains on triplets where evidence supports it, and else keeps the leading axes.
     alpha : float, default=45.0
         Angle of the constraint in degrees.
     clustering : "aas", estimator or array-like of shape (n_samples,), default="aas"
