@@ -7,8 +7,10 @@ DEMO   := $(VENV)/.demo
 DEV    := $(VENV)/.dev
 # pinned: the newest release may pull in gigabytes of GPU libraries
 TORCH  ?= 2.13.0
+PAGES  := results_zoo_page results_page labels_page deep_page whitening_page performance_page clustering_page \
+	scale_page decisions_page readme_figures
 
-.PHONY: demo test test-thorough test-slow check bench results docs dist clean
+.PHONY: demo test test-thorough test-slow check bench results pages docs dist clean
 
 $(BIN)/pip:
 	$(PYTHON) -m venv $(VENV)
@@ -45,14 +47,13 @@ check: $(DEV)           ## style, types, layers, sizes
 
 bench: $(DEV)           ## the quick benchmarks, results in benchmarks/results
 	cd benchmarks && for f in objective solvers knn aas scaling transform evaluation; do ../$(BIN)/python $$f.py || exit 1; done
-	$(BIN)/python benchmarks/performance_page.py
+	$(MAKE) pages
 
 results: $(DEV)         ## docs/results.md from DATA=folder of .npz files; continues where it stopped
 	@test -n "$(DATA)" || { echo "say where the feature sets are: make results DATA=folder"; exit 2; }
 	$(BIN)/python benchmarks/results_compare.py --data $(DATA)
 	$(BIN)/python benchmarks/results_zoo.py --data $(DATA)
 	$(BIN)/python benchmarks/results_safety.py --data $(DATA)
-	$(BIN)/python benchmarks/results_zoo_page.py
 	$(BIN)/python benchmarks/codes.py --data $(DATA)
 	$(BIN)/python benchmarks/results_ablation.py --data $(DATA)
 	$(BIN)/python benchmarks/results_limits.py --data $(DATA)
@@ -60,11 +61,11 @@ results: $(DEV)         ## docs/results.md from DATA=folder of .npz files; conti
 	$(BIN)/python benchmarks/results_groups.py --data $(DATA)
 	$(PIP) leidenalg evoc
 	$(BIN)/python benchmarks/clustering.py --data $(DATA)
-	$(BIN)/python benchmarks/clustering.py --page
 	$(BIN)/python benchmarks/whitening_rules.py --data $(DATA)
-	$(BIN)/python benchmarks/whitening_page.py
-	$(BIN)/python benchmarks/results_page.py
-	$(BIN)/python benchmarks/readme_figures.py
+	$(MAKE) pages
+
+pages: $(DEV)           ## the generated parts of docs and README, from benchmarks/results; nothing is measured
+	for f in $(PAGES); do $(BIN)/python benchmarks/$$f.py || exit 1; done
 
 docs: $(DEV)            ## the site, in site/
 	$(PIP) -e '.[docs]'

@@ -1,7 +1,7 @@
 """How good are the clusters of AuthorityAscentShift, beside k-means, HDBSCAN, Leiden and EVoC?
 
 python benchmarks/clustering.py --data FOLDER [--sets a,b]    writes results/clustering.json
-python benchmarks/clustering.py --page                        writes docs/results-clusters.md
+python benchmarks/clustering_page.py                          writes docs/results-clusters.md
 
 Each method clusters all rows of a set (unit norm) by its defaults and, where it can be told a
 number, into as many clusters as there are classes. HDBSCAN's and EVoC's noise rows count as
@@ -11,16 +11,13 @@ clusters of their own. Seconds are CPU seconds. Needs leidenalg and evoc from Py
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from clustering_page import write_page
-from common import RESULTS, publish
+from common import publish
 from results_sets import FeatureSet, feature_sets, parser
 from scipy import sparse
 from sklearn.cluster import HDBSCAN, KMeans
@@ -113,9 +110,6 @@ def one_set(data: FeatureSet) -> dict[str, Any]:
 
 
 def main() -> None:
-    if "--page" in sys.argv:
-        write_page(json.loads((RESULTS / "clustering.json").read_text(encoding="utf8")))
-        return
     options = parser(__doc__ or "").parse_args()
     rng = np.random.default_rng(0)
     for run in METHODS.values():

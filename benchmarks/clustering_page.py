@@ -1,11 +1,16 @@
-"""docs/results-clusters.md, from results/clustering.json."""
+"""docs/results-clusters.md, from results/clustering.json.
+
+python benchmarks/clustering_page.py
+"""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from common import RESULTS
 from results_zoo_page import markdown
 
 PAGE = Path(__file__).parent.parent / "docs" / "results-clusters.md"
@@ -78,7 +83,8 @@ def compare(results: list[dict[str, Any]], ours: str, other: str) -> str:
     )
 
 
-def write_page(content: dict[str, Any]) -> None:
+def main() -> None:
+    content = json.loads((RESULTS / "clustering.json").read_text(encoding="utf8"))
     results = content["results"]["sets"]
     names = list(results[0]["methods"])
     equal = [name for name in names if name.endswith("at K")]
@@ -108,3 +114,7 @@ def write_page(content: dict[str, Any]) -> None:
         sets=markdown(["set", "classes", *shown], lines),
     )
     PAGE.write_text(page, encoding="utf8")
+
+
+if __name__ == "__main__":
+    main()

@@ -46,7 +46,8 @@ def table(forward: float, both: float) -> str:
         count = schedule.epochs * IMAGES * per_row / 1e6
         total += count
         lines.append(_line(method.title, schedule.epochs, schedule.batch_size, count))
-    return "\n".join([*lines, _line("all of them", "", "", total)])
+    counted = f"Per row torch counts {forward:.2f} GFLOP forward and {both:.2f} with backward."
+    return "\n".join([*lines, _line("all of them", "", "", total), "", counted])
 
 
 def _line(title: str, epochs: int | str, batch: int | str, count: float) -> str:
@@ -58,7 +59,6 @@ def main() -> None:
     parser.add_argument("--backbone", required=True, help="GoogLeNet as ONNX")
     network = open_network(parser.parse_args().backbone, ALL)
     forward, both = operations(network, False), operations(network, True)
-    print(f"{forward:.2f} GFLOP forward, {both:.2f} with backward")
     replace_table(DOCS / "deep.md", table(forward, both), BEGIN)
 
 

@@ -206,6 +206,19 @@ def stages() -> list[str]:
     return ["| part | CPU seconds |", "|---|---|", *lines]
 
 
+def stochastic() -> list[str]:
+    """Both solvers on generated features, trained, from scaling.py."""
+    parts = []
+    for name, title in {"stochastic": '`solver="stochastic"`', "cg": "the batch solver"}.items():
+        row = results(f"scaling-{name}")["rows"][0]
+        parts.append(f"{title} takes {row['CPU seconds']:.1f} CPU s and {row['peak MB']:.0f} MB")
+    return [
+        f"At {row['n']:,} x {row['d']} -> {row['components']} {', '.join(parts)} (both trained, "
+        f"`benchmarks/scaling.py --sizes {row['n']} --solver ...`, one thread, busy machine): the "
+        "neighbor search, which both need, takes most of it."
+    ]
+
+
 def explorer() -> list[str]:
     """The explorer, from explorer.py."""
     found = results("explorer")
@@ -243,8 +256,9 @@ def main() -> None:
     head = ["| operation | time | compared with |", "|---|---|---|"]
     lines = [*head, *objective(), *solvers(), *search(), *rest(), *middle_fits(), *fits()]
     page = replaced(PAGE.read_text(encoding="utf8"), START, STOP, lines)
-    for name, table in {"targets": targets, "stages": stages, "explorer": explorer}.items():
-        page = replaced(page, f"<!-- table: {name} -->\n", "<!-- end of table -->\n", table())
+    for table in (targets, stages, stochastic, explorer):
+        start = f"<!-- table: {table.__name__} -->\n"
+        page = replaced(page, start, "<!-- end of table -->\n", table())
     PAGE.write_text(page, encoding="utf8")
 
 

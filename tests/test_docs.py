@@ -243,3 +243,33 @@ def test_the_navigation_has_every_page():
     listed = set(re.findall(r"[:-] (\S+\.md)$", text, re.MULTILINE))
     docs = ROOT / "docs"
     assert listed == {str(page.relative_to(docs)) for page in docs.rglob("*.md")}
+
+
+def generated():
+    """The commands of `make pages`."""
+    text = re.sub(r"\\\n\s*", " ", (ROOT / "Makefile").read_text(encoding="utf8"))
+    return re.search(r"^PAGES\s*:= (.+)$", text, re.MULTILINE)[1].split()
+
+
+@pytest.mark.thorough
+def test_generated_figures_are_those_of_the_results(tmp_path):
+    """Nobody edits a generated figure, and no result changes without its pages."""
+    (tmp_path / "benchmarks").mkdir()
+    for path in (ROOT / "benchmarks").glob("*.py"):
+        shutil.copy(path, tmp_path / "benchmarks")
+    (tmp_path / "benchmarks" / "results").symlink_to(ROOT / "benchmarks" / "results")
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    shutil.copy(ROOT / "README.md", tmp_path)
+    for name in generated():
+        subprocess.run([sys.executable, tmp_path / "benchmarks" / f"{name}.py"], check=True)
+    old = [
+        str(page.relative_to(ROOT))
+        for page in PAGES
+        if page.read_bytes() != (tmp_path / page.relative_to(ROOT)).read_bytes()
+    ]
+    assert not old, "run make pages"
+
+
+def test_every_page_command_is_run_by_make_pages():
+    written = {path.stem for path in (ROOT / "benchmarks").glob("*_page.py")}
+    assert written <= set(generated())

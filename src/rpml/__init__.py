@@ -1,4 +1,4 @@
-"""rpml: learn a better, smaller embedding from unlabeled vectors."""
+"""rpml: learn a smaller linear embedding from unlabeled vectors."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ COMMANDS = (
 app = typer.Typer(
     name="rpml",
     cls=Commands,
-    help="Learn a better, smaller embedding from unlabeled vectors.",
+    help="Learn a smaller linear embedding from unlabeled vectors.",
     no_args_is_help=True,
     rich_markup_mode=None,  # plain help is instant and reads well in a pipe
     pretty_exceptions_enable=False,
@@ -65,7 +65,7 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Learn a better, smaller embedding from unlabeled vectors."""
+    """Learn a smaller linear embedding from unlabeled vectors."""
 
 
 for name in COMMANDS:

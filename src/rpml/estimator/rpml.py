@@ -43,20 +43,20 @@ class RPML(
 
     Whitening -> k-NN graph -> Authority Ascent Shift clustering -> pseudo-label triplets ->
     probabilistic, reweighted, smooth angular loss -> Riemannian conjugate gradient on Euclidean x
-    Grassmann.
+    Grassmann. By default label-free evidence decides how to whiten and whether to train; without
+    it the embedding is PCA. `whitening_.reason` and `message_` say what happened.
 
     Parameters
     ----------
     n_components : int, default=None
         Dimension of the embedding. None means 128, or fewer if X varies in fewer directions.
     weight : {"concat", "bilinear", "constant"}, default="concat"
-        Weight function of the triplets: that of the paper's RPML, of RPMLv1, or 1 for all.
+        Weight function of the triplets: the paper's RPML, RPMLv1, or 1 for all.
     solver : {"cg", "stochastic", "gd"}, default="cg"
         Riemannian conjugate gradient over all triplets, mini-batches (sRPML), or the paper's
         updates with a fixed step.
     training : {"auto", "always"}, default="auto"
-        "auto" trains on triplets only where label-free evidence supports it, and otherwise keeps
-        the start; `message_` says so.
+        "auto" trains on triplets where evidence supports it, and else keeps the leading axes.
     alpha : float, default=45.0
         Angle of the constraint in degrees.
     clustering : "aas", estimator or array-like of shape (n_samples,), default="aas"
@@ -76,10 +76,10 @@ class RPML(
         Scale rows to unit norm first, and again after whitening. False divides all rows by one
         number instead, their typical norm, unless whiten=None.
     whiten : "auto", float or None, default="auto"
-        "auto" whitens by the scatter within neighborhoods, as strongly as evidence without labels
-        supports it; without evidence it is PCA. A number in [0, 1] divides each
-        principal axis by that power of its standard deviation: 0 is PCA, 1 is whitening. None
-        leaves the rows unchanged, as the paper does.
+        "auto" whitens by the scatter within neighborhoods, as strongly as label-free evidence
+        supports it; without evidence it is PCA. A number in [0, 1] divides each principal axis by
+        that power of its standard deviation: 0 is PCA, 1 is whitening. None leaves the rows
+        unchanged, as the paper does.
     n_axes : int, default=None
         Principal axes retained with a numeric `whiten`. None means 256, or twice n_components if
         that is more.

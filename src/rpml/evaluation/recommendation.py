@@ -135,6 +135,7 @@ def recommend(
     Returns
     -------
     Recommendation
+        `choice` is the method, `gain` its gain over PCA, `reasons` say why.
 
     Examples
     --------

@@ -59,6 +59,11 @@ def estimate_resources(
         The vectors are memory-mapped and take no memory of their own.
     **settings
         Parameters of `RPML`.
+
+    Returns
+    -------
+    Resources
+        `memory` in bytes, `seconds` in all and, as `stages`, of each stage.
     """
     if n < 2 or d < 1:
         raise ValueError(f"n={n} and d={d}: a fit needs at least two rows and one feature.")

@@ -47,7 +47,9 @@ class MethodOptions:
         int | None, opt.number("Dimensions of the embedding; default: 128, or fewer.")
     ] = None
     seed: opt.Seed = 0
-    weight: Annotated[str | None, opt.text("NAME", "concat, bilinear or constant.")] = None
+    weight: Annotated[
+        str | None, opt.text("NAME", "Triplet weights: concat, bilinear or constant.")
+    ] = None
     solver: Annotated[str | None, opt.text("NAME", "cg, stochastic or gd.")] = None
     neighbors: Annotated[int | None, opt.number("Neighbors per row in the graph.")] = None
     max_iter: Annotated[int | None, opt.number("Maximum number of iterations.", minimum=0)] = None
@@ -178,7 +180,10 @@ def run(
     engine: EngineOptions,
     console: Console,
 ) -> None:
-    """Learn an embedding from unlabeled vectors."""
+    """Learn an embedding from unlabeled vectors.
+
+    The model is PCA where label-free evidence does not support more; the output says so.
+    """
     from rpml.estimator import ResumableFit
     from rpml.io.features import Features, open_features
     from rpml.runtime.context import Progress
