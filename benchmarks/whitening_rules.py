@@ -28,6 +28,7 @@ from rpml.evaluation.metrics import first_hit_rank
 from rpml.method.whitening import evidence
 from rpml.method.whitening.evidence import (
     MILD,
+    MOST_CLAIMED,
     NEAR_BEST,
     NUISANCE,
     NUISANCE_SIZE,
@@ -123,6 +124,8 @@ class Rule:
             return self.fallback
         best = max(gains["turned"])
         if best > at_size(self.nuisance, dim, NUISANCE_SIZE):
+            if best > MOST_CLAIMED * gains["mild"]:
+                return "pca"
             near = [s for s, g in zip(SHRINKAGES, gains["turned"], strict=True)
                     if g >= self.near_best * best]  # fmt: skip
             return turned(near[0])

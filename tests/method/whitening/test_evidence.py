@@ -14,6 +14,7 @@ from rpml.evaluation.baselines import PCA
 from rpml.evaluation.metrics import recall_at_k
 from rpml.method.whitening.evidence import (
     MILD,
+    MOST_CLAIMED,
     NUISANCE,
     RIDGE,
     SHRINKAGES,
@@ -65,6 +66,16 @@ def test_where_a_nuisance_dominates_the_strongest_whitening_near_the_best(part, 
     assert choice.evidence == pytest.approx(dict(zip(SHRINKAGES, turned, strict=True)))
     assert used.mean() == pytest.approx(choice.evidence[shrinkage])
     assert "nuisance" in choice.reason
+
+
+def test_turned_axes_that_claim_far_more_than_mild_rescaling_are_not_believed():
+    mild = 1.5 * SUPPORT
+    for part in (0.97, 1.03):
+        claimed = part * MOST_CLAIMED * mild
+        choice, used = choose(gains(mild, 0.1, (0.1, claimed)), 64)
+        assert choice.whitens == choice.trains == used.any() == (part < 1)
+    assert (choice.shrinkage, choice.ridge) == (np.inf, np.inf)
+    assert f"{claimed:.3f}, more than 6 times that of mild rescaling ({mild:.3f})" in choice.reason
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,7 @@ SUPPORT = 0.045  # rank gain of mild rescaling from which on the scatter is used
 NUISANCE = 0.15  # rank gain of turned axes from which on a nuisance dominates
 # both hold at 64 dimensions, and grow with the square root of the dimension from 32 up to
 SUPPORT_SIZE, NUISANCE_SIZE = 64, 128
+MOST_CLAIMED = 6  # times the rank gain of mild rescaling that turned axes may claim
 NEAR_BEST = 0.9  # of the best rank gain, which the strongest whitening must have to be taken
 REFERENCE = 1.0  # shrinkage by which the mates are found that judge turned axes
 MAX_ROWS = 3000  # rows looked at: half make the scatter of the evidence, half test it
@@ -104,7 +105,9 @@ def chosen_rank_gain(data: Coordinates, rng: np.random.Generator) -> Interval:
 def choose(gains: RankGains, n_components: int) -> tuple[ScatterChoice, Array]:
     """The choice, and the rank gain per query by which it was judged.
 
-    Where a nuisance dominates, it is the strongest whitening whose gain is near the best.
+    Where a nuisance dominates, it is the strongest whitening whose gain is near the best. A
+    nuisance shows in both gains. Rare features, such as words that two short texts share, only
+    raise that of turned axes: a claim that is out of proportion is not believed.
     """
     support = at_size(SUPPORT, n_components, SUPPORT_SIZE)
     nuisance = at_size(NUISANCE, n_components, NUISANCE_SIZE)
@@ -115,6 +118,11 @@ def choose(gains: RankGains, n_components: int) -> tuple[ScatterChoice, Array]:
         choice = ScatterChoice("neighbors", np.inf, {MILD: mild}, reason, trains=False)
         return choice, np.zeros_like(gains.mild)
     turned = gains.turned.mean(axis=1)
+    if turned.max() > max(nuisance, MOST_CLAIMED * mild):
+        most = f"more than {MOST_CLAIMED} times that of mild rescaling ({mild:.3f})"
+        reason = f"turned axes claim a rank gain of {turned.max():.3f}, {most}: the two disagree"
+        choice = ScatterChoice("neighbors", np.inf, {MILD: mild}, reason, trains=False)
+        return choice, np.zeros_like(gains.mild)
     if turned.max() > nuisance:
         best = _said(gains.turned[turned.argmax()])
         reason = f"a nuisance dominates the strongest axes (rank gain {best}, above {nuisance:.2f})"
