@@ -67,7 +67,8 @@ class RPML(
     triplets_per_anchor : int, default=4
         Triplets per anchor, a row that shares its cluster with another row.
     max_triplets : int, default=400000
-        Upper bound. If n_samples * triplets_per_anchor exceeds it, so many are drawn in total.
+        Maximum number of triplets drawn from clusters, groups and labels; all anchors are then
+        used equally often, up to one. Triplets of constraints come on top.
     sampler : {"uniform", "semi-hard", "hard"}, default="uniform"
         How negatives are sampled.
     init : {"pca", "random"} or ndarray of shape (p, n_components), default="pca"
