@@ -82,10 +82,6 @@ def draw_triplets(
     context: Context,
 ) -> list[Task]:
     """Draw T of Algorithm 1: one task per partition, with the `Drawn` of its anchors."""
-    if settings.sampler != "uniform":
-        raise ValueError(
-            f"sampler={settings.sampler!r} is not available on Dask: use sampler='uniform'."
-        )
     groups, supervision = inputs.groups, inputs.supervision
     sources = [labels, *supervised_labels(inputs)]
     limit = settings.max_triplets // len(sources)

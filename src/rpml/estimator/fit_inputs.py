@@ -3,7 +3,7 @@
 import math
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +14,11 @@ from rpml.io.features.links import Links, read_links
 from rpml.method.clustering.pseudo_labels import is_array
 from rpml.method.graph.affinity import user_neighbors
 from rpml.method.graph.neighbors import Neighbors
+from rpml.method.settings import FitSettings
 from rpml.method.supervision.constraints import gather, row_indices
 from rpml.method.supervision.labels import as_labels
 from rpml.method.whitening.groups import drop_singles, no_groups
+from rpml.method.whitening.linear_map import principal_axes
 from rpml.runtime.context import Json
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array, Labels, common_scale, float_dtype
@@ -142,6 +144,38 @@ def check_clustering(clustering: object, n: int) -> None:
     """Raise ValueError for pseudo-labels that are not those of n rows."""
     if is_array(clustering):
         as_labels(np.asarray(clustering), n, "clustering")
+
+
+def check_init(
+    settings: FitSettings, shape: tuple[int, int], sample: Callable[[int], Array]
+) -> None:
+    """Raise ValueError for an initial L that does not fit rows of a shape, before any work.
+
+    Rows that vary in few directions have a smaller L. If that is possible, it is judged after the
+    whitening, unless a `sample` of about so many rows already varies in all directions.
+    """
+    if isinstance(settings.init, str):
+        return
+    L, (p, l) = np.asarray(settings.init), settings.largest_init(shape)
+    if p < l:  # the whitening says so
+        return
+    if L.shape != (p, l):
+        smaller = settings.whiten is not None and L.ndim == 2 and L.shape[1] <= L.shape[0] < p
+        if not smaller or L.shape[1] > l or _directions(sample(4 * p), settings) >= p:
+            raise ValueError(
+                f"init must have shape ({p}, {l}), features after preprocessing by n_components, "
+                f"got {L.shape}."
+            )
+    if L.dtype.kind not in "iuf" or not np.isfinite(L).all():
+        raise ValueError("init must hold finite numbers.")
+    if np.linalg.matrix_rank(L) < L.shape[1]:
+        raise ValueError("init must have linearly independent columns.")
+
+
+def _directions(X: Array, settings: FitSettings) -> int:
+    """Return in how many directions the rows vary."""
+    unit = settings.normalize_input
+    return len(principal_axes(to_common_scale(X, unit)[0], unit, center=True).variances)
 
 
 def to_common_scale(X: Array, as_they_are: bool) -> tuple[Array, float]:

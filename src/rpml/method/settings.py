@@ -93,6 +93,17 @@ class FitSettings:
         """Return the number of components for rows of `n_axes` dimensions."""
         return self.n_components or min(DEFAULT_COMPONENTS, n_axes)
 
+    def largest_init(self, shape: tuple[int, int]) -> tuple[int, int]:
+        """Return the shape of L for rows that vary in as many directions as they can."""
+        n, d = shape
+        if self.whiten is None:
+            return d, self.size(d)
+        available = min(d, n - 1)
+        size = self.size(available)
+        if isinstance(self.whiten, str):
+            return n_leading_axes(min(n, MAX_ROWS), available, size), size
+        return max(min(self.n_axes or max(256, 2 * size), available), size), size
+
 
 @dataclass(frozen=True)
 class FitInputs:
