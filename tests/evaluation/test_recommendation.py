@@ -1,11 +1,13 @@
 """The recommendation: label-free, reproducible, and right where the answer is known."""
 
+import re
+
 import numpy as np
 import pytest
 
 import rpml
 from rpml.evaluation import recommendation
-from rpml.evaluation.comparison import compare
+from rpml.evaluation.comparison import Comparison, compare
 from rpml.evaluation.rank_gain import CALIBRATION, expected_gain, rank_gains
 from rpml.evaluation.recommendation import (
     CANDIDATES,
@@ -173,6 +175,45 @@ def test_labels_decide_where_they_are_given():
     assert all(share.low <= share.value <= share.high for share in found.evidence.values())
     assert f"{100 * found.neighbors_kept[12].low:.1f} to " in str(found)
     assert "95% interval" in found._repr_html_()
+
+
+def hits_table(**hits):
+    """A comparison at 12 dimensions whose methods are right on so many first of 200 queries."""
+    cells = [
+        {
+            "method": name,
+            "asked": 12,
+            "dim": 12,
+            "seed": 0,
+            "hits": "0" * right + "8" * (200 - right),
+            "recall@1": right / 200,
+        }
+        for name, right in hits.items()
+    ]
+    return Comparison(cells, [(name, 12) for name in hits])
+
+
+@pytest.mark.parametrize(
+    ("hits", "choice", "said"),
+    [
+        ({"pca": 150, "random": 151}, "pca", "and no other method is clearly better"),
+        ({"pca": 150, "random": 155, "rpml": 154}, "pca", "RPML|random projection may do as well"),
+        ({"pca": 150, "rpml": 156}, "rpml", r"a gain of \+3.0 points"),
+        ({"pca": 150, "raw": 199, "rpml": 150}, "pca", "the highest of 2 methods"),
+        ({"random": 150, "rpml": 151}, "rpml", "the highest of 2 methods"),
+    ],
+)
+def test_pca_is_recommended_unless_another_is_clearly_better(hits, choice, said):
+    found = recommend_from(hits_table(**hits))
+    assert found.choice == choice
+    assert re.search(said, str(found))
+
+
+def test_a_rank_gain_that_may_be_chance_is_no_reason_against_pca():
+    found = {**gains(), "random": Interval(0.01, -0.01, 0.03)}
+    chosen = decide(found, 16, ("pca", "random"), False)
+    assert (chosen.choice, chosen.certainty) == ("pca", "close")
+    assert decide({"random": found["random"]}, 16, ("random",), False).choice == "random"
 
 
 def test_the_verdict_of_a_table_is_its_best_label_free_row():

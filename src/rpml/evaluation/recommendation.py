@@ -2,7 +2,7 @@
 
 With labels, the Recall@1 on rows of held-out classes decides, otherwise the rank gain (see
 `rpml.evaluation.rank_gain`); labels were only used to validate that rule
-(docs/decisions/recommendation.md).
+(docs/decisions/recommendation.md). PCA is recommended unless another method is clearly better.
 """
 
 from __future__ import annotations
@@ -174,7 +174,8 @@ def recommend(
 def recommend_from(table: Comparison, any_size: bool = False) -> Recommendation:
     """Recommend the method with the highest Recall@1 in a comparison, of those that see no labels.
 
-    The comparison's first number of dimensions counts. `any_size` allows the raw vectors.
+    PCA is the simplest: others must be clearly better than it, by the paired difference. The
+    comparison's first number of dimensions counts. `any_size` allows the raw vectors.
     """
     size = table.order[0][1]
     rows = {row["method"]: row for row in table.rows if row["asked"] == size and "recall@1" in row}
@@ -185,10 +186,11 @@ def recommend_from(table: Comparison, any_size: bool = False) -> Recommendation:
     }
     recall = {name: score.value for name, score in evidence.items()}
     worth = {name: value for name, value in recall.items() if any_size or name != "raw"} or recall
-    choice, runner_up = _best_two(worth)
+    over_pca = {name: table.difference(name, REFERENCE, size) for name in worth}
+    choice, runner_up = _best_two(worth, [n for n, gain in over_pca.items() if _leads(gain)])
     apart = table.difference(choice, runner_up, size) if runner_up else None
-    gain = table.difference(choice, REFERENCE, size)
-    reasons = [_advice(choice, size), _measured(choice, recall, gain)]
+    gain = over_pca[choice]
+    reasons = [_advice(choice, size), _measured(choice, worth, gain)]
     raw = table.difference("raw", choice, size)
     if choice != "raw" and raw is not None and raw.clear > 0:
         reasons.append(
@@ -211,11 +213,15 @@ def recommend_from(table: Comparison, any_size: bool = False) -> Recommendation:
 def decide(
     evidence: Mapping[str, Interval], size: int, methods: Sequence[str], any_size: bool
 ) -> Recommendation:
-    """Choose the method with the largest rank gain minus its price; `any_size` allows "raw"."""
+    """Choose the method with the largest rank gain minus its price; `any_size` allows "raw".
+
+    RPML has its own evidence and thresholds; others must be clearly better than PCA.
+    """
     gains = {name: measured.value for name, measured in evidence.items()}
     worth = {name: gains[name] - PRICES.get(name, 0.0) for name in methods if name != "raw"}
     worth = worth or {"raw": 0.0}
-    choice, runner_up = _best_two(worth)
+    ahead = [name for name in worth if name == "rpml" or _leads(evidence.get(name))]
+    choice, runner_up = _best_two(worth, ahead)
     reasons = [_advice(choice, size), _expected(choice, evidence)]
     if "raw" in gains and gains["raw"] - gains[choice] > RAW_PRICE:
         if any_size:
@@ -249,10 +255,16 @@ def neighbors_kept(X: Array, W: Array, size: int) -> dict[int, Interval]:
     return {s: interval(neighbor_overlap(before, nearest(W[:, :s]), k), rng) for s in sizes}
 
 
-def _best_two(worth: Mapping[str, float]) -> tuple[str, str | None]:
-    """Return the best and the second; PCA comes before others that are no better."""
+def _leads(gain: Interval | None) -> bool:
+    """Whether a gain over PCA is clear; without PCA to compare with, nothing speaks against it."""
+    return gain is None or gain.clear > 0
+
+
+def _best_two(worth: Mapping[str, float], ahead: Sequence[str]) -> tuple[str, str | None]:
+    """Return the best and the second; PCA is the best unless others are `ahead` of it."""
     ranked = sorted(worth, key=lambda name: (-worth[name], name != REFERENCE))
-    return ranked[0], ranked[1] if len(ranked) > 1 else None
+    best = next((n for n in ranked if n == REFERENCE or n in ahead), ranked[0])
+    return best, next((name for name in ranked if name != best), None)
 
 
 def _advice(choice: str, size: int) -> str:
@@ -266,6 +278,8 @@ def _advice(choice: str, size: int) -> str:
 
 def _measured(choice: str, recall: Mapping[str, float], gain: Interval | None) -> str:
     said = f"Recall@1 on rows held out is {recall[choice]:.1%}"
+    if choice == REFERENCE and recall[choice] < max(recall.values()):
+        return f"{said}, and no other method is clearly better."
     if gain is None or choice == REFERENCE:
         return f"{said}, the highest of {counted(len(recall), 'method')}."
     bounds = f"{100 * gain.low:+.1f} to {100 * gain.high:+.1f}"
