@@ -139,7 +139,7 @@ def test_rpml_is_judged_by_the_evidence_of_its_own_fit():
     chosen = rpml.RPML(12, random_state=0).fit(X).whitening_
     assert np.isfinite(chosen.shrinkage)
     own = found.evidence["rpml"].value
-    assert own == pytest.approx(chosen.evidence[chosen.shrinkage], abs=0.15)
+    assert own == pytest.approx(chosen.evidence[chosen.shrinkage], abs=1e-4)
     plain, _ = nuisance(strong=0)
     assert np.isinf(rpml.RPML(12, random_state=0).fit(plain).whitening_.shrinkage)
     back = recommend(plain, 12)
@@ -159,6 +159,26 @@ def test_neighbors_kept_grow_with_the_size():
     assert neighbors_kept(W, W, W.shape[1])[W.shape[1]] == Interval(1, 1, 1)
     fewer = neighbors_kept(W[::4], W[::4], 8)[8]
     assert fewer.high - fewer.low > 1.5 * (kept[8].high - kept[8].low)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_fit_with_the_same_seed_has_the_same_evidence(dtype):
+    X = nuisance(classes=100, per_class=30)[0].astype(dtype)
+    evidence = set()
+    for seed in range(3):
+        chosen = rpml.RPML(12, random_state=seed).fit(X).whitening_
+        own = recommend(X, 12, methods=("rpml",), random_state=seed).evidence["rpml"].value
+        assert own == pytest.approx(chosen.evidence[chosen.shrinkage], abs=1e-4)
+        evidence.add(round(own, 5))
+    assert len(evidence) == 3
+
+
+def test_rows_and_splits_are_those_of_the_fit_beyond_the_sample(monkeypatch):
+    monkeypatch.setattr(recommendation, "MAX_ROWS", 700)
+    X, _ = nuisance(classes=100)
+    chosen = rpml.RPML(12, random_state=4).fit(X).whitening_
+    own = recommend(X, 12, methods=("rpml",), random_state=4).evidence["rpml"].value
+    assert own == pytest.approx(chosen.evidence[chosen.shrinkage], abs=0.05)
 
 
 # --- labels --------------------------------------------------------------------------------

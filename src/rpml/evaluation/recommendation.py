@@ -24,10 +24,13 @@ from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
 from rpml.evaluation.rank_gain import expected_gain, rank_gains
 from rpml.evaluation.registry import METHODS, PCA_FAMILY, REFERENCE, chosen_methods
 from rpml.method.graph.exact import measure, search_rows
-from rpml.method.whitening.evidence import chosen_rank_gain
-from rpml.method.whitening.linear_map import principal_axes
-from rpml.method.whitening.neighborhoods import coordinates
+from rpml.method.whitening.choice import scatter_rows
+from rpml.method.whitening.evidence import chosen_rank_gain, judged_rows
+from rpml.method.whitening.groups import no_groups
+from rpml.method.whitening.linear_map import Spectrum, principal_axes
+from rpml.method.whitening.neighborhoods import coordinates, n_leading_axes
 from rpml.runtime.blas import single_blas_thread
+from rpml.runtime.context import Context
 from rpml.runtime.intervals import Interval, interval
 from rpml.runtime.memory import WORKING_MEMORY
 from rpml.runtime.rows import Array, RandomState, sorted_sample, unit_rows
@@ -130,7 +133,8 @@ def recommend(
     methods : sequence of str, default=("pca", "half-whitened", "pca-whitened", "rpml")
         Methods to choose from.
     random_state : int, RandomState instance or None, default=0
-        Seed of the sample, the halves and the fits.
+        Seed of the sample, the halves and the fits. RPML with the same seed is judged by the
+        evidence of its own fit (of more than 5,000 rows, on the principal axes of a sample).
 
     Returns
     -------
@@ -144,14 +148,15 @@ def recommend(
     >>> rpml.recommend(load_digits().data, 8).choice in ("pca", "half-whitened", "rpml")
     True
     """
-    rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
-    rows = checked_embedding(X, "X")
-    size = checked_size(n_components, rows.shape[1])
+    seed = int(check_random_state(random_state).randint(2**31 - 1))
+    rng, X = np.random.default_rng(seed), checked_embedding(X, "X")
+    size = checked_size(n_components, X.shape[1])
     names = tuple(dict.fromkeys(("raw", *(method.name for method in chosen_methods(methods)))))
-    labels = None if y is None else checked_codes(y, len(rows))
-    sample = sorted_sample(len(rows), MAX_ROWS, rng)
-    rows = to_common_scale(rows[sample], as_they_are=True)[0].astype(np.float32)
+    labels = None if y is None else checked_codes(y, len(X))
+    sample = sorted_sample(len(X), MAX_ROWS, rng)
+    rows = to_common_scale(X[sample], as_they_are=True)[0]
     spectrum = principal_axes(rows, unit_input=True, center=True)
+    rows = rows.astype(np.float32, copy=False)
     rank = len(spectrum.variances)
     if len(rows) < MIN_ROWS or rank < MIN_AXES or size > rank:
         return _too_little(len(rows), rank, size)
@@ -159,16 +164,28 @@ def recommend(
     if labels is None:
         gains = rank_gains(W, [name for name in names if name != "rpml"], size, rng)
         if "rpml" in names:
-            # the evidence by which RPML chooses its whitening
-            every = np.arange(len(rows))
-            data = coordinates(rows, every, spectrum, unit_input=True, n_components=size)
-            gains["rpml"] = chosen_rank_gain(data, rng)
+            gains["rpml"] = own_rank_gain(X, spectrum, size, seed)
         recommendation = decide(gains, size, names, n_components is None)
     else:
         seeds = (int(rng.integers(2**31 - 1)),)
         table = compare(rows, labels[sample], size, methods=names, seeds=seeds)
         recommendation = recommend_from(table, n_components is None)
     return recommendation.with_sizes(neighbors_kept(rows, W, size))
+
+
+def own_rank_gain(X: Array, spectrum: Spectrum, size: int, seed: int) -> Interval:
+    """Return the rank gain by which a fit of RPML with this seed chooses its whitening.
+
+    The rows and splits are those of the fit; so are the axes, if the spectrum is that of all rows.
+    """
+    rng = Context(seed).rng("whiten")
+    rows = scatter_rows(no_groups(len(X)), None, rng)
+    splits = np.random.default_rng(int(rng.integers(2**31)))
+    judged = rows[judged_rows(len(rows), splits)]
+    sample, every = to_common_scale(X[judged], as_they_are=True)[0], np.arange(len(judged))
+    n_axes = n_leading_axes(len(rows), len(spectrum.variances), size)
+    data = coordinates(sample, every, spectrum, unit_input=True, n_components=size, least=n_axes)
+    return chosen_rank_gain(data, splits)
 
 
 def recommend_from(table: Comparison, any_size: bool = False) -> Recommendation:

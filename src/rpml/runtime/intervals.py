@@ -80,4 +80,5 @@ def paired(one: ArrayLike, other: ArrayLike, rng: np.random.Generator) -> Interv
 def _sign_test(better: int, worse: int) -> float:
     """Two-sided p-value of so many wins and losses if both are equally likely."""
     n = better + worse
-    return min(1.0, 2 * sum(comb(n, i) for i in range(min(better, worse) + 1)) / 2**n)
+    tail = sum(comb(n, i) for i in range(min(better, worse) + 1))
+    return min(1.0, 2.0 * tail / float(2**n))
