@@ -145,7 +145,7 @@ def test_without_labels(data):
     found = compare(data[0], None, 4, methods=("raw", "pca"), seeds=(0,))
     assert "recall@1" not in found.rows[0]
     assert found.rows[0]["neighbors_kept"] == 1
-    with pytest.raises(ValueError, match="need y"):
+    with pytest.raises(ValueError, match="they learn from labels"):
         compare(data[0], None, 4, methods=("lda",))
 
 

@@ -103,7 +103,7 @@ class Recommendation:
         advice, *reasons = (html.escape(reason) for reason in self.reasons or (self.choice,))
         figure = "Recall@1" if self.uses_labels else "rank gain over PCA"
         table = [
-            (METHODS[name].title, f"{gain.value:+.3f}", f"{gain.low:+.3f} to {gain.high:+.3f}")
+            (METHODS[name].title, f"{gain.value:+z.3f}", f"{gain.low:+z.3f} to {gain.high:+z.3f}")
             for name, gain in self.evidence.items()
         ]
         shown = html_table([("method", figure, "95% interval"), *table]) if table else ""
@@ -299,9 +299,9 @@ def _measured(choice: str, recall: Mapping[str, float], gain: Interval | None) -
         return f"{said}, and no other method is clearly better."
     if gain is None or choice == REFERENCE:
         return f"{said}, the highest of {counted(len(recall), 'method')}."
-    bounds = f"{100 * gain.low:+.1f} to {100 * gain.high:+.1f}"
+    bounds = f"{100 * gain.low:+z.1f} to {100 * gain.high:+z.1f}"
     return (
-        f"{said} against {recall[REFERENCE]:.1%} with PCA: a gain of {100 * gain.value:+.1f} "
+        f"{said} against {recall[REFERENCE]:.1%} with PCA: a gain of {100 * gain.value:+z.1f} "
         f"points (95% interval {bounds})."
     )
 
@@ -314,10 +314,10 @@ def _expected(choice: str, evidence: Mapping[str, Interval]) -> str:
     rank_gain = evidence[choice]
     gain = expected_gain(rank_gain.value)
     return (
-        f"Expected gain over PCA: {100 * gain.value:+.1f} points of Recall@1 ("
-        f"{100 * gain.low:+.1f} to {100 * gain.high:+.1f} on 4 of 5 other data sets with such a "
-        f"rank gain). The rank gain, measured without labels, is {rank_gain.value:+.2f} (95% "
-        f"interval {rank_gain.low:+.2f} to {rank_gain.high:+.2f})."
+        f"Expected gain over PCA: {100 * gain.value:+z.1f} points of Recall@1 ("
+        f"{100 * gain.low:+z.1f} to {100 * gain.high:+z.1f} on 4 of 5 other data sets with such a "
+        f"rank gain). The rank gain, measured without labels, is {rank_gain.value:+z.2f} (95% "
+        f"interval {rank_gain.low:+z.2f} to {rank_gain.high:+z.2f})."
     )
 
 

@@ -89,7 +89,7 @@ def _chosen(names: Sequence[str] | None, labeled: bool) -> list[Method]:
     label_free = [method for method in methods if not method.uses_labels]
     if names is not None and len(label_free) < len(methods):
         needy = [method.name for method in methods if method.uses_labels]
-        raise ValueError(f"methods={needy}: they learn from labels and need y.")
+        raise ValueError(f"methods={needy}: they learn from labels (y), which are not given.")
     return label_free
 
 
