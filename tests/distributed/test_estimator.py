@@ -242,6 +242,18 @@ def test_wrong_settings_are_refused_before_any_work(
         fit(DaskRPML, shards, {**SETTINGS, **settings}, cluster=cluster)
 
 
+def test_an_initial_matrix_of_rows_that_vary_in_few_directions(cluster, rows, monkeypatch):
+    import dask.array as da
+
+    from rpml.distributed import DaskRPML
+
+    monkeypatch.setattr("rpml.distributed.estimator.learn", None)
+    X = da.from_array(np.hstack([rows, rows[:, :5]]), chunks=(300, -1))
+    for p, error in ((21, ValueError), (15, ValueError), (16, TypeError)):
+        with pytest.raises(error, match=r"shape \(16, 4\)|not callable"):
+            fit(DaskRPML, X, {**SETTINGS, "init": np.eye(p, 4)}, cluster=cluster)
+
+
 @pytest.mark.parametrize("y", [None, "unlabeled"])
 def test_labels_that_are_missing_warn(cluster, shards, rows, local, y):
     from rpml.distributed import DaskRPML

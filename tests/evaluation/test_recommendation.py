@@ -146,6 +146,7 @@ def test_rpml_is_judged_by_the_evidence_of_its_own_fit():
     assert back.choice == "pca"
     assert back.evidence["rpml"] == Interval(0, 0, 0)
     assert "RPML itself is PCA here." in str(back)
+    assert "RPML may do as well" not in str(back)
 
 
 def test_neighbors_kept_grow_with_the_size():

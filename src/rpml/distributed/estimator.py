@@ -14,6 +14,7 @@ from rpml.distributed.cluster import Cluster, Task
 from rpml.distributed.source import PartitionedRows, open_rows
 from rpml.distributed.stages import DaskStages, check_available
 from rpml.distributed.take import take
+from rpml.distributed.whiten import row_spectrum
 from rpml.estimator import RPML, Embedding
 from rpml.estimator.fit_inputs import (
     as_classes,
@@ -128,8 +129,8 @@ class DaskRPML(LazyEmbedding, RPML):
         check_clustering(self.clustering, rows.count)
         settings, context = self._settings(), self._context(store)
         with cluster.failures():
-            check_init(settings, rows.shape, lambda size: _head(cluster, rows, size))
             learned, scale = self._to_common_scale(rows, cluster, context)
+            self._check_init(learned, cluster, context)
             stages = DaskStages(cluster, settings, context)
             result = learn(stages, learned, inputs, settings, context)
             vectors = cluster.value(take(cluster, rows.parts, rows.edges, result.exemplars.rows))
@@ -163,6 +164,17 @@ class DaskRPML(LazyEmbedding, RPML):
             self.feature_names_in_ = np.array(rows.feature_names, dtype=object)
         check_size(self.n_components, rows.n_features)
 
+    def _check_init(self, rows: PartitionedRows, cluster: Cluster, context: Context) -> None:
+        """Refuse a wrong initial L before any work, as `RPML.fit` does."""
+
+        def head(size: int) -> Array:
+            return np.asarray(cluster.value(cluster.submit(_head, rows.parts[0], size)))
+
+        def count() -> int:
+            return len(row_spectrum(cluster, rows, self.normalize_input, context).variances)
+
+        check_init(self._settings(), rows.shape, head, count)
+
     def to_local(self) -> RPML:
         """Return the fitted model as a plain `RPML`, which does not need Dask."""
         check_is_fitted(self)
@@ -173,10 +185,5 @@ class DaskRPML(LazyEmbedding, RPML):
         return local
 
 
-def _head(cluster: Cluster, rows: PartitionedRows, size: int) -> Array:
-    """Return up to so many rows of the first partition."""
-    return np.asarray(cluster.value(cluster.submit(_first, rows.parts[0], size)))
-
-
-def _first(part: Array, size: int) -> Array:
+def _head(part: Array, size: int) -> Array:
     return part[:size]

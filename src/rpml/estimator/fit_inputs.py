@@ -4,6 +4,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -147,35 +148,48 @@ def check_clustering(clustering: object, n: int) -> None:
 
 
 def check_init(
-    settings: FitSettings, shape: tuple[int, int], sample: Callable[[int], Array]
+    settings: FitSettings,
+    shape: tuple[int, int],
+    sample: Callable[[int], Array],
+    count: Callable[[], int],
 ) -> None:
     """Raise ValueError for an initial L that does not fit rows of a shape, before any work.
 
-    Rows that vary in few directions have a smaller L. If that is possible, it is judged after the
-    whitening, unless a `sample` of about so many rows already varies in all directions.
+    A `sample` of about so many rows shows whether they vary in all directions, as they do unless
+    some features are redundant. Only if it does not, the directions of all rows are counted.
     """
     if isinstance(settings.init, str):
         return
-    L, (p, l) = np.asarray(settings.init), settings.largest_init(shape)
+    L, (p, l) = np.asarray(settings.init), settings.init_shape(shape)
+    if settings.whiten is not None and _directions(sample(4 * p), settings) < p:
+        p, l = settings.init_shape(shape, count())
     if p < l:  # the whitening says so
         return
     if L.shape != (p, l):
-        smaller = settings.whiten is not None and L.ndim == 2 and L.shape[1] <= L.shape[0] < p
-        if not smaller or L.shape[1] > l or _directions(sample(4 * p), settings) >= p:
-            raise ValueError(
-                f"init must have shape ({p}, {l}), features after preprocessing by n_components, "
-                f"got {L.shape}."
-            )
+        raise ValueError(
+            f"init must have shape ({p}, {l}), features after preprocessing by n_components, "
+            f"got {L.shape}."
+        )
     if L.dtype.kind not in "iuf" or not np.isfinite(L).all():
         raise ValueError("init must hold finite numbers.")
-    if np.linalg.matrix_rank(L) < L.shape[1]:
+    if np.linalg.matrix_rank(L) < l:
         raise ValueError("init must have linearly independent columns.")
+
+
+def check_local_init(settings: FitSettings, X: Array) -> None:
+    """Raise ValueError for an initial L that does not fit the rows of X."""
+    shape, stride = (len(X), X.shape[1]), partial(_every, X)
+    check_init(settings, shape, stride, lambda: _directions(X, settings))
+
+
+def _every(X: Array, size: int) -> Array:
+    """Return about so many rows, evenly spaced."""
+    return X[:: -(-len(X) // size)]
 
 
 def _directions(X: Array, settings: FitSettings) -> int:
     """Return in how many directions the rows vary."""
-    unit = settings.normalize_input
-    return len(principal_axes(to_common_scale(X, unit)[0], unit, center=True).variances)
+    return len(principal_axes(X, settings.normalize_input, center=True).variances)
 
 
 def to_common_scale(X: Array, as_they_are: bool) -> tuple[Array, float]:

@@ -18,7 +18,7 @@ from rpml.estimator.fit_inputs import (
     as_neighbors,
     as_pairs,
     check_clustering,
-    check_init,
+    check_local_init,
     to_common_scale,
 )
 from rpml.estimator.parameters import CONSTRAINTS, Unsupported, check_size, refuse
@@ -334,8 +334,8 @@ class RPML(
         paired = as_pairs(pairs, len(X), self.whiten)
         inputs = FitInputs(as_groups(groups, len(X)), supervision, searched, pairs=paired)
         check_clustering(self.clustering, len(X))
-        check_init(self._settings(), X.shape, lambda size: X[:: -(-len(X) // size)])
         rows, scale = to_common_scale(X, self.normalize_input or self.whiten is None)
+        check_local_init(self._settings(), rows)
         with using_jobs(self.n_jobs):
             result = learn_in_memory(rows, inputs, self._settings(), context, self.subsample)
         vectors = np.asarray(X[result.exemplars.rows], float_dtype(X))

@@ -237,6 +237,8 @@ def decide(
     gains = {name: measured.value for name, measured in evidence.items()}
     worth = {name: gains[name] - PRICES.get(name, 0.0) for name in methods if name != "raw"}
     worth = worth or {"raw": 0.0}
+    if REFERENCE in worth and worth.get("rpml", 1.0) <= 0:
+        del worth["rpml"]  # without evidence it is PCA
     ahead = [name for name in worth if name == "rpml" or _leads(evidence.get(name))]
     choice, runner_up = _best_two(worth, ahead)
     reasons = [_advice(choice, size), _expected(choice, evidence)]

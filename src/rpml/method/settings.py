@@ -93,12 +93,14 @@ class FitSettings:
         """Return the number of components for rows of `n_axes` dimensions."""
         return self.n_components or min(DEFAULT_COMPONENTS, n_axes)
 
-    def largest_init(self, shape: tuple[int, int]) -> tuple[int, int]:
-        """Return the shape of L for rows that vary in as many directions as they can."""
+    def init_shape(
+        self, shape: tuple[int, int], n_directions: int | None = None
+    ) -> tuple[int, int]:
+        """Return the shape of L for rows that vary in so many directions, by default in all."""
         n, d = shape
         if self.whiten is None:
             return d, self.size(d)
-        available = min(d, n - 1)
+        available = min(d, n - 1) if n_directions is None else n_directions
         size = self.size(available)
         if isinstance(self.whiten, str):
             return n_leading_axes(min(n, MAX_ROWS), available, size), size

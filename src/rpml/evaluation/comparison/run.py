@@ -78,6 +78,8 @@ def compare(
     split = make_split(X, y, train)
     chosen = _chosen(methods, labeled=y is not None)
     dims = _dims(n_components, X.shape[1])
+    if not dims or not len(seeds):
+        raise ValueError("A comparison needs at least one number of components and one seed.")
     cells = list(run_cells(split, chosen, dims, list(seeds)))
     return Comparison(cells, [(method.name, d) for d in sorted(set(dims)) for method in chosen])
 
