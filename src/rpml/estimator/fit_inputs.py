@@ -176,10 +176,11 @@ def check_init(
         raise ValueError("init must have linearly independent columns.")
 
 
-def check_local_init(settings: FitSettings, X: Array) -> None:
-    """Raise ValueError for an initial L that does not fit the rows of X."""
-    shape, stride = (len(X), X.shape[1]), partial(_every, X)
-    check_init(settings, shape, stride, lambda: _directions(X, settings))
+def check_arrays(settings: FitSettings, X: Array) -> None:
+    """Raise ValueError for pseudo-labels or an initial L that do not fit the rows of X."""
+    check_clustering(settings.clustering, len(X))
+    shape = (len(X), X.shape[1])
+    check_init(settings, shape, partial(_every, X), lambda: _directions(X, settings))
 
 
 def _every(X: Array, size: int) -> Array:

@@ -17,8 +17,7 @@ from rpml.estimator.fit_inputs import (
     as_groups,
     as_neighbors,
     as_pairs,
-    check_clustering,
-    check_local_init,
+    check_arrays,
     to_common_scale,
 )
 from rpml.estimator.parameters import CONSTRAINTS, Unsupported, check_size, refuse
@@ -68,8 +67,7 @@ class RPML(
     triplets_per_anchor : int, default=4
         Triplets per anchor, a row that shares its cluster with another row.
     max_triplets : int, default=400000
-        Maximum number of triplets drawn from clusters, groups and labels; all anchors are then
-        used equally often, up to one. Triplets of constraints come on top.
+        Maximum number drawn from clusters, groups and labels; constraints add their own.
     sampler : {"uniform", "semi-hard", "hard"}, default="uniform"
         How negatives are sampled.
     init : {"pca", "random"} or ndarray of shape (p, n_components), default="pca"
@@ -333,9 +331,8 @@ class RPML(
         searched = as_neighbors(neighbors, len(X), groups)
         paired = as_pairs(pairs, len(X), self.whiten)
         inputs = FitInputs(as_groups(groups, len(X)), supervision, searched, pairs=paired)
-        check_clustering(self.clustering, len(X))
         rows, scale = to_common_scale(X, self.normalize_input or self.whiten is None)
-        check_local_init(self._settings(), rows)
+        check_arrays(self._settings(), rows)
         with using_jobs(self.n_jobs):
             result = learn_in_memory(rows, inputs, self._settings(), context, self.subsample)
         vectors = np.asarray(X[result.exemplars.rows], float_dtype(X))
