@@ -222,6 +222,48 @@ def test_what_needs_all_rows_in_one_place_is_refused(cluster, rows, shards):
         fit(DaskRPML, shards, {"n_components": 99}, cluster=cluster)
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"sampler": "hard"}, "sampler='hard' is not available"),
+        ({"clustering": AuthorityAscentShift(merge="ward")}, "merge"),
+        ({"clustering": [0, 1]}, "one value per row"),
+        ({"init": np.eye(17, 4)}, r"init must have shape \(16, 4\)"),
+        ({"init": np.eye(15, 4)}, r"init must have shape \(16, 4\)"),
+    ],
+)
+def test_wrong_settings_are_refused_before_any_work(
+    cluster, shards, monkeypatch, settings, message
+):
+    from rpml.distributed import DaskRPML
+
+    monkeypatch.setattr("rpml.distributed.estimator.learn", None)
+    with pytest.raises(ValueError, match=message):
+        fit(DaskRPML, shards, {**SETTINGS, **settings}, cluster=cluster)
+
+
+def test_an_initial_matrix_of_rows_that_vary_in_few_directions(cluster, rows, monkeypatch):
+    import dask.array as da
+
+    from rpml.distributed import DaskRPML
+
+    monkeypatch.setattr("rpml.distributed.estimator.learn", None)
+    X = da.from_array(np.hstack([rows, rows[:, :5]]), chunks=(300, -1))
+    for p, error in ((21, ValueError), (15, ValueError), (16, TypeError)):
+        with pytest.raises(error, match=r"shape \(16, 4\)|not callable"):
+            fit(DaskRPML, X, {**SETTINGS, "init": np.eye(p, 4)}, cluster=cluster)
+
+
+@pytest.mark.parametrize("y", [None, "unlabeled"])
+def test_labels_that_are_missing_warn(cluster, shards, rows, local, y):
+    from rpml.distributed import DaskRPML
+
+    y = None if y is None else np.full(len(rows), -1)
+    settings = {**SETTINGS, "clustering": local.labels_, "max_iter": 0, "use_labels": True}
+    with pytest.warns(UserWarning, match="use_labels=True, but y"):
+        DaskRPML(**settings).fit(shards, y, cluster=cluster)
+
+
 def test_nothing_to_learn_from(cluster, shards, rows):
     from rpml.distributed import DaskRPML
 

@@ -36,13 +36,15 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr("rpml.distributed.triplets.BLOCK", 400)
 
 
-@pytest.mark.parametrize("limit", [5000, 50_000])
-def test_one_block_draws_the_local_triplets(cluster, labels, limit):
+@pytest.mark.parametrize(("limit", "n_anchors"), [(5000, 3000), (50_000, 3000), (5000, 100)])
+def test_one_block_draws_the_local_triplets(cluster, labels, limit, n_anchors):
     config = replace(CONFIG, max_triplets=limit)
+    labels = np.where(np.arange(len(labels)) < n_anchors, labels, -1)
     Z = np.zeros((len(labels), 1))
     stages = LocalStages(config, Context(7))
     expected = stages.objective(Z, None, labels, FitInputs(UNGROUPED)).triplets
     np.testing.assert_array_equal(drawn(cluster, labels, 4, config), expected)
+    assert len(expected) <= min(limit, 2 * n_anchors)
 
 
 def test_the_cut_does_not_matter_and_clusters_span_the_shards(cluster, labels, small_blocks):

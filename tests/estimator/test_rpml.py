@@ -273,10 +273,45 @@ def test_sizes_that_do_not_fit_are_refused():
         RPML(21).fit(X)
     with pytest.raises(ValueError, match="n_components=15 is more than the 9 directions"):
         RPML(15).fit(X[:10])
-    with pytest.raises(ValueError, match=r"init must have shape \(20, 3\)"):
-        RPML(3, init=np.eye(4)).fit(X)
     with pytest.raises(ValueError, match="one value per row"):
         RPML(3, clustering=[0, 1]).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("settings", "init", "message"),
+    [
+        ({}, np.eye(4), r"init must have shape \(20, 3\), .*, got \(4, 4\)\.$"),
+        ({}, np.eye(20, 4), r"shape \(20, 3\)"),
+        ({}, np.eye(19, 3), r"shape \(20, 3\)"),
+        ({}, np.eye(21, 3), r"shape \(20, 3\)"),
+        ({"whiten": 0.5, "n_axes": 9}, np.eye(20, 3), r"shape \(9, 3\)"),
+        ({"whiten": None}, np.eye(19, 3), r"shape \(20, 3\)"),
+        ({"n_components": None}, np.eye(20, 19), r"shape \(20, 20\)"),
+        ({}, np.ones((20, 3)), "linearly independent"),
+        ({}, np.eye(20, 3) * np.nan, "finite numbers"),
+        ({}, [["a"] * 3] * 20, "finite numbers"),
+    ],
+)
+def test_an_initial_matrix_is_checked_before_any_work(monkeypatch, settings, init, message):
+    monkeypatch.setattr("rpml.estimator.rpml.learn_in_memory", None)
+    X, _ = blobs(d=20)
+    with pytest.raises(ValueError, match=message):
+        RPML(**{"n_components": 3, "init": init} | settings).fit(X)
+
+
+@pytest.mark.parametrize(("whiten", "p"), [("auto", 12), (0.5, 12), (None, 20)])
+def test_an_initial_matrix_of_rows_that_vary_in_few_directions(monkeypatch, whiten, p):
+    X, _ = blobs(d=12)
+    X = X @ np.random.default_rng(0).standard_normal((12, 20))
+    model = RPML(3, whiten=whiten, init=np.eye(p, 3), random_state=0).fit(X)
+    assert model.components_.shape == (3, p)
+    monkeypatch.setattr("rpml.estimator.rpml.learn_in_memory", None)
+    for wrong in (np.eye(p - 1, 3), np.eye(p + 1, 3), np.eye(3, p)):
+        with pytest.raises(ValueError, match=rf"init must have shape \({p}, 3\)"):
+            RPML(3, whiten=whiten, init=wrong, random_state=0).fit(X)
+    X = np.vstack([np.repeat(X[:1], 2000, axis=0), blobs()[0]])  # more than a sample shows
+    with pytest.raises(TypeError, match="not callable"):
+        RPML(3, whiten=whiten, init=np.eye(20, 3)).fit(X)
 
 
 def test_transform_checks_its_input(fitted):

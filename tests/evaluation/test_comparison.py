@@ -145,8 +145,24 @@ def test_without_labels(data):
     found = compare(data[0], None, 4, methods=("raw", "pca"), seeds=(0,))
     assert "recall@1" not in found.rows[0]
     assert found.rows[0]["neighbors_kept"] == 1
-    with pytest.raises(ValueError, match="need y"):
+    with pytest.raises(ValueError, match="they learn from labels"):
         compare(data[0], None, 4, methods=("lda",))
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"seeds": ()}, "at least one number of components and one seed"),
+        ({"n_components": []}, "at least one number of components and one seed"),
+        ({"y": "unique"}, "No class of y has two test rows"),
+    ],
+)
+def test_nothing_to_measure_is_said(data, more, message):
+    X, y = data
+    if "y" in more:
+        more, y = {}, np.arange(len(X))
+    with pytest.raises(ValueError, match=message):
+        compare(X, y, **{"n_components": 4, "methods": ("pca",), **more})
 
 
 def test_frame_and_files(data, tmp_path):

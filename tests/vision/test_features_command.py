@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import signal
 import subprocess
@@ -279,6 +280,12 @@ def test_a_killed_run_continues_with_the_same_result(tool: Tool, tmp_path: Path)
     assert (tool.out / "features.npy").stat().st_mtime_ns == before
     for name in ("features.npy", "features.ids.csv"):
         assert (tool.out / name).read_bytes() == (whole / name).read_bytes()
+    manifests = []
+    for folder in (tool.out, whole):
+        manifest = json.loads((folder / "features.npy.manifest.json").read_text(encoding="utf8"))
+        assert all(file.pop() > 0 for file in manifest["files"].values())  # when it was written
+        manifests.append(manifest)
+    assert manifests[0] == manifests[1]
 
 
 def test_two_runs_of_one_name_do_not_mix_their_tables(tool: Tool) -> None:

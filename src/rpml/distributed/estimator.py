@@ -12,17 +12,24 @@ from sklearn.utils.validation import check_is_fitted
 
 from rpml.distributed.cluster import Cluster, Task
 from rpml.distributed.source import PartitionedRows, open_rows
-from rpml.distributed.stages import DaskStages
+from rpml.distributed.stages import DaskStages, check_available
 from rpml.distributed.take import take
+from rpml.distributed.whiten import row_spectrum
 from rpml.estimator import RPML, Embedding
-from rpml.estimator.fit_inputs import as_groups, divided, divisor
+from rpml.estimator.fit_inputs import (
+    as_classes,
+    as_groups,
+    check_clustering,
+    check_init,
+    divided,
+    divisor,
+)
 from rpml.estimator.parameters import check_size
 from rpml.method.pipeline import learn
 from rpml.method.settings import FitInputs
 from rpml.method.supervision.constraints import gather
-from rpml.method.supervision.labels import as_labels
 from rpml.runtime.context import Context, Json, Store
-from rpml.runtime.rows import extent, float_dtype, scale_of
+from rpml.runtime.rows import Array, extent, float_dtype, scale_of
 
 logger = logging.getLogger(__name__)
 
@@ -92,6 +99,7 @@ class DaskRPML(LazyEmbedding, RPML):
         """
         self._validate_params()
         self._refuse(unavailable)
+        check_available(self._settings())
         if isinstance(cluster, Cluster):
             return self._fit(X, y, groups, store, cluster)
         with Cluster(cluster) as started:
@@ -116,11 +124,13 @@ class DaskRPML(LazyEmbedding, RPML):
     ) -> Self:
         rows = open_rows(X, cluster)
         self._check_rows(rows)
-        labels = as_labels(y, rows.count) if self.use_labels and y is not None else None
+        labels = as_classes(y, rows.count) if self.use_labels else None
         inputs = FitInputs(as_groups(groups, rows.count), gather(labels, rows.count))
+        check_clustering(self.clustering, rows.count)
         settings, context = self._settings(), self._context(store)
         with cluster.failures():
             learned, scale = self._to_common_scale(rows, cluster, context)
+            self._check_init(learned, cluster, context)
             stages = DaskStages(cluster, settings, context)
             result = learn(stages, learned, inputs, settings, context)
             vectors = cluster.value(take(cluster, rows.parts, rows.edges, result.exemplars.rows))
@@ -154,6 +164,17 @@ class DaskRPML(LazyEmbedding, RPML):
             self.feature_names_in_ = np.array(rows.feature_names, dtype=object)
         check_size(self.n_components, rows.n_features)
 
+    def _check_init(self, rows: PartitionedRows, cluster: Cluster, context: Context) -> None:
+        """Refuse a wrong initial L before any work, as `RPML.fit` does."""
+
+        def head(size: int) -> Array:
+            return np.asarray(cluster.value(cluster.submit(_head, rows.parts[0], size)))
+
+        def count() -> int:
+            return len(row_spectrum(cluster, rows, self.normalize_input, context).variances)
+
+        check_init(self._settings(), rows.shape, head, count)
+
     def to_local(self) -> RPML:
         """Return the fitted model as a plain `RPML`, which does not need Dask."""
         check_is_fitted(self)
@@ -162,3 +183,7 @@ class DaskRPML(LazyEmbedding, RPML):
             if name.endswith("_") and not name.startswith("_"):
                 setattr(local, name, value)
         return local
+
+
+def _head(part: Array, size: int) -> Array:
+    return part[:size]

@@ -21,7 +21,7 @@ from rpml.distributed.whiten import choose_whitening, mean_and_covariance
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.clustering.ascent import usable_labels
 from rpml.method.clustering.exemplars import Exemplars
-from rpml.method.clustering.pseudo_labels import as_clusterer, labels_schema
+from rpml.method.clustering.pseudo_labels import as_clusterer, is_array, labels_schema
 from rpml.method.objective.weights import weight_function
 from rpml.method.pipeline import SAMPLE_ROWS, Problem
 from rpml.method.settings import FitInputs, FitSettings
@@ -39,6 +39,23 @@ from rpml.runtime.context import Arrays, Context
 from rpml.runtime.rows import Array, Labels, sorted_sample
 
 logger = logging.getLogger(__name__)
+
+
+def check_available(settings: FitSettings) -> None:
+    """Raise ValueError for settings that need all rows in one place."""
+    if settings.sampler != "uniform":
+        raise ValueError(
+            f"sampler={settings.sampler!r} is not available on Dask: use sampler='uniform'."
+        )
+    clusterer = as_clusterer(settings.clustering, settings.n_neighbors)
+    if is_array(clusterer):
+        return
+    if not isinstance(clusterer, AuthorityAscentShift):
+        raise ValueError(
+            f"clustering={type(clusterer).__name__}() needs all rows in one place: on Dask use "
+            "'aas', an AuthorityAscentShift, or an array of labels."
+        )
+    check_supported(clusterer)
 
 
 @dataclass(frozen=True)
@@ -94,12 +111,6 @@ class DaskStages:
         aas = as_clusterer(self.settings.clustering, self.settings.n_neighbors)
         if not hasattr(aas, "fit_predict"):
             return None
-        if not isinstance(aas, AuthorityAscentShift):
-            raise ValueError(
-                f"clustering={type(aas).__name__}() needs all rows in one place: on Dask use "
-                "'aas', an AuthorityAscentShift, or an array of labels."
-            )
-        check_supported(aas)
         points = Z.rows
         if inputs.groups.max() >= 0:
             points = mean_instances(self.workers, Z.rows, representatives(inputs.groups)[1])

@@ -38,8 +38,8 @@ class Plan:
     n_rows: int
     block: int
     per_anchor: int
-    total: int | None
-    """None means `per_anchor` triplets of every anchor."""
+    limit: int
+    """Maximum number of triplets."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +53,14 @@ class Pool:
     groups: Groups | None
     supervision: Supervision | None
     plan: Plan
-    quota: NDArray[np.int64] | None
-    """Triplets of each block, if their total is limited."""
+    quota: NDArray[np.int64]
+    """Maximum number of triplets of each block."""
 
     def draw(self, b: int, rng: np.random.Generator) -> Drawn:
         """Draw the triplets of the anchors in block b."""
         ends = np.searchsorted(self.rows, [b * self.plan.block, (b + 1) * self.plan.block])
         able = self.members.anchors(slice(*ends.tolist()))
-        total = None if self.quota is None else int(self.quota[b])
-        anchors = repeat_anchors(able, rng, self.plan.per_anchor, total)
+        anchors = repeat_anchors(able, rng, self.plan.per_anchor, int(self.quota[b]))
         partners = uniform_partners(anchors, self.members, rng, self.groups)
         places = np.stack([anchors, *partners], axis=1)[partners[1] >= 0]
         known = self.supervision
@@ -83,16 +82,11 @@ def draw_triplets(
     context: Context,
 ) -> list[Task]:
     """Draw T of Algorithm 1: one task per partition, with the `Drawn` of its anchors."""
-    if settings.sampler != "uniform":
-        raise ValueError(
-            f"sampler={settings.sampler!r} is not available on Dask: use sampler='uniform'."
-        )
     groups, supervision = inputs.groups, inputs.supervision
     sources = [labels, *supervised_labels(inputs)]
     limit = settings.max_triplets // len(sources)
-    n, rng = len(labels), context.rng("pool")
-    per_anchor = settings.triplets_per_anchor
-    plan = Plan(n, BLOCK, per_anchor, limit if n * per_anchor > limit else None)
+    rng = context.rng("pool")
+    plan = Plan(len(labels), BLOCK, settings.triplets_per_anchor, limit)
     pools = []
     for names in sources:
         rows = pool_rows(names, POOL * settings.max_triplets, rng)
@@ -122,11 +116,10 @@ def _make_pool(
     supervision: Supervision | None,
     plan: Plan,
 ) -> Pool:
-    members, quota = members_of(labels), None
-    if plan.total is not None:  # in proportion to the anchors of each block, exactly
-        count = -(-plan.n_rows // plan.block)
-        able = np.bincount(rows[members.anchors()] // plan.block, minlength=count)
-        quota = np.diff(plan.total * np.cumsum([0, *able]) // max(1, int(able.sum())))
+    members, count = members_of(labels), -(-plan.n_rows // plan.block)
+    able = np.bincount(rows[members.anchors()] // plan.block, minlength=count)
+    # in proportion to the anchors of each block, exactly
+    quota = np.diff(plan.limit * np.cumsum([0, *able]) // max(1, int(able.sum())))
     return Pool(rows, members, groups, supervision, plan, quota)
 
 

@@ -44,6 +44,17 @@ def mean_and_covariance(
     return mean, cluster.value(cluster.total(moments)) / count
 
 
+def row_spectrum(cluster: Cluster, rows: PartitionedRows, unit: bool, context: Context) -> Spectrum:
+    """Compute the principal axes of all (unit) rows."""
+    mean, covariance = mean_and_covariance(cluster, rows.parts, rows.count, unit, context)
+    precision = float_dtype(rows)
+    spectrum = spectrum_of(mean, covariance, precision)
+    if not lost_in_rounding(spectrum, precision):
+        return spectrum
+    precise = cluster.each(second_moments, rows.parts, mean, unit, np.float64)
+    return spectrum_of(mean, cluster.value(cluster.total(precise)) / rows.count, precision)
+
+
 def choose_whitening(
     cluster: Cluster,
     rows: PartitionedRows,
@@ -55,12 +66,7 @@ def choose_whitening(
     unit = settings.normalize_input
     if settings.whiten is None:
         return Whitening(identity(rows.n_features, unit), None)
-    mean, covariance = mean_and_covariance(cluster, rows.parts, rows.count, unit, context)
-    precision = float_dtype(rows)
-    spectrum = spectrum_of(mean, covariance, precision)
-    if lost_in_rounding(spectrum, precision):
-        precise = cluster.each(second_moments, rows.parts, mean, unit, np.float64)
-        spectrum = spectrum_of(mean, cluster.value(cluster.total(precise)) / rows.count, precision)
+    spectrum = row_spectrum(cluster, rows, unit, context)
     size = size_within(spectrum, rows.shape, settings)
     if not isinstance(settings.whiten, str):
         return Whitening(whiten_by_exponent(spectrum, size, settings), None)

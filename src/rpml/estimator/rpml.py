@@ -17,7 +17,7 @@ from rpml.estimator.fit_inputs import (
     as_groups,
     as_neighbors,
     as_pairs,
-    check_clustering,
+    check_arrays,
     to_common_scale,
 )
 from rpml.estimator.parameters import CONSTRAINTS, Unsupported, check_size, refuse
@@ -67,7 +67,7 @@ class RPML(
     triplets_per_anchor : int, default=4
         Triplets per anchor, a row that shares its cluster with another row.
     max_triplets : int, default=400000
-        Upper bound. If n_samples * triplets_per_anchor exceeds it, so many are drawn in total.
+        Maximum number drawn from clusters, groups and labels; constraints add their own.
     sampler : {"uniform", "semi-hard", "hard"}, default="uniform"
         How negatives are sampled.
     init : {"pca", "random"} or ndarray of shape (p, n_components), default="pca"
@@ -331,8 +331,8 @@ class RPML(
         searched = as_neighbors(neighbors, len(X), groups)
         paired = as_pairs(pairs, len(X), self.whiten)
         inputs = FitInputs(as_groups(groups, len(X)), supervision, searched, pairs=paired)
-        check_clustering(self.clustering, len(X))
         rows, scale = to_common_scale(X, self.normalize_input or self.whiten is None)
+        check_arrays(self._settings(), rows)
         with using_jobs(self.n_jobs):
             result = learn_in_memory(rows, inputs, self._settings(), context, self.subsample)
         vectors = np.asarray(X[result.exemplars.rows], float_dtype(X))

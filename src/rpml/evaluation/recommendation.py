@@ -2,7 +2,7 @@
 
 With labels, the Recall@1 on rows of held-out classes decides, otherwise the rank gain (see
 `rpml.evaluation.rank_gain`); labels were only used to validate that rule
-(docs/decisions/recommendation.md).
+(docs/decisions/recommendation.md). PCA is recommended unless another method is clearly better.
 """
 
 from __future__ import annotations
@@ -24,10 +24,13 @@ from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
 from rpml.evaluation.rank_gain import expected_gain, rank_gains
 from rpml.evaluation.registry import METHODS, PCA_FAMILY, REFERENCE, chosen_methods
 from rpml.method.graph.exact import measure, search_rows
-from rpml.method.whitening.evidence import chosen_rank_gain
-from rpml.method.whitening.linear_map import principal_axes
-from rpml.method.whitening.neighborhoods import coordinates
+from rpml.method.whitening.choice import scatter_rows
+from rpml.method.whitening.evidence import chosen_rank_gain, judged_rows
+from rpml.method.whitening.groups import no_groups
+from rpml.method.whitening.linear_map import Spectrum, principal_axes
+from rpml.method.whitening.neighborhoods import coordinates, n_leading_axes
 from rpml.runtime.blas import single_blas_thread
+from rpml.runtime.context import Context
 from rpml.runtime.intervals import Interval, interval
 from rpml.runtime.memory import WORKING_MEMORY
 from rpml.runtime.rows import Array, RandomState, sorted_sample, unit_rows
@@ -100,7 +103,7 @@ class Recommendation:
         advice, *reasons = (html.escape(reason) for reason in self.reasons or (self.choice,))
         figure = "Recall@1" if self.uses_labels else "rank gain over PCA"
         table = [
-            (METHODS[name].title, f"{gain.value:+.3f}", f"{gain.low:+.3f} to {gain.high:+.3f}")
+            (METHODS[name].title, f"{gain.value:+z.3f}", f"{gain.low:+z.3f} to {gain.high:+z.3f}")
             for name, gain in self.evidence.items()
         ]
         shown = html_table([("method", figure, "95% interval"), *table]) if table else ""
@@ -130,7 +133,8 @@ def recommend(
     methods : sequence of str, default=("pca", "half-whitened", "pca-whitened", "rpml")
         Methods to choose from.
     random_state : int, RandomState instance or None, default=0
-        Seed of the sample, the halves and the fits.
+        Seed of the sample, the halves and the fits. RPML with the same seed is judged by the
+        evidence of its own fit (of more than 5,000 rows, on the principal axes of a sample).
 
     Returns
     -------
@@ -144,14 +148,15 @@ def recommend(
     >>> rpml.recommend(load_digits().data, 8).choice in ("pca", "half-whitened", "rpml")
     True
     """
-    rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
-    rows = checked_embedding(X, "X")
-    size = checked_size(n_components, rows.shape[1])
+    seed = int(check_random_state(random_state).randint(2**31 - 1))
+    rng, X = np.random.default_rng(seed), checked_embedding(X, "X")
+    size = checked_size(n_components, X.shape[1])
     names = tuple(dict.fromkeys(("raw", *(method.name for method in chosen_methods(methods)))))
-    labels = None if y is None else checked_codes(y, len(rows))
-    sample = sorted_sample(len(rows), MAX_ROWS, rng)
-    rows = to_common_scale(rows[sample], as_they_are=True)[0].astype(np.float32)
+    labels = None if y is None else checked_codes(y, len(X))
+    sample = sorted_sample(len(X), MAX_ROWS, rng)
+    rows = to_common_scale(X[sample], as_they_are=True)[0]
     spectrum = principal_axes(rows, unit_input=True, center=True)
+    rows = rows.astype(np.float32, copy=False)
     rank = len(spectrum.variances)
     if len(rows) < MIN_ROWS or rank < MIN_AXES or size > rank:
         return _too_little(len(rows), rank, size)
@@ -159,10 +164,7 @@ def recommend(
     if labels is None:
         gains = rank_gains(W, [name for name in names if name != "rpml"], size, rng)
         if "rpml" in names:
-            # the evidence by which RPML chooses its whitening
-            every = np.arange(len(rows))
-            data = coordinates(rows, every, spectrum, unit_input=True, n_components=size)
-            gains["rpml"] = chosen_rank_gain(data, rng)
+            gains["rpml"] = own_rank_gain(X, spectrum, size, seed)
         recommendation = decide(gains, size, names, n_components is None)
     else:
         seeds = (int(rng.integers(2**31 - 1)),)
@@ -171,10 +173,26 @@ def recommend(
     return recommendation.with_sizes(neighbors_kept(rows, W, size))
 
 
+def own_rank_gain(X: Array, spectrum: Spectrum, size: int, seed: int) -> Interval:
+    """Return the rank gain by which a fit of RPML with this seed chooses its whitening.
+
+    The rows and splits are those of the fit; so are the axes, if the spectrum is that of all rows.
+    """
+    rng = Context(seed).rng("whiten")
+    rows = scatter_rows(no_groups(len(X)), None, rng)
+    splits = np.random.default_rng(int(rng.integers(2**31)))
+    judged = rows[judged_rows(len(rows), splits)]
+    sample, every = to_common_scale(X[judged], as_they_are=True)[0], np.arange(len(judged))
+    n_axes = n_leading_axes(len(rows), len(spectrum.variances), size)
+    data = coordinates(sample, every, spectrum, unit_input=True, n_components=size, least=n_axes)
+    return chosen_rank_gain(data, splits)
+
+
 def recommend_from(table: Comparison, any_size: bool = False) -> Recommendation:
     """Recommend the method with the highest Recall@1 in a comparison, of those that see no labels.
 
-    The comparison's first number of dimensions counts. `any_size` allows the raw vectors.
+    PCA is the simplest: others must be clearly better than it, by the paired difference. The
+    comparison's first number of dimensions counts. `any_size` allows the raw vectors.
     """
     size = table.order[0][1]
     rows = {row["method"]: row for row in table.rows if row["asked"] == size and "recall@1" in row}
@@ -185,10 +203,11 @@ def recommend_from(table: Comparison, any_size: bool = False) -> Recommendation:
     }
     recall = {name: score.value for name, score in evidence.items()}
     worth = {name: value for name, value in recall.items() if any_size or name != "raw"} or recall
-    choice, runner_up = _best_two(worth)
+    over_pca = {name: table.difference(name, REFERENCE, size) for name in worth}
+    choice, runner_up = _best_two(worth, [n for n, gain in over_pca.items() if _leads(gain)])
     apart = table.difference(choice, runner_up, size) if runner_up else None
-    gain = table.difference(choice, REFERENCE, size)
-    reasons = [_advice(choice, size), _measured(choice, recall, gain)]
+    gain = over_pca[choice]
+    reasons = [_advice(choice, size), _measured(choice, worth, gain)]
     raw = table.difference("raw", choice, size)
     if choice != "raw" and raw is not None and raw.clear > 0:
         reasons.append(
@@ -211,11 +230,17 @@ def recommend_from(table: Comparison, any_size: bool = False) -> Recommendation:
 def decide(
     evidence: Mapping[str, Interval], size: int, methods: Sequence[str], any_size: bool
 ) -> Recommendation:
-    """Choose the method with the largest rank gain minus its price; `any_size` allows "raw"."""
+    """Choose the method with the largest rank gain minus its price; `any_size` allows "raw".
+
+    RPML has its own evidence and thresholds; others must be clearly better than PCA.
+    """
     gains = {name: measured.value for name, measured in evidence.items()}
     worth = {name: gains[name] - PRICES.get(name, 0.0) for name in methods if name != "raw"}
     worth = worth or {"raw": 0.0}
-    choice, runner_up = _best_two(worth)
+    if REFERENCE in worth and worth.get("rpml", 1.0) <= 0:
+        del worth["rpml"]  # without evidence it is PCA
+    ahead = [name for name in worth if name == "rpml" or _leads(evidence.get(name))]
+    choice, runner_up = _best_two(worth, ahead)
     reasons = [_advice(choice, size), _expected(choice, evidence)]
     if "raw" in gains and gains["raw"] - gains[choice] > RAW_PRICE:
         if any_size:
@@ -249,10 +274,16 @@ def neighbors_kept(X: Array, W: Array, size: int) -> dict[int, Interval]:
     return {s: interval(neighbor_overlap(before, nearest(W[:, :s]), k), rng) for s in sizes}
 
 
-def _best_two(worth: Mapping[str, float]) -> tuple[str, str | None]:
-    """Return the best and the second; PCA comes before others that are no better."""
+def _leads(gain: Interval | None) -> bool:
+    """Whether a gain over PCA is clear; without PCA to compare with, nothing speaks against it."""
+    return gain is None or gain.clear > 0
+
+
+def _best_two(worth: Mapping[str, float], ahead: Sequence[str]) -> tuple[str, str | None]:
+    """Return the best and the second; PCA is the best unless others are `ahead` of it."""
     ranked = sorted(worth, key=lambda name: (-worth[name], name != REFERENCE))
-    return ranked[0], ranked[1] if len(ranked) > 1 else None
+    best = next((n for n in ranked if n == REFERENCE or n in ahead), ranked[0])
+    return best, next((name for name in ranked if name != best), None)
 
 
 def _advice(choice: str, size: int) -> str:
@@ -266,11 +297,13 @@ def _advice(choice: str, size: int) -> str:
 
 def _measured(choice: str, recall: Mapping[str, float], gain: Interval | None) -> str:
     said = f"Recall@1 on rows held out is {recall[choice]:.1%}"
+    if choice == REFERENCE and recall[choice] < max(recall.values()):
+        return f"{said}, and no other method is clearly better."
     if gain is None or choice == REFERENCE:
         return f"{said}, the highest of {counted(len(recall), 'method')}."
-    bounds = f"{100 * gain.low:+.1f} to {100 * gain.high:+.1f}"
+    bounds = f"{100 * gain.low:+z.1f} to {100 * gain.high:+z.1f}"
     return (
-        f"{said} against {recall[REFERENCE]:.1%} with PCA: a gain of {100 * gain.value:+.1f} "
+        f"{said} against {recall[REFERENCE]:.1%} with PCA: a gain of {100 * gain.value:+z.1f} "
         f"points (95% interval {bounds})."
     )
 
@@ -283,10 +316,10 @@ def _expected(choice: str, evidence: Mapping[str, Interval]) -> str:
     rank_gain = evidence[choice]
     gain = expected_gain(rank_gain.value)
     return (
-        f"Expected gain over PCA: {100 * gain.value:+.1f} points of Recall@1 ("
-        f"{100 * gain.low:+.1f} to {100 * gain.high:+.1f} on 4 of 5 other data sets with such a "
-        f"rank gain). The rank gain, measured without labels, is {rank_gain.value:+.2f} (95% "
-        f"interval {rank_gain.low:+.2f} to {rank_gain.high:+.2f})."
+        f"Expected gain over PCA: {100 * gain.value:+z.1f} points of Recall@1 ("
+        f"{100 * gain.low:+z.1f} to {100 * gain.high:+z.1f} on 4 of 5 other data sets with such a "
+        f"rank gain). The rank gain, measured without labels, is {rank_gain.value:+z.2f} (95% "
+        f"interval {rank_gain.low:+z.2f} to {rank_gain.high:+z.2f})."
     )
 
 

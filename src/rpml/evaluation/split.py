@@ -42,6 +42,8 @@ def make_split(X: Array, y: ArrayLike | None, train: ArrayLike | None = None) ->
         raise ValueError("train must leave rows on both sides of the split.")
     if labels is None:
         return Split(X[chosen], None, X[~chosen], None)
+    if len(np.unique(labels[~chosen])) == np.sum(~chosen):
+        raise ValueError("No class of y has two test rows, so that no neighbor can be right.")
     return Split(X[chosen], labels[chosen], X[~chosen], labels[~chosen])
 
 

@@ -93,6 +93,19 @@ class FitSettings:
         """Return the number of components for rows of `n_axes` dimensions."""
         return self.n_components or min(DEFAULT_COMPONENTS, n_axes)
 
+    def init_shape(
+        self, shape: tuple[int, int], n_directions: int | None = None
+    ) -> tuple[int, int]:
+        """Return the shape of L for rows that vary in so many directions, by default in all."""
+        n, d = shape
+        if self.whiten is None:
+            return d, self.size(d)
+        available = min(d, n - 1) if n_directions is None else n_directions
+        size = self.size(available)
+        if isinstance(self.whiten, str):
+            return n_leading_axes(min(n, MAX_ROWS), available, size), size
+        return max(min(self.n_axes or max(256, 2 * size), available), size), size
+
 
 @dataclass(frozen=True)
 class FitInputs:

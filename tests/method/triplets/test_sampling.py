@@ -53,11 +53,11 @@ def test_uniform_triplets_are_lawful_and_complete(labels, per_anchor, seed):
 
 @settings(max_examples=40, deadline=None)
 @given(label_lists, st.integers(0, 70), st.integers(0, 99))
-def test_a_total_uses_anchors_equally(labels, total, seed):
-    triplets = sample_triplets(labels, rng(seed), total=total)
+def test_a_limit_only_lowers_and_uses_anchors_equally(labels, limit, seed):
+    triplets = sample_triplets(labels, rng(seed), per_anchor=2, limit=limit)
     anchors = possible(labels)
     check(triplets, labels)
-    assert len(triplets) == (total if anchors else 0)
+    assert len(triplets) == min(limit, 2 * len(anchors))
     if anchors:
         counts = np.bincount(triplets[:, 0], minlength=len(labels))[anchors]
         assert counts.max() - counts.min() <= 1
@@ -148,7 +148,7 @@ def test_anchors_whose_every_negative_shares_their_group_are_left_out():
 
 
 @pytest.mark.parametrize("labels", [[0] * 9, list(range(9)), [-1] * 9, [-1, 0, 0, -1], []])
-@pytest.mark.parametrize("options", [{}, {"total": 10}])
+@pytest.mark.parametrize("options", [{}, {"limit": 10}])
 def test_nothing_to_learn_from_is_an_empty_array(labels, options):
     triplets = sample_triplets(np.array(labels, dtype=int), rng(), **options)
     assert triplets.shape == (0, 3)
@@ -161,7 +161,7 @@ def test_nothing_to_learn_from_is_an_empty_array(labels, options):
         ([0.5, 1.0], {}, "integer array"),
         ([[0, 1]], {}, "one-dimensional"),
         ([0, 0, 1], {"per_anchor": 0}, "per_anchor=0"),
-        ([0, 0, 1], {"total": -3}, "total=-3"),
+        ([0, 0, 1], {"limit": -3}, "limit=-3"),
     ],
 )
 def test_bad_input_gets_one_sentence(labels, options, sentence):

@@ -202,6 +202,25 @@ def test_fits_the_window(chrome: Chrome, explorer: str, sample: Sample, width: i
         assert chrome.js("return document.getElementById('map').clientHeight") > 200
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("page", ["explorer", "report"])
+def test_nothing_lies_on_the_points(
+    chrome: Chrome, explorer: str, report: str, page: str, width: int
+) -> None:
+    chrome.size(width, 844)
+    chrome.open(report if page == "report" else f"{explorer}/?beside=raw")
+    chrome.until("window.rpmlMaps && rpmlMaps.length === 2")
+    covered = chrome.js(
+        "return rpmlMaps.flatMap((map) => { const { canvas, width, height } = map;"
+        "canvas.scrollIntoView({ block: 'center', behavior: 'instant' });"
+        "const box = canvas.getBoundingClientRect(), over = [];"
+        "for (let i = 1; i < 20; i++) for (let j = 1; j < 20; j++) {"
+        "const place = [box.left + width * i / 20, box.top + height * j / 20];"
+        "if (document.elementFromPoint(...place) !== canvas) over.push([i, j]) } return over })"
+    )
+    assert covered == []
+
+
 def test_dark_mode(chrome: Chrome, explorer: str) -> None:
     chrome.media(dark=True)
     look(chrome, explorer)

@@ -84,7 +84,7 @@ def test_the_report_compares_both(chrome: Chrome, report: str) -> None:
     assert "new.rpml" in chrome.text("#verdict .lead")
     assert "nearest neighbors in common (95% interval" in chrome.text("#verdict")
     assert "vs new.rpml" in chrome.find("#table svg").get_attribute("innerHTML")
-    captions = [e.text for e in chrome.all(".map > figcaption")]
+    captions = [e.text for e in chrome.all(".map > figcaption > [id]")]
     assert captions == ["Raw features", "old.rpml", "new.rpml"]
     chrome.js("rpmlMaps[2].options.onPick(7)")
     chrome.until("rpmlMaps.every((map) => map.selected === 7)")

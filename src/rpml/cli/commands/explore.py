@@ -118,7 +118,7 @@ def run(
     cached = cache_file(models[0]) if cache and len(items) >= MIN_ROWS else None
     if cached is not None:
         console.note(
-            f"the map is saved in {cached} for the next start (--no-cache: do not save it)"
+            f"once drawn, the map is kept in {cached} for the next start (--no-cache: it is not)"
         )
     start_work(catalog, values, seed, tree, cached)
     loud = warning(host)

@@ -78,6 +78,8 @@ def compare(
     split = make_split(X, y, train)
     chosen = _chosen(methods, labeled=y is not None)
     dims = _dims(n_components, X.shape[1])
+    if not dims or not len(seeds):
+        raise ValueError("A comparison needs at least one number of components and one seed.")
     cells = list(run_cells(split, chosen, dims, list(seeds)))
     return Comparison(cells, [(method.name, d) for d in sorted(set(dims)) for method in chosen])
 
@@ -89,7 +91,7 @@ def _chosen(names: Sequence[str] | None, labeled: bool) -> list[Method]:
     label_free = [method for method in methods if not method.uses_labels]
     if names is not None and len(label_free) < len(methods):
         needy = [method.name for method in methods if method.uses_labels]
-        raise ValueError(f"methods={needy}: they learn from labels and need y.")
+        raise ValueError(f"methods={needy}: they learn from labels (y), which are not given.")
     return label_free
 
 

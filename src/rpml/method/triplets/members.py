@@ -48,18 +48,16 @@ def members_of(labels: NDArray[np.intp]) -> Members:
 
 
 def repeat_anchors(
-    able: NDArray[np.intp], rng: np.random.Generator, per_anchor: int, total: int | None
+    able: NDArray[np.intp], rng: np.random.Generator, per_anchor: int, limit: int | None
 ) -> NDArray[np.intp]:
-    """Repeat each anchor as often as it is used."""
-    if total is None:
-        if per_anchor < 1:
-            raise ValueError(f"per_anchor={per_anchor}: must be at least 1")
+    """Repeat each anchor as often as it is used: `per_anchor` times, or less if limited."""
+    if per_anchor < 1:
+        raise ValueError(f"per_anchor={per_anchor}: must be at least 1")
+    if limit is not None and limit < 0:
+        raise ValueError(f"limit={limit}: must not be negative")
+    if limit is None or able.size * per_anchor <= limit:
         return np.repeat(able, per_anchor)
-    if total < 0:
-        raise ValueError(f"total={total}: must not be negative")
-    if not able.size:
-        return able
-    rounds, rest = divmod(total, able.size)
+    rounds, rest = divmod(limit, able.size)
     extra = np.sort(rng.choice(able, rest, replace=False))
     return np.sort(np.concatenate([np.repeat(able, rounds), extra]), kind="stable")
 

@@ -23,7 +23,7 @@ def sample_triplets(
     rng: np.random.Generator,
     *,
     per_anchor: int = 4,
-    total: int | None = None,
+    limit: int | None = None,
     sampler: Sampler | None = None,
     groups: ArrayLike | None = None,
 ) -> Triplets:
@@ -37,9 +37,9 @@ def sample_triplets(
     rng : numpy Generator
         Source of the draws.
     per_anchor : int, default=4
-        Triplets per anchor. Ignored if `total` is given.
-    total : int, default=None
-        Total number of triplets; all anchors are used equally often, up to one.
+        Triplets per anchor.
+    limit : int, default=None
+        Maximum number of triplets; if it applies, all anchors are used equally often, up to one.
     sampler : Sampler, default=None
         Selects the negatives; None means `Uniform`.
     groups : ndarray of shape (n_samples,), default=None
@@ -48,7 +48,7 @@ def sample_triplets(
     names = check_labels(labels)
     groups = None if groups is None else np.asarray(groups)
     members = members_of(names)
-    anchors = repeat_anchors(members.anchors(), rng, per_anchor, total)
+    anchors = repeat_anchors(members.anchors(), rng, per_anchor, limit)
     partners = uniform_partners(anchors, members, rng, groups)
     draw = Draw(anchors, *partners, names, groups)
     negatives = (sampler or Uniform()).negatives(draw, rng)
@@ -70,15 +70,14 @@ def draw_from_sources(
     per_anchor: int,
     max_triplets: int,
 ) -> Triplets:
-    """Draw T of Algorithm 1: equally many from each source, at most `max_triplets` in total."""
+    """Draw T of Algorithm 1: `per_anchor` per anchor and source, at most `max_triplets`."""
     limit = max_triplets // len(sources)
-    total = limit if len(groups) * per_anchor > limit else None
     drawn = [
         sample_triplets(
             source.labels,
             rng,
             per_anchor=per_anchor,
-            total=total,
+            limit=limit,
             sampler=source.sampler,
             groups=groups,
         )

@@ -82,7 +82,7 @@ def neighbor_scatter(
     if n < MIN_ROWS:
         reason = f"only {counted(n, 'row')}, too few to tell"
         return np.eye(q), ScatterChoice("none", np.inf, {}, reason, trains=False)
-    gains = RankGains(data, rng, step)
+    gains = RankGains(data.subset(judged_rows(n, rng)), rng, step)
     choice, _ = choose(gains, data.n_components)
     correlation = gains.correlation
     if choice.whitens or is_prior:
@@ -96,10 +96,15 @@ def neighbor_scatter(
 
 @single_blas_thread()
 def chosen_rank_gain(data: Coordinates, rng: np.random.Generator) -> Interval:
-    """The rank gain by which a fit would judge its choice."""
+    """The rank gain by which a fit would judge its choice, of its `judged_rows`."""
     if min(data.W.shape[0] - MIN_ROWS, data.W.shape[1] - MIN_AXES) < 0:
         return Interval(0.0, 0.0, 0.0)
     return mean_interval(choose(RankGains(data, rng), data.n_components)[1])
+
+
+def judged_rows(n: int, rng: np.random.Generator) -> Index:
+    """Which of n rows are looked at: the first half makes the scatter, the second tests it."""
+    return rng.permutation(n)[:MAX_ROWS]
 
 
 def choose(gains: RankGains, n_components: int) -> tuple[ScatterChoice, Array]:
@@ -146,7 +151,7 @@ def _said(per_query: Array) -> str:
 
 
 class RankGains:
-    """What half of the rows say about a scatter that the other half made.
+    """What the second half of the rows says about a scatter that the first half made.
 
     Per query, the decrease of log(1 + rank) of its mates compared with PCA. Each gain is computed
     when it is first asked for.
@@ -155,8 +160,8 @@ class RankGains:
     def __init__(
         self, data: Coordinates, rng: np.random.Generator, step: Callable[[], None] = silent
     ) -> None:
-        order = rng.permutation(len(data.W))[:MAX_ROWS]
-        made, self._tested = (data.subset(part) for part in np.array_split(order, 2))
+        every = np.arange(len(data.W))
+        made, self._tested = (data.subset(part) for part in np.array_split(every, 2))
         self.correlation = cross_fitted_correlation(made, REPEATS, rng, step)
         self._scatter = scatter_of(self.correlation, data.deviations)
         self._trace = float(np.trace(self._scatter))

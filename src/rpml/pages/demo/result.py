@@ -156,7 +156,7 @@ def judge(rows: Sequence[DemoRow], embeddings: Embeddings, y: NDArray[np.generic
     return (
         f"{judgment}: Recall@1 at {counted(learned.dim, 'dimension')} is "
         f"{100 * learned.recall[1]:.1f} against {100 * best.recall[1]:.1f} with the best "
-        f"alternative of that size ({best.method}), a gain of {gain:+.1f} ± {spread:.1f} points; "
+        f"alternative of that size ({best.method}), a gain of {gain:+z.1f} ± {spread:.1f} points; "
         f"the raw {raw.dim} give {100 * raw.recall[1]:.1f}"
     )
 

@@ -12,7 +12,7 @@ from rpml.evaluation.rank_gain import expected_gain
 from rpml.evaluation.recommendation import RAW_PRICE, Recommendation
 from rpml.evaluation.registry import REFERENCE
 from rpml.pages.report.measurements import Measurements
-from rpml.runtime.intervals import RESAMPLES, Interval
+from rpml.runtime.intervals import FEW, RESAMPLES, Interval
 from rpml.runtime.wording import counted
 
 FEWEST_LABELS = 30  # resamples of fewer items say little about other items
@@ -109,7 +109,8 @@ def with_labels(
             ),
             "How certain": (
                 f"Measured on {rows}. Each 95% interval comes from {RESAMPLES:,} resamples of the "
-                "items; a difference whose interval includes 0 may be chance."
+                "items; a difference whose interval includes 0 may be chance. Where fewer than "
+                f"{FEW} items differ, an exact sign test decides whether it does."
             ),
         },
     )

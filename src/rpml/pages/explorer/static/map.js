@@ -59,7 +59,7 @@ export async function showMaps() {
     else scatters[i] = makeMap(i, x, y);
     scatters[i].space = space;
     $(CANVASES[i]).setAttribute("aria-label", `Map of the items: ${page.about.spaces[space].title}`);
-    $(CANVASES[i]).nextElementSibling.textContent = spaces.length > 1 ? page.about.spaces[space].title : "";
+    $(CANVASES[i]).previousElementSibling.textContent = spaces.length > 1 ? page.about.spaces[space].title : "";
   });
   page.maps = scatters.slice(0, spaces.length);
   window.rpmlMap = scatters[0];

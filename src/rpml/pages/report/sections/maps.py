@@ -38,15 +38,17 @@ TEMPLATE = """
 <div class="maps">
   {% for key, title in maps.items() %}
   <figure class="map" data-map="{{ key }}">
-    <figcaption id="map-{{ key }}">{{ title }}</figcaption>
-    <div class="map-box">
-      <canvas tabindex="0" role="application" aria-labelledby="map-{{ key }}"
-        aria-describedby="map-keys"></canvas>
-      <div class="map-buttons">
+    <figcaption>
+      <span id="map-{{ key }}">{{ title }}</span>
+      <span class="map-buttons">
         <button type="button" data-act="in" aria-label="Zoom in, {{ title }}">+</button>
         <button type="button" data-act="out" aria-label="Zoom out, {{ title }}">−</button>
         <button type="button" data-act="reset" aria-label="Show all, {{ title }}">⤢</button>
-      </div>
+      </span>
+    </figcaption>
+    <div class="map-box">
+      <canvas tabindex="0" role="application" aria-labelledby="map-{{ key }}"
+        aria-describedby="map-keys"></canvas>
     </div>
   </figure>
   {% endfor %}
