@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rpml.evaluation.baselines import PCA
+from rpml.evaluation.baselines.pca import PCA
 from rpml.evaluation.metrics import clustering_scores, recall_at_k
 from rpml.evaluation.protocol import (
     DEFAULT_METHODS,
