@@ -72,25 +72,12 @@ def compare_codes(
     methods: Sequence[str] | None = None,
     seed: int = 0,
 ) -> CodeComparison:
-    """Compare float, int8, sign bits, rescored bits, PQ and OPQ on held-out rows.
+    """Compare float, int8, sign bits, rescored bits, PQ and OPQ on at most 10,000 held-out rows.
 
-    Parameters
-    ----------
-    X, y, n_components, train
-        As in `compare`; at most 10,000 test rows are scored.
-    methods : sequence of str, default=None
-        Names of `rpml.evaluation.registry`; None compares raw vectors, PCA and RPML.
-    seed : int, default=0
-        Seed of the methods.
+    The arguments are those of `compare`; by default raw vectors, PCA and RPML are compared.
+    `neighbors_kept` is the share of the 10 nearest rows of the raw vectors that remain among the
+    10 nearest by the code, `recall@1` the Recall@1 of the labels; both with 95% intervals.
 
-    Returns
-    -------
-    CodeComparison
-        `neighbors_kept` is the share of the 10 nearest rows of the raw vectors that remain among
-        the 10 nearest by the code, `recall@1` the Recall@1 of the labels; both with 95% intervals.
-
-    Notes
-    -----
     Queries are floats and rows are codes, except for sign bits, which are compared by Hamming
     distance. "binary + int8" rescores the 40 nearest rows by the bits with int8. PQ and OPQ have
     as many bytes as the sign bits and need faiss; OPQ only up to 256 dimensions.

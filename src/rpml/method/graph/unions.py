@@ -22,19 +22,7 @@ def nearest_by_unions(
 ) -> list[NDArray[np.int32]]:
     """Find the k other rows of highest cosine, per union of two parts and row, in any order.
 
-    Parameters
-    ----------
-    parts : sequence of float32 arrays of shape (n, any)
-        Columns of the rows.
-    unions : sequence of (int, int)
-        Which two parts are put side by side.
-    k : int
-        Reduced to n - 1 if there are fewer rows.
-
-    Returns
-    -------
-    list of ndarrays of shape (n, k)
-        Row numbers, one array per union.
+    `parts` are columns of the rows in float32, (n, any). Returns (n, k) row numbers per union.
     """
     n, width = len(parts[0]), sum(part.shape[1] for part in parts)
     squares = [np.vecdot(part, part) for part in parts]
