@@ -1,4 +1,4 @@
-"""Operations on rows shared by all layers: blocks, unit norm, dtype, samples, top-k."""
+"""Operations on rows shared by all layers: blocks, finiteness, unit norm, samples, top-k."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -43,6 +43,14 @@ class HasDtype(Protocol):
 def float_dtype(X: HasDtype) -> type[np.floating]:
     """Return the dtype to compute in: float32 for float16 and float32, else float64."""
     return np.float32 if X.dtype in (np.float16, np.float32) else np.float64
+
+
+def first_not_finite(values: Array) -> tuple[int, int] | None:
+    """Return (row, column) of the first NaN or infinity, or None."""
+    if values.dtype.kind != "f" or np.isfinite(values).all():
+        return None
+    row, column = np.argwhere(~np.isfinite(values))[0]
+    return int(row), int(column)
 
 
 def unit_rows(X: Array) -> Array:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rpml.runtime.errors import InputError
 from rpml.runtime.files.inputs import Stamp
-from rpml.runtime.rows import Array
+from rpml.runtime.rows import Array, first_not_finite
 
 Ids = NDArray[np.object_]
 
@@ -153,14 +153,6 @@ class FeatureSource(ABC):
         if batch.lines is not None:
             return f"line {batch.lines[row]}, column {name}"
         return f"row {batch.start + row}, column {name} (counted from 0)"
-
-
-def first_not_finite(values: Array) -> tuple[int, int] | None:
-    """Return (row, column) of the first NaN or infinity, or None."""
-    if values.dtype.kind != "f" or np.isfinite(values).all():
-        return None
-    row, column = np.argwhere(~np.isfinite(values))[0]
-    return int(row), int(column)
 
 
 def check_compression(name: str, unpacked: int, stored: int) -> None:

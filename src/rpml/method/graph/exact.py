@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from rpml.method.graph import kernels as kernels
 from rpml.runtime.blas import single_blas_thread, times
-from rpml.runtime.rows import Array, unit_rows
+from rpml.runtime.rows import Array, first_not_finite, unit_rows
 from rpml.runtime.threads import run_chunks
 
 Progress = Callable[[float], object]
@@ -105,10 +105,9 @@ def _range(X: Array, memory_limit: int) -> tuple[NDArray[np.float64], ...]:
 
 
 def _check_finite(block: Array, first: int) -> None:
-    finite = np.isfinite(block)
-    if not finite.all():
-        row, column = np.argwhere(~finite)[0]
-        raise ValueError(f"X[{first + row}, {column}] is {block[row, column]}")
+    bad = first_not_finite(block)
+    if bad is not None:
+        raise ValueError(f"X[{first + bad[0]}, {bad[1]}] is {block[bad]}")
 
 
 def center_and_unit(
