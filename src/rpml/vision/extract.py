@@ -28,27 +28,17 @@ SCALES = (512, 362, 256)
 
 @dataclass(frozen=True)
 class Recipe:
-    """The settings of a descriptor, without the network.
-
-    Parameters
-    ----------
-    scales : tuple of int, default=(512, 362, 256)
-        Longer side of the image in pixels; the unit vectors of all scales are summed.
-    pooling : Pooling
-        From feature map to vector; R-MAC by default.
-    views : Views
-        Augmented views added to each image; none by default.
-    average_views : bool, default=False
-        One row per image: the mean of the unit vectors of the image and its views.
-    max_pixels : int, default=100_000_000
-        Larger images are left out.
-    """
+    """The settings of a descriptor, without the network."""
 
     scales: tuple[int, ...] = SCALES
+    """Longer side of the image in pixels; the unit vectors of all scales are summed."""
     pooling: Pooling = field(default_factory=Pooling)
     views: Views = field(default_factory=Views)
+    """Augmented views added to each image."""
     average_views: bool = False
+    """One row per image: the mean of the unit vectors of the image and its views."""
     max_pixels: int = MAX_PIXELS
+    """Larger images are left out."""
 
     def __post_init__(self) -> None:
         if not self.scales or min(self.scales) < 1:
@@ -70,24 +60,16 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Execution:
-    """Threads and batches; the descriptors depend on them only by rounding.
-
-    Parameters
-    ----------
-    workers : int, default=None
-        Batches processed in parallel; None means one per core.
-    batch : int, default=4
-        Images of equal shape per call of the network.
-    part : int, default=50
-        Images per part; an interrupted run loses at most one part.
-    strict : bool, default=False
-        Stop at the first image that cannot be used.
-    """
+    """Threads and batches; the descriptors depend on them only by rounding."""
 
     workers: int | None = None
+    """Batches processed in parallel; None means one per core."""
     batch: int = 4
+    """Images of equal shape per call of the network."""
     part: int = 50
+    """Images per part; an interrupted run loses at most one part."""
     strict: bool = False
+    """Stop at the first image that cannot be used."""
 
     def threads(self) -> tuple[int, int]:
         """(workers, threads per call of the network)."""

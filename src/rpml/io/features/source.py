@@ -23,30 +23,20 @@ LARGE, MOST_COMPRESSION = 2**28, 100  # real vectors compress by half, zeros by 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What to read from a file that leaves a choice.
-
-    Parameters
-    ----------
-    columns : tuple of str, default=None
-        Feature columns of a CSV or parquet file, or the list column; ``*`` matches any text.
-    id_column : str, default=None
-        The column (or array) with the ids of the rows.
-    array : str, default=None
-        The array of an .npz file.
-    exclude : tuple of str, default=()
-        Columns that are not features, such as labels in the same file.
-    header : bool, default=None
-        Whether a CSV file starts with column names; None detects it.
-    keep : tuple of str, default=()
-        Columns that are not features and are copied to the output; ``*`` matches any text.
-    """
+    """What to read from a file that leaves a choice."""
 
     columns: tuple[str, ...] | None = None
+    """Feature columns of a CSV or parquet file, or the list column; ``*`` matches any text."""
     id_column: str | None = None
+    """The column (or array) with the ids of the rows."""
     array: str | None = None
+    """The array of an .npz file."""
     exclude: tuple[str, ...] = ()
+    """Columns that are not features, such as labels in the same file."""
     header: bool | None = None
+    """Whether a CSV file starts with column names; None detects it."""
     keep: tuple[str, ...] = ()
+    """Columns that are not features and are copied to the output; ``*`` matches any text."""
 
 
 @dataclass(frozen=True)
