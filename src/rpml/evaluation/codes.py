@@ -68,7 +68,6 @@ def compare_codes(
     y: ArrayLike | None = None,
     n_components: int | None = None,
     *,
-    train: ArrayLike | None = None,
     methods: Sequence[str] | None = None,
     seed: int = 0,
 ) -> CodeComparison:
@@ -83,7 +82,7 @@ def compare_codes(
     as many bytes as the sign bits and need faiss; OPQ only up to 256 dimensions.
     """
     X = checked_embedding(X, "X")
-    split = make_split(X, y, train)
+    split = make_split(X, y)
     n_components = checked_size(n_components, X.shape[1])
     chosen = chosen_methods(methods or CODED_METHODS)
     sampled = sorted_sample(len(split.X_test), MAX_ROWS, np.random.default_rng(seed))

@@ -112,16 +112,6 @@ class Part:
     failures: tuple[Failure, ...] = ()
 
 
-@dataclass(frozen=True)
-class Extraction:
-    """All descriptors, with the ids and groups of their rows."""
-
-    values: NDArray[np.float32]
-    ids: list[str]
-    groups: NDArray[np.int64]
-    failures: tuple[Failure, ...] = field(default=())
-
-
 def files_digest(files: Sequence[ImageFile]) -> str:
     """Return a digest of the names, sizes and modification times of the files."""
     state = hashlib.sha256()
@@ -145,28 +135,23 @@ def extract(
     backbone: Backbone,
     recipe: Recipe | None = None,
     execution: Execution | None = None,
-    context: Context | None = None,
-) -> Extraction:
+) -> Part:
     """Compute descriptors of images with an ONNX backbone.
 
-    The default recipe is R-MAC at three scales without views. The context's store keeps finished
-    parts. Rows have unit norm, each image followed by its views; images that cannot be used are in
-    `failures`.
+    The default recipe is R-MAC at three scales without views. Rows have unit norm, each image
+    followed by its views; images that cannot be used are in `failures`.
     """
     job = Job(files, backbone, recipe or Recipe(), execution or Execution())
-    parts = list(iter_parts(job, context or Context()))
+    parts = list(iter_parts(job, Context()))
     failures = tuple(failure for part in parts for failure in part.failures)
     parts = [part for part in parts if len(part.values)]
     if not parts:
         raise nothing_left(failures)
-    image = np.concatenate([part.image for part in parts])
-    view = np.concatenate([part.view for part in parts])
-    return Extraction(
-        np.concatenate([part.values for part in parts]),
-        [row_id(files[i], v) for i, v in zip(image, view, strict=True)],
-        image,
-        failures,
+    image, view, values = (
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("image", "view", "values")
     )
+    return Part(image, view, values, failures)
 
 
 def nothing_left(failures: Sequence[Failure]) -> InputError:
