@@ -19,7 +19,7 @@ from rpml.method.codes import AxisRanges, Int8Codec, SignCodec
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.extras import optional
 from rpml.runtime.intervals import bounded, interval
-from rpml.runtime.rows import Array, sorted_sample, top_columns, unit_rows
+from rpml.runtime.rows import Array, slices, sorted_sample, top_columns, unit_rows
 
 logger = logging.getLogger(__name__)
 Scores = Callable[[slice], Array]
@@ -195,9 +195,8 @@ def _product_quantized(faiss: ModuleType, train: Array, rows: Array, rotate: boo
 def nearest_by_scores(scores: Scores, n: int, k: int) -> NDArray[np.intp]:
     """Return the best other rows of every row, best first, as (n, k)."""
     out = np.empty((n, k), np.intp)
-    for start in range(0, n, _BLOCK):
-        part = slice(start, min(start + _BLOCK, n))
+    for part in slices(n, _BLOCK):
         block = scores(part)
-        block[np.arange(len(block)), np.arange(start, part.stop)] = -np.inf
+        block[np.arange(len(block)), np.arange(n)[part]] = -np.inf
         out[part] = top_columns(block, k)
     return out

@@ -15,12 +15,16 @@ TOP_K_SAMPLE = 4096
 SAFE_NORMS = (1e-12, 1e15)  # between these, squares neither overflow nor underflow in float32
 
 
+def slices(n: int, size: int) -> Iterator[slice]:
+    """Split range(n) into slices of at most `size`."""
+    return (slice(a, min(a + size, n)) for a in range(0, n, size))
+
+
 def row_blocks(X: Array, dtype: DTypeLike | None = None) -> Iterator[tuple[slice, Array]]:
     """Yield (slice, X[slice] as floats) in blocks of bounded size; never copies a whole memmap."""
     dtype = dtype or float_dtype(X)
     step = _block_rows(X, dtype)
-    for start in range(0, len(X), step):
-        part = slice(start, min(start + step, len(X)))
+    for part in slices(len(X), step):
         yield part, np.asarray(X[part], dtype)
 
 

@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from rpml.method.graph.exact import slices
 from rpml.method.graph.neighbors import Neighbors
+from rpml.runtime.rows import slices
 
 _UNSORTED = 0.01  # part of the largest distance by which rounding does not explain a wrong order
 _LOCAL_NEIGHBOR = 7  # its distance is a point's bandwidth (Zelnik-Manor and Perona, 2004)

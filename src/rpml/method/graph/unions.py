@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.method.graph import kernels
-from rpml.method.graph.exact import Pair, block_size, empty_heaps, run_pairs, slices
+from rpml.method.graph.exact import Pair, block_size, empty_heaps, run_pairs
 from rpml.runtime.memory import WORKING_MEMORY
-from rpml.runtime.rows import Array
+from rpml.runtime.rows import Array, slices
 
 _TINY = 1e-30  # squared norm of a row that has no direction
 
