@@ -16,7 +16,7 @@ from rpml.deep.inputs import ImageInputs, open_inputs
 from rpml.deep.methods import Method
 from rpml.deep.samplers import Indices
 from rpml.deep.schedule import Schedule
-from rpml.deep.trainer import Evaluate, Trainer
+from rpml.deep.trainer import Trainer
 from rpml.method.whitening.linear_map import Preprocessing, identity
 from rpml.runtime.context import Arrays, Context, Json
 from rpml.runtime.errors import InputError
@@ -113,11 +113,10 @@ def finetune(
     schedule: Schedule,
     context: Context,
     classes: Indices | None = None,
-    evaluate: Evaluate | None = None,
 ) -> tuple[Embedder, list[dict[str, float]]]:
     """Train by one method; returns the embedder and the scores of each epoch."""
     trainer = Trainer(initial.embedder, initial.inputs, method, schedule, initial.frozen, classes)
-    embedder = trainer.run(context, evaluate)
+    embedder = trainer.run(context)
     return embedder.eval(), trainer.state.history
 
 

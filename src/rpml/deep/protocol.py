@@ -12,7 +12,6 @@ from rpml.deep.cache import ImageSpec
 from rpml.deep.finetune import Initialization, Training, embed, finetune, prepare
 from rpml.deep.inputs import open_inputs
 from rpml.deep.methods import METHODS, check_methods
-from rpml.deep.trainer import Evaluate
 from rpml.evaluation.protocol.scores import MeasuredRow, scores_of
 from rpml.io.checkpoint import Checkpoint, fingerprint
 from rpml.io.datasets.image_sets import ImageSet
@@ -75,9 +74,7 @@ class DeepProtocol:
             embeddings[row.method] = Z
         return rows, embeddings
 
-    def measure(
-        self, name: str, ks: tuple[int, ...], evaluate: Evaluate | None = None
-    ) -> tuple[MeasuredRow, Array]:
+    def measure(self, name: str, ks: tuple[int, ...]) -> tuple[MeasuredRow, Array]:
         """Train by one method, or not at all, and score the test images."""
         schedule = self.training.schedule
         seed = schedule.seed
@@ -89,9 +86,7 @@ class DeepProtocol:
             method = METHODS[name]
             context = Context(seed, self.context.report, self._store(name))
             schedule = self.training.schedule_of(name)
-            embedder, history = finetune(
-                self.initial, method, schedule, context, self.classes, evaluate
-            )
+            embedder, history = finetune(self.initial, method, schedule, context, self.classes)
             title, labeled = f"{method.title}, end to end", method.uses_labels
         # of every epoch, including those of an interrupted run
         seconds = round(sum(epoch["seconds"] for epoch in history), 3)
