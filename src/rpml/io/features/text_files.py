@@ -18,7 +18,7 @@ from rpml.io.features.columns import (
 )
 from rpml.io.features.source import Batch, FeatureSource, ReadOptions, as_ids
 from rpml.runtime.errors import InputError
-from rpml.runtime.wording import counted
+from rpml.runtime.wording import counted, reason_of
 
 Row = list[str]
 
@@ -32,6 +32,14 @@ def is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def text_lines(path: Path) -> list[str]:
+    """Read the lines of a text file."""
+    try:
+        return path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}: {reason_of(error)}") from error
 
 
 @contextmanager
