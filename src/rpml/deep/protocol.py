@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rpml.deep.backbones import Network
 from rpml.deep.cache import ImageSpec
@@ -35,11 +35,11 @@ class DeepProtocol:
         self.training, self.folder, self.context = training, folder, context
         folder.mkdir(parents=True, exist_ok=True)
         self.digest = network.whole_fingerprint()
-        self.initial = self._prepare(_files(images, images.train), network)
+        files = [ImageFile(path, images.root / path) for path in images.paths]
+        self.initial = self._prepare(list(compress(files, images.train)), network)
+        held_out = list(compress(files, ~images.train))
         image_spec = ImageSpec(training.image_spec.size, Views())
-        self.test = open_inputs(
-            _files(images, ~images.train), network, image_spec, folder / "test", context
-        )
+        self.test = open_inputs(held_out, network, image_spec, folder / "test", context)
         label = dict(zip(images.paths, images.labels.tolist(), strict=True))
         seen = [label[name] for name in self.initial.inputs.ids]
         self.classes = np.unique(seen, return_inverse=True)[1]
@@ -96,11 +96,3 @@ class DeepProtocol:
         row = MeasuredRow(f"deep-{name}", title, Z.shape[1], scores, seconds, settings,
                   uses_labels=labeled)  # fmt: skip
         return row, Z
-
-
-def _files(images: ImageSet, chosen: NDArray[np.bool_]) -> list[ImageFile]:
-    return [
-        ImageFile(path, images.root / path)
-        for path, take in zip(images.paths, chosen, strict=True)
-        if take
-    ]
