@@ -19,11 +19,24 @@ from rpml.runtime.errors import TrainingError
 FAST = Schedule(epochs=2, batch_size=40, learning_rate=1e-3, projection_rate=1e-3)
 
 
-def trained(start, inputs, key="srpml", schedule=FAST, context=None, **options):
+def trained(start, inputs, key="srpml", schedule=FAST, context=None):
     embedder, frozen = start
     trainer = Trainer(embedder, inputs, METHODS[key], schedule, frozen, inputs.classes)
-    trainer.run(context, **options)
+    trainer.run(context)
     return trainer
+
+
+def labels_by_epoch(start, inputs, schedule, context):
+    """The pseudo-labels of every epoch of a run."""
+    embedder, frozen = start
+    trainer, seen = Trainer(embedder, inputs, METHODS["srpml"], schedule, frozen), []
+
+    def report(progress):
+        if progress.stage == "train" and progress.info:
+            seen.append(trainer.state.labels)
+
+    trainer.run(replace(context, report=report))
+    return seen
 
 
 @pytest.mark.parametrize("key", list(METHODS))
@@ -76,14 +89,11 @@ def test_a_killed_run_goes_on_with_the_same_losses(start, inputs, key, tmp_path)
 
 def test_pseudo_labels_are_kept_between_refreshes(start, inputs, tmp_path):
     schedule = replace(FAST, epochs=3, relabel_every=2)
-    seen = []
-    trained(start, inputs, "srpml", schedule, evaluate=lambda s: seen.append(s.labels) or {})
+    seen = labels_by_epoch(start, inputs, schedule, Context())
     np.testing.assert_array_equal(seen[0], seen[1])
     place = Context(store=Checkpoint(tmp_path / "c", "d", {}, resume=True))
     trained(start, inputs, "srpml", replace(schedule, epochs=1), place)
-    resumed = []
-    trained(start, inputs, "srpml", schedule, place,
-            evaluate=lambda s: resumed.append(s.labels) or {})  # fmt: skip
+    resumed = labels_by_epoch(start, inputs, schedule, place)
     np.testing.assert_array_equal(resumed[0], seen[1])
     np.testing.assert_array_equal(resumed[1], seen[2])
 

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from rpml import RPML
-from rpml.estimator import describe_model
-from rpml.estimator.description import decisions
+from rpml.estimator.description import decisions, describe_model
 from rpml.estimator.fitted import model_arrays, model_metadata
 from rpml.evaluation.diagnostics import of_whitening
 from rpml.io.container import write_container

@@ -221,7 +221,7 @@ def test_wrong_arguments(data, change, sentence):
 def test_the_row_of_a_nan_is_that_of_the_user(data):
     X = data[0].copy()
     X[77, 2] = np.nan
-    with pytest.raises(ValueError, match=r"X has a NaN .* row 77, column 2"):
+    with pytest.raises(ValueError, match="X contains NaN at row 77, column 2"):
         compare(X, n_components=4)
 
 

@@ -1,4 +1,4 @@
-"""Samples and top-k of rows."""
+"""Slices, samples and top-k of rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rpml.runtime import rows
-from rpml.runtime.rows import sorted_sample, top_k
+from rpml.runtime.rows import slices, sorted_sample, top_k
 
 
 @given(
@@ -23,6 +23,11 @@ def test_top_k_is_a_stable_sort(values: list[float], k: int, sample: int) -> Non
         assert top_k(scores, min(k, len(scores))).tolist() == expected.tolist()
     finally:
         rows.TOP_K_SAMPLE = before
+
+
+@given(st.integers(0, 200), st.integers(1, 70))
+def test_slices_cover_the_range(n: int, size: int) -> None:
+    assert [i for part in slices(n, size) for i in range(n)[part]] == list(range(n))
 
 
 def test_a_sample_is_sorted_and_without_repetition() -> None:

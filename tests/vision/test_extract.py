@@ -13,7 +13,16 @@ from rpml.io.checkpoint import Checkpoint
 from rpml.runtime.context import Context, Progress
 from rpml.runtime.errors import InputError
 from rpml.vision.backbone import Backbone
-from rpml.vision.extract import Execution, Job, Part, Recipe, extract, files_digest, iter_parts
+from rpml.vision.extract import (
+    Execution,
+    Job,
+    Part,
+    Recipe,
+    extract,
+    files_digest,
+    iter_parts,
+    row_id,
+)
 from rpml.vision.files import ImageFile, find_images
 from rpml.vision.pooling import Pooling
 from rpml.vision.resumable import learn_region_whitening
@@ -43,8 +52,8 @@ def plain_loop(files: list[ImageFile], backbone: Backbone, scales: tuple[int, ..
 def test_extraction_equals_a_plain_loop(photos: Path, network: Path) -> None:
     files, backbone = find_images(photos), Backbone(network)
     found = extract(files, backbone, SMALL, PARTS)
-    assert found.ids == [f.id for f in files]
-    assert found.groups.tolist() == list(range(15))
+    assert found.image.tolist() == list(range(15))
+    assert not found.view.any()
     assert found.values.dtype == np.float32
     assert np.allclose(found.values, plain_loop(files, backbone, SMALL.scales), atol=1e-5)
 
@@ -61,13 +70,14 @@ def test_threads_and_batches_do_not_matter(
 def test_views_follow_their_image(photos: Path, network: Path) -> None:
     files, backbone = find_images(photos), Backbone(network)
     found = extract(files, backbone, Recipe((64,), views=Views(2)), PARTS)
-    assert found.ids[:4] == [
+    rows = zip(found.image[:4], found.view[:4], strict=True)
+    assert [row_id(files[i], view) for i, view in rows] == [
         files[0].id,
         f"{files[0].id}#view1",
         f"{files[0].id}#view2",
         files[1].id,
     ]
-    assert found.groups.tolist() == [i for i in range(15) for _ in range(3)]
+    assert found.image.tolist() == [i for i in range(15) for _ in range(3)]
     assert np.allclose(found.values[::3], extract(files, backbone, Recipe((64,))).values, atol=1e-6)
     assert not np.allclose(found.values[1::3], found.values[::3], atol=1e-2)
 
@@ -78,7 +88,8 @@ def test_averaged_views_are_one_row_per_image(photos: Path, network: Path) -> No
     found = extract(files, backbone, Recipe((64,), views=Views(2), average_views=True), PARTS)
     mean = each.reshape(15, 3, -1).mean(axis=1)
     assert np.allclose(found.values, mean / np.linalg.norm(mean, axis=1)[:, None], atol=1e-6)
-    assert found.ids == [file.id for file in files]
+    assert found.image.tolist() == list(range(15))
+    assert not found.view.any()
 
 
 def test_an_interruption_at_151_of_200_keeps_150(
@@ -105,7 +116,7 @@ def test_an_interruption_at_151_of_200_keeps_150(
 def test_bad_images_are_left_out(photos: Path, network: Path) -> None:
     (photos / "test" / "c" / "2.png").write_text("not a picture")
     found = extract(find_images(photos), Backbone(network), SMALL, PARTS)
-    assert len(found.values) == len(found.ids) == 14
+    assert len(found.values) == len(found.image) == 14
     assert [f.id for f in found.failures] == ["test/c/2.png"]
     for path in photos.rglob("*.png"):
         path.write_text("nothing")

@@ -117,13 +117,11 @@ def exit_code(error: BaseException) -> int | None:
     """Return the exit code of an exception, or None if it should be raised as it is."""
     if isinstance(error, KeyboardInterrupt | Interrupted):
         return INTERRUPTED
-    if isinstance(error, InputError):
-        return BAD_INPUT
     if isinstance(error, WriteError) or type(error).__name__ == "LinAlgError":
         return FAILED
     if isinstance(error, BrokenPipeError | SystemExit | GeneratorExit):
         return None
-    if isinstance(error, ValueError):  # the library's error for a wrong argument
+    if isinstance(error, ValueError):  # the library's error for a wrong argument, or an input
         return BAD_INPUT
     if isinstance(error, PermissionError | FileNotFoundError | FileExistsError | IsADirectoryError):
         return BAD_INPUT

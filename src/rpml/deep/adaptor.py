@@ -22,34 +22,15 @@ if TYPE_CHECKING:
     import torch
 
 SMALLEST_PREFIX = 8
+BATCH_SIZE, N_NEIGHBORS = 256, 10
 
 
 class MatryoshkaAdaptor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """The first columns of x + f(x), where f is trained without labels.
 
-    Parameters
-    ----------
-    n_components : int, default=2
-        Columns to keep.
-    hidden : int or None, default=None
-        Width of f's hidden layer; None means the number of features, 0 a linear f.
-    n_neighbors : int, default=10
-        Nearest rows in the batch whose similarity counts in the top-k loss.
-    pairwise, reconstruction : float, default=1.0
-        Weights of the loss over all pairs and of the distance to the input.
-    n_epochs : int, default=30
-        Passes over the rows.
-    batch_size : int, default=256
-        Rows per step.
-    learning_rate : float, default=1e-3
-        Learning rate of Adam.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the batches and of f.
-
-    References
-    ----------
     J. Yoon, R. Sinha, S. O. Arik, T. Pfister, "Matryoshka-Adaptor: unsupervised and supervised
-    tuning for smaller embedding dimensions" (EMNLP 2024).
+    tuning for smaller embedding dimensions" (EMNLP 2024). `hidden` is the width of f's hidden
+    layer, by default the number of features; 0 means a linear f.
     """
 
     def __init__(
@@ -57,17 +38,11 @@ class MatryoshkaAdaptor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         n_components: int = 2,
         *,
         hidden: int | None = None,
-        n_neighbors: int = 10,
-        pairwise: float = 1.0,
-        reconstruction: float = 1.0,
         n_epochs: int = 30,
-        batch_size: int = 256,
         learning_rate: float = 1e-3,
         random_state: RandomState = None,
     ) -> None:
-        self.n_components, self.hidden, self.n_neighbors = n_components, hidden, n_neighbors
-        self.pairwise, self.reconstruction = pairwise, reconstruction
-        self.n_epochs, self.batch_size = n_epochs, batch_size
+        self.n_components, self.hidden, self.n_epochs = n_components, hidden, n_epochs
         self.learning_rate, self.random_state = learning_rate, random_state
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
@@ -84,9 +59,9 @@ class MatryoshkaAdaptor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         optimizer = torch.optim.Adam(self.network_.parameters(), self.learning_rate)
         for _ in range(self.n_epochs):
             shuffled = rows[torch.randperm(len(rows), generator=generator)]
-            for first in range(0, len(rows) - 1, self.batch_size):
+            for first in range(0, len(rows) - 1, BATCH_SIZE):
                 optimizer.zero_grad()
-                loss = self._loss(shuffled[first : first + self.batch_size])
+                loss = self._loss(shuffled[first : first + BATCH_SIZE])
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
         return self
@@ -94,10 +69,9 @@ class MatryoshkaAdaptor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def _loss(self, rows: torch.Tensor) -> torch.Tensor:
         adapted: torch.Tensor = rows + self.network_(rows)
         local, everywhere = similarity_losses(
-            rows, adapted, prefix_sizes(self.n_components), self.n_neighbors
+            rows, adapted, prefix_sizes(self.n_components), N_NEIGHBORS
         )
-        moved = (rows - adapted).abs().mean()
-        return local + self.pairwise * everywhere + self.reconstruction * moved
+        return local + everywhere + (rows - adapted).abs().mean()
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
         """Embed rows; each has unit norm."""

@@ -55,37 +55,25 @@ class Network:
         return state.hexdigest()
 
 
-def open_network(
-    source: str | Path | nn.Module,
-    train_from: str | None = None,
-    convention: Convention | None = None,
-) -> Network:
-    """Load a backbone and freeze everything before one of its blocks.
+def open_network(source: str | Path | nn.Module, train_from: str | None = None) -> Network:
+    """Load a backbone and freeze everything before the block `train_from`.
 
-    Parameters
-    ----------
-    source : str, Path or nn.Module
-        An ONNX file with the weights of GoogLeNet; "efficientnet-lite0", with the weights of its
-        package; or a module. An `nn.Sequential` can be split between its named blocks, any other
-        module is a single block named "network".
-    train_from : str, default=None
-        The first block to train; the blocks before it are frozen. "all" trains the whole network,
-        None the last two blocks.
-    convention : Convention, default=None
-        Input convention; None uses that of the sidecar (ONNX file), of the published weights
-        (EfficientNet-Lite0), or RGB in 0..1 (module).
+    `source` is an ONNX file with the weights of GoogLeNet, whose input convention may be in a
+    sidecar; "efficientnet-lite0", with the weights of its package; or a module that takes RGB in
+    0..1. An `nn.Sequential` can be split between its named blocks, any other module is a single
+    block named "network". "all" trains the whole network, None the last two blocks.
     """
+    convention = Convention()
     if isinstance(source, nn.Sequential):
-        blocks, default = source, Convention()
+        blocks = source
     elif isinstance(source, nn.Module):
-        blocks, default = nn.Sequential(OrderedDict({"network": source})), Convention()
+        blocks = nn.Sequential(OrderedDict({"network": source}))
     elif str(source) == LITE0:
-        blocks, default = _lite0()
+        blocks, convention = _lite0()
     else:
-        sidecar = find_sidecar(Path(source))
-        blocks = load_googlenet(source)
-        default = read_convention(sidecar) if sidecar else Convention()
-    return split(blocks, train_from, convention or default)
+        blocks, sidecar = load_googlenet(source), find_sidecar(Path(source))
+        convention = read_convention(sidecar) if sidecar else convention
+    return split(blocks, train_from, convention)
 
 
 def split(blocks: nn.Sequential, train_from: str | None, convention: Convention) -> Network:

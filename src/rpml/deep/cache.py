@@ -42,18 +42,12 @@ _FLOAT16_MAX = float(np.finfo(np.float16).max)
 
 @dataclass(frozen=True)
 class ImageSpec:
-    """Size and augmented views of the images that the network reads.
-
-    Parameters
-    ----------
-    size : int, default=224
-        Height and width in pixels; images of any aspect ratio are resized to it.
-    views : Views, default=Views(8)
-        Augmented views in addition to the image itself.
-    """
+    """Size and augmented views of the images that the network reads."""
 
     size: int = 224
+    """Height and width in pixels; images of any aspect ratio are resized to it."""
     views: Views = field(default_factory=lambda: Views(8))
+    """In addition to the image itself."""
 
     def tiles(self, file: ImageFile) -> list[Tile]:
         """Return the image, then its views, all of one size."""

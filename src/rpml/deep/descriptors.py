@@ -12,7 +12,7 @@ from rpml.deep.samplers import Indices
 from rpml.evaluation.metrics.label_free import neighbor_overlap
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.context import Arrays, Context, Progress
-from rpml.runtime.rows import unit_rows
+from rpml.runtime.rows import slices, unit_rows
 from rpml.runtime.schema import ArraySpec, Schema
 
 _BLOCK = 256  # images per forward pass
@@ -37,10 +37,10 @@ def descriptors(
     stage: Callable[[torch.Tensor], torch.Tensor] | None = None,
 ) -> NDArray[np.float32]:
     """Return the embedding of one view of every image, or the output of an earlier stage of it."""
-    n, outputs = len(inputs), []
+    outputs = []
     with torch.inference_mode():
-        for start in range(0, n, _BLOCK):
-            rows = np.arange(start, min(n, start + _BLOCK))
+        for part in slices(len(inputs), _BLOCK):
+            rows = np.arange(part.start, part.stop)
             maps = inputs.load(rows, np.full(len(rows), view)).to(embedder.mean.device)
             outputs.append((stage or embedder)(maps).float().cpu().numpy())
     return np.concatenate(outputs)

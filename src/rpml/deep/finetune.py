@@ -16,7 +16,7 @@ from rpml.deep.inputs import ImageInputs, open_inputs
 from rpml.deep.methods import Method
 from rpml.deep.samplers import Indices
 from rpml.deep.schedule import Schedule
-from rpml.deep.trainer import Evaluate, Trainer
+from rpml.deep.trainer import Trainer
 from rpml.method.whitening.linear_map import Preprocessing, identity
 from rpml.runtime.context import Arrays, Context, Json
 from rpml.runtime.errors import InputError
@@ -26,31 +26,19 @@ from rpml.vision.files import ImageFile
 
 @dataclass(frozen=True)
 class Training:
-    """The settings of a training run, without the network and the method.
-
-    Parameters
-    ----------
-    dim : int, default=128
-        Size of the embedding.
-    pool : {"mac", "average", "gem"}, default="mac"
-        From feature map to descriptor.
-    bf16 : bool, default=False
-        Compute the convolutions in bfloat16.
-    image_spec : ImageSpec
-        Size and views of the images.
-    schedule : Schedule
-        How long and how fast.
-    budget : {"common", "paper"}, default="common"
-        "paper": the published epochs and batch size of each method instead of the schedule's (see
-        `rpml.deep.budgets.paper_schedule`).
-    """
+    """The settings of a training run, without the network and the method."""
 
     dim: int = 128
+    """Size of the embedding."""
     pool: str = "mac"
+    """From feature map to descriptor: "mac", "average" or "gem"."""
     bf16: bool = False
+    """Compute the convolutions in bfloat16."""
     image_spec: ImageSpec = field(default_factory=ImageSpec)
     schedule: Schedule = field(default_factory=Schedule)
     budget: str = "common"
+    """"paper": the published epochs and batch size of each method instead of the schedule's (see
+    `rpml.deep.budgets.paper_schedule`)."""
 
     def __post_init__(self) -> None:
         check_budget(self.budget)
@@ -125,11 +113,10 @@ def finetune(
     schedule: Schedule,
     context: Context,
     classes: Indices | None = None,
-    evaluate: Evaluate | None = None,
 ) -> tuple[Embedder, list[dict[str, float]]]:
     """Train by one method; returns the embedder and the scores of each epoch."""
     trainer = Trainer(initial.embedder, initial.inputs, method, schedule, initial.frozen, classes)
-    embedder = trainer.run(context, evaluate)
+    embedder = trainer.run(context)
     return embedder.eval(), trainer.state.history
 
 

@@ -46,19 +46,7 @@ class VectorViews:
 
 
 class DeepHead(LinearBaseline):
-    """A label-free method of `rpml.deep` that only learns a linear map.
-
-    Parameters
-    ----------
-    n_components : int, default=2
-        Size of the embedding.
-    method : str, default="srpml"
-        A key of `rpml.deep.methods.METHODS`.
-    n_epochs : int, default=5
-        Passes over the rows.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the training.
-    """
+    """A label-free `method` of `rpml.deep.methods.METHODS` that only learns a linear map."""
 
     uses_labels: ClassVar[bool] = False
 

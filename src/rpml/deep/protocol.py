@@ -2,17 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rpml.deep.backbones import Network
 from rpml.deep.cache import ImageSpec
 from rpml.deep.finetune import Initialization, Training, embed, finetune, prepare
 from rpml.deep.inputs import open_inputs
 from rpml.deep.methods import METHODS, check_methods
-from rpml.deep.trainer import Evaluate
 from rpml.evaluation.protocol.scores import MeasuredRow, scores_of
 from rpml.io.checkpoint import Checkpoint, fingerprint
 from rpml.io.datasets.image_sets import ImageSet
@@ -36,11 +35,11 @@ class DeepProtocol:
         self.training, self.folder, self.context = training, folder, context
         folder.mkdir(parents=True, exist_ok=True)
         self.digest = network.whole_fingerprint()
-        self.initial = self._prepare(_files(images, images.train), network)
+        files = [ImageFile(path, images.root / path) for path in images.paths]
+        self.initial = self._prepare(list(compress(files, images.train)), network)
+        held_out = list(compress(files, ~images.train))
         image_spec = ImageSpec(training.image_spec.size, Views())
-        self.test = open_inputs(
-            _files(images, ~images.train), network, image_spec, folder / "test", context
-        )
+        self.test = open_inputs(held_out, network, image_spec, folder / "test", context)
         label = dict(zip(images.paths, images.labels.tolist(), strict=True))
         seen = [label[name] for name in self.initial.inputs.ids]
         self.classes = np.unique(seen, return_inverse=True)[1]
@@ -75,9 +74,7 @@ class DeepProtocol:
             embeddings[row.method] = Z
         return rows, embeddings
 
-    def measure(
-        self, name: str, ks: tuple[int, ...], evaluate: Evaluate | None = None
-    ) -> tuple[MeasuredRow, Array]:
+    def measure(self, name: str, ks: tuple[int, ...]) -> tuple[MeasuredRow, Array]:
         """Train by one method, or not at all, and score the test images."""
         schedule = self.training.schedule
         seed = schedule.seed
@@ -89,9 +86,7 @@ class DeepProtocol:
             method = METHODS[name]
             context = Context(seed, self.context.report, self._store(name))
             schedule = self.training.schedule_of(name)
-            embedder, history = finetune(
-                self.initial, method, schedule, context, self.classes, evaluate
-            )
+            embedder, history = finetune(self.initial, method, schedule, context, self.classes)
             title, labeled = f"{method.title}, end to end", method.uses_labels
         # of every epoch, including those of an interrupted run
         seconds = round(sum(epoch["seconds"] for epoch in history), 3)
@@ -101,11 +96,3 @@ class DeepProtocol:
         row = MeasuredRow(f"deep-{name}", title, Z.shape[1], scores, seconds, settings,
                   uses_labels=labeled)  # fmt: skip
         return row, Z
-
-
-def _files(images: ImageSet, chosen: NDArray[np.bool_]) -> list[ImageFile]:
-    return [
-        ImageFile(path, images.root / path)
-        for path, take in zip(images.paths, chosen, strict=True)
-        if take
-    ]

@@ -22,54 +22,36 @@ _MAXIMUM = {"ema_decay": 1, "feature_momentum": 1}
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long and how fast a network is trained; the same for every method.
-
-    Parameters
-    ----------
-    epochs : int, default=6
-        Passes over the images.
-    batch_size : int, default=120
-        Images per step.
-    micro_batch : int, default=None
-        Rows per pass through the network, for less memory; None: the whole batch. Gradients are
-        accumulated over the passes. The loss still sees the whole batch, so they are the same.
-    learning_rate : float, default=None
-        Learning rate of the upper blocks; None: that of the method.
-    projection_rate : float, default=1e-4
-        Learning rate of the projection, for losses that do not update it themselves.
-    loss_rate : float, default=1e-3
-        Learning rate of the parameters that belong to a loss.
-    weight_decay : float, default=0
-        Weight decay of AdamW.
-    ema_decay : float, default=0.95
-        Decay of the exponential moving average of the weights (the mean teacher), which training
-        returns; 0 returns the trained weights themselves.
-    feature_distillation, neighbor_distillation : float, default=3 and 1
-        Weights of `rpml.deep.distillation.FeatureDistillation`.
-    relabel_every : int, default=1
-        Epochs between two computations of the pseudo-labels.
-    feature_momentum : float, default=0.9
-        Momentum of the running mean of the features of each image, which are clustered.
-    patience : int, default=None
-        Stop after this many epochs in which the label-free score has not risen; None: never.
-    seed : int, default=0
-        Seed of batches, views and initial parameters.
-    """
+    """How long and how fast a network is trained; the same for every method."""
 
     epochs: int = 6
+    """Passes over the images."""
     batch_size: int = BATCH_SIZE
+    """Images per step."""
     micro_batch: int | None = None
+    """Rows per pass through the network, for less memory; None: the whole batch. Gradients are
+    accumulated over the passes. The loss still sees the whole batch, so they are the same."""
     learning_rate: float | None = None
+    """Of the upper blocks; None: that of the method."""
     projection_rate: float = 1e-4
+    """Learning rate of the projection, for losses that do not update it themselves."""
     loss_rate: float = 1e-3
+    """Learning rate of the parameters that belong to a loss."""
     weight_decay: float = 0.0
     ema_decay: float = 0.95
+    """Decay of the exponential moving average of the weights (the mean teacher), which training
+    returns; 0 returns the trained weights themselves."""
     feature_distillation: float = 3.0
+    """Weight in `rpml.deep.distillation.FeatureDistillation`, like the next one."""
     neighbor_distillation: float = 1.0
     relabel_every: int = 1
+    """Epochs between two computations of the pseudo-labels."""
     feature_momentum: float = 0.9
+    """Of the running mean of the features of each image, which are clustered."""
     patience: int | None = None
+    """Stop after this many epochs in which the label-free score has not risen; None: never."""
     seed: int = 0
+    """Of batches, views and initial parameters."""
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():

@@ -5,7 +5,7 @@ import itertools
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -25,7 +25,6 @@ from rpml.runtime.rows import unit_rows
 
 logger = logging.getLogger(__name__)
 _COLLAPSED = 0.999  # norm of the mean of unit rows; whitened ones start near 0
-Evaluate = Callable[[State], Scores]
 
 
 class Trainer:
@@ -82,11 +81,11 @@ class Trainer:
         groups = [group for group in groups if group["params"]]
         return torch.optim.AdamW(groups, weight_decay=schedule.weight_decay)
 
-    def run(self, context: Context | None = None, evaluate: Evaluate | None = None) -> Embedder:
+    def run(self, context: Context | None = None) -> Embedder:
         """Train the network; return the exponential moving average of the embedder.
 
         The context's store keeps every finished epoch; its `report` receives progress and may stop
-        the run after an epoch. `evaluate` scores the state after every epoch.
+        the run after an epoch.
         """
         context = context or Context()
         state, schedule = self.state, self.schedule
@@ -100,7 +99,6 @@ class Trainer:
             state.epoch += 1
             if schedule.patience is not None:
                 scores["agreement"] = view_agreement(state.teacher, self.inputs)
-            scores |= evaluate(state) if evaluate else {}
             state.history.append(scores)
             logger.info("epoch %d: %s", state.epoch, scores)
             context.save("epoch", *snapshot(state))

@@ -15,13 +15,12 @@ from rpml.method.graph.exact import (
     prepare,
     push_scores,
     search_pairs,
-    slices,
     sort,
 )
 from rpml.method.graph.kernels import push
 from rpml.method.graph.neighbors import Neighbors, refine
 from rpml.runtime.compiled import compiled
-from rpml.runtime.rows import Array
+from rpml.runtime.rows import Array, slices
 
 MEMORY = 256 * 2**20  # bytes for the working blocks of one task
 EMPTY_ROW = np.iinfo(np.int64).max  # an empty position in a list of neighbors

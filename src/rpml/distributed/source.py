@@ -19,10 +19,10 @@ from numpy.typing import ArrayLike, NDArray
 from rpml.distributed.cluster import Cluster, Task
 from rpml.io.features.reading import SUFFIXES, open_features
 from rpml.io.features.shards import check_one_format, is_feature_file, natural_key
-from rpml.io.features.source import FeatureSource, Ids, ReadOptions, first_not_finite
+from rpml.io.features.source import FeatureSource, Ids, ReadOptions
 from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError
-from rpml.runtime.rows import Array
+from rpml.runtime.rows import Array, first_not_finite
 from rpml.runtime.wording import counted, first_line
 
 if TYPE_CHECKING:

@@ -25,29 +25,20 @@ from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.rows import Array, RandomState
 
 LOSSES = ("hinge-triplet", "hinge-angular", "smooth", "free")
+ALPHA = 45.0  # degrees, as in RPML
 
 
 class ReferenceObjective:
-    """One of the `LOSSES` at a moving L, with the solvers' interface (see `Evaluator`).
-
-    `alpha` is the angle of the angular losses in degrees, `margin` that of the triplet loss.
-    """
+    """One of the `LOSSES` at a moving L, with the solvers' interface (see `Evaluator`)."""
 
     learn_weights = False
     mean_weight = 1.0
 
     def __init__(
-        self,
-        X: Array,
-        triplets: NDArray[np.integer],
-        loss: str,
-        alpha: float = 45.0,
-        margin: float = 0.2,
+        self, X: Array, triplets: NDArray[np.integer], loss: str, margin: float = 0.2
     ) -> None:
-        self.X, self.triplets, self.loss = X, triplets, loss
+        self.X, self.triplets, self.loss, self.margin = X, triplets, loss, margin
         self.n_triplets = len(triplets)
-        self.c = angular_factor(alpha)
-        self.margin = margin
 
     def move_to(self, L: Array, theta: Array | None) -> None:
         self.Y = self.X @ L.astype(self.X.dtype)
@@ -93,7 +84,7 @@ class ReferenceObjective:
             z = _squares(near) - _squares(far) + Y.dtype.type(self.margin)
             return z, (near, far)
         far = n - (a + p) / 2
-        c = Y.dtype.type(self.c)
+        c = Y.dtype.type(angular_factor(ALPHA))
         return _squares(near) - c * _squares(far), (near, c * far)
 
     def _shape(self, z: Array) -> tuple[Array, Array]:
@@ -112,32 +103,17 @@ def _squares(rows: Array) -> Array:
 
 
 class ReferenceLoss(LinearBaseline):
-    """RPML with another loss; preprocessing, pseudo-labels, triplets and start are RPML's.
-
-    Parameters
-    ----------
-    n_components : int, default=2
-        Size of the embedding.
-    loss : {"hinge-triplet", "hinge-angular", "smooth", "free"}, default="smooth"
-        The loss.
-    alpha : float, default=45.0
-        Angle in degrees.
-    max_iter : int, default=100
-        Maximum number of iterations.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the fit.
-    """
+    """RPML with one of the `LOSSES`; preprocessing, labels, triplets and start are RPML's."""
 
     def __init__(
         self,
         n_components: int = 2,
         *,
         loss: str = "smooth",
-        alpha: float = 45.0,
         max_iter: int = 100,
         random_state: RandomState = None,
     ) -> None:
-        self.n_components, self.loss, self.alpha = n_components, loss, alpha
+        self.n_components, self.loss = n_components, loss
         self.max_iter, self.random_state = max_iter, random_state
 
     def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
@@ -148,7 +124,7 @@ class ReferenceLoss(LinearBaseline):
             warnings.simplefilter("ignore", ConvergenceWarning)  # no iterations are intended
             start.set_params(weight="constant").fit(X)
         first = start.preprocessing_
-        problem = ReferenceObjective(first.apply(X), start.triplets_, self.loss, self.alpha)
+        problem = ReferenceObjective(first.apply(X), start.triplets_, self.loss)
         solve = _without_constraint if self.loss == "free" else _on_grassmann
         L = solve(problem, start.components_.T, self.max_iter)
         self.components_ = L.T

@@ -36,15 +36,7 @@ def count_clusters(labels: Labels) -> int:
 
 
 class _SizedPartition(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
-    """A clustering with as many clusters as AAS finds.
-
-    Parameters
-    ----------
-    random_state : int, RandomState instance or None, default=None
-        Seed of the clustering.
-    n_clusters : int, default=None
-        Number of clusters; None means as many as AAS finds.
-    """
+    """A clustering with `n_clusters`, by default as many as AAS finds."""
 
     def __init__(self, random_state: RandomState = None, n_clusters: int | None = None) -> None:
         self.random_state = random_state

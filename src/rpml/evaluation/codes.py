@@ -19,7 +19,7 @@ from rpml.method.codes import AxisRanges, Int8Codec, SignCodec
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.extras import optional
 from rpml.runtime.intervals import bounded, interval
-from rpml.runtime.rows import Array, sorted_sample, top_columns, unit_rows
+from rpml.runtime.rows import Array, slices, sorted_sample, top_columns, unit_rows
 
 logger = logging.getLogger(__name__)
 Scores = Callable[[slice], Array]
@@ -68,35 +68,21 @@ def compare_codes(
     y: ArrayLike | None = None,
     n_components: int | None = None,
     *,
-    train: ArrayLike | None = None,
     methods: Sequence[str] | None = None,
     seed: int = 0,
 ) -> CodeComparison:
-    """Compare float, int8, sign bits, rescored bits, PQ and OPQ on held-out rows.
+    """Compare float, int8, sign bits, rescored bits, PQ and OPQ on at most 10,000 held-out rows.
 
-    Parameters
-    ----------
-    X, y, n_components, train
-        As in `compare`; at most 10,000 test rows are scored.
-    methods : sequence of str, default=None
-        Names of `rpml.evaluation.registry`; None compares raw vectors, PCA and RPML.
-    seed : int, default=0
-        Seed of the methods.
+    The arguments are those of `compare`; by default raw vectors, PCA and RPML are compared.
+    `neighbors_kept` is the share of the 10 nearest rows of the raw vectors that remain among the
+    10 nearest by the code, `recall@1` the Recall@1 of the labels; both with 95% intervals.
 
-    Returns
-    -------
-    CodeComparison
-        `neighbors_kept` is the share of the 10 nearest rows of the raw vectors that remain among
-        the 10 nearest by the code, `recall@1` the Recall@1 of the labels; both with 95% intervals.
-
-    Notes
-    -----
     Queries are floats and rows are codes, except for sign bits, which are compared by Hamming
     distance. "binary + int8" rescores the 40 nearest rows by the bits with int8. PQ and OPQ have
     as many bytes as the sign bits and need faiss; OPQ only up to 256 dimensions.
     """
     X = checked_embedding(X, "X")
-    split = make_split(X, y, train)
+    split = make_split(X, y)
     n_components = checked_size(n_components, X.shape[1])
     chosen = chosen_methods(methods or CODED_METHODS)
     sampled = sorted_sample(len(split.X_test), MAX_ROWS, np.random.default_rng(seed))
@@ -209,9 +195,8 @@ def _product_quantized(faiss: ModuleType, train: Array, rows: Array, rotate: boo
 def nearest_by_scores(scores: Scores, n: int, k: int) -> NDArray[np.intp]:
     """Return the best other rows of every row, best first, as (n, k)."""
     out = np.empty((n, k), np.intp)
-    for start in range(0, n, _BLOCK):
-        part = slice(start, min(start + _BLOCK, n))
+    for part in slices(n, _BLOCK):
         block = scores(part)
-        block[np.arange(len(block)), np.arange(start, part.stop)] = -np.inf
+        block[np.arange(len(block)), np.arange(n)[part]] = -np.inf
         out[part] = top_columns(block, k)
     return out

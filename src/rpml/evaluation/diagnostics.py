@@ -1,7 +1,8 @@
 """Label-free diagnostics of a fit, each with a line on how to read it."""
 
 import warnings
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,54 @@ from rpml.runtime.validation import check_rows
 
 MAX_ROWS = 5000
 RESAMPLES = 3
+_TEXTS = {
+    "clusters": (
+        "Pseudo-clusters of two or more rows",
+        "groups that the fit treats as one class; singletons are counted below",
+    ),
+    "cluster_size": ("Median size", "of the pseudo-clusters of two or more rows"),
+    "largest_cluster": ("Largest pseudo-cluster", "near 100 % means that nothing was separated"),
+    "singletons": (
+        "Singletons",
+        "rows in no pair contribute no triplets; above half, few rows decide the fit",
+    ),
+    "stability": (
+        "Stability of the pseudo-clusters",
+        "do random halves of the rows give the same partition? 1: yes, 0: chance; mean and range, "
+        f"{RESAMPLES} tries",
+    ),
+    "triplets": ("Triplets", "nothing could be learned from"),
+    "weights": (
+        "Triplet weights",
+        "mean and the middle 80 %; a mean near 0 means that the triplets were ignored",
+    ),
+    "triplets_used": (
+        "Triplets that count",
+        "100 %: all count alike; a low share means that few of them decide",
+    ),
+    "hard_triplets": (
+        "Hard triplets",
+        "triplets far from satisfied (probability below 1/4, the best being 1/2)",
+    ),
+    "neighbors_kept": (
+        "Neighbors retained",
+        "share of a row's {k} nearest by the raw features that stay among its {k} nearest",
+    ),
+    "effective_rank": (
+        "Effective rank",
+        "directions really in use, before and after; far below the size means waste",
+    ),
+    "hubness": ("Hubness", "before and after; much above 1, a few rows crowd everybody's results"),
+    "antihub_rate": (
+        "Antihubs",
+        "rows that are among nobody's {k} nearest, before and after; lower is better",
+    ),
+    "seeds": (
+        "Agreement between seeds",
+        "share of a row's {k} nearest that a fit with another seed finds too",
+    ),
+}
+"""Title and meaning of each diagnostic; k is the number of neighbors."""
 
 
 @dataclass(frozen=True)
@@ -92,38 +141,12 @@ def of_clusters(labels: NDArray[np.integer]) -> tuple[Diagnostic, ...]:
     together = sizes[sizes > 1]
     largest = float(sizes.max(initial=0)) / n
     typical = float(np.median(together)) if len(together) else 0.0
+    rows = "row" if typical == 1 else "rows"
     return (
-        Diagnostic(
-            "clusters",
-            "Pseudo-clusters of two or more rows",
-            float(len(together)),
-            f"{len(together):,}",
-            "groups that the fit treats as one class; singletons are counted below",
-            len(together) < 2,
-        ),
-        Diagnostic(
-            "cluster_size",
-            "Median size",
-            typical,
-            f"{typical:g} {'row' if typical == 1 else 'rows'}",
-            "of the pseudo-clusters of two or more rows",
-        ),
-        Diagnostic(
-            "largest_cluster",
-            "Largest pseudo-cluster",
-            largest,
-            f"{largest:.1%} of the rows",
-            "near 100 % means that nothing was separated",
-            largest > 0.5,
-        ),
-        Diagnostic(
-            "singletons",
-            "Singletons",
-            alone,
-            f"{alone:.0%}",
-            "rows in no pair contribute no triplets; above half, few rows decide the fit",
-            alone > 0.5,
-        ),
+        _told("clusters", float(len(together)), f"{len(together):,}", len(together) < 2),
+        _told("cluster_size", typical, f"{typical:g} {rows}"),
+        _told("largest_cluster", largest, f"{largest:.1%} of the rows", largest > 0.5),
+        _told("singletons", alone, f"{alone:.0%}", alone > 0.5),
     )
 
 
@@ -142,15 +165,8 @@ def of_stability(model: RPML, X: Array, rng: np.random.Generator) -> Diagnostic:
         own, others = _labels(model, one), _labels(model, two)
         scores.append(adjusted_rand_score(own, others[nearest_exemplar(one, two)]))
     value = float(np.mean(scores))
-    return Diagnostic(
-        "stability",
-        "Stability of the pseudo-clusters",
-        value,
-        f"{value:.2f} ({min(scores):.2f} to {max(scores):.2f})",
-        "do random halves of the rows give the same partition? 1: yes, 0: chance; mean and range, "
-        f"{RESAMPLES} tries",
-        value < 0.1,
-    )
+    shown = f"{value:.2f} ({min(scores):.2f} to {max(scores):.2f})"
+    return _told("stability", value, shown, value < 0.1)
 
 
 def _labels(model: RPML, Z: Array) -> NDArray[np.intp]:
@@ -172,38 +188,15 @@ def of_triplets(model: RPML) -> tuple[Diagnostic, ...]:
         np.asarray(model.triplet_probabilities_, float),
     )
     if len(w) == 0:
-        return (
-            Diagnostic("triplets", "Triplets", 0.0, "none", "nothing could be learned from", True),
-        )
+        return (_told("triplets", 0.0, "none", True),)
     mean = float(w.mean())
     share = float(w.sum() ** 2 / (len(w) * max(float((w**2).sum()), 1e-300)))
     low, high = np.quantile(w, [0.1, 0.9])
     hard = float((p < 0.25).mean())
     return (
-        Diagnostic(
-            "weights",
-            "Triplet weights",
-            mean,
-            f"{mean:.2f} ({low:.2f} to {high:.2f})",
-            "mean and the middle 80 %; a mean near 0 means that the triplets were ignored",
-            mean < 0.05,
-        ),
-        Diagnostic(
-            "triplets_used",
-            "Triplets that count",
-            share,
-            f"{share:.0%}",
-            "100 %: all count alike; a low share means that few of them decide",
-            share < 0.1,
-        ),
-        Diagnostic(
-            "hard_triplets",
-            "Hard triplets",
-            hard,
-            f"{hard:.0%}",
-            "triplets far from satisfied (probability below 1/4, the best being 1/2)",
-            hard > 0.5,
-        ),
+        _told("weights", mean, f"{mean:.2f} ({low:.2f} to {high:.2f})", mean < 0.05),
+        _told("triplets_used", share, f"{share:.0%}", share < 0.1),
+        _told("hard_triplets", hard, f"{hard:.0%}", hard > 0.5),
     )
 
 
@@ -225,49 +218,30 @@ def of_neighbors(X: Array, Z: Array, rng: np.random.Generator) -> tuple[Diagnost
     ranks = [spectrum(rows).effective_rank for rows in (X, Z)]
     hubs = [hubness_interval(indices, k, rng) for indices in (before, after)]
     lost = [interval(is_antihub(indices, k), rng) for indices in (before, after)]
+    wasteful = ranks[1].value < 0.1 * Z.shape[1]
+    crowded = hubs[1].value > max(2.0, 1.5 * hubs[0].value)
+    lonely = lost[1].value > max(0.1, 1.5 * lost[0].value)
     return (
-        Diagnostic(
-            "neighbors_kept",
-            "Neighbors retained",
-            overlap.value,
-            _said(overlap, "{:.1%}"),
-            f"share of a row's {k} nearest by the raw features that stay among its {k} nearest",
-            interval=overlap,
-        ),
-        Diagnostic(
-            "effective_rank",
-            "Effective rank",
-            ranks[1].value,
-            " -> ".join(_said(rank, "{:.1f}") for rank in ranks),
-            "directions really in use, before and after; far below the size means waste",
-            ranks[1].value < 0.1 * Z.shape[1],
-            ranks[1],
-        ),
-        Diagnostic(
-            "hubness",
-            "Hubness",
-            hubs[1].value,
-            " -> ".join(_said(hub, "{:.1f}") for hub in hubs),
-            "before and after; much above 1, a few rows crowd everybody's results",
-            hubs[1].value > max(2.0, 1.5 * hubs[0].value),
-            hubs[1],
-        ),
-        Diagnostic(
-            "antihub_rate",
-            "Antihubs",
-            lost[1].value,
-            " -> ".join(_said(share, "{:.1%}") for share in lost),
-            f"rows that are among nobody's {k} nearest, before and after; lower is better",
-            lost[1].value > max(0.1, 1.5 * lost[0].value),
-            lost[1],
-        ),
+        _estimated("neighbors_kept", [overlap], "{:.1%}", False, k),
+        _estimated("effective_rank", ranks, "{:.1f}", wasteful, k),
+        _estimated("hubness", hubs, "{:.1f}", crowded, k),
+        _estimated("antihub_rate", lost, "{:.1%}", lonely, k),
     )
 
 
-def _said(figure: Interval, style: str) -> str:
-    """Format a figure with its 95% interval."""
-    value, low, high = (style.format(v) for v in (figure.value, figure.low, figure.high))
-    return f"{value} ({low} to {high})"
+def _told(key: str, value: float, shown: str, concern: bool = False) -> Diagnostic:
+    title, meaning = _TEXTS[key]
+    return Diagnostic(key, title, value, shown, meaning, concern)
+
+
+def _estimated(
+    key: str, figures: Sequence[Interval], style: str, concern: bool, k: int
+) -> Diagnostic:
+    """Return a diagnostic of k neighbors, from the figure alone or from those before and after."""
+    ends = [[style.format(v) for v in (f.value, f.low, f.high)] for f in figures]
+    shown = " -> ".join(f"{value} ({low} to {high})" for value, low, high in ends)
+    told = _told(key, figures[-1].value, shown, concern)
+    return replace(told, meaning=told.meaning.format(k=k), interval=figures[-1])
 
 
 def of_seeds(model: RPML, X: Array, refits: int, rng: np.random.Generator) -> Diagnostic:
@@ -276,15 +250,7 @@ def of_seeds(model: RPML, X: Array, refits: int, rng: np.random.Generator) -> Di
     neighbors = [_neighbors_of_refit(model, X, k, rng) for _ in range(refits + 1)]
     shared = np.mean([neighbor_overlap(neighbors[0], other, k) for other in neighbors[1:]], axis=0)
     share = interval(shared, rng)
-    return Diagnostic(
-        "seeds",
-        "Agreement between seeds",
-        share.value,
-        _said(share, "{:.1%}"),
-        f"share of a row's {k} nearest that a fit with another seed finds too",
-        share.value < 0.5,
-        share,
-    )
+    return _estimated("seeds", [share], "{:.1%}", share.value < 0.5, k)
 
 
 def _neighbors_of_refit(

@@ -49,38 +49,26 @@ SIZES = (16, 32, 64, 128, 256, 512)
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The recommended method, its gain over PCA, and the reasons.
-
-    Attributes
-    ----------
-    choice : str
-        Name of a method of `rpml.evaluation.registry`.
-    n_components : int
-        Size of the embedding.
-    certainty : {"clear", "close", "unknown"}
-        Whether the runner-up may be as good; unknown if too little could be measured.
-    gain : Interval or None
-        Gain in Recall@1 over PCA: with labels measured with a 95% interval, otherwise what 80% of
-        other sets gained at such a rank gain. None if unknown.
-    uses_labels : bool
-        Whether labels decided.
-    evidence : dict of str to Interval
-        Per method, Recall@1 with labels and the rank gain over PCA without, with 95% intervals.
-    neighbors_kept : dict of int to Interval
-        Per number of dimensions, the share of the raw vectors' 10 nearest neighbors that stay
-        among the 10 nearest after PCA, with its 95% interval.
-    reasons : tuple of str
-        Sentences; the first one is the advice.
-    """
+    """The recommended method, its gain over PCA, and the reasons."""
 
     choice: str
+    """Name of a method of `rpml.evaluation.registry`."""
     n_components: int
+    """Size of the embedding."""
     certainty: str
+    """"clear", "close" if the runner-up may be as good, "unknown" if too little was measured."""
     gain: Interval | None = None
+    """Gain in Recall@1 over PCA: with labels measured with a 95% interval, otherwise what 80% of
+    other sets gained at such a rank gain. None if unknown."""
     uses_labels: bool = False
+    """Whether labels decided."""
     evidence: dict[str, Interval] = field(default_factory=dict)
+    """Per method, Recall@1 with labels and the rank gain over PCA without, with 95% intervals."""
     neighbors_kept: dict[int, Interval] = field(default_factory=dict)
+    """Per number of dimensions, the share of the raw vectors' 10 nearest neighbors that stay among
+    the 10 nearest after PCA, with its 95% interval."""
     reasons: tuple[str, ...] = ()
+    """Sentences; the first one is the advice."""
 
     def estimator(self, random_state: RandomState = None) -> BaseEstimator:
         """Return the recommended method, ready to fit."""

@@ -54,7 +54,6 @@ SCHEMA = Schema(
                 "trains?": bool,
                 "ridge?": Number(0, float("inf")),
                 "groups_ignored?": str,
-                "half_reason?": str,  # of models that an earlier rule has half-whitened
                 "pairs?": (None, {"rate": Number(0, 1), "used": bool, "reason": str}),
             },
         ),

@@ -12,9 +12,9 @@ from rpml.io.datasets.image_sets import VIEW_MARK
 from rpml.io.features.labels import UNLABELED, read_labels
 from rpml.io.features.reading import check_readable
 from rpml.io.features.source import Ids
-from rpml.io.features.text_files import read_column
+from rpml.io.features.text_files import read_column, text_lines
 from rpml.runtime.errors import InputError
-from rpml.runtime.wording import counted, reason_of
+from rpml.runtime.wording import counted
 
 Category = dict[str, object]
 _TABLES = (".parquet", ".feather", ".jsonl", ".csv", ".tsv")
@@ -91,7 +91,7 @@ def read_ids(path: str | Path, n_rows: int) -> list[str]:
     path = Path(path)
     check_readable(path)
     table = path.suffix in (".csv", ".tsv")
-    lines = read_column(path, None, ("id",)) if table else read_lines(path)
+    lines = read_column(path, None, ("id",)) if table else text_lines(path)
     if len(lines) != n_rows:
         raise InputError(
             f"{path} has {counted(len(lines), 'id')}, the features have {counted(n_rows, 'row')}"
@@ -100,13 +100,6 @@ def read_ids(path: str | Path, n_rows: int) -> list[str]:
     if times > 1:
         raise InputError(f"{path} gives the id {name!r} to {times} rows: ids must be unique")
     return lines
-
-
-def read_lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path}: {reason_of(error)}") from error
 
 
 def read_texts(
@@ -123,7 +116,7 @@ def read_texts(
     check_readable(path)
     if path.suffix != ".txt":
         return list(read_labels(path, n_rows, ids, column, partial=True))
-    lines = read_lines(path)
+    lines = text_lines(path)
     if len(lines) != n_rows:
         raise InputError(
             f"{path} has {counted(len(lines), 'line')}, the features have {counted(n_rows, 'row')}"

@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 
-from rpml.method.graph.exact import slices
 from rpml.method.graph.neighbors import Neighbors, nearest_neighbors
 from rpml.pages import layout_kernels as kernels
 from rpml.pages.nearest import nearest_among
-from rpml.runtime.rows import Array, sorted_sample, unit_rows
+from rpml.runtime.rows import Array, slices, sorted_sample, unit_rows
 
 Points = NDArray[np.float32]
 MAX_ROWS = 12_000  # rows that are all laid out by forces

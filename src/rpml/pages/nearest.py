@@ -3,7 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.method.graph.exact import Heaps, empty_heaps, push_scores, slices, sort
+from rpml.method.graph.exact import Heaps, empty_heaps, push_scores, sort
+from rpml.runtime.rows import slices
 
 _BLOCK = 1024
 

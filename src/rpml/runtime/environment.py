@@ -3,8 +3,8 @@
 import os
 import platform
 import re
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
+from typing import Any
 
 from rpml.runtime.threads import thread_count
 from rpml.runtime.wording import counted
@@ -53,48 +53,24 @@ def extra_packages() -> dict[str, list[str]]:
     return packages
 
 
-@dataclass(frozen=True)
-class Extra:
-    """An optional extra: its packages with their versions, and how to install it if missing."""
-
-    packages: dict[str, str | None]
-    install: str | None
-    purpose: str
-
-
-@dataclass(frozen=True)
-class Environment:
-    """Versions, threads, memory, BLAS libraries and extras of this installation."""
-
-    rpml: str | None
-    python: str
-    platform: str
-    packages: dict[str, str | None]
-    cores: int | None
-    threads: int
-    memory_gb: float | None
-    blas: list[str]
-    extras: dict[str, Extra]
-
-
-def describe_environment() -> Environment:
-    """Collect everything a bug report needs."""
+def describe_environment() -> dict[str, Any]:
+    """Describe everything a bug report needs, as JSON values."""
     extras = {}
     for name, packages in extra_packages().items():
         versions = {package: installed_version(package) for package in packages}
         install = f"pip install 'rpml[{name}]'" if None in versions.values() else None
-        extras[name] = Extra(versions, install, EXTRAS[name])
-    return Environment(
-        rpml=installed_version("rpml"),
-        python=platform.python_version(),
-        platform=platform.platform(),
-        packages={package: installed_version(package) for package in CORE},
-        cores=os.cpu_count(),
-        threads=thread_count(),
-        memory_gb=memory_gb(),
-        blas=blas_libraries(),
-        extras=extras,
-    )
+        extras[name] = {"packages": versions, "install": install, "purpose": EXTRAS[name]}
+    return {
+        "rpml": installed_version("rpml"),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {package: installed_version(package) for package in CORE},
+        "cores": os.cpu_count(),
+        "threads": thread_count(),
+        "memory_gb": memory_gb(),
+        "blas": blas_libraries(),
+        "extras": extras,
+    }
 
 
 def memory_gb() -> float | None:

@@ -1,4 +1,4 @@
-"""Operations on rows shared by all layers: blocks, unit norm, dtype, samples, top-k."""
+"""Operations on rows shared by all layers: blocks, finiteness, unit norm, samples, top-k."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -15,12 +15,16 @@ TOP_K_SAMPLE = 4096
 SAFE_NORMS = (1e-12, 1e15)  # between these, squares neither overflow nor underflow in float32
 
 
+def slices(n: int, size: int) -> Iterator[slice]:
+    """Split range(n) into slices of at most `size`."""
+    return (slice(a, min(a + size, n)) for a in range(0, n, size))
+
+
 def row_blocks(X: Array, dtype: DTypeLike | None = None) -> Iterator[tuple[slice, Array]]:
     """Yield (slice, X[slice] as floats) in blocks of bounded size; never copies a whole memmap."""
     dtype = dtype or float_dtype(X)
     step = _block_rows(X, dtype)
-    for start in range(0, len(X), step):
-        part = slice(start, min(start + step, len(X)))
+    for part in slices(len(X), step):
         yield part, np.asarray(X[part], dtype)
 
 
@@ -43,6 +47,14 @@ class HasDtype(Protocol):
 def float_dtype(X: HasDtype) -> type[np.floating]:
     """Return the dtype to compute in: float32 for float16 and float32, else float64."""
     return np.float32 if X.dtype in (np.float16, np.float32) else np.float64
+
+
+def first_not_finite(values: Array) -> tuple[int, int] | None:
+    """Return (row, column) of the first NaN or infinity, or None."""
+    if values.dtype.kind != "f" or np.isfinite(values).all():
+        return None
+    row, column = np.argwhere(~np.isfinite(values))[0]
+    return int(row), int(column)
 
 
 def unit_rows(X: Array) -> Array:

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from rpml.runtime.rows import Array, row_blocks
+from rpml.runtime.rows import Array, first_not_finite, row_blocks
 from rpml.runtime.wording import counted
 
 
@@ -79,19 +79,18 @@ def check_rows(
     return rows
 
 
-def check_finite(rows: Array) -> None:
+def check_finite(rows: Array, name: str = "X") -> None:
     """Raise ValueError if a row has NaN or infinity, naming the first one."""
     for part, block in row_blocks(rows):
         with np.errstate(over="ignore", invalid="ignore"):
             if np.isfinite(block.sum()):
                 continue
-        finite = np.isfinite(block)  # the sum may have overflowed
-        if not finite.all():
-            row, column = np.argwhere(~finite)[0]
-            what = "NaN" if np.isnan(block[row, column]) else "infinity"
+        bad = first_not_finite(block)  # unless the sum has overflowed
+        if bad is not None:
+            what = "NaN" if np.isnan(block[bad]) else "infinity"
             raise ValueError(
-                f"X contains {what} at row {part.start + row}, column {column}; remove or impute "
-                "such rows first."
+                f"{name} contains {what} at row {part.start + bad[0]}, column {bad[1]}; remove or "
+                "impute such rows first."
             )
 
 

@@ -1,6 +1,5 @@
 """An index of codes with 9/8 of a byte per dimension, and the model that encodes queries."""
 
-from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -18,7 +17,7 @@ from rpml.method.similarity import MAX_ROWS as SCALE_ROWS
 from rpml.method.similarity import SimilarityScale
 from rpml.runtime.blas import times
 from rpml.runtime.errors import InputError, ModelFormatError
-from rpml.runtime.rows import top_columns
+from rpml.runtime.rows import slices, top_columns
 from rpml.runtime.schema import ArraySpec, Schema
 from rpml.runtime.validation import as_matrix
 from rpml.runtime.wording import counted
@@ -148,11 +147,12 @@ class Index:
         asked = as_matrix(X)
         asked = np.asarray(asked)[None] if np.ndim(asked) == 1 else asked
         queries = np.asarray(self.model.transform(asked), np.float32)
+        blocks = (queries[part] for part in slices(len(queries), _QUERIES))
         if len(self) <= max(EXACT_ROWS, candidates):
-            ranked = [self._rank_all(block, k) for block in _blocks(queries)]
+            ranked = [self._rank_all(block, k) for block in blocks]
         else:
             self._bit_search = self._bit_search or bit_search(self._bits)
-            ranked = [self._rank_candidates(block, k, candidates) for block in _blocks(queries)]
+            ranked = [self._rank_candidates(block, k, candidates) for block in blocks]
         scores, rows = (np.concatenate(parts) for parts in zip(*ranked, strict=True))
         if self.model.normalize:  # decoded rows do not have exactly unit norm
             scores = np.clip(scores, -1, 1)
@@ -226,7 +226,3 @@ class Index:
         if len(index.ids) != len(index):
             raise ModelFormatError(f"{path} is damaged: codes and ids of different numbers of rows")
         return index
-
-
-def _blocks(queries: Floats) -> Iterator[Floats]:
-    return (queries[start : start + _QUERIES] for start in range(0, len(queries), _QUERIES))

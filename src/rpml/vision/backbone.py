@@ -22,32 +22,22 @@ Maps = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Convention:
-    """The input convention of a network; the defaults apply if there is no sidecar.
-
-    Parameters
-    ----------
-    input, output : str, default="image" and "feature_map"
-        Names of the graph's input and of its feature-map output.
-    color : {"RGB", "BGR"}, default="RGB"
-        Order of the channels.
-    white : float, default=1
-        Value of a white pixel before mean and std are applied: 1 or 255.
-    mean, std : tuple of 3 float, default=0 and 1
-        Subtracted and divided by, in the order of `color`.
-    layout : {"NCHW", "NHWC"}, default="NCHW"
-        Layout of the input and of the feature map.
-    min_side : int, default=32
-        Smallest side that the network accepts (its stride).
-    """
+    """The input convention of a network; the defaults apply if there is no sidecar."""
 
     input: str = "image"
     output: str = "feature_map"
+    """Names of the graph's input and of its feature-map output."""
     color: str = "RGB"
+    """Order of the channels: "RGB" or "BGR"."""
     white: float = 1.0
+    """Value of a white pixel before mean and std are applied: 1 or 255."""
     mean: tuple[float, float, float] = (0.0, 0.0, 0.0)
     std: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    """Subtracted and divided by, in the order of `color`."""
     layout: str = "NCHW"
+    """Of the input and of the feature map: "NCHW" or "NHWC"."""
     min_side: int = 32
+    """Smallest side that the network accepts (its stride)."""
 
     def __post_init__(self) -> None:
         _one_of("color", self.color, ("RGB", "BGR"))

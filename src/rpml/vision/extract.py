@@ -28,27 +28,17 @@ SCALES = (512, 362, 256)
 
 @dataclass(frozen=True)
 class Recipe:
-    """The settings of a descriptor, without the network.
-
-    Parameters
-    ----------
-    scales : tuple of int, default=(512, 362, 256)
-        Longer side of the image in pixels; the unit vectors of all scales are summed.
-    pooling : Pooling
-        From feature map to vector; R-MAC by default.
-    views : Views
-        Augmented views added to each image; none by default.
-    average_views : bool, default=False
-        One row per image: the mean of the unit vectors of the image and its views.
-    max_pixels : int, default=100_000_000
-        Larger images are left out.
-    """
+    """The settings of a descriptor, without the network."""
 
     scales: tuple[int, ...] = SCALES
+    """Longer side of the image in pixels; the unit vectors of all scales are summed."""
     pooling: Pooling = field(default_factory=Pooling)
     views: Views = field(default_factory=Views)
+    """Augmented views added to each image."""
     average_views: bool = False
+    """One row per image: the mean of the unit vectors of the image and its views."""
     max_pixels: int = MAX_PIXELS
+    """Larger images are left out."""
 
     def __post_init__(self) -> None:
         if not self.scales or min(self.scales) < 1:
@@ -70,24 +60,16 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Execution:
-    """Threads and batches; the descriptors depend on them only by rounding.
-
-    Parameters
-    ----------
-    workers : int, default=None
-        Batches processed in parallel; None means one per core.
-    batch : int, default=4
-        Images of equal shape per call of the network.
-    part : int, default=50
-        Images per part; an interrupted run loses at most one part.
-    strict : bool, default=False
-        Stop at the first image that cannot be used.
-    """
+    """Threads and batches; the descriptors depend on them only by rounding."""
 
     workers: int | None = None
+    """Batches processed in parallel; None means one per core."""
     batch: int = 4
+    """Images of equal shape per call of the network."""
     part: int = 50
+    """Images per part; an interrupted run loses at most one part."""
     strict: bool = False
+    """Stop at the first image that cannot be used."""
 
     def threads(self) -> tuple[int, int]:
         """(workers, threads per call of the network)."""
@@ -130,16 +112,6 @@ class Part:
     failures: tuple[Failure, ...] = ()
 
 
-@dataclass(frozen=True)
-class Extraction:
-    """All descriptors, with the ids and groups of their rows."""
-
-    values: NDArray[np.float32]
-    ids: list[str]
-    groups: NDArray[np.int64]
-    failures: tuple[Failure, ...] = field(default=())
-
-
 def files_digest(files: Sequence[ImageFile]) -> str:
     """Return a digest of the names, sizes and modification times of the files."""
     state = hashlib.sha256()
@@ -163,28 +135,23 @@ def extract(
     backbone: Backbone,
     recipe: Recipe | None = None,
     execution: Execution | None = None,
-    context: Context | None = None,
-) -> Extraction:
+) -> Part:
     """Compute descriptors of images with an ONNX backbone.
 
-    The default recipe is R-MAC at three scales without views. The context's store keeps finished
-    parts. Rows have unit norm, each image followed by its views; images that cannot be used are in
-    `failures`.
+    The default recipe is R-MAC at three scales without views. Rows have unit norm, each image
+    followed by its views; images that cannot be used are in `failures`.
     """
     job = Job(files, backbone, recipe or Recipe(), execution or Execution())
-    parts = list(iter_parts(job, context or Context()))
+    parts = list(iter_parts(job, Context()))
     failures = tuple(failure for part in parts for failure in part.failures)
     parts = [part for part in parts if len(part.values)]
     if not parts:
         raise nothing_left(failures)
-    image = np.concatenate([part.image for part in parts])
-    view = np.concatenate([part.view for part in parts])
-    return Extraction(
-        np.concatenate([part.values for part in parts]),
-        [row_id(files[i], v) for i, v in zip(image, view, strict=True)],
-        image,
-        failures,
+    image, view, values = (
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("image", "view", "values")
     )
+    return Part(image, view, values, failures)
 
 
 def nothing_left(failures: Sequence[Failure]) -> InputError:

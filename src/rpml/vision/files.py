@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rpml.io.datasets.image_sets import IMAGE_SUFFIXES
+from rpml.io.features.text_files import text_lines
 from rpml.runtime.errors import InputError
 
 
@@ -65,11 +66,7 @@ def _below(root: Path, path: Path) -> ImageFile:
 
 
 def _listed(source: Path) -> list[ImageFile]:
-    try:
-        lines = source.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {source} as a list of paths: {error}") from error
-    names = [line.strip() for line in lines if line.strip()]
+    names = [line.strip() for line in text_lines(source) if line.strip()]
     if not names:
         raise InputError(f"{source} lists no images")
     repeated = [name for name, times in Counter(names).items() if times > 1]

@@ -97,24 +97,16 @@ class OutputPaths:
 
 @dataclass(frozen=True)
 class PostProcess:
-    """Processing of the descriptors before they are written.
-
-    Parameters
-    ----------
-    whiten : int, default=None
-        Learn a PCA whitening to this dimension.
-    whiten_on : str, default="*"
-        Pattern of the ids of the training split (``*`` matches any text).
-    whitening : DescriptorWhitening, default=None
-        An existing whitening to apply instead.
-    folder_labels : bool, default=False
-        Also write each image's folder as its label.
-    """
+    """Processing of the descriptors before they are written."""
 
     whiten: int | None = None
+    """Learn a PCA whitening to this dimension."""
     whiten_on: str = "*"
+    """Pattern of the ids of the training split (``*`` matches any text)."""
     whitening: DescriptorWhitening | None = None
+    """An existing whitening to apply instead."""
     folder_labels: bool = False
+    """Also write each image's folder as its label."""
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,13 @@
 import math
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array, unit_rows
+from rpml.vision.whitening import DescriptorWhitening
 
 KINDS = ("rmac", "mac", "average", "gem")
 OVERLAP = 0.4  # target overlap of neighboring regions along the longer side
@@ -59,41 +60,20 @@ def _starts(length: int, side: int, count: int) -> tuple[int, ...]:
     return tuple(math.floor(half + i * step) - half for i in range(count))
 
 
-class RowMap(Protocol):
-    """An affine map of row vectors: a whitening."""
-
-    @property
-    def mean(self) -> Array: ...
-
-    @property
-    def matrix(self) -> Array: ...
-
-    def apply(self, X: Array) -> Array: ...
-
-
 @dataclass(frozen=True)
 class Pooling:
-    """Pooling of a feature map to a vector.
-
-    Parameters
-    ----------
-    kind : {"rmac", "mac", "average", "gem"}, default="rmac"
-        Regional maxima, or the maximum, mean or generalized mean over the whole map.
-    levels : int, default=3
-        Levels of R-MAC regions.
-    whole_map : bool, default=False
-        Add the whole map to the R-MAC regions, as the authors' code does.
-    power : float, default=3
-        Exponent of the generalized mean.
-    region_whitening : DescriptorWhitening, default=None
-        Applied to each normalized R-MAC region before the sum.
-    """
+    """Pooling of a feature map to a vector."""
 
     kind: str = "rmac"
+    """Regional maxima, or the maximum, mean or generalized mean over the whole map."""
     levels: int = 3
+    """Levels of R-MAC regions."""
     whole_map: bool = False
+    """Add the whole map to the R-MAC regions, as the authors' code does."""
     power: float = 3.0
-    region_whitening: RowMap | None = field(default=None, compare=False)
+    """Exponent of the generalized mean."""
+    region_whitening: DescriptorWhitening | None = field(default=None, compare=False)
+    """Applied to each normalized R-MAC region before the sum."""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:

@@ -71,21 +71,13 @@ AUGMENTATIONS: dict[str, Callable[[Image.Image, np.random.Generator], Image.Imag
 
 @dataclass(frozen=True)
 class Views:
-    """Augmented views of each image.
-
-    Parameters
-    ----------
-    count : int, default=0
-        Views per image, without the image itself.
-    augmentations : tuple of {"rotate", "crop", "flip", "color"}, default=all of them
-        Random transforms of a view.
-    seed : int, default=0
-        A view depends only on the seed, the id of the image and the index of the view.
-    """
+    """Augmented views of each image."""
 
     count: int = 0
+    """Views per image, without the image itself."""
     augmentations: tuple[str, ...] = tuple(AUGMENTATIONS)
     seed: int = 0
+    """A view depends only on it, the id of the image and the index of the view."""
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.augmentations if name not in AUGMENTATIONS]

@@ -250,7 +250,6 @@ def test_supervised_methods_refuse_to_go_without_classes():
 def test_names():
     for key, method in METHODS.items():
         head = REGISTRY[f"head-{key}"]
-        assert method.key == key
         assert head.title.startswith(f"{method.title} (head")
         assert head.uses_labels == method.uses_labels
     with pytest.raises(InputError, match="srpml"):

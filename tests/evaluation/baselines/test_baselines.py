@@ -11,17 +11,15 @@ from sklearn.decomposition import PCA as SklearnPCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from rpml.evaluation.baselines import (
-    LDA,
-    LPP,
-    NCA,
-    PCA,
-    AllButTheTop,
-    RandomProjection,
-    Raw,
-    ShrunkWhitening,
-    Truncation,
-)
+from rpml.evaluation.baselines.all_but_the_top import AllButTheTop
+from rpml.evaluation.baselines.lda import LDA
+from rpml.evaluation.baselines.lpp import LPP
+from rpml.evaluation.baselines.nca import NCA
+from rpml.evaluation.baselines.pca import PCA
+from rpml.evaluation.baselines.random_projection import RandomProjection
+from rpml.evaluation.baselines.raw import Raw
+from rpml.evaluation.baselines.shrunk_whitening import ShrunkWhitening
+from rpml.evaluation.baselines.truncation import Truncation
 from rpml.evaluation.metrics import recall_at_k
 from rpml.evaluation.registry import METHODS
 

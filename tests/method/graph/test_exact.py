@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpml.method.graph.exact import block_size, disjoint_rounds, slices
+from rpml.method.graph.exact import block_size, disjoint_rounds
 
 
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), unique=True))
@@ -15,11 +15,6 @@ def test_no_block_twice_in_a_round_and_no_pair_lost(pairs):
     for turn in rounds:
         used = [block for a, b in turn for block in {a, b}]
         assert len(used) == len(set(used))
-
-
-@given(st.integers(0, 200), st.integers(1, 70))
-def test_slices_cover_the_range(n, size):
-    assert [i for part in slices(n, size) for i in range(n)[part]] == list(range(n))
 
 
 def test_blocks_keep_to_the_memory_limit():

@@ -59,9 +59,9 @@ def test_retrieval_shows_one_query_a_label() -> None:
         + [[0] * 12]
     )[:, :6]
     nearest[8:16] = 20  # everything labeled b fails
-    found = retrieval_queries(nearest, labels, 5, rng)
-    assert sorted(labels[found.successes]) == ["a", "c"]
-    assert labels[found.failures].tolist() == ["b"]
+    successes, failures = retrieval_queries(nearest, labels, 5, rng)
+    assert sorted(labels[successes]) == ["a", "c"]
+    assert labels[failures].tolist() == ["b"]
 
 
 @pytest.mark.parametrize("count", [1, 3, 10])

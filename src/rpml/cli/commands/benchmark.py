@@ -69,7 +69,8 @@ def run(
 
     Methods are fitted on the training classes without labels and scored on the test classes.
     """
-    from rpml.evaluation.protocol import DEFAULT_METHODS, from_file
+    from rpml.evaluation.protocol import from_file
+    from rpml.evaluation.protocol.scores import DEFAULT_METHODS
     from rpml.io.features import ReadOptions
     from rpml.pages.benchmark import Benchmark, EndToEnd
     from rpml.runtime.context import Context

@@ -38,7 +38,7 @@ def run(
 
     With it an index of old vectors answers queries of the new encoder.
     """
-    from rpml.estimator import save_model
+    from rpml.estimator.fitted import save_model
     from rpml.io.features.source import pair_by_id
     from rpml.io.model_file import check_model_output
     from rpml.runtime.intervals import bounded

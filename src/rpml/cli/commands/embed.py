@@ -45,7 +45,7 @@ def run(
 
     Ids are carried through, other columns if asked.
     """
-    from rpml.estimator import check_features, embed_file
+    from rpml.estimator.features import check_features, embed_file
     from rpml.method.codes import CODES
     from rpml.runtime.context import Context
 

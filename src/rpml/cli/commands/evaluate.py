@@ -125,7 +125,7 @@ class Task:
 
     def run(self, seed: int | None, console: Console) -> Scores:
         """Score in this process; with a seed also k-means clusters."""
-        from rpml.estimator import check_features, load_embedded
+        from rpml.estimator.features import check_features, load_embedded
         from rpml.evaluation.metrics import bounded_scores, kmeans_labels, recall_at_k
         from rpml.runtime.context import Progress
 
@@ -152,7 +152,7 @@ class Task:
     def run_on_dask(self, engine: EngineOptions, console: Console) -> Scores:
         """Score on a Dask cluster, without k-means."""
         from rpml.distributed import embedded, evaluate
-        from rpml.estimator import check_features
+        from rpml.estimator.features import check_features
         from rpml.io.features.labels import labeled_mask, read_labels
         from rpml.runtime.context import Context
 

@@ -48,7 +48,7 @@ def run(
 
     They are a map, retrieval examples and a grid of images.
     """
-    from rpml.estimator import check_features
+    from rpml.estimator.features import check_features
     from rpml.pages.figures import FigureOptions, draw_figures, figure_names
     from rpml.pages.figures.tiles import pictures_of
     from rpml.runtime.extras import require

@@ -30,7 +30,7 @@ def run(
 
     It holds sign bits and int8 codes, with ids.
     """
-    from rpml.estimator import check_features
+    from rpml.estimator.features import check_features
     from rpml.io.model_file import check_model_output
     from rpml.runtime.context import Progress
     from rpml.search import Index

@@ -30,7 +30,7 @@ def run(
     console: Console,
 ) -> None:
     """Describe a model, an index, a checkpoint or a file of vectors."""
-    from rpml.estimator import describe_model
+    from rpml.estimator.description import describe_model
     from rpml.io.checkpoint import describe_checkpoint
     from rpml.io.container import container_kind
     from rpml.io.features.reading import SUFFIXES

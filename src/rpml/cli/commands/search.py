@@ -39,7 +39,7 @@ def run(
     console: Console,
 ) -> None:
     """Find the nearest rows of query vectors."""
-    from rpml.estimator import check_features
+    from rpml.estimator.features import check_features
     from rpml.evaluation.comparison.table import table_text
     from rpml.runtime.files.atomic import atomic_output
     from rpml.search import Index

@@ -33,7 +33,7 @@ def run(
 
     Rows are numbered from 0.
     """
-    from rpml.estimator import check_features
+    from rpml.estimator.features import check_features
     from rpml.io.features import Features, Layout, write_table
     from rpml.io.features.source import as_ids
 

@@ -30,7 +30,8 @@ def run(
     console: Console,
 ) -> None:
     """Update a model with new vectors; embeddings stay comparable."""
-    from rpml.estimator import check_features, save_model
+    from rpml.estimator.features import check_features
+    from rpml.estimator.fitted import save_model
     from rpml.io.model_file import check_model_output
     from rpml.runtime.files.locks import locked
 

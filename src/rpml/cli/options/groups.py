@@ -18,18 +18,6 @@ def expand_groups(function: Callable[..., None]) -> Callable[..., None]:
     Typer reads the options of a command from its signature and knows no groups. A parameter
     annotated with a dataclass is therefore replaced by the fields of that dataclass, and the
     function is called with the dataclass made of their values.
-
-    Examples
-    --------
-    >>> @dataclass(frozen=True)  # doctest: +SKIP
-    ... class OutputOptions:
-    ...     output: Annotated[str, typer.Option("--output", "-o")]
-    ...     force: Annotated[bool, typer.Option("--force")] = False
-    >>> @expand_groups  # doctest: +SKIP
-    ... def run(path: str, target: OutputOptions) -> None:
-    ...     print(path, target.output, target.force)
-    >>> run(path="x.npy", output="y.npy", force=True)  # doctest: +SKIP
-    x.npy y.npy True
     """
     hints = get_type_hints(function, include_extras=True)
     groups: dict[str, type[DataclassInstance]] = {

@@ -43,7 +43,7 @@ class ItemOptions:
         """Load one or two models, the vectors and their items, checked against each other."""
         import numpy as np
 
-        from rpml.estimator import check_features
+        from rpml.estimator.features import check_features
         from rpml.pages.items import make_items, read_ids, read_texts
 
         if len(models) > 2:

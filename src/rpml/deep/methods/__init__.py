@@ -16,7 +16,7 @@ from rpml.runtime.errors import InputError
 def _load(entry: DeepMethod) -> Method:
     module, name = entry.path.split(":")
     method: Method = getattr(import_module(f"{__name__}.{module}"), name)
-    return replace(method, key=entry.name, title=entry.title, uses_labels=entry.uses_labels)
+    return replace(method, title=entry.title, uses_labels=entry.uses_labels)
 
 
 METHODS: dict[str, Method] = {entry.name: _load(entry) for entry in DEEP_METHODS}

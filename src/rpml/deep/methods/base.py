@@ -81,7 +81,7 @@ class Loss(nn.Module, ABC):
 
 @dataclass(frozen=True)
 class Method:
-    """A deep method; its last three fields come from `rpml.evaluation.registry.DEEP_METHODS`."""
+    """A deep method; its last two fields come from `rpml.evaluation.registry.DEEP_METHODS`."""
 
     sampler: Callable[[FeatureBank], BatchSampler]
     """Makes the batches of an epoch."""
@@ -93,7 +93,6 @@ class Method:
     learning_rate: float = 3e-4
     """Of the upper blocks unless the schedule has one; chosen for every method by the same rule
     (docs/results-deep.md)."""
-    key: str = ""
     title: str = ""
     uses_labels: bool = False
 

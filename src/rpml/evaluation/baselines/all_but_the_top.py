@@ -11,20 +11,9 @@ from rpml.runtime.rows import Array
 class AllButTheTop(LinearBaseline):
     """Subtract the mean, remove the leading principal axes, retain the next ones.
 
-    The post-processing of Mu and Viswanath, followed by PCA to the requested size, which keeps the
-    axes that come next.
-
-    Parameters
-    ----------
-    n_components : int, default=2
-        Size of the embedding; with the removed axes at most the rank of the centered rows.
-    n_removed : int, default=None
-        Leading axes to remove; None means a hundredth of the features, the authors' rule.
-
-    References
-    ----------
     J. Mu, P. Viswanath, "All-but-the-top: simple and effective postprocessing for word
-    representations" (ICLR 2018).
+    representations" (ICLR 2018), followed by PCA. `n_removed` is by default a hundredth of the
+    features, the authors' rule.
     """
 
     def __init__(self, n_components: int = 2, *, n_removed: int | None = None) -> None:

@@ -17,12 +17,8 @@ from rpml.runtime.rows import Array, RandomState, row_blocks, unit_rows
 class LDA(LinearBaseline):
     """Axes that maximize the scatter between classes relative to the scatter within them.
 
-    Parameters
-    ----------
-    n_components : int, default=1
-        Size of the embedding; at most the number of classes minus one.
-    shrinkage : float, default=0.3
-        Share of the within-class scatter replaced by a multiple of the identity, in (0, 1].
+    `shrinkage` is the share of the scatter within classes that a multiple of the identity replaces.
+    There are at most as many axes as classes minus one.
     """
 
     uses_labels: ClassVar[bool] = True
@@ -45,15 +41,7 @@ class LDA(LinearBaseline):
 
 
 class PseudoLabelLDA(LinearBaseline):
-    """LDA on the labels of RPML's clustering; rows alone in their cluster are ignored.
-
-    Parameters
-    ----------
-    n_components : int, default=2
-        Size of the embedding.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the fit that computes the labels.
-    """
+    """LDA on the labels of RPML's clustering; rows alone in their cluster are ignored."""
 
     def __init__(self, n_components: int = 2, *, random_state: RandomState = None) -> None:
         self.n_components = n_components

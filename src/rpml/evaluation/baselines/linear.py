@@ -16,17 +16,10 @@ from rpml.runtime.wording import counted
 
 
 class LinearBaseline(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
-    """Base of the baselines; a subclass learns the map.
-
-    Attributes
-    ----------
-    uses_labels : bool
-        True for upper references, which see the classes of the training rows.
-    map_ : Preprocessing
-        The learned map, including l2 scaling.
-    """
+    """Base of the baselines; a subclass learns the map, `map_`, which includes the l2 scaling."""
 
     uses_labels: ClassVar[bool] = False
+    """True for upper references, which see the classes of the training rows."""
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn the map from the rows of X (and, if `uses_labels`, their classes y)."""

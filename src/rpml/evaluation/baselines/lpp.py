@@ -11,45 +11,29 @@ from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.whitening.linear_map import Preprocessing, whitening
 from rpml.runtime.rows import Array
 
+N_NEIGHBORS = 10
+VARIANCE = 0.9  # share that the PCA keeps: axes with little variance look local and are noise
+RIDGE = 1e-3  # share of the mean spread added to its diagonal
+
 
 class LPP(LinearBaseline):
     """Axes along which neighbors differ least, relative to the spread of all rows.
 
     He and Niyogi (2003): PCA, then the generalized eigenproblem X' (D - W) X a = v X' D X a for the
     smallest v, where W are the cosine affinities of the k-NN graph.
-
-    Parameters
-    ----------
-    n_components : int, default=2
-        Size of the embedding, at most the rank of the centered rows.
-    n_neighbors : int, default=10
-        Neighbors in the graph.
-    variance : float, default=0.9
-        Share of the variance that the PCA keeps (at least n_components axes); axes with little
-        variance look local and are noise.
-    ridge : float, default=0.001
-        Share of the mean spread added to its diagonal.
     """
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        n_neighbors: int = 10,
-        variance: float = 0.9,
-        ridge: float = 1e-3,
-    ) -> None:
-        self.n_components, self.n_neighbors = n_components, n_neighbors
-        self.variance, self.ridge = variance, ridge
+    def __init__(self, n_components: int = 2) -> None:
+        self.n_components = n_components
 
     def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
         spectrum, size = checked_axes(X, self.n_components, "LPP")
         share = np.cumsum(spectrum.variances) / spectrum.variances.sum()
-        n_axes = min(len(share), max(size, 1 + int(np.searchsorted(share, self.variance))))
+        n_axes = min(len(share), max(size, 1 + int(np.searchsorted(share, VARIANCE))))
         first = whitening(spectrum, 0.0, n_axes, unit_input=True, unit_output=False)
         rows = first.apply(X).astype(np.float64)
-        neighbors = nearest_neighbors(rows, min(self.n_neighbors, len(rows) - 1), metric="cosine")
-        axes = _local_axes(rows, affinity_graph(neighbors), self.ridge)[:, :size]
+        neighbors = nearest_neighbors(rows, min(N_NEIGHBORS, len(rows) - 1), metric="cosine")
+        axes = _local_axes(rows, affinity_graph(neighbors), RIDGE)[:, :size]
         return Preprocessing(True, first.mean, first.matrix @ axes, True)
 
 

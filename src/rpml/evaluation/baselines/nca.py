@@ -13,27 +13,15 @@ from rpml.evaluation.baselines.linear import LinearBaseline, checked_axes
 from rpml.method.whitening.linear_map import Preprocessing, whitening
 from rpml.runtime.rows import Array, RandomState, sorted_sample, unit_rows
 
+MAX_AXES = 256  # unless there are more components
+NORM = 3.0  # of the initial rows: the larger, the fewer neighbors matter for a row
+
 
 class NCA(LinearBaseline):
     """scikit-learn's NCA on leading principal axes, initialized with half-whitened PCA.
 
-    Its cost is quadratic in the rows, so it learns from a sample of them.
-
-    Parameters
-    ----------
-    n_components : int, default=2
-        Size of the embedding, at most the rank of the centered rows.
-    n_axes : int, default=256
-        Principal axes kept before learning (at least n_components).
-    max_rows : int, default=4000
-        Maximum number of training rows, drawn at random.
-    max_iter : int, default=10
-        Maximum number of iterations. Stopping early is part of the method here (NCA overfits), so
-        there is no warning.
-    scale : float, default=3.0
-        Norm of the initial rows: the larger, the fewer neighbors matter for a row.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the sample.
+    Its cost is quadratic in the rows, so it learns from a random sample of at most `max_rows`.
+    Stopping after `max_iter` iterations is part of the method (NCA overfits), without a warning.
     """
 
     uses_labels: ClassVar[bool] = True
@@ -42,19 +30,17 @@ class NCA(LinearBaseline):
         self,
         n_components: int = 2,
         *,
-        n_axes: int = 256,
         max_rows: int = 4000,
         max_iter: int = 10,
-        scale: float = 3.0,
         random_state: RandomState = None,
     ) -> None:
-        self.n_components, self.n_axes, self.max_rows = n_components, n_axes, max_rows
-        self.max_iter, self.scale, self.random_state = max_iter, scale, random_state
+        self.n_components, self.max_rows = n_components, max_rows
+        self.max_iter, self.random_state = max_iter, random_state
 
     def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
         assert y is not None
         spectrum, size = checked_axes(X, self.n_components, "NCA")
-        n_axes = min(len(spectrum.variances), max(size, self.n_axes))
+        n_axes = min(len(spectrum.variances), max(size, MAX_AXES))
         first = whitening(spectrum, 0.5, n_axes, unit_input=True, unit_output=False)
         sample = sorted_sample(len(X), self.max_rows, check_random_state(self.random_state))
         turn = self._nca(first.apply(X[sample]), y[sample], size)
@@ -62,7 +48,7 @@ class NCA(LinearBaseline):
 
     def _nca(self, rows: Array, y: NDArray[np.intp], size: int) -> Array:
         """Return axes in the half-whitened space, starting from its first `size` axes."""
-        scaled = self.scale * unit_rows(rows.astype(np.float64))
+        scaled = NORM * unit_rows(rows.astype(np.float64))
         nca = NeighborhoodComponentsAnalysis(
             size, init=np.eye(size, rows.shape[1]), max_iter=self.max_iter
         )

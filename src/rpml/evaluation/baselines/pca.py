@@ -11,12 +11,7 @@ from rpml.runtime.rows import Array
 class PCA(LinearBaseline):
     """Project on the leading principal axes, divided by a power of their standard deviation.
 
-    Parameters
-    ----------
-    n_components : int, default=2
-        Size of the embedding, at most the rank of the centered rows.
-    exponent : float, default=0.0
-        0 is PCA, 1 is PCA whitening, 1/2 is half-whitening (S^-1/2).
+    The exponent 0 is PCA, 1 is PCA whitening, 1/2 is half-whitening (S^-1/2).
     """
 
     def __init__(self, n_components: int = 2, *, exponent: float = 0.0) -> None:
@@ -31,10 +26,7 @@ class PCA(LinearBaseline):
 class WhitenedDescriptors(LinearBaseline):
     """All principal axes, at most 512, whitened: the descriptors of the paper.
 
-    Parameters
-    ----------
-    n_components : int, default=2
-        Ignored: the size is always the same.
+    `n_components` is ignored, since the size is always the same.
     """
 
     MOST = 512

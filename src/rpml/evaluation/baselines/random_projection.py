@@ -10,15 +10,7 @@ from rpml.runtime.rows import Array, RandomState
 
 
 class RandomProjection(LinearBaseline):
-    """Project on a uniformly random subspace.
-
-    Parameters
-    ----------
-    n_components : int, default=2
-        Size of the embedding, at most the number of features.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the subspace.
-    """
+    """Project on a uniformly random subspace."""
 
     def __init__(self, n_components: int = 2, *, random_state: RandomState = None) -> None:
         self.n_components = n_components

@@ -10,20 +10,8 @@ from rpml.runtime.rows import Array, unit_rows
 
 
 class ShrunkWhitening(LinearBaseline):
-    """PCA whitening by the Ledoit-Wolf estimate (1 - s) S + s tr(S)/d I of the covariance.
+    """PCA whitening by the estimate (1 - s) S + s tr(S)/d I of the covariance; `shrinkage_` is s.
 
-    Parameters
-    ----------
-    n_components : int, default=2
-        Size of the embedding, at most the rank of the centered rows.
-
-    Attributes
-    ----------
-    shrinkage_ : float
-        s, estimated from the rows.
-
-    References
-    ----------
     O. Ledoit, M. Wolf, "A well-conditioned estimator for large-dimensional covariance matrices"
     (Journal of Multivariate Analysis, 2004).
     """

@@ -9,13 +9,7 @@ from rpml.runtime.rows import Array
 
 
 class Truncation(LinearBaseline):
-    """Keep the leading columns of the rows, scaled to unit norm; nothing is learned.
-
-    Parameters
-    ----------
-    n_components : int, default=2
-        Columns to keep, at most the number of features.
-    """
+    """Keep the leading columns of the rows, scaled to unit norm; nothing is learned."""
 
     def __init__(self, n_components: int = 2) -> None:
         self.n_components = n_components

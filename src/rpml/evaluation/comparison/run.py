@@ -95,15 +95,10 @@ def _chosen(names: Sequence[str] | None, labeled: bool) -> list[Method]:
     return label_free
 
 
-def default_size(n_features: int) -> int:
-    """Return the default number of dimensions: 128, or half the features if there are fewer."""
-    return max(1, min(DEFAULT_DIM, n_features // 2))
-
-
 def checked_size(n_components: int | None, d: int) -> int:
-    """Return the number of dimensions for vectors of d features; ValueError if it is none."""
+    """Return the number of dimensions, by default 128, or half of d features if they are fewer."""
     if n_components is None:
-        return default_size(d)
+        return max(1, min(DEFAULT_DIM, d // 2))
     if not isinstance(n_components, Integral) or not 1 <= n_components <= d:
         raise ValueError(
             f"n_components={n_components!r} must be an integer between 1 and the "

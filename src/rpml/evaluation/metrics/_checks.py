@@ -6,8 +6,8 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rpml.runtime.rows import Array, row_blocks
-from rpml.runtime.validation import as_matrix
+from rpml.runtime.rows import Array
+from rpml.runtime.validation import as_matrix, check_finite
 from rpml.runtime.wording import counted
 
 
@@ -30,19 +30,8 @@ def checked_embedding(Z: ArrayLike, name: str = "Z") -> Array:
         raise ValueError(f"{name} needs at least 2 rows and 1 dimension, got shape {array.shape}")
     if array.dtype not in (np.float32, np.float64):
         array = array.astype(np.float64 if array.dtype.itemsize > 2 else np.float32)
-    _require_finite(array, name)
+    check_finite(array, name)
     return array
-
-
-def _require_finite(array: Array, name: str) -> None:
-    for part, block in row_blocks(array):
-        bad = ~np.isfinite(block)
-        if bad.any():
-            row, column = np.argwhere(bad)[0]
-            raise ValueError(
-                f"{name} has a NaN or infinite value, first at row {part.start + row}, "
-                f"column {column}; remove or impute such rows"
-            )
 
 
 def checked_codes(y: ArrayLike, n: int, name: str = "y") -> NDArray[np.intp]:

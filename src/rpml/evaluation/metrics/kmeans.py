@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.evaluation.metrics.kernels import sum_by_label
-from rpml.method.graph.exact import slices
 from rpml.runtime.blas import single_blas_thread
+from rpml.runtime.rows import slices
 from rpml.runtime.threads import run_chunks
 
 Floats = NDArray[np.float32]

@@ -14,7 +14,7 @@ from rpml.evaluation.metrics._checks import (
     checked_ks,
 )
 from rpml.evaluation.metrics.kernels import best_in_own_class, count_other_classes
-from rpml.runtime.rows import Array, row_blocks, unit_rows
+from rpml.runtime.rows import Array, row_blocks, slices, unit_rows
 from rpml.runtime.threads import run_chunks
 from rpml.runtime.wording import counted
 
@@ -179,13 +179,12 @@ def _count_wrong(
     (rows within it are ties) and in its favor.
     """
     counts = np.zeros((len(queries), 2), dtype=np.int64)
-    for start in range(0, len(queries), QUERY_ROWS):
-        block = slice(start, start + QUERY_ROWS)
+    for block in slices(len(queries), QUERY_ROWS):
         rows = np.array(tile(queries[block]))
         if metric == "euclidean":
             rows[:, -1] = 1
         _count_block(tile, rows, queries[block], by_class.own, counts[block])
-        progress(min(1.0, block.stop / len(queries)))
+        progress(block.stop / len(queries))
     return counts
 
 

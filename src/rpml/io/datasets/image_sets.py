@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.io.features.text_files import text_lines
 from rpml.runtime.errors import InputError
-from rpml.runtime.wording import counted, reason_of
+from rpml.runtime.wording import counted
 
 VIEW_MARK = "#view"  # ids of augmented views: the id of the image, this mark, and a number
 IMAGE_SUFFIXES = (
@@ -106,12 +107,8 @@ def find_root(root: str | Path, marker: str, usual: str, name: str) -> Path:
 
 def read_lines(path: Path, columns: int) -> list[list[str]]:
     """Read the rows of a text file; fields are separated by blanks, which the last may contain."""
-    try:
-        lines = path.read_text(encoding="utf8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path}: {reason_of(error)}") from error
     rows = []
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(text_lines(path), start=1):
         if not line.strip():
             continue
         parts = line.strip().split(maxsplit=columns - 1)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rpml.io.export.steps import Affine, Step, bias
+from rpml.io.export.steps import Affine, Step, bias, input_size, output_size
 from rpml.runtime.rows import Array
 
 HEAD = """-- An embedding by rpml: {features} features to {size} dimensions.
@@ -22,8 +22,7 @@ BIAS = -1  # an extra axis on which every row is 1
 
 def write(steps: Sequence[Step], path: Path) -> None:
     """Write the script."""
-    matrices = [s.matrix for s in steps if isinstance(s, Affine)]
-    features, size = len(matrices[0]), matrices[-1].shape[1]
+    features, size = input_size(steps), output_size(steps)
     views, current = [], "rpml_input"
     with open(path, "w", encoding="utf8") as file:
         file.write(HEAD.format(features=features, size=size, last=features - 1))

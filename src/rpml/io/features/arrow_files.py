@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rpml.io.features.columns import is_id_name, kept_columns, listed, match_columns, position
+from rpml.io.features.columns import choose_column, find_ids, kept_columns, match_columns
 from rpml.io.features.source import Batch, FeatureSource, Ids, ReadOptions, as_ids
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
@@ -45,7 +45,7 @@ class ArrowFile:
                     _check_objects(path)
                 self._file = dataset.dataset(path, format=self._kind)
                 self.schema, self.n_rows = self._file.schema, self._file.count_rows()
-            self.names = list(self.schema.names)
+            self.names: list[str] = list(self.schema.names)
         except Exception as error:  # damaged files raise anything
             reason = first_line(error).rpartition("Invalid: ")[2]  # without where Arrow was
             raise InputError(f"{path} is not a complete {self._kind} file: {reason}") from error
@@ -149,14 +149,12 @@ class ArrowSource(FeatureSource):
         self._measure()
 
     def _id_name(self, options: ReadOptions) -> str | None:
-        names = list(self._kinds)
-        if options.id_column is not None:
-            id_name = names[position(names, options.id_column, self.name)]
-        else:
-            id_name = next((n for n in names if is_id_name(n)), None)
-        if id_name is not None:
-            check_plain(self._kinds[id_name], f"{self.name}: column {id_name!r}")
-        return None if id_name is None else str(id_name)
+        at = find_ids(self._file.names, options.id_column, self.name)
+        if at is None:
+            return None
+        id_name = self._file.names[at]
+        check_plain(self._kinds[id_name], f"{self.name}: column {id_name!r}")
+        return id_name
 
     def _chosen(self, options: ReadOptions) -> list[str]:
         others = {self._id, *options.exclude, *self.kept_names}
@@ -250,15 +248,7 @@ def _numbers(column: pa.Array) -> Array:
 def read_arrow_column(path: Path, wanted: str | None, usual: tuple[str, ...]) -> list[object]:
     """Read one column as Python values: the one named, one with a usual name, or the only one."""
     file = ArrowFile(path)
-    names = file.names
-    if wanted is None:
-        named = [n for n in names if n.lower() in usual] or names
-        if len(named) > 1 and named == names:
-            raise InputError(
-                f"{path} has {listed(names)}: name the column to read with --label-column"
-            )
-        wanted = named[0]
-    column = names[position(names, wanted, str(path))]
+    column = file.names[choose_column(file.names, wanted, usual, str(path))]
     check_plain(file.schema.field(column).type, f"{path}: column {column!r}")
     blocks = file.batches([column], 65536)
     return [v for block in blocks for v in block.column(0).to_pylist()]

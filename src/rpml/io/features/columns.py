@@ -15,11 +15,25 @@ def is_id_name(name: str) -> bool:
     return name.strip().lower() in _ID_NAMES or name == ""
 
 
-def position(names: Sequence[str], wanted: str, where: str) -> int:
-    """Return the position of the column called `wanted`."""
-    if wanted in names:
-        return list(names).index(wanted)
-    raise InputError(f"{where} has no column {wanted!r}: {_hint(names, wanted)}")
+def find_ids(names: Sequence[str], wanted: str | None, where: str) -> int | None:
+    """Return the position of the ids: the column named, or the first that is called like ids."""
+    if wanted is not None:
+        return _position(names, wanted, where)
+    return next((i for i, name in enumerate(names) if is_id_name(name)), None)
+
+
+def choose_column(
+    names: Sequence[str], wanted: str | None, usual: Sequence[str], where: str
+) -> int:
+    """Return the position of a column: the one named, one with a usual name, or the only one."""
+    if wanted is not None:
+        return _position(names, wanted, where)
+    named = [i for i, name in enumerate(names) if name.lower() in usual]
+    if not named and len(names) > 1:
+        raise InputError(
+            f"{where} has {_listed(names)}: name the column to read with --label-column"
+        )
+    return named[0] if named else 0
 
 
 def match_columns(names: Sequence[str], patterns: Sequence[str], where: str) -> list[int]:
@@ -43,13 +57,19 @@ def kept_columns(
     return tuple(free[i] for i in match_columns(free, options.keep, where))
 
 
+def _position(names: Sequence[str], wanted: str, where: str) -> int:
+    if wanted in names:
+        return list(names).index(wanted)
+    raise InputError(f"{where} has no column {wanted!r}: {_hint(names, wanted)}")
+
+
 def _hint(names: Sequence[str], wanted: str) -> str:
     close = get_close_matches(wanted, list(names), n=1)
     if close:
         return f"did you mean {close[0]!r}?"
-    return f"it has {listed(names)}"
+    return f"it has {_listed(names)}"
 
 
-def listed(names: Sequence[str]) -> str:
+def _listed(names: Sequence[str]) -> str:
     """List the first names, for a message."""
     return ", ".join(repr(n) for n in names[:8]) + (", ..." if len(names) > 8 else "")

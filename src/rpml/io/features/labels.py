@@ -36,28 +36,10 @@ def read_labels(
 ) -> NDArray[np.generic]:
     """Read one label per row from .npy, .npz, .csv, .tsv, .txt, .parquet, .feather or .jsonl.
 
-    Parameters
-    ----------
-    path : str or Path
-        The file with the labels.
-    n_rows : int
-        The number of feature rows.
-    ids : ndarray, default=None
-        The ids of the features. If the label file has ids too, labels are matched by id,
-        otherwise by order.
-    column : str, default=None
-        The column or array with the labels.
-    id_column : str, default=None
-        The column with the ids.
-    partial : bool, default=False
-        Allow missing labels: an empty field or line, a null, NaN, or an id that is not in the file.
-        The ids of a label file are then row numbers from 0 if the features have no ids.
-
-    Returns
-    -------
-    ndarray of shape (n_rows,)
-        Integers if every label is one, text otherwise; missing labels are None (-1 among
-        integers).
+    Labels are matched by id if the features (`ids`) and the file have ids, otherwise by order.
+    `partial` allows missing labels: an empty field or line, a null, NaN, or an id that is not in
+    the file; the ids of the file are then row numbers from 0 if the features have none. Returns
+    integers if every label is one, text otherwise; missing labels are None (-1 among integers).
     """
     path = Path(path)
     check_readable(path)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rpml.runtime.errors import InputError
 from rpml.runtime.files.inputs import Stamp
-from rpml.runtime.rows import Array
+from rpml.runtime.rows import Array, first_not_finite
 
 Ids = NDArray[np.object_]
 
@@ -23,30 +23,20 @@ LARGE, MOST_COMPRESSION = 2**28, 100  # real vectors compress by half, zeros by 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What to read from a file that leaves a choice.
-
-    Parameters
-    ----------
-    columns : tuple of str, default=None
-        Feature columns of a CSV or parquet file, or the list column; ``*`` matches any text.
-    id_column : str, default=None
-        The column (or array) with the ids of the rows.
-    array : str, default=None
-        The array of an .npz file.
-    exclude : tuple of str, default=()
-        Columns that are not features, such as labels in the same file.
-    header : bool, default=None
-        Whether a CSV file starts with column names; None detects it.
-    keep : tuple of str, default=()
-        Columns that are not features and are copied to the output; ``*`` matches any text.
-    """
+    """What to read from a file that leaves a choice."""
 
     columns: tuple[str, ...] | None = None
+    """Feature columns of a CSV or parquet file, or the list column; ``*`` matches any text."""
     id_column: str | None = None
+    """The column (or array) with the ids of the rows."""
     array: str | None = None
+    """The array of an .npz file."""
     exclude: tuple[str, ...] = ()
+    """Columns that are not features, such as labels in the same file."""
     header: bool | None = None
+    """Whether a CSV file starts with column names; None detects it."""
     keep: tuple[str, ...] = ()
+    """Columns that are not features and are copied to the output; ``*`` matches any text."""
 
 
 @dataclass(frozen=True)
@@ -153,14 +143,6 @@ class FeatureSource(ABC):
         if batch.lines is not None:
             return f"line {batch.lines[row]}, column {name}"
         return f"row {batch.start + row}, column {name} (counted from 0)"
-
-
-def first_not_finite(values: Array) -> tuple[int, int] | None:
-    """Return (row, column) of the first NaN or infinity, or None."""
-    if values.dtype.kind != "f" or np.isfinite(values).all():
-        return None
-    row, column = np.argwhere(~np.isfinite(values))[0]
-    return int(row), int(column)
 
 
 def check_compression(name: str, unpacked: int, stored: int) -> None:

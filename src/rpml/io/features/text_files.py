@@ -9,10 +9,16 @@ from pathlib import Path
 
 import numpy as np
 
-from rpml.io.features.columns import is_id_name, kept_columns, listed, match_columns, position
+from rpml.io.features.columns import (
+    choose_column,
+    find_ids,
+    is_id_name,
+    kept_columns,
+    match_columns,
+)
 from rpml.io.features.source import Batch, FeatureSource, ReadOptions, as_ids
 from rpml.runtime.errors import InputError
-from rpml.runtime.wording import counted
+from rpml.runtime.wording import counted, reason_of
 
 Row = list[str]
 
@@ -26,6 +32,14 @@ def is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def text_lines(path: Path) -> list[str]:
+    """Read the lines of a text file."""
+    try:
+        return path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}: {reason_of(error)}") from error
 
 
 @contextmanager
@@ -112,12 +126,10 @@ class CsvSource(FeatureSource):
             self.feature_names = tuple(names[i] for i in self._features_at)
 
     def _id_position(self, names: Row, first: Row, options: ReadOptions) -> int | None:
-        if options.id_column is not None:
-            return position(names, options.id_column, self.name)
-        if self._header:
-            named = [i for i, n in enumerate(names) if is_id_name(n)]
-            if named:
-                return named[0]
+        if options.id_column is not None or self._header:
+            at = find_ids(names, options.id_column, self.name)
+            if at is not None:
+                return at
         text_first = bool(first) and not is_number(first[0]) and bool(first[0].strip())
         return 0 if text_first and self._width > 1 and options.columns is None else None
 
@@ -181,7 +193,7 @@ def read_column(
     if len(first) > 1:
         rows = [(line, row) for line, row in rows if row != [""]]
     header = wanted is not None or is_id_name(first[0]) or any(n.lower() in usual for n in first)
-    at = _column_position(first, wanted, usual, path) if header else _only(first, path)
+    at = choose_column(first, wanted, usual, str(path))
     body = rows[1:] if header else rows
     for line, row in body:
         if len(row) != len(first):
@@ -190,18 +202,3 @@ def read_column(
                 f"{len(first)}"
             )
     return [row[at] for _, row in body]
-
-
-def _column_position(names: Row, wanted: str | None, usual: Sequence[str], path: Path) -> int:
-    if wanted is not None:
-        return position(names, wanted, str(path))
-    named = [i for i, n in enumerate(names) if n.lower() in usual]
-    if named:
-        return named[0]
-    return _only(names, path)
-
-
-def _only(first: Row, path: Path) -> int:
-    if len(first) == 1:
-        return 0
-    raise InputError(f"{path} has {listed(first)}: name the column to read with --label-column")

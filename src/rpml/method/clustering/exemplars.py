@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.runtime.blas import times
-from rpml.runtime.rows import Array, Labels, unit_rows
+from rpml.runtime.rows import Array, Labels, slices, unit_rows
 
 MAX_EXEMPLARS = 10_000  # of the largest clusters, so that models do not grow with the data
 BLOCK_ROWS = 4096
@@ -79,7 +79,6 @@ def nearest_exemplar(Y: Array, modes: Array) -> NDArray[np.intp]:
     """Return the nearest exemplar of each row by cosine similarity."""
     modes = np.ascontiguousarray(unit_rows(modes).T)
     out = np.empty(len(Y), np.intp)
-    for start in range(0, len(Y), BLOCK_ROWS):
-        part = slice(start, start + BLOCK_ROWS)
+    for part in slices(len(Y), BLOCK_ROWS):
         out[part] = times(Y[part], modes).argmax(axis=1)
     return out

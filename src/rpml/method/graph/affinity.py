@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from rpml.method.graph.exact import slices
 from rpml.method.graph.neighbors import Neighbors
+from rpml.runtime.rows import slices
 
 _UNSORTED = 0.01  # part of the largest distance by which rounding does not explain a wrong order
 _LOCAL_NEIGHBOR = 7  # its distance is a point's bandwidth (Zelnik-Manor and Perona, 2004)
@@ -20,21 +20,13 @@ def affinity_graph(
 ) -> sparse.csr_matrix:
     """Return the (n, n) float32 graph of affinities between rows and their neighbors.
 
-    Parameters
-    ----------
-    neighbors : Neighbors
-        The k-NN graph.
-    affinity : "cosine" or "gaussian", default="cosine"
-        "cosine" is max(0, cos) and needs neighbors of metric="cosine". "gaussian" is
-        exp(-|x_i - x_j|^2 / (2 s_i s_j)).
-    bandwidth : "local", "balanced", "global" or float, default="local"
-        s_i of the Gaussian: the distance to the 7th neighbor of i; the geometric mean of that and
-        its median over all rows; the median; or a number. Local affinities are comparable across
-        dense and sparse regions but independent of the density, global ones are the opposite.
-    symmetric : bool, default=True
-        Keep an edge if either end found the other (the union, max(W, W')). Both ends give it the
-        same weight, so nothing is averaged and no point loses its neighbors. False keeps the
-        directed k-NN graph.
+    The affinity "cosine" is max(0, cos) and needs neighbors of metric="cosine"; "gaussian" is
+    exp(-|x_i - x_j|^2 / (2 s_i s_j)). s_i is the distance to the 7th neighbor of i ("local"), its
+    median over all rows ("global"), their geometric mean ("balanced") or a number. Local
+    affinities are comparable across dense and sparse regions but independent of the density,
+    global ones are the opposite. A `symmetric` graph has an edge if either end found the other
+    (the union, max(W, W')). Both ends give it the same weight, so nothing is averaged and no point
+    loses its neighbors.
     """
     n, k = neighbors.indices.shape
     if affinity == "cosine":

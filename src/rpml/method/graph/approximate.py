@@ -24,11 +24,11 @@ from rpml.method.graph.exact import (
     empty_heaps,
     push_scores,
     search_rows,
-    slices,
     sort,
 )
 from rpml.runtime.blas import single_blas_thread, times
 from rpml.runtime.extras import require
+from rpml.runtime.rows import slices
 from rpml.runtime.threads import run_chunks
 
 logger = logging.getLogger(__name__)

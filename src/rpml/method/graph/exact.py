@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from rpml.method.graph import kernels as kernels
 from rpml.runtime.blas import single_blas_thread, times
-from rpml.runtime.rows import Array, unit_rows
+from rpml.runtime.rows import Array, first_not_finite, slices, unit_rows
 from rpml.runtime.threads import run_chunks
 
 Progress = Callable[[float], object]
@@ -105,10 +105,9 @@ def _range(X: Array, memory_limit: int) -> tuple[NDArray[np.float64], ...]:
 
 
 def _check_finite(block: Array, first: int) -> None:
-    finite = np.isfinite(block)
-    if not finite.all():
-        row, column = np.argwhere(~finite)[0]
-        raise ValueError(f"X[{first + row}, {column}] is {block[row, column]}")
+    bad = first_not_finite(block)
+    if bad is not None:
+        raise ValueError(f"X[{first + bad[0]}, {bad[1]}] is {block[bad]}")
 
 
 def center_and_unit(
@@ -134,11 +133,6 @@ def center_and_unit(
 
 def _chunk(d: int, memory_limit: int) -> int:
     return max(1, memory_limit // (32 * d))
-
-
-def slices(n: int, size: int) -> Iterator[slice]:
-    """Split range(n) into slices of at most `size`."""
-    return (slice(a, min(a + size, n)) for a in range(0, n, size))
 
 
 def block_size(n: int, d: int, memory_limit: int) -> int:

@@ -19,10 +19,9 @@ from rpml.method.graph.exact import (
     prepare,
     search_pairs,
     search_rows,
-    slices,
 )
 from rpml.runtime.memory import WORKING_MEMORY
-from rpml.runtime.rows import Array
+from rpml.runtime.rows import Array, slices
 from rpml.runtime.schema import ArraySpec, Schema
 from rpml.runtime.wording import counted
 

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.method.graph import kernels
-from rpml.method.graph.exact import Pair, block_size, empty_heaps, run_pairs, slices
+from rpml.method.graph.exact import Pair, block_size, empty_heaps, run_pairs
 from rpml.runtime.memory import WORKING_MEMORY
-from rpml.runtime.rows import Array
+from rpml.runtime.rows import Array, slices
 
 _TINY = 1e-30  # squared norm of a row that has no direction
 
@@ -22,19 +22,7 @@ def nearest_by_unions(
 ) -> list[NDArray[np.int32]]:
     """Find the k other rows of highest cosine, per union of two parts and row, in any order.
 
-    Parameters
-    ----------
-    parts : sequence of float32 arrays of shape (n, any)
-        Columns of the rows.
-    unions : sequence of (int, int)
-        Which two parts are put side by side.
-    k : int
-        Reduced to n - 1 if there are fewer rows.
-
-    Returns
-    -------
-    list of ndarrays of shape (n, k)
-        Row numbers, one array per union.
+    `parts` are columns of the rows in float32, (n, any). Returns (n, k) row numbers per union.
     """
     n, width = len(parts[0]), sum(part.shape[1] for part in parts)
     squares = [np.vecdot(part, part) for part in parts]

@@ -77,18 +77,7 @@ def gather(
 ) -> Supervision | None:
     """Combine the supervision of n rows; None if there is none.
 
-    Parameters
-    ----------
-    labels : int ndarray of shape (n,) or None
-        Classes from 0, -1 if unknown.
-    n : int
-        Number of rows.
-    must_link, cannot_link : array-like of shape (n_pairs, 2), default=None
-        Row indices. A third column holds weights.
-    comparisons : array-like of shape (n_comparisons, 3), default=None
-        The first row is closer to the second than to the third. A fourth column holds weights.
-    conflicts : {"raise", "weight"}, default="raise"
-        Raise a ValueError that names contradictory constraints, or drop those of lower weight.
+    `labels` are classes from 0, -1 if unknown; the other arguments are those of `rpml.RPML.fit`.
     """
     if conflicts not in ("raise", "weight"):
         raise ValueError(f"conflicts={conflicts!r}: use 'raise' or 'weight'")

@@ -24,21 +24,9 @@ def mine_batch_triplets(
 ) -> Triplets:
     """Mine the triplets of one embedded mini-batch; return (T, 3) indices into it.
 
-    Parameters
-    ----------
-    Z : ndarray of shape (b, l)
-        The embedded rows, compared by Euclidean distance.
-    labels : int ndarray of shape (b,)
-        Rows with -1 are ignored.
-    rng : numpy Generator
-        Selects triplets if there are more than `limit`.
-    margin : float, default=0.5
-        Margin of semi-hard negatives.
-    mining : "semi-hard", "hard" or "all", default="semi-hard"
-        Of all (anchor, positive, negative) in the batch: those whose negative is farther than the
-        positive by less than `margin`; the nearest negative of every (anchor, positive); or all.
-    limit : int, default=None
-        Maximum number of triplets.
+    `mining` is "semi-hard" (the negative is farther than the positive by less than `margin`),
+    "hard" (the nearest negative of every anchor and positive) or "all". Distances are Euclidean,
+    and rows with the label -1 are ignored. Of more than `limit` triplets, so many are drawn.
     """
     if mining not in ("all", *_MINING):
         raise ValueError(f"mining={mining!r}: use 'semi-hard', 'hard' or 'all'")

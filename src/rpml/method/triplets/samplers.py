@@ -7,10 +7,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.method.graph.exact import slices
 from rpml.method.graph.neighbors import Neighbors, pair_distances
 from rpml.method.triplets.members import same_group
-from rpml.runtime.rows import Array
+from rpml.runtime.rows import Array, slices
 
 _CHUNK = 65536  # triplets processed together
 

@@ -29,21 +29,10 @@ def sample_triplets(
 ) -> Triplets:
     """Draw (n_triplets, 3) row indices; the positive is any other row of the anchor's label.
 
-    Parameters
-    ----------
-    labels : ndarray of shape (n_samples,)
-        Rows with a negative label are in no triplet, not even as negatives. A row alone in its
-        label is not an anchor or positive, but may be a negative.
-    rng : numpy Generator
-        Source of the draws.
-    per_anchor : int, default=4
-        Triplets per anchor.
-    limit : int, default=None
-        Maximum number of triplets; if it applies, all anchors are used equally often, up to one.
-    sampler : Sampler, default=None
-        Selects the negatives; None means `Uniform`.
-    groups : ndarray of shape (n_samples,), default=None
-        Rows of one group (>= 0) show the same instance and are never negatives of each other.
+    Rows with a negative label are in no triplet, not even as negatives. A row alone in its label is
+    not an anchor or positive, but may be a negative. Each anchor has `per_anchor` triplets; if
+    they are more than `limit`, all anchors are used equally often, up to one. Rows of one group
+    (>= 0) are never negatives of each other.
     """
     names = check_labels(labels)
     groups = None if groups is None else np.asarray(groups)

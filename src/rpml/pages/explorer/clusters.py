@@ -8,7 +8,7 @@ from scipy import sparse
 
 from rpml.estimator import RPML
 from rpml.pages.explorer.index import ExactIndex
-from rpml.runtime.rows import Array
+from rpml.runtime.rows import Array, slices
 
 _NEAREST = 10
 _MEMBERS = 12  # members per cluster whose neighbors are searched
@@ -82,8 +82,7 @@ def _centrality(rows: NDArray[np.intp], codes: NDArray[np.intp], embedding: Exac
     )
     sums = members @ embedding.rows
     out = np.empty(len(rows), np.float32)
-    for start in range(0, len(rows), _BLOCK):
-        part = slice(start, start + _BLOCK)
+    for part in slices(len(rows), _BLOCK):
         out[part] = np.einsum("ij,ij->i", embedding.rows[rows[part]], sums[codes[part]])
     return out
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.method.similarity import SimilarityScale
-from rpml.pages.explorer import kernels
 from rpml.pages.nearest import nearest_among
+from rpml.runtime.compiled import VECTORIZED, compiled
 from rpml.runtime.rows import Array, row_blocks, top_k, unit_rows
 from rpml.runtime.threads import run_chunks
 
@@ -79,7 +79,7 @@ class ExactIndex:
             return NearestRows(np.empty(0, np.intp), np.empty(0, np.float32))
         approximate = np.empty(n, np.float32)
         run_chunks(
-            lambda _, a, b: kernels.scan(self._codes, self._scales, query, approximate, a, b),
+            lambda _, a, b: _scan(self._codes, self._scales, query, approximate, a, b),
             n,
             max(1, _BYTES_PER_THREAD // self.n_dims),
         )
@@ -96,3 +96,20 @@ class ExactIndex:
         """Return the nearest other rows of many rows, nearest first, as (q, k)."""
         k = min(k, len(self) - 1)
         return nearest_among(self.rows[queries], self.rows, k, queries)[1].astype(np.intp)
+
+
+@compiled(VECTORIZED)
+def _scan(
+    codes: NDArray[np.int8],
+    scales: NDArray[np.float32],
+    query: NDArray[np.float32],
+    out: NDArray[np.float32],
+    start: int,
+    stop: int,
+) -> None:
+    """Set out[i] = scales[i] * codes[i] . query for the rows from start to stop."""
+    for i in range(start, stop):
+        total = np.float32(0.0)
+        for j in range(codes.shape[1]):
+            total += np.float32(codes[i, j]) * query[j]
+        out[i] = scales[i] * total

@@ -75,18 +75,10 @@ def most_changed(
     return np.array(chosen, dtype=np.intp)
 
 
-@dataclass(frozen=True)
-class Retrieval:
-    """Queries with mostly right and with mostly wrong results."""
-
-    successes: Rows
-    failures: Rows
-
-
 def retrieval_queries(
     nearest: NDArray[np.integer], labels: NDArray[np.str_], count: int, rng: np.random.Generator
-) -> Retrieval:
-    """Return random queries among those with the most and with the fewest right results.
+) -> tuple[Rows, Rows]:
+    """Return random queries with mostly right results, and others with mostly wrong ones.
 
     One per label, and only labels with at least two items, since others can only fail.
     """
@@ -101,7 +93,7 @@ def retrieval_queries(
 
     successes = pick(right)
     failures = pick(1 - right)
-    return Retrieval(successes[right[successes] > 0.5], failures[right[failures] < 0.5])
+    return successes[right[successes] > 0.5], failures[right[failures] < 0.5]
 
 
 def cluster_samples(labels: Rows, count: int, members: int) -> list[tuple[int, int, list[int]]]:

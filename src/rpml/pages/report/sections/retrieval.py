@@ -16,7 +16,8 @@ def content(measurements: Measurements) -> Content | None:
     vectors = measurements.embedding.vectors[labels.positions]
     k = min(SHOWN, len(rows) - 1)
     nearest = nearest_neighbors(vectors, k, metric="cosine").indices
-    chosen = retrieval_queries(nearest, labels.values, 5, measurements.rng("retrieval"))
+    rng = measurements.rng("retrieval")
+    successes, failures = retrieval_queries(nearest, labels.values, 5, rng)
 
     def strip(i: int) -> Strip:
         query = int(rows[i])
@@ -32,8 +33,8 @@ def content(measurements: Measurements) -> Content | None:
             "random among the best and the worst, one per label."
         ),
         "columns": [
-            ("Successes", "right", [strip(i) for i in chosen.successes.tolist()]),
-            ("Failures", "wrong", [strip(i) for i in chosen.failures.tolist()]),
+            ("Successes", "right", [strip(i) for i in successes.tolist()]),
+            ("Failures", "wrong", [strip(i) for i in failures.tolist()]),
         ],
     }
 

@@ -1,6 +1,7 @@
 """Settings and versions."""
 
-from rpml.estimator import RPML, describe_settings
+from rpml.estimator import RPML
+from rpml.estimator.fitted import describe_settings
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Section
 from rpml.runtime.environment import versions
