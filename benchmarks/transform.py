@@ -3,7 +3,7 @@
 Writes a file of n x 128 float32, embeds it chunk by chunk as `rpml embed` does, and compares with
 numpy's `X @ L` and with plain reading (a sum) over the same mapped file. `--rows 10000000` is the
 whole story. `--in-memory` measures the ratio to the product in CPU seconds on rows in memory,
-with 128 and 1024 features, one thread for both; and that of `transform` on all threads.
+with 128 and 1024 features: both on one thread, and both on all threads, each with its own rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from common import alternate, publish
 
 from rpml import RPML
-from rpml.runtime.blas import single_blas_thread
+from rpml.runtime.blas import single_blas_thread, times
 
 CHUNK = 65_536
 IN_MEMORY = {128: 64, 1024: 128}  # features -> size
@@ -38,19 +38,19 @@ def write(path: str, rows: int) -> None:
 
 
 def ratios_in_memory(features: int, size: int) -> dict[str, float]:
-    """CPU seconds of transform, on one thread and on all, over those of the one product."""
+    """CPU seconds of transform over those of the one product, on one thread and on all."""
     X = np.random.default_rng(1).standard_normal((BYTES // 4 // features, features), np.float32)
     model, L = fitted(X[:3000], size)
 
-    @single_blas_thread()
-    def product() -> None:
-        X @ L
-
     alone = copy.copy(model).set_params(n_jobs=1)
-    subjects = {"one thread": alone, "all threads": model}
-    runs = {name: functools.partial(subject.transform, X) for name, subject in subjects.items()}
-    seconds = alternate(runs | {"product": product}, repeats=9, clock=time.process_time)
-    return {name: seconds[name] / seconds["product"] for name in runs}
+    subjects = {"one thread": alone.transform, "all threads": model.transform}
+    runs = {name: functools.partial(transform, X) for name, transform in subjects.items()}
+    products = {
+        "product, one thread": single_blas_thread()(lambda: X @ L),
+        "product, all threads": lambda: times(X, L),
+    }
+    seconds = alternate(runs | products, repeats=15, clock=time.process_time)
+    return {name: seconds[name] / seconds[f"product, {name}"] for name in runs}
 
 
 def fitted(X: np.ndarray, size: int) -> tuple[RPML, np.ndarray]:
@@ -104,16 +104,16 @@ def main() -> None:
         usage = os.wait4(child.pid, 0)[2]
         whole = time.perf_counter() - start
         subjects = {"transform": embed, "X @ L": product, "reading": read}
-        times = alternate(subjects, repeats=3)
-    slower = max(times["X @ L"], times["reading"])
+        seconds = alternate(subjects, repeats=3)
+    slower = max(seconds["X @ L"], seconds["reading"])
     publish(
         "transform",
         {
             "rows": options.rows,
-            "seconds": times,
-            "rows per second": options.rows / times["transform"],
-            "transform / product": times["transform"] / times["X @ L"],
-            "transform / the slower of product and reading": times["transform"] / slower,
+            "seconds": seconds,
+            "rows per second": options.rows / seconds["transform"],
+            "transform / product": seconds["transform"] / seconds["X @ L"],
+            "transform / the slower of product and reading": seconds["transform"] / slower,
             "rpml embed, seconds from file to file": whole,
             "rpml embed, peak MB": usage.ru_maxrss / 1024,
         },

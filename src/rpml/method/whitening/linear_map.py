@@ -37,6 +37,7 @@ class Preprocessing:
             out[part] = unit_rows(block) if self.unit_output else block
         return out
 
+    @single_blas_thread()
     def embed(
         self, X: Array, components: Array, unit: bool, dtype: type[np.floating] | None = None
     ) -> Array:
@@ -84,8 +85,7 @@ class Preprocessing:
                         "row or the model is out of range."
                     )
 
-        with single_blas_thread():
-            run_chunks(work, len(X), EMBED_ROWS)
+        run_chunks(work, len(X), EMBED_ROWS)
         return out
 
     def invert(self, Y: Array, components: Array, unit: bool) -> Array:
