@@ -1,9 +1,9 @@
 """How far is one objective-and-gradient from the two products no implementation can avoid?
 
 n = 8000, d = 1024, l = 128, T = 100,000, float32, weight "concat"; through the public function
-with triplets in random order, and inside a fit with the anchors sorted; several in a row, as a fit
-makes them. Also the cost of a further line-search trial as a share of a full evaluation, and the
-extra memory. CPU milliseconds.
+with triplets in random order, and inside a fit with the anchors sorted. Several in a row, as a fit
+makes them, all on one thread. Also the cost of a further line-search trial as a share of a full
+evaluation, and the extra memory. CPU milliseconds.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from common import alternate, publish
 from rpml.method.objective.triplet_loss import TripletObjective, loss_and_gradients
 from rpml.method.solver.manifolds import Grassmann, PolarCurve
 from rpml.runtime.blas import single_blas_thread
+from rpml.runtime.threads import using_threads
 
 IN_A_ROW = 4
 
@@ -30,11 +31,13 @@ def problem(n: int, d: int, l: int, T: int, seed: int = 0):
     return X, triplets, Grassmann().random_point(d, l, rng), 0.1 * rng.standard_normal(2 * d)
 
 
+@using_threads(1)
 def main() -> None:
     X, triplets, L, r = problem(8000, 1024, 128, 100_000)
     L32, G = L.astype(np.float32), np.ones((8000, 128), np.float32)
     objective = TripletObjective(X, triplets)
 
+    @single_blas_thread()
     def evaluate() -> None:
         for _ in range(IN_A_ROW):
             objective.move_to(L, r)
@@ -64,6 +67,7 @@ def main() -> None:
     trial.move_to(L, r)
     trial.begin_line_search(PolarCurve.through(L, xi), rng.standard_normal(r.shape))
 
+    @single_blas_thread()
     def trials() -> None:
         for i in range(IN_A_ROW):
             trial.line_value(0.01 * (i + 1))

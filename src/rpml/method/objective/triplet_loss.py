@@ -20,7 +20,13 @@ from rpml.method.objective.weights import (
     weight_function,
     weights_from_logits,
 )
-from rpml.runtime.blas import aligned, aligned_rows, times, transposed_times
+from rpml.runtime.blas import (
+    aligned,
+    aligned_rows,
+    single_blas_thread,
+    times,
+    transposed_times,
+)
 from rpml.runtime.rows import Array
 from rpml.runtime.threads import run_chunks
 from rpml.runtime.wording import counted
@@ -234,6 +240,7 @@ class TripletObjective:
         return 0.5 * self.weight_ridge.ridge * len(self.triplets) * float(np.vdot(theta, theta))
 
 
+@single_blas_thread()
 def loss_and_gradients(
     X: ArrayLike,
     triplets: ArrayLike,
