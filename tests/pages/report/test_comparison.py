@@ -162,7 +162,7 @@ def test_without_labels_the_verdict_is_the_advice(
 
 
 def test_a_gain_that_may_be_a_loss_is_not_called_probable() -> None:
-    weak = next(gain for gain, (low, _, _) in CALIBRATION.items() if low < 0)
+    weak = next(gain for gain, (low, _, _) in CALIBRATION.items() if low <= 0)
     evidence = {"rpml": Interval(weak, weak, weak), "pca": Interval(0.0, 0.0, 0.0)}
     said = without_labels(
         Recommendation("rpml", 16, "clear", evidence=evidence, reasons=("Use RPML.",)), "300 items"
