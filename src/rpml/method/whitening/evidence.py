@@ -119,15 +119,12 @@ def choose(gains: RankGains, n_components: int) -> tuple[ScatterChoice, Array]:
     mild = float(gains.mild.mean())
     reason = f"the rank gain of mild rescaling is {_said(gains.mild)}"
     if mild < support:
-        reason += f", {support:.3f} needed"
-        choice = ScatterChoice("neighbors", np.inf, {MILD: mild}, reason, trains=False)
-        return choice, np.zeros_like(gains.mild)
+        return _pca(gains, f"{reason}, {support:.3f} needed")
     turned = gains.turned.mean(axis=1)
     if turned.max() > max(nuisance, MOST_CLAIMED * mild):
         most = f"more than {MOST_CLAIMED} times that of mild rescaling ({mild:.3f})"
-        reason = f"turned axes claim a rank gain of {turned.max():.3f}, {most}: the two disagree"
-        choice = ScatterChoice("neighbors", np.inf, {MILD: mild}, reason, trains=False)
-        return choice, np.zeros_like(gains.mild)
+        claim = f"turned axes claim a rank gain of {turned.max():.3f}, {most}"
+        return _pca(gains, f"{claim}: the two disagree")
     if turned.max() > nuisance:
         best = _said(gains.turned[turned.argmax()])
         reason = f"a nuisance dominates the strongest axes (rank gain {best}, above {nuisance:.2f})"
@@ -138,6 +135,13 @@ def choose(gains: RankGains, n_components: int) -> tuple[ScatterChoice, Array]:
     reason += f", above {support:.3f}"
     choice = ScatterChoice("neighbors", np.inf, evidence, reason, trains=False, ridge=RIDGE)
     return choice, gains.rescaled
+
+
+def _pca(gains: RankGains, reason: str) -> tuple[ScatterChoice, Array]:
+    """Nothing beyond PCA, and no gain over it."""
+    evidence = {MILD: float(gains.mild.mean())}
+    choice = ScatterChoice("neighbors", np.inf, evidence, reason, trains=False)
+    return choice, np.zeros_like(gains.mild)
 
 
 def at_size(threshold: float, n_components: int, most: int) -> float:
