@@ -1,10 +1,10 @@
 """95% confidence intervals over the queries or rows that a figure was measured on."""
 
 from dataclasses import dataclass
-from math import comb
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import bdtr
 
 RESAMPLES = 2000
 LEVEL = 0.95
@@ -79,6 +79,4 @@ def paired(one: ArrayLike, other: ArrayLike, rng: np.random.Generator) -> Interv
 
 def _sign_test(better: int, worse: int) -> float:
     """Two-sided p-value of so many wins and losses if both are equally likely."""
-    n = better + worse
-    tail = sum(comb(n, i) for i in range(min(better, worse) + 1))
-    return min(1.0, 2.0 * tail / float(2**n))
+    return min(1.0, 2 * float(bdtr(min(better, worse), better + worse, 0.5)))
