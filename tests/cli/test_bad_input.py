@@ -29,7 +29,6 @@ def cases(folder):
     np.save(folder / "objects.npy", np.array([[{}]], dtype=object), allow_pickle=True)
     np.save(folder / "same.npy", np.ones((9, 3)))
     np.save(folder / "one.npy", X[:1])
-    np.save(folder / "unique.npy", np.arange(20))
     out = ["-o", "out.rpml"]
     return {
         "missing file": (["fit", "absent.npy", *out], "absent.npy: there is no such file"),
@@ -44,7 +43,6 @@ def cases(folder):
         "one row": (["fit", "one.npy", *out], "1"),
         "no folder": (["fit", "x y é.npy", "-o", "no/out.rpml"], "does not exist"),
         "labels": (["evaluate", "x y é.npy", "--labels", "y.csv"], "2 labels"),
-        "unique labels": (["evaluate", "x y é.npy", "--labels", "unique.npy"], "share a class"),
         "no model": (["embed", "absent.rpml", "x y é.npy", "-o", "e.npy"], "there is no such file"),
         "nothing to inspect": (
             ["inspect", "absent.rpml"],
@@ -60,7 +58,7 @@ def cases(folder):
 
 NAMES = [
     "missing file", "empty file", "wrong suffix", "ragged", "text", "nan", "duplicated ids",
-    "objects", "identical rows", "one row", "no folder", "labels", "unique labels", "no model",
+    "objects", "identical rows", "one row", "no folder", "labels", "no model",
     "nothing to inspect", "no config", "bad model",
     "data as model", "bad output", "bad target",
 ]  # fmt: skip

@@ -60,8 +60,6 @@ def run(
         scores = task.run_on_dask(engine, console)
     else:
         scores = task.run(seed if clustering else None, console)
-    if len(set(scores.labels.tolist())) == len(scores.labels):
-        raise InputError(f"no two labeled rows share a class, so nothing can be scored: see {path}")
     if scores.unlabeled:
         console.note(
             f"{counted(scores.unlabeled, 'row has', 'rows have')} no label: "
