@@ -7,13 +7,15 @@ import pytest
 
 import rpml
 from rpml.evaluation.clusterings import KMeansPartition, LeidenPartition
-from rpml.evaluation.comparison import DEFAULT_METHODS, compare, run, run_cells
+from rpml.evaluation.comparison import DEFAULT_METHODS, compare, run, run_cells, table
 from rpml.evaluation.comparison.measure import hits_of
 from rpml.evaluation.comparison.run import read_cells
 from rpml.evaluation.comparison.table import html_table
 from rpml.evaluation.metrics import recall_at_k
+from rpml.evaluation.metrics.retrieval import KS
 from rpml.evaluation.registry import METHODS, chosen_methods
 from rpml.evaluation.split import make_split
+from rpml.runtime.intervals import interval
 from tests.problems import blobs
 
 FAST = ("raw", "pca", "random", "lda")
@@ -71,6 +73,15 @@ def test_training_labels_reach_only_the_references(data):
     )
     for a, b in zip(one.cells, two.cells, strict=True):
         assert (a["hits"] == b["hits"]) == (a["method"] != "lda")
+
+
+def test_intervals_are_computed_once(data, monkeypatch):
+    result = compare(*data, 5, methods=("raw", "pca"), seeds=(0,))
+    count = []
+    monkeypatch.setattr(table, "interval", lambda *a: count.append(a) or interval(*a))
+    for _ in range(3):
+        result.markdown()
+    assert len(count) == 2 * (1 + len(KS))  # neighbors kept and each Recall@K, per method
 
 
 def test_split_by_class(data):

@@ -1,4 +1,4 @@
-"""The index: the same rows as a scan of the codes, whatever compares the bits; its file."""
+"""The index: the same rows as a scan of the codes; its file."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from rpml import RPML
 from rpml.io.container import read_container, write_container
 from rpml.runtime.errors import InputError, ModelFormatError
-from rpml.search import Index, hamming
+from rpml.search import Index
 from rpml.search import index as module
 
 GROUPS = 120
@@ -41,34 +41,34 @@ def test_small_data_is_ranked_exactly(index, model, rows):
     assert found.scores.max() == 1
 
 
-@pytest.mark.parametrize("engine", ["faiss", "numpy"])
-def test_bits_and_rescoring_find_the_neighbors(index, rows, monkeypatch, engine):
-    if engine == "faiss":
-        pytest.importorskip("faiss")
-    else:
-        monkeypatch.setattr(hamming, "optional", lambda name: None)
-    exact = index.search(rows[:100], k=5)
-    monkeypatch.setattr(module, "EXACT_ROWS", 0)
-    monkeypatch.setattr(index, "_bit_search", None)
-    found = index.search(rows[:100], k=5, oversample=8)
-    assert np.mean(found.ids == exact.ids) > 0.9
-    same = found.ids == exact.ids
-    np.testing.assert_allclose(found.scores[same], exact.scores[same], atol=1e-6)
-    every = index.search(rows[:100], k=5, oversample=len(rows))
-    np.testing.assert_array_equal(every.ids, exact.ids)
+def test_no_number_of_rows_makes_the_ranking_coarser(model):
+    """Codes rank all rows; the first stage once was sign bits above 10,000 rows."""
+    rng = np.random.default_rng(1)
+    rows = rng.normal(size=(10_500, 24)).astype(np.float32)
+    found = Index(model, n_components=8).add(rows).search(rows[:50], k=10)
+    Z = model.transform(rows, n_components=8)
+    expected = np.argsort(-Z[:50] @ Z.T, axis=1)[:, :10]
+    assert (
+        np.mean([len(set(a) & set(b)) / 10 for a, b in zip(found.ids, expected, strict=True)])
+        > 0.95
+    )
 
 
-def test_the_two_engines_agree_on_distances(index):
-    pytest.importorskip("faiss")
-    bits = index._bits
-    for queries in (bits[:1], bits[:20]):
-        near, other = (
-            search(bits)(queries, 9) for search in (hamming.bit_search, hamming.numpy_search)
-        )
-        distances = [
-            np.bitwise_count(queries[:, None] ^ bits[found]).sum(axis=2) for found in (near, other)
-        ]
-        np.testing.assert_array_equal(*distances)
+def test_blocks_of_rows_give_the_same_hits(index, rows, monkeypatch):
+    whole = index.search(rows[:20], k=7)
+    monkeypatch.setattr(module, "BLOCK_BYTES", 4 * 256 * 50)  # 50 rows per block
+    for one, two in zip(whole, index.search(rows[:20], k=7), strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_adding_copies_no_stored_row(model, rows):
+    """Rows in many batches cost linear time: a batch leaves the stored codes where they are."""
+    index = Index(model).add(rows[:100], range(100))
+    codes, ids = index._codes, index.ids
+    index.add(rows[100:200], range(100, 200))
+    assert index._parts[0] is codes
+    assert index._named[0] is ids
+    assert len(index) == 200
 
 
 def test_rows_arrive_in_parts_and_keep_their_ids(model, rows):
@@ -101,7 +101,7 @@ def test_the_file_finds_the_same(model, rows, tmp_path, ids):
     loaded = Index.load(tmp_path / "a.index")
     for one, two in zip(index.search(rows[:20]), loaded.search(rows[:20]), strict=True):
         np.testing.assert_array_equal(one, two)
-    assert loaded.bytes_per_row == 12
+    assert loaded.bytes_per_row == 10
     assert loaded.similarity_quantile(0.5) == index.similarity_quantile(0.5)
     (tmp_path / "b.index").write_text("an older index")
     loaded.save(tmp_path / "b.index")
@@ -133,7 +133,7 @@ def test_forgeries_and_other_files_are_refused(index, model, tmp_path):
     arrays, fields = read_container(tmp_path / "a.index", "index", 1)
     forgeries = [
         ({"codes": arrays["codes"][:, :3]}, fields["metadata"]),
-        ({"bits": arrays["bits"][:5]}, fields["metadata"]),
+        ({"codes": arrays["codes"].astype(np.int16)}, fields["metadata"]),
         ({"ids": np.arange(3)}, fields["metadata"]),
         ({}, {}),
         ({}, {"model": 3}),

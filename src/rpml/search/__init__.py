@@ -1,4 +1,4 @@
-"""Search in codes (sign bits, then int8 rescoring) and bridges between encoders."""
+"""Search in codes and bridges between encoders."""
 
 from rpml.search.bridge import Bridge, learn_bridge
 from rpml.search.index import Hits, Index

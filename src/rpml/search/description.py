@@ -21,7 +21,7 @@ def describe_index(path: str | PathLike[str]) -> dict[str, object]:
         "rows": len(index),
         "features": index.model.n_features_in_,
         "dim": len(index.model.components_),
-        "codes": "sign bits, rescored by int8",
+        "codes": "int8",
         "bytes_per_row": index.bytes_per_row,
         "bytes": os.path.getsize(path),
         "ids": None if ids is None else "text" if ids.dtype.kind == "u" else "numbers",

@@ -1,4 +1,4 @@
-"""An index of codes with 9/8 of a byte per dimension, and the model that encodes queries."""
+"""An index of codes with one byte per dimension, and the model that encodes queries."""
 
 from os import PathLike
 from pathlib import Path
@@ -17,19 +17,15 @@ from rpml.method.similarity import MAX_ROWS as SCALE_ROWS
 from rpml.method.similarity import SimilarityScale
 from rpml.runtime.blas import times
 from rpml.runtime.errors import InputError, ModelFormatError
-from rpml.runtime.rows import slices, top_columns
+from rpml.runtime.rows import BLOCK_BYTES, slices, top_columns
 from rpml.runtime.schema import ArraySpec, Schema
 from rpml.runtime.validation import as_matrix
 from rpml.runtime.wording import counted
-from rpml.search.hamming import BitSearch, bit_search
 
 FORMAT_VERSION = 1
-EXACT_ROWS = 10_000
-OVERSAMPLE = 4
 SCHEMA = Schema(
     arrays={
         "codes": ArraySpec("i", ("rows", "components")),
-        "bits": ArraySpec("u", ("rows", "bytes")),
         "ids": ArraySpec("iu", ("numbers or text",), optional=True),
     },
     metadata={"model": {}},
@@ -51,8 +47,7 @@ class Hits(NamedTuple):
 class Index:
     """Search embedded vectors by their codes.
 
-    Sign bits select candidates, int8 codes rank them. Up to 10,000 rows all int8 codes are ranked.
-    The bits are compared by faiss if it is installed, else by numpy.
+    Every int8 code is decoded and ranked, a block of rows at a time.
 
     Parameters
     ----------
@@ -78,24 +73,33 @@ class Index:
 
     def __init__(self, model: RPML, n_components: int | None = None) -> None:
         self.model = model.map_only(n_components)
-        self._int8, self._sign = self.model.codec("int8"), self.model.codec("binary")
-        self._codes: Codes = np.empty((0, self._int8.width), np.int8)
-        self._bits: NDArray[np.uint8] = np.empty((0, self._sign.width), np.uint8)
-        self._ids: NDArray[np.object_] | None = None
-        self._bit_search: BitSearch | None = None
+        self._int8 = self.model.codec("int8")
+        self._parts: list[Codes] = [np.empty((0, self._int8.width), np.int8)]
+        self._named: list[NDArray[np.object_]] = []
+        self._known: set[object] = set()
 
     def __len__(self) -> int:
-        return len(self._codes)
+        return sum(map(len, self._parts))
 
     @property
     def bytes_per_row(self) -> int:
         """Bytes per row, without its id."""
-        return self._int8.width + self._sign.width
+        return self._int8.width
 
     @property
     def ids(self) -> NDArray[np.generic]:
         """The id or number of each row."""
-        return np.arange(len(self)) if self._ids is None else self._ids
+        if not self._named:
+            return np.arange(len(self))
+        self._named = [np.concatenate(self._named)]
+        return self._named[0]
+
+    @property
+    def _codes(self) -> Codes:
+        """The codes of all rows; parts are joined when they are needed, not at each `add`."""
+        if len(self._parts) > 1:
+            self._parts = [np.concatenate(self._parts)]
+        return self._parts[0]
 
     def add(self, X: ArrayLike, ids: ArrayLike | None = None) -> Self:
         """Embed rows and store their codes.
@@ -110,19 +114,17 @@ class Index:
         names = None if ids is None else as_ids(np.asarray(ids))
         if names is not None and len(names) != len(codes):
             raise ValueError(f"Got {counted(len(names), 'id')} for {counted(len(codes), 'row')}.")
-        if len(self) and (names is None) != (self._ids is None):
+        if len(self) and (names is None) == bool(self._named):
             raise ValueError("Either all rows of an index have ids, or none.")
         if names is not None:
-            names = names if self._ids is None else np.concatenate([self._ids, names])
-            if len(set(names)) < len(names):
-                check_unique_ids(names, "the index")
-        self._ids = names
-        self._codes = np.concatenate([self._codes, codes])
-        self._bits = np.concatenate([self._bits, self.model.transform(X, output="binary")])
-        self._bit_search = None
+            if len(set(names)) < len(names) or not self._known.isdisjoint(names):
+                check_unique_ids(np.concatenate([*self._named, names]), "the index")
+            self._known.update(names)
+            self._named.append(names)
+        self._parts.append(codes)
         return self
 
-    def search(self, X: ArrayLike, k: int = 10, oversample: int = OVERSAMPLE) -> Hits:
+    def search(self, X: ArrayLike, k: int = 10) -> Hits:
         """Find the nearest rows of each query.
 
         Parameters
@@ -131,28 +133,22 @@ class Index:
             Vectors in the space that the model was fitted on, not embedded.
         k : int, default=10
             Rows per query; fewer if the index is smaller.
-        oversample : int, default=4
-            The int8 codes of k * oversample candidates are ranked.
 
         Returns
         -------
         Hits
             `scores` and `ids` of shape (n_queries, k).
         """
-        if k < 1 or oversample < 1:
-            raise ValueError(f"k={k} and oversample={oversample} must be at least 1.")
+        if k < 1:
+            raise ValueError(f"k={k} must be at least 1.")
         if not len(self):
             raise ValueError("The index is empty: add rows first.")
-        k, candidates = min(k, len(self)), k * oversample
         asked = as_matrix(X)
         asked = np.asarray(asked)[None] if np.ndim(asked) == 1 else asked
         queries = np.asarray(self.model.transform(asked), np.float32)
-        blocks = (queries[part] for part in slices(len(queries), _QUERIES))
-        if len(self) <= max(EXACT_ROWS, candidates):
-            ranked = [self._rank_all(block, k) for block in blocks]
-        else:
-            self._bit_search = self._bit_search or bit_search(self._bits)
-            ranked = [self._rank_candidates(block, k, candidates) for block in blocks]
+        ranked = [
+            self._rank(queries[part], min(k, len(self))) for part in slices(len(queries), _QUERIES)
+        ]
         scores, rows = (np.concatenate(parts) for parts in zip(*ranked, strict=True))
         if self.model.normalize:  # decoded rows do not have exactly unit norm
             scores = np.clip(scores, -1, 1)
@@ -172,34 +168,33 @@ class Index:
             scale = SimilarityScale.of(self._int8.decode(sample))
         return np.asarray(scale.quantile(similarity))
 
-    def _rank_all(self, queries: Floats, k: int) -> tuple[Floats, Rows]:
-        """Return scores and rows of the best among all int8 codes."""
-        scores = times(queries, self._int8.decode(self._codes).T)
-        best = top_columns(scores, k)
-        return np.take_along_axis(scores, best, axis=1), best
-
-    def _rank_candidates(self, queries: Floats, k: int, candidates: int) -> tuple[Floats, Rows]:
-        """Return scores and rows of the best among the rows with the nearest bits."""
-        assert self._bit_search is not None
-        near = self._bit_search(self._sign.encode(queries).view(np.uint8), candidates)
-        decoded = self._int8.decode(self._codes[near.ravel()]).reshape(*near.shape, -1)
-        scores = np.einsum("qcd,qd->qc", decoded, queries)
-        best = top_columns(scores, k)
-        return tuple(np.take_along_axis(a, best, axis=1) for a in (scores, near))  # type: ignore[return-value]
+    def _rank(self, queries: Floats, k: int) -> tuple[Floats, Rows]:
+        """Return scores and rows of the best among all codes, decoded a block at a time."""
+        scores: Floats = np.empty((len(queries), 0), np.float32)
+        rows: Rows = np.empty((len(queries), 0), np.intp)
+        for part in slices(len(self), max(k, BLOCK_BYTES // (4 * max(self._int8.width, _QUERIES)))):
+            block = times(queries, self._int8.decode(self._codes[part]).T)
+            best = top_columns(block, k)
+            scores = np.hstack([scores, np.take_along_axis(block, best, axis=1)])
+            rows = np.hstack([rows, part.start + best])
+            best = top_columns(scores, k)
+            scores = np.take_along_axis(scores, best, axis=1)
+            rows = np.take_along_axis(rows, best, axis=1)
+        return scores, rows
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the codes, the ids and the model to one file, without pickle.
 
         A file of that name is replaced, by one rename when the new one is complete.
         """
-        arrays: Arrays = {"codes": self._codes, "bits": self._bits}
+        arrays: Arrays = {"codes": self._codes}
         metadata = {"model": model_metadata(self.model)}
-        if self._ids is not None and all(isinstance(i, int) for i in self._ids):
-            arrays["ids"] = self._ids.astype(np.int64)
-        elif self._ids is not None:
-            if (bad := next((i for i in map(str, self._ids) if "\0" in i), None)) is not None:
+        if self._named and all(isinstance(i, int) for i in self.ids):
+            arrays["ids"] = self.ids.astype(np.int64)
+        elif self._named:
+            if (bad := next((i for i in map(str, self.ids) if "\0" in i), None)) is not None:
                 raise InputError(f"the id {bad!r} holds a zero byte: rename it")
-            arrays["ids"] = np.frombuffer("\0".join(map(str, self._ids)).encode(), np.uint8)
+            arrays["ids"] = np.frombuffer("\0".join(map(str, self.ids)).encode(), np.uint8)
         arrays |= {f"model.{name}": array for name, array in model_arrays(self.model).items()}
         write_container(Path(path), arrays, metadata, "index", FORMAT_VERSION)
 
@@ -213,16 +208,14 @@ class Index:
         check_model(path, mine, stored)
         index = cls(rebuild_model(RPML, mine, stored, path))
         try:
-            index._codes = index._int8.check(arrays["codes"])
-            index._bits = index._sign.check(arrays["bits"]).view(np.uint8)
+            index._parts = [index._int8.check(arrays["codes"])]
         except ValueError as error:
             raise ModelFormatError(f"{path} is damaged: wrong codes") from error
         if "ids" in arrays:
             ids = arrays["ids"]
             is_text = ids.dtype == np.uint8
-            index._ids = as_ids(
-                ids.tobytes().decode(errors="replace").split("\0") if is_text else ids
-            )
+            names = as_ids(ids.tobytes().decode(errors="replace").split("\0") if is_text else ids)
+            index._named, index._known = [names], set(names)
         if len(index.ids) != len(index):
             raise ModelFormatError(f"{path} is damaged: codes and ids of different numbers of rows")
         return index

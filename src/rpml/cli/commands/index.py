@@ -28,7 +28,7 @@ def run(
 ) -> None:
     """Build an index for rpml search.
 
-    It holds sign bits and int8 codes, with ids.
+    It holds int8 codes, with ids.
     """
     from rpml.estimator.features import check_features
     from rpml.io.model_file import check_model_output

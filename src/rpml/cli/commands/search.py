@@ -26,7 +26,6 @@ def run(
     index: Annotated[str, typer.Argument(metavar="INDEX", help="Index written by rpml index.")],
     queries: Annotated[str, typer.Argument(metavar="QUERIES", help=f"Vectors: {opt.KINDS}.")],
     k: Annotated[int, opt.number("Rows per query.", "-k")] = 10,
-    oversample: Annotated[int, opt.number("Candidates per returned row, chosen by the bits.")] = 4,
     scale: Annotated[
         bool, opt.flag("Add the share of random pairs that are less similar.", "--scale")
     ] = False,
@@ -50,7 +49,7 @@ def run(
     source = reading.open(queries)
     check_features(loaded.model, source, index)
     data = source.load()
-    hits = loaded.search(data.values, k, oversample)
+    hits = loaded.search(data.values, k)
     names = range(len(data.values)) if data.ids is None else data.ids
     rows = [
         {"query": name, "rank": rank, "id": row, "score": round(float(score), 6)}

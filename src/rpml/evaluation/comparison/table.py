@@ -8,6 +8,7 @@ import io
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,7 +54,7 @@ class Comparison:
     order: list[tuple[str, int]]
     """(method, dimension) of each row of the table."""
 
-    @property
+    @cached_property
     def rows(self) -> list[Row]:
         """One dict per method and dimension: means over seeds, shares in [0, 1]."""
         return [self._row(method, dim) for method, dim in self.order]
