@@ -34,11 +34,17 @@ import torch
 from common import RESULTS, machine
 
 from rpml.deep.backbones import Network, open_network
-from rpml.deep.cache import ImageSpec, TrunkCache, build_cache
-from rpml.deep.descriptors import descriptors, frozen_descriptors
-from rpml.deep.embedder import Embedder, has_bf16, linear_start
+from rpml.deep.embedder import (
+    Embedder,
+    descriptors,
+    frozen_descriptors,
+    has_bf16,
+    linear_start,
+)
 from rpml.deep.finetune import Training, descriptor_network
-from rpml.deep.methods import METHODS, Method
+from rpml.deep.inputs import ImageSpec, TrunkCache, build_cache
+from rpml.deep.methods import METHODS
+from rpml.deep.methods.base import Method
 from rpml.deep.schedule import Schedule
 from rpml.deep.trainer import Trainer
 from rpml.estimator import RPML

@@ -11,26 +11,27 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from deep import Images, Problem, Rows, add_common, measure_frozen
 
-from rpml.deep.descriptors import mean_features
-from rpml.deep.methods import METHODS, Method
-from rpml.deep.methods.base import Batch, FeatureBank, Loss, LossSpec
-from rpml.deep.methods.labels import aas_labels, class_sampler
-from rpml.deep.methods.mom import mine_pools
-from rpml.deep.methods.nce import MemoryNCE
-from rpml.deep.samplers import (
+from rpml.deep.embedder import mean_features
+from rpml.deep.methods import METHODS
+from rpml.deep.methods.base import Batch, Loss, LossSpec, Method
+from rpml.deep.methods.batches import (
     BatchIndices,
     BatchSampler,
-    LabelSampler,
-    TripletSampler,
+    FeatureBank,
+    aas_labels,
+    class_sampler,
     in_two_views,
+    label_sampler,
 )
+from rpml.deep.methods.mom import TripletPools, mine_pools, triplet_sampler
+from rpml.deep.methods.unsupervised import MemoryNCE
 from rpml.method.triplets.batches import batch_sampler
 from rpml.runtime.rows import unit_rows
 
@@ -47,7 +48,7 @@ class Nothing(Loss):
 
 
 class Tenth(Loss):
-    """A tenth of the loss of a method, beside the whole distillation."""
+    """A tenth of the loss of a method, with the whole distillation."""
 
     def __init__(self, loss: Loss) -> None:
         super().__init__()
@@ -79,19 +80,20 @@ def tenth(name: str) -> Method:
     return replace(method, loss=lambda spec: Tenth(method.loss(spec)))
 
 
-def correct_pools(bank: FeatureBank) -> TripletSampler:
+def correct_pools(bank: FeatureBank) -> BatchSampler:
     """The pools of MOM without positives of other classes and negatives of the same class."""
     pools, classes = mine_pools(bank), bank.classes
     own = [classes[anchor] for anchor in pools.anchors]
     right = [classes[p] == y for p, y in zip(pools.positives, own, strict=True)]
     wrong = [classes[n] != y for n, y in zip(pools.negatives, own, strict=True)]
     kept = [i for i, (p, n) in enumerate(zip(right, wrong, strict=True)) if p.any() and n.any()]
-    return TripletSampler(
+    correct = TripletPools(
         pools.anchors[kept],
         [pools.positives[i][right[i]] for i in kept],
         [pools.negatives[i][wrong[i]] for i in kept],
         [pools.weights[i][right[i]] for i in kept],
     )
+    return triplet_sampler(correct)
 
 
 def srpml(sampler: Callable[[FeatureBank], BatchSampler]) -> Method:
@@ -106,61 +108,46 @@ def agreed_labels(bank: FeatureBank, n_levels: int = 2) -> np.ndarray:
     return np.unique(np.stack(found), axis=1, return_inverse=True)[1].ravel()
 
 
-@dataclass(frozen=True)
-class TwoViewSampler:
+def two_view_sampler(labels: np.ndarray) -> BatchSampler:
     """Half of the images by label, four per label, half at random; all in two views."""
 
-    labels: np.ndarray
-
-    def batches(
-        self, rng: np.random.Generator, n_views: int, batch_size: int
-    ) -> Iterator[BatchIndices]:
+    def batches(rng: np.random.Generator, n_views: int, batch_size: int) -> Iterator[BatchIndices]:
         n_images = batch_size // 2
-        for rows in batch_sampler(self.labels, rng, n_images // 2, 4):
-            others = np.setdiff1d(rng.permutation(len(self.labels))[:n_images], rows)
+        for rows in batch_sampler(labels, rng, n_images // 2, 4):
+            others = np.setdiff1d(rng.permutation(len(labels))[:n_images], rows)
             images = np.concatenate([rows, rng.permutation(others)[: n_images - len(rows)]])
             batch = in_two_views(images, n_views, rng)
-            yield replace(batch, labels=self.labels[batch.rows])
+            yield replace(batch, labels=labels[batch.rows])
 
-
-@dataclass(frozen=True)
-class CrossFittedSampler:
-    """Batches by the labels of one half of the views that show the other half, in turn."""
-
-    sides: tuple[LabelSampler, LabelSampler]
-
-    @property
-    def labels(self) -> np.ndarray:
-        return self.sides[0].labels
-
-    def batches(self, rng: np.random.Generator, n_views: int, batch_size: int) -> Any:
-        both = [side.batches(rng, n_views, batch_size) for side in self.sides]
-        for pair in zip(*both, strict=False):
-            for side, batch in enumerate(pair):  # labels of view k % 2 == side, views of the others
-                others = np.arange(1 - side, n_views, 2)
-                yield replace(batch, views=rng.choice(others, len(batch.rows)))
+    return BatchSampler(batches, labels)
 
 
 def cross_fitted(problem: Problem) -> Method:
-    """sRPML on labels before training, each from one half of the views."""
+    """sRPML on labels before training; those of one half of the views select the other half."""
 
-    def sampler(bank: FeatureBank) -> CrossFittedSampler:
+    def sampler(bank: FeatureBank) -> BatchSampler:
         embedder, frozen = problem.start(bank.seed), problem.frozen
         halves = (mean_features(embedder, frozen[:, side::2]) for side in (0, 1))
-        first, second = (LabelSampler(aas_labels(replace(bank, features=x), 2)) for x in halves)
-        return CrossFittedSampler((first, second))
+        sides = [label_sampler(aas_labels(replace(bank, features=x), 2)) for x in halves]
+
+        def batches(rng: np.random.Generator, n_views: int, batch_size: int) -> Any:
+            both = [side.batches(rng, n_views, batch_size) for side in sides]
+            for pair in zip(*both, strict=False):
+                for side, batch in enumerate(pair):  # labels of view k % 2 == side
+                    others = np.arange(1 - side, n_views, 2)
+                    yield replace(batch, views=rng.choice(others, len(batch.rows)))
+
+        return BatchSampler(batches, sides[0].labels)
 
     return replace(METHODS["srpml"], sampler=sampler, mines_once=True)
 
 
-def agreed(n_levels: int) -> Callable[[FeatureBank], LabelSampler]:
-    return lambda bank: LabelSampler(agreed_labels(bank, n_levels))
+def agreed(n_levels: int) -> Callable[[FeatureBank], BatchSampler]:
+    return lambda bank: label_sampler(agreed_labels(bank, n_levels))
 
 
-def two_views(
-    labels: Callable[[FeatureBank], np.ndarray],
-) -> Callable[[FeatureBank], TwoViewSampler]:
-    return lambda bank: TwoViewSampler(labels(bank))
+def two_views(labels: Callable[[FeatureBank], np.ndarray]) -> Callable[[FeatureBank], BatchSampler]:
+    return lambda bank: two_view_sampler(labels(bank))
 
 
 RECIPES: dict[str, Method] = {

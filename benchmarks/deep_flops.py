@@ -14,9 +14,8 @@ from deep_page import DOCS, replace_table
 from torch.utils.flop_counter import FlopCounterMode
 
 from rpml.deep.backbones import ALL, Network, open_network
-from rpml.deep.budgets import paper_schedule
 from rpml.deep.methods import METHODS
-from rpml.deep.schedule import Schedule
+from rpml.deep.schedule import Schedule, paper_schedule
 
 IMAGES = 5864  # the training images of CUB-200-2011
 SIZE = 224

@@ -17,11 +17,9 @@ from deep import revision
 from deep_choice import agreed_labels
 from deep_page import DOCS, replace_table
 
-from rpml.deep.methods.base import FeatureBank
-from rpml.deep.methods.deepcluster import CLUSTERS
-from rpml.deep.methods.labels import aas_labels, kmeans_labels
+from rpml.deep.methods.batches import CLUSTERS, FeatureBank, aas_labels, kmeans_labels
 from rpml.deep.methods.mom import mine_pools
-from rpml.deep.methods.stml import neighbor_sampler
+from rpml.deep.methods.stml import nearest_images
 from rpml.estimator import RPML
 
 BEGIN = "<!-- table: python benchmarks/deep_pairs.py -->"
@@ -62,7 +60,7 @@ def scored(name: str, pairs: Pairs, classes: np.ndarray) -> dict:
 
 
 def measure(bank: FeatureBank, classes: np.ndarray) -> list[dict]:
-    neighbors = neighbor_sampler(bank).neighbors
+    neighbors = nearest_images(bank)
     everyone = np.arange(len(classes))
     pools = mine_pools(bank)
     samplers = {

@@ -12,8 +12,7 @@ from PIL import Image
 torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 pytest.importorskip("pytorch_metric_learning", reason="the extra 'deep' is not installed")
 
-from rpml.deep.descriptors import frozen_descriptors
-from rpml.deep.embedder import Embedder, linear_start
+from rpml.deep.embedder import Embedder, frozen_descriptors, linear_start
 from rpml.method.whitening.linear_map import identity
 
 CHANNELS, WIDTH = 6, 16

@@ -73,8 +73,8 @@ def test_finetune_then_features(tiny_backbone, photos, tmp_path):
 
 
 def test_the_file_embeds_as_the_trained_network_does(tiny_backbone, photos, tmp_path):
-    from rpml.deep.cache import ImageSpec, build_cache
     from rpml.deep.finetune import Training, embed, finetune, prepare
+    from rpml.deep.inputs import ImageSpec, build_cache
     from rpml.deep.methods import METHODS
     from rpml.deep.onnx_file import write_onnx
     from rpml.deep.schedule import Schedule
@@ -105,9 +105,9 @@ def test_the_file_embeds_as_the_trained_network_does(tiny_backbone, photos, tmp_
 def test_the_whole_network_trains_on_the_budget_of_the_paper(
     tiny_backbone, photos, tmp_path, monkeypatch
 ):
-    from rpml.deep import budgets
+    from rpml.deep import schedule
 
-    monkeypatch.setitem(budgets.PUBLISHED, "srpml", (3, 12))
+    monkeypatch.setitem(schedule.PUBLISHED, "srpml", (3, 12))
     out = tmp_path / "trained.onnx"
     words = ["--size", "32", "--dim", "4", "--views", "1", "--json", "-q", "--threads", "1"]
     words += ["--train-from", "all", "--schedule", "paper", "--set", "micro_batch=5"]

@@ -1,24 +1,32 @@
-"""Pooling and precision of the embedder."""
+"""Pooling and precision of the embedder, its start, descriptors and the label-free score."""
 
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
-from rpml.deep.descriptors import descriptors
-from rpml.deep.embedder import Embedder, Pool, linear_start
+from rpml.deep.embedder import (
+    Embedder,
+    descriptors,
+    frozen_descriptors,
+    linear_start,
+    mean_features,
+    pool_maps,
+    view_agreement,
+)
 from rpml.estimator import RPML
 from rpml.evaluation.metrics import recall_at_k
+from rpml.method.whitening.linear_map import Preprocessing, identity
 from rpml.runtime.errors import InputError
 
 
 def test_pooling():
     maps = torch.rand(2, 3, 4, 4, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(Pool("mac")(maps), maps.amax((2, 3)))
-    torch.testing.assert_close(Pool("average")(maps), maps.mean((2, 3)))
-    torch.testing.assert_close(Pool("gem")(maps), maps.pow(3).mean((2, 3)).pow(1 / 3))
+    torch.testing.assert_close(pool_maps(maps, "mac"), maps.amax((2, 3)))
+    torch.testing.assert_close(pool_maps(maps, "average"), maps.mean((2, 3)))
+    torch.testing.assert_close(pool_maps(maps, "gem"), maps.pow(3).mean((2, 3)).pow(1 / 3))
     with pytest.raises(InputError, match="mac, average, gem"):
-        Pool("rmac")
+        Embedder(torch.nn.Identity(), "rmac", identity(3, True), np.eye(3))
 
 
 def test_half_precision_is_close(start, inputs):
@@ -50,6 +58,33 @@ def test_linear_start_learns_from_how_views_differ():
 
 
 def _whitening(embedder):
-    from rpml.method.whitening.linear_map import Preprocessing
-
     return Preprocessing(True, embedder.mean.numpy(), embedder.matrix.numpy(), True)
+
+
+def test_frozen_descriptors_of_every_view(start, inputs):
+    embedder, _ = start
+    frozen = frozen_descriptors(embedder, inputs)
+    assert frozen.shape == (len(inputs), inputs.n_views, 16)
+    for view in range(inputs.n_views):
+        expected = descriptors(embedder, inputs, view, embedder.pooled)
+        np.testing.assert_array_equal(frozen[:, view], expected)
+
+
+def test_mean_features_are_unit_rows(start):
+    norms = np.linalg.norm(mean_features(*start), axis=1)
+    np.testing.assert_allclose(norms, 1, rtol=1e-5)
+
+
+def test_view_agreement_of_equal_views_is_one(start, inputs):
+    embedder, _ = start
+
+    class Same:
+        n_views = 2
+
+        def __len__(self):
+            return len(inputs)
+
+        def load(self, rows, views):
+            return inputs.load(rows, np.zeros_like(views))
+
+    assert view_agreement(embedder, Same()) == 1.0

@@ -1,4 +1,10 @@
-"""Images that are decoded while training: the same as cached ones, without a cache."""
+"""Activations on disk: right, resumed, refused when they belong to something else.
+
+Images that are decoded while training are the same as cached ones, without a cache.
+"""
+
+import json
+import os
 
 import numpy as np
 import pytest
@@ -7,14 +13,118 @@ torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
 from torch import nn
 
+from rpml.deep import inputs as module
 from rpml.deep.backbones import open_network
-from rpml.deep.cache import ImageSpec, TrunkCache, build_cache
-from rpml.deep.inputs import DecodedImages, open_inputs, prefetched
+from rpml.deep.inputs import DecodedImages, ImageSpec, TrunkCache, build_cache, open_inputs
+from rpml.runtime.context import Context
 from rpml.runtime.errors import InputError
 from rpml.vision.files import find_images
 from rpml.vision.views import Views
 
+
+@pytest.fixture
+def network():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        blocks = nn.Sequential(nn.Conv2d(3, 4, 4, 4), nn.ReLU(), nn.Conv2d(4, 6, 3, padding=1))
+    return open_network(blocks, "2")
+
+
 SPEC = ImageSpec(16, Views(2))
+
+
+def test_holds_what_the_trunk_gives(network, photos, tmp_path):
+    files = find_images(photos / "train")
+    cache = build_cache(files, network, SPEC, tmp_path / "cache")
+    assert (len(cache), cache.n_views) == (24, 3)
+    assert cache.ids == [file.id for file in files]
+    tiles = SPEC.tiles(files[5])
+    expected = network.trunk_maps(np.stack(tiles))
+    found = cache.load(np.array([5, 5, 5]), np.arange(3)).numpy()
+    np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-3)
+    assert np.abs(found[0] - found[1]).max() > 0.01  # a view is not the image
+
+
+def test_a_killed_run_goes_on(network, photos, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_CHUNK", 5)
+    files = find_images(photos / "train")
+    whole = build_cache(files, network, SPEC, tmp_path / "whole")
+    reported = []
+
+    def kill(progress):
+        reported.append(progress.done)
+        if len(reported) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build_cache(files, network, SPEC, tmp_path / "cut", Context(report=kill))
+    reported.clear()
+    again = build_cache(
+        files, network, SPEC, tmp_path / "cut", Context(report=lambda p: reported.append(p.done))
+    )
+    assert reported[0] == 15  # two parts were there
+    rows = np.arange(24)
+    for view in range(3):
+        one, other = (c.load(rows, np.full(24, view)) for c in (whole, again))
+        assert torch.equal(one, other)
+
+
+def test_a_finished_cache_is_not_computed_again(network, photos, tmp_path):
+    files = find_images(photos / "train")
+    build_cache(files, network, SPEC, tmp_path / "c")
+    reported = []
+    build_cache(files, network, SPEC, tmp_path / "c", Context(report=reported.append))
+    assert reported == []
+
+
+def test_a_cache_of_something_else_is_refused(network, photos, tmp_path):
+    files = find_images(photos / "train")
+    build_cache(files, network, SPEC, tmp_path / "c")
+    with pytest.raises(InputError, match="cache of images of another size"):
+        build_cache(files, network, ImageSpec(24, Views(2)), tmp_path / "c")
+    with pytest.raises(InputError, match="cache of other images"):
+        build_cache(files[1:], network, SPEC, tmp_path / "c")
+    os.utime(files[0].path, (0, 0))
+    with pytest.raises(InputError, match="cache of images that have changed since"):
+        build_cache(files, network, SPEC, tmp_path / "c")
+    other = open_network(nn.Sequential(nn.Conv2d(3, 4, 4, 4), nn.ReLU(), nn.ReLU()), "2")
+    with pytest.raises(InputError, match="cache of another network"):
+        build_cache(files, other, SPEC, tmp_path / "c")
+
+
+def test_an_unreadable_image_is_left_out(network, photos, tmp_path):
+    (photos / "train" / "a" / "0.png").write_bytes(b"no image")
+    files = find_images(photos / "train")
+    cache = build_cache(files, network, SPEC, tmp_path / "c")
+    assert len(cache) == 23
+    assert [failure.id for failure in cache.failures] == ["a/0.png"]
+    assert cache.ids[0] == "a/1.png"
+    expected = network.trunk_maps(np.stack(SPEC.tiles(files[1])))[0]
+    np.testing.assert_allclose(cache.load(np.array([0]), np.array([0]))[0], expected, atol=2e-3)
+
+
+def test_no_image_at_all(network, tmp_path):
+    (tmp_path / "x.png").write_bytes(b"no image")
+    with pytest.raises(InputError, match="none of 1 image could"):
+        build_cache(find_images(tmp_path / "x.png"), network, SPEC, tmp_path / "c")
+
+
+def test_not_a_cache(tmp_path):
+    with pytest.raises(InputError, match="not a finished cache"):
+        TrunkCache(tmp_path)
+    (tmp_path / "cache.json").write_text(json.dumps({"failures": []}))
+    with pytest.raises(InputError, match="not a finished cache"):
+        TrunkCache(tmp_path)
+
+
+def test_too_little_space_is_refused_before_anything_is_written(
+    network, photos, tmp_path, monkeypatch
+):
+    usage = type(module.shutil.disk_usage(tmp_path))
+    monkeypatch.setattr(module.shutil, "disk_usage", lambda folder: usage(9000, 0, 9000))
+    with pytest.raises(InputError, match=r"24 images in 3 views need .* GB are free: take fewer"):
+        build_cache(find_images(photos / "train"), network, SPEC, tmp_path / "cache")
+    assert not any((tmp_path / "cache").iterdir())
 
 
 @pytest.fixture
@@ -49,13 +159,3 @@ def test_unreadable_images_are_left_out(blocks, photos):
     assert inputs.ids == [file.id for file in files if file.id != "a/1.png"]
     with pytest.raises(InputError, match=r"a/1\.png"):
         DecodedImages([f for f in files if f.id == "a/1.png"], open_network(blocks, "all"), SPEC)
-
-
-def test_prefetching_keeps_the_order_and_passes_errors_on():
-    loaded = []
-    for item, value in prefetched(range(4), lambda x: 10 * x):
-        loaded.append((item, value))
-    assert loaded == [(0, 0), (1, 10), (2, 20), (3, 30)]
-    assert list(prefetched([], str)) == []
-    with pytest.raises(ZeroDivisionError):
-        list(prefetched([1, 0], lambda x: 1 / x))

@@ -1,10 +1,12 @@
-"""The schedule checks its settings."""
+"""The schedule checks its settings; the budgets of the papers."""
 
 import pytest
 
 pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
-from rpml.deep.schedule import Schedule
+from rpml.deep.finetune import Training
+from rpml.deep.methods import METHODS
+from rpml.deep.schedule import PUBLISHED, SUPERVISED, Schedule, check_free, paper_schedule
 from rpml.runtime.errors import InputError
 
 
@@ -17,3 +19,29 @@ from rpml.runtime.errors import InputError
 def test_a_wrong_setting_is_named(name, value):
     with pytest.raises(InputError, match=f"^{name} must be a .*got {value!r}"):
         Schedule(**{name: value})
+
+
+def test_every_label_free_method_has_a_published_budget():
+    assert {name for name, method in METHODS.items() if not method.uses_labels} <= set(PUBLISHED)
+    assert set(PUBLISHED) <= set(METHODS)
+
+
+def test_the_budget_replaces_what_the_papers_fix_and_nothing_else():
+    schedule = Schedule(epochs=3, seed=5, micro_batch=30)
+    made = paper_schedule("stml", schedule)
+    assert (made.epochs, made.batch_size, made.seed, made.micro_batch) == (180, 240, 5, 30)
+    assert made.feature_distillation == made.neighbor_distillation == 0
+    assert paper_schedule("lifted", schedule).epochs == SUPERVISED[0]
+    training = Training(schedule=schedule)
+    assert training.schedule_of("stml") == schedule
+    assert Training(schedule=schedule, budget="paper").schedule_of("stml") == made
+
+
+def test_a_setting_that_would_be_replaced_is_refused():
+    check_free("common", {"epochs": 3})
+    check_free("paper", {"seed": 1, "micro_batch": 8})
+    for name in ("epochs", "learning_rate", "feature_distillation"):
+        with pytest.raises(InputError, match=f"{name} is set by the schedule"):
+            check_free("paper", {name: 1})
+    with pytest.raises(InputError, match="common, paper"):
+        Training(budget="absent")

@@ -7,10 +7,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
-from rpml.deep.descriptors import descriptors, mean_features
+from rpml.deep.embedder import descriptors, mean_features
 from rpml.deep.methods import METHODS
 from rpml.deep.schedule import Schedule
-from rpml.deep.trainer import Trainer
+from rpml.deep.trainer import Trainer, prefetched
 from rpml.evaluation.metrics import recall_at_k
 from rpml.io.checkpoint import Checkpoint
 from rpml.runtime.context import Context
@@ -26,14 +26,14 @@ def trained(start, inputs, key="srpml", schedule=FAST, context=None):
     return trainer
 
 
-def labels_by_epoch(start, inputs, schedule, context):
-    """The pseudo-labels of every epoch of a run."""
+def label_features_by_epoch(start, inputs, schedule, context):
+    """The features that the pseudo-labels of every epoch of a run are computed from."""
     embedder, frozen = start
     trainer, seen = Trainer(embedder, inputs, METHODS["srpml"], schedule, frozen), []
 
     def report(progress):
         if progress.stage == "train" and progress.info:
-            seen.append(trainer.state.labels)
+            seen.append(trainer.state.label_features.copy())
 
     trainer.run(replace(context, report=report))
     return seen
@@ -89,11 +89,12 @@ def test_a_killed_run_goes_on_with_the_same_losses(start, inputs, key, tmp_path)
 
 def test_pseudo_labels_are_kept_between_refreshes(start, inputs, tmp_path):
     schedule = replace(FAST, epochs=3, relabel_every=2)
-    seen = labels_by_epoch(start, inputs, schedule, Context())
+    seen = label_features_by_epoch(start, inputs, schedule, Context())
     np.testing.assert_array_equal(seen[0], seen[1])
+    assert (seen[1] != seen[2]).any()
     place = Context(store=Checkpoint(tmp_path / "c", "d", {}, resume=True))
     trained(start, inputs, "srpml", replace(schedule, epochs=1), place)
-    resumed = labels_by_epoch(start, inputs, schedule, place)
+    resumed = label_features_by_epoch(start, inputs, schedule, place)
     np.testing.assert_array_equal(resumed[0], seen[1])
     np.testing.assert_array_equal(resumed[1], seen[2])
 
@@ -113,7 +114,7 @@ def test_nothing_to_learn_from_is_explained(start, inputs):
 
 
 @pytest.mark.parametrize("term", ["feature_distillation", "neighbor_distillation"])
-def test_what_is_kept_stays_near(start, inputs, term):
+def test_distilled_features_stay_near(start, inputs, term):
     before = mean_features(*start)
 
     def moved(weight):
@@ -195,3 +196,13 @@ def test_classes_never_reach_a_label_free_method(start, inputs):
     embedder, frozen = start
     trainer = Trainer(embedder, inputs, METHODS["srpml"], FAST, frozen, inputs.classes)
     assert trainer.classes is None
+
+
+def test_prefetching_keeps_the_order_and_passes_errors_on():
+    loaded = []
+    for item, value in prefetched(range(4), lambda x: 10 * x):
+        loaded.append((item, value))
+    assert loaded == [(0, 0), (1, 10), (2, 20), (3, 30)]
+    assert list(prefetched([], str)) == []
+    with pytest.raises(ZeroDivisionError):
+        list(prefetched([1, 0], lambda x: 1 / x))

@@ -1,6 +1,11 @@
-"""From activations to the embedding: upper blocks, pooling, a fixed whitening, a projection."""
+"""From activations to the embedding: upper blocks, pooling, a fixed whitening, a projection.
+
+Also the linear RPML that it starts from, and descriptors of images and views without gradients.
+"""
 
 import warnings
+from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -8,32 +13,31 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn.functional import normalize
 
+from rpml.deep.methods.batches import Indices
 from rpml.estimator import RPML
+from rpml.evaluation.metrics.label_free import neighbor_overlap
+from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.whitening.linear_map import Preprocessing
+from rpml.runtime.context import Arrays, Context, Progress
 from rpml.runtime.errors import InputError
+from rpml.runtime.rows import slices, unit_rows
+from rpml.runtime.schema import ArraySpec, Schema
 
 POOLINGS = ("mac", "average", "gem")
 _GEM_POWER = 3.0
+_BLOCK = 256  # images per forward pass
+_SAMPLE = 500  # images for the label-free score
 
 
-class Pool(nn.Module):
-    """Maximum, mean or generalized mean of a feature map; vectors are returned unchanged."""
+class MultiViewDataset(Protocol):
+    """The inputs of training: `n_views` views per image, the first being the image itself."""
 
-    def __init__(self, kind: str = "mac") -> None:
-        super().__init__()
-        if kind not in POOLINGS:
-            raise InputError(f"pooling must be one of {', '.join(POOLINGS)}, got {kind!r}")
-        self.kind = kind
+    n_views: int
 
-    def forward(self, maps: torch.Tensor) -> torch.Tensor:
-        if maps.ndim == 2:
-            return maps
-        if self.kind == "mac":
-            return maps.amax((2, 3))
-        if self.kind == "average":
-            return maps.mean((2, 3))
-        power = maps.clamp(min=1e-6).pow(_GEM_POWER).mean((2, 3))
-        return power.pow(1 / _GEM_POWER)
+    def __len__(self) -> int: ...
+
+    def load(self, rows: Indices, views: Indices) -> torch.Tensor:
+        """Return a batch: view ``views[i]`` of image ``rows[i]``."""
 
 
 class Embedder(nn.Module):
@@ -56,7 +60,9 @@ class Embedder(nn.Module):
         bf16: bool = False,
     ) -> None:
         super().__init__()
-        self.upper, self.pool, self.bf16 = upper, Pool(pool), bf16
+        if pool not in POOLINGS:
+            raise InputError(f"pooling must be one of {', '.join(POOLINGS)}, got {pool!r}")
+        self.upper, self.pool, self.bf16 = upper, pool, bf16
         self.register_buffer("mean", torch.as_tensor(whitening.mean, dtype=torch.float32))
         self.register_buffer("matrix", torch.as_tensor(whitening.matrix, dtype=torch.float32))
         self.projection = nn.Parameter(torch.tensor(projection, dtype=torch.float32))
@@ -68,7 +74,7 @@ class Embedder(nn.Module):
             maps = maps.contiguous(memory_format=torch.channels_last)
         with torch.autocast(maps.device.type, torch.bfloat16, enabled=self.bf16):
             out = self.upper(maps)
-        return torch.as_tensor(self.pool(out.float()))
+        return pool_maps(out.float(), self.pool)
 
     def features(self, maps: torch.Tensor) -> torch.Tensor:
         """Return whitened unit rows (the x of the method)."""
@@ -84,6 +90,17 @@ class Embedder(nn.Module):
 
     def forward(self, maps: torch.Tensor) -> torch.Tensor:
         return self.embed(self.features(maps))
+
+
+def pool_maps(maps: torch.Tensor, kind: str) -> torch.Tensor:
+    """Maximum, mean or generalized mean of feature maps; vectors are returned unchanged."""
+    if maps.ndim == 2:
+        return maps
+    if kind == "mac":
+        return maps.amax((2, 3))
+    if kind == "average":
+        return maps.mean((2, 3))
+    return maps.clamp(min=1e-6).pow(_GEM_POWER).mean((2, 3)).pow(1 / _GEM_POWER)
 
 
 def has_bf16() -> bool:
@@ -111,3 +128,64 @@ def linear_start(frozen: NDArray[np.floating], dim: int, seed: int) -> RPML:
     n_images, n_views, n_channels = frozen.shape
     groups = np.repeat(np.arange(n_images), n_views)
     return RPML(dim, random_state=seed).fit(frozen.reshape(-1, n_channels), groups=groups)
+
+
+def descriptors(
+    embedder: Embedder,
+    inputs: MultiViewDataset,
+    view: int,
+    stage: Callable[[torch.Tensor], torch.Tensor] | None = None,
+) -> NDArray[np.float32]:
+    """Return the embedding of one view of every image, or the output of an earlier stage of it."""
+    outputs = []
+    with torch.inference_mode():
+        for part in slices(len(inputs), _BLOCK):
+            rows = np.arange(part.start, part.stop)
+            maps = inputs.load(rows, np.full(len(rows), view)).to(embedder.mean.device)
+            outputs.append((stage or embedder)(maps).float().cpu().numpy())
+    return np.concatenate(outputs)
+
+
+def frozen_descriptors(
+    embedder: Embedder, inputs: MultiViewDataset, context: Context | None = None
+) -> NDArray[np.float32]:
+    """Return pooled descriptors of all views before training, (n_images, n_views, n_channels)."""
+    context = context or Context()
+
+    def compute() -> Arrays:
+        views = []
+        for view in range(inputs.n_views):
+            context.report(Progress("frozen", view, inputs.n_views))
+            views.append(descriptors(embedder, inputs, view, embedder.pooled))
+        return {"frozen": np.stack(views, axis=1)}
+
+    shape = (len(inputs), inputs.n_views, "channels")
+    return context.stage("frozen", Schema({"frozen": ArraySpec("f", shape)}), compute)["frozen"]
+
+
+def mean_features(embedder: Embedder, frozen: NDArray[np.floating]) -> NDArray[np.float32]:
+    """Return whitened features of each image, averaged over its views; unit rows."""
+    n, n_views, d = frozen.shape
+    with torch.no_grad():
+        rows = torch.from_numpy(np.asarray(frozen, np.float32).reshape(n * n_views, d))
+        x = embedder.whiten(rows.to(embedder.mean.device)).cpu().numpy()
+    return np.asarray(unit_rows(x.reshape(n, n_views, -1).mean(1)), np.float32)
+
+
+def view_agreement(embedder: Embedder, inputs: MultiViewDataset) -> float:
+    """Return the share of the ten nearest images that two views of an image have in common.
+
+    This label-free score falls if the features forget what images share, if they collapse, and if
+    every image is pushed away from all others.
+    """
+    if inputs.n_views < 2:
+        return 0.0
+    neighbors = []
+    sample = np.linspace(0, len(inputs) - 1, min(_SAMPLE, len(inputs))).astype(np.intp)
+    k = min(10, len(sample) - 1)
+    for view in (0, 1):
+        with torch.inference_mode():
+            maps = inputs.load(sample, np.full(len(sample), view))
+            Z = embedder(maps.to(embedder.mean.device)).cpu().numpy()
+        neighbors.append(nearest_neighbors(Z, k, metric="cosine").indices)
+    return float(neighbor_overlap(neighbors[0], neighbors[1], k).mean())

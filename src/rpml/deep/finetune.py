@@ -8,14 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.deep.backbones import Network
-from rpml.deep.budgets import check_budget, paper_schedule
-from rpml.deep.cache import ImageSpec
-from rpml.deep.descriptors import MultiViewDataset, descriptors, frozen_descriptors
-from rpml.deep.embedder import Embedder, linear_start
-from rpml.deep.inputs import ImageInputs, open_inputs
-from rpml.deep.methods import Method
-from rpml.deep.samplers import Indices
-from rpml.deep.schedule import Schedule
+from rpml.deep.embedder import (
+    Embedder,
+    MultiViewDataset,
+    descriptors,
+    frozen_descriptors,
+    linear_start,
+)
+from rpml.deep.inputs import ImageInputs, ImageSpec, open_inputs
+from rpml.deep.methods.base import Method
+from rpml.deep.methods.batches import Indices
+from rpml.deep.schedule import Schedule, check_budget, paper_schedule
 from rpml.deep.trainer import Trainer
 from rpml.method.whitening.linear_map import Preprocessing, identity
 from rpml.runtime.context import Arrays, Context, Json
@@ -38,7 +41,7 @@ class Training:
     schedule: Schedule = field(default_factory=Schedule)
     budget: str = "common"
     """"paper": the published epochs and batch size of each method instead of the schedule's (see
-    `rpml.deep.budgets.paper_schedule`)."""
+    `rpml.deep.schedule.paper_schedule`)."""
 
     def __post_init__(self) -> None:
         check_budget(self.budget)

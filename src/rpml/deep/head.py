@@ -67,8 +67,7 @@ class DeepHead(LinearBaseline):
         require("torch", "deep", f"the method {self.method}")
         import torch
 
-        from rpml.deep.descriptors import frozen_descriptors
-        from rpml.deep.embedder import Embedder, linear_start
+        from rpml.deep.embedder import Embedder, frozen_descriptors, linear_start
         from rpml.deep.methods import METHODS, check_methods
         from rpml.deep.schedule import Schedule
         from rpml.deep.trainer import Trainer

@@ -1,33 +1,213 @@
-"""The inputs of training: cached activations, or images that are decoded on demand."""
+"""The inputs of training: cached activations of the trunk, or images decoded on demand."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+import json
+import math
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
 
 from rpml.deep.backbones import Network
-from rpml.deep.cache import ImageSpec, build_cache
-from rpml.deep.descriptors import MultiViewDataset
-from rpml.deep.samplers import Indices
-from rpml.runtime.context import Context
+from rpml.deep.methods.batches import Indices
+from rpml.io.container import canonical_json
+from rpml.runtime.context import Context, Json, Progress
+from rpml.runtime.errors import InputError
+from rpml.runtime.files.atomic import atomic_output, repair_folder
+from rpml.runtime.schema import COUNT, check_json, read_json
 from rpml.runtime.threads import thread_count
-from rpml.vision.decode import ImageError
-from rpml.vision.engine import Failure
-from rpml.vision.extract import nothing_left
+from rpml.runtime.wording import counted
+from rpml.vision.decode import MAX_PIXELS, ImageError, as_array, load_rgb
+from rpml.vision.engine import Engine, Failure, Tile, in_parts
+from rpml.vision.extract import files_digest, nothing_left
 from rpml.vision.files import ImageFile
+from rpml.vision.views import Views
 
-Item = TypeVar("Item")
-Loaded = TypeVar("Loaded")
+_CHUNK = 64  # images between two writes of the manifest
+_BATCH = 8
+_MANIFEST, _ACTIVATIONS = "cache.json", "activations.npy"
+_SCHEMA = {"ids": [str], "images": COUNT, "failures": [{"id": str, "reason": str}]}
+_DIFFERENCES = {  # what the cache depends on, and how one with another value is called
+    "trunk": "another network",
+    "image_spec": "images of another size or with other views",
+    "ids": "other images",
+    "files": "images that have changed since",
+}
+_FLOAT16_MAX = float(np.finfo(np.float16).max)
 
 
-class ImageInputs(MultiViewDataset, Protocol):
-    """Views of images with names; unreadable images are skipped."""
+@dataclass(frozen=True)
+class ImageSpec:
+    """Size and augmented views of the images that the network reads."""
 
-    ids: list[str]
-    failures: tuple[Failure, ...]
+    size: int = 224
+    """Height and width in pixels; images of any aspect ratio are resized to it."""
+    views: Views = field(default_factory=lambda: Views(8))
+    """In addition to the image itself."""
+
+    def tiles(self, file: ImageFile, views: Iterable[int] | None = None) -> list[Tile]:
+        """Return views of an image, all of one size; by default the image, then all its views."""
+        image = load_rgb(file.path, MAX_PIXELS, enough=2 * self.size)
+        views = range(self.views.count + 1) if views is None else views
+        shape = (self.size, self.size)
+        return [as_array(self.views.view(image, file.id, view), shape) for view in views]
+
+
+class TrunkCache:
+    """The activations of a trunk in a folder of `build_cache`, as a `MultiViewDataset`."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        try:
+            manifest = read_json(self.folder / _MANIFEST)
+            check_json(manifest, _SCHEMA)
+            self._maps = np.load(self.folder / _ACTIVATIONS, mmap_mode="r")
+            if self._maps.ndim != 5 or len(self._maps) != len(manifest["ids"]):
+                raise ValueError("activations of other images")
+        except (OSError, ValueError) as error:
+            raise InputError(f"{folder} is not a finished cache of a trunk") from error
+        self.failures = tuple(Failure(**failure) for failure in manifest["failures"])
+        failed = {failure.id for failure in self.failures}
+        self._rows = np.array([i for i, name in enumerate(manifest["ids"]) if name not in failed])
+        self.ids = [manifest["ids"][i] for i in self._rows]
+        self.n_views = int(self._maps.shape[1])
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def load(self, rows: Indices, views: Indices) -> torch.Tensor:
+        """Return a batch: view ``views[i]`` of image ``rows[i]``."""
+        maps = self._maps[self._rows[rows], views]
+        return torch.from_numpy(maps.astype(np.float32))
+
+
+def build_cache(
+    files: Sequence[ImageFile],
+    network: Network,
+    image_spec: ImageSpec,
+    folder: str | Path,
+    context: Context | None = None,
+) -> TrunkCache:
+    """Compute or read the activations of the trunk; an interrupted run is resumed.
+
+    Unreadable images are skipped and listed in `TrunkCache.failures`. The folder is for this cache
+    only and created if needed; the context receives progress.
+    """
+    folder = Path(folder)
+    check_cache(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    key: dict[str, object] = {
+        "trunk": network.fingerprint(),
+        "image_spec": asdict(image_spec),
+        "ids": [file.id for file in files],
+        "files": files_digest(files),
+    }
+    manifest = _read_manifest(folder, key) or {**key, "images": 0, "failures": []}
+    if manifest["images"] < len(files):
+        _compute(files, network, image_spec, folder, manifest, context or Context())
+    cache = TrunkCache(folder)
+    if not len(cache):
+        raise nothing_left(cache.failures)
+    return cache
+
+
+def check_cache(folder: str | Path) -> None:
+    """Raise InputError if the folder exists and is not a cache."""
+    folder = Path(folder)
+    if not os.path.lexists(folder):
+        return
+    if not folder.is_dir():
+        raise InputError(f"{folder} is in the way of the activations: move it away")
+    repair_folder(folder)
+    if any(folder.iterdir()) and not (folder / _MANIFEST).is_file():
+        raise InputError(f"{folder} holds other files than a cache: choose another folder")
+
+
+def remove_cache(folder: str | Path) -> None:
+    """Delete the files of a cache, and the folder if it is then empty."""
+    folder = Path(folder)
+    if (folder / _MANIFEST).is_file():
+        repair_folder(folder)
+        for name in (_ACTIVATIONS, _MANIFEST):  # the file that identifies the cache goes last
+            (folder / name).unlink(missing_ok=True)
+    with suppress(OSError):
+        folder.rmdir()
+
+
+def _read_manifest(folder: Path, key: Mapping[str, object]) -> Json | None:
+    """Read the manifest of the folder, if any; InputError if it is another cache's."""
+    path = folder / _MANIFEST
+    if not path.exists():
+        return None
+    try:
+        manifest: Json = read_json(path)
+        check_json(manifest, _SCHEMA)
+    except ValueError:
+        raise InputError(f"{path} is damaged: remove the folder {folder}") from None
+    expected = json.loads(canonical_json(key))
+    for name, difference in _DIFFERENCES.items():
+        if manifest.get(name) != expected[name]:
+            raise InputError(
+                f"{folder} is the cache of {difference}: choose another folder, or remove it"
+            )
+    return manifest
+
+
+def _write_manifest(folder: Path, manifest: Json) -> None:
+    with atomic_output(folder / _MANIFEST) as temporary:
+        temporary.write_text(canonical_json(manifest), encoding="utf8")
+
+
+def _compute(
+    files: Sequence[ImageFile],
+    network: Network,
+    image_spec: ImageSpec,
+    folder: Path,
+    manifest: Json,
+    context: Context,
+) -> None:
+    """Compute the activations of the images that are not on disk yet, chunk by chunk."""
+    path, done = folder / _ACTIVATIONS, manifest["images"]
+    black = np.zeros((1, image_spec.size, image_spec.size, 3), np.uint8)
+    shape = (len(files), image_spec.views.count + 1, *network.trunk_maps(black).shape[1:])
+    if done == 0:
+        _check_space(folder, shape)
+        _write_manifest(folder, manifest)  # first, to identify the folder as a cache
+        np.lib.format.open_memmap(path, "w+", np.float16, shape).flush()
+        with open(path, "r+b") as file:  # a full disk would kill a process that writes to the map
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    workers = thread_count()
+    torch.set_num_threads(1)  # one batch per core is faster than one batch on all cores
+    with Engine(image_spec.tiles, network.trunk_maps, workers, _BATCH) as engine:
+        for start, chunk in in_parts(files[done:], _CHUNK):
+            maps = np.lib.format.open_memmap(path, "r+")
+            described, failures = engine.run(chunk)
+            for place, tiles in described.items():
+                # float16 rounds by 0.1%, less than the difference between views
+                clipped = np.clip(np.stack(tiles), -_FLOAT16_MAX, _FLOAT16_MAX)
+                maps[done + start + place] = clipped
+            maps.flush()
+            manifest["images"] += len(chunk)
+            manifest["failures"] += [asdict(failure) for failure in failures]
+            _write_manifest(folder, manifest)
+            context.report(Progress("trunk", manifest["images"], len(files)))
+    torch.set_num_threads(workers)
+
+
+def _check_space(folder: Path, shape: tuple[int, ...]) -> None:
+    """Raise InputError if the disk is too small: it would kill a process that writes to the map."""
+    needed, free = 2 * math.prod(shape), shutil.disk_usage(folder).free
+    if needed > free:
+        raise InputError(
+            f"{folder}: {counted(shape[0], 'image')} in {counted(shape[1], 'view')} need "
+            f"{needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free: take "
+            "fewer views, smaller images or another folder"
+        )
 
 
 class DecodedImages:
@@ -56,15 +236,18 @@ class DecodedImages:
     def load(self, rows: Indices, views: Indices) -> torch.Tensor:
         """Return a batch: view ``views[i]`` of image ``rows[i]``."""
         files = [self._files[row] for row in rows]
-        tiles = self._pool.map(self._spec.tile, files, views.tolist())
-        return torch.from_numpy(self._network.trunk_maps(np.stack(list(tiles))))
+        tiles = self._pool.map(self._spec.tiles, files, ([view] for view in views.tolist()))
+        return torch.from_numpy(self._network.trunk_maps(np.stack([tile for (tile,) in tiles])))
 
     def _reason(self, file: ImageFile) -> str | None:
         try:
-            self._spec.tile(file, 0)
+            self._spec.tiles(file, [0])
         except ImageError as error:
             return str(error)
         return None
+
+
+ImageInputs = TrunkCache | DecodedImages
 
 
 def open_inputs(
@@ -78,17 +261,3 @@ def open_inputs(
     if len(network.trunk):
         return build_cache(files, network, image_spec, folder, context)
     return DecodedImages(files, network, image_spec)
-
-
-def prefetched(
-    items: Iterable[Item], load: Callable[[Item], Loaded]
-) -> Iterator[tuple[Item, Loaded]]:
-    """Yield each item with its loaded data, while a thread loads the next one."""
-    waiting: tuple[Item, Future[Loaded]] | None = None
-    with ThreadPoolExecutor(1, "rpml-load") as pool:
-        for item in items:
-            previous, waiting = waiting, (item, pool.submit(load, item))
-            if previous is not None:
-                yield previous[0], previous[1].result()
-        if waiting is not None:
-            yield waiting[0], waiting[1].result()

@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from rpml.deep.backbones import Network
-from rpml.deep.cache import ImageSpec
 from rpml.deep.finetune import Initialization, Training, embed, finetune, prepare
-from rpml.deep.inputs import open_inputs
+from rpml.deep.inputs import ImageSpec, open_inputs
 from rpml.deep.methods import METHODS, check_methods
 from rpml.evaluation.protocol.scores import MeasuredRow, scores_of
 from rpml.io.checkpoint import Checkpoint, fingerprint

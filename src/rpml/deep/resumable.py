@@ -10,12 +10,12 @@ from typing import ClassVar
 import numpy as np
 
 from rpml.deep.backbones import Network
-from rpml.deep.cache import check_cache, remove_cache
 from rpml.deep.embedder import Embedder
 from rpml.deep.finetune import Training, finetune, prepare
+from rpml.deep.inputs import check_cache, remove_cache
 from rpml.deep.methods import METHODS, check_methods
+from rpml.deep.methods.batches import Indices
 from rpml.deep.onnx_file import check_onnx_output, fingerprint_of, sidecar_of, write_onnx
-from rpml.deep.samplers import Indices
 from rpml.io.checkpoint import Checkpoint, check_directory, fingerprint, remove_checkpoint
 from rpml.io.resumable import ResumableRun
 from rpml.runtime.context import Context, Json

@@ -5,26 +5,94 @@ import itertools
 import logging
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rpml.deep.descriptors import MultiViewDataset, mean_features, view_agreement
 from rpml.deep.distillation import FeatureDistillation
-from rpml.deep.embedder import Embedder
-from rpml.deep.inputs import prefetched
-from rpml.deep.methods.base import Batch, FeatureBank, Loss, LossSpec, Method
-from rpml.deep.samplers import BatchIndices, BatchSampler, Indices
+from rpml.deep.embedder import Embedder, MultiViewDataset, mean_features, view_agreement
+from rpml.deep.methods.base import Batch, Loss, LossSpec, Method
+from rpml.deep.methods.batches import BatchIndices, BatchSampler, FeatureBank, Indices
 from rpml.deep.schedule import Schedule
-from rpml.deep.state import Scores, State, restore, snapshot, state_schema
-from rpml.runtime.context import Context, Progress
+from rpml.runtime.context import Arrays, Context, Json, Progress
 from rpml.runtime.errors import TrainingError
 from rpml.runtime.rows import unit_rows
+from rpml.runtime.schema import ANY_FLOAT, COUNT, ArraySpec, Schema
 
 logger = logging.getLogger(__name__)
+Scores = dict[str, float]
+Item = TypeVar("Item")
+Loaded = TypeVar("Loaded")
 _COLLAPSED = 0.999  # norm of the mean of unit rows; whitened ones start near 0
+_MODULES = ("student", "teacher", "loss")
+_SLOTS = ("exp_avg", "exp_avg_sq", "step")  # of AdamW
+
+
+@dataclass
+class State:
+    """Everything the next epoch depends on."""
+
+    student: Embedder
+    teacher: Embedder
+    """Exponential moving average of the student's weights."""
+    loss: Loss
+    optimizer: torch.optim.Optimizer
+    features: NDArray[np.float32]
+    """(n_images, n_features) running mean of the features of each image."""
+    label_features: NDArray[np.float32]
+    """`features` when the pseudo-labels were last computed."""
+    epoch: int = 0
+    """Finished epochs."""
+    history: list[Scores] = field(default_factory=list)
+    """Scores of each finished epoch."""
+
+    def snapshot(self) -> tuple[Arrays, Json]:
+        """Return arrays and JSON values from which `restore` continues exactly."""
+        tensors = {
+            f"{name}/{key}": tensor
+            for name in _MODULES
+            for key, tensor in getattr(self, name).state_dict().items()
+        }
+        for index, slots in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer/{index}/{key}": tensor for key, tensor in slots.items()}
+        arrays = {n: t.detach().cpu().contiguous().numpy() for n, t in tensors.items()}
+        arrays |= {"features": self.features, "label_features": self.label_features}
+        return arrays, {"epoch": self.epoch, "history": self.history}
+
+    def schema(self) -> Schema:
+        """Return the schema of `snapshot` after any number of epochs."""
+        arrays = {n: ArraySpec(a.dtype.kind, a.shape) for n, a in self.snapshot()[0].items()}
+        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+        for index, parameter in enumerate(parameters):
+            for slot in _SLOTS:
+                shape = () if slot == "step" else tuple(parameter.shape)
+                arrays[f"optimizer/{index}/{slot}"] = ArraySpec("f", shape, optional=True)
+        return Schema(arrays, {"epoch": COUNT, "history": [{"*": ANY_FLOAT}]})
+
+    def restore(self, arrays: Arrays, metadata: Json) -> None:
+        """Set a newly initialized state to a saved one."""
+        self.features[:], self.label_features[:] = arrays["features"], arrays["label_features"]
+        for name in _MODULES:
+            getattr(self, name).load_state_dict(_tensors(arrays, f"{name}/"))
+        slots: dict[int, dict[str, torch.Tensor]] = {}
+        for name, tensor in _tensors(arrays, "optimizer/").items():
+            index, key = name.split("/")
+            slots.setdefault(int(index), {})[key] = tensor
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": slots})
+        self.epoch, self.history = metadata["epoch"], list(metadata["history"])
+
+
+def _tensors(arrays: Arrays, prefix: str) -> dict[str, torch.Tensor]:
+    return {
+        name.removeprefix(prefix): torch.from_numpy(np.array(array))
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }
 
 
 class Trainer:
@@ -89,8 +157,8 @@ class Trainer:
         """
         context = context or Context()
         state, schedule = self.state, self.schedule
-        if saved := context.load("epoch", state_schema(state)):
-            restore(state, *saved)
+        if saved := context.load("epoch", state.schema()):
+            state.restore(*saved)
         context.report(Progress("train", state.epoch, schedule.epochs))
         while state.epoch < schedule.epochs and not self._stalled():
             begun = time.perf_counter()
@@ -101,7 +169,7 @@ class Trainer:
                 scores["agreement"] = view_agreement(state.teacher, self.inputs)
             state.history.append(scores)
             logger.info("epoch %d: %s", state.epoch, scores)
-            context.save("epoch", *snapshot(state))
+            context.save("epoch", *state.snapshot())
             if context.report(Progress("train", state.epoch, schedule.epochs, scores)):
                 break
         return state.teacher
@@ -116,9 +184,7 @@ class Trainer:
             return self._mined
         if state.epoch % self.schedule.relabel_every == 0:
             state.label_features[:] = state.features
-        sampler = self.method.sampler(FeatureBank(state.label_features, self.classes, seed))
-        state.labels = sampler.labels
-        return sampler
+        return self.method.sampler(FeatureBank(state.label_features, self.classes, seed))
 
     def _epoch(self, sampler: BatchSampler, context: Context) -> Scores:
         state, schedule = self.state, self.schedule
@@ -129,7 +195,8 @@ class Trainer:
         state.loss.begin_epoch(sampler)
         losses = []
         drawn = itertools.islice(self._repeat(sampler, batches), steps)
-        for step, (indices, maps) in enumerate(prefetched(drawn, self._load)):
+        loaded = prefetched(drawn, lambda batch: self.inputs.load(batch.rows, batch.views))
+        for step, (indices, maps) in enumerate(loaded):
             loss, mean_norm = self._step(indices, maps, rng)
             self._check(loss, mean_norm, step)
             losses.append(loss)
@@ -148,9 +215,6 @@ class Trainer:
                     f"{self.method.title}: no batch can be formed, every image is alone in its "
                     "pseudo-label"
                 )
-
-    def _load(self, indices: BatchIndices) -> torch.Tensor:
-        return self.inputs.load(indices.rows, indices.views)
 
     def _step(
         self, indices: BatchIndices, maps: torch.Tensor, rng: np.random.Generator
@@ -235,3 +299,17 @@ class Trainer:
 def _features_of(embedder: Embedder, passes: Sequence[torch.Tensor]) -> torch.Tensor:
     with torch.no_grad():
         return torch.cat([embedder.features(maps) for maps in passes])
+
+
+def prefetched(
+    items: Iterable[Item], load: Callable[[Item], Loaded]
+) -> Iterator[tuple[Item, Loaded]]:
+    """Yield each item with its loaded data, while a thread loads the next one."""
+    waiting: tuple[Item, Future[Loaded]] | None = None
+    with ThreadPoolExecutor(1, "rpml-load") as pool:
+        for item in items:
+            previous, waiting = waiting, (item, pool.submit(load, item))
+            if previous is not None:
+                yield previous[0], previous[1].result()
+        if waiting is not None:
+            yield waiting[0], waiting[1].result()

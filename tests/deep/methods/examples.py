@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn.functional import normalize
 
-from rpml.deep.methods import Batch, LossSpec
+from rpml.deep.methods.base import Batch, LossSpec
 
 LOSS_SPEC = LossSpec(12, 5, 3, 4, seed=0)
 LABELS = torch.arange(12) // 3

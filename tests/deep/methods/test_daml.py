@@ -5,8 +5,13 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
-from rpml.deep.methods.daml import ADVERSARIAL, DAML, REGULARIZER, generator_loss
-from rpml.deep.methods.triplet import MARGIN, random_triplets
+from rpml.deep.methods.generated import (
+    DAML,
+    DAML_ADVERSARIAL,
+    DAML_REGULARIZER,
+    generator_loss,
+)
+from rpml.deep.methods.supervised import TRIPLET_MARGIN, random_triplets
 from tests.deep.methods.examples import LOSS_SPEC, batch_of, hinge, layers, point, unit
 
 
@@ -23,11 +28,11 @@ def slow_steps(daml, batch):
         a, p, n = x[int(a)], x[int(p)], x[int(n)]
         made = unit(n + layers(daml.generator, np.concatenate([a, p, n])))
         za, zp, zn, zm = (unit(v @ L) for v in (a, p, n, made))
-        metric.append(hinge(za, zp, zn, MARGIN) + hinge(za, zp, zm, MARGIN))
-        misplaced = max(0, ((zm - za) ** 2).sum() - ((zp - za) ** 2).sum() - MARGIN)
+        metric.append(hinge(za, zp, zn, TRIPLET_MARGIN) + hinge(za, zp, zm, TRIPLET_MARGIN))
+        misplaced = max(0, ((zm - za) ** 2).sum() - ((zp - za) ** 2).sum() - TRIPLET_MARGIN)
         generator.append(
-            ((made - a) ** 2).sum() + REGULARIZER * ((made - n) ** 2).sum()
-            + ADVERSARIAL * misplaced
+            ((made - a) ** 2).sum() + DAML_REGULARIZER * ((made - n) ** 2).sum()
+            + DAML_ADVERSARIAL * misplaced
         )  # fmt: skip
     return np.mean(metric), np.mean(generator)
 

@@ -1,6 +1,8 @@
 """Every loss: its gradient, and the formula its paper prints."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,22 +11,13 @@ torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
 from torch import nn
 
-from rpml.deep.methods import (
-    METHODS,
-    FeatureBank,
-    check_methods,
-    contrastive,
-    ddml,
-    invariant,
-    nce,
-    srpml,
-    triplet,
-)
-from rpml.deep.samplers import LabelSampler
+from rpml.deep.methods import METHODS, check_methods, srpml, supervised, unsupervised
+from rpml.deep.methods.batches import FeatureBank, label_sampler
 from rpml.evaluation.registry import METHODS as REGISTRY
 from rpml.runtime.errors import InputError
 from tests.deep.methods.examples import LABELS, LOSS_SPEC, batch_of, point
 
+RESULTS = Path(__file__).parents[3] / "benchmarks" / "results" / "cub130_deep.json"
 # losses that detach a part of themselves are checked part by part; NCE writes its memory
 PARTS = ("triplet-daml", "triplet-hdml", "nce", "srpml", "stml")
 WHOLE = [k for k in METHODS if k not in PARTS]
@@ -34,7 +27,7 @@ WHOLE = [k for k in METHODS if k not in PARTS]
 def test_gradient_by_finite_differences(key):
     x, L = point()
     loss = METHODS[key].loss(LOSS_SPEC).double()
-    loss.begin_epoch(LabelSampler(np.arange(12) // 3))
+    loss.begin_epoch(label_sampler(np.arange(12) // 3))
     x.requires_grad_(True)
     teacher = batch_of(x, L).teacher_features
 
@@ -50,7 +43,7 @@ def test_every_loss_reaches_the_features(key):
     x, L = x.float().requires_grad_(True), nn.Parameter(L.detach().float())
     loss = METHODS[key].loss(LOSS_SPEC)
     L.requires_grad_(not loss.learns_projection)
-    loss.begin_epoch(LabelSampler(np.arange(12) // 3))
+    loss.begin_epoch(label_sampler(np.arange(12) // 3))
     value = loss(batch_of(x, L))
     value.backward()
     assert np.isfinite(float(value.detach()))
@@ -60,7 +53,7 @@ def test_every_loss_reaches_the_features(key):
 def test_nce_gradient():
     x, L = point()
     x.requires_grad_(True)
-    state = nce.MemoryNCE(LOSS_SPEC).double()
+    state = unsupervised.MemoryNCE(LOSS_SPEC).double()
     state.partition.fill_(40.0)
     memory = state.memory.clone()
 
@@ -73,14 +66,13 @@ def test_nce_gradient():
 
 def test_srpml_gradient_with_theta_and_L_fixed():
     """The network's step is taken at the (theta, L) that the conjugate gradient has found."""
-    from rpml.deep.objective import rpml_loss
     from rpml.method.triplets.batches import mine_batch_triplets
 
     x, L = point()
     x.requires_grad_(True)
     L.requires_grad_(False)
     loss = METHODS["srpml"].loss(LOSS_SPEC)
-    loss.begin_epoch(LabelSampler(LABELS.numpy()))
+    loss.begin_epoch(label_sampler(LABELS.numpy()))
     before = L.detach().clone()
     value = loss(batch_of(x, L))
     (found,) = torch.autograd.grad(value, x)
@@ -90,7 +82,7 @@ def test_srpml_gradient_with_theta_and_L_fixed():
         Z, LABELS.numpy(), np.random.default_rng(0), mining=srpml.MINING,
         margin=srpml.MARGIN, limit=srpml.MAX_TRIPLETS,
     )  # fmt: skip
-    again = rpml_loss(
+    again = srpml.rpml_loss(
         x, torch.from_numpy(mined), srpml.SCALE * L.detach(), loss.theta, srpml.ALPHA, srpml.RIDGE
     ) / (srpml.SCALE * len(mined))
     (expected,) = torch.autograd.grad(again, x)
@@ -115,10 +107,10 @@ def test_contrastive_as_printed():
 
     def push(i, j):
         d = np.linalg.norm(Z[i] - Z[j])
-        return max(0, contrastive.MARGIN - d) ** 2 if y[i] != y[j] else None
+        return max(0, supervised.CONTRASTIVE_MARGIN - d) ** 2 if y[i] != y[j] else None
 
     expected = by_pairs(pull) + by_pairs(push)
-    assert float(contrastive.Contrastive(LOSS_SPEC)(batch)) == pytest.approx(expected, abs=1e-6)
+    assert float(supervised.contrastive(batch)) == pytest.approx(expected, abs=1e-6)
 
 
 def test_ddml_as_printed():
@@ -127,12 +119,12 @@ def test_ddml_as_printed():
 
     def g(i, j):
         l = 1 if y[i] == y[j] else -1
-        z = 1 - l * (ddml.THRESHOLD - ((Z[i] - Z[j]) ** 2).sum())
-        return np.log(1 + np.exp(ddml.SHARPNESS * z)) / ddml.SHARPNESS
+        z = 1 - l * (supervised.DDML_THRESHOLD - ((Z[i] - Z[j]) ** 2).sum())
+        return np.log(1 + np.exp(supervised.DDML_SHARPNESS * z)) / supervised.DDML_SHARPNESS
 
     same = by_pairs(lambda i, j: g(i, j) if y[i] == y[j] else None)
     other = by_pairs(lambda i, j: g(i, j) if y[i] != y[j] else None)
-    assert float(ddml.DDML(LOSS_SPEC)(batch)) == pytest.approx((same + other) / 2, abs=1e-6)
+    assert float(supervised.ddml(batch)) == pytest.approx((same + other) / 2, abs=1e-6)
 
 
 def triplets_of(y):
@@ -147,9 +139,9 @@ def test_triplet_as_printed(semi_hard):
     values = []
     for a, p, n in triplets_of(y):
         gap = ((Z[a] - Z[n]) ** 2).sum() - ((Z[a] - Z[p]) ** 2).sum()
-        if not semi_hard or 0 < gap <= triplet.MARGIN:
-            values.append(max(0, triplet.MARGIN - gap))
-    found = float(triplet.Triplet(LOSS_SPEC, semi_hard)(batch))
+        if not semi_hard or 0 < gap <= supervised.TRIPLET_MARGIN:
+            values.append(max(0, supervised.TRIPLET_MARGIN - gap))
+    found = float(supervised.triplet(LOSS_SPEC, semi_hard)(batch))
     assert found == pytest.approx(np.mean(values), abs=1e-6)
 
 
@@ -173,7 +165,7 @@ def test_invariant_as_printed():
     x, L = point()
     batch = batch_of(x, L)
     Z = batch.embedding.detach().numpy()
-    f, view, t = Z[:6], Z[6:], invariant.TEMPERATURE
+    f, view, t = Z[:6], Z[6:], unsupervised.INVARIANT_TEMPERATURE
     total = 0.0
     for i in range(6):
         shares = np.exp(f @ view[i] / t)
@@ -182,7 +174,7 @@ def test_invariant_as_printed():
             if j != i:
                 shares = np.exp(f @ f[j] / t)
                 total -= np.log(1 - shares[i] / shares.sum())
-    assert float(invariant.Invariant(LOSS_SPEC)(batch)) == pytest.approx(total / 6, rel=1e-5)
+    assert float(unsupervised.invariant(batch)) == pytest.approx(total / 6, rel=1e-5)
 
 
 def slow_softmax_loss(scores, labels):
@@ -201,21 +193,21 @@ def test_exemplar_as_printed():
 def test_deepcluster_as_printed():
     batch = batch_of(*point())
     loss = METHODS["deepcluster"].loss(LOSS_SPEC).double()
-    loss.begin_epoch(LabelSampler(LABELS.numpy()))
+    loss.begin_epoch(label_sampler(LABELS.numpy()))
     first = loss.classifier.detach().clone()
     scores = batch.embedding.detach().numpy() @ first.numpy().T
     found = float(loss(batch).detach())
     assert found == pytest.approx(slow_softmax_loss(scores, LABELS.numpy()))
     with torch.no_grad():
         loss.classifier.zero_()
-    loss.begin_epoch(LabelSampler(LABELS.numpy()))
+    loss.begin_epoch(label_sampler(LABELS.numpy()))
     assert float(loss.classifier.detach().abs().max()) == 0  # the same assignment: it goes on
-    loss.begin_epoch(LabelSampler(LABELS.numpy()[::-1].copy()))
+    loss.begin_epoch(label_sampler(LABELS.numpy()[::-1].copy()))
     assert float(loss.classifier.detach().abs().max()) > 0  # a new one: it starts again
 
 
-def test_the_normaliser_of_nce_is_that_of_the_first_batch():
-    loss = nce.MemoryNCE(LOSS_SPEC).double()
+def test_the_normalizer_of_nce_is_that_of_the_first_batch():
+    loss = unsupervised.MemoryNCE(LOSS_SPEC).double()
     loss(batch_of(*point()))
     first = float(loss.partition)
     loss(batch_of(*point(seed=1), seed=1))
@@ -225,11 +217,11 @@ def test_the_normaliser_of_nce_is_that_of_the_first_batch():
 def test_nce_as_printed():
     x, L = point()
     batch = batch_of(x, L)
-    loss = nce.MemoryNCE(LOSS_SPEC).double()
+    loss = unsupervised.MemoryNCE(LOSS_SPEC).double()
     memory, Z, n = loss.memory.numpy().copy(), batch.embedding.detach().numpy(), 12
     noise = np.random.default_rng(0).integers(0, n, (12, 12))
     drawn = np.concatenate([np.arange(12)[:, None], noise], axis=1)
-    scores = np.exp(np.einsum("bd,bmd->bm", Z, memory[drawn]) / nce.TEMPERATURE)
+    scores = np.exp(np.einsum("bd,bmd->bm", Z, memory[drawn]) / unsupervised.NCE_TEMPERATURE)
     p = scores / (scores.mean() * n)
     h = p / (p + 12 / n)  # m times the uniform noise probability 1 / n
     expected = -(np.log(h[:, 0]) + np.log(1 - h[:, 1:]).sum(1)).mean()
@@ -240,11 +232,11 @@ def test_nce_as_printed():
 
 
 def test_supervised_methods_refuse_to_go_without_classes():
-    known = FeatureBank(np.zeros((10, 3), np.float32), None, 0)
+    bank = FeatureBank(np.zeros((10, 3), np.float32), None, 0)
     for method in METHODS.values():
         if method.uses_labels:
             with pytest.raises(InputError, match="needs the classes"):
-                method.sampler(known)
+                method.sampler(bank)
 
 
 def test_names():
@@ -254,3 +246,14 @@ def test_names():
         assert head.uses_labels == method.uses_labels
     with pytest.raises(InputError, match="srpml"):
         check_methods(["absent"])
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_rate_is_the_best_on_the_halves(name):
+    rows = json.loads(RESULTS.read_text(encoding="utf8"))["rows"]
+    found = {}
+    for row in rows:
+        if row["problem"].startswith("half") and row["method"] == name:
+            found.setdefault(row["learning_rate"], []).append(row["r1"] + row["nmi"])
+    assert len(found) >= 2
+    assert METHODS[name].learning_rate == max(found, key=lambda rate: np.mean(found[rate]))

@@ -5,7 +5,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
-from rpml.deep.methods import METHODS, Batch, FeatureBank, LossSpec, mom
+from rpml.deep.methods import METHODS, mom
+from rpml.deep.methods.base import Batch, LossSpec
+from rpml.deep.methods.batches import FeatureBank
 
 
 def unit(X):
@@ -75,14 +77,14 @@ def test_pools(monkeypatch):
     t = rng.uniform(0, np.pi, 90)
     X = unit(np.stack([np.cos(t), np.sin(t), np.repeat([0.0, 0.25, 0.5], 30)], axis=1))
     expected = slow_pools(X, mom.reciprocal_graph(X, 6))
-    sampler = mom.mine_pools(FeatureBank(X, None, 0))
+    pools = mom.mine_pools(FeatureBank(X, None, 0))
     assert len(expected) > 20
-    assert sampler.anchors.tolist() == sorted(expected)
-    for i, anchor in enumerate(sampler.anchors):
+    assert pools.anchors.tolist() == sorted(expected)
+    for i, anchor in enumerate(pools.anchors):
         positive, negative, manifold = expected[anchor]
-        assert set(sampler.positives[i].tolist()) == positive
-        assert sampler.negatives[i].tolist() == negative
-        np.testing.assert_allclose(sampler.weights[i], manifold[sampler.positives[i]])
+        assert set(pools.positives[i].tolist()) == positive
+        assert pools.negatives[i].tolist() == negative
+        np.testing.assert_allclose(pools.weights[i], manifold[pools.positives[i]])
 
 
 def test_two_arcs():
@@ -90,12 +92,12 @@ def test_two_arcs():
     t = np.tile(np.linspace(0, 1.2, 150), 2)
     height = np.repeat([0.0, 0.16], 150)
     X = unit(np.stack([np.cos(t), np.sin(t), height], axis=1))
-    sampler = mom.mine_pools(FeatureBank(X, None, 0))
+    pools = mom.mine_pools(FeatureBank(X, None, 0))
     arc = np.repeat([0, 1], 150)
-    assert len(sampler.anchors) > 100
-    for i, anchor in enumerate(sampler.anchors):
-        assert (arc[sampler.positives[i]] == arc[anchor]).all()
-        assert (arc[sampler.negatives[i]] != arc[anchor]).all()
+    assert len(pools.anchors) > 100
+    for i, anchor in enumerate(pools.anchors):
+        assert (arc[pools.positives[i]] == arc[anchor]).all()
+        assert (arc[pools.negatives[i]] != arc[anchor]).all()
 
 
 def test_at_most_so_many_anchors(monkeypatch):

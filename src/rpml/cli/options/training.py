@@ -32,11 +32,10 @@ class TrainingOptions:
 
     def training(self, dim: int, pool: str, settings: Json) -> Training:
         """Return the settings of a run; `settings` are other fields of the schedule."""
-        from rpml.deep.budgets import check_free
-        from rpml.deep.cache import ImageSpec
         from rpml.deep.embedder import warn_if_emulated
         from rpml.deep.finetune import Training
-        from rpml.deep.schedule import Schedule
+        from rpml.deep.inputs import ImageSpec
+        from rpml.deep.schedule import Schedule, check_free
         from rpml.vision.views import Views
 
         changed = {"epochs": self.epochs, "learning_rate": self.learning_rate, **settings}

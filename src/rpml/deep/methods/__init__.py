@@ -1,6 +1,6 @@
-"""The methods of the tables of the paper, one per file.
+"""The methods of the tables of the paper.
 
-A new method is a file with a `Method` in this folder and a line in
+A new method is a `Method` in a module of this folder and a line in
 `rpml.evaluation.registry.DEEP_METHODS`.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
 
-from rpml.deep.methods.base import Batch, FeatureBank, Loss, LossSpec, Method
+from rpml.deep.methods.base import Method
 from rpml.evaluation.registry import DEEP_METHODS, DeepMethod
 from rpml.runtime.errors import InputError
 
@@ -29,6 +29,3 @@ def check_methods(names: Sequence[str]) -> tuple[str, ...]:
         if name not in METHODS:
             raise InputError(f"there is no method {name!r}: choose from {', '.join(METHODS)}")
     return tuple(names)
-
-
-__all__ = ["METHODS", "Batch", "FeatureBank", "Loss", "LossSpec", "Method", "check_methods"]

@@ -6,21 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
-from rpml.deep.samplers import BatchSampler, Indices
-
-
-@dataclass(frozen=True)
-class FeatureBank:
-    """What a batch sampler is made from."""
-
-    features: NDArray[np.float32]
-    """(n_images, n_features) whitened, a running mean over views and the epochs so far."""
-    classes: Indices | None
-    """(n_images,) true classes, for supervised methods only."""
-    seed: int
+from rpml.deep.methods.batches import BatchSampler, FeatureBank
 
 
 @dataclass(frozen=True)
@@ -68,15 +56,23 @@ class Loss(nn.Module, ABC):
     learns_projection = False
     """True if the loss updates the projection itself; False if the optimizer does."""
 
-    def __init__(self, spec: LossSpec | None = None) -> None:
-        super().__init__()  # a loss without parameters of its own needs no sizes
-
     def begin_epoch(self, sampler: BatchSampler) -> None:
         """Called before the first batch of an epoch."""
 
     @abstractmethod
     def forward(self, batch: Batch) -> torch.Tensor:
         """The loss of a batch, a scalar."""
+
+
+class FunctionLoss(Loss):
+    """A loss without parameters: a function from a batch to a scalar."""
+
+    def __init__(self, function: Callable[[Batch], torch.Tensor]) -> None:
+        super().__init__()
+        self._function = function
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        return self._function(batch)
 
 
 @dataclass(frozen=True)
@@ -97,6 +93,11 @@ class Method:
     uses_labels: bool = False
 
 
+def stateless(function: Callable[[Batch], torch.Tensor]) -> Callable[[LossSpec], Loss]:
+    """Return the constructor of a `FunctionLoss`, which needs no sizes."""
+    return lambda spec: FunctionLoss(function)
+
+
 def squared_distances(Z: torch.Tensor) -> torch.Tensor:
     """|z_i - z_j|^2 between all rows, never negative."""
     norms = Z.square().sum(1)
@@ -106,13 +107,6 @@ def squared_distances(Z: torch.Tensor) -> torch.Tensor:
 def distances(Z: torch.Tensor) -> torch.Tensor:
     """|z_i - z_j| between all rows, with a finite gradient where two rows are equal."""
     return (squared_distances(Z) + 1e-12).sqrt()
-
-
-def pair_masks(labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """(b, b) masks of the pairs i < j with equal labels, and with different labels."""
-    same = labels[:, None] == labels[None]
-    upper = torch.ones_like(same).triu(1)
-    return same & upper, ~same & upper
 
 
 def safe_mean(values: torch.Tensor) -> torch.Tensor:

@@ -1,13 +1,18 @@
 """MOM: Iscen, Tolias, Avrithis and Chum, "Mining on manifolds" (CVPR 2018)."""
 
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
 import numpy as np
 import torch
+from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import cg
 
-from rpml.deep.methods.base import Batch, FeatureBank, Loss, Method
-from rpml.deep.samplers import TripletSampler
+from rpml.deep.methods.base import Batch, Method, stateless
+from rpml.deep.methods.batches import BatchIndices, BatchSampler, FeatureBank, Indices
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.rows import sorted_sample, top_k
 
@@ -20,6 +25,15 @@ DIFFUSION = 0.99  # alpha
 CG_STEPS = 20
 MAX_ANCHORS = 10_000  # a diffusion each: beyond, a random sample
 MARGIN = 0.5
+
+
+class TripletPools(NamedTuple):
+    """Candidates of the triplets of each anchor; `weights` are those of its positives."""
+
+    anchors: Indices
+    positives: Sequence[Indices]
+    negatives: Sequence[Indices]
+    weights: Sequence[NDArray[np.floating]]
 
 
 def reciprocal_graph(features: NDArray[np.floating], k: int) -> sparse.csr_matrix:
@@ -50,7 +64,7 @@ def manifold_similarity(
     return np.asarray(cg(system, start, rtol=1e-10, atol=0.0, maxiter=max_iter)[0])
 
 
-def mine_pools(bank: FeatureBank) -> TripletSampler:
+def mine_pools(bank: FeatureBank) -> TripletPools:
     """Every image (of at most `MAX_ANCHORS`) as anchor, with pools of positives and negatives.
 
     Positives are neighbors on the manifold but not in Euclidean space, negatives are neighbors
@@ -78,17 +92,40 @@ def mine_pools(bank: FeatureBank) -> TripletSampler:
             positives.append(positive)
             negatives.append(negative.astype(np.intp))
             weights.append(similarity[positive])
-    return TripletSampler(np.array(anchors, np.intp), positives, negatives, weights)
+    return TripletPools(np.array(anchors, np.intp), positives, negatives, weights)
 
 
-class WeightedTriplet(Loss):
+def triplet_sampler(pools: TripletPools) -> BatchSampler:
+    """Consecutive (anchor, positive, negative) rows, drawn from the pools of each anchor."""
+    return BatchSampler(partial(triplet_batches, pools))
+
+
+def triplet_batches(
+    pools: TripletPools, rng: Generator, n_views: int, batch_size: int
+) -> Iterator[BatchIndices]:
+    """Yield batches with one triplet of each anchor, in random order."""
+    order = rng.permutation(len(pools.anchors))
+    per_batch = max(1, batch_size // 3)
+    for start in range(0, len(order), per_batch):
+        selected = order[start : start + per_batch]
+        pairs = [(i, rng.integers(len(pools.positives[i]))) for i in selected]
+        triplets = [
+            (pools.anchors[i], pools.positives[i][p], rng.choice(pools.negatives[i]))
+            for i, p in pairs
+        ]
+        rows = np.array(triplets).ravel()
+        weights = np.array([pools.weights[i][p] for i, p in pairs])
+        yield BatchIndices(rows, rng.integers(0, n_views, len(rows)), rows, weights)
+
+
+def weighted_triplet(batch: Batch) -> torch.Tensor:
     """w max(0, |a - p|^2 - |a - n|^2 + margin) of consecutive (anchor, positive, negative) rows."""
-
-    def forward(self, batch: Batch) -> torch.Tensor:
-        a, p, n = (batch.embedding[i::3] for i in range(3))
-        gap = (a - p).square().sum(1) - (a - n).square().sum(1)
-        loss = (gap + MARGIN).clamp(min=0)
-        return (loss if batch.weights is None else batch.weights * loss).mean()
+    a, p, n = (batch.embedding[i::3] for i in range(3))
+    gap = (a - p).square().sum(1) - (a - n).square().sum(1)
+    loss = (gap + MARGIN).clamp(min=0)
+    return (loss if batch.weights is None else batch.weights * loss).mean()
 
 
-METHOD = Method(mine_pools, WeightedTriplet, mines_once=True)
+MOM = Method(
+    lambda bank: triplet_sampler(mine_pools(bank)), stateless(weighted_triplet), mines_once=True
+)

@@ -4,11 +4,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
+from torch.nn.functional import softplus
 
 from rpml.deep.methods.base import Batch, Loss, LossSpec, Method
-from rpml.deep.methods.labels import aas_sampler
-from rpml.deep.objective import rpml_loss
-from rpml.method.objective.triplet_loss import TripletObjective
+from rpml.deep.methods.batches import aas_sampler
+from rpml.method.objective.triplet_loss import TripletObjective, angular_factor
 from rpml.method.objective.weights import WeightRidge, weight_function
 from rpml.method.solver.conjugate_gradient import OptimizeResult, Stopping, conjugate_gradient
 from rpml.method.solver.manifolds import orthonormalize
@@ -26,7 +26,7 @@ UPDATE_RATE = 0.002  # of the running mean of (theta, L) over the solutions of t
 MAX_TRIPLETS = 1000  # per batch
 SCALE = 4.0
 """Factor on the embedding in the network's loss. The larger, the more the loss concentrates on
-violated triplets, and the more it weighs beside the distillation."""
+violated triplets, and the more it weighs against the distillation."""
 
 
 class SRPML(Loss):
@@ -43,7 +43,7 @@ class SRPML(Loss):
 
     def forward(self, batch: Batch) -> torch.Tensor:
         x = batch.features
-        with single_blas_thread():  # BLAS threads beside those of torch: 20 times slower
+        with single_blas_thread():  # BLAS threads on top of torch's are 20 times slower
             triplets = self._update_projection(x.detach().cpu().numpy(), batch)
         if len(triplets) == 0:
             return x.sum() * 0.0
@@ -88,4 +88,48 @@ def running_mean(state: EpochState, solution: OptimizeResult) -> tuple[Array, Ar
     return orthonormalize(mixed), (1 - UPDATE_RATE) * state.theta + UPDATE_RATE * solution.theta
 
 
-METHOD = Method(aas_sampler, SRPML)
+def rpml_loss(
+    X: torch.Tensor,
+    triplets: torch.Tensor,
+    L: torch.Tensor,
+    theta: torch.Tensor | None,
+    alpha: float = 45.0,
+    weight_ridge: WeightRidge | None = None,
+) -> torch.Tensor:
+    """Return the sum over triplets of log(1 + exp(w m)), as in `rpml.method.objective`.
+
+    theta has the shape (2 n_features,) for the weights of RPML and (n_features, q) for those of
+    RPMLv1; None means w = 1. `alpha` is in degrees. `weight_ridge` normalizes the weights and adds
+    a ridge on theta; None is the printed objective.
+    """
+    Y = X @ L
+    a, p, n = triplets.T
+    near = (Y[a] - Y[p]).square().sum(1)
+    far = (Y[n] - (Y[a] + Y[p]) / 2).square().sum(1)
+    m = softplus(near - angular_factor(alpha) * far)
+    w = triplet_weights(X, triplets, theta)
+    penalty = Y.new_zeros(())
+    if weight_ridge is not None and theta is not None:
+        w = w / w.mean()
+        penalty = 0.5 * weight_ridge.ridge * len(triplets) * theta.square().sum()
+    return softplus(w * m).sum() + penalty
+
+
+def triplet_weights(
+    X: torch.Tensor, triplets: torch.Tensor, theta: torch.Tensor | None
+) -> torch.Tensor:
+    """Return w of each triplet: eq. (wt) for a vector theta, (wt1) to (w_-) for a matrix, or 1."""
+    a, p, n = triplets.T
+    if theta is None:
+        return torch.ones(len(triplets), dtype=X.dtype, device=X.device)
+    if theta.ndim == 1:
+        left, right = theta.reshape(2, -1)
+        from_left, from_right = X @ left, X @ right
+        return torch.sigmoid((from_left[a] + from_left[p]) / 2 + from_right[n])
+    P = X @ theta
+    near = (P[a] * P[p]).sum(1)
+    far = ((P[a] + P[p]) / 2 * P[n]).sum(1)
+    return (torch.sigmoid(near) + torch.sigmoid(-far)) / 2
+
+
+SRPML_METHOD = Method(aas_sampler, SRPML)

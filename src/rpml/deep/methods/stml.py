@@ -1,20 +1,22 @@
 """STML: Kim, Kim, Cho and Kwak, "Self-taught metric learning without labels" (CVPR 2022)."""
 
+from collections.abc import Iterator
+from functools import partial
+
 import numpy as np
 import torch
+from numpy.random import Generator
 from torch import nn
 from torch.nn.functional import log_softmax, normalize, softmax
 
-from rpml.deep.methods.base import (
-    Batch,
+from rpml.deep.methods.base import Batch, Loss, LossSpec, Method, distances, squared_distances
+from rpml.deep.methods.batches import (
+    BatchIndices,
+    BatchSampler,
     FeatureBank,
-    Loss,
-    LossSpec,
-    Method,
-    distances,
-    squared_distances,
+    Indices,
+    in_two_views,
 )
-from rpml.deep.samplers import NeighborSampler
 from rpml.method.graph.neighbors import nearest_neighbors
 
 PER_QUERY = 5  # images per query in a batch, the query included
@@ -23,11 +25,28 @@ SIGMA = 3.0
 DELTA = 1.0  # margin of the relaxed contrastive loss
 
 
-def neighbor_sampler(bank: FeatureBank) -> NeighborSampler:
-    """Batches of queries with their nearest neighbors, two views per image."""
+def nearest_images(bank: FeatureBank) -> Indices:
+    """(n_images, PER_QUERY - 1) indices of the nearest neighbors of each image."""
     k = min(PER_QUERY, len(bank.features)) - 1
-    graph = nearest_neighbors(bank.features, k, metric="cosine")
-    return NeighborSampler(graph.indices.astype(np.intp))
+    return nearest_neighbors(bank.features, k, metric="cosine").indices.astype(np.intp)
+
+
+def neighbor_batches(
+    neighbors: Indices, rng: Generator, n_views: int, batch_size: int
+) -> Iterator[BatchIndices]:
+    """Yield two views of random query images and of their nearest neighbors."""
+    n, k = neighbors.shape
+    groups = np.hstack([np.arange(n)[:, None], neighbors])
+    per_batch = max(1, batch_size // (2 * (k + 1)))
+    order = rng.permutation(n)
+    for start in range(0, n, per_batch):
+        images = groups[order[start : start + per_batch]].ravel()
+        yield in_two_views(images, n_views, rng)
+
+
+def neighbor_sampler(bank: FeatureBank) -> BatchSampler:
+    """Batches of queries with their nearest neighbors."""
+    return BatchSampler(partial(neighbor_batches, nearest_images(bank)))
 
 
 def contextual_similarity(Z: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
@@ -92,10 +111,9 @@ class STML(Loss):
             teacher = normalize(batch.teacher_features @ self.teacher_head)
             similarity = contextual_similarity(teacher, batch.rows)
         small, wide_head = batch.features @ batch.projection, batch.features @ self.head
-        contrastive = relaxed_contrastive(small, similarity) + relaxed_contrastive(
-            wide_head, similarity
-        )
+        heads = (small, wide_head)
+        contrastive = sum(relaxed_contrastive(head, similarity) for head in heads)
         return contrastive / 2 + distillation(small, wide_head)
 
 
-METHOD = Method(neighbor_sampler, STML, needs_teacher=True)
+STML_METHOD = Method(neighbor_sampler, STML, needs_teacher=True)

@@ -5,7 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
-from rpml.deep.objective import rpml_loss
+from rpml.deep.methods.srpml import rpml_loss
 from rpml.method.objective.triplet_loss import TripletObjective, loss_and_gradients
 from rpml.method.objective.weights import WeightRidge, weight_function
 
