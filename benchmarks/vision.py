@@ -20,7 +20,8 @@ from common import alternate, publish
 from rpml.runtime.rows import unit_rows
 from rpml.runtime.threads import thread_count
 from rpml.vision.backbone import Backbone
-from rpml.vision.extract import Execution, Recipe, extract, tile_maker
+from rpml.vision.engine import Execution
+from rpml.vision.extract import Recipe, extract, tile_maker
 from rpml.vision.files import find_images
 
 

@@ -10,14 +10,15 @@ import pytest
 
 from rpml.runtime.errors import InputError
 from rpml.vision.decode import ImageError
-from rpml.vision.engine import Engine
+from rpml.vision.engine import Execution, describe_images
 from rpml.vision.files import ImageFile
 
 FILES = [ImageFile(str(i), Path(str(i))) for i in range(40)]
+TWO = Execution(workers=2, batch=4)
 
 
 def tiles_of(file: ImageFile) -> list[np.ndarray]:
-    """Two tiles a file, in one of three shapes; every tenth file is bad."""
+    """Two tiles per file, in one of three shapes; every tenth file is bad."""
     number = int(file.id)
     if number % 10 == 9:
         raise ImageError("it ends in nine")
@@ -32,8 +33,8 @@ def first_values(batch: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("batch", [1, 4])
 def test_results_are_complete_and_in_order(workers: int, batch: int) -> None:
     done: list[int] = []
-    with Engine(tiles_of, first_values, workers, batch) as engine:
-        found, failures = engine.run(FILES, done.append)
+    execution = Execution(workers, batch)
+    found, failures = describe_images(FILES, tiles_of, first_values, execution, done.append)
     good = [i for i in range(40) if i % 10 != 9]
     assert list(found) == good
     for i in good:
@@ -52,8 +53,7 @@ def test_equal_shapes_share_batches() -> None:
             sizes.append(len(batch))
         return first_values(batch)
 
-    with Engine(tiles_of, describe, 2, 4) as engine:
-        engine.run(FILES)
+    describe_images(FILES, tiles_of, describe, TWO)
     assert max(sizes) == 4
     assert sum(sizes) == 2 * 36
     assert len(sizes) <= 2 * 36 // 4 + 3
@@ -68,8 +68,7 @@ def test_a_network_that_fails_on_one_tile_spares_the_others_of_its_batch() -> No
         return result
 
     done: list[int] = []
-    with Engine(tiles_of, describe, 2, 4) as engine:
-        found, failures = engine.run(FILES, done.append)
+    found, failures = describe_images(FILES, tiles_of, describe, TWO, done.append)
     reasons = {f.id: f.reason for f in failures}
     assert reasons["3"] == "the backbone failed on it at 2 x 1 pixels: no threes please"
     assert "NaN" in reasons["4"]
@@ -78,11 +77,8 @@ def test_a_network_that_fails_on_one_tile_spares_the_others_of_its_batch() -> No
 
 
 def test_strict_stops_at_the_first_failure() -> None:
-    with (
-        pytest.raises(InputError, match="9: it ends in nine"),
-        Engine(tiles_of, first_values, 2, 4, strict=True) as engine,
-    ):
-        engine.run(FILES)
+    with pytest.raises(InputError, match="9: it ends in nine"):
+        describe_images(FILES, tiles_of, first_values, Execution(2, 4, strict=True))
 
 
 def test_running_out_of_memory_on_one_image_is_a_failure_of_that_image() -> None:
@@ -91,8 +87,7 @@ def test_running_out_of_memory_on_one_image_is_a_failure_of_that_image() -> None
             raise MemoryError
         return [np.zeros((1, 1, 3), np.uint8)]
 
-    with Engine(heavy, first_values, 2, 4) as engine:
-        found, failures = engine.run(FILES)
+    found, failures = describe_images(FILES, heavy, first_values, TWO)
     assert len(found) == 39
     assert [(f.id, f.reason) for f in failures] == [("5", "not enough memory for it")]
 
@@ -101,5 +96,5 @@ def test_programming_errors_are_not_swallowed() -> None:
     def broken(file: ImageFile) -> list[np.ndarray]:
         raise KeyError("bug")
 
-    with pytest.raises(KeyError), Engine(broken, first_values, 2, 4) as engine:
-        engine.run(FILES)
+    with pytest.raises(KeyError):
+        describe_images(FILES, broken, first_values, TWO)

@@ -13,8 +13,8 @@ from rpml.io.checkpoint import Checkpoint
 from rpml.runtime.context import Context, Progress
 from rpml.runtime.errors import InputError
 from rpml.vision.backbone import Backbone
+from rpml.vision.engine import Execution
 from rpml.vision.extract import (
-    Execution,
     Job,
     Part,
     Recipe,
@@ -24,10 +24,9 @@ from rpml.vision.extract import (
     row_id,
 )
 from rpml.vision.files import ImageFile, find_images
-from rpml.vision.pooling import Pooling
+from rpml.vision.pooling import DescriptorWhitening, Pooling
 from rpml.vision.resumable import learn_region_whitening
 from rpml.vision.views import Views
-from rpml.vision.whitening import DescriptorWhitening
 from tests.vision.test_pooling import literal_rmac
 
 SMALL = Recipe(scales=(96, 64))

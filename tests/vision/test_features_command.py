@@ -48,6 +48,14 @@ def tool(photos: Path, network: Path, tmp_path: Path) -> Tool:
     return Tool(photos, network, tmp_path / "out")
 
 
+def test_a_looping_link_is_skipped(tool: Tool) -> None:
+    os.symlink("loop.png", tool.photos / "train" / "loop.png")
+    os.symlink("round", tool.photos / "round")
+    summary = tool(code=3)
+    assert (summary["images"], summary["left_out"]) == (15, 1)
+    assert [row["id"] for row in tool.rows("features.failures.csv")] == ["train/loop.png"]
+
+
 def test_features_and_ids(tool: Tool) -> None:
     summary = tool()
     assert summary["rows"] == summary["images"] == 15

@@ -39,6 +39,16 @@ def test_broken_links_are_listed_to_be_reported(tmp_path: Path) -> None:
     assert [f.id for f in find_images(tmp_path)] == ["gone.jpg"]
 
 
+def test_links_to_themselves_are_listed_to_be_reported(tmp_path: Path) -> None:
+    touch(tmp_path / "a" / "1.png")
+    os.symlink("loop.jpg", tmp_path / "a" / "loop.jpg")
+    os.symlink("there", tmp_path / "back")  # two links that point at each other
+    os.symlink("back", tmp_path / "there")
+    assert [f.id for f in find_images(tmp_path)] == ["a/1.png", "a/loop.jpg"]
+    with pytest.raises(InputError, match="no such file or folder"):
+        find_images(tmp_path / "back")
+
+
 def test_names_that_are_not_text_can_still_be_written(tmp_path: Path) -> None:
     try:
         touch(Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.jpg")))

@@ -89,8 +89,8 @@ def test_overlap_of_usual_aspect_ratios_is_about_forty_percent() -> None:
 
 
 def test_thin_maps_leave_out_levels_of_no_width() -> None:
-    assert [level.width for level in rmac_regions(1, 9, 3)] == [1]
-    assert [level.width for level in rmac_regions(2, 9, 3)] == [2, 1, 1]
+    assert [width for width, _, _ in rmac_regions(1, 9, 3)] == [1]
+    assert [width for width, _, _ in rmac_regions(2, 9, 3)] == [2, 1, 1]
 
 
 @given(sides, sides, st.integers(0, 2**32 - 1))

@@ -19,11 +19,12 @@ from rpml.io.container import canonical_json
 from rpml.runtime.context import Context, Json, Progress
 from rpml.runtime.errors import InputError
 from rpml.runtime.files.atomic import atomic_output, repair_folder
+from rpml.runtime.rows import slices
 from rpml.runtime.schema import COUNT, check_json, read_json
 from rpml.runtime.threads import thread_count
 from rpml.runtime.wording import counted
 from rpml.vision.decode import MAX_PIXELS, ImageError, as_array, load_rgb
-from rpml.vision.engine import Engine, Failure, Tile, in_parts
+from rpml.vision.engine import Execution, Failure, Tile, describe_images
 from rpml.vision.extract import files_digest, nothing_left
 from rpml.vision.files import ImageFile
 from rpml.vision.views import Views
@@ -183,19 +184,21 @@ def _compute(
             os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
     workers = thread_count()
     torch.set_num_threads(1)  # one batch per core is faster than one batch on all cores
-    with Engine(image_spec.tiles, network.trunk_maps, workers, _BATCH) as engine:
-        for start, chunk in in_parts(files[done:], _CHUNK):
-            maps = np.lib.format.open_memmap(path, "r+")
-            described, failures = engine.run(chunk)
-            for place, tiles in described.items():
-                # float16 rounds by 0.1%, less than the difference between views
-                clipped = np.clip(np.stack(tiles), -_FLOAT16_MAX, _FLOAT16_MAX)
-                maps[done + start + place] = clipped
-            maps.flush()
-            manifest["images"] += len(chunk)
-            manifest["failures"] += [asdict(failure) for failure in failures]
-            _write_manifest(folder, manifest)
-            context.report(Progress("trunk", manifest["images"], len(files)))
+    execution = Execution(workers, _BATCH)
+    for part in slices(len(files) - done, _CHUNK):
+        start, chunk = done + part.start, files[done:][part]
+        described, failures = describe_images(
+            chunk, image_spec.tiles, network.trunk_maps, execution
+        )
+        maps = np.lib.format.open_memmap(path, "r+")
+        for place, tiles in described.items():
+            # float16 rounds by 0.1%, less than the difference between views
+            maps[start + place] = np.clip(np.stack(tiles), -_FLOAT16_MAX, _FLOAT16_MAX)
+        maps.flush()
+        manifest["images"] += len(chunk)
+        manifest["failures"] += [asdict(failure) for failure in failures]
+        _write_manifest(folder, manifest)
+        context.report(Progress("trunk", manifest["images"], len(files)))
     torch.set_num_threads(workers)
 
 

@@ -12,7 +12,8 @@ from rpml.io.datasets.image_sets import ImageSet
 from rpml.io.features import read_features
 from rpml.runtime.context import Context
 from rpml.vision.backbone import Backbone
-from rpml.vision.extract import Execution, Job, Recipe, files_digest
+from rpml.vision.engine import Execution
+from rpml.vision.extract import Job, Recipe, files_digest
 from rpml.vision.files import ImageFile
 from rpml.vision.resumable import ResumableExtraction
 

@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 from rpml.io.datasets.image_sets import VIEW_MARK
 from rpml.runtime.context import Arrays, Context, Json, Progress
 from rpml.runtime.errors import InputError
-from rpml.runtime.rows import Array, unit_rows
+from rpml.runtime.rows import Array, slices, unit_rows
 from rpml.runtime.schema import ArraySpec, Schema
-from rpml.runtime.threads import thread_count
 from rpml.runtime.wording import counted
 from rpml.vision.backbone import Backbone
 from rpml.vision.decode import MAX_PIXELS, as_array, fit_long_side, load_rgb
-from rpml.vision.engine import Describe, Engine, Failure, Tile, in_parts
+from rpml.vision.engine import Execution, Failure, Features, Tile, describe_images
 from rpml.vision.files import ImageFile
 from rpml.vision.pooling import Pooling
 from rpml.vision.views import Views
@@ -59,25 +58,6 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Execution:
-    """Threads and batches; the descriptors depend on them only by rounding."""
-
-    workers: int | None = None
-    """Batches processed in parallel; None means one per core."""
-    batch: int = 4
-    """Images of equal shape per call of the network."""
-    part: int = 50
-    """Images per part; an interrupted run loses at most one part."""
-    strict: bool = False
-    """Stop at the first image that cannot be used."""
-
-    def threads(self) -> tuple[int, int]:
-        """(workers, threads per call of the network)."""
-        workers = self.workers or thread_count()
-        return workers, max(1, thread_count() // workers)
-
-
-@dataclass(frozen=True)
 class Job:
     """Files, network, recipe and execution of an extraction."""
 
@@ -95,11 +75,20 @@ class Job:
             "batch": self.execution.batch,
         }
 
-    def engine(self, describe: Describe) -> Engine:
-        """The engine that calls `describe` on batches of the tiles of the files."""
-        workers, _ = self.execution.threads()
-        prepare = tile_maker(self.recipe, self.backbone)
-        return Engine(prepare, describe, workers, self.execution.batch, self.execution.strict)
+    def run(
+        self,
+        files: Sequence[ImageFile],
+        pool: Callable[[Array], Array],
+        done: Callable[[int], None] = lambda count: None,
+    ) -> tuple[dict[int, list[Features]], list[Failure]]:
+        """Describe the tiles of files by `pool` of the network's maps; see `describe_images`."""
+        return describe_images(
+            files,
+            tile_maker(self.recipe, self.backbone),
+            lambda tiles: pool(self.backbone(tiles)),
+            self.execution,
+            done,
+        )
 
 
 @dataclass(frozen=True)
@@ -172,32 +161,26 @@ def iter_parts(job: Job, context: Context) -> Iterator[Part]:
         done += images
         context.report(Progress("images", done, total))
 
-    def describe(tiles: NDArray[np.uint8]) -> Array:
-        return job.recipe.pooling(job.backbone(tiles))
+    for place in slices(total, job.execution.part):
+        name, size = f"part-{place.start:09d}", place.stop - place.start
+        saved = context.load(name, _part_schema(place.start, size, job.recipe))
+        if saved is None:
+            part = _compute(job, place, count)
+            failures = [asdict(failure) for failure in part.failures]
+            arrays: Arrays = {"image": part.image, "view": part.view, "values": part.values}
+            context.save(name, arrays, {"failures": failures})
+        else:
+            arrays, metadata = saved
+            part = Part(**arrays, failures=tuple(Failure(**f) for f in metadata["failures"]))
+            done += size
+            if done == total:  # no later part reports the end
+                count(0)
+        yield part
 
-    with job.engine(describe) as engine:
-        for start, files in in_parts(job.files, job.execution.part):
-            name = f"part-{start:09d}"
-            saved = context.load(name, _part_schema(start, len(files), job.recipe))
-            if saved is None:
-                part = _compute(engine, start, files, job.recipe, count)
-                context.save(name, *_as_arrays(part))
-            else:
-                part = _from_arrays(*saved)
-                done += len(files)
-                if done == total:  # no later part reports the end
-                    count(0)
-            yield part
 
-
-def _compute(
-    engine: Engine,
-    start: int,
-    files: Sequence[ImageFile],
-    recipe: Recipe,
-    count: Callable[[int], None],
-) -> Part:
-    described, failures = engine.run(files, count)
+def _compute(job: Job, place: slice, count: Callable[[int], None]) -> Part:
+    recipe = job.recipe
+    described, failures = job.run(job.files[place], recipe.pooling, count)
     views = recipe.views.count + 1
     rows = [
         np.sum(tiles[v * len(tiles) // views : (v + 1) * len(tiles) // views], axis=0)
@@ -209,31 +192,20 @@ def _compute(
         values = unit_rows(values.reshape(len(described), views, -1).mean(axis=1))
         views = 1
     return Part(
-        np.repeat(np.fromiter(described, np.int64, len(described)) + start, views),
+        np.repeat(np.fromiter(described, np.int64, len(described)) + place.start, views),
         np.tile(np.arange(views, dtype=np.int64), len(described)),
         values.astype(np.float32),
         tuple(failures),
     )
 
 
-def _as_arrays(part: Part) -> tuple[Arrays, dict[str, object]]:
-    arrays: Arrays = {"image": part.image, "view": part.view, "values": part.values}
-    return arrays, {"failures": [{"id": f.id, "reason": f.reason} for f in part.failures]}
-
-
 def _part_schema(start: int, count: int, recipe: Recipe) -> Schema:
-    """Return the schema of `_as_arrays` for the part of `count` images from `start` on."""
     arrays = {
         "image": ArraySpec("i", ("rows",), start, start + count - 1),
         "view": ArraySpec("i", ("rows",), 0, recipe.views.count),
         "values": ArraySpec("f", ("rows", "features")),
     }
     return Schema(arrays, {"failures": [{"id": str, "reason": str}]})
-
-
-def _from_arrays(arrays: Arrays, metadata: Json) -> Part:
-    failures = tuple(Failure(f["id"], f["reason"]) for f in metadata["failures"])
-    return Part(arrays["image"], arrays["view"], arrays["values"], failures)
 
 
 def tile_maker(recipe: Recipe, backbone: Backbone) -> Callable[[ImageFile], list[Tile]]:

@@ -28,7 +28,7 @@ from rpml.runtime.wording import counted
 from rpml.vision.engine import Failure
 from rpml.vision.extract import Job, Part, files_digest, iter_parts, nothing_left, row_id
 from rpml.vision.files import ImageFile
-from rpml.vision.whitening import DescriptorWhitening
+from rpml.vision.pooling import DescriptorWhitening
 
 
 def _beside(pattern: str) -> property:

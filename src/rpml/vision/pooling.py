@@ -1,27 +1,25 @@
-"""Pooling of a feature map to one vector: R-MAC, MAC, average and GeM."""
+"""Pooling of a feature map to one vector (R-MAC, MAC, average, GeM), and PCA whitening of them."""
+
+from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
+from pathlib import Path
 
 import numpy as np
 
+from rpml.io.features.numpy_files import NpzFile
+from rpml.method.whitening.linear_map import Preprocessing, principal_axes, whitening
 from rpml.runtime.errors import InputError
+from rpml.runtime.files.atomic import atomic_output
 from rpml.runtime.rows import Array, unit_rows
-from rpml.vision.whitening import DescriptorWhitening
+from rpml.runtime.wording import counted
 
 KINDS = ("rmac", "mac", "average", "gem")
 OVERLAP = 0.4  # target overlap of neighboring regions along the longer side
 _STEPS = range(2, 8)  # regions along the longer side
-
-
-class Level(NamedTuple):
-    """Square regions of one width, at every combination of these first rows and columns."""
-
-    width: int
-    rows: tuple[int, ...]
-    columns: tuple[int, ...]
+Level = tuple[int, tuple[int, ...], tuple[int, ...]]
 
 
 @lru_cache(maxsize=4096)
@@ -30,7 +28,8 @@ def rmac_regions(height: int, width: int, levels: int = 3) -> tuple[Level, ...]:
 
     At level l the regions are floor(2 min(height, width) / (l + 1)) wide, l along the shorter
     side and l + m - 1 along the longer one, where m regions of the first level overlap by about
-    40%. A level whose width is 0 on a thin map is omitted.
+    40%. A level whose width is 0 on a thin map is omitted. Each level is (width, first rows, first
+    columns): its regions are squares at every combination of them.
     """
     shorter = min(height, width)
     extra = _extra_regions(shorter, max(height, width))
@@ -40,7 +39,7 @@ def rmac_regions(height: int, width: int, levels: int = 3) -> tuple[Level, ...]:
         if side:
             rows = _starts(height, side, level + (extra if height > width else 0))
             columns = _starts(width, side, level + (extra if width > height else 0))
-            grids.append(Level(side, rows, columns))
+            grids.append((side, rows, columns))
     return tuple(grids)
 
 
@@ -58,6 +57,54 @@ def _starts(length: int, side: int, count: int) -> tuple[int, ...]:
     half = math.floor(side / 2 - 1)
     step = (length - side) / (count - 1) if count > 1 else 0.0
     return tuple(math.floor(half + i * step) - half for i in range(count))
+
+
+@dataclass(frozen=True)
+class DescriptorWhitening:
+    """x -> l2((l2(x) - mean) @ matrix)."""
+
+    mean: Array
+    matrix: Array
+
+    @classmethod
+    def learn(cls, X: Array, dimension: int | None = None) -> DescriptorWhitening:
+        """Fit a whitening to `dimension` leading principal axes; None keeps all that vary."""
+        spectrum = principal_axes(X, unit_input=True, center=True)
+        available = len(spectrum.variances)
+        dimension = available if dimension is None else dimension
+        if not 1 <= dimension <= available:
+            raise InputError(
+                f"cannot whiten to {counted(dimension, 'dimension')}: the {len(X)} training "
+                f"vectors vary in {counted(available, 'direction')}"
+            )
+        fitted = whitening(spectrum, 1.0, dimension, unit_input=True, unit_output=True)
+        return cls(fitted.mean.astype(np.float32), fitted.matrix.astype(np.float32))
+
+    def apply(self, X: Array) -> Array:
+        """Return the whitened unit rows."""
+        if X.shape[1] != len(self.mean):
+            raise InputError(
+                f"the whitening is for vectors of {counted(len(self.mean), 'dimension')}, "
+                f"these have {X.shape[1]}"
+            )
+        return Preprocessing(True, self.mean, self.matrix, True).apply(X)
+
+    def save(self, path: str | Path) -> None:
+        """Write the two arrays to an .npz file."""
+        with atomic_output(path) as temporary, open(temporary, "wb") as file:
+            np.savez(file, mean=self.mean, matrix=self.matrix)
+
+    @classmethod
+    def load(cls, path: str | Path) -> DescriptorWhitening:
+        """Read what `save` wrote."""
+        path = Path(path)
+        if not path.is_file():
+            raise InputError(f"cannot read the whitening {path}: there is no such file")
+        archive = NpzFile(path)
+        mean, matrix = archive.read("mean"), archive.read("matrix")
+        if matrix.ndim != 2 or mean.shape != matrix.shape[:1]:
+            raise InputError(f"{path} is not a whitening: its arrays do not fit together")
+        return cls(mean, matrix)
 
 
 @dataclass(frozen=True)

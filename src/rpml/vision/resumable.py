@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rpml.io.checkpoint import Checkpoint
 from rpml.io.resumable import ResumableRun
@@ -21,8 +20,8 @@ from rpml.vision.outputs import (
     training_files,
     write_features,
 )
+from rpml.vision.pooling import DescriptorWhitening
 from rpml.vision.views import Views
-from rpml.vision.whitening import DescriptorWhitening
 
 LEARN = "learn"
 REGION_IMAGES = 1000  # from which a region whitening is learned
@@ -122,13 +121,8 @@ def learn_region_whitening(job: Job) -> DescriptorWhitening:
     The files of the job must belong to the training split; its views are not used.
     """
     step = max(1, len(job.files) // REGION_IMAGES)
-    job = replace(job, files=job.files[::step], recipe=replace(job.recipe, views=Views()))
-
-    def describe(tiles: NDArray[np.uint8]) -> NDArray[np.floating]:
-        return job.recipe.pooling.regions(job.backbone(tiles))
-
-    with job.engine(describe) as engine:
-        described, _ = engine.run(job.files)
+    job = replace(job, recipe=replace(job.recipe, views=Views()))
+    described, _ = job.run(job.files[::step], job.recipe.pooling.regions)
     if not described:
         raise InputError("no image could be read, so the region whitening cannot be learned")
     regions = np.concatenate([tile for tiles in described.values() for tile in tiles])

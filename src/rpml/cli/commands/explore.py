@@ -137,7 +137,7 @@ def describer(
     """Return a function from image to vector, checked on a sample image."""
     from rpml.pages.explorer.uploads import image_describer, sample_image
     from rpml.vision.backbone import Backbone
-    from rpml.vision.whitening import DescriptorWhitening
+    from rpml.vision.pooling import DescriptorWhitening
 
     learned = DescriptorWhitening.load(whitening) if whitening else None
     describe = image_describer(Backbone(path, descriptor.sidecar), descriptor.recipe(), learned)

@@ -80,13 +80,13 @@ def run(
     """
     from rpml.runtime.context import Context
     from rpml.vision.backbone import Backbone
-    from rpml.vision.extract import Execution, Job
+    from rpml.vision.engine import Execution
+    from rpml.vision.extract import Job
     from rpml.vision.files import find_images
     from rpml.vision.outputs import PostProcess
-    from rpml.vision.pooling import Pooling
+    from rpml.vision.pooling import DescriptorWhitening, Pooling
     from rpml.vision.resumable import ResumableExtraction
     from rpml.vision.views import Views
-    from rpml.vision.whitening import DescriptorWhitening
 
     if whiten is not None and whitening is not None:
         raise InputError("--whiten learns a whitening and --whitening applies one: give one")

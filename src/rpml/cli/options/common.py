@@ -171,7 +171,7 @@ class DescriptorOptions:
     def network(self, path: str, workers: int | None) -> BackboneSpec:
         """Return a backbone and how it is used on a dataset."""
         from rpml.vision.dataset_descriptors import BackboneSpec
-        from rpml.vision.extract import Execution
+        from rpml.vision.engine import Execution
 
         return BackboneSpec(path, self.sidecar, self.recipe(), Execution(workers))
 

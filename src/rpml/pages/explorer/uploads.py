@@ -25,7 +25,7 @@ from rpml.runtime.wording import counted
 if TYPE_CHECKING:
     from rpml.vision.backbone import Backbone
     from rpml.vision.extract import Recipe
-    from rpml.vision.whitening import DescriptorWhitening
+    from rpml.vision.pooling import DescriptorWhitening
 
 
 MAX_VECTOR_BYTES = 2 * 2**20
@@ -111,7 +111,8 @@ def image_describer(
 ) -> Describe:
     """Return a function from the bytes of an image to its vector, by the features' network."""
     from rpml.vision.decode import ImageError, load_rgb
-    from rpml.vision.extract import Execution, extract
+    from rpml.vision.engine import Execution
+    from rpml.vision.extract import extract
     from rpml.vision.files import ImageFile
 
     recipe = replace(recipe, max_pixels=min(recipe.max_pixels, MAX_IMAGE_PIXELS))
