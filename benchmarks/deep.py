@@ -49,8 +49,8 @@ from rpml.deep.schedule import Schedule
 from rpml.deep.trainer import Trainer
 from rpml.estimator import RPML
 from rpml.evaluation.metrics import first_hit_rank, kmeans
-from rpml.evaluation.metrics.agreement import normalized_mutual_information as nmi
-from rpml.evaluation.registry import METHODS as REGISTRY
+from rpml.evaluation.metrics.clustering import normalized_mutual_information as nmi
+from rpml.evaluation.registry import chosen_methods
 from rpml.io.datasets.folders import read_folders
 from rpml.runtime.context import Context
 from rpml.runtime.rows import unit_rows
@@ -299,7 +299,12 @@ def measure_frozen(problem: Problem, rows: Rows, seed: int) -> None:
         if name == START:
             Z = problem.linear(seed).transform(test)
         else:
-            Z = REGISTRY[name].build(problem.images.training.dim, seed).fit(train).transform(test)
+            Z = (
+                chosen_methods([name])[0]
+                .build(problem.images.training.dim, seed)
+                .fit(train)
+                .transform(test)
+            )
         seconds = round(time.process_time() - begun, 1)
         rows.add({**key, "learning_rate": None, "title": f"frozen, {name}", "uses_labels": False,
                   "dim": Z.shape[1], **problem.scores(Z), "seconds": seconds})  # fmt: skip

@@ -11,12 +11,12 @@ import json
 from typing import Any
 
 import numpy as np
+from cells import read_cells, run_cells, settings_of, split_digest
 from common import RESULTS, machine
+from losses import LOSSES, ReferenceLoss
 from results_sets import CELLS, FeatureSet, commit, feature_sets, parser
 
 from rpml.estimator import RPML
-from rpml.evaluation.ablation import LOSSES, ReferenceLoss
-from rpml.evaluation.comparison.run import read_cells, run_cells, settings_of, split_digest
 from rpml.evaluation.registry import Method
 from rpml.method.clustering.aas import AuthorityAscentShift
 

@@ -15,12 +15,13 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+from cells import read_cells, run_cells
 from common import RESULTS, machine
+from methods import ALL
 from results_sets import CELLS, DIMS, SEEDS, FeatureSet, commit, feature_sets, parser
 
-from rpml.evaluation.comparison.run import read_cells, run_cells
 from rpml.evaluation.comparison.table import Comparison
-from rpml.evaluation.registry import METHODS, PCA_FAMILY
+from rpml.evaluation.registry import PCA_FAMILY
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,9 @@ class Stage:
 
 SOURCE = commit()  # when the code was loaded, not when a cell is done
 MAIN = ("raw", *PCA_FAMILY, "random", "rpml", "lda")
-HEADS = tuple(name for name in METHODS if name.startswith("head-"))
+HEADS = tuple(name for name in ALL if name.startswith("head-"))
 OTHERS = ("rpml-untrained", "lpp", "aas-lda", "nca")
-VARIANTS = tuple(name for name in METHODS if name not in (*MAIN, *OTHERS, *HEADS))
+VARIANTS = tuple(name for name in ALL if name not in (*MAIN, *OTHERS, *HEADS))
 STAGES = {
     "main": Stage(MAIN, (*DIMS, 512)),
     "others": Stage(OTHERS, (64,), (0,)),
@@ -55,7 +56,7 @@ def forget(path: Path, methods: list[str]) -> None:
 
 
 def run_stage(data: FeatureSet, stage: Stage) -> None:
-    methods = [METHODS[name] for name in stage.methods]
+    methods = [ALL[name] for name in stage.methods]
     dims = tuple(dim for dim in stage.dims if 2 * dim <= data.X.shape[1])
     cache = CELLS / f"{data.name}.jsonl"
     for cell in run_cells(data.split, methods, dims, stage.seeds, cache, SOURCE):
@@ -68,9 +69,9 @@ def summarise(path: Path) -> None:
     """One JSON file per set with the means, intervals and paired differences."""
     cells = list(read_cells(path).values())
     order = [
-        (name, dim)
+        (method, dim)
         for dim in sorted({c["asked"] for c in cells})
-        for name in METHODS
+        for name, method in ALL.items()
         if any(c["method"] == name and c["asked"] == dim for c in cells)
     ]
     table = Comparison(cells, order)

@@ -15,8 +15,9 @@ from typing import Any
 import codes
 import results_zoo_page
 from common import RESULTS
+from methods import ALL
 
-from rpml.evaluation.registry import METHODS, PCA_FAMILY
+from rpml.evaluation.registry import PCA_FAMILY
 
 DOCS = Path(__file__).parent.parent / "docs"
 MAIN = ("raw", "random", *PCA_FAMILY, "rpml", "lda")
@@ -95,7 +96,7 @@ def variants_table(content: dict[str, Any], dim: int) -> str:
     names = ["recall@1", "recall@2", "recall@4", "recall@8", "nmi", "f", "precision", "recall"]
     names += ["recall@1 rare", "recall@1 frequent"] if frequency else []
     lines = []
-    for row in sorted(rows, key=lambda row: list(METHODS).index(row["method"])):
+    for row in sorted(rows, key=lambda row: list(ALL).index(row["method"])):
         if "error" in row:
             lines.append([title(row), "–", *["–"] * len(names), "–", "–", str(row["seeds"])])
             continue
@@ -127,8 +128,8 @@ def claim_gains(sets: list[dict[str, Any]], methods: tuple[str, ...], dim: int) 
             both = [rows.get(name, {}).get("recall@1") for name in (methods[0], other)]
             if None not in both:
                 gains.append(100 * (both[0] - both[1]))
-        parts.append(f"{min(gains):+.1f} to {max(gains):+.1f} over {METHODS[other].title}")
-    return f"R@1 gain of {METHODS[methods[0]].title}: {', '.join(parts)}."
+        parts.append(f"{min(gains):+.1f} to {max(gains):+.1f} over {ALL[other].title}")
+    return f"R@1 gain of {ALL[methods[0]].title}: {', '.join(parts)}."
 
 
 def claims_section(sets: list[dict[str, Any]], dim: int) -> str:
@@ -139,7 +140,7 @@ def claims_section(sets: list[dict[str, Any]], dim: int) -> str:
         for content in sets:
             rows = {row["method"]: row for row in content["rows"] if row["asked"] == dim}
             lines.append([content["set"], *(_score(rows.get(name)) for name in methods)])
-        header = ["R@1 / NMI", *(METHODS[name].title for name in methods)]
+        header = ["R@1 / NMI", *(ALL[name].title for name in methods)]
         text = f"*{claim[0].upper()}{claim[1:]}*. {claim_gains(sets, methods, dim)}"
         parts.append(f"{text}\n\n{table(header, lines)}")
     orthonormal, free = "loss-smooth", "loss-free"

@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 from common import RESULTS, machine
+from methods import ALL
 from numpy.typing import NDArray
 from results_sets import FeatureSet, commit, feature_sets, parser
 
 from rpml.evaluation.metrics import clustering_scores, first_hit_rank
 from rpml.evaluation.recommendation import CANDIDATES, recommend
-from rpml.evaluation.registry import METHODS
 from rpml.runtime.intervals import paired
 
 DIMS = (32, 64, 128)
@@ -86,7 +86,7 @@ def measure(data: FeatureSet, key: Key) -> Cell:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            method = METHODS[name.removesuffix(SEARCHED)]
+            method = ALL[name.removesuffix(SEARCHED)]
             fitted = method.build(dim, seed).fit(data.X[fitted_on])
         except ValueError as error:  # the rows do not have the rank
             return {"error": str(error)}

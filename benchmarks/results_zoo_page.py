@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import results_safety
 from common import RESULTS
+from methods import ALL
 
-from rpml.evaluation.registry import METHODS, PCA_FAMILY
+from rpml.evaluation.registry import PCA_FAMILY
 
 FIGURE = Path(__file__).parent.parent / "docs" / "figures" / "gains.svg"
 PEERS = (
@@ -105,7 +106,7 @@ def peers(rows: list[Row]) -> str:
         for own in groups.values():
             gains = [points(row, name) for row in own if name in row["gain"]]
             cells.append(f"{np.mean(gains):+.1f} ({min(gains):+.1f})" if gains else "–")
-        lines.append([METHODS[name].title, *cells])
+        lines.append([ALL[name].title, *cells])
     return markdown(["mean gain over PCA (worst)", *(f"{dim}" for dim in groups)], lines)
 
 
@@ -154,7 +155,7 @@ def verdicts(rows: list[Row]) -> str:
         if not len(lost):
             continue
         choices = [choice for row in judged for choice in row["verdict"]["choices"]]
-        counts = ", ".join(f"{METHODS[m].title} {choices.count(m)}" for m in dict.fromkeys(choices))
+        counts = ", ".join(f"{ALL[m].title} {choices.count(m)}" for m in dict.fromkeys(choices))
         always = [
             100 * (max(r["recall"][m] for m in (*PCA_FAMILY, "rpml")) - r["recall"]["rpml"])
             for r in judged

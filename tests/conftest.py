@@ -40,7 +40,6 @@ THOROUGH = (
     "tests/runtime/test_compiled.py::test_without_a_folder_for_the_cache_one_line_says_so",
     "tests/vision/test_features_command.py::test_a_killed_run_continues_with_the_same_result",
     # whole runs whose parts have tests of their own
-    "tests/deep/test_adaptor.py::test_training_keeps_more_of_the_similarities",
     "tests/evaluation/protocol/test_benchmark_command.py::test_figures_of_any_image_set",
     "tests/pages/demo/test_drawings.py",
     "tests/pages/explorer/test_command.py::test_it_says_where_it_listens_and_stops_on_ctrl_c[0",

@@ -4,16 +4,15 @@ import json
 
 import numpy as np
 import pytest
+from sklearn.preprocessing import FunctionTransformer
 
 import rpml
-from rpml.evaluation.clusterings import KMeansPartition, LeidenPartition
-from rpml.evaluation.comparison import DEFAULT_METHODS, compare, run, run_cells, table
+from rpml.evaluation.comparison import DEFAULT_METHODS, compare, table
 from rpml.evaluation.comparison.measure import hits_of
-from rpml.evaluation.comparison.run import read_cells
 from rpml.evaluation.comparison.table import html_table
 from rpml.evaluation.metrics import recall_at_k
 from rpml.evaluation.metrics.retrieval import KS
-from rpml.evaluation.registry import METHODS, chosen_methods
+from rpml.evaluation.registry import METHODS, Method, chosen_methods
 from rpml.evaluation.split import make_split
 from rpml.runtime.intervals import interval
 from tests.problems import blobs
@@ -53,11 +52,9 @@ def test_every_method_gives_scores(everything, name):
 
 def test_methods_that_see_labels_are_marked(everything):
     marked = {row["method"] for row in everything.rows if row["uses_labels"]}
-    heads = {name for name in METHODS if name.startswith("head-")}
-    label_free = {"srpml", "exemplar", "nce", "deepcluster", "mom", "invariant", "stml"}
-    assert marked - heads == {"lda", "nca"}
-    assert marked & {f"head-{name}" for name in label_free} == set()
-    assert {"head-triplet", "head-lifted"} <= marked
+    assert marked == {"lda", "nca"}
+    heads = {name: chosen_methods([f"head-{name}"])[0].uses_labels for name in ("stml", "lifted")}
+    assert heads == {"stml": False, "lifted": True}
     assert "*LDA (uses labels)*" in everything.markdown()
 
 
@@ -82,6 +79,14 @@ def test_intervals_are_computed_once(data, monkeypatch):
     for _ in range(3):
         result.markdown()
     assert len(count) == 2 * (1 + len(KS))  # neighbors kept and each Recall@K, per method
+
+
+def test_a_method_of_ones_own_is_compared(data):
+    own = Method(
+        "columns", "two columns", lambda size, seed: FunctionTransformer(lambda X: X[:, :2])
+    )
+    result = compare(*data, 5, methods=("pca", own), seeds=(0,))
+    assert [row["title"] for row in result.rows] == ["PCA", "two columns"]
 
 
 def test_split_by_class(data):
@@ -129,29 +134,6 @@ def test_rare_and_frequent_classes():
     assert row["recall@1 rare"] < row["recall@1 frequent"]
 
 
-def test_interrupted_comparison_goes_on(data, tmp_path, monkeypatch):
-    cache = tmp_path / "cells.jsonl"
-
-    def cells(X, names=FAST):
-        return list(run_cells(make_split(X, data[1]), chosen_methods(names), (4,), (0,), cache))
-
-    first = cells(data[0])
-    lines = cache.read_text().splitlines()
-    cache.write_text("\n".join(lines[:2]) + "\n" + lines[2][:30])  # killed while writing the third
-    measured = []
-    real = run.measure
-    monkeypatch.setattr(
-        run, "measure", lambda s, m, d, r: measured.append(m.name) or real(s, m, d, r)
-    )
-    again = cells(data[0])
-    assert measured == list(FAST[2:])
-    assert [c["recall@1"] for c in again] == [c["recall@1"] for c in first]
-    assert len(read_cells(cache)) == 4
-    (other,) = cells(data[0] + 1, ("pca",))
-    assert measured[-1] == "pca"
-    assert other["data"] != again[0]["data"]
-
-
 def test_without_labels(data):
     found = compare(data[0], None, 4, methods=("raw", "pca"), seeds=(0,))
     assert "recall@1" not in found.rows[0]
@@ -197,17 +179,6 @@ def test_a_method_that_refuses_is_a_row_with_its_reason():
     found = compare(X, y, 8, methods=("raw", "pca"), seeds=(0,))
     assert "rank" in found.rows[1]["error"]
     assert "–" in found.markdown()
-
-
-def test_partitions_have_as_many_clusters_as_asked():
-    X, _ = blobs(classes=8, per_class=25, d=20, spread=0.2)
-    for partition in (KMeansPartition(0, 8), LeidenPartition(0, 8)):
-        labels = partition.fit_predict(X)
-        # Leiden's count jumps with the resolution; k-means gives what is asked
-        assert len(np.unique(labels)) in (
-            (8,) if isinstance(partition, KMeansPartition) else (7, 8, 9)
-        )
-        assert (labels == type(partition)(0, 8).fit_predict(X)).all()
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from rpml.evaluation.recommendation import (
     recommend,
     recommend_from,
 )
+from rpml.evaluation.registry import METHODS
 from rpml.runtime.intervals import Interval
 
 
@@ -211,7 +212,7 @@ def hits_table(**hits):
         }
         for name, right in hits.items()
     ]
-    return Comparison(cells, [(name, 12) for name in hits])
+    return Comparison(cells, [(METHODS[name], 12) for name in hits])
 
 
 @pytest.mark.parametrize(

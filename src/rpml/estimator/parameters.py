@@ -6,6 +6,7 @@ from typing import TypedDict
 
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
+from rpml.method.clustering.pseudo_labels import CLUSTERINGS
 from rpml.method.objective.weights import WEIGHTS
 from rpml.method.triplets.samplers import SAMPLERS
 from rpml.runtime.wording import counted
@@ -16,7 +17,7 @@ CONSTRAINTS: dict[str, list[object]] = {
     "solver": [StrOptions({"cg", "stochastic", "gd"})],
     "training": [StrOptions({"auto", "always"})],
     "alpha": [Interval(Real, 0, 90, closed="neither")],
-    "clustering": [StrOptions({"aas"}), HasMethods("fit_predict"), "array-like"],
+    "clustering": [StrOptions(set(CLUSTERINGS)), HasMethods("fit_predict"), "array-like"],
     "n_neighbors": [Interval(Integral, 1, 2**31, closed="both")],
     "triplets_per_anchor": [Interval(Integral, 1, 10**4, closed="both")],
     "max_triplets": [Interval(Integral, 1, 2**31, closed="both")],

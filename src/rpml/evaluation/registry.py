@@ -1,8 +1,8 @@
 """The registry of methods: name, title, constructor, and whether labels are used.
 
-`compare`, `benchmark`, `demo`, `recommend`, the report and the deep heads all read this table. A
-new method is one file and one line here. Methods of higher layers are given by path and imported
-when they are built.
+`compare`, `benchmark`, `demo`, `recommend` and the report all read this table. A new method is one
+file and one line here. The linear heads of the deep methods are named "head-NAME"; they are of a
+higher layer, so they are given by path and imported when they are built.
 """
 
 import time
@@ -13,20 +13,18 @@ from importlib import import_module
 from typing import NamedTuple, Protocol, Self
 
 from numpy.typing import ArrayLike
-from sklearn.cluster import HDBSCAN
 
 from rpml.estimator import RPML
-from rpml.evaluation.ablation import ReferenceLoss
-from rpml.evaluation.baselines.all_but_the_top import AllButTheTop
-from rpml.evaluation.baselines.lda import LDA, PseudoLabelLDA
-from rpml.evaluation.baselines.lpp import LPP
-from rpml.evaluation.baselines.nca import NCA
-from rpml.evaluation.baselines.pca import PCA, WhitenedDescriptors
-from rpml.evaluation.baselines.random_projection import RandomProjection
-from rpml.evaluation.baselines.raw import Raw
-from rpml.evaluation.baselines.shrunk_whitening import ShrunkWhitening
-from rpml.evaluation.baselines.truncation import Truncation
-from rpml.evaluation.clusterings import KMeansPartition, LeidenPartition
+from rpml.evaluation.baselines.supervised import LDA, NCA, PseudoLabelLDA
+from rpml.evaluation.baselines.unsupervised import (
+    LPP,
+    PCA,
+    AllButTheTop,
+    RandomProjection,
+    Raw,
+    Truncation,
+    WhitenedDescriptors,
+)
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array, RandomState
 from rpml.runtime.wording import one_line
@@ -41,6 +39,7 @@ class Transformer(Protocol):
 
 
 Build = Callable[[int, RandomState], Transformer]
+HEAD = "head-"
 
 
 class TimedFit(NamedTuple):
@@ -91,13 +90,6 @@ def trained(**settings: object) -> Build:
     return seeded(RPML, training="always", **settings)
 
 
-def clustered(partition: Callable[[RandomState], object]) -> Build:
-    """Return the constructor of RPML on another clustering, built for the seed."""
-    return lambda n_components, seed: RPML(
-        n_components, clustering=partition(seed), training="always", random_state=seed
-    )
-
-
 def imported(path: str, **settings: object) -> Build:
     """Return the constructor of an estimator given as "module:class", imported on use."""
     module, name = path.split(":")
@@ -123,7 +115,7 @@ class DeepMethod:
         estimator = "SupervisedDeepHead" if self.uses_labels else "DeepHead"
         note = "head, uses labels" if self.uses_labels else "head"
         build = imported(f"rpml.deep.head:{estimator}", method=self.name)
-        return Method(f"head-{self.name}", f"{self.title} ({note})", build, self.uses_labels)
+        return Method(f"{HEAD}{self.name}", f"{self.title} ({note})", build, self.uses_labels)
 
 
 DEEP_METHODS = (
@@ -151,54 +143,40 @@ _TABLE = (
     Method("pca-whitened", "whitened PCA", unseeded(PCA, exponent=1.0)),
     Method("whitened-512", "all axes whitened, at most 512", unseeded(WhitenedDescriptors)),
     Method("all-but-the-top", "all-but-the-top", unseeded(AllButTheTop)),
-    Method("shrunk-whitened", "whitened PCA, shrunk", unseeded(ShrunkWhitening)),
-    Method("adaptor", "Matryoshka-Adaptor", imported("rpml.deep.adaptor:MatryoshkaAdaptor")),
-    Method(
-        "adaptor-linear",
-        "Matryoshka-Adaptor, linear",
-        imported("rpml.deep.adaptor:MatryoshkaAdaptor", hidden=0),
-    ),
     Method("lpp", "LPP", unseeded(LPP)),
     Method("aas-lda", "AAS + LDA", seeded(PseudoLabelLDA)),
     Method("rpml", "RPML", seeded(RPML)),
     Method("rpml-trained", "RPML, always trained", trained()),
-    Method("rpml-untrained", "RPML before training", seeded(RPML, max_iter=0)),
-    Method("rpml-kmeans", "RPML on k-means", clustered(KMeansPartition)),
-    Method("rpml-hdbscan", "RPML on HDBSCAN", clustered(lambda seed: HDBSCAN(copy=True))),
-    Method("rpml-leiden", "RPML on Leiden", clustered(LeidenPartition)),
     Method("rpml-bilinear", "RPMLv1", trained(weight="bilinear")),
-    Method("rpml-constant", "RPML, constant weights", trained(weight="constant")),
     Method("srpml", "sRPML", trained(solver="stochastic")),
-    Method("srpml-bilinear", "sRPMLv1", trained(solver="stochastic", weight="bilinear")),
-    Method(
-        "srpml-constant",
-        "sRPML, constant weights",
-        trained(solver="stochastic", weight="constant"),
-    ),
-    Method(
-        "srpml-random", "sRPML from random", trained(solver="stochastic", init="random")
-    ),
+    Method("srpml-random", "sRPML from random", trained(solver="stochastic", init="random")),
     Method("paper", "RPML as printed", seeded(RPML.paper)),
-    Method("paper-bilinear", "RPMLv1 as printed", seeded(RPML.paper, weight="bilinear")),
     Method("paper-stochastic", "sRPML as printed", seeded(RPML.paper, solver="stochastic")),
-    Method("loss-hinge-triplet", "hinge triplet loss", seeded(ReferenceLoss, loss="hinge-triplet")),
-    Method("loss-hinge-angular", "hinge angular loss", seeded(ReferenceLoss, loss="hinge-angular")),
-    Method("loss-smooth", "smooth angular loss, unweighted", seeded(ReferenceLoss, loss="smooth")),
-    Method("loss-free", "smooth angular loss, unconstrained", seeded(ReferenceLoss, loss="free")),
     Method("lda", "LDA (uses labels)", unseeded(LDA), uses_labels=True),
     Method("nca", "NCA (uses labels)", seeded(NCA), uses_labels=True),
-    *(method.head() for method in DEEP_METHODS),
-)  # fmt: skip
+)
 METHODS: dict[str, Method] = {method.name: method for method in _TABLE}
 REFERENCE = "pca"
 """The method that gains are measured over."""
 PCA_FAMILY = (REFERENCE, "half-whitened", "pca-whitened")
 
 
-def chosen_methods(names: Iterable[str]) -> list[Method]:
-    """Return the methods of these names; InputError for an unknown name."""
+def chosen_methods(names: Iterable[str | Method]) -> list[Method]:
+    """Return the methods of these names; InputError for an unknown name.
+
+    A method that is not in the table is passed as it is.
+    """
     names = [names] if isinstance(names, str) else list(names)
-    for name in names:
-        if name not in METHODS:
-            raise InputError(f"there is no method {name!r}: choose from {', '.join(METHODS)}")
-    return [METHODS[name] for name in names]
+    return [name if isinstance(name, Method) else _named(name) for name in names]
+
+
+def _named(name: str) -> Method:
+    if name in METHODS:
+        return METHODS[name]
+    for deep in DEEP_METHODS:
+        if name == f"{HEAD}{deep.name}":
+            return deep.head()
+    raise InputError(
+        f"there is no method {name!r}: choose from {', '.join(METHODS)}, or {HEAD}NAME for the "
+        f"linear head of a deep method: {', '.join(deep.name for deep in DEEP_METHODS)}"
+    )

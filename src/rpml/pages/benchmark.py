@@ -13,8 +13,15 @@ import numpy as np
 
 from rpml.evaluation.protocol.descriptors import READERS, Descriptors, read_dataset
 from rpml.evaluation.protocol.published import published_rows
-from rpml.evaluation.protocol.scores import DEFAULT_METHODS, LEARNED, MeasuredRow, run_methods
-from rpml.evaluation.protocol.table import as_fields, as_lines, as_markdown
+from rpml.evaluation.protocol.scores import (
+    DEFAULT_METHODS,
+    LEARNED,
+    MeasuredRow,
+    as_fields,
+    as_lines,
+    as_markdown,
+    run_methods,
+)
 from rpml.evaluation.registry import chosen_methods
 from rpml.io.checkpoint import Checkpoint, fingerprint
 from rpml.pages.figures import FigureOptions, draw_figures

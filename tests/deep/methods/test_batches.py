@@ -14,7 +14,7 @@ from rpml.deep.methods.batches import (
 )
 from rpml.deep.methods.mom import TripletPools, triplet_batches
 from rpml.deep.methods.stml import neighbor_batches
-from rpml.evaluation.metrics.agreement import pair_scores
+from rpml.evaluation.metrics.clustering import pair_scores
 from rpml.method.whitening.groups import group_means
 
 

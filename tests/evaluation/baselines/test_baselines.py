@@ -5,26 +5,25 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.covariance import ledoit_wolf
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA as SklearnPCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from rpml.evaluation.baselines.all_but_the_top import AllButTheTop
-from rpml.evaluation.baselines.lda import LDA
-from rpml.evaluation.baselines.lpp import LPP
-from rpml.evaluation.baselines.nca import NCA
-from rpml.evaluation.baselines.pca import PCA
-from rpml.evaluation.baselines.random_projection import RandomProjection
-from rpml.evaluation.baselines.raw import Raw
-from rpml.evaluation.baselines.shrunk_whitening import ShrunkWhitening
-from rpml.evaluation.baselines.truncation import Truncation
+from rpml.evaluation.baselines.supervised import LDA, NCA
+from rpml.evaluation.baselines.unsupervised import (
+    LPP,
+    PCA,
+    AllButTheTop,
+    RandomProjection,
+    Raw,
+    Truncation,
+)
 from rpml.evaluation.metrics import recall_at_k
 from rpml.evaluation.registry import METHODS
 
 SUPERVISED = {"lda", "nca"}
-PCA_KIN = ("pca", "pca-whitened", "half-whitened", "all-but-the-top", "shrunk-whitened")
+PCA_KIN = ("pca", "pca-whitened", "half-whitened", "all-but-the-top")
 LABEL_FREE = ("raw", "random", *PCA_KIN, "lpp", "aas-lda")
 
 
@@ -45,7 +44,7 @@ def same_up_to_sign(A, B):
 
 BASELINES = (
     *(Raw(), Truncation(1), RandomProjection(1), PCA(1), AllButTheTop(1, n_removed=0)),
-    *(ShrunkWhitening(1), LPP(1), LDA(1), NCA(1, max_iter=2)),
+    *(LPP(1), LDA(1), NCA(1, max_iter=2)),
 )
 
 
@@ -125,15 +124,6 @@ def test_all_but_the_top_removes_the_mean_and_the_leading_axes(digits):
     assert np.array_equal(default, two)
 
 
-def test_shrunk_whitening_makes_the_shrunk_covariance_white(digits):
-    X = digits[0]
-    method = ShrunkWhitening(6).fit(X)
-    shrunk, amount = ledoit_wolf(unit(X))
-    assert method.shrinkage_ == pytest.approx(amount)
-    white = method.map_.matrix.T @ shrunk @ method.map_.matrix
-    assert np.allclose(white, white[0, 0] * np.eye(6), atol=1e-9)
-
-
 def test_lda_without_shrinkage_equals_scikit_learn():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 4, 300)
@@ -145,7 +135,7 @@ def test_lda_without_shrinkage_equals_scikit_learn():
 
 
 def test_lda_scatters_equal_their_definition(digits):
-    from rpml.evaluation.baselines.lda import _scatters
+    from rpml.evaluation.baselines.supervised import _scatters
 
     X, y, _, _ = digits
     mean, within, between = _scatters(X, y, 5)
@@ -157,7 +147,7 @@ def test_lda_scatters_equal_their_definition(digits):
 
 
 def test_lpp_minimises_the_local_spread_by_definition(digits):
-    from rpml.evaluation.baselines.lpp import _local_axes
+    from rpml.evaluation.baselines.unsupervised import _local_axes
     from rpml.method.graph.affinity import affinity_graph
     from rpml.method.graph.neighbors import nearest_neighbors
 

@@ -8,12 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rpml.evaluation.baselines.pca import PCA
+from rpml.evaluation.baselines.unsupervised import PCA
 from rpml.evaluation.metrics import clustering_scores, recall_at_k
 from rpml.evaluation.protocol.descriptors import Descriptors, from_file
 from rpml.evaluation.protocol.published import published_rows
-from rpml.evaluation.protocol.scores import DEFAULT_METHODS, run_methods
-from rpml.evaluation.protocol.table import as_fields, as_lines, as_markdown
+from rpml.evaluation.protocol.scores import (
+    DEFAULT_METHODS,
+    as_fields,
+    as_lines,
+    as_markdown,
+    run_methods,
+)
 from rpml.evaluation.registry import chosen_methods
 from rpml.io.checkpoint import Checkpoint
 from rpml.io.features import ReadOptions

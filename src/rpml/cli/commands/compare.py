@@ -12,7 +12,7 @@ EXAMPLES = """\b
 Examples:
   rpml compare vectors.npy --dim 64
   rpml compare vectors.npy --labels labels.npy --dim 64 -o table.md
-  rpml compare vectors.npy --labels labels.npy --methods raw,pca,rpml,rpml-leiden --seeds 1
+  rpml compare vectors.npy --labels labels.npy --methods raw,pca,rpml,rpml-trained --seeds 1
   rpml compare vectors.npy --labels labels.npy --dim 128 --codes
 \b
 Methods are fitted on half of the classes without their labels and scored on the other half; if

@@ -1,28 +1,25 @@
-"""A whole comparison: every method, dimension and seed on one split, with a cache."""
+"""A whole comparison: every method, dimension and seed on one split."""
 
-import hashlib
-import json
+import itertools
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from numbers import Integral
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rpml.evaluation.comparison.measure import Cell, measure
+from rpml.evaluation.comparison.measure import measure
 from rpml.evaluation.comparison.table import Comparison
 from rpml.evaluation.metrics._checks import checked_embedding
 from rpml.evaluation.registry import PCA_FAMILY, Method, chosen_methods
-from rpml.evaluation.split import Split, make_split
-from rpml.runtime.wording import counted, one_line
+from rpml.evaluation.split import make_split
+from rpml.runtime.wording import counted
 
 logger = logging.getLogger(__name__)
 DEFAULT_METHODS = ("raw", "random", *PCA_FAMILY, "lpp", "aas-lda", "rpml", "lda", "nca")
 DEFAULT_SEEDS = (0, 1, 2)
 DEFAULT_DIM = 128
-Key = tuple[str, str, int, int]
 
 
 def compare(
@@ -31,7 +28,7 @@ def compare(
     n_components: int | Sequence[int] | None = None,
     *,
     train: ArrayLike | None = None,
-    methods: Sequence[str] | None = None,
+    methods: Sequence[str | Method] | None = None,
     seeds: Sequence[int] = DEFAULT_SEEDS,
 ) -> Comparison:
     """Compare RPML with its alternatives at equal dimension, on held-out rows.
@@ -48,8 +45,9 @@ def compare(
     train : bool array of shape (n_samples,), default=None
         Training rows. None selects the first half of the classes in sorted order, and the others
         for the test (no class is in both, as in the paper); without y a random half.
-    methods : sequence of str, default=None
-        Names of `rpml.evaluation.registry`; None: the baselines, RPML and the upper references.
+    methods : sequence of str or Method, default=None
+        Names of `rpml.evaluation.registry`, or methods of your own; None: the baselines, RPML and
+        the upper references.
     seeds : sequence of int, default=(0, 1, 2)
         Each method is run once per seed, also deterministic ones, since the k-means that scores
         clusters is random.
@@ -58,10 +56,6 @@ def compare(
     -------
     Comparison
         `.frame()` returns a tidy DataFrame; `.markdown()`, `.write(path)` and `print` format it.
-
-    See Also
-    --------
-    run_cells : The same, cell by cell, with a cache from which an interrupted run resumes.
 
     Examples
     --------
@@ -80,11 +74,14 @@ def compare(
     dims = _dims(n_components, X.shape[1])
     if not dims or not len(seeds):
         raise ValueError("A comparison needs at least one number of components and one seed.")
-    cells = list(run_cells(split, chosen, dims, list(seeds)))
-    return Comparison(cells, [(method.name, d) for d in sorted(set(dims)) for method in chosen])
+    cells = []
+    for seed, dim, method in itertools.product(seeds, dims, chosen):
+        cells.append(measure(split, method, dim, seed))
+        logger.info("%s, %d dimensions, seed %d", method.name, cells[-1].get("dim", dim), seed)
+    return Comparison(cells, [(method, dim) for dim in sorted(set(dims)) for method in chosen])
 
 
-def _chosen(names: Sequence[str] | None, labeled: bool) -> list[Method]:
+def _chosen(names: Sequence[str | Method] | None, labeled: bool) -> list[Method]:
     methods = chosen_methods(names or DEFAULT_METHODS)
     if labeled:
         return methods
@@ -110,70 +107,3 @@ def checked_size(n_components: int | None, d: int) -> int:
 def _dims(n_components: int | Sequence[int] | None, d: int) -> list[int]:
     sizes: Any = [n_components] if np.ndim(n_components) == 0 else n_components  # type: ignore[arg-type]
     return [checked_size(size, d) for size in sizes]
-
-
-def run_cells(
-    split: Split,
-    methods: Sequence[Method],
-    dims: Sequence[int],
-    seeds: Sequence[int],
-    cache: str | Path | None = None,
-    source: str = "",
-) -> Iterator[Cell]:
-    """Yield every cell, from the cache or measured and added to it.
-
-    `source`, the version of the code, is stored in new cells.
-    """
-    data = split_digest(split)
-    measured = read_cells(cache) if cache else {}
-    for seed in seeds:  # outermost, so that an interrupted run has a complete table
-        for dim in dims:
-            for method in methods:
-                key = (data, settings_of(method, dim, seed), dim, seed)
-                if key not in measured:
-                    cell = measure(split, method, dim, seed)
-                    cell |= {"data": data, "settings": key[1], "source": source}
-                    measured[key] = cell
-                    _append(cache, cell)
-                    logger.info(
-                        "%s, %d dimensions, seed %d", method.name, cell.get("dim", dim), seed
-                    )
-                yield measured[key]
-
-
-def settings_of(method: Method, dim: int, seed: int) -> str:
-    """Return the method and all arguments of its estimator, which identify a stored cell."""
-    return f"{method.name}: {one_line(repr(method.build(dim, seed)))}"
-
-
-def split_digest(split: Split) -> str:
-    """Return a digest of the rows and classes of a split."""
-    digest = hashlib.sha256()
-    for part in (split.X_train, split.y_train, split.X_test, split.y_test):
-        digest.update(b"none" if part is None else np.ascontiguousarray(part).tobytes())
-    return digest.hexdigest()[:16]
-
-
-def read_cells(path: str | Path) -> dict[Key, Cell]:
-    """Read the cells of a file by key; an incomplete last line is ignored."""
-    cells: dict[Key, Cell] = {}
-    if not Path(path).exists():
-        return cells
-    for line in Path(path).read_text(encoding="utf8").splitlines():
-        try:
-            cell = json.loads(line)
-        except ValueError:
-            continue
-        cells[cell["data"], cell["settings"], cell["asked"], cell["seed"]] = cell
-    return cells
-
-
-def _append(path: str | Path | None, cell: Cell) -> None:
-    if path is None:
-        return
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    # one write per line, since two processes may append to the file
-    with open(path, "a", encoding="utf8", buffering=2**20) as file:
-        # an incomplete line of a killed process must not swallow this one
-        torn = file.tell() > 0 and not Path(path).read_bytes().endswith(b"\n")
-        file.write(("\n" if torn else "") + json.dumps(cell) + "\n")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from rpml.evaluation.comparison.measure import Cell, hits_of, overlap_of
 from rpml.evaluation.metrics.retrieval import KS
-from rpml.evaluation.registry import METHODS, REFERENCE
+from rpml.evaluation.registry import REFERENCE, Method
 from rpml.runtime.context import Json
 from rpml.runtime.extras import require
 from rpml.runtime.intervals import Interval, bounded, interval, paired
@@ -51,7 +51,7 @@ class Comparison:
     """The measured cells and their table."""
 
     cells: list[Cell]
-    order: list[tuple[str, int]]
+    order: list[tuple[Method, int]]
     """(method, dimension) of each row of the table."""
 
     @cached_property
@@ -134,12 +134,12 @@ class Comparison:
     def _cells(self, method: str, dim: int) -> list[Cell]:
         return [c for c in self.cells if c["method"] == method and c["asked"] == dim]
 
-    def _row(self, method: str, dim: int) -> Row:
-        cells = self._cells(method, dim)
+    def _row(self, method: Method, dim: int) -> Row:
+        cells = self._cells(method.name, dim)
         row: Row = {
-            "method": method,
-            "title": METHODS[method].title,
-            "uses_labels": METHODS[method].uses_labels,
+            "method": method.name,
+            "title": method.title,
+            "uses_labels": method.uses_labels,
             "asked": dim,
             "seeds": len(cells),
         }
@@ -156,7 +156,7 @@ class Comparison:
         if all("kept" in c for c in measured):
             overlap = np.mean([overlap_of(c) for c in measured], axis=0)
             row |= bounded("neighbors_kept", interval(overlap, np.random.default_rng(0)))
-        return row | self._intervals(method, dim)
+        return row | self._intervals(method.name, dim)
 
     def _intervals(self, method: str, dim: int) -> Row:
         out: Row = {}

@@ -1,11 +1,13 @@
 """Scores of an embedding: retrieval (Recall@K) and clustering (NMI, pairwise F)."""
 
-from rpml.evaluation.metrics.agreement import (
+from rpml.evaluation.metrics.clustering import (
+    bounded_scores,
+    clustering_scores,
+    kmeans_labels,
     nmi_interval,
     normalized_mutual_information,
     pair_scores,
 )
-from rpml.evaluation.metrics.clustering import bounded_scores, clustering_scores, kmeans_labels
 from rpml.evaluation.metrics.kmeans import KMeansResult, kmeans
 from rpml.evaluation.metrics.retrieval import first_hit_rank, recall_at_k
 

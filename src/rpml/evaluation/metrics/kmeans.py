@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.evaluation.metrics.kernels import sum_by_label
 from rpml.runtime.blas import single_blas_thread
+from rpml.runtime.compiled import compiled
 from rpml.runtime.rows import slices
 from rpml.runtime.threads import run_chunks
 
@@ -228,3 +228,20 @@ def _clusters_of(before: NDArray[np.intp], after: NDArray[np.intp], k: int) -> N
     touched[before[changed]] = True
     touched[after[changed]] = True
     return touched
+
+
+@compiled()
+def sum_by_label(
+    X: NDArray[np.generic],
+    labels: NDArray[np.generic],
+    wanted: NDArray[np.generic],
+    sums: NDArray[np.generic],
+    counts: NDArray[np.generic],
+) -> None:
+    """Add each row of X whose label is wanted to that label's sum (double precision) and count."""
+    for i in range(X.shape[0]):
+        label = labels[i]
+        if wanted[label]:
+            counts[label] += 1
+            for j in range(X.shape[1]):
+                sums[label, j] += X[i, j]

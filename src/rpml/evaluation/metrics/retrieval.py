@@ -13,7 +13,7 @@ from rpml.evaluation.metrics._checks import (
     checked_embedding,
     checked_ks,
 )
-from rpml.evaluation.metrics.kernels import best_in_own_class, count_other_classes
+from rpml.runtime.compiled import compiled
 from rpml.runtime.rows import Array, row_blocks, slices, unit_rows
 from rpml.runtime.threads import run_chunks
 from rpml.runtime.wording import counted
@@ -222,3 +222,47 @@ def _in_parts(
 
 def _cut(start: int, stop: int) -> list[tuple[int, int]]:
     return [(a, min(a + CORPUS_ROWS, stop)) for a in range(start, stop, CORPUS_ROWS)]
+
+
+@compiled()
+def best_in_own_class(
+    scores: NDArray[np.generic],
+    columns: tuple[int, int],
+    own: NDArray[np.generic],
+    rows: NDArray[np.generic],
+    best: NDArray[np.generic],
+) -> None:
+    """Raise best[i] to the largest score of a same-class column other than row i itself."""
+    first, last = columns
+    for i in range(scores.shape[0]):
+        top = best[i]
+        for j in range(max(own[i, 0], first), min(own[i, 1], last)):
+            if j != rows[i] and scores[i, j - first] > top:
+                top = scores[i, j - first]
+        best[i] = top
+
+
+@compiled()
+def count_other_classes(
+    scores: NDArray[np.generic],
+    columns: tuple[int, int],
+    own: NDArray[np.generic],
+    thresholds: NDArray[np.generic],
+    counts: NDArray[np.generic],
+) -> None:
+    """Add to counts[i] how many columns of other classes score at least each threshold of row i."""
+    first, last = columns
+    for i in range(scores.shape[0]):
+        low, high = thresholds[i, 0], thresholds[i, 1]
+        before = min(max(own[i, 0] - first, 0), last - first)
+        after = min(max(own[i, 1] - first, 0), last - first)
+        possible = 0
+        above = 0
+        for j in range(before):
+            possible += scores[i, j] >= low
+            above += scores[i, j] >= high
+        for j in range(after, last - first):
+            possible += scores[i, j] >= low
+            above += scores[i, j] >= high
+        counts[i, 0] += possible
+        counts[i, 1] += above

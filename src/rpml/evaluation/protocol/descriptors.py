@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.evaluation.baselines.pca import PCA
+from rpml.evaluation.baselines.unsupervised import PCA
 from rpml.evaluation.metrics.retrieval import KS
 from rpml.evaluation.protocol.published import RECALL_AT
 from rpml.io.datasets.cars import read_cars

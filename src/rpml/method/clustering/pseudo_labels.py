@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -17,15 +18,16 @@ from rpml.method.supervision.labels import as_labels
 from rpml.runtime.rows import Array, Labels, unit_rows
 from rpml.runtime.schema import ArraySpec, Schema
 
+CLUSTERINGS: dict[str, Callable[[int], Any]] = {
+    # the ascent as printed, since triplets need small pure clusters
+    "aas": lambda k: AuthorityAscentShift(n_neighbors=k, metric="cosine", merge=None),
+}
+"""Clusterings by name, built for a number of neighbors."""
+
 
 def as_clusterer(clustering: object, n_neighbors: int) -> Any:
-    """Return the estimator with fit_predict, or the array, that the setting `clustering` means.
-
-    "aas" is the ascent as printed, since triplets need small pure clusters.
-    """
-    if isinstance(clustering, str):
-        return AuthorityAscentShift(n_neighbors=n_neighbors, metric="cosine", merge=None)
-    return clustering
+    """Return the estimator with fit_predict, or the array, that the setting `clustering` means."""
+    return CLUSTERINGS[clustering](n_neighbors) if isinstance(clustering, str) else clustering
 
 
 def is_array(clustering: object) -> bool:

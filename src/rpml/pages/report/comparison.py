@@ -88,7 +88,7 @@ def make_spaces(models: Mapping[str, RPML], X: Array) -> list[Space]:
 
     The spaces of the one or two models have the keys "rpml" and "second".
     """
-    from rpml.evaluation.baselines.pca import PCA
+    from rpml.evaluation.baselines.unsupervised import PCA
 
     k = min(max(NEAREST, *KS), len(X) - 1)
     embeddings = [model.transform(X) for model in models.values()]
