@@ -26,20 +26,18 @@ from results_zoo import SPLITS, class_split
 
 from rpml.evaluation.metrics import first_hit_rank
 from rpml.method.whitening import evidence
-from rpml.method.whitening.evidence import (
+from rpml.method.whitening.constants import (
     MILD,
     MOST_CLAIMED,
     NEAR_BEST,
-    NUISANCE,
-    NUISANCE_SIZE,
     RIDGE,
     SHRINKAGES,
     SUPPORT,
     SUPPORT_SIZE,
-    RankGains,
-    at_size,
-    judged_rows,
+    TURN,
+    TURN_SIZE,
 )
+from rpml.method.whitening.evidence import RankGains, at_size, judged_rows
 from rpml.method.whitening.groups import within_scatter
 from rpml.method.whitening.linear_map import Spectrum, principal_axes, whitening
 from rpml.method.whitening.neighborhoods import Coordinates, ScatterChoice, coordinates, whiten_by
@@ -119,7 +117,7 @@ class Rule:
     """The rule of a fit, with other constants."""
 
     support: float = SUPPORT
-    nuisance: float = NUISANCE
+    nuisance: float = TURN
     near_best: float = NEAR_BEST
     ridge: str = rescaled(RIDGE)
     fallback: str = "pca"
@@ -128,7 +126,7 @@ class Rule:
         if gains["mild"] < at_size(self.support, dim, SUPPORT_SIZE):
             return self.fallback
         best = max(gains["turned"])
-        if best > at_size(self.nuisance, dim, NUISANCE_SIZE):
+        if best > at_size(self.nuisance, dim, TURN_SIZE):
             if best > MOST_CLAIMED * gains["mild"]:
                 return "pca"
             near = [s for s, g in zip(SHRINKAGES, gains["turned"], strict=True)

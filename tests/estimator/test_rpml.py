@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import check_transformer_n_iter, parametrize_with_checks
 
 from rpml import RPML
 from rpml.evaluation.metrics import recall_at_k
@@ -24,12 +24,20 @@ from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.errors import WeightCollapseWarning
 from tests.problems import ALL_WEIGHTS, blobs
 
+UNTRAINED = {"check_transformer_n_iter": "four columns are left to PCA, without iterations"}
 
-@parametrize_with_checks([RPML(n_components=2, random_state=0)])
+
+@parametrize_with_checks(
+    [RPML(n_components=2, random_state=0)], expected_failed_checks=lambda estimator: UNTRAINED
+)
 def test_scikit_learn_checks(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         check(estimator)
+
+
+def test_iterations_are_counted_as_scikit_learn_asks():
+    check_transformer_n_iter("RPML", RPML(n_components=2, training="always", random_state=0))
 
 
 @pytest.fixture(scope="module")

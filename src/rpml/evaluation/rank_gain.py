@@ -14,7 +14,8 @@ import numpy as np
 
 from rpml.evaluation.registry import METHODS, REFERENCE
 from rpml.method.graph.exact import measure, search_rows
-from rpml.method.whitening.evidence import MATES, mean_log_ranks
+from rpml.method.whitening.constants import MATES
+from rpml.method.whitening.evidence import mean_log_ranks
 from rpml.method.whitening.neighborhoods import columns, random_halves
 from rpml.runtime.intervals import Interval, mean_interval
 from rpml.runtime.memory import WORKING_MEMORY

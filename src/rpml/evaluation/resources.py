@@ -12,7 +12,7 @@ from rpml.estimator import RPML
 from rpml.estimator.parameters import check_size
 from rpml.method.graph.neighbors import EXACT_ROWS
 from rpml.method.settings import fit_shape
-from rpml.method.whitening.neighborhoods import MAX_ROWS
+from rpml.method.whitening.constants import SCATTER_ROWS
 from rpml.runtime.context import Json, Progress
 from rpml.runtime.memory import peak
 from rpml.runtime.rows import Array
@@ -135,7 +135,7 @@ def _extrapolate(stage: str, pilots: tuple[_Pilot, _Pilot], n: int) -> float:
     if n == rows:
         return seconds
     if stage == "whiten":  # works on a sample
-        rows, n = min(rows, MAX_ROWS), min(n, MAX_ROWS)
+        rows, n = min(rows, SCATTER_ROWS), min(n, SCATTER_ROWS)
     low, high = GROWTH.get(stage, (1.0, 1.0))
     exact = min(n, EXACT_ROWS) if stage == "neighbors" else n
     power = float(np.clip(_growth(stage, *pilots), low, high))

@@ -17,8 +17,9 @@ from rpml.method.solver.stochastic import TRIPLETS_PER_ROW, BatchSettings
 from rpml.method.solver.training import SolverSettings
 from rpml.method.supervision.constraints import Supervision
 from rpml.method.whitening.choice import DEFAULT_COMPONENTS, Whitening, WhiteningSettings
+from rpml.method.whitening.constants import SCATTER_ROWS
 from rpml.method.whitening.groups import Groups, drop_singles, no_groups, sample_rows
-from rpml.method.whitening.neighborhoods import MAX_ROWS, n_leading_axes
+from rpml.method.whitening.neighborhoods import n_leading_axes
 from rpml.runtime.memory import Shape
 from rpml.runtime.rows import Array, Labels
 
@@ -103,7 +104,7 @@ class FitSettings:
         available = min(d, n - 1) if n_directions is None else n_directions
         size = self.size(available)
         if isinstance(self.whiten, str):
-            return n_leading_axes(min(n, MAX_ROWS), available, size), size
+            return n_leading_axes(min(n, SCATTER_ROWS), available, size), size
         return max(min(self.n_axes or max(256, 2 * size), available), size), size
 
 
@@ -221,5 +222,5 @@ def fit_shape(settings: Sizes, n: int, like: Array, mapped: bool) -> Shape:
         mapped=mapped,
         n_read=n_read,
         n_axes=n_axes,
-        sample=min(n, MAX_ROWS) * 4 * n_axes,
+        sample=min(n, SCATTER_ROWS) * 4 * n_axes,
     )

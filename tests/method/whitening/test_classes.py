@@ -11,7 +11,6 @@ from rpml import RPML
 from rpml.evaluation.metrics import recall_at_k
 from rpml.method.objective.weights import PINNED_LOGIT, PinnedWeights, weight_function
 from rpml.method.whitening.classes import (
-    SHRINKAGES,
     choose_shrinkage,
     count_pairs,
     label_scatter,
@@ -19,6 +18,7 @@ from rpml.method.whitening.classes import (
     nearest_class,
     with_labeled,
 )
+from rpml.method.whitening.constants import LABEL_SHRINKAGES
 from rpml.method.whitening.evidence import neighbor_scatter
 from rpml.method.whitening.groups import within_scatter
 from rpml.method.whitening.linear_map import principal_axes
@@ -93,7 +93,7 @@ def test_plain_pca_is_tried_only_where_the_prior_is(problem, most):
     _, found = label_scatter(data, y, prior, np.random.default_rng(0))
     tried = list(found.evidence)
     assert tried == [
-        shrinkage for shrinkage in SHRINKAGES if np.isfinite(shrinkage) or most == np.inf
+        shrinkage for shrinkage in LABEL_SHRINKAGES if np.isfinite(shrinkage) or most == np.inf
     ]
     assert 2 * found.shrinkage in tried
     if most == np.inf:  # every shrinkage is usual: the best

@@ -12,14 +12,16 @@ from rpml import RPML
 from rpml.estimator.description import decisions
 from rpml.evaluation.baselines.unsupervised import PCA
 from rpml.evaluation.metrics import recall_at_k
-from rpml.method.whitening.evidence import (
+from rpml.method.whitening.constants import (
     MILD,
     MOST_CLAIMED,
-    NUISANCE,
     RIDGE,
     SHRINKAGES,
-    STEPS,
     SUPPORT,
+    TURN,
+)
+from rpml.method.whitening.evidence import (
+    STEPS,
     RankGains,
     choose,
     chosen_rank_gain,
@@ -61,12 +63,13 @@ def test_with_support_the_axes_are_rescaled():
 
 @pytest.mark.parametrize(("part", "shrinkage"), [(0.8, 1 / 8), (0.95, 1 / 16), (1.1, 1 / 16)])
 def test_where_a_nuisance_dominates_the_strongest_whitening_near_the_best(part, shrinkage):
-    turned = (2 * part * NUISANCE, 2 * NUISANCE)
+    turned = (2 * part * TURN, 2 * TURN)
     choice, used = choose(gains(1, 1, turned), 64)
     assert (choice.shrinkage, choice.ridge, choice.trains) == (shrinkage, np.inf, True)
     assert choice.evidence == pytest.approx(dict(zip(SHRINKAGES, turned, strict=True)))
     assert used.mean() == pytest.approx(choice.evidence[shrinkage])
-    assert "nuisance" in choice.reason
+    assert "discounting the directions in which near rows differ" in choice.reason
+    assert "nuisance" not in choice.reason
 
 
 def test_turned_axes_that_claim_far_more_than_mild_rescaling_are_not_believed():
@@ -84,7 +87,7 @@ def test_turned_axes_that_claim_far_more_than_mild_rescaling_are_not_believed():
 )
 def test_in_fewer_dimensions_all_gains_are_smaller(size, support, nuisance):
     for part in (0.97, 1.03):
-        turned, _ = choose(gains(1, 0, (0, part * nuisance * NUISANCE)), size)
+        turned, _ = choose(gains(1, 0, (0, part * nuisance * TURN)), size)
         assert np.isfinite(turned.shrinkage) == (part > 1)
         rescaled, _ = choose(gains(part * support * SUPPORT), size)
         assert rescaled.whitens == (part > 1)
@@ -146,7 +149,16 @@ def test_too_little_data_stays_with_pca(shape):
     assert choice.source == "none"
     assert np.isinf(choice.shrinkage)
     assert "too few" in choice.reason
-    assert choice.trains == (shape[1] < 8)
+    assert not choice.trains
+
+
+def test_four_columns_are_left_to_pca():
+    X = np.random.default_rng(5).standard_normal((150, 4)) * [4, 2, 1, 0.5]
+    model = RPML(2, random_state=0).fit(X)
+    assert model.n_iter_ == 0
+    similarities = [Z @ Z.T for Z in (model.transform(X), PCA(2).fit(X).transform(X))]
+    np.testing.assert_allclose(*similarities, atol=1e-5)
+    assert RPML(2, training="always", random_state=0).fit(X).n_iter_ > 0
 
 
 def test_the_same_seed_gives_the_same_choice():

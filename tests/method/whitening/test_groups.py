@@ -10,8 +10,8 @@ import pytest
 from rpml import RPML
 from rpml.estimator.description import decisions
 from rpml.evaluation.metrics import recall_at_k
+from rpml.method.whitening.constants import MIN_GROUPS
 from rpml.method.whitening.groups import (
-    MIN_GROUPS,
     drop_singles,
     drop_strangers,
     group_means,

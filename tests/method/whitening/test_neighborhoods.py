@@ -101,7 +101,8 @@ def test_the_scatter_is_positive_definite_and_less_than_the_total():
 
 
 def test_every_two_axes_are_measured_together_by_three_halvings():
-    from rpml.method.whitening.neighborhoods import SIDES, _deal
+    from rpml.method.whitening.constants import SIDES
+    from rpml.method.whitening.neighborhoods import _deal
 
     for q in (8, 31):
         together = np.zeros((q, q), int)

@@ -10,7 +10,7 @@ import pytest
 from rpml import RPML
 from rpml.estimator.description import decisions
 from rpml.evaluation.metrics import recall_at_k
-from rpml.method.whitening.evidence import REFERENCE
+from rpml.method.whitening.constants import MATE_SHRINKAGE
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.method.whitening.neighborhoods import PairEvidence, ScatterChoice, coordinates
 from rpml.method.whitening.pairs import (
@@ -134,7 +134,7 @@ def test_instead_of_pca_pairs_must_show_that_a_nuisance_dominates(nuisance, used
     scatter, choice = pair_scatter(data, draw(y, 4000, 0.2), prior, np.random.default_rng(0))
     assert choice.pairs.used == used
     assert choice.pairs.rate > 0.4
-    assert choice.shrinkage == (REFERENCE if used else np.inf)
+    assert choice.shrinkage == (MATE_SHRINKAGE if used else np.inf)
     assert (scatter is prior[0]) != used
 
 

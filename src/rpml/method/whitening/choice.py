@@ -9,9 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.method.whitening.classes import count_pairs, label_scatter, label_spread, with_labeled
+from rpml.method.whitening.constants import (
+    MIN_GROUPS,
+    SCATTER_ROWS,
+)
 from rpml.method.whitening.evidence import STEPS, neighbor_scatter
 from rpml.method.whitening.groups import (
-    MIN_GROUPS,
     Groups,
     drop_singles,
     group_scatter,
@@ -27,7 +30,6 @@ from rpml.method.whitening.linear_map import (
     whitening,
 )
 from rpml.method.whitening.neighborhoods import (
-    MAX_ROWS,
     PairEvidence,
     ScatterChoice,
     coordinates,
@@ -249,7 +251,7 @@ class Sample:
 
 def scatter_rows(groups: Groups, classes: Labels | None, rng: np.random.Generator) -> Labels:
     """Which rows to choose a whitening on; the known ones first."""
-    rows = sample_rows(groups, MAX_ROWS, rng)
+    rows = sample_rows(groups, SCATTER_ROWS, rng)
     return rows if classes is None else with_labeled(rows, classes, rng)
 
 

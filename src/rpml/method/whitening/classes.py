@@ -15,19 +15,22 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.method.whitening.constants import (
+    LABEL_AXES,
+    LABEL_CLEAR,
+    LABEL_KAPPA,
+    LABEL_PRIOR,
+    LABEL_QUERIES,
+    LABEL_REPEATS,
+    LABEL_SHRINKAGES,
+    MIN_CLASSES,
+    MIN_LABELED_PAIRS,
+    SCATTER_ROWS,
+)
 from rpml.method.whitening.groups import drop_singles, within_scatter
-from rpml.method.whitening.neighborhoods import MAX_ROWS, Coordinates, ScatterChoice, random_halves
+from rpml.method.whitening.neighborhoods import Coordinates, ScatterChoice, random_halves
 from rpml.runtime.blas import single_blas_thread, times, transposed_times
 from rpml.runtime.rows import Array, Labels, unit_rows
-
-SHRINKAGES = (1 / 32, 1 / 16, 1 / 8, 1 / 2, 2.0, np.inf)
-QUERIES = 1500
-MIN_PAIRS, MIN_CLASSES = 20, 4  # with fewer the scatter within classes says nothing
-PRIOR_PAIRS = 300  # labeled pairs that weigh as much as all unlabeled rows together
-CHOICE_AXES = 512  # leading axes on which the shrinkage is chosen
-CLEAR = 2  # standard errors by which a shrinkage is clearly better than another
-REPEATS = 2
-KAPPA = 0.95
 
 
 def count_pairs(labels: Labels) -> int:
@@ -41,7 +44,7 @@ def with_labeled(
 ) -> NDArray[np.intp]:
     """A sample of rows with (many) labeled ones added: they are few and say most."""
     labeled = np.flatnonzero(labels >= 0)
-    added = rng.permutation(labeled)[: max(MAX_ROWS // 2, MAX_ROWS - len(rows))]
+    added = rng.permutation(labeled)[: max(SCATTER_ROWS // 2, SCATTER_ROWS - len(rows))]
     return np.union1d(rows, added)
 
 
@@ -69,7 +72,7 @@ def label_scatter(
         does better, or if there are too few labels to tell.
     """
     paired = drop_singles(labels)
-    if count_pairs(paired) < MIN_PAIRS or paired.max() + 1 < MIN_CLASSES:
+    if count_pairs(paired) < MIN_LABELED_PAIRS or paired.max() + 1 < MIN_CLASSES:
         return prior
     pairs = count_pairs(paired)
     first = _blend(data, paired, pairs, _padded(data, *prior))
@@ -77,9 +80,9 @@ def label_scatter(
     fold[np.unique(labels[paired >= 0])[:2]] = (0, 1)  # no fold is empty
     shrinkage = prior[1].shrinkage if np.isfinite(prior[1].shrinkage) else 1.0
     spread, *halves = _spread_scatters(data, first, shrinkage, labels, fold, rng)
-    most = max(prior[1].shrinkage, SHRINKAGES[0])
+    most = max(prior[1].shrinkage, LABEL_SHRINKAGES[0])
     shrinkages = np.array(
-        [shrinkage for shrinkage in SHRINKAGES if np.isfinite(shrinkage) or np.isinf(most)]
+        [shrinkage for shrinkage in LABEL_SHRINKAGES if np.isfinite(shrinkage) or np.isinf(most)]
     )
     held_out = _held_out(data, paired, labels, fold, halves, shrinkages)
     shrinkage = (
@@ -100,14 +103,14 @@ def choose_shrinkage(scores: list[Array], usual: NDArray[np.bool_]) -> int:
     """Which shrinkage has the best score; one that is not usual only if it is clearly ahead.
 
     Few labels are noisy evidence for more smoothing than the rows themselves ask for: it takes a
-    lead of `CLEAR` standard errors. `scores` has, for either fold, a row per shrinkage and a column
-    per query.
+    lead of `LABEL_CLEAR` standard errors. `scores` has, for either fold, a row per shrinkage and a
+    column per query.
     """
     mean = _mean_score(scores)
     best, safe = int(mean.argmax()), int(np.where(usual, mean, -np.inf).argmax())
     leads = [fold[best] - fold[safe] for fold in scores]
     error = np.sqrt(sum(lead.var() / len(lead) for lead in leads)) / len(leads)
-    return best if mean[best] - mean[safe] > CLEAR * error else safe
+    return best if mean[best] - mean[safe] > LABEL_CLEAR * error else safe
 
 
 def _mean_score(scores: list[Array]) -> Array:
@@ -140,7 +143,7 @@ def _padded(data: Coordinates, scatter: Array, choice: ScatterChoice) -> Array:
 def _blend(data: Coordinates, groups: Labels, pairs: int, prior: Array) -> Array:
     if pairs == 0:
         return prior
-    return (pairs * within_scatter(data, groups) + PRIOR_PAIRS * prior) / (pairs + PRIOR_PAIRS)
+    return (pairs * within_scatter(data, groups) + LABEL_PRIOR * prior) / (pairs + LABEL_PRIOR)
 
 
 def _spread_scatters(
@@ -154,7 +157,7 @@ def _spread_scatters(
     """The scatter within classes of all rows, and within those of either fold, cross-fitted."""
     q = data.W.shape[1]
     total, count = np.zeros((3, q, q)), np.zeros((q, q))
-    for _ in range(REPEATS):
+    for _ in range(LABEL_REPEATS):
         half = random_halves(q, rng)
         for seen in (half, ~half):
             named = nearest_class(data.embed(scatter, seen, shrinkage, data.n_components), labels)
@@ -200,7 +203,9 @@ def _class_correlation(B: Array, named: Labels) -> Array:
 def _within_from(correlation: Array) -> Array:
     """I - kappa C, kappa such that it stays positive definite: wrong members only shrink C."""
     top = float(np.linalg.eigvalsh(correlation)[-1])
-    return np.asarray(np.eye(len(correlation)) - KAPPA / max(top, KAPPA / 2) * correlation)
+    return np.asarray(
+        np.eye(len(correlation)) - LABEL_KAPPA / max(top, LABEL_KAPPA / 2) * correlation
+    )
 
 
 def _held_out(
@@ -212,7 +217,7 @@ def _held_out(
     shrinkages: Array,
 ) -> list[Array]:
     """Per fold, shrinkage and row: how well the other fold's scatter finds a class mate."""
-    q = min(CHOICE_AXES, data.W.shape[1])
+    q = min(LABEL_AXES, data.W.shape[1])
     leading = Coordinates(data.W[:, :q], data.deviations[:q], data.n_components)
     side = np.where(paired >= 0, fold[labels], -1)
     scores = []
@@ -230,7 +235,7 @@ def _mate_score(data: Coordinates, classes: Labels, scatter: Array, shrinkage: f
     """Reciprocal rank of each row's nearest class mate."""
     every = np.ones(data.W.shape[1], bool)
     rows = unit_rows(data.embed(scatter, every, shrinkage, data.n_components))
-    queries = np.arange(len(rows))[:: 1 + len(rows) // QUERIES]
+    queries = np.arange(len(rows))[:: 1 + len(rows) // LABEL_QUERIES]
     similarity = times(rows[queries], np.ascontiguousarray(rows.T))
     similarity[np.arange(len(queries)), queries] = -np.inf
     mates = classes[queries, None] == classes[None, :]

@@ -23,6 +23,27 @@ from scipy import linalg
 
 from rpml.method.graph.exact import empty_heaps, push_scores
 from rpml.method.whitening import kernels
+from rpml.method.whitening.constants import (
+    FINAL_REPEATS,
+    FINAL_ROWS,
+    JUDGED_QUERIES,
+    JUDGED_REPEATS,
+    JUDGED_ROWS,
+    MATE_SHRINKAGE,
+    MATES,
+    MILD,
+    MIN_AXES,
+    MIN_ROWS,
+    MOST_CLAIMED,
+    NEAR_BEST,
+    PRIOR_ROWS,
+    RIDGE,
+    SHRINKAGES,
+    SUPPORT,
+    SUPPORT_SIZE,
+    TURN,
+    TURN_SIZE,
+)
 from rpml.method.whitening.neighborhoods import (
     Coordinates,
     Mask,
@@ -42,25 +63,8 @@ from rpml.runtime.wording import counted
 
 Index = NDArray[np.intp]
 
-SHRINKAGES = (1 / 16, 1 / 8)  # of axes that are turned, strongest whitening first
-RIDGE = 1 / 128  # of axes that are rescaled, as a part of the scatter's trace
-MILD = 1 / 16  # ridge of the mild rescaling by which the scatter is judged
-MATES = 3
-SUPPORT = 0.045  # rank gain of mild rescaling from which on the scatter is used
-NUISANCE = 0.15  # rank gain of turned axes from which on a nuisance dominates
-# both hold at 64 dimensions, and grow with the square root of the dimension from 32 up to
-SUPPORT_SIZE, NUISANCE_SIZE = 64, 128
-MOST_CLAIMED = 6  # times the rank gain of mild rescaling that turned axes may claim
-NEAR_BEST = 0.9  # of the best rank gain, which the strongest whitening must have to be taken
-REFERENCE = 1.0  # shrinkage by which the mates are found that judge turned axes
-MAX_ROWS = 3000  # rows looked at: half make the scatter of the evidence, half test it
-MIN_ROWS, MIN_AXES = 100, 8  # with less there is nothing to estimate: plain PCA
-QUERIES = 500
-REPEATS = 2
-FINAL_ROWS = 6000  # make the scatter that is used; 3,000 cost CUB 1.1 points of Recall@1 at 64
-PRIOR_ROWS = 3000  # are enough for a scatter that only pairs or labels may use
-FINAL_REPEATS = 3  # every two axes are then measured together
-STEPS = 2 * (2 * REPEATS + REPEATS + FINAL_REPEATS)  # two rounds, the evidence, the last round
+# two rounds, the evidence, the last round
+STEPS = 2 * (2 * JUDGED_REPEATS + JUDGED_REPEATS + FINAL_REPEATS)
 
 
 @single_blas_thread()
@@ -78,7 +82,7 @@ def neighbor_scatter(
     n, q = data.W.shape
     if q < MIN_AXES:
         reason = f"only {counted(q, 'axis', 'axes')}, too few to be halved"
-        return np.eye(q), ScatterChoice("none", np.inf, {}, reason)
+        return np.eye(q), ScatterChoice("none", np.inf, {}, reason, trains=False)
     if n < MIN_ROWS:
         reason = f"only {counted(n, 'row')}, too few to tell"
         return np.eye(q), ScatterChoice("none", np.inf, {}, reason, trains=False)
@@ -104,7 +108,7 @@ def chosen_rank_gain(data: Coordinates, rng: np.random.Generator) -> Interval:
 
 def judged_rows(n: int, rng: np.random.Generator) -> Index:
     """Which of n rows are looked at: the first half makes the scatter, the second tests it."""
-    return rng.permutation(n)[:MAX_ROWS]
+    return rng.permutation(n)[:JUDGED_ROWS]
 
 
 def choose(gains: RankGains, n_components: int) -> tuple[ScatterChoice, Array]:
@@ -115,19 +119,20 @@ def choose(gains: RankGains, n_components: int) -> tuple[ScatterChoice, Array]:
     raise that of turned axes: a claim that is out of proportion is not believed.
     """
     support = at_size(SUPPORT, n_components, SUPPORT_SIZE)
-    nuisance = at_size(NUISANCE, n_components, NUISANCE_SIZE)
+    turn = at_size(TURN, n_components, TURN_SIZE)
     mild = float(gains.mild.mean())
     reason = f"the rank gain of mild rescaling is {_said(gains.mild)}"
     if mild < support:
         return _pca(gains, f"{reason}, {support:.3f} needed")
     turned = gains.turned.mean(axis=1)
-    if turned.max() > max(nuisance, MOST_CLAIMED * mild):
+    if turned.max() > max(turn, MOST_CLAIMED * mild):
         most = f"more than {MOST_CLAIMED} times that of mild rescaling ({mild:.3f})"
         claim = f"turned axes claim a rank gain of {turned.max():.3f}, {most}"
         return _pca(gains, f"{claim}: the two disagree")
-    if turned.max() > nuisance:
+    if turned.max() > turn:
         best = _said(gains.turned[turned.argmax()])
-        reason = f"a nuisance dominates the strongest axes (rank gain {best}, above {nuisance:.2f})"
+        measured = "discounting the directions in which near rows differ has a rank gain of"
+        reason = f"{measured} {best}, above {turn:.2f}"
         i = int((turned >= NEAR_BEST * turned.max()).argmax())
         evidence = dict(zip(SHRINKAGES, turned.tolist(), strict=True))
         return ScatterChoice("neighbors", SHRINKAGES[i], evidence, reason), gains.turned[i]
@@ -166,11 +171,11 @@ class RankGains:
     ) -> None:
         every = np.arange(len(data.W))
         made, self._tested = (data.subset(part) for part in np.array_split(every, 2))
-        self.correlation = cross_fitted_correlation(made, REPEATS, rng, step)
+        self.correlation = cross_fitted_correlation(made, JUDGED_REPEATS, rng, step)
         self._scatter = scatter_of(self.correlation, data.deviations)
         self._trace = float(np.trace(self._scatter))
-        self._queries = np.arange(min(QUERIES, len(self._tested.W)))
-        halves = [random_halves(data.W.shape[1], rng) for _ in range(REPEATS)]
+        self._queries = np.arange(min(JUDGED_QUERIES, len(self._tested.W)))
+        halves = [random_halves(data.W.shape[1], rng) for _ in range(JUDGED_REPEATS)]
         self._seen = [seen for half in halves for seen in (half, ~half)]
         fewest = min(int(seen.sum()) for seen in self._seen)
         self._size = max(1, min(data.n_components, fewest // 2))
@@ -200,7 +205,7 @@ class RankGains:
         The mates are the nearest by the other half, whitened: where a nuisance dominates, the
         nearest by the axes as they are share the nuisance.
         """
-        ridge = REFERENCE * self._trace / self._tested.n_components
+        ridge = MATE_SHRINKAGE * self._trace / self._tested.n_components
         mates = [
             _nearest(self._tested.whitened(self._scatter, ~seen, ridge), self._queries)
             for seen in self._seen

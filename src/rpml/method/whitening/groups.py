@@ -10,6 +10,16 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.method.whitening.constants import (
+    GROUP_MARGIN,
+    GROUP_NEIGHBOR_SHRINKAGES,
+    GROUP_PLATEAU,
+    GROUP_QUERIES,
+    GROUP_SHRINKAGES,
+    MIN_GROUPS,
+    STRANGER,
+    TIMES_CHANCE,
+)
 from rpml.method.whitening.neighborhoods import (
     Coordinates,
     ScatterChoice,
@@ -21,20 +31,6 @@ from rpml.runtime.blas import single_blas_thread, times
 from rpml.runtime.rows import Array, unit_rows
 
 Groups = NDArray[np.intp]
-SHRINKAGES = tuple(2.0**-k for k in range(9, 0, -2))
-NEIGHBOR_SHRINKAGES = (
-    1 / 16,
-    1 / 4,
-    1.0,
-    4.0,
-    np.inf,
-)  # of the neighbors that groups are judged by
-PLATEAU = 0.98  # shrinkages within 2% of the best count as equally good
-QUERIES = 1500
-MIN_GROUPS = 20  # with fewer their scatter says nothing
-TIMES_CHANCE = 5
-STRANGER = 0.95  # quantile of the similarity to another group
-MARGIN = 0.95  # of the neighbors' agreement, which groups must reach
 
 
 def drop_singles(groups: Groups) -> Groups:
@@ -92,12 +88,16 @@ def group_scatter(
     part = rng.random(len(first)) < 0.5
     other = estimate(np.flatnonzero(part))
     unseen = ~part[of_row] & (groups >= 0)
-    hits = [_finds_its_group(data.subset(unseen), groups[unseen], other, f) for f in SHRINKAGES]
-    plateau = [f for f, hit in zip(SHRINKAGES, hits, strict=True) if hit >= PLATEAU * max(hits)]
+    hits = [
+        _finds_its_group(data.subset(unseen), groups[unseen], other, f) for f in GROUP_SHRINKAGES
+    ]
+    plateau = [
+        f for f, hit in zip(GROUP_SHRINKAGES, hits, strict=True) if hit >= GROUP_PLATEAU * max(hits)
+    ]
     shrinkage = float(np.exp(np.mean(np.log(plateau))))
     agreement = {}
     if max(hits) > TIMES_CHANCE * _chance(groups[unseen]):
-        agreement = cross_agreement(data.subset(first), estimate, SHRINKAGES, rng)
+        agreement = cross_agreement(data.subset(first), estimate, GROUP_SHRINKAGES, rng)
     return scatter, ScatterChoice("groups", shrinkage, agreement)
 
 
@@ -122,7 +122,7 @@ def within_scatter(data: Coordinates, groups: Groups) -> Array:
 
 def _finds_its_group(data: Coordinates, groups: Groups, scatter: Array, shrinkage: float) -> float:
     every = np.ones(data.W.shape[1], bool)
-    queries = np.arange(len(groups))[:: max(1, len(groups) // QUERIES)]
+    queries = np.arange(len(groups))[:: max(1, len(groups) // GROUP_QUERIES)]
     neighbors = nearest(data.embed(scatter, every, shrinkage, data.n_components), queries)
     return float(np.mean(groups[neighbors] == groups[queries]))
 
@@ -141,7 +141,9 @@ def groups_help(by_groups: ScatterChoice, data: Coordinates, rng: np.random.Gene
     best = max(by_groups.evidence.values(), default=0.0)
     if best == 0.0:
         return False
-    return best >= MARGIN * max(cross_agreement(data, estimate, NEIGHBOR_SHRINKAGES, rng).values())
+    return best >= GROUP_MARGIN * max(
+        cross_agreement(data, estimate, GROUP_NEIGHBOR_SHRINKAGES, rng).values()
+    )
 
 
 def cross_agreement(
@@ -171,7 +173,7 @@ def split_half_agreement(
     for _ in range(repeats):
         half = random_halves(data.W.shape[1], rng)
         size = max(1, min(data.n_components, int(half.sum()) // 2))
-        queries = rng.permutation(len(data.W))[:QUERIES]
+        queries = rng.permutation(len(data.W))[:GROUP_QUERIES]
         for i, shrinkage in enumerate(shrinkages):
             one, two = (
                 nearest(data.embed(scatter, seen, shrinkage, size), queries)

@@ -7,15 +7,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas
 
+from rpml.method.whitening.constants import (
+    EMBED_ROWS,
+    ROUNDING,
+    SIGNIFICANT,
+)
 from rpml.runtime.blas import gram, single_blas_thread
 from rpml.runtime.context import silent
 from rpml.runtime.rows import Array, float_dtype, row_blocks, unit_rows, with_lengths
 from rpml.runtime.threads import run_chunks
 from rpml.runtime.validation import check_finite
-
-SIGNIFICANT = 1e-10  # part of the largest variance, per axis, that is no rounding error of sums
-ROUNDING = 2  # units in the last place that a row of unit norm may be off
-EMBED_ROWS = 1024  # at a time and thread: they stay in the cache between the steps
 
 
 @dataclass(frozen=True)

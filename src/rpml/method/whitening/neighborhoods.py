@@ -17,20 +17,20 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 
 from rpml.method.graph.unions import nearest_by_unions
+from rpml.method.whitening.constants import (
+    BLOCK_ROWS,
+    FAR,
+    KAPPA,
+    LEADING_AXES,
+    NEIGHBORS,
+    SIDES,
+)
 from rpml.method.whitening.linear_map import Preprocessing, Spectrum
 from rpml.runtime.blas import times, transposed_times
 from rpml.runtime.context import silent
 from rpml.runtime.rows import Array, float_dtype, unit_rows
 
 Mask = NDArray[np.bool_]
-
-NEIGHBORS = 3
-MAX_ROWS = 20_000  # a sample of the rows is enough for a q x q matrix
-BLOCK_ROWS = 4096
-FAR = 1000  # norm of the mean, in standard deviations along the first axis
-# both sides of three halvings by two of four hands each: every two axes are once on one side
-SIDES = ((0, 1), (2, 3), (0, 2), (1, 3), (0, 3), (1, 2))
-KAPPA = 0.9  # largest eigenvalue of the correlation, so that the scatter stays positive definite
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def coordinates(
 
 def n_leading_axes(n: int, available: int, n_components: int) -> int:
     """How many principal axes are looked at: what n rows can tell apart, and 512 are enough."""
-    return min(available, max(512, 2 * n_components), max(n // 3, n_components))
+    return min(available, max(LEADING_AXES, 2 * n_components), max(n // 3, n_components))
 
 
 def whiten_by(

@@ -17,9 +17,25 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from rpml.method.whitening.evidence import NUISANCE, REFERENCE, SHRINKAGES, mean_log_ranks
+from rpml.method.whitening.constants import (
+    MATE_SHRINKAGE,
+    MIN_PAIR_RATE,
+    MIN_PAIRS,
+    PAIR_CLEAR,
+    PAIR_KAPPA,
+    PAIR_PRICE,
+    PAIR_PRIOR,
+    PAIR_QUANTILES,
+    PAIR_QUERIES,
+    PAIR_RATE_SHRINKAGE,
+    PAIR_STEP,
+    RANDOM_PAIRS,
+    SCATTER_ROWS,
+    SHRINKAGES,
+    TURN,
+)
+from rpml.method.whitening.evidence import mean_log_ranks
 from rpml.method.whitening.neighborhoods import (
-    MAX_ROWS,
     Coordinates,
     PairEvidence,
     ScatterChoice,
@@ -32,24 +48,12 @@ from rpml.runtime.wording import counted
 
 Index = NDArray[np.intp]
 
-MIN_RATE = 0.01  # below it pairs are random
-MIN_PAIRS = 50  # with fewer nothing can be estimated
-PRIOR_PAIRS = 300  # correct pairs that weigh as much as the scatter without pairs
-KAPPA = 0.9  # largest eigenvalue of the correlation, so that the scatter stays positive definite
-QUANTILES = np.arange(1, 6) / 10  # of the similarity of random rows: what counts as far apart
-RATE_SHRINKAGE = 0.25  # of the whitening in which pairs are compared with random rows
-RANDOM_PAIRS = 20_000
-QUERIES = 1000
-CLEAR = 3  # standard errors by which held-out pairs must rank each other better
-STEP = 4  # from the lowest shrinkage of the neighbors to one that only pairs can support
-PRICE = 0.05  # rank gain of held-out correct pairs that this step has to bring
-
 
 def with_paired(rows: Index, pairs: Index, n: int, rng: np.random.Generator) -> Index:
     """A sample of the n rows with the rows of many pairs added."""
     if len(rows) == n:
         return rows
-    return np.union1d(rows, rng.permutation(pairs)[: MAX_ROWS // 4])
+    return np.union1d(rows, rng.permutation(pairs)[: SCATTER_ROWS // 4])
 
 
 def pairs_within(pairs: Index, rows: Index, n: int) -> Index:
@@ -92,19 +96,19 @@ def pair_scatter(
         return ignored(0.0, f"{counted(len(pairs), 'pair is', 'pairs are')} too few to tell")
     folds = np.array_split(rng.permutation(pairs), 2)
     rate = right_rate(data, folds, scatter, rng)
-    if rate < MIN_RATE:
+    if rate < MIN_PAIR_RATE:
         return ignored(rate, "they are no closer than random rows")
-    shrinkage = REFERENCE if np.isinf(choice.shrinkage) else choice.shrinkage
+    shrinkage = MATE_SHRINKAGE if np.isinf(choice.shrinkage) else choice.shrinkage
     without, usual, stronger = _held_out_ranks(data, folds, prior, rate, shrinkage)
     gain = float((without - usual).mean()) / rate  # wrong pairs rank alike by both
     error = float((without - usual).std() / np.sqrt(len(usual))) / rate
-    needed = max(CLEAR * error, NUISANCE if np.isinf(choice.shrinkage) else 0.0)
+    needed = max(PAIR_CLEAR * error, TURN if np.isinf(choice.shrinkage) else 0.0)
     bounds = " to ".join(f"{gain + side * STANDARD_ERRORS * error:.3f}" for side in (-1, 1))
     measured = f"rank gain of held-out pairs {gain:.3f}, 95% interval {bounds}, {needed:.3f} needed"
     if gain <= needed:
         return ignored(rate, measured)
-    if shrinkage == SHRINKAGES[0] and (usual - stronger).mean() >= PRICE * rate:
-        shrinkage /= STEP
+    if shrinkage == SHRINKAGES[0] and (usual - stronger).mean() >= PAIR_PRICE * rate:
+        shrinkage /= PAIR_STEP
     evidence = PairEvidence(rate, True, measured)
     refined = replace(choice.refined_by("pairs"), shrinkage=shrinkage, pairs=evidence)
     return refined_scatter(data, pairs, rate, scatter), refined
@@ -122,11 +126,11 @@ def right_rate(
     random = np.stack([first, (first + rng.integers(1, n, RANDOM_PAIRS)) % n], axis=1)
     rates = []
     for made, tested in (folds, folds[::-1]):
-        rows = _embed(data, refined_scatter(data, made, 1.0, prior), RATE_SHRINKAGE)
-        far = np.quantile(_similarity(rows, random), QUANTILES)
+        rows = _embed(data, refined_scatter(data, made, 1.0, prior), PAIR_RATE_SHRINKAGE)
+        far = np.quantile(_similarity(rows, random), PAIR_QUANTILES)
         share = (_similarity(rows, tested)[:, None] <= far).mean(axis=0)
-        error = np.sqrt(QUANTILES * (1 - QUANTILES) / len(tested))
-        rates.append(1 - ((share + error) / QUANTILES).min())
+        error = np.sqrt(PAIR_QUANTILES * (1 - PAIR_QUANTILES) / len(tested))
+        rates.append(1 - ((share + error) / PAIR_QUANTILES).min())
     return float(np.clip(np.mean(rates), 0.0, 1.0))
 
 
@@ -137,8 +141,8 @@ def refined_scatter(data: Coordinates, pairs: Index, rate: float, prior: Array) 
     the less the prior counts. C is cut off where the scatter would lose rank.
     """
     correlation = np.eye(len(prior)) - prior / np.outer(data.deviations, data.deviations)
-    top = max(KAPPA, float(linalg.eigvalsh(correlation)[-1]))
-    weight = len(pairs) * rate**2 / (len(pairs) * rate**2 + PRIOR_PAIRS)
+    top = max(PAIR_KAPPA, float(linalg.eigvalsh(correlation)[-1]))
+    weight = len(pairs) * rate**2 / (len(pairs) * rate**2 + PAIR_PRIOR)
     blended = weight / rate * pair_correlation(data.W, pairs) + (1 - weight) * correlation
     values, axes = linalg.eigh(blended)
     return scatter_of((axes * np.minimum(values, top)) @ axes.T, data.deviations)
@@ -168,8 +172,8 @@ def _held_out_ranks(
     ranks = []
     for made, tested in (folds, folds[::-1]):
         refined = refined_scatter(data, made, rate, scatter)
-        seen = ((scatter, before), (refined, shrinkage), (refined, shrinkage / STEP))
-        queries, mates = tested[:QUERIES, 0], tested[:QUERIES, 1:]
+        seen = ((scatter, before), (refined, shrinkage), (refined, shrinkage / PAIR_STEP))
+        queries, mates = tested[:PAIR_QUERIES, 0], tested[:PAIR_QUERIES, 1:]
         ranks.append([mean_log_ranks(_embed(data, *how), queries, mates) for how in seen])
     without, usual, stronger = np.concatenate(ranks, axis=1)
     return without, usual, stronger

@@ -1,0 +1,77 @@
+"""Every constant of the whitening in one table, each section with what chose its values.
+
+Ours, not the paper's. Commands without an argument are run as `python benchmarks/NAME --data
+FOLDER`; "trials" had no committed command, docs/decisions tells what they showed.
+"""
+
+import numpy as np
+
+# Scatter within neighborhoods: trials (docs/decisions/whitening.md, "Other neighborhoods")
+NEIGHBORS = 3
+SCATTER_ROWS = 20_000  # a sample of the rows is enough for a q x q matrix
+LEADING_AXES = 512  # principal axes looked at
+KAPPA = 0.9  # largest eigenvalue of the correlation, so that the scatter stays positive definite
+# both sides of three halvings by two of four hands each: every two axes are once on one side
+SIDES = ((0, 1), (2, 3), (0, 2), (1, 3), (0, 3), (1, 2))
+FINAL_ROWS = 6000  # make the scatter that is used; 3,000 cost CUB 1.1 points of Recall@1 at 64
+PRIOR_ROWS = 3000  # are enough for a scatter that only pairs or labels may use
+FINAL_REPEATS = 3  # every two axes are then measured together
+
+# How it is used: benchmarks/whitening_rules.py, leaving one source of data out at a time
+SHRINKAGES = (1 / 16, 1 / 8)  # of axes that are turned, strongest whitening first
+NEAR_BEST = 0.9  # of the best rank gain, which the strongest whitening must have to be taken
+RIDGE = 1 / 128  # of axes that are rescaled, as a part of the scatter's trace
+MILD = 1 / 16  # ridge of the mild rescaling by which the scatter is judged
+SUPPORT = 0.045  # rank gain of mild rescaling from which on the scatter is used
+TURN = 0.15  # rank gain of turned axes from which on they are turned
+# both hold at 64 dimensions, and grow with the square root of the dimension from 32 up to
+SUPPORT_SIZE, TURN_SIZE = 64, 128
+MOST_CLAIMED = 6  # times the rank gain of mild rescaling that turned axes may claim
+
+# The evidence: trials, except for the rows and queries, which are a matter of time (fits.py)
+MATES = 3
+MATE_SHRINKAGE = 1.0  # by which the mates are found that judge turned axes
+JUDGED_ROWS = 3000  # rows looked at: half make the scatter of the evidence, half test it
+JUDGED_QUERIES = 500
+JUDGED_REPEATS = 2
+MIN_ROWS, MIN_AXES = 100, 8  # with less there is nothing to estimate: plain PCA
+
+# Groups: benchmarks/results_groups.py
+GROUP_SHRINKAGES = tuple(2.0**-k for k in range(9, 0, -2))
+GROUP_NEIGHBOR_SHRINKAGES = (1 / 16, 1 / 4, 1.0, 4.0, np.inf)  # of what groups are judged by
+GROUP_PLATEAU = 0.98  # shrinkages within 2% of the best count as equally good
+GROUP_MARGIN = 0.95  # of the neighbors' agreement, which groups must reach
+GROUP_QUERIES = 1500
+MIN_GROUPS = 20  # with fewer their scatter says nothing
+TIMES_CHANCE = 5  # how much more often than by chance a row must find its group
+STRANGER = 0.95  # quantile of the similarity to another group
+
+# Pairs: benchmarks/pairs.py
+MIN_PAIRS = 50  # with fewer nothing can be estimated
+MIN_PAIR_RATE = 0.01  # below it pairs are random
+PAIR_PRIOR = 300  # correct pairs that weigh as much as the scatter without pairs
+PAIR_KAPPA = 0.9  # as KAPPA
+PAIR_QUANTILES = np.arange(1, 6) / 10  # of the similarity of random rows: what is far apart
+PAIR_RATE_SHRINKAGE = 0.25  # of the whitening in which pairs are compared with random rows
+RANDOM_PAIRS = 20_000
+PAIR_QUERIES = 1000
+PAIR_CLEAR = 3  # standard errors by which held-out pairs must rank each other better
+PAIR_STEP = 4  # from the lowest shrinkage of the neighbors to one that only pairs can support
+PAIR_PRICE = 0.05  # rank gain of held-out correct pairs that this step has to bring
+
+# Labels: trials, mostly on Omniglot; benchmarks/labels.py has what they give
+MIN_LABELED_PAIRS, MIN_CLASSES = 20, 4  # with fewer the scatter within classes says nothing
+LABEL_PRIOR = 300  # labeled pairs that weigh as much as all unlabeled rows together
+LABEL_SHRINKAGES = (1 / 32, 1 / 16, 1 / 8, 1 / 2, 2.0, np.inf)
+LABEL_AXES = 512  # leading axes on which the shrinkage is chosen
+LABEL_CLEAR = 2  # standard errors by which a shrinkage is clearly better than another
+LABEL_REPEATS = 2
+LABEL_KAPPA = 0.95  # as KAPPA
+LABEL_QUERIES = 1500
+
+# Rounding and memory: by the arithmetic of float32 and float64, not by a benchmark
+FAR = 1000  # norm of the mean, in standard deviations along the first axis
+SIGNIFICANT = 1e-10  # part of the largest variance, per axis, that is no rounding error of sums
+ROUNDING = 2  # units in the last place that a row of unit norm may be off
+BLOCK_ROWS = 4096
+EMBED_ROWS = 1024  # at a time and thread: they stay in the cache between the steps
