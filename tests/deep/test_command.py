@@ -125,7 +125,7 @@ def test_the_whole_network_trains_on_the_budget_of_the_paper(
     assert "epochs is set by the schedule of the papers" in refused.stderr
 
 
-def test_bf16_is_accepted_and_its_emulation_is_told(tiny_backbone, photos, tmp_path, monkeypatch):
+def test_bf16_is_accepted_and_its_emulation_is_warned_about(tiny_backbone, photos, tmp_path, monkeypatch):
     args = ["finetune", photos / "train", "--backbone", tiny_backbone, *SMALL[:-3], "--bf16"]
     for fast in (True, False):
         monkeypatch.setattr(embedder, "has_bf16", lambda fast=fast: fast)
@@ -155,7 +155,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("words", MISTAKES)
-def test_mistakes_are_told_in_one_sentence(tiny_backbone, photos, tmp_path, words):
+def test_mistakes_are_explained_in_one_sentence(tiny_backbone, photos, tmp_path, words):
     args = ["finetune", photos / "train", "--backbone", tiny_backbone, "-o", tmp_path / "x.onnx"]
     done = invoke(*args, *SMALL, *words.split())
     assert done.exit_code == 2, done.output
@@ -187,8 +187,8 @@ def test_a_resumed_run_gives_the_bytes_of_an_undisturbed_one(
         patched.setattr(Reporter, "__call__", interrupt)
         assert invoke(*args, tmp_path / "cut.onnx").exit_code == 130
     assert (tmp_path / "cut.onnx.work").is_dir()
-    for said in ("seconds", "is already complete"):
-        assert said in invoke(*args, tmp_path / "cut.onnx", "--resume").stdout
+    for message in ("seconds", "is already complete"):
+        assert message in invoke(*args, tmp_path / "cut.onnx", "--resume").stdout
     assert (tmp_path / "cut.onnx").read_bytes() == (tmp_path / "whole.onnx").read_bytes()
     assert not (tmp_path / "cut.onnx.work").exists()
 
@@ -225,7 +225,7 @@ def test_benchmark_deep_needs_images(tmp_path):
     assert "--root and --backbone" in done.stderr
 
 
-def test_no_sidecar_of_another_network_is_left_beside_the_new_one(
+def test_no_sidecar_of_another_network_is_left_next_to_the_new_one(
     tiny_backbone, photos, tmp_path, monkeypatch
 ):
     """It would be read as the input convention of the new one."""

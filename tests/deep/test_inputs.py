@@ -109,12 +109,15 @@ def test_no_image_at_all(network, tmp_path):
         build_cache(find_images(tmp_path / "x.png"), network, SPEC, tmp_path / "c")
 
 
-def test_not_a_cache(tmp_path):
-    with pytest.raises(InputError, match="not a finished cache"):
-        TrunkCache(tmp_path)
-    (tmp_path / "cache.json").write_text(json.dumps({"failures": []}))
-    with pytest.raises(InputError, match="not a finished cache"):
-        TrunkCache(tmp_path)
+def test_a_damaged_cache_is_refused(network, photos, tmp_path):
+    files = find_images(photos / "train")
+    build_cache(files, network, SPEC, tmp_path / "c")
+    (tmp_path / "c" / "activations.npy").write_bytes(b"cut")
+    with pytest.raises(InputError, match="damaged cache"):
+        build_cache(files, network, SPEC, tmp_path / "c")
+    (tmp_path / "c" / "cache.json").write_text(json.dumps({"failures": []}))
+    with pytest.raises(InputError, match=r"cache\.json is damaged"):
+        build_cache(files, network, SPEC, tmp_path / "c")
 
 
 def test_too_little_space_is_refused_before_anything_is_written(

@@ -62,20 +62,13 @@ class ImageSpec:
 class TrunkCache:
     """The activations of a trunk in a folder of `build_cache`, as a `MultiViewDataset`."""
 
-    def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
-        try:
-            manifest = read_json(self.folder / _MANIFEST)
-            check_json(manifest, _SCHEMA)
-            self._maps = np.load(self.folder / _ACTIVATIONS, mmap_mode="r")
-            if self._maps.ndim != 5 or len(self._maps) != len(manifest["ids"]):
-                raise ValueError("activations of other images")
-        except (OSError, ValueError) as error:
-            raise InputError(f"{folder} is not a finished cache of a trunk") from error
+    def __init__(self, folder: Path, manifest: Json) -> None:
+        ids: list[str] = manifest["ids"]
+        self._maps = _open_maps(folder, len(ids))
         self.failures = tuple(Failure(**failure) for failure in manifest["failures"])
         failed = {failure.id for failure in self.failures}
-        self._rows = np.array([i for i, name in enumerate(manifest["ids"]) if name not in failed])
-        self.ids = [manifest["ids"][i] for i in self._rows]
+        self._rows = np.array([i for i, name in enumerate(ids) if name not in failed], np.intp)
+        self.ids = [ids[i] for i in self._rows]
         self.n_views = int(self._maps.shape[1])
 
     def __len__(self) -> int:
@@ -111,7 +104,7 @@ def build_cache(
     manifest = _read_manifest(folder, key) or {**key, "images": 0, "failures": []}
     if manifest["images"] < len(files):
         _compute(files, network, image_spec, folder, manifest, context or Context())
-    cache = TrunkCache(folder)
+    cache = TrunkCache(folder, manifest)
     if not len(cache):
         raise nothing_left(cache.failures)
     return cache
@@ -180,21 +173,24 @@ def _compute(
         _check_space(folder, shape)
         _write_manifest(folder, manifest)  # first, to identify the folder as a cache
         np.lib.format.open_memmap(path, "w+", np.float16, shape).flush()
-        with open(path, "r+b") as file:  # a full disk would kill a process that writes to the map
-            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    offset = _open_maps(folder, len(files)).offset
     workers = thread_count()
     torch.set_num_threads(1)  # one batch per core is faster than one batch on all cores
     execution = Execution(workers, _BATCH)
     for part in slices(len(files) - done, _CHUNK):
-        start, chunk = done + part.start, files[done:][part]
+        chunk = files[done:][part]
         described, failures = describe_images(
             chunk, image_spec.tiles, network.trunk_maps, execution
         )
-        maps = np.lib.format.open_memmap(path, "r+")
+        maps = np.zeros((len(chunk), *shape[1:]), np.float16)
         for place, tiles in described.items():
             # float16 rounds by 0.1%, less than the difference between views
-            maps[start + place] = np.clip(np.stack(tiles), -_FLOAT16_MAX, _FLOAT16_MAX)
-        maps.flush()
+            maps[place] = np.clip(np.stack(tiles), -_FLOAT16_MAX, _FLOAT16_MAX)
+        with open(path, "r+b") as file:  # a full disk would kill a process that writes to a map
+            file.seek(offset + (done + part.start) * maps[0].nbytes)
+            file.write(maps.data)
+            file.flush()
+            os.fsync(file.fileno())
         manifest["images"] += len(chunk)
         manifest["failures"] += [asdict(failure) for failure in failures]
         _write_manifest(folder, manifest)
@@ -202,8 +198,18 @@ def _compute(
     torch.set_num_threads(workers)
 
 
+def _open_maps(folder: Path, n_images: int) -> np.memmap[tuple[int, ...], np.dtype[np.float16]]:
+    try:
+        maps = np.lib.format.open_memmap(folder / _ACTIVATIONS, "r")
+        if maps.ndim != 5 or len(maps) != n_images:
+            raise ValueError("activations of other images")
+    except (OSError, ValueError) as error:
+        raise InputError(f"{folder} is a damaged cache: remove it") from error
+    return maps
+
+
 def _check_space(folder: Path, shape: tuple[int, ...]) -> None:
-    """Raise InputError if the disk is too small: it would kill a process that writes to the map."""
+    """Raise InputError if the disk is too small, before the hours that the activations take."""
     needed, free = 2 * math.prod(shape), shutil.disk_usage(folder).free
     if needed > free:
         raise InputError(
