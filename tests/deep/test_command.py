@@ -125,7 +125,7 @@ def test_the_whole_network_trains_on_the_budget_of_the_paper(
     assert "epochs is set by the schedule of the papers" in refused.stderr
 
 
-def test_bf16_is_accepted_and_its_emulation_is_warned_about(tiny_backbone, photos, tmp_path, monkeypatch):
+def test_bf16_is_accepted_and_emulation_warns(tiny_backbone, photos, tmp_path, monkeypatch):
     args = ["finetune", photos / "train", "--backbone", tiny_backbone, *SMALL[:-3], "--bf16"]
     for fast in (True, False):
         monkeypatch.setattr(embedder, "has_bf16", lambda fast=fast: fast)
