@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 from rpml.deep.embedder import descriptors, mean_features
 from rpml.deep.methods import METHODS
 from rpml.deep.schedule import Schedule
-from rpml.deep.trainer import Trainer, prefetched
+from rpml.deep.trainer import Trainer
 from rpml.evaluation.metrics import recall_at_k
 from rpml.io.checkpoint import Checkpoint
 from rpml.runtime.context import Context
@@ -196,13 +196,3 @@ def test_classes_never_reach_a_label_free_method(start, inputs):
     embedder, frozen = start
     trainer = Trainer(embedder, inputs, METHODS["srpml"], FAST, frozen, inputs.classes)
     assert trainer.classes is None
-
-
-def test_prefetching_keeps_the_order_and_passes_errors_on():
-    loaded = []
-    for item, value in prefetched(range(4), lambda x: 10 * x):
-        loaded.append((item, value))
-    assert loaded == [(0, 0), (1, 10), (2, 20), (3, 30)]
-    assert list(prefetched([], str)) == []
-    with pytest.raises(ZeroDivisionError):
-        list(prefetched([1, 0], lambda x: 1 / x))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from rpml.runtime.errors import InputError
 from rpml.vision.decode import ImageError
-from rpml.vision.engine import Execution, describe_images
+from rpml.vision.engine import Execution, describe_images, run_ahead
 from rpml.vision.files import ImageFile
 
 FILES = [ImageFile(str(i), Path(str(i))) for i in range(40)]
@@ -98,3 +99,13 @@ def test_programming_errors_are_not_swallowed() -> None:
 
     with pytest.raises(KeyError):
         describe_images(FILES, broken, first_values, TWO)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 9])
+def test_running_ahead_keeps_the_order_and_passes_errors_on(limit: int) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        futures = run_ahead(pool, lambda x: 10 * x, range(4), limit)
+        assert [future.result() for future in futures] == [0, 10, 20, 30]
+        assert list(run_ahead(pool, str, [], limit)) == []
+        with pytest.raises(ZeroDivisionError):
+            [future.result() for future in run_ahead(pool, lambda x: 1 / x, [1, 0], limit)]

@@ -126,7 +126,7 @@ def linear_start(frozen: NDArray[np.floating], dim: int, seed: int) -> RPML:
     image are a group: how they differ says which directions to whiten.
     """
     n_images, n_views, n_channels = frozen.shape
-    groups = np.repeat(np.arange(n_images), n_views)
+    groups = np.repeat(np.arange(n_images), n_views) if n_views > 1 else None
     return RPML(dim, random_state=seed).fit(frozen.reshape(-1, n_channels), groups=groups)
 
 

@@ -5,10 +5,9 @@ import itertools
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -23,11 +22,10 @@ from rpml.runtime.context import Arrays, Context, Json, Progress
 from rpml.runtime.errors import TrainingError
 from rpml.runtime.rows import unit_rows
 from rpml.runtime.schema import ANY_FLOAT, COUNT, ArraySpec, Schema
+from rpml.vision.engine import run_ahead
 
 logger = logging.getLogger(__name__)
 Scores = dict[str, float]
-Item = TypeVar("Item")
-Loaded = TypeVar("Loaded")
 _COLLAPSED = 0.999  # norm of the mean of unit rows; whitened ones start near 0
 _MODULES = ("student", "teacher", "loss")
 _SLOTS = ("exp_avg", "exp_avg_sq", "step")  # of AdamW
@@ -136,18 +134,14 @@ class Trainer:
         student.projection.requires_grad_(not loss.learns_projection)
         teacher = copy.deepcopy(student).requires_grad_(False)
         features = mean_features(student, frozen)
-        optimizer = self._optimizer(student, loss)
-        return State(student, teacher, loss, optimizer, features, features.copy())
-
-    def _optimizer(self, student: Embedder, loss: Loss) -> torch.optim.Optimizer:
-        schedule = self.schedule
         groups = [
             {"params": list(student.upper.parameters()), "lr": self.learning_rate},
             {"params": [student.projection], "lr": schedule.projection_rate},
             {"params": list(loss.parameters()), "lr": schedule.loss_rate},
         ]
         groups = [group for group in groups if group["params"]]
-        return torch.optim.AdamW(groups, weight_decay=schedule.weight_decay)
+        optimizer = torch.optim.AdamW(groups, weight_decay=schedule.weight_decay)
+        return State(student, teacher, loss, optimizer, features, features.copy())
 
     def run(self, context: Context | None = None) -> Embedder:
         """Train the network; return the exponential moving average of the embedder.
@@ -195,12 +189,12 @@ class Trainer:
         state.loss.begin_epoch(sampler)
         losses = []
         drawn = itertools.islice(self._repeat(sampler, batches), steps)
-        loaded = prefetched(drawn, lambda batch: self.inputs.load(batch.rows, batch.views))
-        for step, (indices, maps) in enumerate(loaded):
-            loss, mean_norm = self._step(indices, maps, rng)
-            self._check(loss, mean_norm, step)
-            losses.append(loss)
-            context.report(Progress("batches", step + 1, steps, {"loss": loss}))
+        with ThreadPoolExecutor(1, "rpml-load") as pool:  # loads the next batch
+            for step, loaded in enumerate(run_ahead(pool, self._load, drawn, 2)):
+                loss, mean_norm = self._step(*loaded.result(), rng)
+                self._check(loss, mean_norm, step)
+                losses.append(loss)
+                context.report(Progress("batches", step + 1, steps, {"loss": loss}))
         return {"loss": float(np.mean(losses)) if losses else math.nan, "steps": float(len(losses))}
 
     def _repeat(self, sampler: BatchSampler, rng: np.random.Generator) -> Iterator[BatchIndices]:
@@ -215,6 +209,9 @@ class Trainer:
                     f"{self.method.title}: no batch can be formed, every image is alone in its "
                     "pseudo-label"
                 )
+
+    def _load(self, batch: BatchIndices) -> tuple[BatchIndices, torch.Tensor]:
+        return batch, self.inputs.load(batch.rows, batch.views)
 
     def _step(
         self, indices: BatchIndices, maps: torch.Tensor, rng: np.random.Generator
@@ -299,17 +296,3 @@ class Trainer:
 def _features_of(embedder: Embedder, passes: Sequence[torch.Tensor]) -> torch.Tensor:
     with torch.no_grad():
         return torch.cat([embedder.features(maps) for maps in passes])
-
-
-def prefetched(
-    items: Iterable[Item], load: Callable[[Item], Loaded]
-) -> Iterator[tuple[Item, Loaded]]:
-    """Yield each item with its loaded data, while a thread loads the next one."""
-    waiting: tuple[Item, Future[Loaded]] | None = None
-    with ThreadPoolExecutor(1, "rpml-load") as pool:
-        for item in items:
-            previous, waiting = waiting, (item, pool.submit(load, item))
-            if previous is not None:
-                yield previous[0], previous[1].result()
-        if waiting is not None:
-            yield waiting[0], waiting[1].result()

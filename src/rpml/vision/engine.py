@@ -77,7 +77,7 @@ def describe_images(
         failed.setdefault(index, reason)
 
     def tiles() -> Iterator[IndexedTile]:
-        for index, decoded in enumerate(_ahead(decoders, prepare, files, 4 * workers)):
+        for index, decoded in enumerate(run_ahead(decoders, prepare, files, 4 * workers)):
             try:
                 made = decoded.result()
             except (ImageError, MemoryError) as error:
@@ -90,7 +90,7 @@ def describe_images(
     try:
         batches = _by_shape(tiles(), execution.batch)
         run = partial(_describe_batch, describe)
-        for batch in _ahead(runners, run, batches, 2 * workers):
+        for batch in run_ahead(runners, run, batches, 2 * workers):
             for index, number, value in batch.result():
                 if isinstance(value, str):
                     fail(index, value)
@@ -110,7 +110,7 @@ def describe_images(
     return by_index, [Failure(files[i].id, failed[i]) for i in sorted(failed)]
 
 
-def _ahead(
+def run_ahead(
     pool: ThreadPoolExecutor, function: Callable[[Item], Result], items: Iterable[Item], limit: int
 ) -> Iterator[Future[Result]]:
     """Yield the futures of function(item) in order, at most `limit` submitted ahead."""
