@@ -59,6 +59,7 @@ class Clock:
 def settings(options: argparse.Namespace) -> dict:
     return {
         "n_components": options.components,
+        "training": "always",
         "max_iter": options.max_iter,
         "random_state": 0,
     }

@@ -119,10 +119,10 @@ class ReferenceLoss(LinearBaseline):
     def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
         if self.loss not in LOSSES:
             raise ValueError(f"loss={self.loss!r}: choose from {', '.join(LOSSES)}.")
-        start = RPML(self.n_components, max_iter=0, tol=0, random_state=self.random_state)
+        start = RPML(self.n_components, training="always", max_iter=0, tol=0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # no iterations are intended
-            start.set_params(weight="constant").fit(X)
+            start.set_params(weight="constant", random_state=self.random_state).fit(X)
         first = start.preprocessing_
         problem = ReferenceObjective(first.apply(X), start.triplets_, self.loss)
         solve = _without_constraint if self.loss == "free" else _on_grassmann

@@ -68,7 +68,7 @@ def one_size(n: int, d: int, l: int, folder: Path | None, solver: str | None) ->
     memory = PrivateMemory()
     if folder is not None:
         memory.start()
-    RPML(l, max_iter=2, random_state=0).fit(X[:2000])  # compile
+    RPML(l, training="always", max_iter=2, random_state=0).fit(X[:2000])  # compile
     expected = estimate_resources(
         n, d, X=X, mapped=folder is not None, n_components=l, random_state=0
     )
@@ -80,6 +80,7 @@ def one_size(n: int, d: int, l: int, folder: Path | None, solver: str | None) ->
         warnings.simplefilter("ignore")
         model = RPML(l, random_state=0, callback=clock, **trained).fit(X)
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+    labels = getattr(model, "labels_", np.empty(0, int))
     return {
         "n": n,
         "d": d,
@@ -91,9 +92,10 @@ def one_size(n: int, d: int, l: int, folder: Path | None, solver: str | None) ->
         "estimated peak MB": expected.memory / 2**20,
         "MB before the fit (data included)": before,
         "stages": clock.seconds,
-        "triplets": len(model.triplets_),
-        "clusters": int(model.labels_.max()) + 1,
-        "rows learned from": int((model.labels_ >= 0).sum()),
+        "outcome": model.outcome_,
+        "triplets": len(getattr(model, "triplets_", ())),
+        "clusters": int(labels.max(initial=-1)) + 1,
+        "rows learned from": int((labels >= 0).sum()),
         "iterations": model.n_iter_,
     }
 

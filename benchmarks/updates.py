@@ -21,6 +21,7 @@ from generators import mixture
 from rpml import RPML
 
 DIM = 32
+SETTINGS = {"training": "always", "random_state": 0}  # without training there is little to update
 
 
 def seconds(work: Callable[[], Any]) -> float:
@@ -33,7 +34,7 @@ def measure(n: int, new: int) -> dict[str, Any]:
     """A fit of the old rows, then an update of that model, twice."""
     X = mixture(n + new, centers=2000)
     models: list[RPML] = []
-    fit = seconds(lambda: models.append(RPML(DIM, random_state=0).fit(X[:n])))
+    fit = seconds(lambda: models.append(RPML(DIM, **SETTINGS).fit(X[:n])))
     twin = copy(models[0])
     return {
         "fit_of_old_rows": fit,
@@ -49,7 +50,7 @@ def main() -> None:
     arguments.add_argument("--new", type=int, default=1000)
     given = arguments.parse_args()
     warnings.simplefilter("ignore")
-    RPML(DIM, random_state=0).fit(mixture(2000)).update(mixture(500, seed=1), mixture(2000))
+    RPML(DIM, **SETTINGS).fit(mixture(2000)).update(mixture(500, seed=1), mixture(2000))
     results = {int(n): measure(int(n), given.new) for n in given.sizes.split(",")}
     publish("updates", {"new_rows": given.new, "by_old_rows": results})
 

@@ -207,6 +207,10 @@ def test_inspect_model(rpml, shared, tmp_path):
     assert "None" not in shown.split("settings:")[0]
     assert max(map(len, shown.splitlines())) <= 100 + len(str(shared))
     fitted = rpml.json("fit", shared / "x.npy", "-o", tmp_path / "m.rpml", "--dim", 4)
+    assert fitted["outcome"] == rpml.json("inspect", tmp_path / "m.rpml")["outcome"] == "PCA"
+    assert fitted["loss"] is fitted["clusters"] is fitted["triplets"] is None
+    always = ("--set", "training=always", "--force")
+    fitted = rpml.json("fit", shared / "x.npy", "-o", tmp_path / "m.rpml", "--dim", 4, *always)
     assert rpml.json("inspect", tmp_path / "m.rpml")["loss"]["last"] == fitted["loss"] < 1
 
 

@@ -49,7 +49,7 @@ def digits():
 
 @pytest.fixture(scope="module")
 def fitted(digits):
-    return RPML(n_components=8, random_state=0).fit(digits[0])
+    return RPML(n_components=8, training="always", random_state=0).fit(digits[0])
 
 
 def test_attributes_have_the_promised_shapes(fitted, digits):
@@ -69,7 +69,8 @@ def test_attributes_have_the_promised_shapes(fitted, digits):
     assert (fitted.labels_[a] != fitted.labels_[n_]).all()
 
 
-def test_a_prefix_of_principal_axes_is_the_smaller_fit(fitted, digits):
+def test_a_prefix_of_principal_axes_is_the_smaller_fit(digits):
+    fitted = RPML(n_components=8, random_state=0).fit(digits[0])
     assert not fitted.whitening_.whitens
     smaller = clone(fitted).set_params(n_components=4).fit(digits[0])
     assert not smaller.whitening_.whitens
@@ -92,10 +93,10 @@ def test_a_row_does_not_depend_on_the_others(fitted, digits):
 
 
 def test_the_same_seed_gives_the_same_model_bit_for_bit(fitted, digits):
-    again = RPML(n_components=8, random_state=0).fit(digits[0])
+    again = clone(fitted).fit(digits[0])
     np.testing.assert_array_equal(again.components_, fitted.components_)
     np.testing.assert_array_equal(again.triplets_, fitted.triplets_)
-    other = RPML(n_components=8, random_state=1).fit(digits[0])
+    other = clone(fitted).set_params(random_state=1).fit(digits[0])
     assert not np.array_equal(other.triplets_, fitted.triplets_)
 
 
@@ -112,7 +113,8 @@ def test_better_than_random_and_not_below_pca_of_the_same_size(digits):
 @pytest.mark.parametrize("weight", ALL_WEIGHTS)
 def test_every_solver_and_weight_gives_a_model(weight, solver):
     X, y = blobs(spread=0.5)
-    model = RPML(4, weight=weight, solver=solver, random_state=0, max_iter=20, tol=1e-3)
+    settings = {"training": "always", "max_iter": 20, "tol": 1e-3}
+    model = RPML(4, weight=weight, solver=solver, random_state=0, **settings)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         Z = model.fit(X).transform(X)
@@ -127,8 +129,8 @@ def test_defaults_do_not_collapse_on_positive_features(weight):
     test_X, test_y = X[y >= 4], y[y >= 4]
     with warnings.catch_warnings():
         warnings.simplefilter("error", WeightCollapseWarning)
-        guarded = RPML(5, weight=weight, random_state=0).fit(X[y < 4])
-    constant = RPML(5, weight="constant", random_state=0).fit(X[y < 4])
+        guarded = RPML(5, weight=weight, training="always", random_state=0).fit(X[y < 4])
+    constant = RPML(5, weight="constant", training="always", random_state=0).fit(X[y < 4])
     assert guarded.triplet_weights_.mean() > 0.2
     scores = [recall_at_k(m.transform(test_X), test_y, ks=(1,))[1] for m in (guarded, constant)]
     assert scores[0] >= scores[1] - 0.02
@@ -334,7 +336,7 @@ def test_transform_checks_its_input(fitted):
 def test_fewer_rows_than_neighbors_are_enough_with_a_warning():
     X, _ = blobs(per_class=4)
     with pytest.warns(UserWarning, match="n_neighbors=50"):
-        model = RPML(3, random_state=0).fit(X)
+        model = RPML(3, training="always", random_state=0).fit(X)
     assert model.components_.shape[0] == 3
 
 
@@ -368,10 +370,10 @@ def test_save_and_load(tmp_path, fitted, digits):
 def test_given_neighbors_replace_the_search():
     X = np.random.default_rng(0).normal(size=(200, 10))
     X[:100] += 3
-    plain = RPML(3, random_state=0)
+    plain = RPML(3, training="always", random_state=0)
     found = nearest_neighbors(plain.fit(X).preprocessing_.apply(X), 50)
     stages = []
-    model = RPML(3, random_state=0, callback=lambda p: stages.append(p.stage))
+    model = clone(plain).set_params(callback=lambda p: stages.append(p.stage))
     model.fit(X, neighbors=(found.indices, found.distances))
     assert "neighbors" not in stages
     np.testing.assert_array_equal(model.labels_, plain.labels_)

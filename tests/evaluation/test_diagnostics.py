@@ -12,7 +12,7 @@ from tests.problems import blobs
 @pytest.fixture(scope="module")
 def fitted():
     X, _ = blobs(classes=10, per_class=20, d=20)
-    return RPML(6, max_iter=10, tol=1e-2, random_state=0).fit(X), X
+    return RPML(6, training="always", max_iter=10, tol=1e-2, random_state=0).fit(X), X
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def test_everything_is_there_and_explained(found):
 
 def test_clusters_are_more_stable_than_noise(fitted, found):
     noise = np.random.default_rng(0).standard_normal(fitted[1].shape)
-    model = RPML(6, max_iter=10, tol=1e-2, random_state=0).fit(noise)
+    model = RPML(6, training="always", max_iter=10, tol=1e-2, random_state=0).fit(noise)
     of_noise = {d.key: d for d in diagnose(model, noise, random_state=0)}
     assert found["stability"].value > 2 * of_noise["stability"].value
     assert not found["stability"].concern

@@ -25,7 +25,7 @@ X = make_vectors(60, 8, 4)[0]
 def catalog():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = RPML(4, n_neighbors=8, random_state=0, max_iter=5).fit(X)
+        model = RPML(4, n_neighbors=8, random_state=0, training="always", max_iter=5).fit(X)
     made = make_catalog(model, X, make_items(60), "x.npy")
     start_work(made, X).join()
     return made

@@ -32,7 +32,7 @@ def template(tmp_path_factory):
     (folder / "x.csv").write_text(f"id,note,{','.join('abcdefgh')}\n{''.join(lines)}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # five iterations need not converge
-        model = RPML(4, n_neighbors=8, random_state=0, max_iter=5).fit(X)
+        model = RPML(4, n_neighbors=8, random_state=0, training="always", max_iter=5).fit(X)
     model.save(folder / "model.rpml", True)
     Index(model).add(X).save(folder / "x.index")
     for i in range(8):

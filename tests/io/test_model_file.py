@@ -26,7 +26,7 @@ def data(dtype=np.float32):
 
 @pytest.fixture(scope="module")
 def fitted():
-    return RPML(4, n_neighbors=10, random_state=0).fit(data())
+    return RPML(4, n_neighbors=10, training="always", random_state=0).fit(data())
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,8 @@ def fitted():
 )
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_round_trip(tmp_path, settings):
-    model = RPML(4, n_neighbors=10, random_state=0, **settings).fit(data())
+    settings = {"n_neighbors": 10, "training": "always", "random_state": 0, **settings}
+    model = RPML(4, **settings).fit(data())
     model.save(tmp_path / "m.rpml")
     loaded = RPML.load(tmp_path / "m.rpml")
     for dtype in (np.float32, np.float64):
@@ -98,7 +99,7 @@ def test_metadata_has_what_a_reader_needs(tmp_path, fitted):
 
 def test_the_same_fit_gives_the_same_bytes(tmp_path, fitted):
     fitted.save(tmp_path / "a")
-    RPML(4, n_neighbors=10, random_state=0).fit(data()).save(tmp_path / "b")
+    RPML(4, n_neighbors=10, training="always", random_state=0).fit(data()).save(tmp_path / "b")
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 

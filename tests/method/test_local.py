@@ -55,6 +55,7 @@ def test_every_sampler_weight_and_solver_with_and_without_groups(sampler, groupe
             sampler=sampler,
             weight=weight,
             solver=solver,
+            training="always",
             n_neighbors=12,
             max_iter=3,
             tol=0.5,
@@ -86,7 +87,7 @@ def test_neighbors_are_those_asked_for(settings):
 def test_a_stage_is_found_again_for_the_same_inputs_only():
     X, _ = blobs()
     store = MemoryStore()
-    settings = {"n_neighbors": 12, "max_iter": 5, "random_state": 0}
+    settings = {"n_neighbors": 12, "training": "always", "tol": 1e-3, "random_state": 0}
     first = RPML(4, **settings).fit(X, store=store)
     assert store.loaded == []
     again = RPML(4, **settings).fit(X, store=store)
@@ -122,7 +123,7 @@ def test_a_subsample_decides_and_all_rows_make_the_axes(tmp_path):
     again = RPML.load(tmp_path / "m.rpml")
     np.testing.assert_array_equal(again.labels_, model.labels_)
     assert len(again.predict(X)) == 600
-    everything = RPML(4, n_neighbors=8, max_iter=3, subsample=None, random_state=0).fit(X)
+    everything = clone(model).set_params(subsample=None, max_iter=100).fit(X)
     assert (everything.labels_ >= 0).all()
     assert "learned from" not in everything.message_
 
@@ -171,15 +172,14 @@ def test_the_whitening_tells_how_far_it_is():
 def test_given_neighbors_are_used_whatever_the_metric(metric):
     X, _ = blobs()
     aas = AuthorityAscentShift(12, metric=metric)
-    plain = RPML(4, clustering=aas, random_state=0).fit(X)
+    settings = {"clustering": aas, "training": "always", "random_state": 0}
+    plain = RPML(4, **settings).fit(X)
     Z = plain.preprocessing_.apply(X)
     near = nearest_neighbors(Z, 12, metric="cosine")
-    same = RPML(4, clustering=aas, random_state=0).fit(X, neighbors=(near.indices, near.distances))
+    same = RPML(4, **settings).fit(X, neighbors=(near.indices, near.distances))
     np.testing.assert_array_equal(same.labels_, plain.labels_)
     ring = (np.arange(len(X))[:, None] + np.array([1, 2, 3])) % len(X)
-    other = RPML(4, clustering=aas, random_state=0).fit(
-        X, neighbors=(ring, np.full(ring.shape, 0.1, np.float32))
-    )
+    other = RPML(4, **settings).fit(X, neighbors=(ring, np.full(ring.shape, 0.1, np.float32)))
     assert (other.labels_ != plain.labels_).any()
 
 
@@ -190,8 +190,9 @@ def test_given_neighbors_that_cannot_be_used_are_refused_or_named():
     aas = AuthorityAscentShift(12)
     with pytest.raises(ValueError, match=r"neighbors hold cosine distances.*metric='euclidean'"):
         RPML(4, clustering=aas, normalize_input=False, whiten=None).fit(X, neighbors=pair)
+    kmeans = KMeans(8, n_init=1, random_state=0)
     with pytest.warns(UserWarning, match="neighbors are not used"):
-        RPML(4, clustering=KMeans(8, n_init=1, random_state=0)).fit(X, neighbors=pair)
+        RPML(4, clustering=kmeans, training="always").fit(X, neighbors=pair)
 
 
 SETTINGS = [
@@ -220,7 +221,8 @@ def test_one_authority_ascent_shift(settings, seed):
     """RPML clusters as the estimator alone does, for every setting."""
     X, _ = blobs(n=160, classes=5 + seed, seed=seed)
     aas = AuthorityAscentShift(10, metric="cosine", **settings)
-    model = RPML(4, clustering=aas, max_iter=1, tol=1.0, random_state=0).fit(X)
+    settings = {"training": "always", "max_iter": 1, "tol": 1.0}
+    model = RPML(4, clustering=aas, random_state=0, **settings).fit(X)
     alone = clone(aas).fit(model.preprocessing_.apply(X))
     assert alone.n_clusters_ < len(X)
     np.testing.assert_array_equal(model.labels_, alone.labels_)

@@ -46,7 +46,9 @@ def test_a_fit_holds_blas_to_one_thread():
     X = np.random.default_rng(0).normal(size=(150, 12))
     before = blas_threads()
     seen = []
-    RPML(4, n_neighbors=10, callback=lambda _: seen.extend(blas_threads())).fit(X)
+    RPML(4, training="always", n_neighbors=10, callback=lambda _: seen.extend(blas_threads())).fit(
+        X
+    )
     assert set(seen) == {1}
     assert blas_threads() == before
 

@@ -57,7 +57,7 @@ def test_without_a_folder_for_the_cache_one_line_says_so_and_everything_works():
 
 def test_a_loaded_model_embeds_without_compiling(tmp_path):
     X = np.random.default_rng(0).normal(size=(120, 12))
-    RPML(4, random_state=0, max_iter=2).fit(X).save(tmp_path / "m.rpml")
+    RPML(4, training="always", random_state=0, max_iter=2).fit(X).save(tmp_path / "m.rpml")
     np.save(tmp_path / "x.npy", X)
     result = run(NO_COMPILER, tmp_path / "m.rpml", tmp_path / "x.npy")
     assert result.stdout.strip() == "(120, 4)", result.stderr

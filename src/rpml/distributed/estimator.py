@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from rpml.distributed.cluster import Cluster, Task
@@ -133,8 +133,12 @@ class DaskRPML(LazyEmbedding, RPML):
             self._check_init(learned, cluster, context)
             stages = DaskStages(cluster, settings, context)
             result = learn(stages, learned, inputs, settings, context)
-            vectors = cluster.value(take(cluster, rows.parts, rows.edges, result.exemplars.rows))
-        self._set_fitted(result.of_rows_times(scale), np.asarray(vectors, float_dtype(vectors)))
+
+            def taken(which: NDArray[np.intp]) -> Array:
+                vectors = cluster.value(take(cluster, rows.parts, rows.edges, which))
+                return np.asarray(vectors, float_dtype(vectors))
+
+            self._set_fitted(result.of_rows_times(scale), rows.count, taken)
         self._calibrate(result.sample)
         self._warn()
         return self

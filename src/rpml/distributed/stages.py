@@ -191,14 +191,13 @@ class DaskStages:
         task = self.workers.submit(prefix_order, subset, L, places, self.settings.alpha, share)
         return np.asarray(self.workers.value(task))
 
-    def summarize(
-        self, Z: Prepared, L: Array, clusters: Labels, labels: Labels
-    ) -> tuple[Exemplars, Array]:
-        """Return the exemplars of the clusters, and the projections of a sample of rows."""
-        exemplars = find_exemplars(self.workers, Z.rows, L, clusters, labels)
-        rows = sorted_sample(int(Z.edges[-1]), SAMPLE_ROWS, self.context.rng("sample"))
-        chosen = self.workers.value(take(self.workers, *Z.rows, rows))
-        return exemplars, np.asarray(chosen @ L.astype(chosen.dtype))
+    def exemplars(self, Z: Prepared, L: Array, clusters: Labels, labels: Labels) -> Exemplars:
+        return find_exemplars(self.workers, Z.rows, L, clusters, labels)
+
+    def sample(self, X: PartitionedRows) -> tuple[NDArray[np.intp], Array]:
+        """Return a sample of the rows, by which codes and similarities are calibrated."""
+        rows = sorted_sample(X.count, SAMPLE_ROWS, self.context.rng("sample"))
+        return rows, np.asarray(self.workers.value(take(self.workers, X.parts, X.edges, rows)))
 
 
 def _apply(part: Array, preprocessing: Preprocessing) -> Array:

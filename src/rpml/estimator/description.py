@@ -36,9 +36,10 @@ def describe_model(model: RPML, path: str | PathLike[str]) -> dict[str, object]:
         "settings": metadata["settings"],
         "decisions": decisions(model),
         "training": training,
-        "clusters": cluster_sizes(model.labels_),
+        "outcome": model.outcome_,
+        "clusters": cluster_sizes(vars(model).get("labels_", np.empty(0, np.intp))),
         "loss": {"first": loss[0], "last": loss[-1]} if loss else {},
-        "triplet_weights": quantiles(model.triplet_weights_),
+        "triplet_weights": quantiles(vars(model).get("triplet_weights_", np.empty(0))),
         "interrupted": bool(run.get("interrupted", False)),
         "trained_on": run.get("options", {}).get("features", "unknown"),
     }
@@ -67,14 +68,9 @@ def describe_arrays(arrays: Arrays) -> dict[str, dict[str, object]]:
 def mean_losses(model: RPML) -> list[float]:
     """Return the loss of each iteration or epoch, as the mean over triplets."""
     # the stochastic solver already reports means
-    count = 1 if model.solver == "stochastic" else max(1, len(model.triplets_))
-    return [float(loss) / count for loss in model.history_.get("loss", [])]
-
-
-def is_pca(model: RPML) -> bool:
-    """Whether the fit found no evidence for more than PCA, and so is PCA."""
-    choice = model.whitening_
-    return choice is not None and not choice.whitens and model.n_iter_ == 0
+    made = vars(model)
+    count = 1 if model.solver == "stochastic" else max(1, len(made.get("triplets_", ())))
+    return [float(loss) / count for loss in made.get("history_", {}).get("loss", [])]
 
 
 def decisions(model: RPML) -> dict[str, str]:
@@ -87,7 +83,7 @@ def decisions(model: RPML) -> dict[str, str]:
             whitening = f"by {choice.source}, {whitening}"
         if choice.reason:
             whitening += f", because {choice.reason}"
-    training = model.message_.removeprefix("training ")
+    training = model.message_
     if model.n_iter_:
         training = f"{counted(model.n_iter_, 'iteration')} ({training})"
     decided = {"whitening": whitening, "training": training}

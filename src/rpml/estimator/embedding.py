@@ -1,6 +1,7 @@
 """Methods of a fitted model: embed rows, predict clusters, suggest labels, save and load."""
 
 import warnings
+from collections.abc import Callable
 from copy import copy
 from numbers import Integral
 from os import PathLike
@@ -13,14 +14,16 @@ from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from sklearn.utils._set_output import _wrap_data_with_container
 from sklearn.utils.validation import check_is_fitted
 
+from rpml.estimator.clusters import TrainingSample, cluster_rows
 from rpml.estimator.fitted import load_model, save_model
-from rpml.method.clustering.exemplars import nearest_exemplar
+from rpml.method.clustering.exemplars import Exemplars, nearest_exemplar
 from rpml.method.codes import AxisRanges, Codec, make_codec
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.settings import FitResult
 from rpml.method.similarity import SimilarityScale
-from rpml.method.supervision.suggest import rank_candidates
+from rpml.method.supervision.suggest import Candidates, rank_candidates
 from rpml.method.whitening.linear_map import Preprocessing
+from rpml.method.whitening.neighborhoods import ScatterChoice
 from rpml.runtime.errors import WeightCollapseWarning
 from rpml.runtime.rows import Array, float_dtype, row_blocks, unit_rows
 from rpml.runtime.threads import using_jobs
@@ -28,6 +31,11 @@ from rpml.runtime.validation import as_matrix, check_rows
 from rpml.runtime.wording import counted
 
 OLDER = ", being from an older rpml: fit it again."
+MADE_IF_ASKED = (
+    *("labels_", "labeled_mask_", "exemplars_", "exemplar_vectors_"),
+    *("triplets_", "triplet_weights_", "triplet_probabilities_", "theta_", "history_"),
+)
+"""Attributes of fits that cluster or train."""
 COLLAPSED = 0.05  # mean triplet weight below which the weights are called collapsed
 
 
@@ -39,17 +47,43 @@ class Embedding:
     """
 
     preprocessing_: Preprocessing
+    whitening_: ScatterChoice | None
     components_: Array
-    exemplars_: Any
-    exemplar_vectors_: Any
+    n_samples_: int
+    n_iter_: int
+    exemplars_: Exemplars
+    exemplar_vectors_: Array
     code_ranges_: AxisRanges | None
     similarity_scale_: SimilarityScale | None
+    whiten: float | str | None
+    clustering: object
+    n_neighbors: int
     normalize: bool
     n_jobs: int | None
     weight: str
     solver: str
     n_features_in_: int
     feature_names_in_: NDArray[np.object_]
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in MADE_IF_ASKED or "components_" not in vars(self):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        raise AttributeError(
+            f"{name} does not exist, because this fit had no use for clusters and triplets "
+            f"({self.outcome_}) or its file holds none. Fit with training='always' to make them, "
+            "or cluster rows with AuthorityAscentShift."
+        )
+
+    @property
+    def outcome_(self) -> str:
+        """What the fit came to; `whitening_.reason` says why."""
+        if self.n_iter_ > 0:
+            return "learned axes, trained"
+        choice = self.whitening_
+        if choice is not None and np.isfinite(choice.shrinkage):
+            return "learned axes"
+        rescaled = bool(self.whiten) if choice is None else choice.whitens
+        return "PCA, rescaled" if rescaled else "PCA"
 
     def transform(
         self, X: ArrayLike, n_components: int | None = None, output: str = "float"
@@ -185,29 +219,36 @@ class Embedding:
             if len(model.code_ranges_.low) > len(model.components_):
                 model.similarity_scale_ = None  # pairs are more similar in fewer dimensions
             model.code_ranges_ = model.code_ranges_.first(len(model.components_))
-        model.exemplars_ = model.exemplar_vectors_ = model.theta_ = None
-        model.labels_, model.triplets_ = np.empty(0, np.intp), np.empty((0, 3), np.intp)
-        model.triplet_weights_ = model.triplet_probabilities_ = np.empty(0)
-        model.labeled_mask_ = np.empty(0, bool)
+        for name in (*MADE_IF_ASKED, "_sample"):
+            vars(model).pop(name, None)
+        model.n_samples_ = 0
         return model
 
     def predict(self, X: ArrayLike) -> NDArray[np.intp]:
-        """Predict the labels of new rows, as in `labels_`: that of the nearest exemplar."""
+        """Predict the labels of new rows, as in `labels_`: that of the nearest exemplar.
+
+        If the fit made no clusters, a sample of its rows is clustered now.
+        """
         check_is_fitted(self)
         X = check_rows(self, X, reset=False)
-        self._check_exemplars()
-        Y, exemplars = (
+        exemplars, vectors = self._clustered()
+        Y, middles = (
             self.preprocessing_.embed(rows, self.components_, unit=True)
-            for rows in (X, self.exemplar_vectors_.astype(float_dtype(X)))
+            for rows in (X, vectors.astype(float_dtype(X)))
         )
-        return np.asarray(self.exemplars_.labels[nearest_exemplar(Y, exemplars)])
+        return np.asarray(exemplars.labels[nearest_exemplar(Y, middles)])
 
-    def _check_exemplars(self, otherwise: str = "fit it again") -> None:
-        if self.exemplars_ is None or self.exemplar_vectors_ is None:
-            raise ValueError(
-                "This model was saved without its exemplars, which are training rows: save it "
-                f"with exemplars=True (rpml fit --keep-exemplars), or {otherwise}."
-            )
+    def _clustered(self, otherwise: str = "fit it again") -> tuple[Exemplars, Array]:
+        """Return the exemplars and their vectors; of a fit that made none, those of its sample."""
+        fitted = vars(self)
+        if "exemplars_" in fitted and "exemplar_vectors_" in fitted:
+            return self.exemplars_, self.exemplar_vectors_
+        if "_sample" in fitted:
+            return self._sample.clustered(self)
+        raise ValueError(
+            "This model was saved without its exemplars, which are training rows: save it "
+            f"with exemplars=True (rpml fit --keep-exemplars), or {otherwise}."
+        )
 
     def suggest_labels(self, n: int = 10, X: ArrayLike | None = None) -> NDArray[np.intp]:
         """Suggest rows to label next, most informative first, as indices of training rows.
@@ -222,18 +263,39 @@ class Embedding:
             The training rows. Without them only exemplars are ranked, followed by uncertain rows.
         """
         check_is_fitted(self)
-        if self.exemplars_ is None:
-            self._check_exemplars()
-        if X is None:
-            self._check_exemplars("pass the training rows (rpml suggest --features)")
-        else:
+        if X is not None:
             X = check_rows(self, X, reset=False)
-            if len(X) != len(self.labels_):
+            if len(X) != self.n_samples_:
                 raise ValueError(
                     f"X has {counted(len(X), 'row')}, the model learned from "
-                    f"{len(self.labels_)}: pass these."
+                    f"{self.n_samples_}: pass these."
                 )
-        return rank_candidates(n, self, X)
+        return rank_candidates(n, self._candidates(X))
+
+    def _candidates(self, X: Array | None) -> Candidates:
+        """Return what is known of the training rows, as `suggest_labels` needs it."""
+
+        def embed(rows: Array) -> Array:
+            return self.preprocessing_.embed(rows, self.components_, unit=True)
+
+        fitted = vars(self)
+        if X is None:
+            exemplars, vectors = self._clustered("pass the training rows (rpml suggest --features)")
+        elif "exemplars_" in fitted:
+            exemplars, vectors = self.exemplars_, X[self.exemplars_.rows]
+        else:
+            exemplars = cluster_rows(self, X)[1]
+            vectors = X[exemplars.rows]
+        nothing = np.empty((0, 3), np.intp), np.empty(0)
+        return Candidates(
+            exemplars=exemplars,
+            middles=embed(vectors),
+            rows=None if X is None else embed(X),
+            labels=fitted.get("labels_", np.full(self.n_samples_, -1)),
+            labeled=fitted.get("labeled_mask_", np.zeros(self.n_samples_, bool)),
+            triplets=fitted.get("triplets_", nothing[0]),
+            probabilities=fitted.get("triplet_probabilities_", nothing[1]),
+        )
 
     def save(self, path: str | PathLike[str], exemplars: bool = False) -> None:
         """Write the model to one file (safetensors and JSON, no pickle).
@@ -256,25 +318,32 @@ class Embedding:
         return load_model(cls, path)
 
     def _set_fitted(
-        self, result: FitResult, exemplar_vectors: Array | None = None, drift: float = 0.0
+        self,
+        result: FitResult,
+        n: int,
+        take: Callable[[NDArray[np.intp]], Array],
+        drift: float = 0.0,
     ) -> None:
+        """Set the attributes of a fit on n rows, of which `take` returns some."""
+        for name in (*MADE_IF_ASKED, "_sample"):  # of an earlier fit
+            vars(self).pop(name, None)
         self.preprocessing_ = result.whitening.preprocessing
         self.whitening_ = result.whitening.choice
         self.components_ = np.ascontiguousarray(result.L.T)
-        self.labels_ = result.labels
-        self.exemplars_ = result.exemplars  # None for an older model
-        self.exemplar_vectors_ = exemplar_vectors
-        self.labeled_mask_ = result.labeled_mask
-        self.n_classes_ = result.n_classes
-        self.triplets_ = result.triplets
-        self.triplet_weights_ = result.weights
-        self.triplet_probabilities_ = result.probabilities
-        self.theta_ = result.theta
-        self.history_ = result.optimum.history
-        self.n_iter_ = result.optimum.n_iter
-        self.converged_ = result.optimum.converged
-        self.message_ = result.optimum.message
-        self.drift_ = drift
+        self.n_samples_, self.drift_, self.message_ = n, drift, result.message
+        self.n_iter_, self.converged_, self.n_classes_ = 0, True, 0
+        if (clusters := result.clusters) is None:
+            self._sample = TrainingSample(result.sampled, take(result.sampled))
+        else:
+            self.labels_, self.labeled_mask_ = clusters.labels, clusters.labeled_mask
+            self.n_classes_, self.exemplars_ = clusters.n_classes, clusters.exemplars
+            self.exemplar_vectors_ = take(clusters.exemplars.rows)
+        if (training := result.training) is not None:
+            self.triplets_, self.triplet_weights_ = training.triplets, training.weights
+            self.triplet_probabilities_ = training.probabilities
+            self.theta_, self.history_ = training.optimum.theta, training.optimum.history
+            self.n_iter_ = training.optimum.n_iter
+            self.converged_ = training.optimum.converged
 
     def _calibrate(self, sample: Array) -> None:
         """Set the ranges of the codes and the quantiles of the similarities from projections."""
@@ -293,7 +362,7 @@ class Embedding:
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        weights = self.triplet_weights_
+        weights = vars(self).get("triplet_weights_", np.empty(0))
         if self.weight != "constant" and len(weights) and weights.mean() < COLLAPSED:
             warnings.warn(
                 f"The triplet weights have collapsed (mean {weights.mean():.2g}): the objective "

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rpml.io.features import Features
 from rpml.io.features.links import Links, read_links
+from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.clustering.pseudo_labels import is_array
 from rpml.method.graph.affinity import user_neighbors
 from rpml.method.graph.neighbors import Neighbors
@@ -142,7 +143,9 @@ def as_neighbors(
 
 
 def check_clustering(clustering: object, n: int) -> None:
-    """Raise ValueError for pseudo-labels that are not those of n rows."""
+    """Raise ValueError for pseudo-labels that are not those of n rows, or settings of an AAS."""
+    if isinstance(clustering, AuthorityAscentShift):
+        clustering.check_parameters()
     if is_array(clustering):
         as_labels(np.asarray(clustering), n, "clustering")
 

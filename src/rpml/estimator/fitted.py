@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 Model = TypeVar("Model", bound="Embedding")
 
 
+TRAINING_ARRAYS = (
+    *("labels", "labeled_mask", "triplets", "triplet_weights", "triplet_probabilities", "theta"),
+)
 EXEMPLAR_FIELDS = ("rows", "labels", "sizes")
 NOT_STORED = {"callback", "verbose", "n_jobs"}  # parameters that change no result
 
@@ -52,41 +55,40 @@ def save_model(
 
 def model_arrays(estimator: Embedding, exemplars: bool = False) -> Arrays:
     """Return the arrays of a fitted estimator by their names in the file."""
-    arrays = {
+    arrays: Arrays = {
         "mean": estimator.preprocessing_.mean,
         "matrix": estimator.preprocessing_.matrix,
         "components": estimator.components_,
-        "labels": _narrow(estimator.labels_),
-        "triplets": _narrow(estimator.triplets_),
-        "triplet_weights": estimator.triplet_weights_,
-        "triplet_probabilities": estimator.triplet_probabilities_,
     }
-    if estimator.theta_ is not None:
-        arrays["theta"] = estimator.theta_
+    made = vars(estimator)
+    for name in TRAINING_ARRAYS:
+        if made.get(f"{name}_") is not None:
+            arrays[name] = _narrow(made[f"{name}_"])
     if estimator.code_ranges_ is not None:
         ranges = estimator.code_ranges_
         arrays["code_ranges"] = np.stack([ranges.low, ranges.high, ranges.growth])
     if estimator.similarity_scale_ is not None:
         scale = estimator.similarity_scale_
         arrays["similarity_quantiles"] = np.stack([scale.levels, scale.random, scale.nearest])
-    if estimator.exemplars_ is not None:
-        stored = estimator.exemplars_
+    stored: Exemplars | None = made.get("exemplars_")
+    if exemplars and ("_sample" in made or "exemplar_vectors_" in made):
+        stored, arrays["exemplar_vectors"] = estimator._clustered()
+    if stored is not None:
         arrays |= {f"exemplar_{f}": _narrow(getattr(stored, f)) for f in EXEMPLAR_FIELDS}
-        arrays["labeled_mask"] = estimator.labeled_mask_
-    if exemplars and estimator.exemplar_vectors_ is not None:
-        arrays["exemplar_vectors"] = estimator.exemplar_vectors_
     return {name: np.asarray(array) for name, array in arrays.items()}
 
 
-def _narrow(indices: NDArray[np.generic]) -> NDArray[np.generic]:
-    """Store indices below 2^31 in half the space."""
-    small = indices.size == 0 or int(np.abs(indices).max()) < 2**31
-    return indices.astype(np.int32) if small else indices
+def _narrow(array: NDArray[np.generic]) -> NDArray[np.generic]:
+    """Store indices below 2^31 in half the space; other arrays as they are."""
+    is_small = array.dtype.kind == "i" and (array.size == 0 or int(np.abs(array).max()) < 2**31)
+    return array.astype(np.int32) if is_small else array
 
 
 def model_metadata(estimator: Embedding, run: Mapping[str, object] | None = None) -> Json:
     """Return settings, preprocessing, names and training summary of a fitted estimator."""
     names = getattr(estimator, "feature_names_in_", None)
+    made = vars(estimator)
+    labels = made.get("labels_", np.empty(0, np.intp))
     return {
         "settings": describe_settings(estimator),
         "preprocessing": {
@@ -97,14 +99,14 @@ def model_metadata(estimator: Embedding, run: Mapping[str, object] | None = None
         "whitening": _whitening(estimator.whitening_),
         "feature_names": None if names is None else [str(n) for n in names],
         "training": {
-            "n_rows": len(estimator.labels_),
+            "n_rows": int(estimator.n_samples_),
             "n_classes": int(estimator.n_classes_),
-            "n_clusters": len(np.unique(estimator.labels_[estimator.labels_ >= 0])),
-            "n_triplets": len(estimator.triplets_),
+            "n_clusters": len(np.unique(labels[labels >= 0])),
+            "n_triplets": len(made.get("triplets_", ())),
             "n_iter": int(estimator.n_iter_),
             "converged": bool(estimator.converged_),
             "message": str(estimator.message_),
-            "history": {k: [float(x) for x in v] for k, v in estimator.history_.items()},
+            "history": {k: [float(x) for x in v] for k, v in made.get("history_", {}).items()},
         },
         "run": dict(run or {}),
     }
@@ -210,20 +212,24 @@ def _supported(cls: type[BaseEstimator], stored: Json) -> Json:
 
 
 def _set_training(model: Embedding, arrays: Arrays, training: Json) -> None:
-    model.labels_ = arrays["labels"].astype(np.intp)
-    model.triplets_ = arrays["triplets"].astype(np.intp)
-    model.triplet_weights_ = arrays["triplet_weights"]
-    model.triplet_probabilities_ = arrays["triplet_probabilities"]
-    model.theta_ = arrays.get("theta")
-    model.labeled_mask_ = arrays.get("labeled_mask", np.zeros(len(model.labels_), bool))
-    model.exemplars_, model.exemplar_vectors_ = None, arrays.get("exemplar_vectors")
+    for name in TRAINING_ARRAYS:
+        if name in arrays:
+            integer = arrays[name].dtype.kind == "i"
+            setattr(model, f"{name}_", arrays[name].astype(np.intp) if integer else arrays[name])
     if any(f"exemplar_{name}" in arrays for name in (*EXEMPLAR_FIELDS, "vectors")):
         stored = (arrays[f"exemplar_{name}"] for name in EXEMPLAR_FIELDS)
         model.exemplars_ = Exemplars(*(array.astype(np.intp) for array in stored))
+    if "exemplar_vectors" in arrays:
+        model.exemplar_vectors_ = arrays["exemplar_vectors"]
+    if "labels" in arrays and "labeled_mask" not in arrays:  # of an older version
+        model.labeled_mask_ = np.zeros(len(arrays["labels"]), bool)
+    model.n_samples_ = training.get("n_rows", len(arrays.get("labels", ())))
     model.n_classes_ = training.get("n_classes", 0)
     model.n_iter_ = training["n_iter"]
     model.converged_ = training["converged"]
     model.message_ = training["message"]
     model.drift_ = 0.0
-    history = training["history"]
-    model.history_ = {name: [float(x) for x in values] for name, values in history.items()}
+    if history := training["history"]:
+        model.history_ = {name: [float(x) for x in values] for name, values in history.items()}
+    if "triplets" in arrays:
+        model.theta_ = arrays.get("theta")  # None for constant weights

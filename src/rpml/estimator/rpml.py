@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted
 
+from rpml.estimator.clusters import cluster_rows
 from rpml.estimator.embedding import Embedding
 from rpml.estimator.fit_inputs import (
     as_classes,
@@ -41,10 +42,10 @@ class RPML(
 ):
     """Learn a smaller linear embedding from unlabeled vectors.
 
-    Whitening -> k-NN graph -> Authority Ascent Shift clustering -> pseudo-label triplets ->
-    probabilistic, reweighted, smooth angular loss -> Riemannian conjugate gradient on Euclidean x
-    Grassmann. By default label-free evidence decides how to whiten and whether to train; without
-    it the embedding is PCA. `whitening_.reason` and `message_` say what happened.
+    Whitening, then, where evidence supports it: k-NN graph -> Authority Ascent Shift clustering ->
+    pseudo-label triplets -> probabilistic, reweighted, smooth angular loss -> Riemannian conjugate
+    gradient on Euclidean x Grassmann. Without evidence the embedding is PCA; `outcome_` says what
+    it came to, `whitening_.reason` and `message_` why.
 
     Parameters
     ----------
@@ -111,7 +112,7 @@ class RPML(
     memory_limit : int, default=None
         Bytes the process may use. The fit works in smaller blocks, or raises an error.
     n_jobs : int, default=None
-        Threads of `fit` and `transform`; -1: all cores, None: those that OMP_NUM_THREADS allows.
+        Threads of `fit` and `transform`; -1: all cores, None: as OMP_NUM_THREADS allows.
     verbose : int, default=0
         1 prints a line per finished stage, 2 every step.
     callback : callable, default=None
@@ -128,19 +129,22 @@ class RPML(
         The linear map applied before the projection.
     whitening_ : ScatterChoice or None
         What whiten="auto" chose, with the evidence and the reason.
-    labels_ : ndarray of shape (n_samples,)
-        Pseudo-labels of the training rows; values below `n_classes_` are classes of y. Rows
-        outside the `subsample` have -1.
-    labeled_mask_, n_classes_ : ndarray of shape (n_samples,), int
-        Rows whose class was given, and the number of classes of y.
-    exemplars_ : Exemplars
-        The medoid of each cluster: `rows`, `labels` and `sizes`.
-    exemplar_vectors_ : ndarray of shape (n_exemplars, n_features_in_)
-        Those rows of X; in the file only with save(..., exemplars=True).
+    outcome_ : {"PCA", "PCA, rescaled", "learned axes", "learned axes, trained"}
+    n_iter_, converged_, message_ : int, bool, str
+        Number of iterations (epochs), whether the solver converged, and why it stopped.
     code_ranges_, similarity_scale_ : AxisRanges, SimilarityScale
         Calibration of int8 codes and of `similarity_quantile`.
     drift_ : float
         How far the last `update` moved the embedding; 0 after a fit.
+    n_samples_, n_features_in_, n_classes_ : int
+        Number of rows and features of X, and of classes of y.
+    labels_ : ndarray of shape (n_samples,)
+        Pseudo-labels of the training rows; values below `n_classes_` are classes of y. Rows
+        outside the `subsample` have -1. Like all that follow, only if the fit was trained.
+    labeled_mask_ : ndarray of shape (n_samples,)
+        Rows whose class was given.
+    exemplars_, exemplar_vectors_ : Exemplars, ndarray of shape (n_exemplars, n_features_in_)
+        The medoid of each cluster: `rows`, `labels` and `sizes`, and those rows of X.
     triplets_ : ndarray of shape (n_triplets, 3)
         The training triplets; a sample for "stochastic".
     triplet_weights_, triplet_probabilities_ : ndarray of shape (n_triplets,)
@@ -149,10 +153,6 @@ class RPML(
         Parameters of the weight function.
     history_ : dict of lists
         Loss and other values per iteration (per epoch for "stochastic").
-    n_iter_, converged_, message_ : int, bool, str
-        Number of iterations (epochs), whether the solver converged, and why it stopped.
-    n_features_in_ : int
-        Number of features of X.
 
     See Also
     --------
@@ -326,33 +326,35 @@ class RPML(
         check_size(self.n_components, X.shape[1])
         blocks = working_memory(fit_shape(self, len(X), X, mapped), self.memory_limit)
         context = self._context(store, blocks)
-        classes = as_classes(y, len(X)) if self.use_labels else None
-        supervision = gather(classes, len(X), must_link, cannot_link, comparisons, conflicts)
-        searched = as_neighbors(neighbors, len(X), groups)
-        paired = as_pairs(pairs, len(X), self.whiten)
-        inputs = FitInputs(as_groups(groups, len(X)), supervision, searched, pairs=paired)
+        n = len(X)
+        classes = as_classes(y, n) if self.use_labels else None
+        supervision = gather(classes, n, must_link, cannot_link, comparisons, conflicts)
+        searched, paired = as_neighbors(neighbors, n, groups), as_pairs(pairs, n, self.whiten)
+        inputs = FitInputs(as_groups(groups, n), supervision, searched, pairs=paired)
         rows, scale = to_common_scale(X, self.normalize_input or self.whiten is None)
         check_arrays(self._settings(), rows)
         with using_jobs(self.n_jobs):
             result = learn_in_memory(rows, inputs, self._settings(), context, self.subsample)
-        vectors = np.asarray(X[result.exemplars.rows], float_dtype(X))
-        self._set_fitted(result.of_rows_times(scale), vectors)
+        result = result.of_rows_times(scale)
+        self._set_fitted(result, n, lambda some: X[some].astype(float_dtype(X)))
         self._calibrate(result.sample)
         self._warn()
         return self
 
     def fit_predict(self, X: ArrayLike, y: ArrayLike | None = None, **inputs: Any) -> Labels:
-        """Fit and return the pseudo-labels of the rows, `labels_`; arguments as in `fit`."""
-        return self.fit(X, y, **inputs).labels_
+        """Fit and return `labels_`, or the clusters of the rows if the fit had no use for them."""
+        if "labels_" in vars(self.fit(X, y, **inputs)):
+            return self.labels_
+        return cluster_rows(self, check_rows(self, X, reset=False))[0]
 
     def update(
         self, X_new: ArrayLike, X_old: ArrayLike | None = None, *, max_iter: int = 10
     ) -> Self:
         """Learn from new rows without a new fit; stored embeddings stay comparable.
 
-        New rows join the clusters of the exemplars they are clustered with, or form new ones. A few
-        iterations of the solver follow where evidence supports it, and the result is aligned with
-        the previous embedding. If `clustering` is an array, new rows are clustered by AAS.
+        New rows join the clusters of the exemplars they are clustered with, or form new ones, by
+        AAS if `clustering` is an array. A few iterations of the solver follow where evidence
+        supports it, and the result is aligned with the previous embedding.
 
         Parameters
         ----------
@@ -370,15 +372,15 @@ class RPML(
         embedding moved: the mean of 1 - cosine.
         """
         check_is_fitted(self)
-        self._check_exemplars()
+        known = self._clustered()
         X_new = check_rows(self, X_new, reset=False)
         X_old = None if X_old is None else check_rows(self, X_old, reset=False)
         check_scalar(max_iter, "max_iter", Integral, min_val=0)
         settings = replace(self._settings(), n_components=len(self.components_), max_iter=max_iter)
         settings = replace(settings, n_epochs=min(self.n_epochs, max_iter))
         with using_jobs(self.n_jobs):
-            result, vectors, drift = update(self, X_new, X_old, settings, self._context())
-        self._set_fitted(result, vectors, drift)
+            result, X, drift = update(self, known, X_new, X_old, settings, self._context())
+        self._set_fitted(result, len(X), X.__getitem__, drift)
         return self
 
     def _context(self, store: Store | None = None, blocks: int = WORKING_MEMORY) -> Context:

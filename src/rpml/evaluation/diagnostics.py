@@ -119,8 +119,13 @@ def diagnose(
     if len(rows) < 3:
         raise ValueError(f"Diagnostics need at least 3 rows, X has {len(rows)}.")
     rows = rows[np.sort(rng.permutation(len(rows))[:MAX_ROWS])]
+    labels = (
+        model.labels_
+        if hasattr(model, "labels_")
+        else _labels(model, model.preprocessing_.apply(rows))
+    )
     diagnostics = [
-        *of_clusters(model.labels_),
+        *of_clusters(labels),
         of_stability(model, rows, rng),
         *of_triplets(model),
         *of_whitening(model),
@@ -183,6 +188,8 @@ def _clustering(model: RPML) -> object:
 
 def of_triplets(model: RPML) -> tuple[Diagnostic, ...]:
     """Return the distribution of the learned weights and probabilities of the triplets."""
+    if not hasattr(model, "triplet_weights_"):  # not trained
+        return ()
     w, p = (
         np.asarray(model.triplet_weights_, float),
         np.asarray(model.triplet_probabilities_, float),

@@ -30,12 +30,12 @@ SCHEMA = Schema(
         "theta": ArraySpec("f", optional=True),
         "code_ranges": ArraySpec("f", (3, "components"), optional=True),
         "similarity_quantiles": ArraySpec("f", (3, "levels"), optional=True),
-        "labels": ArraySpec("i", ("rows",), -1),
-        "triplets": ArraySpec("i", ("triplets", 3), 0, "rows"),
-        "triplet_weights": ArraySpec("f", ("triplets",)),
-        "triplet_probabilities": ArraySpec("f", ("triplets",)),
+        "labels": ArraySpec("i", ("rows",), -1, optional=True),
+        "triplets": ArraySpec("i", ("triplets", 3), 0, optional=True),
+        "triplet_weights": ArraySpec("f", ("triplets",), optional=True),
+        "triplet_probabilities": ArraySpec("f", ("triplets",), optional=True),
         "labeled_mask": ArraySpec("b", ("rows",), optional=True),
-        "exemplar_rows": ArraySpec("i", ("exemplars",), 0, "rows", optional=True),
+        "exemplar_rows": ArraySpec("i", ("exemplars",), 0, optional=True),
         "exemplar_labels": ArraySpec("i", ("exemplars",), 0, optional=True),
         "exemplar_sizes": ArraySpec("i", ("exemplars",), 0, 2**53, optional=True),
         "exemplar_vectors": ArraySpec("f", ("exemplars", "features"), optional=True),
@@ -110,10 +110,20 @@ def check_model(path: str | PathLike[str], arrays: Arrays, metadata: Json) -> No
     sizes = check_content(path, SCHEMA, arrays, metadata)
     if not 0 < sizes["axes"] <= sizes["features"] or sizes["components"] == 0:
         raise ModelFormatError(f"{path} is damaged: its components have no axes, or too many")
-    most = max(_MANY_LABELS, 4 * sizes["rows"])
+    rows = metadata["training"].get("n_rows", sizes.get("rows", 0))
+    if sizes.get("rows", rows) != rows:
+        raise ModelFormatError(f"{path} is damaged: its labels are not those of {rows} rows")
+    for name in ("triplets", "exemplar_rows"):
+        if _largest(arrays, name) >= rows:
+            raise ModelFormatError(f"{path} is damaged: its {name} are not among its rows")
+    most = max(_MANY_LABELS, 4 * rows)
     for name in ("labels", "exemplar_labels"):
-        if name in arrays and arrays[name].max(initial=-1) >= most:
+        if _largest(arrays, name) >= most:
             raise ModelFormatError(f"{path} is damaged: its {name} are not labels of its rows")
+
+
+def _largest(arrays: Arrays, name: str) -> int:
+    return int(arrays[name].max(initial=-1)) if name in arrays else -1
 
 
 def _with_present_names(arrays: Arrays, metadata: Json) -> tuple[Arrays, Json]:

@@ -183,13 +183,13 @@ class LocalStages:
         share = shrinkage_share(whitening.preprocessing, whitening.choice, L)
         return prefix_order(Z, L, problem.triplets, self.settings.alpha, share)
 
-    def summarize(
-        self, Z: Array, L: Array, clusters: Labels, labels: Labels
-    ) -> tuple[Exemplars, Array]:
-        """Return the exemplars of the clusters, and the projections of a sample of rows."""
-        Y = Z @ L.astype(Z.dtype)
-        rows = sorted_sample(len(Z), SAMPLE_ROWS, self.context.rng("sample"))
-        return find_exemplars(Y, clusters, labels), np.asarray(Y[rows])
+    def exemplars(self, Z: Array, L: Array, clusters: Labels, labels: Labels) -> Exemplars:
+        return find_exemplars(Z @ L.astype(Z.dtype), clusters, labels)
+
+    def sample(self, X: Array) -> tuple[NDArray[np.intp], Array]:
+        """Return a sample of the rows, by which codes and similarities are calibrated."""
+        rows = sorted_sample(len(X), SAMPLE_ROWS, self.context.rng("sample"))
+        return rows, X[rows]
 
 
 @single_blas_thread()

@@ -8,10 +8,17 @@ from numpy.typing import NDArray
 
 from rpml.method.clustering.exemplars import Exemplars
 from rpml.method.objective.triplet_loss import TripletTerms
-from rpml.method.settings import FitInputs, FitResult, FitSettings
+from rpml.method.settings import (
+    NOT_TRAINED,
+    Clusters,
+    FitInputs,
+    FitResult,
+    FitSettings,
+    Training,
+)
 from rpml.method.solver.conjugate_gradient import Evaluator, OptimizeResult
 from rpml.method.solver.stochastic import Epoch
-from rpml.method.solver.training import Start, solve, step_back
+from rpml.method.solver.training import Start, solve
 from rpml.method.supervision.constraints import Supervision
 from rpml.method.whitening.choice import Whitening
 from rpml.runtime.blas import single_blas_thread
@@ -63,9 +70,9 @@ class Stages(Protocol[Features, Rows, Graph]):
         self, Z: Rows, optimum: OptimizeResult, problem: Problem, whitening: Whitening
     ) -> Array: ...
 
-    def summarize(
-        self, Z: Rows, L: Array, clusters: Labels, labels: Labels
-    ) -> tuple[Exemplars, Array]: ...
+    def exemplars(self, Z: Rows, L: Array, clusters: Labels, labels: Labels) -> Exemplars: ...
+
+    def sample(self, X: Features) -> tuple[NDArray[np.intp], Array]: ...
 
 
 @single_blas_thread()
@@ -78,11 +85,18 @@ def learn(
 ) -> FitResult:
     """Learn an embedding of the rows of X.
 
-    Rows -> whitening (not in the paper) -> k-NN graph -> clusters c(.) -> triplets T -> (theta, L)
-    by Riemannian optimization of the triplet objective -> axes of L in prefix order (not in the
-    paper).
+    Rows -> whitening (not in the paper) -> is there anything to train on? -> k-NN graph -> clusters
+    c(.) -> triplets T -> (theta, L) by Riemannian optimization of the triplet objective -> axes of
+    L in prefix order (not in the paper). Without evidence the leading axes are the answer, and
+    there is neither graph nor triplet; an update still clusters the rows with its exemplars.
     """
     whitening = inputs.whitening or stages.whiten(X, inputs)
+    sampled, vectors = stages.sample(X)
+    sample = whitening.preprocessing.apply(vectors)
+    trains = settings.trains(whitening, inputs)
+    if not trains and not inputs.continues:
+        L = settings.leading_axes(whitening)
+        return FitResult(whitening, L, sampled, sample @ L.astype(sample.dtype))
     Z = stages.apply(whitening, X)
     if not whitening.uses_groups:
         inputs = inputs.without_groups()
@@ -90,31 +104,27 @@ def learn(
     clusters = stages.cluster(Z, graph, inputs)
     known = inputs.supervision
     labels = clusters if known is None else stages.supervise(Z, clusters, known)
-    problem = stages.objective(Z, graph, labels, inputs)
-    epochs = partial(stages.epochs, Z, labels, inputs)  # for solver="stochastic"
-    start = stages.start(Z, whitening)
-    key = context.key(
-        *whitening.dependencies(), labels, *start, settings.for_solver, settings.for_batches
-    )
-    if settings.trains(whitening, inputs):
+    training, message, L = None, NOT_TRAINED, settings.leading_axes(whitening)
+    if trains:
+        problem = stages.objective(Z, graph, labels, inputs)
+        epochs = partial(stages.epochs, Z, labels, inputs)  # for solver="stochastic"
+        start = stages.start(Z, whitening)
+        key = context.key(
+            *whitening.dependencies(), labels, *start, settings.for_solver, settings.for_batches
+        )
         optimum = solve(problem, epochs, start, settings.for_solver, context, key)
-    else:
-        optimum = step_back(problem, start)
-    L = stages.order(Z, optimum, problem, whitening)
-    problem.move_to(L, optimum.theta)
-    terms = problem.terms()
-    exemplars, sample = stages.summarize(Z, L, clusters, labels)
+        L, message = stages.order(Z, optimum, problem, whitening), optimum.message
+        problem.move_to(L, optimum.theta)
+        terms = problem.terms()
+        training = Training(problem.triplets, terms.w, terms.p, optimum)
+    n_classes = 0 if known is None else known.n_classes
+    exemplars = stages.exemplars(Z, L, clusters, labels)
     return FitResult(
         whitening=whitening,
         L=L,
-        theta=optimum.theta,
-        labels=labels,
-        exemplars=exemplars,
-        sample=sample,
-        labeled_mask=inputs.labeled_mask,
-        n_classes=0 if known is None else known.n_classes,
-        triplets=problem.triplets,
-        weights=terms.w,
-        probabilities=terms.p,
-        optimum=optimum,
+        sampled=sampled,
+        sample=sample @ L.astype(sample.dtype),
+        clusters=Clusters(labels, exemplars, inputs.labeled_mask, n_classes),
+        training=training,
+        message=message,
     )

@@ -14,7 +14,7 @@ from rpml.method.graph.neighbors import Neighbors
 from rpml.method.objective.weights import WeightRidge
 from rpml.method.solver.conjugate_gradient import OptimizeResult
 from rpml.method.solver.stochastic import TRIPLETS_PER_ROW, BatchSettings
-from rpml.method.solver.training import SolverSettings
+from rpml.method.solver.training import SolverSettings, given_subspace
 from rpml.method.supervision.constraints import Supervision
 from rpml.method.whitening.choice import DEFAULT_COMPONENTS, Whitening, WhiteningSettings
 from rpml.method.whitening.constants import SCATTER_ROWS
@@ -90,6 +90,12 @@ class FitSettings:
         supervised = inputs.supervision is not None and not inputs.continues
         return supervised or whitening.supports_training
 
+    def leading_axes(self, whitening: Whitening) -> Array:
+        """Return L of a fit that is not trained: the leading axes, or the user's."""
+        p = whitening.preprocessing.matrix.shape[1]
+        l = self.size(p)
+        return np.eye(p, l) if isinstance(self.init, str) else given_subspace(self.init, (p, l))
+
     def size(self, n_axes: int) -> int:
         """Return the number of components for rows of `n_axes` dimensions."""
         return self.n_components or min(DEFAULT_COMPONENTS, n_axes)
@@ -154,24 +160,52 @@ class FitInputs:
 
 
 @dataclass(frozen=True)
+class Clusters:
+    """The pseudo-labels of the rows."""
+
+    labels: Labels
+    exemplars: Exemplars
+    labeled_mask: NDArray[np.bool_]
+    """(n,) rows whose class was given."""
+    n_classes: int
+    """Labels below it are given classes."""
+
+    def among(self, rows: NDArray[np.intp], n: int) -> Clusters:
+        """Return the clusters of n rows, of which only `rows` were clustered."""
+        labels, mask = np.full(n, -1, self.labels.dtype), np.zeros(n, bool)
+        labels[rows], mask[rows] = self.labels, self.labeled_mask
+        exemplars = replace(self.exemplars, rows=rows[self.exemplars.rows])
+        return Clusters(labels, exemplars, mask, self.n_classes)
+
+
+@dataclass(frozen=True)
+class Training:
+    """The triplets and how the solver ended."""
+
+    triplets: NDArray[np.integer]
+    weights: Array
+    probabilities: Array
+    optimum: OptimizeResult
+
+
+NOT_TRAINED = "not trained: no evidence for other axes than the principal ones"
+
+
+@dataclass(frozen=True)
 class FitResult:
     """A fitted embedding and how it was found."""
 
     whitening: Whitening
     L: Array
-    theta: Array | None
-    labels: Labels
-    exemplars: Exemplars
+    sampled: NDArray[np.intp]
+    """(m,) a random sample of the training rows, or all of them."""
     sample: Array
-    """(m, l) projections of all training rows, or of a random sample."""
-    labeled_mask: NDArray[np.bool_]
-    """(n,) rows whose class was given."""
-    n_classes: int
-    """Labels below it are given classes."""
-    triplets: NDArray[np.integer]
-    weights: Array
-    probabilities: Array
-    optimum: OptimizeResult
+    """(m, l) their projections."""
+    clusters: Clusters | None = None
+    """None if nothing asked for them."""
+    training: Training | None = None
+    """None if the axes are those of the whitening."""
+    message: str = NOT_TRAINED
 
     def of_rows_times(self, scale: float) -> Self:
         """Return the same embedding for rows `scale` times as long as the training rows."""
@@ -183,17 +217,14 @@ class FitResult:
 
     def among(self, rows: NDArray[np.intp], n: int) -> Self:
         """Return the result in terms of all n rows, of which `rows` were trained on."""
-        labels, mask = np.full(n, -1, self.labels.dtype), np.zeros(n, bool)
-        labels[rows], mask[rows] = self.labels, self.labeled_mask
-        message = f"{self.optimum.message}; learned from {len(rows)} of {n} rows"
-        return replace(
-            self,
-            labels=labels,
-            labeled_mask=mask,
-            exemplars=replace(self.exemplars, rows=rows[self.exemplars.rows]),
-            triplets=rows[self.triplets],
-            optimum=replace(self.optimum, message=message),
-        )
+        result = replace(self, sampled=rows[self.sampled])
+        if self.clusters is not None:
+            result = replace(result, clusters=self.clusters.among(rows, n))
+        if self.training is None:
+            return result
+        training = replace(self.training, triplets=rows[self.training.triplets])
+        message = f"{self.message}; learned from {len(rows)} of {n} rows"
+        return replace(result, training=training, message=message)
 
 
 class Sizes(Protocol):

@@ -16,7 +16,7 @@ from rpml.method.clustering.exemplars import Exemplars
 from rpml.method.clustering.pseudo_labels import is_array
 from rpml.method.local import LocalStages
 from rpml.method.pipeline import learn
-from rpml.method.settings import FitInputs, FitResult, FitSettings
+from rpml.method.settings import Clusters, FitInputs, FitResult, FitSettings
 from rpml.method.supervision.constraints import Supervision
 from rpml.method.whitening.choice import Whitening
 from rpml.method.whitening.groups import no_groups
@@ -36,26 +36,29 @@ class Fitted(Protocol):
     preprocessing_: Preprocessing
     whitening_: ScatterChoice | None
     components_: Array
-    exemplars_: Exemplars
-    exemplar_vectors_: Array
     n_classes_: int
 
 
 def update(
-    before: Fitted, X_new: Array, X_old: Array | None, settings: FitSettings, context: Context
+    before: Fitted,
+    known: tuple[Exemplars, Array],
+    X_new: Array,
+    X_old: Array | None,
+    settings: FitSettings,
+    context: Context,
 ) -> tuple[FitResult, Array, float]:
     """Learn from new rows, the exemplars and, if given, a sample of old rows.
 
-    Returns the result, whose rows are X_new, the sampled old rows and the exemplars; the rows that
-    are now the exemplars; and the drift, the mean of 1 - cosine between the embedding of these
-    rows before and after.
+    `known` are the exemplars and their vectors. Returns the result; its rows, which are X_new, the
+    sampled old rows and the exemplars; and the drift, the mean of 1 - cosine between their
+    embedding before and after.
     """
     old = X_new[:0]
     if X_old is not None:
         old = X_old[sample_old(len(X_old), len(X_new), context.rng("old"))]
-    exemplars = before.exemplar_vectors_
-    X = np.vstack([np.asarray(part, exemplars.dtype) for part in (X_new, old, exemplars)])
-    first_exemplar = len(X) - len(exemplars)
+    exemplars, vectors = known
+    X = np.vstack([np.asarray(part, vectors.dtype) for part in (X_new, old, vectors)])
+    first_exemplar = len(X) - len(vectors)
     if is_array(settings.clustering):  # of the rows of the previous fit
         settings = replace(settings, clustering="aas")
     stages = LocalStages(settings, context)
@@ -65,22 +68,21 @@ def update(
     else:  # without the exemplars, which may be many and whose labels are uncertain
         rows = X[:first_exemplar] if first_exemplar >= ENOUGH * len(before.components_) else X
         whitening = stages.whiten(rows, FitInputs(no_groups(len(rows))))
-    supervision = _continued(before.exemplars_.labels, first_exemplar)
+    supervision = _continued(exemplars.labels, first_exemplar)
     inputs = FitInputs(no_groups(len(X)), supervision, whitening=whitening, continues=True)
     result = learn(stages, X, inputs, stages.settings, context)
     rotation, drift = align(
         result.whitening.preprocessing.embed(X, result.L.T, unit=True),
         before.preprocessing_.embed(X, before.components_, unit=True),
     )
-    merged = _merged(before.exemplars_, result, first_exemplar)
-    result = replace(
-        result,
-        L=result.L @ rotation,
-        exemplars=merged,
-        labeled_mask=result.labeled_mask & (result.labels < before.n_classes_),
+    assert result.clusters is not None
+    clusters = replace(
+        result.clusters,
+        exemplars=_merged(exemplars, result.clusters, first_exemplar),
+        labeled_mask=result.clusters.labeled_mask & (result.clusters.labels < before.n_classes_),
         n_classes=before.n_classes_,
     )
-    return result, X[merged.rows], drift
+    return replace(result, L=result.L @ rotation, clusters=clusters), X, drift
 
 
 def sample_old(n_old: int, n_new: int, rng: np.random.Generator) -> NDArray[np.intp]:
@@ -96,7 +98,7 @@ def _continued(labels: NDArray[np.intp], first: int) -> Supervision:
     return Supervision(partial, int(labels.max(initial=-1)) + 1, nothing[:, :2], nothing)
 
 
-def _merged(old: Exemplars, result: FitResult, first_exemplar: int) -> Exemplars:
+def _merged(old: Exemplars, result: Clusters, first_exemplar: int) -> Exemplars:
     """The old exemplars, grown by the rows that joined their label, and those of new labels."""
     count = int(old.labels.max(initial=-1)) + 1
     joined = result.labels[:first_exemplar]

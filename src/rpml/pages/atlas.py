@@ -12,7 +12,7 @@ from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.items import Items
 from rpml.pages.layout import linked_maps
 from rpml.pages.thumbnails import SIDES, thumbnail
-from rpml.pages.training_rows import fitted_on
+from rpml.pages.training_rows import clusters_of
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
 from rpml.runtime.files.atomic import atomic_output
@@ -70,6 +70,7 @@ def _columns(
 ) -> dict[str, Sequence[object] | NDArray[np.generic]]:
     Z = model.transform(X)
     points = linked_maps({"raw": X, "rpml": Z}, rng)["rpml"]
+    clusters = clusters_of(model, X)
     neighbors = nearest_neighbors(Z, min(N_NEIGHBORS, len(Z) - 1), metric="cosine")
     cosine_distances = neighbors.distances**2 / 2  # from Euclidean distances of unit rows
     columns: dict[str, Sequence[object] | NDArray[np.generic]] = {
@@ -77,7 +78,7 @@ def _columns(
         "x": points[:, 0],
         "y": points[:, 1],
         "text": [items.text(row) for row in range(len(items))],
-        "cluster": model.labels_ if fitted_on(model, X) else model.predict(X),
+        "cluster": model.predict(X) if clusters is None else clusters,
         "neighbors": [
             {"ids": ids, "distances": distances}
             for ids, distances in zip(

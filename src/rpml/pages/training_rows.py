@@ -1,10 +1,11 @@
-"""Whether rows are those that a model was fitted on."""
+"""Whether rows are those that a model was fitted on, and their clusters."""
 
 import numpy as np
 
 from rpml.estimator import RPML
+from rpml.estimator.clusters import cluster_rows
 from rpml.method.objective.triplet_loss import angular_factor, softplus_and_sigmoid
-from rpml.runtime.rows import Array
+from rpml.runtime.rows import Array, Labels
 
 _CHECKED = 200  # triplets
 
@@ -14,10 +15,10 @@ def fitted_on(model: RPML, X: Array) -> bool:
 
     They must reproduce the probabilities of some triplets, or the exemplars if there are none.
     """
-    if len(X) != len(model.labels_) or X.shape[1] != model.n_features_in_:
+    if len(X) != model.n_samples_ or X.shape[1] != model.n_features_in_:
         return False
-    if len(model.triplets_) == 0:  # exemplars are training rows
-        if model.exemplar_vectors_ is None:
+    if len(getattr(model, "triplets_", ())) == 0:  # exemplars are training rows
+        if not hasattr(model, "exemplar_vectors_"):
             return True
         rows = np.asarray(X[model.exemplars_.rows], np.float64)
         return bool(np.allclose(rows, model.exemplar_vectors_, rtol=1e-3, atol=1e-6))
@@ -31,3 +32,13 @@ def fitted_on(model: RPML, X: Array) -> bool:
     m, _ = softplus_and_sigmoid(z)
     _, again = softplus_and_sigmoid(-model.triplet_weights_[sampled] * m)
     return bool(np.allclose(again, model.triplet_probabilities_[sampled], rtol=0.02, atol=1e-3))
+
+
+def clusters_of(model: RPML, X: Array) -> Labels | None:
+    """Return the clusters of X: those of the fit if X are its rows, or their own if it made none.
+
+    None if the model has clusters, but of other rows.
+    """
+    if not hasattr(model, "labels_"):
+        return cluster_rows(model, X)[0]
+    return model.labels_ if fitted_on(model, X) else None

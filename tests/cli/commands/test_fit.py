@@ -185,22 +185,29 @@ class TestResume:
         """A fit that died after a few stages."""
         out = tmp_path / "m.rpml"
         self.args = ["fit", shared / "x.npy", "-o", out, "--dim", 4, "--neighbors", 10,
-                     "--keep-exemplars"]  # fmt: skip
+                     "--keep-exemplars", "--set", "training=always"]  # fmt: skip
         with dying_after_two_stages(monkeypatch):
             assert "killed" in rpml.refused(*self.args, "-q", code=1)
         return out
 
-    def test_ends_with_the_same_model(self, rpml, killed, shared):
+    @pytest.fixture
+    def whole(self, rpml, killed, tmp_path_factory):
+        """The bytes of the model of a fit that did not die."""
+        out = tmp_path_factory.mktemp("whole") / "m.rpml"
+        rpml(*[out if argument == killed else argument for argument in self.args])
+        return out.read_bytes()
+
+    def test_ends_with_the_same_model(self, rpml, killed, whole):
         rpml(*self.args, "--resume")
-        assert killed.read_bytes() == (shared / "model.rpml").read_bytes()
+        assert killed.read_bytes() == whole
         assert [p.name for p in killed.parent.iterdir()] == ["m.rpml"]
 
     def test_without_resume_the_checkpoint_is_not_lost(self, rpml, killed):
         assert "--resume" in rpml.refused(*self.args, "-q")
 
-    def test_force_starts_over(self, rpml, killed, shared):
+    def test_force_starts_over(self, rpml, killed, whole):
         rpml(*self.args, "--force")
-        assert killed.read_bytes() == (shared / "model.rpml").read_bytes()
+        assert killed.read_bytes() == whole
 
     def test_other_settings_are_refused(self, rpml, killed):
         said = rpml.refused(*self.args, "--resume", "-q", "--seed", 1)
@@ -240,6 +247,7 @@ def test_too_little_memory_is_refused(rpml, shared, tmp_path):
 
 def test_a_fit_of_a_subsample(rpml, shared, tmp_path):
     line = ("fit", shared / "x.npy", "-o", tmp_path / "m.rpml", "--dim", 4, "--subsample", 120)
+    line += ("--set", "training=always")
     assert "learned from 119 of 240 rows" in rpml(*line).stdout
     assert (RPML.load(tmp_path / "m.rpml").labels_ >= 0).sum() == 119
     assert "all rows are used" in rpml.refused(*line, "--engine", "dask", "--force")

@@ -1,7 +1,5 @@
 """Which rows to label next."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
@@ -10,6 +8,7 @@ from rpml import RPML
 from rpml.method.clustering.exemplars import Exemplars
 from rpml.method.supervision.suggest import (
     BLOCK_ROWS,
+    Candidates,
     density,
     rank_candidates,
     row_doubt,
@@ -28,38 +27,35 @@ def on_circle(*degrees):
     return np.stack([np.cos(angle), np.sin(angle)], axis=1)
 
 
-def model(known=(), angles=(0, 90, 180, 270)):
+def candidates(known=(), angles=(0, 90, 180, 270), rows=None):
     """Clusters of 4, 3, 2 and 1 rows, their exemplars first; row 8 is the least sure."""
-    labels = np.repeat([0, 1, 2, 3], [4, 3, 2, 1])
-    triplets = np.array([[i, i, 9] for i in range(10)])
     p = np.linspace(0.9, 0.6, 10)
     p[8] = 0.1
-    return SimpleNamespace(
-        labels_=labels,
-        labeled_mask_=np.isin(np.arange(10), known),
-        exemplars_=Exemplars(np.array([0, 4, 7, 9]), np.arange(4), np.array([4, 3, 2, 1])),
-        exemplar_vectors_=on_circle(*angles),
-        preprocessing_=SimpleNamespace(embed=lambda X, components, unit: X),
-        components_=None,
-        triplets_=triplets,
-        triplet_probabilities_=p,
+    return Candidates(
+        exemplars=Exemplars(np.array([0, 4, 7, 9]), np.arange(4), np.array([4, 3, 2, 1])),
+        middles=on_circle(*angles),
+        rows=rows,
+        labels=np.repeat([0, 1, 2, 3], [4, 3, 2, 1]),
+        labeled=np.isin(np.arange(10), known),
+        triplets=np.array([[i, i, 9] for i in range(10)]),
+        probabilities=p,
     )
 
 
 def test_large_clusters_come_first_and_then_the_rows_at_the_edges():
     # 0 is the largest, and 180 degrees lies farthest from it
-    order = rank_candidates(20, model()).tolist()
+    order = rank_candidates(20, candidates()).tolist()
     assert order[:4] == [0, 7, 4, 9]
     assert order[4] == 8
     assert sorted(order) == list(range(10))
 
 
 def test_a_cluster_beside_one_asked_for_waits():
-    assert rank_candidates(3, model(angles=(0, 10, 120, 240))).tolist() == [0, 7, 9]
+    assert rank_candidates(3, candidates(angles=(0, 10, 120, 240))).tolist() == [0, 7, 9]
 
 
 def test_labeled_clusters_come_later_and_labeled_rows_never():
-    order = rank_candidates(20, model(known=(1,))).tolist()
+    order = rank_candidates(20, candidates(known=(1,))).tolist()
     assert order[:3] == [7, 4, 9]  # the farthest from the labeled cluster first
     assert 1 not in order
     assert len(order) == 9
@@ -67,7 +63,7 @@ def test_labeled_clusters_come_later_and_labeled_rows_never():
 
 def test_with_the_rows_at_hand_all_of_them_are_candidates():
     spread = on_circle(0, 0, 0, 150, 90, 90, 90, 180, 180, 270)
-    order = rank_candidates(20, model(known=(0,)), spread).tolist()
+    order = rank_candidates(20, candidates(known=(0,), rows=spread)).tolist()
     # 150 degrees (3), 270 (9) and 90 (4, 5, 6) have no label; 8 is as good as 7, which is first
     assert order[0] == 7
     assert {3, 4, 9} <= set(order[:4])

@@ -181,9 +181,10 @@ def test_a_few_labels_help_on_classes_never_seen(problem):
 def test_no_label_at_all_is_exactly_the_unsupervised_fit(problem, missing):
     X, *_ = problem
     y = np.full(len(X), missing, object)
-    plain = RPML(6, n_neighbors=15, random_state=0).fit(X)
+    settings = {"n_neighbors": 15, "training": "always", "random_state": 0}
+    plain = RPML(6, **settings).fit(X)
     for none in (y, np.full(len(X), -1)):
-        model = RPML(6, n_neighbors=15, random_state=0, use_labels=True).fit(X, none)
+        model = RPML(6, use_labels=True, **settings).fit(X, none)
         np.testing.assert_array_equal(model.components_, plain.components_)
         np.testing.assert_array_equal(model.triplets_, plain.triplets_)
         np.testing.assert_array_equal(model.transform(X), plain.transform(X))

@@ -121,8 +121,9 @@ def test_noise_is_left_to_pca_and_not_trained_on():
     assert model.whitening_.source == "neighbors"
     assert not model.whitening_.whitens
     assert model.n_iter_ == 0
-    assert "stepped back" in model.message_
-    assert decisions(model)["training"].startswith("stepped back: ")
+    assert decisions(model)["training"] == model.message_
+    assert model.message_.startswith("not trained: ")
+    assert model.outcome_ == "PCA"
     assert decisions(model)["whitening"].startswith("none (PCA), because the rank gain of mild")
     similarities = [Z @ Z.T for Z in (model.transform(X), PCA(8).fit(X).transform(X))]
     np.testing.assert_allclose(*similarities, atol=1e-5)

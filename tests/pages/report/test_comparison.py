@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from rpml import RPML
-from rpml.estimator.description import is_pca
 from rpml.evaluation.metrics import clustering_scores, recall_at_k
 from rpml.evaluation.metrics.retrieval import KS
 from rpml.evaluation.rank_gain import CALIBRATION
@@ -175,7 +174,7 @@ def test_a_gain_that_may_be_a_loss_is_not_called_probable(monkeypatch) -> None:
 def test_a_model_that_is_pca_is_called_that() -> None:
     X = np.random.default_rng(0).standard_normal((300, 20))
     model = RPML(8, random_state=0).fit(X)
-    assert is_pca(model)
+    assert model.outcome_ == "PCA"
     said = judge(measure([model], X, make_items(len(X)), Source("m", "x")))
     assert (said.tone, said.answer) == ("mixed", "No more than PCA")
     assert "the model is PCA" in said.sentence

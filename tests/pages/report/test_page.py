@@ -198,7 +198,8 @@ def test_points_and_categories_are_packed() -> None:
 
 @pytest.mark.parametrize("weight", ["concat", "bilinear", "constant"])
 def test_training_rows_are_recognized(sample: Sample, weight: str) -> None:
-    model = RPML(8, weight=weight, n_neighbors=15, max_iter=5, tol=1e-2, random_state=0)
+    settings = {"n_neighbors": 15, "training": "always", "max_iter": 5, "tol": 1e-2}
+    model = RPML(8, weight=weight, random_state=0, **settings)
     model.fit(sample.X)
     assert fitted_on(model, sample.X)
     assert fitted_on(model, sample.X.astype(np.float64))

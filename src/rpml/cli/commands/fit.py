@@ -249,28 +249,31 @@ def how_to_go_on(job: ResumableFit) -> str:
 
 
 def shown(model: RPML, fields: dict[str, object]) -> dict[str, object]:
-    """Return the fields for display, with the fit's decisions instead of the solver's end."""
+    """Return the fields that apply, with the fit's decisions instead of the solver's end."""
     from rpml.estimator.description import decisions
 
     solver = ("iterations", "converged", "message")
-    return {name: value for name, value in fields.items() if name not in solver} | decisions(model)
+    applying = {n: value for n, value in fields.items() if value is not None and n not in solver}
+    return applying | decisions(model)
 
 
 def summary(model: RPML, output: str) -> dict[str, object]:
     """Summarize a fit; the loss is the mean over triplets."""
     from rpml.estimator.description import mean_losses
 
-    losses, weights = mean_losses(model), model.triplet_weights_
+    losses, made = mean_losses(model), vars(model)
+    labels, weights = made.get("labels_"), made.get("triplet_weights_")
     return {
         "output": output,
-        "rows": len(model.labels_),
+        "rows": model.n_samples_,
         "features": model.n_features_in_,
         "dim": len(model.components_),
-        "clusters": len(set(model.labels_[model.labels_ >= 0].tolist())),
-        "triplets": len(model.triplets_),
+        "outcome": model.outcome_,
+        "clusters": None if labels is None else len(set(labels[labels >= 0].tolist())),
+        "triplets": None if weights is None else len(weights),
         "iterations": model.n_iter_,
         "converged": model.converged_,
         "message": model.message_,
         "loss": losses[-1] if losses else None,
-        "mean_weight": float(weights.mean()) if len(weights) else None,
+        "mean_weight": float(weights.mean()) if weights is not None and len(weights) else None,
     }

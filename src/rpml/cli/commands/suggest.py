@@ -44,10 +44,10 @@ def run(
         source = reading.open(features)
         check_features(fitted, source, model)
         data = source.load()
-        if len(data.values) != len(fitted.labels_):
+        if len(data.values) != fitted.n_samples_:
             raise InputError(
                 f"{features} has {counted(len(data.values), 'row')}, {model} was fitted on "
-                f"{len(fitted.labels_)}: pass the file it was fitted on"
+                f"{fitted.n_samples_}: pass the file it was fitted on"
             )
     rows = fitted.suggest_labels(count, None if data is None else data.values)
     ids, name = as_ids(rows.tolist()), "id"  # by which fit --labels finds the rows

@@ -43,7 +43,7 @@ def run(
         check_features(copy(fitted), source, model)
     if names is not None:
         del fitted.feature_names_in_  # arrays have none
-    before = len(fitted.exemplars_.rows) if fitted.exemplars_ is not None else 0
+    before = len(fitted.exemplars_.rows) if hasattr(fitted, "exemplars_") else 0
     with locked(target):
         rows = [source.load().values for source in sources]
         with console.reporter() as report:

@@ -36,13 +36,18 @@ def initial_subspace(Z: Array, l: int, init: object, rng: np.random.Generator) -
         return Grassmann().random_point(p, l, rng)
     if isinstance(init, str):
         return complete_axes(principal_axes(Z, unit_input=False, center=True).axes, l)
+    return given_subspace(init, (p, l))
+
+
+def given_subspace(init: object, shape: tuple[int, int]) -> Array:
+    """Return the user's matrix with orthonormal columns."""
     L = np.array(init, np.float64)
-    if L.shape != (p, l):
+    if L.shape != shape:
         raise ValueError(
-            f"init must have shape ({p}, {l}), features after preprocessing by n_components, "
+            f"init must have shape {shape}, features after preprocessing by n_components, "
             f"got {L.shape}."
         )
-    if np.linalg.matrix_rank(L) < l:
+    if np.linalg.matrix_rank(L) < shape[1]:
         raise ValueError("init must have linearly independent columns.")
     return orthonormalize(np.linalg.qr(L)[0])
 
@@ -127,16 +132,6 @@ def solve(
         info = {"loss": result.loss / problem.n_triplets}
         context.report(Progress("optimize", result.n_iter, result.n_iter, info))
     return result
-
-
-def step_back(problem: Evaluator, start: Start) -> OptimizeResult:
-    """Return the start itself, if no evidence supports training."""
-    message = "training stepped back: no evidence for other axes than the principal ones"
-    loss = 0.0
-    if problem.n_triplets:
-        problem.move_to(*start)
-        loss = problem.gradients()[0]
-    return OptimizeResult(*start, loss, {"loss": [loss]}, 0, True, message)
 
 
 def _pack(state: CGState) -> tuple[Arrays, Json]:

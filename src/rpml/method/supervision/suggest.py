@@ -10,13 +10,12 @@ exemplars: these come first, followed by the rows with the least probable triple
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rpml.method.clustering.exemplars import Exemplars
-from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.blas import single_blas_thread, times
 from rpml.runtime.rows import Array, Labels
 
@@ -24,36 +23,35 @@ Mask = NDArray[np.bool_]
 BLOCK_ROWS = 1024
 
 
-class Fitted(Protocol):
-    """The attributes of a model that suggestions need."""
+@dataclass(frozen=True)
+class Candidates:
+    """Training rows that may be labeled, and what is known of them."""
 
-    labels_: Labels
-    labeled_mask_: Mask
-    exemplars_: Exemplars
-    exemplar_vectors_: Array | None
-    triplets_: NDArray[np.integer]
-    triplet_probabilities_: Array
-    preprocessing_: Preprocessing
-    components_: Array
+    exemplars: Exemplars
+    middles: Array
+    """The embedded exemplars, unit rows."""
+    rows: Array | None
+    """All embedded training rows, if they are available."""
+    labels: Labels
+    """(n,) clusters of all training rows, -1 where unknown."""
+    labeled: Mask
+    """(n,) rows whose class is given."""
+    triplets: NDArray[np.integer]
+    probabilities: Array
 
 
-def rank_candidates(n: int, model: Fitted, X: Array | None = None) -> NDArray[np.intp]:
-    """Return up to n unlabeled rows, most informative first; X are the training rows."""
+def rank_candidates(n: int, known: Candidates) -> NDArray[np.intp]:
+    """Return up to n unlabeled rows, most informative first."""
     if n < 0:
         raise ValueError(f"n={n}: the number of rows must not be negative.")
-    labels, labeled, exemplars = model.labels_, model.labeled_mask_, model.exemplars_
-    vectors = model.exemplar_vectors_
-    if vectors is None:  # the model was saved without them
-        assert X is not None
-        vectors = X[exemplars.rows]
-    middles = model.preprocessing_.embed(vectors, model.components_, unit=True)
-    if X is None:
-        rows, Z, covered = exemplars.rows, middles, np.isin(exemplars.labels, labels[labeled])
+    exemplars, labeled = known.exemplars, known.labeled
+    if known.rows is None:
+        rows, Z = exemplars.rows, known.middles
+        covered = np.isin(exemplars.labels, known.labels[labeled])
     else:
-        Z = model.preprocessing_.embed(X, model.components_, unit=True)
-        rows, covered = np.arange(len(labels)), labeled
-    first = rows[spread_out(Z, density(Z, middles, exemplars.sizes), covered, n)]
-    doubt = row_doubt(len(labels), model.triplets_, model.triplet_probabilities_)
+        rows, Z, covered = np.arange(len(labeled)), known.rows, labeled
+    first = rows[spread_out(Z, density(Z, known.middles, exemplars.sizes), covered, n)]
+    doubt = row_doubt(len(labeled), known.triplets, known.probabilities)
     rest = np.setdiff1d(np.flatnonzero(~labeled), first)
     rest = rest[np.argsort(-doubt[rest], kind="stable")]
     return np.asarray(np.concatenate([first, rest])[:n])

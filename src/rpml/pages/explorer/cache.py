@@ -18,7 +18,7 @@ from rpml.runtime.schema import ArraySpec, Schema
 logger = logging.getLogger(__name__)
 
 MIN_ROWS = 2_000  # fewer rows are drawn in a moment
-KIND, VERSION = "explorer cache", 1
+KIND, VERSION = "explorer cache", 2
 POINTS = np.dtype("<u2")
 _MAP = "map_"
 
@@ -35,7 +35,8 @@ def cache_key(catalog: Catalog, X: Array, seed: int, tree: bool) -> str:
     embeddings = [index.rows for space, index in catalog.indices.items() if space != "raw"]
     spaces = tuple(catalog.indices)
     plain = (VERSION, rpml.__version__, spaces, seed, tree, settings)
-    return data_digest(np.asarray(X), *embeddings, np.asarray(model.labels_), plain)
+    labels = np.empty(0, np.intp) if catalog.labels is None else catalog.labels
+    return data_digest(np.asarray(X), *embeddings, labels, plain)
 
 
 @dataclass(frozen=True)
@@ -58,12 +59,13 @@ class Cache:
             return False
         if any(arrays[_MAP + space].dtype != POINTS for space in catalog.indices):
             return False
-        if ("modes" in arrays) != ("impurity" in arrays):
-            return False
-        if "modes" in arrays:
-            clusters = _clusters(catalog, arrays)
+        if not {"labels", "modes", "impurity"}.isdisjoint(arrays):
+            if not {"labels", "modes", "impurity"} <= arrays.keys():
+                return False
+            clusters = _clusters(arrays)
             if len(clusters.names) != sizes["clusters"]:
                 return False
+            catalog.labels = clusters.labels
             catalog.clusters.finish(clusters)
         else:
             catalog.clusters.fail(metadata["reason"])
@@ -74,14 +76,14 @@ class Cache:
     def save(self, catalog: Catalog) -> None:
         """Write the file if maps and clusters are known; errors are only logged."""
         clusters, maps = catalog.clusters.value, catalog.maps.value
-        if maps is None or (clusters is None and catalog.trained):
+        if maps is None or (clusters is None and catalog.labels is not None):
             return
         arrays: Arrays = {
             _MAP + space: np.frombuffer(points, POINTS).reshape(-1, 2)
             for space, points in maps.items()
         }
         if clusters is not None:
-            arrays["modes"] = clusters.modes
+            arrays["labels"], arrays["modes"] = clusters.labels, clusters.modes
             arrays["impurity"] = np.nan_to_num(clusters.impurity, nan=-1.0)
             if clusters.parents is not None:
                 arrays["parents"] = clusters.parents
@@ -104,6 +106,7 @@ class Cache:
 def _schema(catalog: Catalog) -> Schema:
     maps = {_MAP + space: ArraySpec("u", ("rows", 2)) for space in catalog.indices}
     clusters = {
+        "labels": ArraySpec("i", ("rows",), -1, "rows", optional=True),
         "modes": ArraySpec("i", ("clusters",), 0, "rows", optional=True),
         "impurity": ArraySpec("f", ("clusters",), -1.0, 1.0, optional=True),
         "parents": ArraySpec("i", ("rows",), 0, "rows", optional=True),
@@ -111,8 +114,8 @@ def _schema(catalog: Catalog) -> Schema:
     return Schema({**maps, **clusters}, {"key": str, "reason": str, "tree_reason": str})
 
 
-def _clusters(catalog: Catalog, arrays: Arrays) -> Clusters:
-    labels = np.asarray(catalog.model.labels_)
+def _clusters(arrays: Arrays) -> Clusters:
+    labels = arrays["labels"].astype(np.intp)
     names, sizes = np.unique(labels[labels >= 0], return_counts=True)
     impurity = np.where(arrays["impurity"] < 0, np.nan, arrays["impurity"])
     return Clusters(labels, names, sizes, arrays["modes"], impurity, arrays.get("parents"))

@@ -1,7 +1,6 @@
 """Everything the explorer shows: items, indices, clusters and maps; slow parts come later."""
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Generic, Literal, TypeVar
 
 import numpy as np
@@ -12,7 +11,7 @@ from rpml.pages.explorer.clusters import Clusters
 from rpml.pages.explorer.index import ExactIndex
 from rpml.pages.items import Category, Items, encode_category
 from rpml.pages.training_rows import fitted_on
-from rpml.runtime.rows import Array
+from rpml.runtime.rows import Array, Labels
 
 T = TypeVar("T")
 
@@ -36,13 +35,14 @@ class Pending(Generic[T]):
 
 @dataclass
 class Catalog:
-    """The items and spaces that are explored; `trained` if the rows are the training rows."""
+    """The items and spaces that are explored."""
 
     model: RPML
     items: Items
     indices: dict[str, ExactIndex]
     """By space: "raw", "rpml" and those of `add_model`."""
-    trained: bool
+    labels: Labels | None = None
+    """(n_rows,) the clusters; None if they are not known yet, or of other rows."""
     name: str = ""
     clusters: Pending[Clusters] = field(default_factory=Pending)
     maps: Pending[dict[str, bytes]] = field(default_factory=Pending)
@@ -78,15 +78,11 @@ class Catalog:
             columns["text"] = items.texts
         if items.labels is not None:
             columns["label"] = [label or "" for label in items.labels]
-        if self.trained:
-            columns["cluster"] = self._cluster_names
+        if self.labels is not None:
+            columns["cluster"] = ["" if c < 0 else str(c) for c in self.labels.tolist()]
         for name, column in items.metadata.items():
             columns[f"{name} (metadata)" if name in columns else name] = column
         return columns
-
-    @cached_property
-    def _cluster_names(self) -> list[str]:
-        return ["" if c < 0 else str(c) for c in self.model.labels_.tolist()]
 
     def row_of(self, name: str) -> int | None:
         """Return the row with an id, if any."""
@@ -108,24 +104,33 @@ class Catalog:
     def category_names(self) -> tuple[str, ...]:
         """The columns that can color the map."""
         labels = ("label",) if self.items.labeled_mask.any() else ()
-        return (*labels, *(("cluster",) if self.trained else ()))
+        expected = self.labels is not None or self.clusters.state == "working"
+        return (*labels, *(("cluster",) if expected else ()))
 
     def category(self, name: str) -> Category:
         """Return labels or pseudo-clusters as names and codes."""
         if name == "label":
             return encode_category(self.items.labels or [])
-        labels, clusters = self.model.labels_, self.clusters.value
+        labels, clusters = self.labels, self.clusters.value
+        if labels is None:
+            return encode_category([None] * len(self))
         titles = {c: clusters.title(c) if clusters else str(c) for c in np.unique(labels).tolist()}
         return encode_category([None if c < 0 else titles[c] for c in labels.tolist()])
 
     def cluster_of(self, row: int) -> int | None:
-        """Return the pseudo-cluster of a training row; None for noise and other rows."""
-        if not self.trained or self.model.labels_[row] < 0:
+        """Return the cluster of a row; None for noise and where clusters are not known."""
+        if self.labels is None or self.labels[row] < 0:
             return None
-        return int(self.model.labels_[row])
+        return int(self.labels[row])
 
 
 def make_catalog(model: RPML, X: Array, items: Items, name: str = "") -> Catalog:
     """Index the raw and the embedded rows; `preparation` computes maps and clusters."""
     indices = {"raw": ExactIndex(X), "rpml": ExactIndex(model.transform(X))}
-    return Catalog(model, items, indices, fitted_on(model, X), name)
+    catalog = Catalog(model, items, indices, None, name)
+    if hasattr(model, "labels_"):
+        if fitted_on(model, X):
+            catalog.labels = model.labels_
+        else:
+            catalog.clusters.fail("these features are not the rows the model was fitted on")
+    return catalog

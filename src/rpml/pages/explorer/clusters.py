@@ -112,11 +112,10 @@ def _impurity(
     return np.where(total > 0, others / np.maximum(total, 1), np.nan)
 
 
-def ascent_tree(model: RPML, X: Array) -> NDArray[np.intp] | None:
+def ascent_tree(model: RPML, X: Array, labels: NDArray[np.intp]) -> NDArray[np.intp] | None:
     """Return the parents of the rows in the model's Authority Ascent Shift, which is run again.
 
-    The model only stores the labels. None if the clusters come from elsewhere, or if the second
-    run does not reproduce them.
+    None if the labels come from elsewhere, or if the second run does not reproduce them.
     """
     from rpml.method.clustering.aas import AuthorityAscentShift
     from rpml.method.clustering.pseudo_labels import as_clusterer
@@ -126,7 +125,7 @@ def ascent_tree(model: RPML, X: Array) -> NDArray[np.intp] | None:
         return None
     again = AuthorityAscentShift(**clustering.get_params(deep=False))
     again.fit(np.asarray(model.preprocessing_.apply(X)))
-    if not same_partition(again.labels_, model.labels_):
+    if not same_partition(again.labels_, labels):
         return None
     return np.asarray(again.parents_, np.intp)
 

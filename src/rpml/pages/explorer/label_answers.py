@@ -77,7 +77,7 @@ class LabelAnswers:
         """Return how many training rows surround each row; the same for every request."""
         if self._density is None:
             model = self.answers.catalog.model
-            if model.exemplar_vectors_ is None:  # use the rows of the page instead
+            if not hasattr(model, "exemplar_vectors_"):  # use the rows of the page instead
                 sampled = sorted_sample(len(places), DENSITY_ROWS, np.random.default_rng(0))
                 centers, sizes = places[sampled], np.ones(len(sampled), np.intp)
             else:

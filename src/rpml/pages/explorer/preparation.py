@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from rpml.estimator.clusters import cluster_rows
 from rpml.pages.explorer.cache import Cache, cache_key
 from rpml.pages.explorer.catalog import Catalog, Pending
 from rpml.pages.explorer.cluster_names import distinctive_words
@@ -63,15 +64,21 @@ def _attempt(pending: Pending[T], work: Callable[[], None]) -> None:
 
 
 def _prepare_clusters(catalog: Catalog, X: Array, seed: int, tree: bool) -> None:
-    if not catalog.trained:
-        catalog.clusters.fail("these features are not the rows the model was fitted on")
+    if catalog.clusters.state == "missing":  # of other rows
         return
-    parents = ascent_tree(catalog.model, X) if tree else None
+    if catalog.labels is None:
+        if not tree:
+            catalog.clusters.fail(
+                "the fit made none, and so many rows are clustered only if started with --tree"
+            )
+            return
+        catalog.labels = cluster_rows(catalog.model, X)[0]
+    labels, rng = catalog.labels, np.random.default_rng(seed)
+    parents = ascent_tree(catalog.model, X, labels) if tree else None
     if not tree:
         catalog.tree_reason = "it is not computed for so many rows unless started with --tree"
     elif parents is None:
         catalog.tree_reason = "the clusters of this model do not come from a single ascent"
-    labels, rng = np.asarray(catalog.model.labels_), np.random.default_rng(seed)
     clusters = find_clusters(labels, catalog.indices["rpml"], parents, rng)
     catalog.clusters.finish(_named(catalog, clusters))
 

@@ -43,8 +43,8 @@ def _categories(measurements: Measurements, rows: list[int]) -> dict[str, Catego
     categories = {}
     if measurements.items.labels is not None:
         categories["label"] = encode_category([measurements.items.label(row) for row in rows])
-    if measurements.trained:
-        clusters = measurements.model.labels_[rows].tolist()
+    if measurements.clusters is not None:
+        clusters = measurements.clusters[rows].tolist()
         categories["pseudo-cluster"] = encode_category(
             [None if c < 0 else str(c) for c in clusters]
         )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.estimator import RPML
-from rpml.estimator.description import is_pca
+from rpml.estimator.clusters import cluster_rows
 from rpml.evaluation.recommendation import CANDIDATES, Recommendation, recommend
 from rpml.evaluation.registry import PCA_FAMILY
 from rpml.pages.items import Items
@@ -23,10 +23,10 @@ from rpml.pages.report.comparison import (
 )
 from rpml.pages.report.gallery import Gallery
 from rpml.pages.thumbnails import Thumbnails
-from rpml.pages.training_rows import fitted_on
+from rpml.pages.training_rows import clusters_of, fitted_on
 from rpml.runtime.context import Progress
 from rpml.runtime.errors import InputError
-from rpml.runtime.rows import Array, sorted_sample
+from rpml.runtime.rows import Array, Labels, sorted_sample
 
 MAX_MEASURED = 20_000  # rows; a larger set is sampled
 MAX_DRAWN = 5_000  # points per map
@@ -59,6 +59,8 @@ class Measurements:
     n_rows: int
     trained: bool
     """Whether the rows are the training rows."""
+    clusters: Labels | None
+    """(n_rows,) clusters of the fit, or of the rows if the fit made none; None for other rows."""
     rows: NDArray[np.intp]
     """(m,) measured rows."""
     X: Array
@@ -129,7 +131,7 @@ def measure(
     listen(Progress("report", 1, N_STAGES))
     comparison = compare_spaces(spaces, labels, rng)
     # a model that is PCA has no evidence of its own
-    methods = PCA_FAMILY if is_pca(model) else CANDIDATES
+    methods = PCA_FAMILY if model.outcome_ == "PCA" else CANDIDATES
     size = len(model.components_)
     advice = None if labels else recommend(sampled, size, methods=methods, random_state=seed)
     listen(Progress("report", 2, N_STAGES))
@@ -142,6 +144,7 @@ def measure(
         source=source,
         n_rows=len(X),
         trained=fitted_on(model, X),
+        clusters=_clusters(model, X, rows),
         rows=rows,
         X=sampled,
         spaces=spaces,
@@ -152,6 +155,15 @@ def measure(
         gallery=Gallery(items, Thumbnails(items, rows[drawn], THUMBNAIL_BYTES)),
         seed=seed,
     )
+
+
+def _clusters(model: RPML, X: Array, rows: NDArray[np.intp]) -> Labels | None:
+    """Return the clusters of all rows; of a fit that made none, those of the measured rows."""
+    if hasattr(model, "labels_"):
+        return clusters_of(model, X)
+    labels = np.full(len(X), -1)
+    labels[rows] = cluster_rows(model, X[rows])[0]
+    return labels
 
 
 def _sample_rows(items: Items, n: int, rng: np.random.Generator) -> NDArray[np.intp]:

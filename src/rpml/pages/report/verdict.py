@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.estimator.description import is_pca
 from rpml.evaluation.metrics.label_free import NEAREST
 from rpml.evaluation.rank_gain import expected_gain
 from rpml.evaluation.recommendation import RAW_PRICE, Recommendation
@@ -49,7 +48,7 @@ def judge(measurements: Measurements) -> Verdict:
 def _judge_first(measurements: Measurements) -> Verdict:
     small, large = measurements.embedding.n_dims, measurements.spaces[0].n_dims
     sizes = f"{counted(small, 'dimension')} instead of {large:,}"
-    if measurements.advice is not None and is_pca(measurements.model):
+    if measurements.advice is not None and measurements.model.outcome_ == "PCA":
         return as_pca(measurements.advice, rows_phrase(measurements))
     if measurements.advice is not None:
         return without_labels(measurements.advice, rows_phrase(measurements))

@@ -14,7 +14,11 @@ _MIN_ROWS, _STABILITY_ROWS = 60, 3000  # range in which the stability of cluster
 def content(measurements: Measurements) -> Content:
     """Show diagnostics of clusters, triplets and whitening; the table has those of neighbors."""
     model, X = measurements.model, measurements.X
-    checks = [*of_clusters(model.labels_), *of_triplets(model), *of_whitening(model)]
+    labels = getattr(model, "labels_", None)
+    if labels is None and measurements.clusters is not None:
+        labels = measurements.clusters[measurements.rows]
+    assert labels is not None
+    checks = [*of_clusters(labels), *of_triplets(model), *of_whitening(model)]
     if len(X) >= _MIN_ROWS:
         rng = measurements.rng("checks")
         rows = sorted_sample(len(X), _STABILITY_ROWS, rng)

@@ -14,15 +14,20 @@ _HEADING = "Sizes of the pseudo-clusters"
 
 def content(measurements: Measurements) -> Content:
     """Show cluster sizes, and examples if the rows are the training rows."""
-    labels, gallery = measurements.model.labels_, measurements.gallery
+    fitted = getattr(measurements.model, "labels_", None)
+    shown, gallery = measurements.clusters, measurements.gallery
+    labels = fitted
+    if labels is None:  # then the measured rows were clustered
+        assert shown is not None
+        labels = shown[measurements.rows]
     sizes = np.bincount(labels[labels >= 0])
     sizes = sizes[sizes > 0]
     chart = charts.histogram(_HEADING, sizes, "items per pseudo-cluster", log_bins=True)
     samples = []
-    if measurements.trained:
+    if shown is not None:
         samples = [
             Strip(f"Pseudo-cluster {name}", [gallery.view(r) for r in rows], counted(size, "item"))
-            for name, size, rows in cluster_samples(labels, 5, 10)
+            for name, size, rows in cluster_samples(shown, 5, 10)
         ]
     together = sizes[sizes > 1]
     facts = {
@@ -34,15 +39,18 @@ def content(measurements: Measurements) -> Content:
     noise = int((labels < 0).sum())
     if noise:
         facts["items in none"] = f"{noise:,}"
+    role = "take the place of labels in the fit"
+    if fitted is None:
+        role = "are those of the measured items; the fit was not trained and used none"
     return {
         "how": (
-            "The pseudo-clusters take the place of labels in the fit. Many small and pure ones are "
-            "good; a single giant or mostly singletons are a warning."
+            f"The pseudo-clusters {role}. Many small and pure ones are good; a single giant or "
+            "mostly singletons are a warning."
         ),
         "figure": Figure(_HEADING, chart),
         "facts": facts,
         "samples": samples,
-        "trained": measurements.trained,
+        "trained": shown is not None,
     }
 
 

@@ -19,7 +19,7 @@ def content(measurements: Measurements) -> Content:
     model = measurements.model
     step = "epoch" if model.solver == "stochastic" else "iteration"
     figures, constants = [], []
-    history = {**model.history_, "loss": mean_losses(model)}
+    history = {**getattr(model, "history_", {}), "loss": mean_losses(model)}
     for name, heading in _HEADINGS.items():
         values = np.asarray(history.get(name, []), float)
         if len(values) == 0:

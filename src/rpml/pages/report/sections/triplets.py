@@ -10,9 +10,14 @@ from rpml.runtime.wording import counted
 _ROLES = ("anchor", "positive", "negative")
 
 
-def content(measurements: Measurements) -> Content:
-    """Show histograms of weights and probabilities, and examples for training rows."""
+def content(measurements: Measurements) -> Content | None:
+    """Show histograms of weights and probabilities, and examples for training rows.
+
+    None if the fit was not trained.
+    """
     model = measurements.model
+    if not hasattr(model, "triplets_"):
+        return None
     weights, probabilities = model.triplet_weights_, model.triplet_probabilities_
     heading = "Triplet probabilities"
     figures = [Figure(heading, charts.histogram(heading, probabilities, "probability"))]

@@ -1,0 +1,103 @@
+"""A fit asks before it works: what it makes, and what is made when somebody asks for it."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from rpml import RPML, AuthorityAscentShift
+from rpml.estimator.embedding import MADE_IF_ASKED
+from rpml.evaluation.diagnostics import diagnose
+from tests.method.whitening.test_evidence import nuisance
+from tests.problems import blobs
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return blobs(classes=8, per_class=40, d=20, spread=0.5)[0]
+
+
+@pytest.fixture(scope="module")
+def fitted(rows):
+    return RPML(6, n_neighbors=15, random_state=0).fit(rows)
+
+
+def test_a_fit_that_is_pca_searches_clusters_and_draws_nothing(rows):
+    stages = []
+    model = RPML(6, random_state=0, callback=lambda p: stages.append(p.stage)).fit(rows)
+    assert model.outcome_ == "PCA"
+    assert set(stages) == {"whiten"}
+    assert model.message_.startswith("not trained: ")
+    assert (model.n_iter_, model.converged_, model.n_samples_) == (0, True, len(rows))
+
+
+@pytest.mark.parametrize("name", MADE_IF_ASKED)
+def test_what_the_fit_did_not_make_says_how_to_get_it(fitted, name):
+    with pytest.raises(AttributeError, match=rf"{name} .*PCA.*training='always'.*AuthorityAscent"):
+        getattr(fitted, name)
+    with pytest.raises(AttributeError, match=rf"object has no attribute '{name}'"):
+        getattr(RPML(), name)
+
+
+def test_always_makes_them_and_a_second_fit_forgets_them(rows):
+    model = RPML(6, n_neighbors=15, training="always", random_state=0).fit(rows)
+    assert model.outcome_ == "learned axes, trained"
+    assert all(hasattr(model, name) for name in MADE_IF_ASKED)
+    model.set_params(training="auto").fit(rows)
+    assert not any(hasattr(model, name) for name in MADE_IF_ASKED)
+
+
+def test_outcomes(rows):
+    X, _ = nuisance(classes=40)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        untrained = RPML(12, max_iter=0, random_state=0).fit(X)
+    assert untrained.outcome_ == "learned axes"
+    assert RPML(12, random_state=0).fit(X).outcome_ == "learned axes, trained"
+    plain = {"clustering": np.zeros(len(rows), int), "random_state": 0}
+    with pytest.warns(UserWarning, match="No triplet"):
+        assert RPML(6, whiten=0.5, **plain).fit(rows).outcome_ == "PCA, rescaled"
+    with pytest.warns(UserWarning, match="No triplet"):
+        assert RPML(6, whiten=0, **plain).fit(rows).outcome_ == "PCA"
+
+
+def test_the_map_is_that_of_the_leading_axes(fitted, rows):
+    np.testing.assert_array_equal(fitted.components_, np.eye(6, fitted.components_.shape[1]))
+    np.testing.assert_array_equal(clone(fitted).fit(rows).transform(rows), fitted.transform(rows))
+
+
+def test_clusters_are_made_when_somebody_asks(fitted, rows):
+    alone = AuthorityAscentShift(15, metric="cosine", merge=None)
+    expected = alone.fit_predict(fitted.preprocessing_.apply(rows))
+    np.testing.assert_array_equal(clone(fitted).fit_predict(rows), expected)
+    trained = clone(fitted).set_params(training="always").fit(rows)  # has the same clusters
+    np.testing.assert_array_equal(trained.labels_, expected)
+    exemplars, vectors = fitted._clustered()
+    np.testing.assert_array_equal(exemplars.labels, trained.exemplars_.labels)
+    np.testing.assert_array_equal(vectors, rows[exemplars.rows])
+    np.testing.assert_array_equal(fitted.predict(vectors), exemplars.labels)
+    suggested = fitted.suggest_labels(8)
+    assert len(set(expected[suggested])) > 5
+    assert len(set(expected[fitted.suggest_labels(8, rows)])) > 5
+    found = {d.key: d for d in diagnose(fitted, rows, refits=0)}
+    sizes = np.bincount(expected)
+    assert found["clusters"].value == (sizes > 1).sum()
+    assert "weights" not in found
+
+
+def test_exemplars_are_in_the_file_if_asked_for(fitted, rows, tmp_path):
+    fitted.save(tmp_path / "with.rpml", exemplars=True)
+    loaded = RPML.load(tmp_path / "with.rpml")
+    assert loaded.outcome_ == "PCA"
+    assert not hasattr(loaded, "labels_")
+    np.testing.assert_array_equal(loaded.predict(rows), fitted.predict(rows))
+    np.testing.assert_array_equal(loaded.suggest_labels(5), fitted.suggest_labels(5))
+    assert loaded.update(rows[:50]).drift_ < 1e-9
+    fitted.save(tmp_path / "without.rpml")
+    bare = RPML.load(tmp_path / "without.rpml")
+    assert bare.n_samples_ == len(rows)
+    for call in (bare.predict, bare.update):
+        with pytest.raises(ValueError, match="saved without its exemplars"):
+            call(rows)
+    np.testing.assert_array_equal(bare.suggest_labels(5, rows), fitted.suggest_labels(5, rows))
