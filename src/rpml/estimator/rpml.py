@@ -161,8 +161,7 @@ class RPML(
 
     References
     ----------
-    .. [1] Dutta, Harandi, Chandra Sekhar: "A Probabilistic approach for Learning Embeddings
-       without Supervision".
+    .. [1] Dutta et al.: "A Probabilistic approach for Learning Embeddings without Supervision".
 
     Examples
     --------
@@ -320,8 +319,7 @@ class RPML(
         """
         refuse(unsupported)
         self._validate_params()
-        mapped = isinstance(X, np.memmap)
-        X = check_rows(self, X, reset=True)
+        mapped, X = isinstance(X, np.memmap), check_rows(self, X, reset=True)
         check_varied(X)
         check_size(self.n_components, X.shape[1])
         blocks = working_memory(fit_shape(self, len(X), X, mapped), self.memory_limit)
@@ -335,8 +333,8 @@ class RPML(
         check_arrays(self._settings(), rows)
         with using_jobs(self.n_jobs):
             result = learn_in_memory(rows, inputs, self._settings(), context, self.subsample)
-        result = result.of_rows_times(scale)
-        self._set_fitted(result, n, lambda some: X[some].astype(float_dtype(X)))
+        dtype, result = float_dtype(X), result.of_rows_times(scale)
+        self._set_fitted(result, n, lambda some: X[some].astype(dtype))
         self._calibrate(result.sample)
         self._warn()
         return self
