@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rpml.evaluation.metrics.retrieval import KS
 from rpml.evaluation.protocol.descriptors import READERS, Descriptors, read_dataset
-from rpml.evaluation.protocol.published import published_rows
+from rpml.evaluation.protocol.published import RECALL_AT, published_rows
 from rpml.evaluation.protocol.scores import (
     DEFAULT_METHODS,
     LEARNED,
@@ -24,6 +25,7 @@ from rpml.evaluation.protocol.scores import (
 )
 from rpml.evaluation.registry import chosen_methods
 from rpml.io.checkpoint import Checkpoint, fingerprint
+from rpml.io.features import read_features
 from rpml.pages.figures import FigureOptions, draw_figures
 from rpml.pages.figures.tiles import pictures_of
 from rpml.runtime.context import Context, Json, Progress
@@ -40,7 +42,7 @@ from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:
     from rpml.deep.finetune import Training
-    from rpml.vision.dataset_descriptors import BackboneSpec
+    from rpml.vision.extract import Job
 
 Embeddings = dict[str, Array]
 RESULTS, TABLE, FIGURES = "results.json", "results.md", "figures"
@@ -144,25 +146,51 @@ class Benchmark:
     def describe(
         self,
         root: str,
-        network: BackboneSpec,
+        job: Job,
         incomplete: bool = False,
         context: Context | None = None,
     ) -> Descriptors:
-        """Compute the descriptors of the dataset's images once and keep them in the folder."""
-        from rpml.vision.dataset_descriptors import from_images
+        """Compute the descriptors of the dataset's images once and keep them in the folder.
 
-        folder = Path(self.folder)
+        `job` has the network and the recipe; its files are those of the dataset.
+        """
+        from rpml.vision.extract import files_digest
+        from rpml.vision.files import ImageFile
+        from rpml.vision.resumable import ResumableExtraction
+
         images = read_dataset(self.dataset, root, incomplete)
-        folder.mkdir(parents=True, exist_ok=True)
-        data = from_images(self.dataset, images, network, folder, context or Context())
-        left_out = data.origin["left_out"]
-        if left_out:
+        files = [ImageFile(path, images.root / path) for path in images.paths]
+        path = Path(self.folder, "features.npy")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        written = ResumableExtraction(str(path), resume=True).extract(
+            replace(job, files=files), context=context
+        )
+        if written.failures:
             warnings.warn(
-                f"{counted(left_out, 'image was', 'images were')} skipped, see "
-                f"{folder}/features.failures.csv: these are not the published counts",
+                f"{counted(len(written.failures), 'image was', 'images were')} skipped, see "
+                f"{path.parent}/features.failures.csv: these are not the published counts",
                 stacklevel=2,
             )
-        return data
+        features, place = read_features(path), {name: i for i, name in enumerate(images.paths)}
+        rows = np.array(
+            [place[name] for name in (features.ids if features.ids is not None else ())]
+        )
+        origin = {
+            "dataset": images.name,
+            "images": len(files),
+            "files": files_digest(files),
+            "backbone": {"name": job.backbone.path.name, **job.backbone.fingerprint()},
+            "recipe": job.recipe.settings(),
+            "left_out": len(written.failures),
+        }
+        return Descriptors(
+            np.asarray(features.values),
+            images.labels[rows],
+            images.train[rows],
+            origin,
+            RECALL_AT.get(self.dataset, KS),
+            tuple(images.root / images.paths[i] for i in rows),
+        )
 
     def run(
         self,

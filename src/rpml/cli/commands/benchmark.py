@@ -102,7 +102,7 @@ def run(
         elif root is None or backbone is None:
             raise InputError("give --root and --backbone to start from images, or --features")
         else:
-            network = descriptor.network(backbone, workers)
-            data = job.describe(root, network, incomplete, context)
+            description = descriptor.job(backbone, workers)
+            data = job.describe(root, description, incomplete, context)
         result = job.run(data, figures, force, context)
     console.result(result.fields, f"{table(result.lines)}\n\nwritten to {job.folder}")

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from rpml.io.features import Features, FeatureSource, ReadOptions
     from rpml.runtime.context import Json
     from rpml.runtime.rows import Array
-    from rpml.vision.dataset_descriptors import BackboneSpec
-    from rpml.vision.extract import Recipe
+    from rpml.vision.extract import Job, Recipe
 
 
 def text(metavar: str, help: str, *names: str) -> object:
@@ -168,12 +167,15 @@ class DescriptorOptions:
             raise InputError(f"--scales takes integers, got {self.scales!r}") from None
         return Recipe(scales, **{"pooling": Pooling(self.pool), **more})
 
-    def network(self, path: str, workers: int | None) -> BackboneSpec:
-        """Return a backbone and how it is used on a dataset."""
-        from rpml.vision.dataset_descriptors import BackboneSpec
+    def job(self, path: str, workers: int | None) -> Job:
+        """Return a backbone and how it describes images, without the files."""
+        from rpml.vision.backbone import Backbone
         from rpml.vision.engine import Execution
+        from rpml.vision.extract import Job
 
-        return BackboneSpec(path, self.sidecar, self.recipe(), Execution(workers))
+        execution = Execution(workers)
+        network = Backbone(path, self.sidecar, execution.threads()[1])
+        return Job((), network, self.recipe(), execution)
 
 
 def load_model(path: str, dim: int | None = None) -> RPML:
