@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from rpml.pages.explorer.pictures import Pictures
 from rpml.pages.items import Items, make_items, read_ids, read_texts
 from rpml.pages.thumbnails import SIDES, Thumbnails, thumbnail
 from rpml.runtime.errors import InputError
@@ -57,6 +58,30 @@ def test_links_out_of_the_folder_are_not_used(folder: Path, tmp_path: Path) -> N
     (folder / "up").symlink_to(tmp_path)
     found = make_items(3, ["link.png", "up/outside.png", "a/1.png"], images=folder).images
     assert found[:2] == [None, None]
+
+
+def test_an_exact_id_wins_over_a_base_name(folder: Path) -> None:
+    draw(folder / "1.png")
+    draw(folder / "c/1.png")
+    found = make_items(3, ["1.png", "a/1.png", "c/1"], images=folder).images
+    assert found == [folder / "1.png", folder / "a/1.png", folder / "c/1.png"]
+    draw(folder / "3.png")
+    assert make_items(2, ["3.jpg", "a/1"], images=folder).images[0] == folder / "b/3.jpg"
+
+
+def test_a_base_name_of_two_pictures_is_refused(folder: Path) -> None:
+    draw(folder / "c/1.png")
+    with pytest.raises(InputError, match="a/1.png and c/1.png are both pictures of the id '1.png'"):
+        make_items(2, ["1.png", "2.png"], images=folder)
+
+
+def test_a_looping_link_is_a_row_without_a_picture(folder: Path) -> None:
+    (folder / "loop.png").symlink_to("loop.png")
+    (folder / "a" / "round").symlink_to("round")
+    items = make_items(2, ["loop.png", "a/1.png"], images=folder)
+    assert items.images[1] == folder / "a/1.png"
+    assert Thumbnails(items, [0, 1], 10**6)[0] is None
+    assert Pictures(items, folder).get(0, large=False) is None
 
 
 def test_what_does_not_fit_is_refused(folder: Path, tmp_path: Path) -> None:

@@ -1,9 +1,13 @@
 """The items that the rows represent: ids, labels, pictures, texts and metadata."""
 
+from __future__ import annotations
+
+import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +19,9 @@ from rpml.io.features.source import Ids
 from rpml.io.features.text_files import read_column, text_lines
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
+
+if TYPE_CHECKING:
+    from rpml.vision.files import ImageFile
 
 Category = dict[str, object]
 _TABLES = (".parquet", ".feather", ".jsonl", ".csv", ".tsv")
@@ -112,7 +119,8 @@ def read_texts(
     """
     path, column = Path(path), "text"
     if not path.suffix and not path.exists() and Path(features).suffix in _TABLES:
-        path, column = Path(features), str(path)
+        column = str(path)
+        return list(read_labels(features, n_rows, ids, column, "", partial=True))  # by order
     check_readable(path)
     if path.suffix != ".txt":
         return list(read_labels(path, n_rows, ids, column, partial=True))
@@ -145,8 +153,8 @@ def match_images(folder: Path, ids: Sequence[str] | None, n_rows: int) -> list[P
 
     if not folder.is_dir():
         raise InputError(f"--images {folder}: there is no such folder")
-    root = folder.resolve()
-    files = [f for f in find_images(folder) if f.path.resolve().is_relative_to(root)]
+    root = os.path.realpath(folder)  # unlike Path.resolve it does not raise on a looping link
+    files = [f for f in find_images(folder) if Path(os.path.realpath(f.path)).is_relative_to(root)]
     if ids is None:
         if len(files) != n_rows:
             raise InputError(
@@ -154,15 +162,34 @@ def match_images(folder: Path, ids: Sequence[str] | None, n_rows: int) -> list[P
                 f"{counted(n_rows, 'row')} without ids: give --ids, one file name per line"
             )
         return [f.path for f in files]
-    by_name: dict[str, Path] = {}
-    for file in files:
-        path = PurePosixPath(file.id)
-        for name in (path.stem, path.name, str(path.with_suffix("")), file.id):
-            by_name[name] = file.path  # the whole path comes last and takes precedence
-    paths = [by_name.get(name.partition(VIEW_MARK)[0]) for name in ids]
+    find = _image_finder(folder, files)
+    paths = [find(name) or find(name.partition(VIEW_MARK)[0]) for name in ids]
     if not any(paths):
         raise InputError(
             f"no image in {folder} is named like an id: the first id is {ids[0]!r}, "
             f"the first image {files[0].id!r}"
         )
     return paths
+
+
+def _image_finder(folder: Path, files: Sequence[ImageFile]) -> Callable[[str], Path | None]:
+    """Return a function from id to picture: a whole path first, then a file name that is unique."""
+    names: list[dict[str, list[ImageFile]]] = [{}, {}, {}, {}]  # the most exact first
+    for file in files:
+        path = PurePosixPath(file.id)
+        forms = (file.id, str(path.with_suffix("")), path.name, path.stem)
+        for by_name, name in zip(names, forms, strict=True):
+            by_name.setdefault(name, []).append(file)
+
+    def find(name: str) -> Path | None:
+        found = next((by_name[name] for by_name in names if name in by_name), None)
+        if found is None:
+            return None
+        if len(found) > 1:
+            raise InputError(
+                f"--images {folder}: {found[0].id} and {found[1].id} are both pictures of the id "
+                f"{name!r}: use such paths as ids"
+            )
+        return found[0].path
+
+    return find

@@ -82,8 +82,8 @@ def test_nan_is_a_missing_label(tmp_path):
 
 
 def test_a_header_of_another_name_is_pointed_out(tmp_path):
-    (tmp_path / "g.csv").write_text("group\na\nb\n")
-    with pytest.raises(InputError, match="first line, 'group', is a header, call it label"):
+    (tmp_path / "g.csv").write_text("kind\na\nb\n")
+    with pytest.raises(InputError, match="first line, 'kind', is a header, call it label"):
         read_labels(tmp_path / "g.csv", 2)
 
 
@@ -129,6 +129,39 @@ def test_rows_without_ids_are_named_by_number(tmp_path):
     assert labels.tolist() == ["dog", None, "cat", None]
     assert labeled_mask(labels).tolist() == [True, False, True, False]
     assert labeled_mask(np.array([1, -1, 0])).tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize("partial", [False, True])
+def test_all_rows_are_matched_by_number_too(tmp_path, partial):
+    (tmp_path / "y.csv").write_text("id,label\n2,c\n0,a\n1,b\n")
+    assert read_labels(tmp_path / "y.csv", 3, partial=partial).tolist() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("partial", [False, True])
+@pytest.mark.parametrize("ids", ["owl,jay,tit", "1,2,3"])
+def test_ids_of_features_without_ids_are_refused(tmp_path, ids, partial):
+    lines = [f"{name},{i}" for i, name in enumerate(ids.split(","))]
+    (tmp_path / "y.csv").write_text("\n".join(["id,label", *lines]))
+    with pytest.raises(InputError, match="the features have no ids: use row numbers from 0 to 2"):
+        read_labels(tmp_path / "y.csv", 3, partial=partial)
+
+
+def test_a_repeated_row_number_is_refused(tmp_path):
+    (tmp_path / "y.csv").write_text("id,label\n0,a\n1,b\n1,c\n")
+    with pytest.raises(InputError, match="two labels for the id '1'"):
+        read_labels(tmp_path / "y.csv", 3, partial=True)
+
+
+def test_ids_can_be_ignored(tmp_path):
+    (tmp_path / "y.csv").write_text("id,label\nowl,a\njay,b\n")
+    found = read_labels(tmp_path / "y.csv", 2, column="label", id_column="")
+    assert found.tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize("header", ["group", "cluster", "label"])
+def test_headers_that_rpml_writes(tmp_path, header):
+    (tmp_path / "g.csv").write_text(f"{header}\n4\n7\n")
+    assert read_labels(tmp_path / "g.csv", 2).tolist() == [4, 7]
 
 
 def test_ids_that_match_nothing_are_refused(tmp_path):

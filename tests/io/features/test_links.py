@@ -32,7 +32,7 @@ def test_ids_of_the_features(tmp_path):
     ("text", "message"),
     [
         ("", "is empty"),
-        ("a,b\n", "holds no rows"),
+        ("a,b\n", "line 1: 'a' is not a row number from 0 to 3"),
         ("0,1\n2\n", "line 2: 2 rows and perhaps a weight are expected, not 1 field"),
         ("0,1\n2,9\n", "line 2: '9' is not a row number from 0 to 3"),
         ("0,1\n2,1.5\n", "line 2: '1.5' is not a row number"),

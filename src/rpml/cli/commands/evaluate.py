@@ -159,7 +159,8 @@ class Task:
         options, column = self.reading.options(self._excluded()), self.reading.label_column
         with engine.cluster(console) as cluster, console.reporter() as report:
             rows = engine.open_rows(self.features, options, cluster, console)
-            y = read_labels(self.labels, rows.count, None, column, partial=True)
+            inside = "" if self.labels == self.features else None  # by order within one file
+            y = read_labels(self.labels, rows.count, None, column, inside, partial=True)
             if self.model is not None:
                 fitted = opt.load_model(self.model, self.dim)
                 check_features(fitted, rows, self.model)

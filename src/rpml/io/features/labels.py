@@ -23,7 +23,7 @@ from rpml.runtime.wording import counted
 UNLABELED = ("", "-1")
 _TEXT = (".csv", ".tsv", ".txt")
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,16}")
-_USUAL = ("label", "labels", "y", "class", "target", "category")
+_USUAL = ("label", "labels", "y", "class", "target", "category", "group", "groups", "cluster")
 
 
 def read_labels(
@@ -36,10 +36,11 @@ def read_labels(
 ) -> NDArray[np.generic]:
     """Read one label per row from .npy, .npz, .csv, .tsv, .txt, .parquet, .feather or .jsonl.
 
-    Labels are matched by id if the features (`ids`) and the file have ids, otherwise by order.
-    `partial` allows missing labels: an empty field or line, a null, NaN, or an id that is not in
-    the file; the ids of the file are then row numbers from 0 if the features have none. Returns
-    integers if every label is one, text otherwise; missing labels are None (-1 among integers).
+    A file with ids is matched by these, with the features' `ids` or, if the features have none, as
+    row numbers from 0; a file without ids by order, and so is any file if `id_column` is empty
+    text. `partial` allows missing labels: an empty field or line, a null, NaN, or an id that is not
+    in the file. Returns integers if every label is one, text otherwise; missing labels are None (-1
+    among integers).
     """
     path = Path(path)
     check_readable(path)
@@ -59,10 +60,9 @@ def read_labels(
             f"{path} has one label more than the features have rows: if its first line, "
             f"{values[0]!r}, is a header, call it label"
         )
-    if ids is not None and keys is not None:
-        return _as_array(_match(values, keys, ids, path, partial))
-    if partial and keys is not None and len(values) < n_rows:  # ids are row numbers
-        return _as_array(_match(values, keys, np.arange(n_rows).astype(object), path, partial))
+    if keys is not None:
+        names = _row_numbers(keys, n_rows, path) if ids is None else ids
+        return _as_array(_match(values, keys, names, path, partial))
     if len(values) != n_rows:
         raise _wrong_count(path, len(values), n_rows)
     return _as_array(values)
@@ -152,6 +152,7 @@ def _read_columns(
 ) -> tuple[Sequence[object], Sequence[object] | None]:
     names = _column_names(path)
     key = id_column if id_column in names else next((n for n in names if is_id_name(n)), None)
+    key = None if id_column == "" else key
     rest = [n for n in names if n != key]
     if key is not None and column is None and len(rest) == 1:
         column = rest[0]
@@ -160,6 +161,19 @@ def _read_columns(
         return values, None if key is None else read_arrow_column(path, key, ())
     texts = read_column(path, column, _USUAL, blank=True)
     return texts, None if key is None else read_column(path, key)
+
+
+def _row_numbers(keys: Sequence[object], n_rows: int, path: Path) -> Ids:
+    """Return the row numbers as ids; InputError if the ids of the file are others."""
+    numbers = np.arange(n_rows).astype(object)
+    known = set(map(str, numbers))
+    other = next((key for key in keys if str(key) not in known), None)
+    if other is not None:
+        raise InputError(
+            f"{path} has the id {str(other)!r} and the features have no ids: use row numbers from "
+            f"0 to {n_rows - 1}, give the features ids, or remove the ids to match by order"
+        )
+    return numbers
 
 
 def _match(

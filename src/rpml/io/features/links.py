@@ -39,7 +39,8 @@ def read_links(
     row_of = {str(i): i for i in range(n_rows)}
     if ids is not None:
         row_of = {str(name): i for i, name in enumerate(ids)}
-    if body and not any(field.strip() in row_of or is_number(field) for field in body[0][1]):
+    named = body and any(field.strip() in row_of or is_number(field) for field in body[0][1])
+    if len(body) > 1 and not named:
         body = body[1:]  # a header
     if not body:
         raise InputError(f"{path} holds no rows")
