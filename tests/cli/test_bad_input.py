@@ -132,3 +132,34 @@ def test_without_permission(tmp_path):
         assert code == 2, message
         assert len(message.strip().splitlines()) == 1, message
         assert "ermission" in message
+
+
+def test_the_missing_argument_is_named(rpml, shared):
+    for command in ("report", "explore"):
+        result = rpml(command, shared / "model.rpml", code=2)
+        assert "Missing argument 'FEATURES'" in result.stderr
+        assert "Missing argument 'MODEL'" in rpml(command, code=2).stderr
+    result = rpml("report", shared / "model.rpml", "-o", "r.html", "--json", code=2)
+    assert json.loads(result.stdout)["error"] == "Missing argument 'FEATURES'."
+
+
+def test_messages_name_options_not_python(rpml, shared):
+    fit = ("fit", shared / "x.npy", "-o", shared / "model.rpml")
+    exists = rpml.refused(*fit)
+    assert exists.endswith("exists: choose another name, or replace it with --force")
+    told = rpml.refused(*fit, "--force", "--set", "foo=1")
+    assert "there is no setting 'foo': the settings are alpha, average," in told
+    assert "n_components" not in told
+
+
+@pytest.mark.parametrize("args", [["{}"], ["inspect", "{}"], ["fit", "x.npy", "--{}", "1"]])
+def test_a_long_input_is_not_repeated(rpml, args):
+    result = rpml(*[arg.format("a" * 70_000) for arg in args], code=2)
+    assert "aaa...aaa" in result.stderr
+    assert len(result.stderr) < 1000
+
+
+def test_an_unknown_kind_of_file_is_named_by_inspect(rpml, tmp_path):
+    (tmp_path / "x.arrow").write_bytes(b"ARROW1" + bytes(100))
+    told = rpml.refused("inspect", tmp_path / "x.arrow")
+    assert "neither a model nor an index; vectors are read from .npy" in told

@@ -221,7 +221,7 @@ def test_callback_hears_of_every_stage_and_can_stop():
         heard.append((progress.stage, progress.done))
         return progress.stage == "optimize" and progress.done == 2
 
-    with pytest.warns(ConvergenceWarning, match=r"by the callback\) after 2 iterations\.$"):
+    with pytest.warns(ConvergenceWarning, match=r"on request\) after 2 iterations\.$"):
         model = RPML(3, training="always", random_state=0, callback=listen, tol=0).fit(X)
     assert model.n_iter_ == 2
     assert {"neighbors", "labels", "optimize"} <= {stage for stage, _ in heard}

@@ -71,7 +71,9 @@ def test_an_exact_id_wins_over_a_base_name(folder: Path) -> None:
 
 def test_a_base_name_of_two_pictures_is_refused(folder: Path) -> None:
     draw(folder / "c/1.png")
-    with pytest.raises(InputError, match="a/1.png and c/1.png are both pictures of the id '1.png'"):
+    with pytest.raises(
+        InputError, match=r"a/1\.png and c/1\.png are both pictures of the id '1\.png'"
+    ):
         make_items(2, ["1.png", "2.png"], images=folder)
 
 

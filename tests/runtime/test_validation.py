@@ -95,3 +95,14 @@ def test_every_entrance_takes_them():
     assert rpml.recommend(column, 4).choice == rpml.recommend(rows, 4).choice
     tables = [rpml.compare(X, y, 4, methods=["pca"], seeds=[0]) for X in (column, rows)]
     assert tables[0].rows[0]["recall@1"] == tables[1].rows[0]["recall@1"]
+
+
+@pytest.mark.parametrize("table", ["arrow", "pandas"])
+def test_the_vectors_of_a_table_with_ids_are_named(table):
+    import pyarrow as pa
+
+    import rpml
+
+    rows = pa.table({"id": ["a", "b", "c"], "embedding": [[1.0, 2.0], [2.0, 1.0], [0.0, 1.0]]})
+    with pytest.raises(ValueError, match=r"pass its column of vectors, X\['embedding'\]"):
+        rpml.RPML(1).fit(rows if table == "arrow" else rows.to_pandas())

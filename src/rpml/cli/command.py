@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -14,10 +15,12 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from rpml.cli.console import SHOWN, say
+from rpml.cli.options.common import OPTION_OF, option_of
 from rpml.cli.options.groups import expand_groups
 from rpml.runtime.errors import InputError, WriteError
 from rpml.runtime.wording import one_line, reason_of
 
+_LONGEST_WORD, _LONGEST = 160, 2000  # characters of a message
 FAILED, BAD_INPUT, SKIPPED, INTERRUPTED = 1, 2, 3, 130  # exit codes; SKIPPED is of `features`
 
 
@@ -58,12 +61,26 @@ class Parser(TyperCommand):
     """Parses the arguments of a command; with --json usage errors are an object, too."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        as_json = "--json" in args
+        as_json, given = "--json" in args, list(args)
         try:
             with _usage_errors(lambda: as_json or _json_is_configured(ctx)):
-                return super().parse_args(ctx, args)
+                try:
+                    return super().parse_args(ctx, args)
+                except Exception as error:
+                    self._name_missing(ctx, given, error)
+                    raise
         except InputError as error:  # from --config; without the usage that other errors print
             fail(sentence(error), BAD_INPUT, as_json or _json_is_configured(ctx))
+
+    def _name_missing(self, ctx: Any, args: list[str], error: Any) -> None:
+        """Of MODEL... FEATURES and one argument, name FEATURES as the missing one."""
+        missing = getattr(error, "param", None)
+        if missing is None or missing.nargs != -1 or not missing.required or error.message:
+            return
+        values, _, _ = self.make_parser(ctx).parse_args(args)
+        last = [p for p in self.params if p.param_type_name == "argument" and p.nargs == 1]
+        if last and values.get(last[-1].name) is not None:
+            error.param = last[-1]
 
 
 class Commands(TyperGroup):
@@ -86,8 +103,10 @@ def _usage_errors(as_json: Callable[[], object]) -> Iterator[None]:
         yield
     except Exception as error:
         # usage errors have no public base class, but all have a message
-        if hasattr(error, "format_message") and as_json():
-            _echo_error(one_line(error.format_message()), BAD_INPUT)
+        if hasattr(error, "format_message"):
+            vars(error)["message"] = in_shell_words(vars(error)["message"])
+            if as_json():
+                _echo_error(one_line(error.format_message()), BAD_INPUT)
         raise
 
 
@@ -152,6 +171,38 @@ def sentence(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def in_shell_words(text: str) -> str:
+    """Replace words of the Python interface by options, and shorten what a message repeats."""
+    text = re.sub(r"The '(\w+)' parameter of \w+ must be (.*)\. Got (.*) instead\.", _wrong, text)
+    for python, option in OPTION_OF.items():
+        name = rf"(?<!--set )\b{python}(?:=([^\s,;:]*[^\s,;:.]))?"
+        text = re.sub(name, _with_value(option), text)
+    text = re.sub(r" \((?:in Python )?overwrite=True\)", "", text)
+    text = text.replace("overwrite=True", "--force").replace(" of X", " of the vectors")
+    text = re.sub(r"(?<!--set )\b([a-z_]+)=('[^'\s]*'|None|True|False)", _setting, text)
+    text = re.sub(rf"\S{{{_LONGEST_WORD},}}", lambda m: f"{m[0][:60]}...{m[0][-20:]}", text)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _wrong(match: re.Match[str]) -> str:
+    """Reword scikit-learn's error for a wrong setting."""
+    allowed = re.sub(
+        r"a str among \{(.*?)\}",
+        lambda names: f"one of {', '.join(sorted(names[1].replace(chr(39), '').split(', ')))}",
+        match[2],
+    )
+    return f"{option_of(match[1])} must be {allowed}, got {match[3]}"
+
+
+def _setting(match: re.Match[str]) -> str:
+    option, value = option_of(match[1]), match[2].strip("'").lower()
+    return f"{option}={value}" if option.startswith("--set") else f"{option} {value}"
+
+
+def _with_value(option: str) -> Callable[[re.Match[str]], str]:
+    return lambda match: option if match[1] is None else f"{option} {match[1]}"
+
+
 def _is_of_stdout(error: BaseException) -> TypeGuard[OSError]:
     """Whether a write to standard output failed; errors of files have a file name."""
     return isinstance(error, OSError) and error.strerror is not None and error.filename is None
@@ -159,6 +210,7 @@ def _is_of_stdout(error: BaseException) -> TypeGuard[OSError]:
 
 def fail(message: str, code: int, as_json: bool = False) -> NoReturn:
     """Print the message, with --json also an object on standard output, and exit."""
+    message = in_shell_words(message)
     say(f"rpml: {message}", err=True)
     try:
         if as_json:
@@ -175,7 +227,7 @@ def _echo_error(message: str, code: int) -> None:
 
 def _show_warning(quiet: bool) -> Callable[..., None]:
     def show(message: object, category: type[Warning], *rest: object, **more: object) -> None:
-        text = one_line(message)
+        text = in_shell_words(one_line(message))
         SHOWN.append(text)
         if not quiet and issubclass(category, UserWarning):
             say(f"rpml: warning: {text}", err=True)

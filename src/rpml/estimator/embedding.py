@@ -353,7 +353,7 @@ class Embedding:
 
     def _warn(self) -> None:
         if not self.converged_:
-            advice = "" if "callback" in self.message_ else ": raise max_iter or tol"
+            advice = "" if "on request" in self.message_ else ": raise max_iter or tol"
             if self.solver == "gd" and advice:
                 advice += ", or lower learning_rate if the loss in history_ grows"
             warnings.warn(

@@ -35,6 +35,16 @@ def as_matrix(X: Any) -> Any:
     return _stacked(rows.tolist()) if holds_rows else rows
 
 
+def _list_column(X: Any) -> str | None:
+    """Return the column of a table whose values are vectors, if there is one."""
+    for name in getattr(X, "column_names", getattr(X, "columns", ())):
+        first: Any = next(iter(X[name]), None)
+        first = first.as_py() if hasattr(first, "as_py") else first  # an Arrow scalar
+        if not isinstance(first, str | bytes) and np.ndim(first) == 1:
+            return str(name)
+    return None
+
+
 def _stacked(vectors: list[Any]) -> Any:
     """Stack vectors; the error names the first one that is missing or of another length."""
     for i, vector in enumerate(vectors):
@@ -70,6 +80,10 @@ def check_rows(
         try:
             rows = rows.astype(np.float64)
         except (TypeError, ValueError) as error:
+            if (name := _list_column(X)) is not None:
+                raise ValueError(
+                    f"X is a table: pass its column of vectors, X[{name!r}]."
+                ) from None
             reason = str(error).rstrip(".")
             raise type(error)(
                 f"X must hold numbers, but has dtype {rows.dtype}: {reason}."

@@ -83,7 +83,7 @@ def test_figures_with_labels_have_intervals_in_a_narrow_table(files, rpml):
     ("words", "sentence"),
     [
         (["--methods", "umap"], "there is no method 'umap'"),
-        (["--dim", "99"], "n_components=99"),
+        (["--dim", "99"], "--dim 99 must be"),
         (["-o", "table.txt"], "must end in"),
     ],
 )

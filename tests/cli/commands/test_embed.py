@@ -128,6 +128,6 @@ def test_one_is_counted_as_one(rpml, shared, vectors, tmp_path):
     said = rpml("embed", model, one, "-o", out, "--dim", 1).stdout
     assert said == f"{out}: 1 row, 1 dimension\n"
     index = tmp_path / "one.index"
-    assert rpml("index", model, one, "-o", index).stdout == f"{index}: 1 row, 5 bytes per row\n"
+    assert rpml("index", model, one, "-o", index).stdout == f"{index}: 1 row, 4 bytes per row\n"
     said = rpml("search", index, one, "-o", tmp_path / "hits.csv").stdout
     assert said.startswith("1 row found for 1 query, ")

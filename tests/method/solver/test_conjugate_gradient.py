@@ -120,7 +120,7 @@ def test_reasons_to_stop_are_told():
     assert fit_triplets(X, triplets, L, theta, max_iter=0).message == "max_iter reached"
     assert fit_triplets(X, triplets, L, theta, max_iter=0).n_iter == 0
     stopped = fit_triplets(X, triplets, L, theta, callback=lambda state: state.iteration == 2)
-    assert (stopped.n_iter, stopped.message) == (2, "stopped by the callback")
+    assert (stopped.n_iter, stopped.message) == (2, "stopped early on request")
     loose = fit_triplets(X, triplets, L, theta, tol=0.5)
     assert loose.converged
     assert "relative decrease" in loose.message

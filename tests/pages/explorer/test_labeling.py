@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import resource
@@ -63,6 +64,29 @@ def test_fit_reads_the_file(store: LabelStore, sample: Sample, tmp_path: Path) -
     numbered = open_labels(make_items(len(sample.X)), tmp_path / "numbered.csv")
     numbered.assign([5], "x")
     assert read_labels(numbered.path, len(sample.X), partial=True)[5] == "x"
+
+
+def test_formulas_are_marked_for_spreadsheets_and_read_back(tmp_path: Path) -> None:
+    ids = ["=1+1", "-5", "@b", "'c"]
+    labels = ["=cmd|' /C calc'!A0", "+x", "-y", "'quoted"]
+    store = open_labels(make_items(4, ids), tmp_path / "labels.csv")
+    for row, label in enumerate(labels):
+        store.assign([row], label)
+    fields = [f for line in csv.reader(store.path.read_text().splitlines()) for f in line]
+    assert [f for f in fields if f.startswith(("=", "+", "-", "@"))] == ["-5"]
+    assert open_labels(make_items(4, ids), store.path).labels == labels
+    assert read_labels(store.path, 4, as_ids(ids)).tolist() == labels
+
+
+def test_a_labels_file_that_becomes_a_pipe_does_not_block(store: LabelStore) -> None:
+    store.assign([0], "cat")
+    store.path.unlink()
+    os.mkfifo(store.path)
+    with pytest.raises(InputError, match="no longer a regular file"):
+        store.assign([1], "dog")
+    assert store.labels[1] is None
+    with pytest.raises(InputError, match="no longer a regular file"):
+        open_labels(store.items, store.path)
 
 
 @pytest.mark.parametrize(
@@ -186,6 +210,14 @@ def test_wrong_labelings_are_refused(labeling: Client, store: LabelStore, body: 
     status, answer = post(labeling, "/api/labels", body)
     assert status == 400
     assert answer["error"]
+    assert not store.path.exists()
+
+
+@pytest.mark.parametrize("body", [b"[" * 100_000, b'{"rows": [1], "label": "\\ud800"}'])
+def test_odd_json_is_refused(labeling: Client, store: LabelStore, body: bytes) -> None:
+    answer = labeling.post("/api/labels", body, content_type="application/json")
+    assert answer.status == 400
+    assert answer.sentence
     assert not store.path.exists()
 
 

@@ -32,7 +32,6 @@ def run(
     """Describe a model, an index, a checkpoint or a file of vectors."""
     from rpml.estimator.description import describe_model
     from rpml.io.checkpoint import describe_checkpoint
-    from rpml.io.container import container_kind
     from rpml.io.features.reading import SUFFIXES
     from rpml.search.description import describe_index
 
@@ -41,12 +40,28 @@ def run(
         fields = describe_checkpoint(target)
     elif path == "-" or "://" in path or os.path.isdir(target) or target.suffix.lower() in SUFFIXES:
         fields = inspect_features(path, reading)
-    elif container_kind(path) == "index":
+    elif _container(path) == "index":
         fields = describe_index(path)
     else:
         fields = describe_model(opt.load_model(path), path)
     told = {name: _LISTS.get(name, _short)(value) for name, value in fields.items()}
     console.result(fields, fields_text(told))
+
+
+def _container(path: str) -> str:
+    from rpml.io.container import container_kind
+    from rpml.io.features.reading import SUFFIXES
+    from rpml.runtime.errors import ModelFormatError
+
+    try:
+        return container_kind(path)
+    except ModelFormatError as error:
+        if Path(path).suffix in (".rpml", ".index"):
+            raise
+        raise ModelFormatError(
+            f"{error}: it is neither a model nor an index; vectors are read from "
+            f"{', '.join(SUFFIXES)}"
+        ) from None
 
 
 def _shares(arrays: Any) -> str:

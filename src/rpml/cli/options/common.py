@@ -45,6 +45,20 @@ def output(metavar: str, help: str) -> object:
     return text(metavar, help, "--output", "-o")
 
 
+OPTION_OF = {
+    "n_components": "--dim",
+    "n_neighbors": "--neighbors",
+    "n_clusters": "--clusters",
+    "min_cluster_size": "--min-cluster-size",
+    "random_state": "--seed",
+    "max_iter": "--max-iter",
+    "memory_limit": "--memory-limit",
+}
+"""Options of settings whose names do not occur in prose."""
+_SAME_NAME = (
+    *("weight", "solver", "subsample", "gamma", "epsilon", "metric", "merge"),
+    *("patience", "epochs", "learning_rate", "seed"),
+)
 KINDS = ".npy, .npz, .parquet, .feather, .jsonl, .csv, .tsv, a folder of these, or - (stdin)"
 
 FeaturesPath = Annotated[str, typer.Argument(metavar="FEATURES", help=f"Vectors: {KINDS}.")]
@@ -220,20 +234,21 @@ def parse_settings(
         if not equals:
             raise InputError(f"--set takes NAME=VALUE, got {pair!r}")
         if name not in names:
-            hint = did_you_mean(name, names)
+            others = ", ".join(sorted(set(names) - set(OPTION_OF)))
+            hint = did_you_mean(name, names) or f": the settings are {others}"
             raise InputError(f"--set {pair}: there is no setting {name!r}{hint}")
         if name in settings:
             raise InputError(f"--set {pair}: {name} is set twice, leave one out")
         if name in given:
-            raise InputError(f"--set {pair}: {_option(name)} sets {name} too, leave one out")
+            raise InputError(f"--set {pair}: {option_of(name)} sets the same, leave one out")
         settings[name] = _value(text.strip())
     return settings
 
 
-def _option(setting: str) -> str:
-    """Return the option that sets a setting of the same name, or nearly the same."""
-    name = {"n_components": "dim", "random_state": "seed"}.get(setting, setting)
-    return "--" + name.removeprefix("n_").replace("_", "-")
+def option_of(setting: str) -> str:
+    """Return the option that sets a setting of the estimators."""
+    named = f"--{setting.replace('_', '-')}" if setting in _SAME_NAME else f"--set {setting}"
+    return OPTION_OF.get(setting, named)
 
 
 def _value(text: str) -> Any:

@@ -16,7 +16,7 @@ from rpml.io.features.columns import is_id_name
 from rpml.io.features.numpy_files import NpzFile, check_dtype_or_text, load_npy
 from rpml.io.features.reading import check_readable
 from rpml.io.features.source import Ids, check_compression
-from rpml.io.features.text_files import csv_rows, read_column
+from rpml.io.features.text_files import csv_rows, read_column, without_mark
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 
@@ -160,7 +160,8 @@ def _read_columns(
         values = read_arrow_column(path, column, _USUAL)
         return values, None if key is None else read_arrow_column(path, key, ())
     texts = read_column(path, column, _USUAL, blank=True)
-    return texts, None if key is None else read_column(path, key)
+    keys = None if key is None else list(map(without_mark, read_column(path, key)))
+    return list(map(without_mark, texts)), keys
 
 
 def _row_numbers(keys: Sequence[object], n_rows: int, path: Path) -> Ids:

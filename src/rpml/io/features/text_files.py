@@ -21,6 +21,7 @@ from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted, reason_of
 
 Row = list[str]
+_FORMULA = ("=", "+", "-", "@", "'", "\t", "\r")  # the first characters that mark a formula
 
 csv.field_size_limit(2**27)  # a vector in one quoted field exceeds the default
 
@@ -32,6 +33,20 @@ def is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def spreadsheet_safe(text: str) -> str:
+    """Mark a text that a spreadsheet would take for a formula by a leading apostrophe.
+
+    `without_mark` removes it; a text that begins with an apostrophe gets one, too. Numbers such as
+    -5 stay as they are.
+    """
+    return f"'{text}" if text.startswith(_FORMULA) and not is_number(text) else text
+
+
+def without_mark(text: str) -> str:
+    """Undo `spreadsheet_safe`."""
+    return text[1:] if text.startswith("'") and text[1:].startswith(_FORMULA) else text
 
 
 def text_lines(path: Path) -> list[str]:

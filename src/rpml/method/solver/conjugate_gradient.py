@@ -119,7 +119,7 @@ def conjugate_gradient(
     while not (reason := reason or _reason_to_stop(problem, state, stopping)):
         reason = _iterate(problem, manifold, state, fixed_theta)
         if callback is not None and callback(state):
-            reason = reason or "stopped by the callback"
+            reason = reason or "stopped early on request"
     return state.result(reason, fixed_theta)
 
 
@@ -244,7 +244,7 @@ def fixed_steps(
         norm = np.sqrt(manifold.inner(state.point, state.gradient, state.gradient))
         state.record(float(norm), problem.mean_weight, rate, 0)
         if callback is not None and callback(state):
-            reason = "stopped by the callback"
+            reason = "stopped early on request"
             break
     return state.result(reason, fixed_theta)
 

@@ -66,7 +66,7 @@ def run_epochs(
         epoch(state, np.random.default_rng([seed, state.epoch]))
         state.epoch += 1
         if callback is not None and callback(state):
-            message = "stopped by the callback"
+            message = "stopped early on request"
             break
     losses = state.history["loss"]
     return OptimizeResult(

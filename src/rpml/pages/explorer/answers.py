@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import rpml
+from rpml.io.features.text_files import spreadsheet_safe
 from rpml.pages.explorer.catalog import Catalog
 from rpml.pages.explorer.index import NearestRows
 from rpml.pages.explorer.parameters import Query, RequestError, choice, integer
@@ -32,11 +33,11 @@ class SearchTarget:
 
 
 def write_csv(header: list[str], rows: Iterable[Iterable[object]]) -> str:
-    """Return a CSV table with Windows line ends, as spreadsheets expect."""
+    """Return a CSV table with Windows line ends and no formulas, for spreadsheets."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
     writer.writerow(header)
-    writer.writerows(rows)
+    writer.writerows([spreadsheet_safe(str(cell)) for cell in row] for row in rows)
     return out.getvalue()
 
 

@@ -1,6 +1,7 @@
 """Answers to the page's requests about labels: assign, undo, suggest, train again."""
 
 import json
+import re
 from dataclasses import asdict
 
 import numpy as np
@@ -50,7 +51,7 @@ class LabelAnswers:
         wrong = RequestError(400, "labels are sent as JSON: rows and a label, or null for none")
         try:
             sent = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise wrong from None
         if not isinstance(sent, dict) or not isinstance(sent.get("rows"), list):
             raise wrong
@@ -59,6 +60,8 @@ class LabelAnswers:
             raise RequestError(400, "rows must be row numbers of the features")
         if not (label is None or isinstance(label, str)):
             raise wrong
+        if label is not None and re.search("[\ud800-\udfff]", label):
+            raise RequestError(400, "the label is not valid Unicode text")
         return rows, label
 
     def undo(self, body: bytes) -> Json:

@@ -2,6 +2,8 @@
 
 import csv
 import io
+import os
+import stat
 import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.io.features.labels import UNLABELED
+from rpml.io.features.text_files import spreadsheet_safe, without_mark
 from rpml.pages.items import Items
 from rpml.runtime.errors import InputError
 from rpml.runtime.files.atomic import atomic_output
 from rpml.runtime.files.locks import locked
 from rpml.runtime.files.outputs import check_output
-from rpml.runtime.wording import one_line
+from rpml.runtime.wording import one_line, reason_of
 
 HEADER = ["id", "label"]
 MAX_LABEL = 200  # characters
@@ -27,9 +30,10 @@ MAX_LABEL = 200  # characters
 class LabelStore:
     """The labels of the items, changed in place, and the file that holds them.
 
-    The file is a CSV table (id, label) of the labeled rows, as ``rpml fit --labels`` reads it. It
-    is replaced atomically, and never if another program has changed it. An existing file must be
-    of these items; its labels are loaded.
+    The file is a CSV table (id, label) of the labeled rows, as ``rpml fit --labels`` reads it;
+    what a spreadsheet would take for a formula is marked (see `spreadsheet_safe`). It is replaced
+    atomically, and never if another program has changed it. An existing file must be of these
+    items; its labels are loaded.
     """
 
     items: Items
@@ -39,10 +43,10 @@ class LabelStore:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
-        if self.path.exists():
-            self._written = self.path.read_bytes()
+        self._written = _content(self.path)
+        if self._written is not None:
             rows = {name: row for row, name in enumerate(self.items.ids)}
-            for row, label in _read(self.path, rows):
+            for row, label in _parse(self._written, self.path, rows):
                 self.labels[row] = label
 
     @property
@@ -108,11 +112,15 @@ class LabelStore:
         pairs = zip(self.items.ids, self.labels, strict=True)
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerows([HEADER, *(pair for pair in pairs if pair[1] is not None)])
+        writer.writerow(HEADER)
+        writer.writerows(
+            (spreadsheet_safe(name), spreadsheet_safe(label))
+            for name, label in pairs
+            if label is not None
+        )
         content = text.getvalue().encode()
         with locked(self.path):  # no other explorer may write between the check and the write
-            current = self.path.read_bytes() if self.path.exists() else None
-            if current != self._written:
+            if _content(self.path) != self._written:
                 raise InputError(
                     f"{self.path} was changed by another program: nothing was saved; start the "
                     "explorer again to take its labels over"
@@ -135,11 +143,25 @@ def open_labels(items: Items, path: str | Path) -> LabelStore:
     return LabelStore(replace(items, labels=labels), Path(path))
 
 
-def _read(path: Path, rows: dict[str, int]) -> list[tuple[int, str]]:
+def _content(path: Path) -> bytes | None:
+    """Return the bytes of the file, None if there is none; InputError if it cannot be read."""
+    try:
+        number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # a pipe would block
+        with open(number, "rb") as file:
+            if stat.S_ISREG(os.fstat(number).st_mode):
+                return file.read()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {reason_of(error)}") from error
+    raise InputError(f"{path} is no longer a regular file: labels cannot be saved in it")
+
+
+def _parse(content: bytes, path: Path, rows: dict[str, int]) -> list[tuple[int, str]]:
     refusal = f"{path} exists and is not a table of labels of these items: choose another file"
     try:
-        with open(path, encoding="utf8", newline="") as file:
-            lines = list(csv.reader(file))
+        read = csv.reader(io.StringIO(content.decode(), newline=""))
+        lines = [[without_mark(field) for field in line] for line in read]
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(refusal) from error
     if lines[:1] != [HEADER] or any(len(line) != 2 or line[0] not in rows for line in lines[1:]):
