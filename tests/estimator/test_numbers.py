@@ -74,7 +74,7 @@ def test_rows_on_both_sides_of_the_origin_are_two_points(dtype):
     X = np.outer(rng.normal(size=400), rng.normal(size=16)).astype(dtype)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        model = RPML(random_state=0, n_neighbors=8).fit(X)
+        model = RPML(random_state=0, n_neighbors=8, training="always").fit(X)
     assert model.transform(X).shape == (400, 1)
     assert len(set(model.labels_.tolist())) == 2
 

@@ -21,15 +21,13 @@ from rpml.estimator.fit_inputs import (
     as_groups,
     check_clustering,
     check_init,
-    divided,
-    divisor,
 )
 from rpml.estimator.parameters import check_size
 from rpml.method.pipeline import learn
 from rpml.method.settings import FitInputs
 from rpml.method.supervision.constraints import gather
 from rpml.runtime.context import Context, Json, Store
-from rpml.runtime.rows import Array, extent, float_dtype, scale_of
+from rpml.runtime.rows import Array, divided, divisor, extent, float_dtype, scale_of
 
 logger = logging.getLogger(__name__)
 

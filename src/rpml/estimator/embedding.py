@@ -260,7 +260,8 @@ class Embedding:
         n : int, default=10
             Number of rows.
         X : array-like of shape (n_rows, n_features_in_), default=None
-            The training rows. Without them only exemplars are ranked, followed by uncertain rows.
+            The training rows; after an update, the new rows, which are then suggested. Without
+            them only exemplars are ranked, followed by uncertain rows.
         """
         check_is_fitted(self)
         if X is not None:
@@ -282,12 +283,18 @@ class Embedding:
         if X is None:
             exemplars, vectors = self._clustered("pass the training rows (rpml suggest --features)")
         elif "exemplars_" in fitted:
-            exemplars, vectors = self.exemplars_, X[self.exemplars_.rows]
+            exemplars = self.exemplars_
+            vectors = (
+                fitted["exemplar_vectors_"]
+                if "exemplar_vectors_" in fitted
+                else (X[exemplars.rows])
+            )
         else:
             exemplars = cluster_rows(self, X)[1]
             vectors = X[exemplars.rows]
         nothing = np.empty((0, 3), np.intp), np.empty(0)
         return Candidates(
+            count=self.n_samples_,
             exemplars=exemplars,
             middles=embed(vectors),
             rows=None if X is None else embed(X),

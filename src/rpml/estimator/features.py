@@ -1,6 +1,7 @@
 """A model and files of vectors: compatibility checks, and embedding in batches."""
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from os import PathLike
 from typing import Protocol
@@ -26,11 +27,11 @@ class Described(Protocol):
     def feature_names(self) -> Sequence[str] | None: ...
 
 
-def check_features(model: RPML, source: Described, path: str | PathLike[str]) -> None:
+def check_features(model: RPML, source: Described, path: str | PathLike[str]) -> RPML:
     """Raise InputError if the vectors have another size or other names than the training data.
 
-    The model's feature names are dropped once they are checked, since arrays have none. `path` is
-    the model's file, for the message.
+    Returns the model for arrays, which have no feature names to check again. `path` is the model's
+    file, for the message.
     """
     if source.n_features != model.n_features_in_:
         raise InputError(
@@ -40,14 +41,16 @@ def check_features(model: RPML, source: Described, path: str | PathLike[str]) ->
         )
     names = getattr(model, "feature_names_in_", None)
     if names is None:
-        return
+        return model
     for i, (fitted, name) in enumerate(zip(names, source.feature_names or names, strict=True)):
         if fitted != name:
             raise InputError(
                 f"feature {i} of {source.name} is {name!r}, {path} was fitted on {fitted!r} there: "
                 "name the columns in that order with --columns"
             )
-    del model.feature_names_in_
+    unnamed = copy(model)
+    del unnamed.feature_names_in_
+    return unnamed
 
 
 def embed_batches(model: RPML, source: FeatureSource, output: str = "float") -> Iterator[Batch]:

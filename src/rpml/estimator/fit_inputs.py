@@ -1,6 +1,5 @@
 """Validation of the inputs of a fit besides its rows, before anything is computed."""
 
-import math
 import re
 import warnings
 from collections.abc import Callable, Mapping
@@ -23,10 +22,9 @@ from rpml.method.whitening.groups import drop_singles, no_groups
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.runtime.context import Json
 from rpml.runtime.errors import InputError
-from rpml.runtime.rows import Array, Labels, common_scale, float_dtype
+from rpml.runtime.rows import Array, Labels
 from rpml.runtime.wording import counted
 
-SAFE_SCALE = 1e15  # beyond it, squares overflow float32
 ROWS_PER_LINE = {"must_link": 2, "cannot_link": 2, "comparisons": 3}
 
 
@@ -194,24 +192,3 @@ def _every(X: Array, size: int) -> Array:
 def _directions(X: Array, settings: FitSettings) -> int:
     """Return in how many directions the rows vary."""
     return len(principal_axes(X, settings.normalize_input, center=True).variances)
-
-
-def to_common_scale(X: Array, as_they_are: bool) -> tuple[Array, float]:
-    """Return the rows divided by a power of two, which is 1 unless their unit matters."""
-    scale = divisor(common_scale(X), as_they_are)
-    return X if scale == 1 else divided(X, scale), scale
-
-
-def divisor(scale: float, as_they_are: bool) -> float:
-    """Return the divisor of rows of a common scale, so that their unit does not matter.
-
-    Rows that the fit takes `as_they_are`, or normalizes, are divided only to avoid overflow.
-    """
-    return 1.0 if as_they_are and 1 / SAFE_SCALE < scale < SAFE_SCALE else scale
-
-
-def divided(X: Array, scale: float) -> Array:
-    """Return the rows as floats, divided by a power of two."""
-    # not by division: 2^128 divides rows of float32 that it is too large for
-    rows: Array = np.ldexp(np.asarray(X, float_dtype(X)), -round(math.log2(scale)))
-    return rows

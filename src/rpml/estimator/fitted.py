@@ -21,6 +21,7 @@ from rpml.method.similarity import SimilarityScale
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.method.whitening.neighborhoods import PairEvidence, ScatterChoice
 from rpml.runtime.context import Json
+from rpml.runtime.digest import plain_text
 from rpml.runtime.errors import ModelFormatError
 from rpml.runtime.wording import one_line
 
@@ -99,7 +100,8 @@ def model_metadata(estimator: Embedding, run: Mapping[str, object] | None = None
         "whitening": _whitening(estimator.whitening_),
         "feature_names": None if names is None else [str(n) for n in names],
         "training": {
-            "n_rows": int(estimator.n_samples_),
+            "n_rows": len(made.get("labels_", range(estimator.n_samples_))),
+            "n_samples": int(estimator.n_samples_),
             "n_classes": int(estimator.n_classes_),
             "n_clusters": len(np.unique(labels[labels >= 0])),
             "n_triplets": len(made.get("triplets_", ())),
@@ -145,8 +147,8 @@ def _describe(value: object) -> object:
         settings = {k: _describe(v) for k, v in value.get_params(deep=False).items()}
         return {"AuthorityAscentShift": settings}
     if hasattr(value, "__len__") and not hasattr(value, "get_params"):
-        return f"<array of shape {np.asarray(value).shape}>"
-    return None if callable(value) else f"<{one_line(repr(value))}>"
+        return plain_text(np.asarray(value))
+    return None if callable(value) else f"<{one_line(plain_text(value))}>"
 
 
 def load_model(cls: type[Model], path: str | PathLike[str]) -> Model:
@@ -223,7 +225,8 @@ def _set_training(model: Embedding, arrays: Arrays, training: Json) -> None:
         model.exemplar_vectors_ = arrays["exemplar_vectors"]
     if "labels" in arrays and "labeled_mask" not in arrays:  # of an older version
         model.labeled_mask_ = np.zeros(len(arrays["labels"]), bool)
-    model.n_samples_ = training.get("n_rows", len(arrays.get("labels", ())))
+    n_rows: int = training.get("n_rows", len(arrays.get("labels", ())))
+    model.n_samples_ = int(training.get("n_samples", n_rows))  # fewer after an update
     model.n_classes_ = training.get("n_classes", 0)
     model.n_iter_ = training["n_iter"]
     model.converged_ = training["converged"]

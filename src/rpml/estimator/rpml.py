@@ -19,7 +19,6 @@ from rpml.estimator.fit_inputs import (
     as_neighbors,
     as_pairs,
     check_arrays,
-    to_common_scale,
 )
 from rpml.estimator.parameters import CONSTRAINTS, Unsupported, check_size, refuse
 from rpml.method.clustering.aas import AuthorityAscentShift
@@ -29,7 +28,7 @@ from rpml.method.supervision.constraints import gather
 from rpml.method.update import update
 from rpml.runtime.context import Context, Json, PrintedProgress, Progress, Store
 from rpml.runtime.memory import WORKING_MEMORY, working_memory
-from rpml.runtime.rows import Labels, RandomState, float_dtype
+from rpml.runtime.rows import Labels, RandomState, float_dtype, to_common_scale
 from rpml.runtime.threads import using_jobs
 from rpml.runtime.validation import check_rows, check_varied
 
@@ -366,8 +365,8 @@ class RPML(
 
         Notes
         -----
-        Afterwards `labels_` are those of the rows read, X_new first, and `drift_` is how far their
-        embedding moved: the mean of 1 - cosine.
+        Afterwards `labels_`, `triplets_` and `exemplars_` are about the rows read, X_new first, and
+        `drift_` is how far their embedding moved: the mean of 1 - cosine.
         """
         check_is_fitted(self)
         known = self._clustered()
@@ -378,7 +377,7 @@ class RPML(
         settings = replace(settings, n_epochs=min(self.n_epochs, max_iter))
         with using_jobs(self.n_jobs):
             result, X, drift = update(self, known, X_new, X_old, settings, self._context())
-        self._set_fitted(result, len(X), X.__getitem__, drift)
+        self._set_fitted(result, len(X_new), X.__getitem__, drift)
         return self
 
     def _context(self, store: Store | None = None, blocks: int = WORKING_MEMORY) -> Context:

@@ -20,7 +20,7 @@ from rpml.evaluation.metrics.label_free import (
     spectrum,
 )
 from rpml.method.clustering.exemplars import nearest_exemplar
-from rpml.method.clustering.pseudo_labels import as_clusterer, is_array, pseudo_labels
+from rpml.method.clustering.pseudo_labels import as_clusterer, pseudo_labels
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.intervals import Interval, interval
 from rpml.runtime.rows import Array, RandomState
@@ -93,9 +93,20 @@ class Diagnostic:
     """The 95% interval of an estimate; counts of the fit itself have none."""
 
 
+class Diagnostics(tuple[Diagnostic, ...]):
+    """Diagnostics of a fit, shown one per line."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        width = max((len(d.title) for d in self), default=0)
+        lines = (f"{d.title:<{width}}  {d.shown}{'  (!)' if d.concern else ''}" for d in self)
+        return "\n".join(lines)
+
+
 def diagnose(
     model: RPML, X: Array, *, refits: int = 1, random_state: RandomState = 0
-) -> tuple[Diagnostic, ...]:
+) -> Diagnostics:
     """Compute all label-free diagnostics of a fitted model; figures in brackets are 95% intervals.
 
     Parameters
@@ -112,6 +123,7 @@ def diagnose(
     Returns
     -------
     tuple of Diagnostic
+        Printed as a table; (!) marks what needs attention.
     """
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
     check_is_fitted(model)
@@ -133,7 +145,7 @@ def diagnose(
     ]
     if refits > 0:
         diagnostics.append(of_seeds(model, rows, refits, rng))
-    return tuple(diagnostics)
+    return Diagnostics(diagnostics)
 
 
 def of_clusters(labels: NDArray[np.integer]) -> tuple[Diagnostic, ...]:
@@ -162,6 +174,8 @@ def of_stability(model: RPML, X: Array, rng: np.random.Generator) -> Diagnostic:
     other, and these labels are compared with their own. Overlapping resamples would not do: they
     agree even on clusters of pure noise.
     """
+    if not _is_repeatable(model.clustering):
+        return _unknown("stability", "the clustering was given, or is not in the model's file")
     Z = model.preprocessing_.apply(X)
     scores = []
     for _ in range(RESAMPLES):
@@ -175,15 +189,22 @@ def of_stability(model: RPML, X: Array, rng: np.random.Generator) -> Diagnostic:
 
 
 def _labels(model: RPML, Z: Array) -> NDArray[np.intp]:
-    clusterer = as_clusterer(_clustering(model), min(model.n_neighbors, len(Z) - 1))
+    clusterer = as_clusterer(model.clustering, min(model.n_neighbors, len(Z) - 1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit has warned already
         return pseudo_labels(Z, clusterer)
 
 
-def _clustering(model: RPML) -> object:
-    """Return the model's clustering; AAS instead of given labels, which are of other rows."""
-    return "aas" if is_array(model.clustering) else model.clustering
+def _is_repeatable(setting: object) -> bool:
+    """Whether a clustering or init applies to other rows: neither an array nor text of a file."""
+    if isinstance(setting, str):
+        return not setting.startswith("<")
+    return hasattr(setting, "fit_predict")
+
+
+def _unknown(key: str, reason: str) -> Diagnostic:
+    """Return a diagnostic that was not measured, with the reason."""
+    return Diagnostic(key, _TEXTS[key][0], float("nan"), "not measured", reason)
 
 
 def of_triplets(model: RPML) -> tuple[Diagnostic, ...]:
@@ -253,6 +274,8 @@ def _estimated(
 
 def of_seeds(model: RPML, X: Array, refits: int, rng: np.random.Generator) -> Diagnostic:
     """Return whether fits with different seeds give the same neighbors."""
+    if not (_is_repeatable(model.clustering) and _is_repeatable(model.init)):
+        return _unknown("seeds", "a given array or object cannot be repeated on other rows")
     k = min(NEAREST, len(X) - 1)
     neighbors = [_neighbors_of_refit(model, X, k, rng) for _ in range(refits + 1)]
     shared = np.mean([neighbor_overlap(neighbors[0], other, k) for other in neighbors[1:]], axis=0)
@@ -265,7 +288,7 @@ def _neighbors_of_refit(
 ) -> NDArray[np.integer]:
     refit: RPML = clone(model)
     refit.set_params(random_state=int(rng.integers(2**31 - 1)), callback=None)
-    refit.set_params(clustering=_clustering(refit), use_labels=False)
+    refit.set_params(use_labels=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         refit.fit(X)

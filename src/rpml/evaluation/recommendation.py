@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-from rpml.estimator.fit_inputs import to_common_scale
 from rpml.evaluation.comparison.run import checked_size, compare
 from rpml.evaluation.comparison.table import Comparison, html_table
 from rpml.evaluation.metrics._checks import checked_codes, checked_embedding
@@ -33,7 +32,7 @@ from rpml.runtime.blas import single_blas_thread
 from rpml.runtime.context import Context
 from rpml.runtime.intervals import Interval, interval
 from rpml.runtime.memory import WORKING_MEMORY
-from rpml.runtime.rows import Array, RandomState, sorted_sample, unit_rows
+from rpml.runtime.rows import Array, RandomState, sorted_sample, to_common_scale, unit_rows
 from rpml.runtime.wording import counted
 
 CANDIDATES = (*PCA_FAMILY, "rpml")

@@ -153,8 +153,12 @@ class LocalStages:
 
     def epochs(self, Z: Array, labels: Labels, inputs: FitInputs) -> Epoch:
         """Return the function that runs an epoch of the stochastic solver."""
-        labeled = None if inputs.supervision is None else inputs.labeled_mask
-        batches = replace(self.settings.for_batches, labeled=labeled)
+        batches, known = self.settings.for_batches, inputs.supervision
+        if known is not None:
+            per_anchor, rng = self.settings.triplets_per_anchor, self.context.rng("parted")
+            apart = parted_triplets(labels, known.apart, per_anchor, rng)
+            given = np.vstack([apart, known.comparisons])
+            batches = replace(batches, labeled=inputs.labeled_mask, given=given)
 
         def epoch(state: EpochState, rng: np.random.Generator) -> None:
             run_epoch(Z, labels, state, batches, rng)

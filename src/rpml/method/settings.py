@@ -209,10 +209,7 @@ class FitResult:
 
     def of_rows_times(self, scale: float) -> Self:
         """Return the same embedding for rows `scale` times as long as the training rows."""
-        applied = self.whitening.preprocessing
-        if scale == 1 or applied.unit_input:
-            return self
-        applied = replace(applied, mean=applied.mean * scale, matrix=applied.matrix / scale)
+        applied = self.whitening.preprocessing.for_rows_times(scale)
         return replace(self, whitening=replace(self.whitening, preprocessing=applied))
 
     def among(self, rows: NDArray[np.intp], n: int) -> Self:

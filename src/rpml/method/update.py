@@ -24,7 +24,7 @@ from rpml.method.whitening.linear_map import Preprocessing
 from rpml.method.whitening.neighborhoods import ScatterChoice
 from rpml.runtime.blas import single_blas_thread
 from rpml.runtime.context import Context
-from rpml.runtime.rows import Array, unit_rows
+from rpml.runtime.rows import Array, to_common_scale, unit_rows
 
 OLD_SHARE, MIN_OLD = 2, 2000
 ENOUGH = 4  # rows per component to learn a whitening from
@@ -57,12 +57,14 @@ def update(
     if X_old is not None:
         old = X_old[sample_old(len(X_old), len(X_new), context.rng("old"))]
     exemplars, vectors = known
-    X = np.vstack([np.asarray(part, vectors.dtype) for part in (X_new, old, vectors)])
+    read = np.vstack([np.asarray(part, vectors.dtype) for part in (X_new, old, vectors)])
+    X, scale = to_common_scale(read, settings.normalize_input or settings.whiten is None)
     first_exemplar = len(X) - len(vectors)
     if is_array(settings.clustering):  # of the rows of the previous fit
         settings = replace(settings, clustering="aas")
     stages = LocalStages(settings, context)
-    whitening = Whitening(before.preprocessing_, before.whitening_)
+    applied = before.preprocessing_.for_rows_times(1 / scale)
+    whitening = Whitening(applied, before.whitening_)
     if X_old is None or whitening.needs_labels_or_pairs:  # an update has neither
         stages = replace(stages, settings=replace(settings, init=before.components_.T))
     else:  # without the exemplars, which may be many and whose labels are uncertain
@@ -73,7 +75,7 @@ def update(
     result = learn(stages, X, inputs, stages.settings, context)
     rotation, drift = align(
         result.whitening.preprocessing.embed(X, result.L.T, unit=True),
-        before.preprocessing_.embed(X, before.components_, unit=True),
+        applied.embed(X, before.components_, unit=True),
     )
     assert result.clusters is not None
     clusters = replace(
@@ -82,7 +84,8 @@ def update(
         labeled_mask=result.clusters.labeled_mask & (result.clusters.labels < before.n_classes_),
         n_classes=before.n_classes_,
     )
-    return replace(result, L=result.L @ rotation, clusters=clusters), X, drift
+    result = replace(result, L=result.L @ rotation, clusters=clusters)
+    return result.of_rows_times(scale), read, drift
 
 
 def sample_old(n_old: int, n_new: int, rng: np.random.Generator) -> NDArray[np.intp]:

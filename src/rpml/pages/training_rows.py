@@ -15,7 +15,8 @@ def fitted_on(model: RPML, X: Array) -> bool:
 
     They must reproduce the probabilities of some triplets, or the exemplars if there are none.
     """
-    if len(X) != model.n_samples_ or X.shape[1] != model.n_features_in_:
+    n_labels = len(getattr(model, "labels_", X))  # of more rows than the new ones after an update
+    if not len(X) == model.n_samples_ == n_labels or X.shape[1] != model.n_features_in_:
         return False
     if len(getattr(model, "triplets_", ())) == 0:  # exemplars are training rows
         if not hasattr(model, "exemplar_vectors_"):

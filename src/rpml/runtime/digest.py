@@ -1,6 +1,7 @@
 """Digests of arrays and plain values, which identify the inputs of a stage."""
 
 import hashlib
+import inspect
 import json
 from collections.abc import Iterator
 
@@ -14,7 +15,7 @@ def data_digest(*values: object) -> str:
     """Return the sha256 of the values; arrays count by dtype, shape and content.
 
     Arrays, including memory maps, are read in blocks of rows. Everything else counts by its
-    `repr`, so pass only plain values (numbers, strings, tuples of them, frozen dataclasses).
+    `plain_text`: numbers, strings, tuples of them, frozen dataclasses, estimators.
     """
     state = hashlib.sha256()
     for value in values:
@@ -22,8 +23,28 @@ def data_digest(*values: object) -> str:
             for piece in _pieces(value):
                 state.update(piece)
         else:
-            state.update(b"none" if value is None else repr(value).encode())
+            state.update(b"none" if value is None else plain_text(value).encode())
     return state.hexdigest()
+
+
+def plain_text(value: object) -> str:
+    """Return a text that differs between values: `repr`, which abbreviates arrays, does not.
+
+    Estimators show the settings that are not at their defaults, arrays their shape and a digest.
+    """
+    if isinstance(value, np.ndarray):
+        return f"<array of shape {value.shape}, {data_digest(value)[:12]}>"
+    if isinstance(value, list | tuple):
+        return f"({', '.join(map(plain_text, value))})"
+    if not hasattr(value, "get_params") or isinstance(value, type):
+        return repr(value)
+    defaults = inspect.signature(type(value)).parameters
+    settings = ", ".join(
+        f"{name}={plain_text(setting)}"
+        for name, setting in sorted(value.get_params(deep=False).items())
+        if name not in defaults or plain_text(defaults[name].default) != plain_text(setting)
+    )
+    return f"{type(value).__name__}({settings})"
 
 
 def _pieces(array: NDArray[np.generic]) -> Iterator[bytes | memoryview]:

@@ -12,6 +12,7 @@ Labels = NDArray[np.intp]
 RandomState = int | np.random.RandomState | None
 BLOCK_BYTES = 64 * 2**20
 TOP_K_SAMPLE = 4096
+SAFE_SCALE = 1e15  # beyond it, squares overflow float32
 SAFE_NORMS = (1e-12, 1e15)  # between these, squares neither overflow nor underflow in float32
 
 
@@ -83,6 +84,27 @@ def with_lengths(X: Array) -> tuple[Array, Array]:
 def common_scale(X: Array) -> float:
     """Return the power of two nearest to the typical row norm; dividing by it is exact."""
     return scale_of([extent(X)], len(X))
+
+
+def to_common_scale(X: Array, as_they_are: bool) -> tuple[Array, float]:
+    """Return the rows divided by a power of two, which is 1 unless their unit matters."""
+    scale = divisor(common_scale(X), as_they_are)
+    return X if scale == 1 else divided(X, scale), scale
+
+
+def divisor(scale: float, as_they_are: bool) -> float:
+    """Return the divisor of rows of a common scale, so that their unit does not matter.
+
+    Rows that the fit takes `as_they_are`, or normalizes, are divided only to avoid overflow.
+    """
+    return 1.0 if as_they_are and 1 / SAFE_SCALE < scale < SAFE_SCALE else scale
+
+
+def divided(X: Array, scale: float) -> Array:
+    """Return the rows as floats, divided by a power of two."""
+    # not by division: 2^128 divides rows of float32 that it is too large for
+    rows: Array = np.ldexp(np.asarray(X, float_dtype(X)), -round(math.log2(scale)))
+    return rows
 
 
 def extent(X: Array) -> tuple[float, float]:

@@ -90,6 +90,8 @@ def check_rows(
             ) from None
     if finite:
         check_finite(rows)
+    if not isinstance(rows, np.memmap):  # the order in memory must not change the last bits
+        rows = np.ascontiguousarray(rows)
     return rows
 
 

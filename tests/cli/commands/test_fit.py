@@ -248,8 +248,8 @@ def test_too_little_memory_is_refused(rpml, shared, tmp_path):
 def test_a_fit_of_a_subsample(rpml, shared, tmp_path):
     line = ("fit", shared / "x.npy", "-o", tmp_path / "m.rpml", "--dim", 4, "--subsample", 120)
     line += ("--set", "training=always")
-    assert "learned from 119 of 240 rows" in rpml(*line).stdout
-    assert (RPML.load(tmp_path / "m.rpml").labels_ >= 0).sum() == 119
+    assert "learned from 120 of 240 rows" in rpml(*line).stdout
+    assert (RPML.load(tmp_path / "m.rpml").labels_ >= 0).sum() == 120
     assert "all rows are used" in rpml.refused(*line, "--engine", "dask", "--force")
 
 

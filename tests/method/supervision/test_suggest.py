@@ -32,6 +32,7 @@ def candidates(known=(), angles=(0, 90, 180, 270), rows=None):
     p = np.linspace(0.9, 0.6, 10)
     p[8] = 0.1
     return Candidates(
+        count=10,
         exemplars=Exemplars(np.array([0, 4, 7, 9]), np.arange(4), np.array([4, 3, 2, 1])),
         middles=on_circle(*angles),
         rows=rows,

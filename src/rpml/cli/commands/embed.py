@@ -67,7 +67,7 @@ def run(
 
         with engine.cluster(console) as cluster, console.reporter() as report:
             rows = engine.open_rows(features, reading.options(), cluster, console, by_size=True)
-            check_features(fitted, rows, model)
+            fitted = check_features(fitted, rows, model)
             kind = "parquet" if rows.pieces[0][0].path.endswith((".parquet", ".pq")) else "npy"
             files = embed(fitted, rows, output, cluster, kind=kind, context=Context(report=report))
         fields = {"output": output, "rows": rows.count, "dim": size, "files": len(files)}
@@ -77,7 +77,7 @@ def run(
         )
     else:
         source = reading.open(features, keep=opt.parse_names(keep_columns) or ())
-        check_features(fitted, source, model)
+        fitted = check_features(fitted, source, model)
         with console.reporter() as report:
             told = Context(report=report)
             written = embed_file(fitted, source, output, force, told, codes or "float")

@@ -134,8 +134,7 @@ class Task:
             data = source.load()
         else:
             fitted = opt.load_model(self.model, self.dim)
-            check_features(fitted, source, self.model)
-            data = load_embedded(fitted, source)
+            data = load_embedded(check_features(fitted, source, self.model), source)
         X, y = self.reading.labeled_rows(self.labels, data)
         with console.reporter() as report:
 
@@ -163,8 +162,7 @@ class Task:
             y = read_labels(self.labels, rows.count, None, column, inside, partial=True)
             if self.model is not None:
                 fitted = opt.load_model(self.model, self.dim)
-                check_features(fitted, rows, self.model)
-                rows = embedded(fitted, rows, cluster)
+                rows = embedded(check_features(fitted, rows, self.model), rows, cluster)
             told = Context(report=report)
             recall = evaluate(rows, y, cluster, ks=tuple(self.ks), metric=self.metric, context=told)
         labels = y[labeled_mask(y)]

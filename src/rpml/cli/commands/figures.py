@@ -66,7 +66,7 @@ def run(
     source = reading.open(features, reading.excluded(features, labels))
     fitted = opt.load_model(model) if model else None
     if fitted is not None:
-        check_features(fitted, source, str(model))
+        fitted = check_features(fitted, source, str(model))
     data = source.load()
     y = None if labels is None else reading.read_labels(labels, data)
     pictures = None

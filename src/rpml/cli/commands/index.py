@@ -39,8 +39,7 @@ def run(
     fitted = opt.load_model(model, dim)
     source = reading.open(features)
     names = getattr(fitted, "feature_names_in_", None)
-    check_features(fitted, source, model)
-    index = Index(fitted)
+    index = Index(check_features(fitted, source, model))
     with console.reporter() as report:
         for batch in source.batches():
             index.add(batch.values, batch.ids)

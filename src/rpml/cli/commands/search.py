@@ -47,7 +47,7 @@ def run(
         opt.check_text_table(output, force, [index, queries])
     loaded = Index.load(index)
     source = reading.open(queries)
-    check_features(loaded.model, source, index)
+    loaded.model = check_features(loaded.model, source, index)
     data = source.load()
     hits = loaded.search(data.values, k)
     names = range(len(data.values)) if data.ids is None else data.ids

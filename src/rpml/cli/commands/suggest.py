@@ -42,7 +42,7 @@ def run(
     data: Features | None = None
     if features is not None:
         source = reading.open(features)
-        check_features(fitted, source, model)
+        fitted = check_features(fitted, source, model)
         data = source.load()
         if len(data.values) != fitted.n_samples_:
             raise InputError(

@@ -1,6 +1,5 @@
 """rpml update: train a model on new vectors."""
 
-from copy import copy
 from typing import Annotated
 
 from rpml.cli.command import command
@@ -39,10 +38,7 @@ def run(
     fitted = opt.load_model(model)
     names = getattr(fitted, "feature_names_in_", None)
     sources = [reading.open(path) for path in (features, old) if path is not None]
-    for source in sources:
-        check_features(copy(fitted), source, model)
-    if names is not None:
-        del fitted.feature_names_in_  # arrays have none
+    fitted = [check_features(fitted, source, model) for source in sources].pop()
     before = len(fitted.exemplars_.rows) if hasattr(fitted, "exemplars_") else 0
     with locked(target):
         rows = [source.load().values for source in sources]

@@ -51,8 +51,8 @@ class ItemOptions:
         fitted = [opt.load_model(path, dim) for path in models]
         labels = reading.labels_path(features, self.labels)
         source = reading.open(features, reading.excluded(features, labels))
-        for model, path in zip(fitted, models, strict=True):
-            check_features(model, source, path)
+        checked = zip(fitted, models, strict=True)
+        fitted = [check_features(model, source, path) for model, path in checked]
         data = source.load()
         n = len(data.values)
         names = data.ids if self.ids is None else read_ids(self.ids, n)

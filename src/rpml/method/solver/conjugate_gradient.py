@@ -221,19 +221,20 @@ def _next_direction(
 @single_blas_thread()
 def fixed_steps(
     problem: Evaluator,
-    L: Array,
-    theta: Array | None,
+    start: tuple[Array, Array | None],
     stopping: Stopping,
     learning_rate: float = 1.0,
     callback: Callback | None = None,
+    state: CGState | None = None,
 ) -> OptimizeResult:
     """Run the paper's plain updates, eqs. (update_r) and (update_L), with a fixed step size.
 
     The step is for the mean over triplets, which has the same minimizers as the sum, so that one
-    learning rate suits any number of triplets. The loss may increase.
+    learning rate suits any number of triplets. The loss may increase. A saved `state` continues
+    like the original run.
     """
-    manifold, point, fixed_theta = _search_space(problem, L, theta)
-    state = _start(problem, manifold, point, fixed_theta)
+    manifold, point, fixed_theta = _search_space(problem, *start)
+    state = state or _start(problem, manifold, point, fixed_theta)
     rate = learning_rate / max(1, problem.n_triplets)
     while not (reason := _reason_to_stop(problem, state, stopping)):
         step = tuple(-rate * g for g in state.gradient)
@@ -315,7 +316,7 @@ def fit_triplets(
     if solver == "cg":
         result = conjugate_gradient(problem, L, theta, stopping, callback)
     elif solver == "gd":
-        result = fixed_steps(problem, L, theta, stopping, learning_rate, callback)
+        result = fixed_steps(problem, (L, theta), stopping, learning_rate, callback)
     else:
         raise ValueError(f"solver must be 'cg' or 'gd', got {solver!r}.")
     theta = None if result.theta is None else result.theta.astype(dtype)

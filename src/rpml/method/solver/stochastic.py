@@ -1,6 +1,6 @@
 """sRPML: mini-batches, triplets mined within each, a few warm-started conjugate-gradient steps."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -36,6 +36,8 @@ class BatchSettings:
     """End each epoch at the mean of its iterates; False: at the last one, as in the paper."""
     labeled: NDArray[np.bool_] | None = None
     """(n,) rows of given class: triplets of such rows keep their weight."""
+    given: NDArray[np.intp] | None = None
+    """(k, 3) triplets from constraints, divided among the batches of each epoch; weight 1."""
 
 
 @dataclass
@@ -91,21 +93,25 @@ def run_epoch(
     loss = norm = weight = 0.0
     count = 0
     mean = IterateMean(state)
-    for rows in batch_sampler(labels, rng, batch_size=settings.batch_size):
-        batch = np.ascontiguousarray(X[rows])
-        triplets = mine_batch_triplets(
-            batch @ state.L.astype(batch.dtype),
+    for rows, given in _batches(labels, settings, rng):
+        batch = np.ascontiguousarray(X[np.concatenate([rows, given.ravel()])])
+        mined = mine_batch_triplets(
+            batch[: len(rows)] @ state.L.astype(batch.dtype),
             labels[rows],
             rng,
             margin=settings.margin,
             mining=settings.mining,
             limit=settings.max_triplets,
         )
+        triplets = np.vstack([mined, len(rows) + np.arange(given.size).reshape(-1, 3)])
         if len(triplets) == 0:
             continue
         function = weight_function(settings.weight)
-        if settings.labeled is not None and function.learnable:
-            function = PinnedWeights(function, np.all(settings.labeled[rows][triplets], axis=1))
+        if function.learnable and (settings.labeled is not None or len(given)):
+            pinned = np.ones(len(triplets), bool)
+            labeled = settings.labeled
+            pinned[: len(mined)] = labeled is not None and np.all(labeled[rows][mined], axis=1)
+            function = PinnedWeights(function, pinned)
         problem = TripletObjective(batch, triplets, function, settings.alpha, settings.weight_ridge)
         result = conjugate_gradient(problem, state.L, state.theta, Stopping(settings.steps))
         state.L, state.theta = result.L, result.theta
@@ -120,6 +126,18 @@ def run_epoch(
     state.history["gradient_norm"].append(norm / max(1, count))
     state.history["mean_weight"].append(weight / max(1, count))
     state.history["n_triplets"].append(float(count))
+
+
+def _batches(
+    labels: NDArray[np.integer], settings: BatchSettings, rng: np.random.Generator
+) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Yield the rows of each batch and its share of the given triplets."""
+    batches = list(batch_sampler(labels, rng, batch_size=settings.batch_size))
+    given = np.empty((0, 3), np.intp)
+    if settings.given is not None and len(settings.given):
+        batches = batches or [np.empty(0, np.intp)]
+        given = rng.permutation(settings.given)
+    return zip(batches, np.array_split(given, max(1, len(batches))), strict=False)
 
 
 class IterateMean:

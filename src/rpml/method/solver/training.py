@@ -122,11 +122,11 @@ def solve(
         info = {"loss": state.loss / problem.n_triplets}
         return context.report(Progress("optimize", state.iteration, stopping.max_iter, info))
 
+    saved = context.load("optimizer", _state_schema(start, problem), key)
+    state = _unpack(*saved) if saved else None
     if settings.solver == "gd":
-        result = fixed_steps(problem, *start, stopping, settings.learning_rate, listen)
+        result = fixed_steps(problem, start, stopping, settings.learning_rate, listen, state)
     else:
-        saved = context.load("optimizer", _state_schema(start, problem), key)
-        state = _unpack(*saved) if saved else None
         result = conjugate_gradient(problem, *start, stopping, listen, state)
     if result.n_iter < stopping.max_iter:  # report the end
         info = {"loss": result.loss / problem.n_triplets}

@@ -27,6 +27,8 @@ BLOCK_ROWS = 1024
 class Candidates:
     """Training rows that may be labeled, and what is known of them."""
 
+    count: int
+    """The first so many rows may be labeled; after an update, those that were new."""
     exemplars: Exemplars
     middles: Array
     """The embedded exemplars, unit rows."""
@@ -44,14 +46,15 @@ def rank_candidates(n: int, known: Candidates) -> NDArray[np.intp]:
     """Return up to n unlabeled rows, most informative first."""
     if n < 0:
         raise ValueError(f"n={n}: the number of rows must not be negative.")
-    exemplars, labeled = known.exemplars, known.labeled
+    exemplars, labeled = known.exemplars, known.labeled[: known.count]
     if known.rows is None:
-        rows, Z = exemplars.rows, known.middles
-        covered = np.isin(exemplars.labels, known.labels[labeled])
+        chosen = exemplars.rows < known.count
+        rows, Z = exemplars.rows[chosen], known.middles[chosen]
+        covered = np.isin(exemplars.labels[chosen], known.labels[known.labeled])
     else:
-        rows, Z, covered = np.arange(len(labeled)), known.rows, labeled
+        rows, Z, covered = np.arange(known.count), known.rows, labeled
     first = rows[spread_out(Z, density(Z, known.middles, exemplars.sizes), covered, n)]
-    doubt = row_doubt(len(labeled), known.triplets, known.probabilities)
+    doubt = row_doubt(len(known.labeled), known.triplets, known.probabilities)
     rest = np.setdiff1d(np.flatnonzero(~labeled), first)
     rest = rest[np.argsort(-doubt[rest], kind="stable")]
     return np.asarray(np.concatenate([first, rest])[:n])

@@ -210,13 +210,13 @@ def group_means(Z: Array, of_row: NDArray[np.intp]) -> Array:
 
 
 def sample_rows(groups: Groups, limit: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """At most about `limit` rows, whole groups at a time."""
+    """At most `limit` rows, whole groups at a time."""
     if len(groups) <= limit:
         return np.arange(len(groups))
     if groups.max() < 0:
-        return np.sort(rng.permutation(len(groups))[: limit - 1])
+        return np.sort(rng.permutation(len(groups))[:limit])
     of_row = representatives(groups)[1]
     sizes = np.bincount(of_row)
     order = rng.permutation(len(sizes))
-    retained = order[: max(1, int(np.searchsorted(np.cumsum(sizes[order]), limit)))]
+    retained = order[: max(1, int(np.searchsorted(np.cumsum(sizes[order]), limit, "right")))]
     return np.flatnonzero(np.isin(of_row, retained))

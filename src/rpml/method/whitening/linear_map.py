@@ -1,7 +1,9 @@
 """What happens to a row before the projection: l2, centering, PCA-whitening by an exponent, l2."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +29,12 @@ class Preprocessing:
     mean: Array
     matrix: Array
     unit_output: bool
+
+    def for_rows_times(self, scale: float) -> Preprocessing:
+        """The same map for rows `scale` times as long."""
+        if scale == 1 or self.unit_input:
+            return self
+        return replace(self, mean=self.mean * scale, matrix=self.matrix / scale)
 
     def apply(self, X: Array) -> Array:
         """The preprocessed rows, block by block, in X's own precision."""
