@@ -73,7 +73,8 @@ def test_finetune_then_features(tiny_backbone, photos, tmp_path):
 
 
 def test_the_file_embeds_as_the_trained_network_does(tiny_backbone, photos, tmp_path):
-    from rpml.deep.finetune import Training, embed, finetune, prepare
+    from rpml.deep.embedder import descriptors
+    from rpml.deep.finetune import Training, finetune, prepare
     from rpml.deep.inputs import ImageSpec, build_cache
     from rpml.deep.methods import METHODS
     from rpml.deep.onnx_file import write_onnx
@@ -93,7 +94,7 @@ def test_the_file_embeds_as_the_trained_network_does(tiny_backbone, photos, tmp_
     cache = build_cache(
         find_images(photos / "test"), network, ImageSpec(32, Views()), tmp_path / "te"
     )
-    expected = embed(embedder, cache)
+    expected = descriptors(embedder, cache)
     write_onnx(network, embedder, 32, tmp_path / "x.onnx")
     opened = Backbone(tmp_path / "x.onnx")
     assert opened.fixed_size == (32, 32)

@@ -38,17 +38,10 @@ class Network:
             maps = self.trunk(x.contiguous(memory_format=torch.channels_last))
             return np.asarray(maps.contiguous().numpy(), np.float32)
 
-    def fingerprint(self) -> str:
-        """Return a digest of the trunk's weights and the convention, which a cache depends on."""
-        return self._digest(self.trunk)
-
-    def whole_fingerprint(self) -> str:
-        """Return a digest that includes the upper blocks, which a training run depends on."""
-        return self._digest(self.trunk, self.upper)
-
-    def _digest(self, *parts: nn.Module) -> str:
+    def fingerprint(self, whole: bool = True) -> str:
+        """Return a digest of the convention and the weights; of the trunk's alone for a cache."""
         state = hashlib.sha256(repr(self.convention).encode())
-        for part in parts:
+        for part in (self.trunk, self.upper) if whole else (self.trunk,):
             for name, tensor in part.state_dict().items():
                 state.update(name.encode())
                 state.update(tensor.cpu().contiguous().numpy().tobytes())

@@ -133,7 +133,7 @@ def linear_start(frozen: NDArray[np.floating], dim: int, seed: int) -> RPML:
 def descriptors(
     embedder: Embedder,
     inputs: MultiViewDataset,
-    view: int,
+    view: int = 0,
     stage: Callable[[torch.Tensor], torch.Tensor] | None = None,
 ) -> NDArray[np.float32]:
     """Return the embedding of one view of every image, or the output of an earlier stage of it."""

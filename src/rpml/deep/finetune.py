@@ -1,7 +1,7 @@
 """From images to a trained network: trunk cache, common start, training, one ONNX file."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,6 @@ from rpml.deep.backbones import Network
 from rpml.deep.embedder import (
     Embedder,
     MultiViewDataset,
-    descriptors,
     frozen_descriptors,
     linear_start,
 )
@@ -21,7 +20,7 @@ from rpml.deep.methods.batches import Indices
 from rpml.deep.schedule import Schedule, check_budget, paper_schedule
 from rpml.deep.trainer import Trainer
 from rpml.method.whitening.linear_map import Preprocessing, identity
-from rpml.runtime.context import Arrays, Context, Json
+from rpml.runtime.context import Arrays, Context
 from rpml.runtime.errors import InputError
 from rpml.runtime.schema import ArraySpec, Schema
 from rpml.vision.files import ImageFile
@@ -49,10 +48,6 @@ class Training:
     def schedule_of(self, method: str) -> Schedule:
         """The schedule of a method (a key of `rpml.deep.methods.METHODS`)."""
         return paper_schedule(method, self.schedule) if self.budget == "paper" else self.schedule
-
-    def settings(self) -> Json:
-        """The settings as JSON values."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -121,8 +116,3 @@ def finetune(
     trainer = Trainer(initial.embedder, initial.inputs, method, schedule, initial.frozen, classes)
     embedder = trainer.run(context)
     return embedder.eval(), trainer.state.history
-
-
-def embed(embedder: Embedder, inputs: MultiViewDataset) -> NDArray[np.float32]:
-    """The embedding of every image, as unit rows."""
-    return descriptors(embedder, inputs, 0)

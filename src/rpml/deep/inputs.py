@@ -96,7 +96,7 @@ def build_cache(
     check_cache(folder)
     folder.mkdir(parents=True, exist_ok=True)
     key: dict[str, object] = {
-        "trunk": network.fingerprint(),
+        "trunk": network.fingerprint(whole=False),
         "image_spec": asdict(image_spec),
         "ids": [file.id for file in files],
         "files": files_digest(files),

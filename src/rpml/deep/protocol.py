@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from rpml.deep.backbones import Network
-from rpml.deep.finetune import Initialization, Training, embed, finetune, prepare
+from rpml.deep.embedder import descriptors
+from rpml.deep.finetune import Initialization, Training, finetune, prepare
 from rpml.deep.inputs import ImageSpec, open_inputs
 from rpml.deep.methods import METHODS, check_methods
 from rpml.evaluation.protocol.scores import MeasuredRow, scores_of
@@ -33,31 +34,27 @@ class DeepProtocol:
     ) -> None:
         self.training, self.folder, self.context = training, folder, context
         folder.mkdir(parents=True, exist_ok=True)
-        self.digest = network.whole_fingerprint()
+        self.digest = network.fingerprint()
         files = [ImageFile(path, images.root / path) for path in images.paths]
         self.initial = self._prepare(list(compress(files, images.train)), network)
         held_out = list(compress(files, ~images.train))
         image_spec = ImageSpec(training.image_spec.size, Views())
         self.test = open_inputs(held_out, network, image_spec, folder / "test", context)
         label = dict(zip(images.paths, images.labels.tolist(), strict=True))
-        seen = [label[name] for name in self.initial.inputs.ids]
-        self.classes = np.unique(seen, return_inverse=True)[1]
+        classes = [label[name] for name in self.initial.inputs.ids]
+        self.classes = np.unique(classes, return_inverse=True)[1]
         self.test_classes = np.array([label[i] for i in self.test.ids])
 
     def _prepare(self, files: list[ImageFile], network: Network) -> Initialization:
         training, report = self.training, self.context.report
-        settings = {
-            "pool": training.pool,
-            "bf16": training.bf16,
-            "image_spec": asdict(training.image_spec),
-        }
+        settings = {name: asdict(training)[name] for name in ("pool", "bf16", "image_spec")}
         common = Context(0, report, self._store("frozen", settings))
         own = Context(training.schedule.seed, report, self._store("start"))
         return prepare(files, network, training, self.folder / "train", own, common)
 
     def _store(self, name: str, settings: Json | None = None) -> Checkpoint:
         """A checkpoint whose folder is named after its settings."""
-        settings = settings or self.training.settings()
+        settings = settings or asdict(self.training)
         key = fingerprint(self.digest, settings)[:12]
         return Checkpoint(self.folder / f"{name}-{key}", self.digest, settings, resume=True)
 
@@ -89,7 +86,7 @@ class DeepProtocol:
             title, labeled = f"{method.title}, end to end", method.uses_labels
         # of every epoch, including those of an interrupted run
         seconds = round(sum(epoch["seconds"] for epoch in history), 3)
-        Z = embed(embedder, self.test)
+        Z = descriptors(embedder, self.test)
         scores = {"cosine": scores_of(Z, self.test_classes, "cosine", ks, seed)}
         settings = {**asdict(schedule), "history": history}
         row = MeasuredRow(f"deep-{name}", title, Z.shape[1], scores, seconds, settings,

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
@@ -167,7 +167,7 @@ class ResumableFinetuning(ResumableRun):
 
 
 def _settings(network: Network, training: Training, method: str) -> Json:
-    return {**training.settings(), "method": method, "network": network.whole_fingerprint()}
+    return {**asdict(training), "method": method, "network": network.fingerprint()}
 
 
 def folder_classes(ids: Sequence[str]) -> Indices:

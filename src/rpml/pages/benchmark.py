@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,7 +65,7 @@ class EndToEnd:
 
     def settings(self) -> Json:
         """Return everything that changes the results, as JSON values."""
-        return {"train_from": self.train_from, **self.training.settings()}
+        return {"train_from": self.train_from, **asdict(self.training)}
 
     def run(
         self, dataset: str, folder: Path, ks: tuple[int, ...], context: Context
