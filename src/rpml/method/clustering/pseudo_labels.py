@@ -104,8 +104,8 @@ def _join_linked(labels: Labels, supervision: Supervision) -> Labels:
     ends = np.stack([labels, labels[first]])[:, (labels >= 0) & (labels[first] >= 0)]
     size = int(labels.max(initial=-1)) + 1
     graph = sparse.csr_matrix((np.ones(ends.shape[1]), ends), (size, size))
-    part: Labels = connected_components(graph, directed=False)[1].astype(np.intp)
-    return np.where(labels >= 0, part[labels], -1)
+    part = connected_components(graph, directed=False)[1]
+    return np.append(part, -1).astype(np.intp)[labels]  # the last one for rows without a cluster
 
 
 def _side_of(j: int, i: int, rows: Labels, supervision: Supervision, Z: Array) -> Labels:
