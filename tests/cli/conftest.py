@@ -23,9 +23,11 @@ class Run:
 
     def json(self, *args, code=0):
         """The object on standard output, which is as docs/json.md says."""
-        fields = json.loads(self(*args, "--json", "--quiet", code=code).stdout)
+        quiet = () if args[0] == "--version" else ("--quiet",)
+        fields = json.loads(self(*args, "--json", *quiet, code=code).stdout)
         if code in (0, 3):
-            check_fields(str(args[0]), fields)
+            variant = next((v for v in ("--dry-run", "--verbose") if v in args), None)
+            check_fields(f"{args[0]} {variant}" if variant else str(args[0]), fields)
         return fields
 
     def refused(self, *args, code=2):

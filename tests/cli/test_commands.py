@@ -1,7 +1,8 @@
-"""cluster, evaluate, inspect, doctor, and what all commands share."""
+"""cluster, evaluate, inspect, recommend, and what all commands share."""
 
 import errno
 import json
+import re
 import subprocess
 import sys
 
@@ -9,7 +10,8 @@ import numpy as np
 import pytest
 
 from rpml import RPML, AuthorityAscentShift
-from rpml.cli.app import app
+from rpml import __version__ as version
+from rpml.cli.app import GROUPS, app
 from rpml.cli.command import exit_code, sentence
 from rpml.evaluation.metrics import clustering_scores, recall_at_k
 from rpml.io.features import read_labels
@@ -26,8 +28,17 @@ def test_every_command_has_examples_in_its_help(rpml, name):
 
 
 def test_the_fixed_set_of_commands():
-    expected = {"fit", "embed", "cluster", "evaluate", "compare", "inspect", "estimate", "export"}
-    assert expected | {"demo", "doctor"} <= set(COMMANDS)
+    expected = {"fit", "embed", "cluster", "evaluate", "compare", "inspect", "recommend", "export"}
+    assert expected | {"demo"} <= set(COMMANDS)
+
+
+def test_the_help_shows_commands_in_groups(rpml):
+    text = rpml("--help").stdout
+    places = [text.index(f"\n{title}:\n") for title in GROUPS]
+    assert places == sorted(places)
+    for names, start, end in zip(GROUPS.values(), places, [*places[1:], len(text)], strict=True):
+        listed = re.findall(r"^  (\w+)  +\S", text[start:end], re.MULTILINE)
+        assert listed == list(names)
 
 
 def test_help_imports_nothing_heavy():
@@ -47,10 +58,6 @@ def test_completion(rpml, monkeypatch):
     assert "rpml" in rpml("--show-completion").stdout
 
 
-def test_version(rpml):
-    assert rpml("--version").stdout.startswith("rpml ")
-
-
 def test_wrong_usage(rpml):
     rpml("fit", code=2)
     rpml("no-such-command", code=2)
@@ -58,7 +65,7 @@ def test_wrong_usage(rpml):
 
 
 WRONG_WORDS = {
-    "fit x.npy": "Missing option",
+    "update m.rpml x.npy": "Missing option",
     "fit x.npy -o m.rpml --dim many": "--dim",
     "embed m.rpml x.npy -o z.npy --no-such-option": "No such option",
     "inspect m.rpml x.npy": "unexpected extra argument",
@@ -77,7 +84,7 @@ def test_wrong_usage_is_an_object_too(rpml, words):
 
 
 def test_the_list_of_commands_fits_a_terminal(rpml):
-    listed = rpml("--help", env={"COLUMNS": "80"}).stdout.split("Commands:")[1].split("A first")[0]
+    listed = rpml("--help", env={"COLUMNS": "80"}).stdout.split("Learn:")[1].split("A first")[0]
     assert "..." not in listed
 
 
@@ -102,7 +109,7 @@ def test_cluster_takes_every_setting_by_its_name(rpml, shared, tmp_path):
 
 
 def test_estimate_refuses_a_setting_given_twice(rpml):
-    run = ("estimate", "--shape", "200x8", "--dim", 3)
+    run = ("fit", "--dry-run", "200x8", "--dim", 3)
     assert "--dim sets the same" in rpml.refused(*run, "--set", "n_components=2")
 
 
@@ -228,11 +235,13 @@ def test_inspect_features_counts_what_a_fit_would_refuse(rpml, tmp_path):
     assert rpml.json("inspect", tmp_path / "x.npy")["constant_columns"] == 3
 
 
-def test_doctor(rpml):
-    fields = rpml.json("doctor")
+def test_version(rpml):
+    assert rpml("--version").stdout == f"rpml {version}\n"
+    assert "Missing command" in rpml("--verbose", code=2).stderr
+    fields = rpml.json("--version", "--verbose")
     assert fields["packages"]["numpy"] == np.__version__
     assert fields["extras"]["parquet"]["install"] is None
-    text = rpml("doctor").stdout
+    text = rpml("--version", "--verbose").stdout
     assert "extra" in text
 
 
@@ -242,21 +251,24 @@ def test_errors_as_json(rpml, tmp_path):
 
 
 def test_estimate(rpml, shared):
-    fields = rpml.json("estimate", shared / "x.npy", "--dim", 4)
+    fields = rpml.json("fit", shared / "x.npy", "--dim", 4, "--dry-run")
     assert (fields["rows"], fields["features"]) == (240, 12)
     assert fields["memory_gb"] > 0.1
     assert fields["seconds"] > 0
     assert fields["seconds"] == pytest.approx(sum(fields["stages"].values()), abs=0.01)
-    assert " GB (this machine has " in rpml("estimate", "--shape", "200x8", "--dim", 3).stdout
+    assert " GB (this machine has " in rpml("fit", "200x8", "--dim", 3, "--dry-run").stdout
 
 
-@pytest.mark.parametrize("args", [[], ["--shape", "many"], ["--shape", "1x8"]])
-def test_estimate_of_nothing(rpml, args):
-    assert "shape" in rpml.refused("estimate", *args)
+def test_a_dry_run_writes_nothing_and_a_fit_needs_an_output(rpml, shared, tmp_path):
+    rpml("fit", shared / "x.npy", "--dim", 4, "--dry-run", "-o", tmp_path / "m.rpml")
+    assert list(tmp_path.iterdir()) == []
+    assert "with -o MODEL, or --dry-run" in rpml.refused("fit", shared / "x.npy")
+    assert "at least two rows" in rpml.refused("fit", "1x8", "--dry-run")
+    assert "cannot read 7by8" in rpml.refused("fit", "7by8", "--dry-run")
 
 
 def test_estimate_of_a_size_that_no_fit_would_take(rpml):
-    told = rpml.refused("estimate", "--shape", "200x8", "--dim", 9)
+    told = rpml.refused("fit", "200x8", "--dim", 9, "--dry-run")
     assert "--dim 9 must not exceed the 8 features" in told
 
 
@@ -273,7 +285,7 @@ def test_compare(rpml, shared, tmp_path):
 
 
 def test_the_json_of_every_command_is_documented():
-    assert set(documented()) == set(COMMANDS)
+    assert set(documented()) == {*COMMANDS, "fit --dry-run", "--version --verbose"}
     assert all(documented().values())
 
 
@@ -284,8 +296,14 @@ def test_the_json_of_the_others_is_as_documented(rpml, shared, tmp_path):
     rpml.json("report", model, x, "-o", tmp_path / "report.html")
     rpml.json("embed", model, x, "-o", tmp_path / "z.npy")
     rpml.json("cluster", x, "-o", tmp_path / "c.csv")
-    rpml.json("estimate", x)
-    rpml.json("doctor")
+    rpml.json("recommend", x, "--dim", 4)
+
+
+def test_recommend_ends_with_the_next_step(rpml, shared):
+    fields = rpml.json("recommend", shared / "x.npy", "--labels", shared / "y.npy", "--dim", 4)
+    assert fields["uses_labels"]
+    text = rpml("recommend", shared / "x.npy", "--dim", 4).stdout
+    assert text.splitlines()[-1].startswith("Next: ")
 
 
 def test_a_deleted_current_folder_is_named(rpml, tmp_path, shared, monkeypatch):

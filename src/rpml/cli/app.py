@@ -3,37 +3,24 @@
 import os
 import sys
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from rpml.cli.command import INTERRUPTED, Commands, Parser
+from rpml.cli.console import Console, table
 from rpml.cli.progress import answering, stop
 
-COMMANDS = (
-    "features",
-    "finetune",
-    "fit",
-    "update",
-    "suggest",
-    "embed",
-    "index",
-    "search",
-    "bridge",
-    "cluster",
-    "evaluate",
-    "compare",
-    "benchmark",
-    "figures",
-    "report",
-    "explore",
-    "inspect",
-    "estimate",
-    "export",
-    "demo",
-    "doctor",
-)
-"""In the order of the help; each is a module of `rpml.cli.commands` with `run` and `EXAMPLES`."""
+GROUPS = {
+    "Learn": ("fit", "update", "recommend"),
+    "Use": ("embed", "index", "search", "bridge", "export"),
+    "Look": ("report", "explore", "inspect", "evaluate", "compare", "cluster"),
+    "Weak labels": ("suggest",),
+    "Images": ("features", "finetune"),
+    "Paper": ("benchmark", "figures", "demo"),
+}
+"""The commands as the help shows them; each is a module of `rpml.cli.commands`."""
+COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 
 app = typer.Typer(
     name="rpml",
@@ -46,31 +33,57 @@ app = typer.Typer(
 )
 
 
-def _version(value: bool) -> None:
-    if value:
-        import rpml
-
-        typer.echo(f"rpml {rpml.__version__}")
-        raise typer.Exit
-
-
 @app.callback(
-    epilog="\b\nA first run:\n  rpml fit vectors.npy -o model.rpml\n"
+    invoke_without_command=True,
+    epilog="\b\nA first run:\n  rpml recommend vectors.npy\n  rpml fit vectors.npy -o model.rpml\n"
     "  rpml embed model.rpml vectors.npy -o small.npy\n\n"
     "Exit codes: 0 done, 1 the method failed, 2 wrong usage or bad input, "
-    "3 finished but images were skipped (rpml features), 130 interrupted."
+    "3 finished but images were skipped (rpml features), 130 interrupted.",
 )
 def _root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="With --version: also extras, libraries, machine.")
+    ] = False,
+    json_output: Annotated[
+        bool, typer.Option("--json", help="With --version --verbose: as one JSON object.")
     ] = False,
 ) -> None:
     """Learn a smaller linear embedding from unlabeled vectors."""
+    if context.invoked_subcommand is not None:
+        return
+    if not version:
+        context.fail("Missing command.")
+    if verbose:
+        from rpml.runtime.environment import describe_environment
+
+        fields = describe_environment()
+        Console(json_output=json_output).result(fields, environment_text(fields))
+    else:
+        import rpml
+
+        typer.echo(f"rpml {rpml.__version__}")
+
+
+def environment_text(fields: dict[str, Any]) -> str:
+    """Return versions, threads, extras and how to install what is missing."""
+    rows = [("rpml", fields["rpml"]), ("python", fields["python"]), *fields["packages"].items()]
+    rows += [("cores, threads", f"{fields['cores']}, {fields['threads']}")]
+    rows += [("memory", f"{fields['memory_gb']} GB"), ("blas", "; ".join(fields["blas"]))]
+    versions = [(name, value or "missing") for name, value in rows]
+    extras = [
+        (name, extra["install"] or "present", extra["purpose"])
+        for name, extra in fields["extras"].items()
+    ]
+    tables = (versions, [("extra", "state", "for"), *extras])
+    return "\n\n".join(table(rows, "left") for rows in tables)
 
 
 for name in COMMANDS:
     module = import_module(f"rpml.cli.commands.{name}")
-    app.command(name, cls=Parser, epilog=module.EXAMPLES)(module.run)
+    group = next(title for title, names in GROUPS.items() if name in names)
+    app.command(name, cls=Parser, epilog=module.EXAMPLES, rich_help_panel=group)(module.run)
 
 
 def open_closed_streams() -> None:

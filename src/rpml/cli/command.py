@@ -91,6 +91,17 @@ class Commands(TyperGroup):
         with _usage_errors(lambda: as_json):
             return super().make_context(info_name, args, *rest, **more)
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands in the groups of `rpml.cli.app`."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        width = max(map(len, self.commands))
+        for name, command in self.commands.items():
+            row = (name.ljust(width), command.get_short_help_str(formatter.width - width - 6))
+            groups.setdefault(str(getattr(command, "rich_help_panel", "")), []).append(row)
+        for title, rows in groups.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         with _usage_errors(lambda: "--json" in args):
             return super().resolve_command(ctx, args)
@@ -103,7 +114,7 @@ def _usage_errors(as_json: Callable[[], object]) -> Iterator[None]:
         yield
     except Exception as error:
         # usage errors have no public base class, but all have a message
-        if hasattr(error, "format_message"):
+        if hasattr(error, "format_message") and type(error).__name__ != "NoArgsIsHelpError":
             vars(error)["message"] = in_shell_words(vars(error)["message"])
             if as_json():
                 _echo_error(one_line(error.format_message()), BAD_INPUT)

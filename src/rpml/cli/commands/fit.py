@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Iterator
@@ -14,14 +15,15 @@ from rpml.cli.command import Interrupted, command
 from rpml.cli.console import Console, fields_text
 from rpml.cli.options import common as opt
 from rpml.cli.options.engine import EngineOptions
-from rpml.cli.progress import Stopper
+from rpml.cli.progress import STAGES, Stopper
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:
     from rpml.estimator import RPML, ResumableFit
-    from rpml.io.features import Features
+    from rpml.io.features import Features, ReadOptions
     from rpml.runtime.context import Json
+    from rpml.runtime.rows import Array
 
 EXAMPLES = """\b
 Examples:
@@ -31,6 +33,7 @@ Examples:
   rpml fit vectors.npy -o model.rpml --labels few.csv --must-link pairs.csv
   rpml fit vectors.npy -o model.rpml --pairs sessions.csv
   rpml fit vectors.npy -o model.rpml --set whiten=1 --set sampler=hard
+  rpml fit vectors.npy --dim 64 --dry-run            (memory and time; also 1000000x128)
   rpml fit --config run.toml
   rpml fit shards/ -o model.rpml --engine dask --scheduler tcp://host:8786
 \b
@@ -164,9 +167,9 @@ class SupervisionOptions:
 @command
 def run(
     features: opt.FeaturesPath,
-    output: Annotated[str, opt.output("MODEL", "Model file to write.")],
     method: MethodOptions,
     supervision: SupervisionOptions,
+    output: Annotated[str | None, opt.output("MODEL", "Model file to write.")] = None,
     resume: opt.Resume = False,
     force: opt.Force = False,
     checkpoint: Annotated[
@@ -174,6 +177,9 @@ def run(
     ] = True,
     keep_exemplars: Annotated[
         bool, opt.flag("Store exemplars, which are training rows: for update.", "--keep-exemplars")
+    ] = False,
+    dry_run: Annotated[
+        bool, opt.flag("Only estimate memory and time, from a short pilot run.", "--dry-run")
     ] = False,
     *,
     reading: opt.LabeledReadingOptions,
@@ -191,6 +197,13 @@ def run(
     on_dask = engine.on_dask(method.memory)
     model = method.build(on_dask)
     read = reading.options(reading.excluded(features, supervision.labels))
+    if dry_run:
+        if on_dask:
+            raise InputError("--dry-run is for --engine local: it measures this machine")
+        estimate(features, model, read, console)
+        return
+    if output is None:
+        raise InputError("give the model file to write with -o MODEL, or --dry-run")
     notes = {**supervision.files(features), **vars(reading)}
     notes = {name: value for name, value in notes.items() if value is not None}
     job = ResumableFit(output, resume, force, checkpoint, notes, keep_exemplars)
@@ -223,6 +236,45 @@ def run(
     done = outcome.state == "complete"
     told = f"{output} is already complete" if done else fields_text(shown(outcome.model, fields))
     console.result(fields, told)
+
+
+def estimate(features: str, model: RPML, read: ReadOptions, console: Console) -> None:
+    """Print the memory and time of a fit to a file, or to a shape such as 1000000x128."""
+    from rpml.evaluation.resources import estimate_resources
+    from rpml.io.features import open_features
+    from rpml.runtime.environment import memory_gb
+
+    data: Array | None = None
+    if shape := re.fullmatch(r"(\d+)x(\d+)", features):
+        n, d = int(shape[1]), int(shape[2])
+    else:
+        data = open_features(features, read).load().values
+        n, d = data.shape
+    settings = {k: v for k, v in model.get_params(deep=False).items() if k != "callback"}
+    mapped = type(data).__name__ == "memmap"
+    expected = estimate_resources(n, d, X=data, mapped=mapped, **settings)
+    fields = {
+        "rows": n,
+        "features": d,
+        "memory_gb": round(expected.memory / 2**30, 2),
+        "seconds": round(expected.seconds, 3),
+        "stages": {name: round(seconds, 3) for name, seconds in expected.stages.items()},
+        "pilot_rows": expected.pilot_rows,
+        "machine_memory_gb": memory_gb(),
+    }
+    available = memory_gb()
+    stages = ", ".join(f"{STAGES.get(name, name)} {s:.2g}" for name, s in expected.stages.items())
+    room = "" if available is None else f" (this machine has {available:g} GB)"
+    lines = {
+        "rows": n,
+        "features": d,
+        "memory": f"{fields['memory_gb']:g} GB{room}",
+        "seconds": f"{expected.seconds:.3g} ({stages})",
+        "extrapolated from": counted(expected.pilot_rows, "row"),
+    }
+    console.result(fields, fields_text(lines))
+    if available is not None and expected.memory > available * 2**30:
+        console.note("this machine has less memory than that: use fewer rows or a smaller dtype")
 
 
 @contextmanager

@@ -28,7 +28,10 @@ def run(
     reading: opt.ReadingOptions,
     console: Console,
 ) -> None:
-    """Update a model with new vectors; embeddings stay comparable."""
+    """Train a model further on new vectors.
+
+    Embed stored rows again with the new model: `drift` says how far embeddings have moved.
+    """
     from rpml.estimator.features import check_features
     from rpml.estimator.fitted import save_model
     from rpml.io.model_file import check_model_output

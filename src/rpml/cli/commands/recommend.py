@@ -1,0 +1,59 @@
+"""rpml recommend: which method and size to use, and the command that does it."""
+
+import shlex
+from dataclasses import asdict
+from typing import Annotated
+
+from rpml.cli.command import command
+from rpml.cli.console import Console, table
+from rpml.cli.options import common as opt
+
+EXAMPLES = """\b
+Examples:
+  rpml recommend vectors.npy
+  rpml recommend vectors.npy --dim 64
+  rpml recommend vectors.npy --labels labels.npy
+\b
+Without labels, methods are judged by how well they rank rows that the other half of the features
+finds near; with labels, by Recall@1 on classes that were not used to fit.
+"""
+
+
+@command
+def run(
+    features: opt.FeaturesPath,
+    labels: opt.Labels = None,
+    dim: Annotated[
+        int | None, opt.number("Dimensions of the embedding; default: 128, or fewer.")
+    ] = None,
+    seed: opt.Seed = 0,
+    *,
+    reading: opt.LabeledReadingOptions,
+    console: Console,
+) -> None:
+    """Recommend a method and a size; labels are optional."""
+    from rpml.evaluation.recommendation import recommend
+    from rpml.evaluation.registry import METHODS
+
+    path = reading.labels_path(features, labels)
+    data = reading.open(features, reading.excluded(features, labels)).load()
+    values, y = (data.values, None) if path is None else reading.labeled_rows(path, data)
+    advice = recommend(values, dim, y=y, random_state=seed)
+    next_step = _next_step(advice.choice, features, advice.n_components)
+    figure = "Recall@1" if advice.uses_labels else "rank gain over PCA"
+    rows = [
+        (METHODS[name].title, f"{gain.value:+z.3f}", f"{gain.low:+z.3f} to {gain.high:+z.3f}")
+        for name, gain in advice.evidence.items()
+    ]
+    shown = table([("method", figure, "95% interval"), *rows]) + "\n\n" if rows else ""
+    text = "\n".join([*advice.reasons, f"Next: {next_step}"])
+    console.result({**asdict(advice), "next": next_step}, shown + text)
+
+
+def _next_step(choice: str, features: str, size: int) -> str:
+    """Return the command or the line of Python that follows the advice."""
+    if choice == "raw":
+        return "keep the vectors as they are"
+    if choice in ("rpml", "pca"):  # without evidence for more, a fit is PCA
+        return f"rpml fit {shlex.quote(features)} --dim {size} -o model.rpml"
+    return f"in Python: rpml.recommend(X, {size}).estimator().fit(X)"
