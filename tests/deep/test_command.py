@@ -230,7 +230,7 @@ def test_no_sidecar_of_another_network_is_left_next_to_the_new_one(
     tiny_backbone, photos, tmp_path, monkeypatch
 ):
     """It would be read as the input convention of the new one."""
-    from rpml.deep.resumable import ResumableFinetuning
+    from rpml.deep.finetune import ResumableFinetuning
 
     out, sidecar = tmp_path / "t.onnx", tmp_path / "t.json"
     args = ["finetune", photos / "train", "--backbone", tiny_backbone, "-o", out, *SMALL]

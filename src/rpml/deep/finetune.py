@@ -1,8 +1,11 @@
 """From images to a trained network: trunk cache, common start, training, one ONNX file."""
 
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +17,21 @@ from rpml.deep.embedder import (
     frozen_descriptors,
     linear_start,
 )
-from rpml.deep.inputs import ImageInputs, ImageSpec, open_inputs
+from rpml.deep.inputs import ImageInputs, ImageSpec, check_cache, open_inputs, remove_cache
+from rpml.deep.methods import METHODS, check_methods
 from rpml.deep.methods.base import Method
 from rpml.deep.methods.batches import Indices
+from rpml.deep.onnx_file import check_onnx_output, fingerprint_of, sidecar_of, write_onnx
 from rpml.deep.schedule import Schedule, check_budget, paper_schedule
 from rpml.deep.trainer import Trainer
+from rpml.io.checkpoint import Checkpoint, check_directory, fingerprint, remove_checkpoint
+from rpml.io.resumable import ResumableRun
 from rpml.method.whitening.linear_map import Preprocessing, identity
-from rpml.runtime.context import Arrays, Context
+from rpml.runtime.context import Arrays, Context, Json
 from rpml.runtime.errors import InputError
+from rpml.runtime.files.outputs import check_apart, check_output
 from rpml.runtime.schema import ArraySpec, Schema
+from rpml.vision.extract import files_digest
 from rpml.vision.files import ImageFile
 
 
@@ -116,3 +125,153 @@ def finetune(
     trainer = Trainer(initial.embedder, initial.inputs, method, schedule, initial.frozen, classes)
     embedder = trainer.run(context)
     return embedder.eval(), trainer.state.history
+
+
+@dataclass(frozen=True)
+class FinetuningOutcome:
+    """The result of fine-tuning."""
+
+    embedder: Embedder
+    """The trained upper blocks and the embedding."""
+    history: list[dict[str, float]]
+    """The scores of each epoch."""
+    n_images: int
+    n_skipped: int
+    """Images that could not be read."""
+
+
+@dataclass(frozen=True)
+class ResumableFinetuning(ResumableRun):
+    """Train the upper blocks of a network and write it as ONNX; a killed run can resume.
+
+    The activations of the frozen layers and the finished epochs are kept in the folder
+    ``<path>.work`` until the network is written.
+
+    Parameters
+    ----------
+    path : str or Path
+        The .onnx file to write.
+    resume : bool, default=False
+        Continue an interrupted run of the same images, network and settings.
+    overwrite : bool, default=False
+        Replace an existing file; without `resume` also discard the work of an earlier run.
+    cache : str or Path, default=None
+        Keep the activations of the frozen layers in this folder, for other runs.
+
+    Examples
+    --------
+    >>> from rpml.deep.backbones import open_network
+    >>> from rpml.deep.finetune import ResumableFinetuning, Training
+    >>> from rpml.vision.files import find_images
+    >>> network = open_network("googlenet.onnx")  # doctest: +SKIP
+    >>> run = ResumableFinetuning("birds.onnx", resume=True)
+    >>> run.train(find_images("photos/"), network, Training())  # doctest: +SKIP
+    """
+
+    cache: str | Path | None = None
+    _suffix: ClassVar[str] = ".work"
+
+    def __post_init__(self) -> None:
+        if Path(self.path).suffix != ".onnx":
+            raise InputError(
+                f"the trained network is an ONNX file: call {self.path} something.onnx"
+            )
+        check_output(self.path, self.overwrite or self.resume)
+
+    def _check(self, inputs: list[str | Path | None]) -> None:
+        check_apart([self.path, sidecar_of(self.path), self.directory], inputs)
+        check_onnx_output(self.path, self.overwrite)
+        if self.directory.is_dir():
+            others = {entry.name for entry in self.directory.iterdir()} - {"run", "trunk"}
+            if others:
+                raise InputError(
+                    f"{self.directory} holds {min(others)}, which is not ours: move it away, or "
+                    "choose another output"
+                )
+        elif os.path.lexists(self.directory):
+            raise InputError(f"{self.directory} is in the way of unfinished work: move it away")
+        check_directory(self.directory / "run")
+        check_cache(self.directory / "trunk")
+
+    def train(
+        self,
+        files: Sequence[ImageFile],
+        network: Network,
+        training: Training,
+        method: str = "srpml",
+        context: Context | None = None,
+    ) -> FinetuningOutcome:
+        """Train by one method and write the network.
+
+        Parameters
+        ----------
+        files : sequence of ImageFile
+            The images; for a supervised method their folders are the classes.
+        network : Network
+            The backbone, split where training starts.
+        training : Training
+            The settings.
+        method : str, default="srpml"
+            A key of `rpml.deep.methods.METHODS`.
+        context : Context, default=None
+            Receives progress.
+        """
+        check_methods([method])
+        with self._running():
+            settings = _settings(network, training, method)
+            digest, run = files_digest(files), self.directory / "run"
+            store = Checkpoint(run, digest, settings, self.resume)
+            self.directory.mkdir(exist_ok=True)
+            context = replace(context or Context(), seed=training.schedule.seed, store=store)
+            try:
+                outcome = self._train(files, network, training, method, context)
+            except InputError:
+                with suppress(OSError):  # unless it holds something to resume from
+                    self.directory.rmdir()
+                raise
+            size, key = training.image_spec.size, fingerprint(digest, settings)
+            self.check()  # files may have appeared since the start
+            write_onnx(network, outcome.embedder, size, self.path, key)
+            self.discard()
+        return outcome
+
+    def is_complete(
+        self, files: Sequence[ImageFile], network: Network, training: Training, method: str
+    ) -> bool:
+        """Whether the file exists, from a run of the same images, network and settings."""
+        key = fingerprint(files_digest(files), _settings(network, training, method))
+        return Path(self.path).is_file() and fingerprint_of(self.path) == key
+
+    def discard(self) -> None:
+        """Delete the activations and the finished epochs."""
+        remove_checkpoint(self.directory / "run")
+        remove_cache(self.directory / "trunk")
+        with suppress(OSError):
+            self.directory.rmdir()
+
+    def _train(
+        self,
+        files: Sequence[ImageFile],
+        network: Network,
+        training: Training,
+        name: str,
+        context: Context,
+    ) -> FinetuningOutcome:
+        cache = Path(self.cache) if self.cache else self.directory / "trunk"
+        initial = prepare(files, network, training, cache, context)
+        inputs, method = initial.inputs, METHODS[name]
+        classes = folder_classes(inputs.ids) if method.uses_labels else None
+        embedder, history = finetune(initial, method, training.schedule_of(name), context, classes)
+        return FinetuningOutcome(embedder, history, len(inputs), len(inputs.failures))
+
+
+def _settings(network: Network, training: Training, method: str) -> Json:
+    return {**asdict(training), "method": method, "network": network.fingerprint()}
+
+
+def folder_classes(ids: Sequence[str]) -> Indices:
+    """Return the folder of each image as a class number."""
+    names = [PurePosixPath(name).parent.name for name in ids]
+    if len(set(names)) < 2:
+        raise InputError("labels from folders need images in at least two folders")
+    return np.unique(names, return_inverse=True)[1]

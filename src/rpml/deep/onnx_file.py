@@ -79,7 +79,7 @@ def sidecar_of(path: str | Path) -> Path:
 
 
 def check_onnx_output(path: str | Path, overwrite: bool) -> None:
-    """Raise InputError if the file exists, or if a foreign file would be read as its sidecar."""
+    """Raise InputError if the file exists, or if an unknown file would be read as its sidecar."""
     check_output(path, overwrite)
     sidecar = find_sidecar(Path(path))
     if sidecar is None or (overwrite and sidecar == sidecar_of(path) and _is_ours(sidecar)):

@@ -51,8 +51,8 @@ def run(
     """Fine-tune a network and an embedding on unlabeled images."""
     require_torch()
     from rpml.deep.backbones import open_network
+    from rpml.deep.finetune import ResumableFinetuning
     from rpml.deep.methods import METHODS, check_methods
-    from rpml.deep.resumable import ResumableFinetuning
     from rpml.deep.schedule import Schedule
     from rpml.runtime.context import Context
     from rpml.runtime.files.locks import locked

@@ -1,11 +1,11 @@
-"""The folder of unfinished fine-tuning: what is there and not ours stays as it is."""
+"""The folder of unfinished fine-tuning: files that rpml did not write stay as they are."""
 
 import os
 
 import pytest
 
 pytest.importorskip("torch")
-from rpml.deep.resumable import ResumableFinetuning
+from rpml.deep.finetune import ResumableFinetuning
 from rpml.runtime.errors import InputError
 
 
@@ -13,17 +13,17 @@ def a_file(work):
     work.write_text("mine")
 
 
-def a_foreign_file(work):
+def another_file(work):
     work.mkdir()
     (work / "thesis.txt").write_text("mine")
 
 
-def foreign_epochs(work):
+def epochs_of_another_program(work):
     (work / "run").mkdir(parents=True)
     (work / "run" / "weights.safetensors").write_text("mine")
 
 
-def foreign_activations(work):
+def activations_of_another_program(work):
     (work / "trunk").mkdir(parents=True)
     (work / "trunk" / "activations.npy").write_text("mine")
 
@@ -46,9 +46,9 @@ def a_link_to_nothing(work):
 
 PLANTED = [
     a_file,
-    a_foreign_file,
-    foreign_epochs,
-    foreign_activations,
+    another_file,
+    epochs_of_another_program,
+    activations_of_another_program,
     a_link_to_a_folder,
     a_link_to_epochs,
     a_link_to_nothing,
@@ -62,7 +62,7 @@ def snapshot(folder):
 
 @pytest.mark.parametrize("plant", PLANTED)
 @pytest.mark.parametrize("resume", [False, True])
-def test_foreign_files_are_refused_and_stay(tmp_path, plant, resume):
+def test_unknown_files_are_refused_and_stay(tmp_path, plant, resume):
     run = ResumableFinetuning(tmp_path / "a.onnx", resume, overwrite=True)
     plant(run.directory)
     before = snapshot(tmp_path)
