@@ -8,7 +8,7 @@ DEV    := $(VENV)/.dev
 # pinned: the newest release may pull in gigabytes of GPU libraries
 TORCH  ?= 2.13.0
 PAGES  := results_zoo_page results_page labels_page deep_page whitening_page performance_page clustering_page \
-	scale_page decisions_page readme_figures
+	decisions_page readme_figures
 
 .PHONY: demo test test-thorough test-slow check bench results pages docs dist clean
 

@@ -15,13 +15,7 @@ THOROUGH = (
     "tests/test_docs.py::test_page[docs/search.md]",
     "tests/test_docs.py::test_page[docs/tutorial-images.md]",
     # variants of fits on a cluster
-    "tests/distributed/test_aas.py::test_equal_labels",
-    "tests/distributed/test_estimator.py::test_a_fit_resumes",
-    "tests/distributed/test_estimator.py::test_dask_array_and_lazy_transform",
-    "tests/distributed/test_estimator.py::test_groups",
-    "tests/distributed/test_estimator.py::test_labels[",
     "tests/distributed/test_estimator.py::test_other_settings",
-    "tests/distributed/test_estimator.py::test_stochastic",
     "tests/distributed/test_estimator.py::test_the_unit_of_the_rows_does_not_matter",
     "tests/distributed/test_faults.py",
     # the other signals, faults and streams

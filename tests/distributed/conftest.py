@@ -1,7 +1,6 @@
 """One cluster of two worker processes for all tests of this folder."""
 
 import os
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -35,12 +34,6 @@ def shards(rows, tmp_path):
     for i, part in enumerate(np.split(rows, [100, 450, 460])):
         np.save(folder / f"part-{i}.npy", part)
     return folder
-
-
-def split(cluster, X, parts=3):
-    """(partitions on the workers, edges)."""
-    edges = np.array([len(X) * i // parts for i in range(parts + 1)])
-    return [cluster.hold(X[a:b]) for a, b in pairwise(edges)], edges
 
 
 def subspace_distance(A, B):

@@ -75,7 +75,7 @@ def test_bad_requests(cluster, rows, shards, model, tmp_path):
     (tmp_path / "other" / "part-00000-0123456789.npy").touch()
     with pytest.raises(InputError, match=r"0123456789\.npy, which is not of this model"):
         embed(model, shards, tmp_path / "other", cluster)
-    with pytest.raises(InputError, match="fitted on 16 features, X has 4"):
+    with pytest.raises(InputError, match="fitted on 16 features, the Dask array has 4"):
         embed(model, da.ones((9, 4)), tmp_path / "out", cluster)
     with pytest.raises(ValueError, match="got 3 labels for 1,200 rows"):
         evaluate(shards, [1, 2, 3], cluster)
@@ -85,7 +85,38 @@ def test_evaluate(cluster, rows, shards, model):
     from rpml.distributed import embedded, evaluate
 
     y = np.arange(len(rows)) // 100
-    scores = evaluate(shards, y, cluster, ks=(1, 4))
-    assert scores == pytest.approx(recall_at_k(rows, y, ks=(1, 4)))
+    for metric in ("cosine", "euclidean"):
+        scores = evaluate(shards, y, cluster, ks=(1, 4), metric=metric)
+        assert scores == recall_at_k(rows, y, (1, 4), metric)
     scores = evaluate(embedded(model, shards, cluster), y, cluster, ks=(1, 4))
-    assert scores == pytest.approx(recall_at_k(model.transform(rows), y, ks=(1, 4)))
+    assert scores == recall_at_k(model.transform(rows), y, ks=(1, 4))
+
+
+def test_evaluate_counts_ties_against_the_rows_and_leaves_out_unlabeled_ones(cluster):
+    import dask.array as da
+
+    from rpml.distributed import evaluate
+
+    rng = np.random.default_rng(0)
+    X = rng.integers(-2, 3, (3000, 3)).astype(float)  # full of ties
+    X[0] = 0
+    y = rng.integers(-1, 40, 3000)
+    y[5] = 99  # alone in its class
+    known = y >= 0
+    for metric in ("cosine", "euclidean"):
+        found = evaluate(da.from_array(X, chunks=700), y, cluster, ks=(1, 8, 64), metric=metric)
+        assert found == recall_at_k(X[known], y[known], (1, 8, 64), metric)
+
+
+def test_evaluate_samples_the_queries_of_many_rows(cluster, rows, monkeypatch):
+    import dask.array as da
+
+    from rpml.distributed import evaluate, evaluation
+
+    monkeypatch.setattr(evaluation, "MAX_QUERIES", 300)
+    X = rows + 3 * np.random.default_rng(0).standard_normal(rows.shape)
+    y = np.arange(len(rows)) // 100
+    sampled = evaluate(da.from_array(X, chunks=500), y, cluster, ks=(1,))[1]
+    assert sampled != recall_at_k(X, y, (1,))[1]
+    assert sampled == pytest.approx(recall_at_k(X, y, (1,))[1], abs=0.1)
+    assert (300 * sampled) % 1 == pytest.approx(0, abs=1e-9)

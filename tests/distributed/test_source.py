@@ -6,8 +6,12 @@ import pytest
 from rpml.runtime.errors import InputError
 
 
+def values_of(batches):
+    return np.concatenate([batch.values for batch in batches])
+
+
 def gather(cluster, source):
-    return np.concatenate([cluster.value(part) for part in source.parts])
+    return np.concatenate(cluster.values(source.each(cluster, values_of)))
 
 
 @pytest.mark.parametrize("kind", ["npy", "npz", "parquet"])
@@ -22,7 +26,8 @@ def test_kinds(cluster, rows, tmp_path, kind):
     for i, part in enumerate(np.split(rows, [7, 900])):
         write_table(str(tmp_path / f"part-{i}.{kind}"), part, Layout("X", names), None)
     source = open_rows(tmp_path, cluster, partition_rows=500)
-    assert source.edges.tolist() == [0, 400, 800, 1200]
+    expected = [0, 7, 900, 1200] if kind == "parquet" else [0, 400, 800, 1200]
+    assert source.edges.tolist() == expected
     assert source.shape == rows.shape
     np.testing.assert_array_equal(gather(cluster, source), rows)
 
@@ -104,3 +109,40 @@ def test_nothing_to_read(cluster, tmp_path):
     np.savez(tmp_path / "b.npz", X=np.ones((2, 2)))
     with pytest.raises(InputError, match="mixes"):
         open_rows(tmp_path, cluster)
+
+
+@pytest.mark.parametrize("groups", [500, 2500])
+def test_row_groups_are_decoded_once(cluster, tmp_path, monkeypatch, groups):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    from rpml.distributed import open_rows
+    from rpml.distributed.source import _on_pieces
+    from rpml.io.features.arrow_files import ArrowSource
+
+    X = np.random.default_rng(0).standard_normal((20_000, 4)).astype("f4")
+    for i, part in enumerate(np.split(X, [12_000])):
+        table = pa.table({"v": pa.array(list(part), pa.list_(pa.float32(), 4))})
+        parquet.write_table(table, tmp_path / f"{i}.parquet", row_group_size=groups)
+    source = open_rows(tmp_path, cluster, partition_rows=3000)
+    assert len(source.pieces) > 3
+    decoded = []
+    original = ArrowSource._list_values
+
+    def counting(self, column, start, width):
+        decoded.append(0 if width is None else len(column))
+        return original(self, column, start, width)
+
+    monkeypatch.setattr(ArrowSource, "_list_values", counting)
+    read = [_on_pieces(part, values_of, source.options, None) for part in source.pieces]
+    np.testing.assert_array_equal(np.concatenate(read), X)
+    assert sum(decoded) == len(X)
+
+
+def test_partitions_of_256_megabytes(cluster):
+    from rpml.distributed.source import _edges
+
+    n = 1_000_000_000
+    edges = _edges(n, 4 * 768, None, 512)
+    assert len(edges) - 1 == -(-n * 4 * 768 // 2**28)
+    assert np.diff(edges).max() * 4 * 768 <= 2**28

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from typing import Any, Self, TypeAlias
 
 import dask
-import numpy as np
 from distributed import Client, Future, LocalCluster, Security, as_completed
 from distributed.client import FutureCancelledError
 from distributed.comm.core import CommClosedError
@@ -17,6 +16,7 @@ from distributed.scheduler import KilledWorker
 
 from rpml.runtime.context import Context, Progress
 from rpml.runtime.errors import InputError
+from rpml.runtime.wording import first_line
 
 Task: TypeAlias = "Future[Any]"
 """A task or its result, on the workers."""
@@ -30,6 +30,16 @@ _DEATHS = 5  # workers a task may kill before it is given up
 # are allocated again and again, would then take a third of its time. Larger blocks are still
 # returned, or a worker that looks full would be stopped.
 _MALLOC = {"MALLOC_TRIM_THRESHOLD_": str(2**25), "MALLOC_MMAP_THRESHOLD_": str(2**23)}
+# Evaluated on every worker, whatever it runs: functions of this rpml may not exist there. The
+# source counts too, since development versions share a number.
+_FILES = "sorted(__import__('pathlib').Path(__import__('rpml').__file__).parent.rglob('*.py'))"
+_SOURCE = f"b''.join(path.read_bytes() for path in {_FILES})"
+_VERSIONS = f"""{{
+    "Python": ".".join(__import__("platform").python_version_tuple()[:2]),
+    "numpy": __import__("numpy").__version__,
+    "rpml": __import__("rpml").__version__,
+    "the source of rpml": __import__("hashlib").sha256({_SOURCE}).hexdigest()[:8],
+}}"""
 # labels are one number per row and go through the scheduler
 _QUIET = {"distributed.admin.large-graph-warning-threshold": "16GB"}
 
@@ -40,6 +50,10 @@ class ClusterError(RuntimeError):
 
 class UnreachableError(ClusterError, InputError):
     """There is no scheduler at the given address."""
+
+
+class VersionError(ClusterError, InputError):
+    """A worker has other versions of rpml, numpy or Python than this process."""
 
 
 class Cluster:
@@ -76,6 +90,7 @@ class Cluster:
         self.client = target if isinstance(target, Client) else _connect(target, security)
         self.address = str(self.client.scheduler.address)  # type: ignore[union-attr]
         self.stage = "start"
+        self._same_version: set[str] = set()
 
     @property
     def dashboard(self) -> str:
@@ -88,14 +103,25 @@ class Cluster:
             threads = self.client.nthreads()
         if not threads:
             raise ClusterError(f"the scheduler {self.address} has no workers: start some")
+        if self._local is None:
+            self._check_versions([w for w in threads if w not in self._same_version])
         return dict(sorted(threads.items()))
 
-    def thread_memory(self) -> float:
-        """Return the least memory per thread of any worker; infinite if there are no limits."""
+    def _check_versions(self, workers: list[str]) -> None:
+        """Raise VersionError for workers whose results would not be those of this process."""
+        here = eval(_VERSIONS)
         with self.failures():
-            workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
-        shares = [w["memory_limit"] / w["nthreads"] for w in workers if w.get("memory_limit")]
-        return float(min(shares, default=np.inf))
+            there = self.client.run(eval, _VERSIONS, workers=workers, on_error="return")
+        for worker, versions in there.items():
+            if isinstance(versions, Exception):
+                raise VersionError(f"the worker {worker} cannot run rpml: {first_line(versions)}")
+            for name, version in here.items():
+                if versions[name] != version:
+                    raise VersionError(
+                        f"the worker {worker} has {name} {versions[name]}, this process has "
+                        f"{name} {version}: install the same versions on all machines"
+                    )
+        self._same_version |= there.keys()
 
     def submit(self, work: Callable[..., Any], *arguments: object) -> Task:
         """Submit a task; arguments that are tasks are replaced by their results.
@@ -107,16 +133,11 @@ class Cluster:
         with self.failures(), dask.config.set(_QUIET):
             return self.client.submit(work, *arguments, key=_key(work), pure=False)
 
-    def each(self, work: Callable[..., Any], parts: Sequence[object], *more: object) -> list[Task]:
-        """Submit the same task for every part, in one message to the scheduler."""
-        keys = [f"{_key(work)}-{i}" for i in range(len(parts))]
-        columns = [[value] * len(parts) for value in more]
-        with self.failures():
-            return list(self.client.map(work, list(parts), *columns, key=keys, pure=False))
-
-    def sum_each(self, work: Callable[..., float], parts: Sequence[Task], *more: object) -> float:
-        """Return the sum of one number per part; needs fewer messages than a tree."""
-        return float(sum(self.values(self.each(work, parts, *more))))
+    def each(self, work: Callable[..., Any], *columns: Sequence[object]) -> list[Task]:
+        """Submit a task for every row of the columns, in one message to the scheduler."""
+        keys = [f"{_key(work)}-{i}" for i in range(len(columns[0]))]
+        with self.failures(), dask.config.set(_QUIET):
+            return list(self.client.map(work, *map(list, columns), key=keys, pure=False))
 
     def values(self, tasks: Sequence[Task]) -> list[Any]:
         """Return the results of several tasks on the client; for small results only."""
@@ -133,13 +154,13 @@ class Cluster:
         """Return one element of a task's result, so that only this element is moved."""
         return self.submit(_item, future, place)
 
-    def total(self, parts: Sequence[Task], add: Callable[..., Any] | None = None) -> Task:
-        """Sum partial results in a tree of fixed order, so that the sum is reproducible."""
+    def total(self, parts: Sequence[Task], add: Callable[..., Any]) -> Task:
+        """Combine partial results in a tree of fixed order, so that sums are reproducible."""
         level = list(parts)
         while len(level) > 1:
             groups = [level[i : i + _FAN_IN] for i in range(0, len(level), _FAN_IN)]
-            level = [self.submit(add or _add, group) for group in groups]
-        return level[0] if len(parts) > 1 else self.submit(add or _add, level)
+            level = [self.submit(add, group) for group in groups]
+        return level[0]
 
     def value(self, future: Task) -> Any:
         """Return the result of a task on the client; for small results only."""
@@ -259,15 +280,3 @@ def _same(value: object) -> Any:
 
 def _item(values: Sequence[object], place: int) -> Any:
     return values[place]
-
-
-def _add(parts: Sequence[Any]) -> Any:
-    """Sum numbers, arrays, or tuples of them; None stays None."""
-    if isinstance(parts[0], tuple):
-        return tuple(_add(column) for column in zip(*parts, strict=True))
-    if parts[0] is None:
-        return None
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total

@@ -4,36 +4,46 @@ import inspect
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from rpml.distributed.cluster import Cluster, Task
+from rpml.distributed.cluster import Cluster
+from rpml.distributed.gather import SampledRows, gather_rows, take_rows
 from rpml.distributed.source import PartitionedRows, open_rows
-from rpml.distributed.stages import DaskStages, check_available
-from rpml.distributed.take import take
-from rpml.distributed.whiten import row_spectrum
 from rpml.estimator import RPML, Embedding
 from rpml.estimator.fit_inputs import (
     as_classes,
     as_groups,
+    as_pairs,
     check_clustering,
     check_init,
 )
 from rpml.estimator.parameters import check_size
-from rpml.method.pipeline import learn
-from rpml.method.settings import FitInputs
+from rpml.method.local import learn_in_memory
+from rpml.method.settings import FitInputs, FitSettings
 from rpml.method.supervision.constraints import gather
+from rpml.method.whitening.choice import (
+    Sample,
+    Whitening,
+    scatter_rows,
+    size_within,
+    whiten_by_exponent,
+    whiten_by_scatter,
+)
+from rpml.method.whitening.linear_map import Spectrum, identity
+from rpml.method.whitening.pairs import pairs_within, with_paired
 from rpml.runtime.context import Context, Json, Store
-from rpml.runtime.rows import Array, divided, divisor, extent, float_dtype, scale_of
+from rpml.runtime.rows import Array, common_scale, divided, divisor, float_dtype
+from rpml.runtime.threads import using_jobs
 
 logger = logging.getLogger(__name__)
 
 
 class LazyEmbedding(Embedding):
-    """`transform` of rows on a cluster; a separate base for the same reason as `Embedding`."""
+    """`transform` and `predict` of rows on a cluster; a base for the same reason as `Embedding`."""
 
     to_local: Callable[[], RPML]
 
@@ -43,23 +53,33 @@ class LazyEmbedding(Embedding):
         Files are embedded by `rpml.distributed.embed`.
         """
         check_is_fitted(self)
-        if not (hasattr(X, "dask") and hasattr(X, "map_blocks")):
+        if not _is_dask_array(X):
             return super().transform(X, n_components, output)
-        chunks = X.rechunk({1: -1})
         local = self.to_local()
         one = local.transform(np.zeros((1, X.shape[1]), X.dtype), n_components, output)
+        chunks = X.rechunk({1: -1})
         blocks = {"chunks": (chunks.chunks[0], one.shape[1:]), "meta": one[:0]}
         return chunks.map_blocks(local.transform, n_components, output, dtype=one.dtype, **blocks)
+
+    def predict(self, X: Any) -> Any:
+        """Predict the clusters of rows: of an array at once, of a Dask array lazily."""
+        check_is_fitted(self)
+        if not _is_dask_array(X):
+            return super().predict(X)
+        meta = np.empty(0, np.intp)
+        return X.rechunk({1: -1}).map_blocks(
+            self.to_local().predict, dtype=meta.dtype, drop_axis=1, meta=meta
+        )
 
 
 class DaskRPML(LazyEmbedding, RPML):
     """`RPML` for rows that are distributed over the workers of a Dask cluster.
 
-    Parameters, fitted attributes, `save` and `load` are those of `RPML`; `fit` takes a Dask array
-    or the path of shards instead of an array in memory. Whatever needs all rows in one place
-    raises an error: clustering objects other than AAS, a directed graph, given neighbors, a
-    sampler of hard negatives, pairs, and constraints between rows. The cluster limits the memory
-    of each worker, and all rows are used: `memory_limit` and `subsample` are ignored.
+    Parameters, fitted attributes, `save` and `load` are those of `RPML`; `fit` takes a Dask array,
+    a Dask DataFrame or the path of shards instead of an array in memory. The workers read all rows
+    once and return their moments and the rows of the `subsample`; the rest of the fit runs in this
+    process, as that of `RPML` with the same `subsample` does. `memory_limit` is that of this
+    process.
 
     Examples
     --------
@@ -74,118 +94,153 @@ class DaskRPML(LazyEmbedding, RPML):
         X: object,
         y: ArrayLike | None = None,
         *,
-        groups: ArrayLike | None = None,
-        store: Store | None = None,
         cluster: object = None,
-        **unavailable: object,
+        store: Store | None = None,
+        **inputs: Any,
     ) -> Self:
         """Learn the embedding from partitioned rows.
 
         Parameters
         ----------
-        X : Dask array, str, Path or PartitionedRows
+        X : Dask array, Dask DataFrame, str, Path or PartitionedRows
             See `rpml.distributed.open_rows`.
-        y, groups : array-like of shape (n_samples,), default=None
-            One value per row, as in `RPML`; y is ignored unless use_labels=True.
-        store : Checkpoint, default=None
-            Where finished stages are saved, and found by a repeated fit; neighbors are saved by
-            the workers, one file per partition, if they can access the folder.
+        y : array-like of shape (n_samples,), default=None
+            Ignored unless use_labels=True, as in `RPML`.
         cluster : Cluster, Client or str, default=None
             Where to run; None starts worker processes on this machine for the fit.
-        **unavailable
-            Other arguments of `RPML.fit` (neighbors and constraints) raise an error.
+        store : Checkpoint, default=None
+            Where finished stages are saved, and found by a repeated fit.
+        **inputs
+            The other arguments of `RPML.fit`: groups, pairs, constraints and so on. Row numbers
+            count all rows, in the order of the files.
         """
         self._validate_params()
-        self._refuse(unavailable)
-        check_available(self._settings())
+        if unknown := inputs.keys() - inspect.signature(RPML.fit).parameters.keys():
+            raise TypeError(f"DaskRPML.fit() has no argument {min(unknown)!r}")
         if isinstance(cluster, Cluster):
-            return self._fit(X, y, groups, store, cluster)
+            return self._fit(X, y, inputs, store, cluster)
         with Cluster(cluster) as started:
             logger.info("Dask dashboard: %s", started.dashboard)
-            return self._fit(X, y, groups, store, started)
-
-    def _refuse(self, unavailable: Json) -> None:
-        parameters = set(inspect.signature(RPML.fit).parameters)
-        for name, value in unavailable.items():
-            if name not in parameters:
-                raise TypeError(f"DaskRPML.fit() has no argument {name!r}")
-            if value is not None and name != "conflicts":
-                raise ValueError(f"{name} is not available on Dask: use RPML, or leave it out.")
+            return self._fit(X, y, inputs, store, started)
 
     def _fit(
-        self,
-        X: object,
-        y: ArrayLike | None,
-        groups: ArrayLike | None,
-        store: Store | None,
-        cluster: Cluster,
+        self, X: object, y: ArrayLike | None, inputs: Json, store: Store | None, cluster: Cluster
     ) -> Self:
         rows = open_rows(X, cluster)
-        self._check_rows(rows)
-        labels = as_classes(y, rows.count) if self.use_labels else None
-        inputs = FitInputs(as_groups(groups, rows.count), gather(labels, rows.count))
-        check_clustering(self.clustering, rows.count)
-        settings, context = self._settings(), self._context(store)
-        with cluster.failures():
-            learned, scale = self._to_common_scale(rows, cluster, context)
-            self._check_init(learned, cluster, context)
-            stages = DaskStages(cluster, settings, context)
-            result = learn(stages, learned, inputs, settings, context)
-
-            def taken(which: NDArray[np.intp]) -> Array:
-                vectors = cluster.value(take(cluster, rows.parts, rows.edges, which))
-                return np.asarray(vectors, float_dtype(vectors))
-
-            self._set_fitted(result.of_rows_times(scale), rows.count, taken)
-        self._calibrate(result.sample)
-        self._warn()
-        return self
-
-    def _to_common_scale(
-        self, rows: PartitionedRows, cluster: Cluster, context: Context
-    ) -> tuple[PartitionedRows, float]:
-        """Divide the rows on the workers, as `RPML.fit` does in memory."""
-        cluster.wait(rows.parts, context, "read")
-        extents = cluster.values(cluster.each(extent, rows.parts))
-        as_they_are = self.normalize_input or self.whiten is None
-        scale = divisor(scale_of(extents, rows.count), as_they_are)
-        if scale == 1:
-            return rows, scale
-
-        def read() -> list[Task]:
-            return cluster.each(divided, rows.read(), scale)
-
-        rows.release()
-        return replace(rows, read=read, _parts=[]), scale
-
-    def _check_rows(self, rows: PartitionedRows) -> None:
-        if rows.count < 2:
-            raise ValueError(f"X has {rows.count} row: at least 2 are needed.")
-        self.n_features_in_ = rows.n_features
+        n = rows.count
+        if n < 2:
+            raise ValueError(f"X has {n} row: at least 2 are needed.")
+        check_size(self.n_components, rows.n_features)
+        check_clustering(self.clustering, n)
+        if self.subsample is None or n <= self.subsample or inputs.get("neighbors") is not None:
+            report = Context(report=self.callback or (lambda progress: None))
+            values = take_rows(cluster, rows, np.arange(n), report)
+            super().fit(values, y, store=store, **inputs)
+        else:
+            self._fit_sample(rows, self._inputs(n, y, **inputs), self._context(store), cluster)
         if rows.feature_names is not None:
             self.feature_names_in_ = np.array(rows.feature_names, dtype=object)
-        check_size(self.n_components, rows.n_features)
+        return self
 
-    def _check_init(self, rows: PartitionedRows, cluster: Cluster, context: Context) -> None:
-        """Refuse a wrong initial L before any work, as `RPML.fit` does."""
+    def _inputs(
+        self,
+        n: int,
+        y: ArrayLike | None,
+        *,
+        groups: ArrayLike | None = None,
+        pairs: ArrayLike | None = None,
+        neighbors: None = None,
+        **constraints: Any,
+    ) -> FitInputs:
+        """Validate what is known of n rows."""
+        classes = as_classes(y, n) if self.use_labels else None
+        supervision = gather(classes, n, **constraints)
+        return FitInputs(as_groups(groups, n), supervision, pairs=as_pairs(pairs, n, self.whiten))
 
-        def head(size: int) -> Array:
-            return np.asarray(cluster.value(cluster.submit(_head, rows.parts[0], size)))
-
-        def count() -> int:
-            return len(row_spectrum(cluster, rows, self.normalize_input, context).variances)
-
-        check_init(self._settings(), rows.shape, head, count)
+    def _fit_sample(
+        self, rows: PartitionedRows, inputs: FitInputs, context: Context, cluster: Cluster
+    ) -> None:
+        """Learn from the moments of all rows and a sample of them."""
+        settings, (n, d) = self._settings(), rows.shape
+        wanted = rows_needed(inputs, settings, self.subsample, context)
+        values, moments = gather_rows(cluster, rows, wanted, self.normalize_input, context)
+        as_they_are = self.normalize_input or self.whiten is None
+        scale = divisor(common_scale(values) if as_they_are else moments.scale, as_they_are)
+        X = SampledRows(divided(values, scale), wanted, (n, d))
+        unit = moments.unit if self.normalize_input else scale
+        spectrum = moments.spectrum(unit, float_dtype(rows))
+        check_init(settings, (n, d), lambda size: X.values, lambda: len(spectrum.variances))
+        with using_jobs(self.n_jobs):
+            whitening = choose_whitening(X, spectrum, inputs, settings, context)
+            result = learn_in_memory(
+                cast("Array", X),
+                replace(inputs, whitening=whitening),
+                settings,
+                context,
+                self.subsample,
+            )
+        self.n_features_in_ = d
+        given = SampledRows(values, wanted, (n, d))
+        self._set_fitted(result.of_rows_times(scale), n, given.__getitem__)
+        self._calibrate(result.sample)
+        self._warn()
 
     def to_local(self) -> RPML:
         """Return the fitted model as a plain `RPML`, which does not need Dask."""
         check_is_fitted(self)
-        local = RPML(**{**self.get_params(deep=False), "callback": None})
-        for name, value in vars(self).items():
-            if name.endswith("_") and not name.startswith("_"):
-                setattr(local, name, value)
+        parameters = self.get_params(deep=False)
+        local = RPML(**{**parameters, "callback": None})
+        for name in vars(self).keys() - parameters.keys():
+            setattr(local, name, getattr(self, name))
         return local
 
 
-def _head(part: Array, size: int) -> Array:
-    return part[:size]
+def rows_needed(
+    inputs: FitInputs, settings: FitSettings, subsample: int | None, context: Context
+) -> NDArray[np.intp]:
+    """Return the rows that a fit of a sample reads: the sample, and that of the whitening."""
+    rows = inputs.sample(subsample, context.rng("subsample"))
+    assert rows is not None
+    if not isinstance(settings.whiten, str):
+        return rows
+    return np.union1d(rows, _whitening_rows(inputs, context.rng("whiten")))
+
+
+def _whitening_rows(inputs: FitInputs, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Return the rows that the whitening is chosen on, as in `RPML`."""
+    rows = scatter_rows(inputs.groups, inputs.classes, rng)
+    if inputs.pairs is None:
+        return rows
+    return with_paired(rows, inputs.pairs, len(inputs.groups), rng)
+
+
+def choose_whitening(
+    X: SampledRows,
+    spectrum: Spectrum,
+    inputs: FitInputs,
+    settings: FitSettings,
+    context: Context,
+) -> Whitening:
+    """Choose the whitening from the principal axes of all rows and a sample of them."""
+    chosen, n = settings.for_whitening, len(X)
+    unit, pairs, classes = chosen.normalize_input, inputs.pairs, inputs.classes
+    if chosen.whiten is None:
+        return Whitening(identity(X.shape[1], unit), None)
+    size = size_within(spectrum, X.shape, chosen)
+    if not isinstance(chosen.whiten, str):
+        return Whitening(whiten_by_exponent(spectrum, size, chosen), None)
+    rng = context.rng("whiten")
+    rows = _whitening_rows(inputs, rng)
+    sample = Sample(
+        cast("Array", X),
+        rows,
+        inputs.groups[rows],
+        None if classes is None else classes[rows],
+        None if pairs is None else pairs_within(pairs, rows, n),
+    )
+    # the generator continues after drawing the sample, as in the local fit
+    return whiten_by_scatter(sample, spectrum, unit, size, rng)
+
+
+def _is_dask_array(X: object) -> bool:
+    return hasattr(X, "dask") and hasattr(X, "map_blocks")

@@ -1,36 +1,40 @@
-"""Rows on a cluster: a Dask array, a parquet dataset, or a folder of .npy/.npz shards.
+"""Rows on a cluster: files, a Dask array, or a column of vectors of a Dask DataFrame.
 
-The rows are split into partitions of about equal size, independent of the files. Each partition is
-read and checked by the worker that needs it, so that errors name the shard; the client only sees
-shapes.
+The rows are split into partitions of about equal size. A partition is read by the task that uses
+it, in batches, and checked there, so that errors name the shard; the client only sees shapes.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from rpml.distributed.cluster import Cluster, Task
 from rpml.io.features.reading import SUFFIXES, open_features
 from rpml.io.features.shards import check_one_format, is_feature_file, natural_key
-from rpml.io.features.source import FeatureSource, Ids, ReadOptions
-from rpml.runtime.digest import data_digest
+from rpml.io.features.source import Batch, FeatureSource, ReadOptions
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array, first_not_finite
+from rpml.runtime.validation import as_matrix
 from rpml.runtime.wording import counted, first_line
 
 if TYPE_CHECKING:
     import dask.array
 
+    from rpml.estimator import RPML
 
-PARTITION_BYTES = 64 * 2**20
+
+PARTITION_BYTES = 256 * 2**20
 MIN_PARTITION = 500  # rows; smaller partitions cost more in messages than they save
+_ADVICE = " (Dask turns vectors into text unless dataframe.convert-string is False)"
+Work = Callable[..., Any]
+"""A function of the batches of a partition, and of further arguments."""
 
 
 @dataclass(frozen=True)
@@ -42,30 +46,23 @@ class Piece:
     stop: int
 
 
-@dataclass
+@dataclass(frozen=True)
 class PartitionedRows:
-    """Partitions of the rows: part i has the rows edges[i] to edges[i + 1]."""
+    """Partitions of the rows: partition i has the rows edges[i] to edges[i + 1]."""
 
-    read: Callable[[], list[Task]]
     edges: NDArray[np.int64]
     n_features: int
     dtype: np.dtype[np.generic]
-    pieces: list[list[Piece]] = field(default_factory=list)
-    """The sources of each partition; empty for a Dask array."""
-    options: ReadOptions = field(default_factory=ReadOptions)
+    parts: list[Any]
+    """Of each partition: the pieces of shards, or a delayed block of a Dask collection."""
+    identity: str
+    """What tells these rows from others: names, sizes and times of the files."""
+    options: ReadOptions | None = None
+    """How files are read; None for a Dask collection."""
     feature_names: tuple[str, ...] | None = None
     name: str = "X"
-    _parts: list[Task] = field(default_factory=list)
-
-    @property
-    def parts(self) -> list[Task]:
-        """The values of each partition, read on first access."""
-        self._parts = self._parts or self.read()
-        return self._parts
-
-    def release(self) -> None:
-        """Free the workers' memory; partitions are read again when needed."""
-        self._parts = []
+    model: RPML | None = field(default=None, repr=False)
+    """Applied to every batch."""
 
     @property
     def count(self) -> int:
@@ -78,14 +75,27 @@ class PartitionedRows:
     def shape(self) -> tuple[int, int]:
         return self.count, self.n_features
 
-    def digest(self, cluster: Cluster) -> str:
-        """Return a hash of all values, computed on the workers; of files independent of edges."""
-        paths = dict.fromkeys(piece.path for part in self.pieces for piece in part)
-        parts = cluster.each(_file_digest, list(paths)) or cluster.each(data_digest, self.parts)
-        state = hashlib.sha256(repr((self.shape, self.options)).encode())
-        for digest in cluster.values(parts):
-            state.update(digest.encode())
-        return state.hexdigest()
+    @property
+    def pieces(self) -> list[list[Piece]]:
+        """The sources of each partition; empty for a Dask collection."""
+        return self.parts if self.options is not None else []
+
+    def each(self, cluster: Cluster, work: Work, *columns: Sequence[object]) -> list[Task]:
+        """Submit work(batches, ...) for every partition; the columns have an item for each."""
+        model = None if self.model is None else cluster.hold(self.model)
+        count = len(self.parts)
+        if self.options is not None:
+            fixed = ([work] * count, [self.options] * count, [model] * count)
+            return cluster.each(_on_pieces, self.parts, *fixed, *columns)
+        with cluster.failures():
+            blocks = cluster.client.compute(self.parts)
+        names = [f"{self.name}, from row {start} on" for start in self.edges[:-1].tolist()]
+        return cluster.each(_on_block, blocks, [work] * count, names, [model] * count, *columns)
+
+    def digest(self) -> str:
+        """Return a hash that changes with the files or the Dask collection; nothing is read."""
+        text = repr((self.shape, self.options, self.identity))
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 def open_rows(
@@ -98,33 +108,31 @@ def open_rows(
 ) -> PartitionedRows:
     """Split the rows into partitions; values are read when they are needed.
 
-    `X` is a Dask array, or the path of a folder of .npy, .npz or parquet shards or of one such
-    file: a path that every worker can access, or a URL that fsspec supports (``s3://...``), which
-    workers copy to their disk. Partitions have `partition_rows` rows, by default at most 64 MB,
-    with at least one partition per thread (two if there are several workers). With `by_size` the
-    partitions do not depend on the number of threads.
+    `X` is a Dask array, a Dask DataFrame or Series with a column of vectors, or the path of a
+    folder of .npy, .npz or parquet shards or of one such file: a path that every worker can access,
+    or a URL that fsspec supports (``s3://...``), which workers copy to their disk. Partitions have
+    `partition_rows` rows, by default 256 MB or fewer, so that there is at least one per thread (two
+    if there are several workers); parquet files are split between their row groups, Dask
+    collections of vectors not at all. With `by_size` the partitions do not depend on the number of
+    threads.
     """
     if isinstance(X, PartitionedRows):
         return X
-    least = 1 if by_size else _least(cluster)
+    workers = cluster.workers()
+    least = 1 if by_size else sum(workers.values()) * (2 if len(workers) > 1 else 1)
     if isinstance(X, str | Path):
         return _open_shards(str(X), cluster, options or ReadOptions(), partition_rows, least)
-    if not (hasattr(X, "dask") and hasattr(X, "chunks")):
-        raise TypeError(
-            f"X is a {type(X).__name__}: give a Dask array, or the path of parquet, .npy or .npz "
-            "files; for an array in memory RPML is the faster one."
-        )
-    return _from_dask_array(cast("dask.array.Array", X), cluster, partition_rows, least)
+    if hasattr(X, "dask") and hasattr(X, "chunks"):
+        return _from_array(cast("dask.array.Array", X), partition_rows, least)
+    if hasattr(X, "dask") and hasattr(X, "to_delayed"):
+        return _from_table(X, cluster, options or ReadOptions())
+    raise TypeError(
+        f"X is a {type(X).__name__}: give a Dask array, a Dask DataFrame, or the path of parquet, "
+        ".npy or .npz files; for an array in memory RPML is the faster one."
+    )
 
 
-def _least(cluster: Cluster) -> int:
-    workers = cluster.workers()
-    return sum(workers.values()) * (2 if len(workers) > 1 else 1)
-
-
-def _from_dask_array(
-    X: dask.array.Array, cluster: Cluster, partition_rows: int | None, least: int
-) -> PartitionedRows:
+def _from_array(X: dask.array.Array, partition_rows: int | None, least: int) -> PartitionedRows:
     if X.ndim != 2 or np.isnan(X.shape[0]):
         raise InputError(
             f"the Dask array has shape {X.shape}: it must have two dimensions of known size "
@@ -133,26 +141,48 @@ def _from_dask_array(
     n, width = X.shape
     edges = _edges(n, width * X.dtype.itemsize, partition_rows, least)
     blocks = X.rechunk((tuple(int(s) for s in np.diff(edges)), (width,))).to_delayed().ravel()
+    return PartitionedRows(
+        edges, width, np.dtype(X.dtype), list(blocks), X.name, name="the Dask array"
+    )
 
-    def read() -> list[Task]:
-        with cluster.failures():
-            raw = cluster.client.compute(list(blocks))
-        return [
-            cluster.submit(_checked, block, f"the Dask array, from row {start} on")
-            for block, start in zip(raw, edges, strict=False)
-        ]
 
-    return PartitionedRows(read, edges, width, np.dtype(X.dtype))
+def _from_table(X: Any, cluster: Cluster, options: ReadOptions) -> PartitionedRows:
+    """Return the vectors of a Dask Series, or of the only or the named column of a DataFrame."""
+    columns = list(getattr(X, "columns", [])) if X.ndim == 2 else []
+    wanted = list(options.columns or columns)
+    if X.ndim == 2:
+        if len(wanted) != 1 or wanted[0] not in columns:
+            raise InputError(
+                f"the Dask DataFrame has the columns {', '.join(map(str, columns))}: pass the one "
+                "with the vectors, df['name']"
+            )
+        X = X[wanted[0]]
+    blocks, name = X.to_delayed(), f"the column {X.name!r}"
+    with cluster.failures():  # of a parquet file, the lengths need no values
+        counts = cluster.client.compute(X.index.to_delayed())
+        sizes = cluster.values(cluster.each(len, counts))
+        if not any(sizes):
+            raise InputError(f"{name} has no rows")
+        first = cluster.client.compute(blocks[int(np.argmax(np.array(sizes) > 0))])
+    width, dtype = cluster.value(cluster.submit(_look_at_block, first, name))
+    edges = np.cumsum([0, *sizes])
+    return PartitionedRows(edges, width, np.dtype(dtype), blocks, str(X._name), name=name)
+
+
+def _look_at_block(block: Any, name: str) -> tuple[int, str]:
+    values = _checked(block, name).values
+    return values.shape[1], values.dtype.str
+
+
+Look = tuple[int, int, str, tuple[str, ...] | None, tuple[int, ...]]
+"""(rows, columns, dtype, column names, rows of each row group) of a shard."""
 
 
 def _open_shards(
     address: str, cluster: Cluster, options: ReadOptions, partition_rows: int | None, least: int
 ) -> PartitionedRows:
-    paths = shard_addresses(address)
-    looks = [cluster.submit(_look, path, options) for path in paths]
-    seen: list[tuple[int, int, str, tuple[str, ...] | None]] = [
-        cluster.value(look) for look in looks
-    ]
+    paths, identity = shard_addresses(address)
+    seen: list[Look] = cluster.values(cluster.each(_look, paths, [options] * len(paths)))
     first = seen[0]
     for path, shard in zip(paths, seen, strict=True):
         if shard[1] != first[1]:
@@ -161,33 +191,40 @@ def _open_shards(
             raise InputError(f"{path} has other column names than {paths[0]}")
     sizes = [shard[0] for shard in seen]
     dtype = np.result_type(*(np.dtype(shard[2]) for shard in seen))
-    n, width = sum(sizes), first[1]
-    edges = _edges(n, width * dtype.itemsize, partition_rows, least)
+    edges = _edges(sum(sizes), first[1] * dtype.itemsize, partition_rows, least)
+    if any(shard[4] for shard in seen):
+        groups = [rows for shard in seen for rows in shard[4] or (shard[0],)]
+        edges = _between(edges, np.cumsum([0, *groups]))
     pieces = cut(paths, sizes, edges)
-
-    def read() -> list[Task]:
-        return [cluster.submit(read_part, part, width, str(dtype), options) for part in pieces]
-
-    return PartitionedRows(read, edges, width, dtype, pieces, options, first[3], address)
+    return PartitionedRows(edges, first[1], dtype, pieces, identity, options, first[3], address)
 
 
-def shard_addresses(address: str) -> list[str]:
+def shard_addresses(address: str) -> tuple[list[str], str]:
     """Return the feature files of a folder in natural order, all of one format; or the one file.
 
-    If the folder has none, those of its subfolders (a partitioned parquet dataset).
+    If the folder has none, those of its subfolders (a partitioned parquet dataset). The second
+    value names the files with their sizes and times.
     """
     import fsspec
 
-    system, path = fsspec.core.url_to_fs(address)
-    if not system.exists(path):
+    try:
+        system, path = fsspec.core.url_to_fs(address)
+        exists, is_file = system.exists(path), system.isfile(path)
+    except Exception as error:  # every file system has its own errors
+        raise InputError(f"cannot read {address}: {first_line(error)}") from error
+    if not exists:
         raise InputError(f"cannot read {address}: there is no such file or folder")
-    if system.isfile(path):
-        return [address]
-    entries = _features(system.ls(path, detail=False)) or _features(system.find(path))
-    check_one_format(address, map(Path, entries), SUFFIXES)
+    entries = [path]
+    if not is_file:
+        entries = _features(system.ls(path, detail=False)) or _features(system.find(path))
+        check_one_format(address, map(Path, entries), SUFFIXES)
+        entries.sort(key=lambda entry: (str(Path(entry).parent), natural_key(Path(entry))))
+    known = [system.info(entry) for entry in entries]
+    times = ("mtime", "ETag", "LastModified", "updated")
+    stamps = [(info["size"], *(str(info[t]) for t in times if t in info)) for info in known]
     local = "file" in system.protocol
-    entries.sort(key=lambda entry: (str(Path(entry).parent), natural_key(Path(entry))))
-    return [entry if local else system.unstrip_protocol(entry) for entry in entries]
+    names = [entry if local else system.unstrip_protocol(entry) for entry in entries]
+    return ([address] if is_file else names), repr([*zip(names, stamps, strict=True)])
 
 
 def _features(entries: Sequence[str]) -> list[str]:
@@ -199,8 +236,9 @@ def cut(paths: Sequence[str], sizes: Sequence[int], edges: NDArray[np.int64]) ->
     starts = np.concatenate([[0], np.cumsum(sizes)])
     parts = []
     for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        which = range(int(np.searchsorted(starts, low, "right")) - 1, len(sizes))
-        inside = [i for i in which if starts[i] < high and sizes[i]]
+        which = range(
+            int(np.searchsorted(starts, low, "right")) - 1, int(np.searchsorted(starts, high))
+        )
         parts.append(
             [
                 Piece(
@@ -208,7 +246,8 @@ def cut(paths: Sequence[str], sizes: Sequence[int], edges: NDArray[np.int64]) ->
                     int(max(low - starts[i], 0)),
                     int(min(high, starts[i + 1]) - starts[i]),
                 )
-                for i in inside
+                for i in which
+                if sizes[i]
             ]
         )
     return parts
@@ -226,6 +265,13 @@ def _edges(n: int, row_bytes: int, partition_rows: int | None, least: int) -> ND
     return np.array([n * i // count for i in range(count + 1)], np.int64)
 
 
+def _between(edges: NDArray[np.int64], groups: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Move each edge to the nearest boundary of row groups, so that each group is read once."""
+    above = np.clip(np.searchsorted(groups, edges), 1, len(groups) - 1)
+    low, high = groups[above - 1], groups[above]
+    return np.unique(np.where(edges - low < high - edges, low, high))
+
+
 def local_copy(path: str) -> str:
     """Return the path itself, or the local copy of a remote file."""
     if "://" not in path:
@@ -239,11 +285,6 @@ def local_copy(path: str) -> str:
     return str(cached)
 
 
-def _file_digest(path: str) -> str:
-    with open(local_copy(path), "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def open_shard(path: str, options: ReadOptions) -> FeatureSource:
     """Open a shard; error messages use its original name."""
     source = open_features(local_copy(path), options)
@@ -251,53 +292,61 @@ def open_shard(path: str, options: ReadOptions) -> FeatureSource:
     return source
 
 
-def _look(path: str, options: ReadOptions) -> tuple[int, int, str, tuple[str, ...] | None]:
-    """Return (rows, columns, dtype, column names) of a shard."""
+def _look(path: str, options: ReadOptions) -> Look:
     source = open_shard(path, options)
     rows = source.n_rows
     if rows is None:
         rows = sum(len(batch.values) for batch in source.batches())
-    return rows, source.n_features, np.dtype(source.dtype).str, source.feature_names
+    dtype = np.dtype(source.dtype).str
+    return rows, source.n_features, dtype, source.feature_names, source.row_groups
 
 
-def read_part(
-    pieces: list[Piece], width: int, dtype: str, options: ReadOptions
-) -> NDArray[np.generic]:
-    """Read the values of a partition; all are finite."""
-    out = np.empty((sum(p.stop - p.start for p in pieces), width), np.dtype(dtype))
-    at = 0
-    for piece in pieces:
-        for values, _ in read_piece(piece, options):
-            out[at : at + len(values)] = values
-            at += len(values)
-    return out
+def _on_pieces(
+    pieces: list[Piece], work: Work, options: ReadOptions, model: RPML | None, *more: object
+) -> Any:
+    batches = (batch for piece in pieces for batch in read_piece(piece, options))
+    return work(_embedded(batches, model), *more)
 
 
-def read_piece(piece: Piece, options: ReadOptions) -> list[tuple[Array, Ids | None]]:
-    """Read (values, ids) of the rows of a piece, in batches."""
-    source = open_shard(piece.path, options)
-    batches, seen = [], 0
-    for batch in source.raw_batches(source.batch_rows()):
+def _on_block(block: Any, work: Work, name: str, model: RPML | None, *more: object) -> Any:
+    batches = [_checked(block, name)] if len(block) else []
+    return work(_embedded(iter(batches), model), *more)
+
+
+def _embedded(batches: Iterator[Batch], model: RPML | None) -> Iterator[Batch]:
+    if model is None:
+        return batches
+    return (replace(batch, values=np.asarray(model.transform(batch.values))) for batch in batches)
+
+
+def read_piece(piece: Piece, options: ReadOptions) -> Iterator[Batch]:
+    """Read the rows of a piece in batches; all values are finite."""
+    source, seen = open_shard(piece.path, options), piece.start
+    for batch in source.batches_between(piece.start, piece.stop):
         low = max(piece.start - batch.start, 0)
         high = min(piece.stop - batch.start, len(batch.values))
         if low < high:
             source._check_finite(batch)
-            values = np.array(batch.values[low:high])  # copies from a mapped file
-            batches.append((values, None if batch.ids is None else batch.ids[low:high]))
-            seen += high - low
-        if batch.start + len(batch.values) >= piece.stop:
-            break
-    if seen != piece.stop - piece.start:
-        raise InputError(f"{piece.path} is damaged: it has fewer rows than it says")
-    return batches
+            ids = None if batch.ids is None else batch.ids[low:high]
+            yield Batch(batch.start + low, np.asarray(batch.values[low:high]), ids)
+            seen = batch.start + high
+        if seen >= piece.stop:
+            return
+    raise InputError(f"{piece.path} is damaged: it has fewer rows than it says")
 
 
-def _checked(values: ArrayLike, name: str) -> Array:
-    block: Array = np.ascontiguousarray(values)
-    if block.dtype.kind not in "fiub":
-        raise InputError(f"{name}: dtype {block.dtype}, and features must be real numbers")
-    bad = first_not_finite(block)
+def _checked(block: Any, name: str) -> Batch:
+    """Return a block of a Dask collection: rows of numbers, or a column of vectors."""
+    try:
+        values = np.ascontiguousarray(as_matrix(block))
+    except ValueError as error:
+        raise InputError(f"{name}: {first_line(error)}") from None
+    if values.dtype.kind not in "fiub" or values.ndim != 2:
+        kind = f"dtype {values.dtype}, shape {values.shape}"
+        raise InputError(f"{name}: {kind}, and features must be rows of real numbers{_ADVICE}")
+    rows: Array = values
+    bad = first_not_finite(rows)
     if bad is not None:
-        what = "NaN" if np.isnan(block[bad]) else "infinite"
+        what = "NaN" if np.isnan(rows[bad]) else "infinite"
         raise InputError(f"{name}: row {bad[0]}, column {bad[1]} is {what}: remove or fill it")
-    return block
+    return Batch(0, rows)

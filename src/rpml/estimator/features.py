@@ -18,7 +18,8 @@ from rpml.runtime.wording import counted
 class Described(Protocol):
     """An open file of vectors, or rows on a cluster."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     @property
     def n_features(self) -> int: ...

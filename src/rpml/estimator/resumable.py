@@ -180,6 +180,6 @@ def _digest(model: RPML, X: ArrayLike, inputs: Mapping[str, object]) -> str:
     plain = [name if name != "conflicts" else fit_inputs[name] for name in names]
     arrays = [np.asarray(fit_inputs[name]) for name in names if name != "conflicts"]
     about = data_digest(np.frombuffer(canonical_json(plain).encode(), np.uint8), *arrays)
-    if hasattr(X, "digest"):  # rows on a cluster are hashed there
-        return f"{X.digest(inputs['cluster'])}{about}"
+    if hasattr(X, "digest"):  # rows on a cluster
+        return f"{X.digest()}{about}"
     return data_digest(np.asanyarray(X)) + about

@@ -77,8 +77,6 @@ class MethodOptions:
 
         kind = RPML
         if on_dask:
-            if self.subsample is not None:
-                raise InputError("--subsample is for --engine local: on Dask all rows are used")
             from rpml.distributed import DaskRPML
 
             kind = DaskRPML

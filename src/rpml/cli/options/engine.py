@@ -33,7 +33,7 @@ class EngineOptions:
     ] = None
     workers: Annotated[int | None, opt.number("Worker processes that Dask starts here.")] = None
     partition_rows: Annotated[
-        int | None, opt.number("Rows per Dask partition; default: 64 MB of rows.")
+        int | None, opt.number("Rows per Dask partition; default: 256 MB of rows.")
     ] = None
     tls: Annotated[
         tuple[str, str, str] | None,

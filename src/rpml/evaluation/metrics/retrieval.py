@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from rpml.evaluation.metrics._checks import (
     check_metric,
@@ -23,6 +23,8 @@ QUERY_ROWS, CORPUS_ROWS = 1024, 8192  # one tile of scores: 32 MB in float32
 _EXACT_TO = 64
 Rows = slice | NDArray[np.intp]
 Tile = Callable[[Rows], Array]
+Ball = tuple[NDArray[np.float64], float]
+"""Center and radius of a ball around all rows."""
 
 
 def recall_at_k(
@@ -105,10 +107,10 @@ def _ranks(
     rows = checked_embedding(Z)
     n, d = rows.shape
     by_class = _sort_by_class(checked_codes(y, n))
-    standardize = _standardizer(rows, metric)
+    ball = ball_around(rows) if metric == "euclidean" else None
 
     def in_double(which: Rows) -> Array:
-        return standardize(rows[by_class.order[which]])
+        return standardize(rows[by_class.order[which]], ball)
 
     single = np.empty((n, d + (metric == "euclidean")), dtype=np.float32)
     for a, b in _cut(0, n):
@@ -133,25 +135,28 @@ def _sort_by_class(codes: NDArray[np.intp]) -> _ByClass:
     return _ByClass(order, np.repeat(own, sizes, axis=0))
 
 
-def _standardizer(Z: Array, metric: str) -> Callable[[Array], Array]:
-    """Return a map of rows to double-precision ones whose inner products rank like the metric.
+def standardize(rows: Array, ball: Ball | None) -> NDArray[np.float64]:
+    """Map rows to double-precision ones whose inner products rank like the metric.
 
-    Cosine: unit rows. Euclidean: rows centered and scaled into the unit ball (neither changes the
-    order of distances), with -|b|^2/2 appended, so that [a, 1].[b, -|b|^2/2] falls with |a - b|.
+    Cosine, without a ball: unit rows. Euclidean: rows centered and scaled into the unit ball
+    (neither changes the order of distances), with -|b|^2/2 appended, so that [a, 1].[b, -|b|^2/2]
+    falls with |a - b|.
     """
-    if metric == "cosine":
-        return lambda rows: unit_rows(rows.astype(np.float64))
-    center, radius = ball_around(Z)
-
-    def centered(rows: Array) -> Array:
-        inside = (rows.astype(np.float64) - center) / radius
-        half = np.einsum("ij,ij->i", inside, inside) / -2
-        return np.concatenate([inside, half[:, None]], axis=1)
-
-    return centered
+    if ball is None:
+        return np.asarray(unit_rows(rows.astype(np.float64)))
+    center, radius = ball
+    inside = (rows.astype(np.float64) - center) / radius
+    half = np.einsum("ij,ij->i", inside, inside) / -2
+    return np.concatenate([inside, half[:, None]], axis=1)
 
 
-def ball_around(Z: Array) -> tuple[NDArray[np.float64], float]:
+def score_error(dtype: DTypeLike, n_columns: int) -> float:
+    """Bound the rounding error of the inner product of two standardized rows."""
+    # scores are at most 1.5 in size; the factor covers the rounding of operands and sums
+    return float(3 * np.finfo(dtype).eps * (2 + np.sqrt(n_columns)))
+
+
+def ball_around(Z: Array) -> Ball:
     """Return the mean of the rows and the largest distance to it (1 if all rows are equal)."""
     center = np.zeros(Z.shape[1])
     for _, block in row_blocks(Z, np.float64):
@@ -199,8 +204,7 @@ def _count_block(
     best = np.full(len(rows), -np.inf, dtype=rows.dtype)
     for a, b in _cut(int(own[0, 0]), int(own[-1, 1])):
         _in_parts(best_in_own_class, rows @ tile(slice(a, b)).T, (a, b), own, queries, best)
-    # scores are at most 1.5 in size; the factor covers the rounding of operands and sums
-    error = 3 * np.finfo(rows.dtype).eps * (2 + np.sqrt(rows.shape[1]))
+    error = score_error(rows.dtype, rows.shape[1])
     thresholds = np.stack([best - error, best + error], axis=1).astype(rows.dtype)
     for a, b in _cut(0, len(ranges)):
         _in_parts(count_other_classes, rows @ tile(slice(a, b)).T, (a, b), own, thresholds, counts)

@@ -55,14 +55,28 @@ class ArrowFile:
             twice = next(name for name in self.names if self.names.count(name) > 1)
             raise InputError(f"{path} has two columns {twice!r}: their names must differ")
 
-    def batches(self, columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield record batches of the columns; a damaged page raises InputError."""
+    @property
+    def row_groups(self) -> tuple[int, ...]:
+        """The rows of each row group of a parquet file; none for other files."""
+        if self._kind != "parquet":
+            return ()
+        about = self._file.metadata
+        return tuple(about.row_group(i).num_rows for i in range(about.num_row_groups))
+
+    def batches(
+        self, columns: list[str], rows: int, groups: list[int] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield record batches of the columns; a damaged page raises InputError.
+
+        `groups` are the row groups to read of a parquet file, by default all.
+        """
         try:
             if self._kind == "feather":
                 yield from self._checked_batches(columns, rows)
+            elif self._kind == "parquet":
+                yield from self._file.iter_batches(rows, groups, columns)
             else:
-                read = getattr(self._file, "iter_batches", None) or self._file.to_batches
-                yield from read(batch_size=rows, columns=columns)
+                yield from self._file.to_batches(batch_size=rows, columns=columns)
         except (self._damage, OSError, ValueError) as error:
             raise InputError(f"{self.name} cannot be read: {first_line(error)}") from error
 
@@ -146,6 +160,7 @@ class ArrowSource(FeatureSource):
         self._vector = chosen[0] if len(chosen) == 1 and _is_vector(self._kinds[chosen[0]]) else ""
         self._check_types(chosen)
         self._names = chosen
+        self.row_groups = self._file.row_groups
         self._measure()
 
     def _id_name(self, options: ReadOptions) -> str | None:
@@ -195,9 +210,20 @@ class ArrowSource(FeatureSource):
         self.dtype = np.result_type(np.float32, *kinds)
 
     def raw_batches(self, rows: int) -> Iterator[Batch]:
-        start = 0
+        return self._decoded(rows, 0)
+
+    def batches_between(self, start: int, stop: int) -> Iterator[Batch]:
+        """Yield the batches of the row groups that hold the rows; of other files all batches."""
+        if not self.row_groups:
+            return super().batches_between(start, stop)
+        ends = np.cumsum(self.row_groups)
+        first, last = np.searchsorted(ends, (start, stop - 1), "right").tolist()
+        skipped = int(ends[first - 1]) if first else 0
+        return self._decoded(self.batch_rows(), skipped, list(range(first, last + 1)))
+
+    def _decoded(self, rows: int, start: int, groups: list[int] | None = None) -> Iterator[Batch]:
         columns = {*self._names, *self.kept_names, *([] if self._id is None else [self._id])}
-        for block in self._file.batches(sorted(columns), rows):
+        for block in self._file.batches(sorted(columns), rows, groups):
             if self._vector:
                 values = self._list_values(block.column(self._vector), start, self.n_features)
             else:

@@ -104,7 +104,13 @@ class ArraySource(FeatureSource):
             )
 
     def raw_batches(self, rows: int) -> Iterator[Batch]:
-        for start in range(0, len(self._array), rows):
+        return self._batches(0, len(self._array), rows)
+
+    def batches_between(self, start: int, stop: int) -> Iterator[Batch]:
+        return self._batches(start, min(stop, len(self._array)), self.batch_rows())
+
+    def _batches(self, first: int, stop: int, rows: int) -> Iterator[Batch]:
+        for start in range(first, stop, rows):
             ids = None if self._ids is None else self._ids[start : start + rows]
             values = self._array[start : start + rows].astype(self._native, copy=False)
             yield Batch(start, values, ids)

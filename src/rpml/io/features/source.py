@@ -73,10 +73,23 @@ class FeatureSource(ABC):
     feature_names: tuple[str, ...] | None = None
     kept_names: tuple[str, ...] = ()
     stamp: Stamp | None = None
+    row_groups: tuple[int, ...] = ()
+    """Rows of each row group of a parquet file."""
 
     @abstractmethod
     def raw_batches(self, rows: int) -> Iterator[Batch]:
         """Yield rows in order, at most `rows` at a time, unchecked."""
+
+    def batches_between(self, start: int, stop: int) -> Iterator[Batch]:
+        """Yield batches that hold the rows start to stop, and perhaps some around them, unchecked.
+
+        A subclass may skip the other rows instead of reading them.
+        """
+        for batch in self.raw_batches(self.batch_rows()):
+            if batch.start >= stop:
+                return
+            if batch.start + len(batch.values) > start:
+                yield batch
 
     def batch_rows(self) -> int:
         """Return the number of rows in a batch of about 32 MB."""

@@ -1,0 +1,136 @@
+"""Does a fit gain from all rows, or is a sample of them enough?
+
+python benchmarks/cluster_sample.py --data FOLDER     (.npz files, see results_sets.py)
+
+Recall@1 and NMI on classes that were not learned on, of (a) a fit whose moments come from all rows
+and whose scatter, graph, clusters, triplets and solver come from a sample, and (b) a fit that uses
+all rows at every stage, with training="always" so that graph and triplets matter. Mixtures of three
+kinds are generated; of the real sets smaller samples are taken, since they are small.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from common import publish
+from numpy.typing import NDArray
+from results_sets import feature_sets, parser
+
+from rpml import RPML
+from rpml.evaluation.metrics import clustering_scores, recall_at_k
+
+TEST_CLASSES, TEST_ROWS, WIDTH = 200, 8_000, 128
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A Gaussian mixture: its centers, their dimension, and the spread within a class."""
+
+    centers: int
+    intrinsic: int
+    spread: float
+    components: int
+    nuisance: float = 0.0
+    """Standard deviation along eight further directions that tell nothing of the class."""
+
+    def draw(self, n: int, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
+        """Return n training rows, then the rows of unseen classes, and the class of each."""
+        rng = np.random.default_rng(seed)
+        size = self.intrinsic + 8
+        frame = np.linalg.qr(rng.standard_normal((WIDTH, size)))[0].T.astype(np.float32)
+        scale = np.append(np.ones(self.intrinsic), np.full(8, self.nuisance)).astype(np.float32)
+        means = rng.standard_normal((self.centers + TEST_CLASSES, size), dtype=np.float32)
+        means[:, self.intrinsic :] = 0
+        y = np.concatenate([
+            rng.integers(0, self.centers, n),
+            self.centers + rng.integers(0, TEST_CLASSES, TEST_ROWS),
+        ])  # fmt: skip
+        X = np.empty((len(y), WIDTH), np.float32)
+        for start in range(0, len(y), 65_536):
+            rows = slice(start, start + 65_536)
+            own = rng.standard_normal((len(y[rows]), size), dtype=np.float32) * scale
+            own[:, : self.intrinsic] *= self.spread
+            X[rows] = (means[y[rows]] + own) @ frame
+            X[rows] += 0.05 * rng.standard_normal((len(own), WIDTH), dtype=np.float32)
+        return X, y
+
+
+KINDS = {
+    "clear clusters": Kind(10_000, 16, 0.3, 8),
+    "overlapping clusters": Kind(2_000, 48, 0.9, 24),
+    "a nuisance in eight directions": Kind(2_000, 24, 0.5, 16, nuisance=1.0),
+}
+
+
+def scores(model: RPML, X: NDArray[np.float32], y: NDArray[np.intp]) -> dict[str, float]:
+    Z = model.transform(X)
+    recall = recall_at_k(Z, y, ks=(1,))[1]
+    return {"recall@1": 100 * recall, "nmi": 100 * clustering_scores(Z, y, random_state=0)["nmi"]}
+
+
+def fitted(
+    X: NDArray[np.float32], components: int, sample: int | None, training: str, seed: int
+) -> tuple[RPML, float]:
+    start = time.process_time()
+    model = RPML(components, subsample=sample, training=training, random_state=seed).fit(X)
+    return model, time.process_time() - start
+
+
+def one_mixture(name: str, n: int, samples: list[int | None], training: str, seed: int) -> dict:
+    kind = KINDS[name]
+    X, y = kind.draw(n, seed)
+    row: dict = {"data": name, "rows": n, "training": training, "seed": seed, "fits": {}}
+    for sample in samples:
+        model, seconds = fitted(X[:n], kind.components, sample, training, seed)
+        figures = scores(model, X[n:], y[n:])
+        row["fits"][str(sample or "all")] = {**figures, "CPU seconds": seconds}
+        print(name, n, training, sample, figures, round(seconds, 1), flush=True)
+    return row
+
+
+def real_sets(options: object) -> list[dict]:
+    rows = []
+    for data in feature_sets(options.data, options.sets):  # type: ignore[attr-defined]
+        n = int(data.train.sum())
+        if n < 4000:
+            continue
+        row: dict = {"data": data.name, "rows": n, "training": "always", "fits": {}}
+        for sample in (2000, 4000, None):
+            found = []
+            for seed in (0, 1, 2):
+                model, _ = fitted(data.X[data.train], 64, sample, "always", seed)
+                found.append(scores(model, data.X[~data.train], data.y[~data.train]))
+            means = {key: float(np.mean([f[key] for f in found])) for key in found[0]}
+            row["fits"][str(sample or "all")] = means
+        print(row, flush=True)
+        rows.append(row)
+    return rows
+
+
+def main() -> None:
+    arguments = parser(__doc__)
+    arguments.add_argument("--rows", default="100000,200000", help="sizes, by comma")
+    arguments.add_argument("--all", type=int, default=200_000, help="largest fit of all rows")
+    arguments.add_argument("--kinds", default=",".join(KINDS))
+    arguments.add_argument("--training", default="always,auto")
+    arguments.add_argument("--seeds", type=int, default=1)
+    arguments.add_argument("--name", default="cluster-sample")
+    options = arguments.parse_args()
+    warnings.simplefilter("ignore")
+    rows = []
+    for n in map(int, options.rows.split(",")):
+        for name in options.kinds.split(","):
+            for training in options.training.split(","):
+                samples: list[int | None] = [20_000, 50_000]
+                samples += [None] * (n <= options.all)
+                for seed in range(options.seeds):
+                    rows.append(one_mixture(name, n, samples, training, seed))
+    publish(options.name, {"mixtures": rows, "real": real_sets(options)})
+
+
+if __name__ == "__main__":
+    sys.exit(main())
