@@ -1,8 +1,9 @@
 """Every writing command x {kill, EIO, ENOSPC} at every call that changes the disk.
 
 ``python -m tests.faults.matrix FOLDER COMMAND [STEP]`` prints a JSON object per fault: how many
-moments were tried, at how many the outputs were the old or the new ones whole with nothing else
-touched, and after how many the same command, run again, gave the result of an undisturbed run.
+moments were tried; at how many each file was the old or the new one, complete, nothing else was
+touched, and a reader got the old or the new content or refused it; and after how many the same
+command, run again, gave the result of an undisturbed run.
 The commands run in forks of this process, on one thread, since threads do not survive a fork.
 """
 
@@ -163,6 +164,43 @@ def in_fork(line):
     return run_forked(lambda: command(line), os.getcwd(), None, "kill")
 
 
+def is_old_or_new(after, old, new):
+    """Whether each file is as before or as after the run."""
+    names = {*after, *old, *new}
+    return all(after.get(name) in (old.get(name), new.get(name)) for name in names)
+
+
+def readings(folder):
+    """What the readers of outputs of several files find: vectors with ids, and tables of them."""
+    from rpml.io.features import read_features, read_labels
+    from rpml.runtime.errors import InputError
+
+    found, n, ids = {}, 0, None
+    for name in ("out.npy", "out", "out.groups.csv", "out.labels.csv"):
+        path = folder / name
+        if not path.exists() or (name == "out" and not list(path.glob("part-*"))):
+            continue
+        try:
+            if name.endswith(".csv"):
+                found[name] = read_labels(path, n, ids, partial=True).tolist()
+            else:
+                data = read_features(path)
+                n, ids = len(data.values), data.ids
+                found[name] = data.values.tolist(), None if ids is None else ids.tolist()
+        except InputError:
+            found[name] = None
+    return found
+
+
+def is_of_one_side(found, old, new):
+    """Whether readers take only old or only new content, and refuse the rest."""
+    accepted = {name: value for name, value in found.items() if value is not None}
+    return any(
+        all(name in side and side[name] == value for name, value in accepted.items())
+        for side in (old, new)
+    )
+
+
 class Table:
     """One command under one kind of fault."""
 
@@ -174,6 +212,7 @@ class Table:
         assert in_fork(case.line) in (0, 3)
         self.new = snapshot(self.place)
         assert self.new != self.old
+        self.was_read, self.is_read = readings(template), readings(self.place)
 
     def start(self):
         os.chdir("/")
@@ -193,12 +232,10 @@ class Table:
             moment += self.step
 
     def judge(self, result, moment, status):
-        from rpml.runtime.files.atomic import repair_folder
-
-        for folder in (self.place, self.place / "out"):  # as the next reader or writer does
-            repair_folder(folder)
         after = snapshot(self.place)
-        whole = after in (self.old, self.new) and status in (0, 1, 2, 3, -9)
+        whole = is_old_or_new(after, self.old, self.new) and status in (0, 1, 2, 3, -9)
+        whole = whole and is_of_one_side(readings(self.place), self.was_read, self.is_read)
+        whole = whole and snapshot(self.place) == after  # a reader changes nothing
         completed = in_fork(f"{self.case.line} {self.case.again}") in (0, 3)
         completed = completed and snapshot(self.place) == self.new and not leftovers(self.place)
         result["tried"] += 1

@@ -7,8 +7,6 @@ import os
 import signal
 import sys
 
-import rpml.runtime.files.atomic as atomic
-
 FAULTS = {"kill": None, "EIO": errno.EIO, "ENOSPC": errno.ENOSPC}
 NOT_REACHED = 77
 """Exit status of a process that ended before the call at which it was to fail."""
@@ -50,10 +48,9 @@ class Injector:
         setattr(owner, name, call)
 
     def install(self):
-        for name in ("rename", "replace", "unlink", "remove", "rmdir", "mkdir", "link", "truncate"):
+        for name in ("rename", "replace", "unlink", "remove", "rmdir", "mkdir", "link", "chmod"):
             self.wrap(os, name)
         self.wrap(os, "open", lambda flags, *a, **o: flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
-        self.wrap(atomic, "_rename")
         for owner in (builtins, io):
             self.wrap(owner, "open", lambda mode="r", *a, **o: set(mode) & set("wax+"))
 

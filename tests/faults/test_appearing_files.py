@@ -24,7 +24,6 @@ COMMANDS = [
     ("report model.rpml x.npy -o out.html", "out.html", "rpml.pages.report.page.build_report"),
     ("figures x.npy -o out", "out/map.png", "rpml.pages.figures.draw.linked_maps"),
     (f"features photos {IMAGES} -o out.npy", "out.npy", "rpml.vision.outputs.iter_parts"),
-    (f"features photos {IMAGES} -o out.npy", "out.labels.csv", "rpml.vision.outputs.iter_parts"),
     (f"features photos {IMAGES} -o out.npy --folder-labels", "out.labels.csv",
      "rpml.vision.outputs.iter_parts"),
     (f"benchmark folders --root photos {IMAGES} --methods raw,pca --dim 2 -o out", "out/results.md",

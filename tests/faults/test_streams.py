@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from rpml.runtime.files.scratch import remove_dead
+from rpml.runtime.scratch import remove_dead
 from tests.cli.conftest import rpml, shared, vectors  # noqa: F401
 
 PROGRAM = [sys.executable, "-m", "rpml"]

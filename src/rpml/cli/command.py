@@ -42,11 +42,9 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             with warnings.catch_warnings():
                 warnings.showwarning = _show_warning(bool(options.get("quiet")))
                 function(**options)
-                check_inputs()
         except (typer.Exit, typer.Abort):
             raise
         except BaseException as error:
-            error = _explained(error)
             if os.environ.get("RPML_DEBUG") and not isinstance(error, SystemExit):
                 raise
             code = exit_code(error)
@@ -124,23 +122,6 @@ def _usage_errors(as_json: Callable[[], object]) -> Iterator[None]:
 def _json_is_configured(ctx: Any) -> bool:
     """Whether the file of --config sets json."""
     return bool((ctx.default_map or {}).get("json_output"))
-
-
-def check_inputs() -> None:
-    """Raise InputError if a memory-mapped file changed during the run."""
-    from rpml.runtime.files.inputs import check_mapped
-
-    check_mapped(closed=True)
-
-
-def _explained(error: BaseException) -> BaseException:
-    """Return the InputError of a changed input, which explains any other error, or the error."""
-    if isinstance(error, Exception):
-        try:
-            check_inputs()
-        except InputError as changed:
-            return changed
-    return error
 
 
 def exit_code(error: BaseException) -> int | None:

@@ -14,7 +14,7 @@ from torch import nn
 from rpml.deep.googlenet import load_googlenet
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
-from rpml.vision.backbone import Convention, find_sidecar, read_convention
+from rpml.vision.backbone import Convention, find_convention
 
 LITE0 = "efficientnet-lite0"
 ALL = "all"  # train_from: the whole network
@@ -64,8 +64,7 @@ def open_network(source: str | Path | nn.Module, train_from: str | None = None) 
     elif str(source) == LITE0:
         blocks, convention = _lite0()
     else:
-        blocks, sidecar = load_googlenet(source), find_sidecar(Path(source))
-        convention = read_convention(sidecar) if sidecar else convention
+        blocks, convention = load_googlenet(source), find_convention(Path(source))
     return split(blocks, train_from, convention)
 
 

@@ -29,7 +29,7 @@ from rpml.io.resumable import ResumableRun
 from rpml.method.whitening.linear_map import Preprocessing, identity
 from rpml.runtime.context import Arrays, Context, Json
 from rpml.runtime.errors import InputError
-from rpml.runtime.files.outputs import check_apart, check_output
+from rpml.runtime.outputs import check_apart, check_output
 from rpml.runtime.schema import ArraySpec, Schema
 from rpml.vision.extract import files_digest
 from rpml.vision.files import ImageFile
@@ -230,8 +230,7 @@ class ResumableFinetuning(ResumableRun):
                     self.directory.rmdir()
                 raise
             size, key = training.image_spec.size, fingerprint(digest, settings)
-            self.check()  # files may have appeared since the start
-            write_onnx(network, outcome.embedder, size, self.path, key)
+            write_onnx(network, outcome.embedder, size, self.path, key, self.overwrite)
             self.discard()
         return outcome
 

@@ -18,7 +18,8 @@ from rpml.deep.methods.batches import Indices
 from rpml.io.container import canonical_json
 from rpml.runtime.context import Context, Json, Progress
 from rpml.runtime.errors import InputError
-from rpml.runtime.files.atomic import atomic_output, repair_folder
+from rpml.runtime.files import atomic_output
+from rpml.runtime.locks import leftovers
 from rpml.runtime.rows import slices
 from rpml.runtime.schema import COUNT, check_json, read_json
 from rpml.runtime.threads import thread_count
@@ -117,8 +118,8 @@ def check_cache(folder: str | Path) -> None:
         return
     if not folder.is_dir():
         raise InputError(f"{folder} is in the way of the activations: move it away")
-    repair_folder(folder)
-    if any(folder.iterdir()) and not (folder / _MANIFEST).is_file():
+    there = {str(path) for path in folder.iterdir()} - set(leftovers(folder))
+    if there and not (folder / _MANIFEST).is_file():
         raise InputError(f"{folder} holds other files than a cache: choose another folder")
 
 
@@ -126,10 +127,11 @@ def remove_cache(folder: str | Path) -> None:
     """Delete the files of a cache, and the folder if it is then empty."""
     folder = Path(folder)
     if (folder / _MANIFEST).is_file():
-        repair_folder(folder)
         for name in (_ACTIVATIONS, _MANIFEST):  # the file that identifies the cache goes last
             (folder / name).unlink(missing_ok=True)
     with suppress(OSError):
+        for leftover in leftovers(folder):
+            os.unlink(leftover)
         folder.rmdir()
 
 
@@ -153,7 +155,7 @@ def _read_manifest(folder: Path, key: Mapping[str, object]) -> Json | None:
 
 
 def _write_manifest(folder: Path, manifest: Json) -> None:
-    with atomic_output(folder / _MANIFEST) as temporary:
+    with atomic_output(folder / _MANIFEST, True) as temporary:
         temporary.write_text(canonical_json(manifest), encoding="utf8")
 
 

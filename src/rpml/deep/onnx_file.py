@@ -10,10 +10,11 @@ from torch import nn
 
 from rpml.deep.backbones import Network
 from rpml.deep.embedder import Embedder
+from rpml.runtime.digest import file_fingerprint
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
-from rpml.runtime.files.atomic import atomic_outputs
-from rpml.runtime.files.outputs import check_output
+from rpml.runtime.files import atomic_outputs
+from rpml.runtime.outputs import check_output
 from rpml.runtime.schema import read_json
 from rpml.vision.backbone import Convention, find_sidecar
 
@@ -40,6 +41,7 @@ def write_onnx(
     size: int,
     path: str | Path,
     fingerprint: str | None = None,
+    overwrite: bool = True,
 ) -> None:
     """Write the ONNX file, and a sidecar with the input convention if it is not the default.
 
@@ -48,8 +50,13 @@ def write_onnx(
     require("onnx", "vision", "ONNX export")
     whole = _Whole(network.trunk, embedder.cpu()).eval()
     bf16, embedder.bf16 = embedder.bf16, False
+    sidecar = sidecar_of(path)
+
+    def replaces(file: Path) -> bool:
+        return overwrite and (file.name != sidecar.name or _is_ours(file))
+
     try:
-        with atomic_outputs(path) as outputs, warnings.catch_warnings():
+        with atomic_outputs(path, overwrite, replaces) as outputs, warnings.catch_warnings():
             temporary = outputs.new(path)
             warnings.simplefilter("ignore")  # from the exporter
             torch.onnx.export(
@@ -64,11 +71,12 @@ def write_onnx(
             )
             _sign(temporary, fingerprint)
             if network.convention == Convention():
-                outputs.remove(sidecar_of(path))
+                outputs.remove(sidecar)
             else:
-                written = {**asdict(network.convention), **_NAMES}
+                about = {"fingerprint": file_fingerprint(temporary)}
+                written = {**asdict(network.convention), **_NAMES, **about}
                 text = json.dumps(written, indent=2) + "\n"
-                outputs.new(sidecar_of(path)).write_text(text, encoding="utf8")
+                outputs.new(sidecar).write_text(text, encoding="utf8")
     finally:
         embedder.bf16 = bf16
 

@@ -44,6 +44,7 @@ def save_model(
     path: str | PathLike[str],
     run: Mapping[str, object] | None = None,
     exemplars: bool = False,
+    overwrite: bool = True,
 ) -> None:
     """Write a fitted estimator atomically; its exemplars, which are training rows, only if asked.
 
@@ -51,7 +52,7 @@ def save_model(
     between two equal runs (times, paths) should be in it.
     """
     arrays, metadata = model_arrays(estimator, exemplars), model_metadata(estimator, run)
-    write_container(Path(path), arrays, metadata, "model", FORMAT_VERSION)
+    write_container(Path(path), arrays, metadata, "model", FORMAT_VERSION, overwrite)
 
 
 def model_arrays(estimator: Embedding, exemplars: bool = False) -> Arrays:

@@ -23,7 +23,7 @@ from rpml.io.resumable import ResumableRun
 from rpml.runtime.context import Progress
 from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError, ModelFormatError
-from rpml.runtime.files.outputs import check_apart
+from rpml.runtime.outputs import check_apart
 
 if TYPE_CHECKING:
     from rpml.estimator.rpml import RPML
@@ -112,6 +112,8 @@ class ResumableFit(ResumableRun):
             if self.resume and self._is_complete(key):
                 self.discard()
                 return FitOutcome(load_model(type(model), self.path), "complete")
+            # what is there now is the best model so far of this fit
+            replaces = self.overwrite or (self.resume and os.path.lexists(self.path))
             if self.resume and not self.directory.exists() and not os.path.lexists(self.path):
                 logger.info("nothing to resume in %s: starting from the beginning", self.directory)
             if self.checkpoint:
@@ -120,11 +122,9 @@ class ResumableFit(ResumableRun):
                 model.fit(data.values, **inputs)
             if data.feature_names is not None:
                 model.feature_names_in_ = as_ids(data.feature_names)
-            self.check()  # the file may have appeared since the start
-            if self.resume:
-                self._is_complete(key)
-            run = {"command": "fit", "options": dict(self.notes), "fingerprint": key}
-            save_model(model, self.path, {**run, "interrupted": bool(stops)}, self.exemplars)
+            data.check_unchanged()
+            run = {"options": dict(self.notes), "fingerprint": key, "interrupted": bool(stops)}
+            save_model(model, self.path, {"command": "fit", **run}, self.exemplars, replaces)
             if not stops:
                 self.discard()
             return FitOutcome(model, "stopped" if stops else "fitted")

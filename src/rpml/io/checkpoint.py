@@ -19,8 +19,9 @@ from rpml.io.container import (
     write_container,
 )
 from rpml.runtime.context import Json
-from rpml.runtime.errors import CheckpointError, ModelFormatError
-from rpml.runtime.files.atomic import atomic_output, repair_folder, write_error
+from rpml.runtime.errors import CheckpointError, ModelFormatError, write_error
+from rpml.runtime.files import atomic_output
+from rpml.runtime.locks import leftovers
 from rpml.runtime.schema import Schema, check_json, read_json
 
 logger = logging.getLogger(__name__)
@@ -68,8 +69,8 @@ def check_directory(directory: str | Path) -> None:
         ) from error
     if not directory.is_dir() or directory.is_symlink():
         raise CheckpointError(f"{directory} is in the way of finished stages: move it away")
-    repair_folder(directory)
-    if any(directory.iterdir()) and _read_manifest(directory) is None:
+    there = {str(path) for path in directory.iterdir()} - set(leftovers(directory))
+    if there and _read_manifest(directory) is None:
         raise CheckpointError(
             f"{directory} is not a checkpoint that rpml can read, and is left as it is: move it "
             "away, or choose another output"
@@ -80,12 +81,13 @@ def remove_checkpoint(directory: str | Path) -> None:
     """Delete a checkpoint's files, and its directory if nothing else is in it."""
     directory = Path(directory)
     if _read_manifest(directory) is not None:
-        repair_folder(directory)
-        stages = [path for path in directory.glob("*.safetensors") if is_container(path)]
+        stages = [path for path in directory.glob("[!.]*.safetensors") if is_container(path)]
         # the manifest goes last, so that a crash in between leaves a resumable checkpoint
         for path in [*stages, directory / _MANIFEST]:
             path.unlink(missing_ok=True)
     with suppress(OSError):
+        for name in leftovers(directory):
+            os.unlink(name)
         directory.rmdir()
 
 
@@ -95,7 +97,7 @@ def describe_checkpoint(directory: str | Path) -> dict[str, object]:
     manifest = _read_manifest(directory)
     if manifest is None:
         raise CheckpointError(f"{directory} is not a readable checkpoint")
-    stages = sorted(directory.glob("*.safetensors"))
+    stages = sorted(directory.glob("[!.]*.safetensors"))
     return {
         "kind": "checkpoint",
         "path": str(directory),
@@ -177,7 +179,7 @@ class Checkpoint:
                 self.directory.mkdir(exist_ok=True)
             except OSError as error:
                 raise write_error(self.directory, error) from error
-            with atomic_output(self.directory / _MANIFEST) as temporary:
+            with atomic_output(self.directory / _MANIFEST, True) as temporary:
                 temporary.write_text(canonical_json(self._manifest), encoding="utf8")
         signed = {"fingerprint": self._fingerprint, "metadata": metadata or {}}
         write_container(path, arrays, signed, "checkpoint", _VERSION)

@@ -21,7 +21,7 @@ import rpml
 from rpml.runtime.context import Arrays as Arrays
 from rpml.runtime.context import Json
 from rpml.runtime.errors import ModelFormatError
-from rpml.runtime.files.atomic import atomic_output
+from rpml.runtime.files import atomic_output
 from rpml.runtime.schema import Schema, check_json
 from rpml.runtime.wording import first_line, reason_of
 
@@ -101,6 +101,7 @@ def write_container(
     metadata: Mapping[str, object],
     kind: str,
     version: int,
+    overwrite: bool = True,
 ) -> None:
     """Write arrays and metadata atomically; equal content gives equal bytes."""
     stored = {name: _storable(name, array) for name, array in arrays.items()}
@@ -112,7 +113,7 @@ def write_container(
             "metadata": metadata,
         }
     )
-    with atomic_output(path) as temporary, open(temporary, "wb") as file:
+    with atomic_output(path, overwrite) as temporary, open(temporary, "wb") as file:
         header, order = _header(stored, text)
         file.write(struct.pack("<Q", len(header)))
         file.write(header)

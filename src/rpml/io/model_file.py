@@ -10,7 +10,7 @@ from rpml.io.container import Arrays, check_content, read_container
 from rpml.io.features.reading import SUFFIXES
 from rpml.runtime.context import Json
 from rpml.runtime.errors import InputError, ModelFormatError
-from rpml.runtime.files.outputs import check_output
+from rpml.runtime.outputs import check_output
 from rpml.runtime.schema import ANY_FLOAT, COUNT, ArraySpec, Number, Schema
 
 FORMAT_VERSION = 3  # 2: exemplars, then called modes; 3: current names

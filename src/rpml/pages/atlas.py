@@ -15,8 +15,8 @@ from rpml.pages.thumbnails import SIDES, thumbnail
 from rpml.pages.training_rows import clusters_of
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
-from rpml.runtime.files.atomic import atomic_output
-from rpml.runtime.files.outputs import check_output
+from rpml.runtime.files import atomic_output
+from rpml.runtime.outputs import check_output
 from rpml.runtime.rows import Array
 
 N_NEIGHBORS = 15

@@ -32,11 +32,12 @@ from rpml.runtime.context import Context, Json, Progress
 from rpml.runtime.digest import data_digest
 from rpml.runtime.environment import versions
 from rpml.runtime.errors import InputError
-from rpml.runtime.files.atomic import atomic_outputs, repair
-from rpml.runtime.files.locks import locked
-from rpml.runtime.files.outputs import check_folder, check_no_file, mark_folder
+from rpml.runtime.files import atomic_outputs, publish_tree
+from rpml.runtime.locks import locked
+from rpml.runtime.outputs import check_folder, check_no_file
 from rpml.runtime.rows import Array
 from rpml.runtime.schema import read_json
+from rpml.runtime.scratch import ScratchFolder
 from rpml.runtime.threads import thread_count
 from rpml.runtime.wording import counted
 
@@ -227,7 +228,7 @@ class Benchmark:
         key = fingerprint(digest, self.settings())
         self._check_earlier(key, overwrite)
         if figures:
-            check_folder(folder / FIGURES)
+            check_folder(folder / FIGURES, True, ["map.png", "quad-grid.png"])
         store = Checkpoint(folder / f"cache-{key[:12]}", digest, self.settings(), resume=True)
         resumable = replace(context, store=store)
         rows, embeddings = run_methods(data, self.methods, self.dim, self.seed, resumable)
@@ -235,48 +236,51 @@ class Benchmark:
             more = self.end_to_end.run(self.dataset, folder / "deep", data.ks, context)
             rows, embeddings = rows + more[0], embeddings | more[1]
         published = published_rows(self.dataset)
-        with atomic_outputs(folder / RESULTS) as outputs:
-            drawn: list[str] = []
-            if figures:
-                Z = embeddings[LEARNED if LEARNED in embeddings else rows[-1].method]
-                drawn = self._draw(data, Z, outputs.new(folder / FIGURES), context)
-                check_folder(folder / FIGURES)
-            fields = {**self._origin(data, key), **as_fields(rows, published), "figures": drawn}
-            text = json.dumps(fields, indent=2, sort_keys=True, default=str) + "\n"
-            outputs.new(folder / RESULTS).write_text(text, encoding="utf8")
+        drawn: list[str] = []
+        if figures:
+            Z = embeddings[LEARNED if LEARNED in embeddings else rows[-1].method]
+            drawn = self._draw(data, Z, context)
+        fields = {**self._origin(data, key), **as_fields(rows, published), "figures": drawn}
+        replaces = overwrite or self._has_results(key)
+        with atomic_outputs(folder / TABLE, replaces) as outputs:
             text = as_markdown(rows, published, data.ks)
             outputs.new(folder / TABLE).write_text(text, encoding="utf8")
-            self._check_earlier(key, overwrite)  # files may have appeared since the start
+            text = json.dumps(fields, indent=2, sort_keys=True, default=str) + "\n"
+            outputs.new(folder / RESULTS).write_text(text, encoding="utf8")
         return BenchmarkResult(fields, as_lines(rows, published, data.ks))
 
     def _check_earlier(self, key: str, overwrite: bool) -> None:
         """Raise InputError if there are results of other data or settings."""
         folder = Path(self.folder)
-        repair(folder / RESULTS)
-        try:
-            same = read_json(folder / RESULTS).get("fingerprint") == key
-        except (OSError, ValueError, AttributeError):
-            same = False
+        replaces = overwrite or self._has_results(key)
         for path in (folder / RESULTS, folder / TABLE):
-            if path.exists() and not (same or overwrite):
+            if path.exists() and not replaces:
                 raise InputError(
                     f"{path} is of other data or settings: choose another folder, or pass --force "
                     "(overwrite=True) to replace it"
                 )
 
-    def _draw(self, data: Descriptors, Z: Array, folder: Path, context: Context) -> list[str]:
-        """Draw the paper's figures of the test images in a new folder."""
+    def _has_results(self, key: str) -> bool:
+        """Whether the folder has results of the same data and settings."""
+        try:
+            return bool(read_json(Path(self.folder, RESULTS)).get("fingerprint") == key)
+        except (OSError, ValueError, AttributeError):
+            return False
+
+    def _draw(self, data: Descriptors, Z: Array, context: Context) -> list[str]:
+        """Draw the paper's figures of the test images."""
         assert data.images is not None
         context.report(Progress("figures", 0, 1))
         test = np.flatnonzero(~data.train)
-        drawn = draw_figures(
-            {LEARNED: Z},
-            folder,
-            data.labels[test],
-            pictures_of([data.images[i] for i in test]),
-            FigureOptions(random_state=self.seed),
-        )
-        mark_folder(folder)
+        with ScratchFolder() as scratch:
+            drawn = draw_figures(
+                {LEARNED: Z},
+                scratch,
+                data.labels[test],
+                pictures_of([data.images[i] for i in test]),
+                FigureOptions(random_state=self.seed),
+            )
+            publish_tree(Path(scratch), Path(self.folder, FIGURES), overwrite=True)
         context.report(Progress("figures", 1, 1))
         return [path.name for path in drawn]
 

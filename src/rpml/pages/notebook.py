@@ -16,8 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from rpml.estimator import RPML
 from rpml.pages.items import make_items
 from rpml.runtime.extras import require
-from rpml.runtime.files.atomic import atomic_output
-from rpml.runtime.files.outputs import check_output
+from rpml.runtime.files import atomic_output
 from rpml.runtime.validation import check_rows
 
 if TYPE_CHECKING:
@@ -35,10 +34,9 @@ class Report:
 
     def save(self, path: str | PathLike[str], overwrite: bool = True) -> Path:
         """Write the page, which can be opened offline; a file of that name is replaced."""
-        target = check_output(Path(path), overwrite)
-        with atomic_output(target, overwrite) as temporary:
+        with atomic_output(path, overwrite) as temporary:
             temporary.write_text(self.html, encoding="utf8")
-        return target
+        return Path(path)
 
     def _repr_html_(self) -> str:
         return (

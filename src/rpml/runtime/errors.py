@@ -1,5 +1,10 @@
 """Exceptions and warnings; each message is one sentence."""
 
+import errno
+from pathlib import Path
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
 
 class InputError(ValueError):
     """An input of the user is unusable: a file, a column, an option (exit code 2)."""
@@ -23,3 +28,13 @@ class TrainingError(ArithmeticError):
 
 class WeightCollapseWarning(UserWarning):
     """The learned triplet weights have shrunk to zero, so the embedding was hardly trained."""
+
+
+def write_error(path: Path, error: OSError, state: str = "") -> Exception:
+    """Return the exception for a failed write: WriteError on a full disk, else InputError."""
+    reason = error.strerror or str(error)
+    advice = ": free some space and try again" if error.errno == errno.ENOSPC else ""
+    message = f"cannot write {path}: {reason}{advice}{state}"
+    if error.errno in _FULL or "No space left" in str(error) or "File too large" in str(error):
+        return WriteError(error.errno, message)
+    return InputError(message)

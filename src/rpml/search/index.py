@@ -182,10 +182,11 @@ class Index:
             rows = np.take_along_axis(rows, best, axis=1)
         return scores, rows
 
-    def save(self, path: str | PathLike[str]) -> None:
+    def save(self, path: str | PathLike[str], overwrite: bool = True) -> None:
         """Write the codes, the ids and the model to one file, without pickle.
 
-        A file of that name is replaced, by one rename when the new one is complete.
+        A file of that name is replaced, by one rename when the new one is complete; with
+        ``overwrite=False`` it is an error.
         """
         arrays: Arrays = {"codes": self._codes}
         metadata = {"model": model_metadata(self.model)}
@@ -196,7 +197,7 @@ class Index:
                 raise InputError(f"the id {bad!r} holds a zero byte: rename it")
             arrays["ids"] = np.frombuffer("\0".join(map(str, self.ids)).encode(), np.uint8)
         arrays |= {f"model.{name}": array for name, array in model_arrays(self.model).items()}
-        write_container(Path(path), arrays, metadata, "index", FORMAT_VERSION)
+        write_container(Path(path), arrays, metadata, "index", FORMAT_VERSION, overwrite)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.runtime.digest import file_fingerprint
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
 from rpml.runtime.schema import Number, check_json, read_json, read_toml
@@ -70,11 +71,20 @@ def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
         raise InputError(f"{name} must be {' or '.join(allowed)}, got {value!r}")
 
 
-def read_convention(path: Path) -> Convention:
-    """Read a .json or .toml sidecar; unknown keys are refused."""
+def read_convention(path: Path, network: Path | None = None) -> Convention:
+    """Read a .json or .toml sidecar; unknown keys are refused.
+
+    If it was written with a network, that must be `network`, unless this is None.
+    """
     try:
         fields_read = read_json(path) if path.suffix == ".json" else read_toml(path)
         check_json(fields_read, {"*": (str, Number(), [Number()])}, "sidecar")
+        written_with = fields_read.pop("fingerprint", None)
+        if network and written_with and file_fingerprint(network) != written_with:
+            raise InputError(
+                f"it was written with another network than {network}: write both again, or remove "
+                "its fingerprint if they do belong together"
+            )
         names = {f.name for f in fields(Convention)}
         unknown = sorted(set(fields_read) - names)
         if unknown:
@@ -96,6 +106,12 @@ def find_sidecar(model: Path) -> Path | None:
     return None
 
 
+def find_convention(network: Path) -> Convention:
+    """Return the convention in the sidecar of a network, or the default one."""
+    sidecar = find_sidecar(network)
+    return read_convention(sidecar, network) if sidecar else Convention()
+
+
 class Backbone:
     """An ONNX network that returns feature maps; it may be called from several threads at once.
 
@@ -109,8 +125,9 @@ class Backbone:
         self.path = Path(path)
         if not self.path.is_file():
             raise InputError(f"cannot read the backbone {path}: there is no such file")
-        described = Path(sidecar) if sidecar else find_sidecar(self.path)
-        self.convention = read_convention(described) if described else Convention()
+        self.convention = find_convention(self.path)
+        if sidecar:
+            self.convention = read_convention(Path(sidecar))
         self._session = _open(self.path, threads)
         self.fixed_size, self.fixed_batch = self._check_graph()
 

@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 from rpml.io.checkpoint import check_directory, fingerprint
 from rpml.io.features import Layout, check_table_output
 from rpml.io.features.source import as_ids
-from rpml.io.features.writers import Writer
 from rpml.io.features.writing import table_writer
 from rpml.runtime.context import Context, Json
 from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError
-from rpml.runtime.files.atomic import Transaction, atomic_outputs
-from rpml.runtime.files.outputs import Manifest, check_apart, write_manifest
+from rpml.runtime.files import Outputs, atomic_outputs, folder_outputs
+from rpml.runtime.outputs import MANIFEST_SUFFIX, Manifest, check_apart, resolved
 from rpml.runtime.schema import COUNT, check_json
 from rpml.runtime.wording import counted
 from rpml.vision.engine import Failure
@@ -54,7 +53,7 @@ class OutputPaths:
     parts = _beside("{name}.parts")
     whitening = _beside("{stem}.whitening.npz")
     region_whitening = _beside("{stem}.regions.npz")
-    manifest = _beside("{name}.manifest.json")
+    manifest = _beside("{name}" + MANIFEST_SUFFIX)
 
     @property
     def tables(self) -> tuple[Path, ...]:
@@ -190,7 +189,7 @@ def write_features(
             whitening = post.whitening
             if post.whiten is not None:
                 whitening = DescriptorWhitening.learn(np.concatenate(training), post.whiten)
-                whitening.save(publication.new(paths.whitening))
+                whitening.write(publication.tables.new(paths.whitening))
             parts = _whitened(iter_parts(job, Context(store=context.store)), whitening)
             rows, dimension = _write_all(publication, job, parts, post)
             written = Written(rows, dimension, images, tuple(failures))
@@ -201,54 +200,54 @@ def write_features(
 
 
 class _Publication:
-    """The files of an extraction that become visible together, and their manifest."""
+    """The files of an extraction: the features, and what is next to them with a manifest."""
 
-    def __init__(self, paths: OutputPaths, outputs: Transaction) -> None:
-        self.paths, self.outputs = paths, outputs
+    def __init__(self, paths: OutputPaths, features: Outputs, tables: Outputs) -> None:
+        self.paths, self.features, self.tables = paths, features, tables
         self.facts: Json = {}
-        self._files: dict[str, Path] = {}
-
-    def new(self, path: Path) -> Path:
-        self._files[path.name] = self.outputs.new(path)
-        return self._files[path.name]
 
     def csv(self, path: Path, header: list[str], rows: Sequence[Iterable[object]]) -> None:
         """Write a table, if it has rows."""
         if rows:
-            with open(self.new(path), "w", encoding="utf8", newline="") as file:
+            with open(self.tables.new(path), "w", encoding="utf8", newline="") as file:
                 writer = csv.writer(file, lineterminator="\n")
                 writer.writerow(header)
                 writer.writerows(rows)
 
-    @contextmanager
-    def table(self, layout: Layout) -> Iterator[Writer]:
-        """Open the writer of the features."""
-        with table_writer(self.outputs, self.paths.features, layout) as writer:
-            yield writer
-        self._files[Path(self.paths.features).name] = writer.path
-        ids = writer.path.with_name(self.paths.ids.name)
-        if ids.exists():  # other formats than .npy hold them
-            self._files[ids.name] = ids
-
-    def finish(self) -> None:
+    def finish(self, earlier: Manifest) -> None:
         """Write the manifest and delete tables of an earlier run that this one did not write."""
-        paths, earlier = self.paths, Manifest(self.paths.manifest)
-        for path in paths.whitenings:
-            if path.name not in self._files and path.is_file():
-                self._files[path.name] = path
-        for path in paths.tables:
-            if path.name not in self._files and earlier.owns(path):
-                self.outputs.remove(path)
-        write_manifest(self.outputs.new(paths.manifest), self._files, self.facts)
+        files = {**self.features.drafts(), **self.tables.drafts()}
+        for path in map(resolved, self.paths.whitenings):
+            if path not in files and path.is_file():
+                files[path] = path
+        for path in map(resolved, self.paths.tables):
+            if path not in files and earlier.owns(path):
+                self.tables.remove(path)
+        earlier.write_next(self.tables.new(self.paths.manifest), files, self.facts)
 
 
 @contextmanager
 def _publishing(paths: OutputPaths, overwrite: bool) -> Iterator[_Publication]:
-    with atomic_outputs(paths.features.rstrip("/")) as outputs:
-        publication = _Publication(paths, outputs)
-        yield publication
-        publication.finish()
-        paths.check(overwrite, resume=True)  # files may have appeared since the start
+    """Publish the manifest first and the features last: a table in between is then refused."""
+    earlier, features = Manifest(paths.manifest), resolved(paths.features)
+    forced = {features, resolved(paths.ids)} if overwrite else set()
+
+    def replaces(path: Path) -> bool:
+        return path in forced or earlier.owns(path)
+
+    if paths.features.endswith("/"):
+        with (
+            folder_outputs(paths.features, overwrite or earlier.owns(features)) as shards,
+            atomic_outputs(paths.manifest, overwrite, replaces) as tables,
+        ):
+            publication = _Publication(paths, shards, tables)
+            yield publication
+            publication.finish(earlier)
+    else:
+        with atomic_outputs(features, overwrite, replaces) as outputs:
+            publication = _Publication(paths, outputs, outputs)
+            yield publication
+            publication.finish(earlier)
 
 
 def _is_training(part: Part, files: Sequence[ImageFile], pattern: str) -> NDArray[np.bool_]:
@@ -276,7 +275,7 @@ def _write_all(
     images: list[int] = []
     first = next(parts)
     layout = Layout("X", [f"f{i}" for i in range(first.values.shape[1])], "id")
-    with publication.table(layout) as writer:
+    with table_writer(publication.features, publication.paths.features, layout) as writer:
         for part in chain([first], parts):
             names = [row_id(job.files[i], v) for i, v in zip(part.image, part.view, strict=True)]
             writer.write(part.values, as_ids(names))

@@ -12,7 +12,8 @@ import numpy as np
 from rpml.io.features.numpy_files import NpzFile
 from rpml.method.whitening.linear_map import Preprocessing, principal_axes, whitening
 from rpml.runtime.errors import InputError
-from rpml.runtime.files.atomic import atomic_output
+from rpml.runtime.files import atomic_output
+from rpml.runtime.outputs import check_written_together
 from rpml.runtime.rows import Array, unit_rows
 from rpml.runtime.wording import counted
 
@@ -89,9 +90,14 @@ class DescriptorWhitening:
             )
         return Preprocessing(True, self.mean, self.matrix, True).apply(X)
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, overwrite: bool = True) -> None:
         """Write the two arrays to an .npz file."""
-        with atomic_output(path) as temporary, open(temporary, "wb") as file:
+        with atomic_output(path, overwrite) as draft:
+            self.write(draft)
+
+    def write(self, path: Path) -> None:
+        """Write the two arrays to a file that is published elsewhere."""
+        with open(path, "wb") as file:
             np.savez(file, mean=self.mean, matrix=self.matrix)
 
     @classmethod
@@ -100,6 +106,7 @@ class DescriptorWhitening:
         path = Path(path)
         if not path.is_file():
             raise InputError(f"cannot read the whitening {path}: there is no such file")
+        check_written_together(path)
         archive = NpzFile(path)
         mean, matrix = archive.read("mean"), archive.read("matrix")
         if matrix.ndim != 2 or mean.shape != matrix.shape[:1]:

@@ -10,7 +10,8 @@ from rpml.io.checkpoint import Checkpoint
 from rpml.io.resumable import ResumableRun
 from rpml.runtime.context import Context
 from rpml.runtime.errors import InputError
-from rpml.runtime.files.locks import locked
+from rpml.runtime.locks import locked
+from rpml.runtime.outputs import Manifest
 from rpml.vision.extract import Job, files_digest
 from rpml.vision.outputs import (
     OutputPaths,
@@ -109,7 +110,7 @@ class ResumableExtraction(ResumableRun):
         own = self._paths.region_whitening
         if choice == LEARN and not (self.resume and own.is_file()):
             subset = replace(job, files=training_files(job.files, training))
-            learn_region_whitening(subset).save(own)
+            learn_region_whitening(subset).save(own, Manifest(self._paths.manifest).owns(own))
         learned = DescriptorWhitening.load(own if choice == LEARN else choice)
         pooling = replace(job.recipe.pooling, region_whitening=learned)
         return replace(job, recipe=replace(job.recipe, pooling=pooling))

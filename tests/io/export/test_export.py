@@ -223,11 +223,15 @@ def test_an_earlier_output_is_replaced_unless_asked_otherwise(model, tmp_path, t
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
-def test_a_folder_of_others_is_never_replaced(model, tmp_path):
+def test_files_of_others_in_the_folder_stay(model, tmp_path):
     (tmp_path / "thesis.tex").write_text("mine")
-    with pytest.raises(InputError, match=r"thesis\.tex"):
+    export_model(model, "sentence-transformers", tmp_path)
+    export_model(model, "sentence-transformers", tmp_path)
+    (tmp_path / "modules.json").write_text("mine")
+    with pytest.raises(InputError, match=r"modules\.json exists"):
         export_model(model, "sentence-transformers", tmp_path)
-    assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
+    for name in ("thesis.tex", "modules.json"):
+        assert (tmp_path / name).read_text() == "mine"
 
 
 @pytest.mark.parametrize(

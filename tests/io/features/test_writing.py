@@ -14,9 +14,9 @@ from rpml.io.features import (
     read_features,
     read_labels,
     write_table,
+    writers,
 )
 from rpml.io.features.source import as_ids
-from rpml.io.features.writers import ShardWriter
 from rpml.runtime.errors import InputError
 from tests.faults.shim import FAULTS, NOT_REACHED, run_forked
 
@@ -52,11 +52,15 @@ def test_integer_ids_stay_integers(tmp_path, X, kind):
     assert read_features(path).ids.tolist() == list(range(23))
 
 
-def test_shards(tmp_path, X, ids):
-    writer = ShardWriter(tmp_path / "out", LAYOUT, rows=10)
-    for start in range(0, 23, 7):
-        writer.write(X[start : start + 7], as_ids(ids[start : start + 7]))
-    writer.close()
+@pytest.fixture
+def small_shards(monkeypatch):
+    monkeypatch.setattr(writers, "SHARD_ROWS", 10)
+
+
+def test_shards(tmp_path, X, ids, small_shards):
+    with open_writer(f"{tmp_path}/out/", LAYOUT) as writer:
+        for start in range(0, 23, 7):
+            writer.write(X[start : start + 7], as_ids(ids[start : start + 7]))
     parts = sorted(p.name for p in (tmp_path / "out").glob("*.npy"))
     assert parts == ["part-00000.npy", "part-00001.npy", "part-00002.npy"]
     features = read_features(tmp_path / "out")
@@ -129,7 +133,8 @@ def vectors_and_ids(path):
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_vectors_and_their_ids_are_of_one_write_whatever_fails(tmp_path, X, fault):
-    """The next reader finds the old pair or the new one, and nothing beside it."""
+    """The next reader finds the old pair or the new one, or refuses; it writes nothing."""
+    refused = 0
     path = str(tmp_path / "out.npy")
     old, new = (X, as_ids([f"old{i}" for i in range(23)])), (X + 1, as_ids(list(range(23))))
     for moment in range(100):
@@ -140,54 +145,109 @@ def test_vectors_and_their_ids_are_of_one_write_whatever_fails(tmp_path, X, faul
             moment,
             fault,
         )
-        assert vectors_and_ids(path) in ((X[0, 0], "old0"), (X[0, 0] + 1, "0"))
+        before = {p.name: os.lstat(p).st_mtime_ns for p in tmp_path.iterdir()}
+        try:
+            assert vectors_and_ids(path) in ((X[0, 0], "old0"), (X[0, 0] + 1, "0"))
+        except InputError as error:
+            assert "was written for other vectors" in str(error)  # noqa: PT017
+            refused += 1
+        assert {p.name: os.lstat(p).st_mtime_ns for p in tmp_path.iterdir()} == before
         if status == NOT_REACHED:
             break
     assert vectors_and_ids(path) == (X[0, 0] + 1, "0")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out.ids.csv", "out.npy"]
-    assert moment > 12
+    assert moment > 8
+    assert refused > 0
 
 
 def test_ids_replaced_while_they_are_read_are_noticed(tmp_path, X, ids, monkeypatch):
     import rpml.io.features.numpy_files as numpy_files
 
-    path, original = str(tmp_path / "out.npy"), numpy_files.read_column
+    path = str(tmp_path / "out.npy")
+    for name in ("csv_rows", "read_column", "load_npy"):
+        original = getattr(numpy_files, name)
+        write_table(path, X, LAYOUT, as_ids(ids), overwrite=True)
+
+        def read_slowly(*args, original=original):
+            write_table(path, X + 1, LAYOUT, as_ids(list(range(23))), overwrite=True)
+            return original(*args)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(numpy_files, name, read_slowly)
+            with pytest.raises(InputError, match=r"other vectors|was changed while it was read"):
+                read_features(path)
+
+
+def test_ids_of_other_vectors_are_refused_until_somebody_vouches_for_them(tmp_path, X, ids):
+    path, table = str(tmp_path / "out.npy"), tmp_path / "out.ids.csv"
     write_table(path, X, LAYOUT, as_ids(ids))
-
-    def read_slowly(*args):
-        write_table(path, X + 1, LAYOUT, as_ids(list(range(23))), overwrite=True)
-        return original(*args)
-
-    monkeypatch.setattr(numpy_files, "read_column", read_slowly)
-    with pytest.raises(InputError, match="being replaced"):
+    np.save(path, X + 1)
+    with pytest.raises(InputError, match="was written for other vectors"):
         read_features(path)
+    lines = table.read_text().splitlines()
+    table.write_text("\n".join(line.rpartition(",")[0] for line in lines) + "\n")
+    assert read_features(path).ids.tolist() == list(map(str, ids))
+
+
+@pytest.mark.parametrize("change", ["missing", "other", "more"])
+def test_a_folder_that_is_not_as_it_was_written_is_refused(tmp_path, X, change):
+    folder = tmp_path / "out"
+    write_table(f"{folder}/", X, LAYOUT, None)
+    if change == "missing":
+        (folder / "part-00000.npy").rename(folder / "part-00001.npy")
+    else:
+        np.save(folder / f"part-0000{int(change == 'more')}.npy", X + 1)
+    with pytest.raises(InputError, match=r"is not as rpml\.json lists it"):
+        read_features(folder)
 
 
 def test_a_second_writer_of_the_same_output_is_refused(tmp_path, X):
     path = str(tmp_path / "out.npy")
+
+    def second():
+        with pytest.raises(InputError, match="being written by process"):
+            write_table(path, X + 1, LAYOUT, None, overwrite=True)
+
     with open_writer(path, LAYOUT) as writer:
         writer.write(X)
-        with pytest.raises(InputError, match="being written by process"):
-            write_table(path, X, LAYOUT, None, overwrite=True)
+        assert run_forked(second, tmp_path, None, "kill") == 0
     np.testing.assert_array_equal(read_features(path).values, X)
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_a_folder_with_a_foreign_file_is_never_replaced(tmp_path, X, late):
+@pytest.mark.parametrize("name", ["part-00000.npy", "mine.csv"])
+def test_vectors_of_the_users_in_an_output_folder_are_never_replaced(tmp_path, X, late, name):
     folder = tmp_path / "out"
-    write_table(f"{folder}/", X, LAYOUT, None)
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("mine")
     if not late:
-        (folder / "thesis.txt").write_text("mine")
+        (folder / name).write_text("mine")
 
     def write():
         with open_writer(f"{folder}/", LAYOUT, overwrite=True) as writer:
             writer.write(X + 1)
-            (folder / "thesis.txt").write_text("mine")
+            (folder / name).write_text("mine")
 
-    with pytest.raises(InputError, match=r"thesis\.txt"):
+    if late and name == "mine.csv":
         write()
-    assert (folder / "thesis.txt").read_text() == "mine"
-    np.testing.assert_array_equal(read_features(folder).values, X)
+        with pytest.raises(InputError, match="mixes"):
+            read_features(folder)
+    else:
+        with pytest.raises(InputError, match=name):
+            write()
+        assert sorted(p.name for p in folder.iterdir()) == sorted([name, "thesis.txt"])
+    assert (folder / name).read_text() == (folder / "thesis.txt").read_text() == "mine"
+
+
+def test_an_output_folder_keeps_what_rpml_did_not_write(tmp_path, X, small_shards):
+    folder = tmp_path / "out"
+    write_table(f"{folder}/", X, LAYOUT, None)
+    (folder / "empty").mkdir()
+    (folder / "link").symlink_to("empty")
+    write_table(f"{folder}/", X[:14] + 1, LAYOUT, None, overwrite=True)
+    names = ["empty", "link", "part-00000.npy", "part-00001.npy", "rpml.json"]
+    assert sorted(p.name for p in folder.iterdir()) == names
+    np.testing.assert_array_equal(read_features(folder).values, X[:14] + 1)
 
 
 @pytest.mark.parametrize("name", ["x.npy", "x.ids.csv", "shards/", "shards/new.npy", "./"])

@@ -45,9 +45,12 @@ def run(
     from rpml.search import learn_bridge
 
     check_model_output(output, force, [old, new])
-    bridge = learn_bridge(*pair_by_id(reading.open(old).load(), reading.open(new).load()), seed)
-    check_model_output(output, force)  # it may have appeared since the start
-    save_model(bridge.model, output, {"options": {"features": new, "old": old, "seed": seed}})
+    data = [reading.open(path).load() for path in (old, new)]
+    bridge = learn_bridge(*pair_by_id(*data), seed)
+    for rows in data:
+        rows.check_unchanged()
+    options = {"features": new, "old": old, "seed": seed}
+    save_model(bridge.model, output, {"options": options}, overwrite=force)
     fields: dict[str, object] = {
         "output": output,
         "pairs": bridge.n_pairs,

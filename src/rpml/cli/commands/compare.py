@@ -49,7 +49,7 @@ def run(
     from rpml.evaluation.codes import CodeComparison, compare_codes
     from rpml.evaluation.comparison import Comparison, compare
     from rpml.evaluation.recommendation import CANDIDATES, recommend, recommend_from
-    from rpml.runtime.files.atomic import atomic_output
+    from rpml.runtime.files import atomic_output
 
     if output is not None:
         opt.check_text_table(output, force, [features, labels])

@@ -89,7 +89,7 @@ def run(
 
 def check_folder(output: str, force: bool, inputs: list[str]) -> None:
     """Raise InputError if the workers cannot write the output."""
-    from rpml.runtime.files.outputs import check_apart
+    from rpml.runtime.outputs import check_apart
 
     if force:
         raise InputError("--force is not for --engine dask: remove the folder instead")

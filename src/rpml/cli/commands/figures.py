@@ -52,7 +52,7 @@ def run(
     from rpml.pages.figures import FigureOptions, draw_figures, figure_names
     from rpml.pages.figures.tiles import pictures_of
     from rpml.runtime.extras import require
-    from rpml.runtime.files.outputs import check_apart, check_output
+    from rpml.runtime.outputs import check_apart, check_output
 
     require("matplotlib", "report", "rpml figures")
     kinds = tuple(opt.parse_names(formats) or ())

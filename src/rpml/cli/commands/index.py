@@ -46,8 +46,7 @@ def run(
             report(Progress("embed", len(index), source.n_rows or 0))
     if names is not None:
         index.model.feature_names_in_ = names  # by which a search checks its queries
-    check_model_output(output, force, suffix=".index")  # it may have appeared since the start
-    index.save(output)
+    index.save(output, overwrite=force)
     fields = {"output": output, "rows": len(index), "bytes_per_row": index.bytes_per_row}
     size = f"{counted(index.bytes_per_row, 'byte')} per row"
     console.result(fields, f"{output}: {counted(len(index), 'row')}, {size}")

@@ -39,8 +39,8 @@ def run(
     It holds a verdict, scores before and after, maps, neighbors and the training.
     """
     from rpml.runtime.extras import require
-    from rpml.runtime.files.atomic import atomic_output
-    from rpml.runtime.files.outputs import check_output
+    from rpml.runtime.files import atomic_output
+    from rpml.runtime.outputs import check_output
 
     require("jinja2", "report", "rpml report")
     from rpml.pages.report.measurements import Source, measure

@@ -40,7 +40,7 @@ def run(
     """Find the nearest rows of query vectors."""
     from rpml.estimator.features import check_features
     from rpml.evaluation.comparison.table import table_text
-    from rpml.runtime.files.atomic import atomic_output
+    from rpml.runtime.files import atomic_output
     from rpml.search import Index
 
     if output is not None:

@@ -35,7 +35,7 @@ def run(
     from rpml.estimator.features import check_features
     from rpml.estimator.fitted import save_model
     from rpml.io.model_file import check_model_output
-    from rpml.runtime.files.locks import locked
+    from rpml.runtime.locks import locked
 
     target = check_model_output(output, force, [model, features, old])
     fitted = opt.load_model(model)
@@ -44,14 +44,16 @@ def run(
     fitted = [check_features(fitted, source, model) for source in sources].pop()
     before = len(fitted.exemplars_.rows) if hasattr(fitted, "exemplars_") else 0
     with locked(target):
-        rows = [source.load().values for source in sources]
+        data = [source.load() for source in sources]
+        rows = [loaded.values for loaded in data]
         with console.reporter() as report:
             fitted.set_params(callback=report)
             fitted.update(*rows, max_iter=max_iter)
         if names is not None:
             fitted.feature_names_in_ = names
-        check_model_output(output, force)
-        save_model(fitted, target, {"command": "update"}, exemplars=True)
+        for loaded in data:
+            loaded.check_unchanged()
+        save_model(fitted, target, {"command": "update"}, exemplars=True, overwrite=force)
     fields = {
         "output": str(target),
         "new_rows": len(rows[0]),

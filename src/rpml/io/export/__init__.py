@@ -12,15 +12,9 @@ from pathlib import Path
 from rpml.io.export.steps import LinearModel, Step, embedding_steps
 from rpml.io.features.reading import SUFFIXES as DATA_SUFFIXES
 from rpml.runtime.errors import InputError
-from rpml.runtime.files.atomic import atomic_output
-from rpml.runtime.files.locks import locked
-from rpml.runtime.files.outputs import (
-    check_apart,
-    check_folder,
-    check_no_file,
-    check_output,
-    mark_folder,
-)
+from rpml.runtime.files import atomic_output, publish_tree
+from rpml.runtime.outputs import check_apart, check_folder, check_output
+from rpml.runtime.scratch import ScratchFolder
 
 TARGETS: dict[str, tuple[str, ...]] = {
     "onnx": (".onnx",),
@@ -58,8 +52,8 @@ def export_model(
     n_components : int, default=None
         Export only the first components; a prefix is itself a good smaller embedding.
     overwrite : bool, default=True
-        Replace an existing file, as `RPML.save` does, or a folder that holds nothing but an
-        earlier export. False raises an error instead, as the command line does without --force.
+        Replace an existing file, as `RPML.save` does, or in a folder the files of an earlier
+        export. False raises an error instead, as the command line does without --force.
 
     Returns
     -------
@@ -71,11 +65,13 @@ def export_model(
     steps = embedding_steps(model, n_components)
     module = import_module(f"{__name__}.to_{target.replace('-', '_')}")
     write: Callable[[Sequence[Step], Path], None] = module.write
-    with locked(path), atomic_output(path, overwrite) as temporary:
-        write(steps, temporary)
-        if temporary.is_dir():
-            mark_folder(temporary)
-        check_folder(path)
+    if target == "sentence-transformers":
+        with ScratchFolder() as scratch:
+            write(steps, Path(scratch))
+            publish_tree(Path(scratch), path, overwrite)
+    else:
+        with atomic_output(path, overwrite) as draft:
+            write(steps, draft)
     return path
 
 
@@ -93,8 +89,6 @@ def check_export(
     if suffix in _TAKEN and suffix not in TARGETS[target]:
         raise InputError(f"{path} is not the name of an export to {target}: it ends in {suffix}")
     if target == "sentence-transformers":
-        check_no_file(path)
-    if check_output(Path(path), overwrite, inputs).is_dir():
-        if target != "sentence-transformers":
-            raise InputError(f"{path} is a folder: give the {target} export a file name")
-        check_folder(Path(path))
+        check_folder(path, overwrite)
+    elif check_output(Path(path), overwrite).is_dir():
+        raise InputError(f"{path} is a folder: give the {target} export a file name")

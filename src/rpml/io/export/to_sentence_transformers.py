@@ -29,7 +29,6 @@ For fewer dimensions scale the truncated rows to unit norm again, or dot product
 
 def write(steps: Sequence[Step], path: Path) -> None:
     """Write the folder in the layout that `SentenceTransformer(folder)` reads."""
-    path.mkdir()
     modules = []
     for i, step in enumerate(steps):
         kind = "Dense" if isinstance(step, Affine) else "Normalize"

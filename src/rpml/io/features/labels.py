@@ -18,6 +18,7 @@ from rpml.io.features.reading import check_readable
 from rpml.io.features.source import Ids, check_compression
 from rpml.io.features.text_files import csv_rows, read_column, without_mark
 from rpml.runtime.errors import InputError
+from rpml.runtime.outputs import check_written_together
 from rpml.runtime.wording import counted
 
 UNLABELED = ("", "-1")
@@ -44,6 +45,7 @@ def read_labels(
     """
     path = Path(path)
     check_readable(path)
+    check_written_together(path)
     if path.suffix.lower() in PACKED:
         _check_size(path, n_rows, id_column)
     values, keys = _read(path, column, id_column)

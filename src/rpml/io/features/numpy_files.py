@@ -1,10 +1,10 @@
 """Features in .npy (memory-mapped) and .npz; object arrays are refused, never unpickled."""
 
 import math
-import mmap
 import os
 import zipfile
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,14 +20,15 @@ from rpml.io.features.source import (
     as_ids,
     check_compression,
 )
-from rpml.io.features.text_files import read_column
+from rpml.io.features.text_files import csv_rows, read_column
+from rpml.runtime.digest import file_fingerprint
 from rpml.runtime.errors import InputError
-from rpml.runtime.files.inputs import map_npy
 from rpml.runtime.rows import Array
 from rpml.runtime.wording import counted, first_line
 
 _FEATURE_ARRAYS = ("X", "x", "features", "embeddings", "embedding", "vectors")
 _ID_ARRAYS = ("ids", "id")
+FINGERPRINT = "fingerprint"  # the column of the ids that names their vectors
 MAPPED_BYTES = 2**26  # smaller files are read, and so cannot change during a run
 
 
@@ -63,26 +64,13 @@ def load_npy(path: Path) -> NDArray[Any]:
             if missing > 0 and not dtype.hasobject:
                 raise ValueError(f"its {shape} numbers need {missing} bytes more")
             if held > MAPPED_BYTES:
-                return map_npy(path)
+                return np.lib.format.open_memmap(path, mode="r")
             file.seek(0)
             return np.lib.format.read_array(file, allow_pickle=False)
     except Exception as error:  # a damaged header raises anything
         if "Object arrays" in str(error):
             check_dtype(np.dtype(object), str(path))
         raise InputError(f"{path} is not a complete .npy file: {first_line(error)}") from error
-
-
-def release_rows(array: NDArray[np.generic], start: int, stop: int) -> None:
-    """Release the pages of rows already read, so that a mapped file never fills the memory."""
-    pages = getattr(array, "_mmap", None)
-    if pages is None or not array.flags.c_contiguous or not hasattr(pages, "madvise"):
-        return
-    row, page = array.strides[0], mmap.PAGESIZE
-    before = getattr(array, "offset", 0) % mmap.ALLOCATIONGRANULARITY
-    first = -(-(before + start * row) // page) * page
-    last = (before + min(stop, len(array)) * row) // page * page
-    if last > first:
-        pages.madvise(mmap.MADV_DONTNEED, first, last - first)
 
 
 class ArraySource(FeatureSource):
@@ -93,6 +81,9 @@ class ArraySource(FeatureSource):
         self.name, self.dtype = name, array.dtype
         self.n_rows, self.n_features = array.shape
         self._array, self._ids = array, ids
+        self._file: FileIO | None = None
+        if isinstance(array, np.memmap) and array.filename is not None:
+            self._file = open(array.filename, "rb", buffering=0)  # noqa: SIM115
         # native byte order, at most 64 bits, no booleans
         self._native = array.dtype.newbyteorder("=")
         if array.dtype.kind == "b" or array.dtype.itemsize > 8:
@@ -112,16 +103,30 @@ class ArraySource(FeatureSource):
     def _batches(self, first: int, stop: int, rows: int) -> Iterator[Batch]:
         for start in range(first, stop, rows):
             ids = None if self._ids is None else self._ids[start : start + rows]
-            values = self._array[start : start + rows].astype(self._native, copy=False)
+            values = self._rows(start, start + rows).astype(self._native, copy=False)
             yield Batch(start, values, ids)
-            release_rows(self._array, start, start + rows)
+
+    def _rows(self, start: int, stop: int) -> NDArray[Any]:
+        """Return rows; those of a mapped file are read, so that a truncation is an error."""
+        array = self._array
+        if self._file is None or not isinstance(array, np.memmap) or not array.flags.c_contiguous:
+            return array[start:stop]
+        block = np.empty((min(stop, len(array)) - start, array.shape[1]), array.dtype)
+        self._file.seek(array.offset + start * array.strides[0])
+        read, into = 0, block.reshape(-1).view(np.uint8).data
+        while read < block.nbytes and (size := self._file.readinto(into[read:])):
+            read += size  # the system returns at most 2 GB at a time
+        if read < block.nbytes:
+            raise InputError(f"{self.name} was truncated while it was read: run again")
+        return block
 
     def load(self) -> Features:
         """Return the array itself, checked block by block and not copied."""
         for _ in self.batches():
             pass
         values = self._array.astype(self._native, copy=False)
-        return Features(values, self._ids, self.id_name, self.feature_names, self.name)
+        mapped = self.stamp if isinstance(values, np.memmap) else None
+        return Features(values, self._ids, self.id_name, self.feature_names, self.name, mapped)
 
 
 def sidecar(path: Path) -> Path:
@@ -133,8 +138,23 @@ def open_npy(path: Path, options: ReadOptions) -> FeatureSource:
     """Open a .npy file, with the ids from the file next to it if there is one."""
     ids = None
     if sidecar(path).is_file():
-        ids = as_ids(read_column(sidecar(path), options.id_column))
+        ids = as_ids(_read_ids(path, options.id_column))
     return ArraySource(load_npy(path), str(path), ids)
+
+
+def _read_ids(path: Path, column: str | None) -> list[str]:
+    """Read the ids of a .npy file; InputError if they were written for other vectors."""
+    ids = sidecar(path)
+    with csv_rows(ids) as lines:
+        header, first = (next(lines, (0, [""]))[1] for _ in range(2))
+    if len(header) > 1 and header[-1] == FINGERPRINT:
+        if first[-1] != file_fingerprint(path):
+            raise InputError(
+                f"{ids} was written for other vectors than {path}: write both again, or remove its "
+                f"column {FINGERPRINT} if they do belong together"
+            )
+        column = column or header[0]
+    return read_column(ids, column)
 
 
 class NpzFile:

@@ -11,13 +11,11 @@ from rpml.io.features.arrow_files import SUFFIXES as ARROW
 from rpml.io.features.arrow_files import ArrowSource
 from rpml.io.features.numpy_files import ArraySource, open_npy, open_npz, sidecar
 from rpml.io.features.shards import ShardedSource, shard_paths
-from rpml.io.features.source import Features, FeatureSource, ReadOptions
+from rpml.io.features.source import Features, FeatureSource, ReadOptions, Stamp
 from rpml.io.features.text_files import CsvSource
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
-from rpml.runtime.files.atomic import consistent_read
-from rpml.runtime.files.inputs import Stamp
-from rpml.runtime.files.scratch import ScratchFolder
+from rpml.runtime.scratch import ScratchFolder
 from rpml.runtime.wording import one_line, reason_of
 
 Opener = Callable[[Path, ReadOptions], FeatureSource]
@@ -64,8 +62,7 @@ def open_features(path: str | Path, options: ReadOptions | None = None) -> Featu
     if path.is_dir():
         paths = shard_paths(path, SUFFIXES)
         return ShardedSource(path, paths, lambda p: _open_file(p, options))
-    with consistent_read(path):  # ids may be in a second file
-        return _open_file(path, options)
+    return _open_file(path, options)
 
 
 def _open_file(path: Path, options: ReadOptions) -> FeatureSource:

@@ -10,6 +10,7 @@ import numpy as np
 
 from rpml.io.features.source import Batch, FeatureSource
 from rpml.runtime.errors import InputError
+from rpml.runtime.outputs import FOLDER_MANIFEST, Manifest
 from rpml.runtime.wording import counted
 
 
@@ -45,6 +46,20 @@ def check_one_format(folder: object, paths: Iterable[Path], suffixes: tuple[str,
         raise InputError(f"{folder} mixes {' and '.join(kinds)} files: keep one kind per folder")
 
 
+def _check_complete(folder: Path, paths: list[Path]) -> None:
+    """Raise InputError if a folder that rpml wrote has not exactly the vectors of its manifest."""
+    manifest = Manifest(folder / FOLDER_MANIFEST)
+    listed = {path.name for path in manifest.listed() if is_feature_file(path, (".npy",))}
+    if not listed:
+        return
+    for name in sorted(listed | {path.name for path in paths}):
+        if name not in listed or manifest.differs(folder / name):
+            raise InputError(
+                f"{folder / name} is not as {FOLDER_MANIFEST} lists it: write the folder again, or "
+                f"remove {FOLDER_MANIFEST} if its files do belong together"
+            )
+
+
 class ShardedSource(FeatureSource):
     """Several files with the same columns, concatenated."""
 
@@ -52,6 +67,7 @@ class ShardedSource(FeatureSource):
         self, folder: Path, paths: list[Path], open_one: Callable[[Path], FeatureSource]
     ) -> None:
         self.name = str(folder)
+        _check_complete(folder, paths)
         self._parts = [open_one(path) for path in paths]
         first = self._parts[0]
         for part in self._parts[1:]:

@@ -1,15 +1,16 @@
 """The interface of all readers: batches of rows with ids, checked in one place."""
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rpml.runtime.errors import InputError
-from rpml.runtime.files.inputs import Stamp
 from rpml.runtime.rows import Array, first_not_finite
 
 Ids = NDArray[np.object_]
@@ -40,6 +41,36 @@ class ReadOptions:
 
 
 @dataclass(frozen=True)
+class Stamp:
+    """Identity, size and modification time of a file when it was opened."""
+
+    path: str
+    inode: int
+    size: int
+    changed: int
+
+    @classmethod
+    def of(cls, path: str | Path) -> Self:
+        """Return the current stamp of a file."""
+        status = os.stat(path)
+        return cls(str(path), status.st_ino, status.st_size, status.st_mtime_ns)
+
+    def check(self, mapped: bool = False) -> None:
+        """Raise InputError if the file has changed since.
+
+        With `mapped`, a replaced or deleted file is fine: its mapped content is unchanged.
+        """
+        try:
+            now = Stamp.of(self.path)
+        except OSError:
+            now = None
+        if now != self and not (mapped and (now is None or now.inode != self.inode)):
+            raise InputError(
+                f"{self.path} was changed while it was read: run again when it is complete"
+            )
+
+
+@dataclass(frozen=True)
 class Batch:
     """Consecutive rows; `lines` are line numbers of a text file, `kept` the columns to copy."""
 
@@ -59,6 +90,13 @@ class Features:
     id_name: str = "id"
     feature_names: tuple[str, ...] | None = None
     name: str = "X"
+    mapped: Stamp | None = None
+    """Of the file, if the values are mapped and so change with it."""
+
+    def check_unchanged(self) -> None:
+        """Raise InputError if the values are mapped and their file has changed."""
+        if self.mapped is not None:
+            self.mapped.check(mapped=True)
 
 
 class FeatureSource(ABC):

@@ -6,22 +6,24 @@ import csv
 import itertools
 import json
 import shutil
+import tempfile
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.io.features.numpy_files import sidecar
+from rpml.io.features.numpy_files import FINGERPRINT, sidecar
 from rpml.io.features.source import Columns, Ids, as_ids
 from rpml.runtime.context import Json
+from rpml.runtime.digest import file_fingerprint
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
-from rpml.runtime.files.outputs import mark_folder
+from rpml.runtime.files import Outputs
 from rpml.runtime.schema import finite_json
 
 if TYPE_CHECKING:
@@ -68,9 +70,9 @@ class Writer(ABC):
 class NpyWriter(Writer):
     """Appends rows to a .npy file and corrects its header at the end."""
 
-    def __init__(self, path: Path, layout: Layout) -> None:
+    def __init__(self, path: Path, layout: Layout, file: BinaryIO | None = None) -> None:
         super().__init__(path, layout)
-        self._file = open(path, "wb")  # noqa: SIM115 (closed in close)
+        self._file = file or open(path, "wb")  # noqa: SIM115 (closed in close)
         self._rows = 0
         self._dtype: np.dtype[np.generic] = np.dtype(np.float32)
         self._ids: list[Ids] = []
@@ -91,9 +93,13 @@ class NpyWriter(Writer):
         fields = {"descr": descr, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(self._file, fields)
 
-    def close(self) -> None:
+    def finish(self) -> None:
+        """Complete the header."""
         self._file.seek(0)
         self._write_header()
+
+    def close(self) -> None:
+        self.finish()
         self._file.close()
 
     def ids(self) -> Ids | None:
@@ -106,22 +112,21 @@ class NpzWriter(Writer):
 
     def __init__(self, path: Path, layout: Layout) -> None:
         super().__init__(path, layout)
-        self._part = path.with_name(path.name + ".part")  # in the hidden folder, like `path`
-        self._array = NpyWriter(self._part, layout)
+        # a member of an archive cannot be corrected at its end, as the header must be
+        self._part = cast(BinaryIO, tempfile.TemporaryFile(dir=path.parent))  # noqa: SIM115
+        self._array = NpyWriter(path, layout, self._part)
 
     def write(self, values: Values, ids: Ids | None = None, kept: Columns | None = None) -> None:
         self._array.write(values, ids)
 
     def close(self) -> None:
         """Put the arrays into the archive without timestamps: equal rows give equal bytes."""
-        self._array.close()
+        self._array.finish()
         ids = self._array.ids()
-        with zipfile.ZipFile(self.path, "w") as archive:
-            with (
-                archive.open(self.layout.name + ".npy", "w", force_zip64=True) as file,
-                open(self._part, "rb") as part,
-            ):
-                shutil.copyfileobj(part, file, 2**20)
+        with self._part, zipfile.ZipFile(self.path, "w") as archive:
+            self._part.seek(0)
+            with archive.open(self.layout.name + ".npy", "w", force_zip64=True) as file:
+                shutil.copyfileobj(self._part, file, 2**20)
             if ids is not None:
                 with archive.open("ids.npy", "w", force_zip64=True) as file:
                     np.lib.format.write_array(file, _fixed(ids), allow_pickle=False)
@@ -260,40 +265,47 @@ class ArrowWriter(Writer):
 class ShardWriter(Writer):
     """A folder of .npy files of at most a million rows, each with its ids next to it."""
 
-    def __init__(self, path: Path, layout: Layout, rows: int = SHARD_ROWS) -> None:
+    def __init__(self, path: Path, layout: Layout, outputs: Outputs) -> None:
         super().__init__(path, layout)
-        path.mkdir()
-        self._limit, self._count, self._in_part = rows, 0, 0
+        self._outputs = outputs
+        self._count, self._in_part = 0, 0
         self._part: NpyWriter | None = None
 
     def write(self, values: Values, ids: Ids | None = None, kept: Columns | None = None) -> None:
         while len(values):
             if self._part is None:
-                self._part = NpyWriter(self.path / f"part-{self._count:05d}.npy", self.layout)
-            room = self._limit - self._in_part
+                self._part = NpyWriter(self._outputs.new(self._target), self.layout)
+            room = SHARD_ROWS - self._in_part
             self._part.write(values[:room], None if ids is None else ids[:room])
             self._in_part += len(values[:room])
             values, ids = values[room:], None if ids is None else ids[room:]
-            if self._in_part == self._limit:
-                self._finish_part()
+            if self._in_part == SHARD_ROWS:
+                self.close()
 
-    def _finish_part(self) -> None:
+    @property
+    def _target(self) -> Path:
+        return self.path / f"part-{self._count:05d}.npy"
+
+    def close(self) -> None:
+        """Complete the last part."""
         if self._part is not None:
             self._part.close()
-            write_ids(sidecar(self._part.path), self._part.ids(), self.layout)
+            write_ids(self._outputs, self._target, self._part, self.layout)
             self._part, self._in_part = None, 0
             self._count += 1
 
-    def close(self) -> None:
-        self._finish_part()
-        mark_folder(self.path)
 
+def write_ids(outputs: Outputs, path: Path, vectors: NpyWriter, layout: Layout) -> None:
+    """Write the ids of a .npy file next to it, with its fingerprint; or remove those of an old one.
 
-def write_ids(path: Path, ids: Ids | None, layout: Layout) -> None:
-    """Write a text file with one id per line, if there are ids."""
+    The fingerprint is a second column, empty but for the first row.
+    """
+    ids = vectors.ids()
     if ids is None:
+        outputs.remove(sidecar(path))
         return
-    with open(path, "w", encoding="utf8", newline="") as file:
+    with open(outputs.new(sidecar(path)), "w", encoding="utf8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([layout.id_name or "id"])
-        writer.writerows([i] for i in ids)
+        writer.writerow([layout.id_name or "id", FINGERPRINT])
+        writer.writerow([ids[0], file_fingerprint(vectors.path)])
+        writer.writerows([i, ""] for i in ids[1:])

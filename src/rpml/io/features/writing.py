@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.io.features.numpy_files import sidecar
+from rpml.io.features.shards import is_feature_file
 from rpml.io.features.source import Ids
 from rpml.io.features.writers import (
     ArrowWriter,
@@ -24,9 +25,8 @@ from rpml.io.features.writers import (
 )
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
-from rpml.runtime.files.atomic import Transaction, atomic_outputs
-from rpml.runtime.files.locks import locked
-from rpml.runtime.files.outputs import check_apart, check_folder, check_no_file, check_output
+from rpml.runtime.files import Outputs, atomic_outputs, folder_outputs
+from rpml.runtime.outputs import check_apart, check_folder, check_output
 
 WRITERS: dict[str, type[Writer]] = {
     ".npy": NpyWriter,
@@ -45,8 +45,8 @@ def check_table_output(
 ) -> None:
     """Raise InputError, before any work, if an output has an unknown format or must not be written.
 
-    An existing folder may only be replaced if rpml wrote everything in it. `inputs` are the files
-    that are read and must not be replaced.
+    In an existing folder only files that rpml wrote are replaced, and there must be no other
+    vectors. `inputs` are the files that are read and must not be replaced.
     """
     if path == "-":
         return
@@ -62,15 +62,15 @@ def check_table_output(
     read = [Path(i) for i in inputs if i is not None]
     outputs = [target, sidecar(target)] if target.suffix.lower() == ".npy" else [target]
     check_apart(outputs, [*read, *(sidecar(i) for i in read if i.suffix.lower() == ".npy")])
-    for output in outputs:
-        if output == target or output.exists():
-            check_output(output, overwrite)
     if path.endswith("/"):
-        check_no_file(target)
-    if target.is_dir():
-        if not path.endswith("/"):
-            raise InputError(f"{path} is a folder: give the output a file name, or end it with /")
-        check_folder(target)
+        vectors = [p.name for p in target.glob("*") if is_feature_file(p, tuple(WRITERS))]
+        check_folder(target, overwrite, vectors)
+    elif target.is_dir():
+        raise InputError(f"{path} is a folder: give the output a file name, or end it with /")
+    else:
+        for output in outputs:
+            if output == target or os.path.lexists(output):
+                check_output(output, overwrite)
 
 
 def writer_class(path: str) -> type[Writer]:
@@ -96,25 +96,22 @@ def open_writer(path: str, layout: Layout, overwrite: bool = False) -> Iterator[
         yield writer
         writer.close()
         return
-    with locked(path), atomic_outputs(path, overwrite) as outputs:
-        with table_writer(outputs, path, layout) as table:
-            yield table
-        if path.endswith("/"):
-            check_folder(path)  # files may have been added since the start
+    publishing = folder_outputs if path.endswith("/") else atomic_outputs
+    with publishing(path, overwrite) as outputs, table_writer(outputs, path, layout) as table:
+        yield table
 
 
 @contextmanager
-def table_writer(outputs: Transaction, path: str, layout: Layout) -> Iterator[Writer]:
-    """Open a writer whose file, and the ids next to it, become part of a transaction."""
-    writer = writer_class(path)(outputs.new(path), layout)
+def table_writer(outputs: Outputs, path: str, layout: Layout) -> Iterator[Writer]:
+    """Open a writer whose file, and the ids next to it, become part of the outputs."""
+    if path.endswith("/"):
+        writer: Writer = ShardWriter(Path(path), layout, outputs)
+    else:
+        writer = writer_class(path)(outputs.new(path), layout)
     yield writer
     writer.close()
     if isinstance(writer, NpyWriter):
-        ids = writer.ids()
-        if ids is None:
-            outputs.remove(sidecar(Path(path)))
-        else:
-            write_ids(outputs.new(sidecar(Path(path))), ids, layout)
+        write_ids(outputs, Path(path), writer, layout)
 
 
 def write_table(

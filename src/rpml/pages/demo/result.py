@@ -19,10 +19,11 @@ from rpml.evaluation.metrics import clustering_scores, first_hit_rank, recall_at
 from rpml.evaluation.metrics.retrieval import KS
 from rpml.evaluation.protocol.scores import named_recall
 from rpml.evaluation.registry import Transformer, chosen_methods
-from rpml.runtime.files.atomic import atomic_output
-from rpml.runtime.files.locks import locked
-from rpml.runtime.files.outputs import check_folder, check_no_file, mark_folder
+from rpml.runtime.files import publish_tree
+from rpml.runtime.locks import locked
+from rpml.runtime.outputs import check_folder
 from rpml.runtime.rows import Array
+from rpml.runtime.scratch import ScratchFolder
 from rpml.runtime.wording import counted
 
 logger = logging.getLogger(__name__)
@@ -78,20 +79,18 @@ def run(
     seed: int = 0,
     note: Note = logger.info,
 ) -> DemoResult:
-    """Run a demonstration; its folder is written atomically.
+    """Run a demonstration and publish its files in a folder.
 
     `demonstrate`, a function of a module of this package, writes the model and the picture into a
-    folder; table.json is added. `note` receives one sentence at a time. A folder with anything but
-    the files of an earlier demonstration raises InputError.
+    folder; table.json is added. `note` receives one sentence at a time. Files of an earlier
+    demonstration are replaced; another file under one of their names raises InputError.
     """
     folder = Path(out_dir)
-    check_no_file(folder)
-    check_folder(folder)
     folder.absolute().parent.mkdir(parents=True, exist_ok=True)
-    with locked(folder), atomic_output(folder) as temporary:
-        temporary.mkdir()
+    check_folder(folder, True, ["model.rpml", "table.json", "neighbors.png"])
+    with locked(folder), ScratchFolder() as scratch:
         started = time.perf_counter()
-        found = demonstrate(temporary, seed, note)
+        found = demonstrate(Path(scratch), seed, note)
         result = DemoResult(
             **{**vars(found), "picture": found.picture and folder / found.picture.name},
             table=folder / "table.json",
@@ -99,9 +98,8 @@ def run(
             seconds=time.perf_counter() - started,
         )
         content = json.dumps(result.fields(), indent=2) + "\n"
-        (temporary / "table.json").write_text(content, encoding="utf8")
-        mark_folder(temporary)
-        check_folder(folder)
+        Path(scratch, "table.json").write_text(content, encoding="utf8")
+        publish_tree(Path(scratch), folder, overwrite=True)
     return result
 
 

@@ -17,9 +17,9 @@ from rpml.io.features.labels import UNLABELED
 from rpml.io.features.text_files import spreadsheet_safe, without_mark
 from rpml.pages.items import Items
 from rpml.runtime.errors import InputError
-from rpml.runtime.files.atomic import atomic_output
-from rpml.runtime.files.locks import locked
-from rpml.runtime.files.outputs import check_output
+from rpml.runtime.files import atomic_output
+from rpml.runtime.locks import locked
+from rpml.runtime.outputs import check_output
 from rpml.runtime.wording import one_line, reason_of
 
 HEADER = ["id", "label"]
@@ -125,7 +125,7 @@ class LabelStore:
                     f"{self.path} was changed by another program: nothing was saved; start the "
                     "explorer again to take its labels over"
                 )
-            with atomic_output(self.path) as temporary:
+            with atomic_output(self.path, self._written is not None) as temporary:
                 temporary.write_bytes(content)
         self._written = content
 

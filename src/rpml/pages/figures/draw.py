@@ -27,8 +27,7 @@ from rpml.pages.figures.tiles import (
 from rpml.pages.layout import linked_maps
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
-from rpml.runtime.files.atomic import atomic_outputs
-from rpml.runtime.files.locks import locked
+from rpml.runtime.files import atomic_outputs
 from rpml.runtime.rows import Array
 
 if TYPE_CHECKING:
@@ -132,7 +131,7 @@ def draw_figures(
         for name, figure in figures.items()
         for kind in options.formats
     }
-    with locked(Path(folder)), atomic_outputs(next(iter(paths)), overwrite) as outputs:
+    with atomic_outputs(folder, overwrite) as outputs:
         for path, figure in paths.items():
             _write(figure, outputs.new(path), options.dpi)
     return list(paths)

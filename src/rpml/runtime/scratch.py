@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from rpml.runtime.files.locks import try_lock
+from rpml.runtime.locks import try_lock
 
 _PREFIX = "rpml-scratch-"
 _MINUTE = 60.0

@@ -1,1 +1,0 @@
-"""Files that survive a crash: atomic output, locks, checked inputs and outputs, scratch folders."""

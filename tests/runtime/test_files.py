@@ -1,0 +1,388 @@
+import errno
+import os
+import resource
+import signal
+import stat
+import threading
+
+import pytest
+
+from rpml.runtime.digest import file_fingerprint
+from rpml.runtime.errors import InputError, WriteError, write_error
+from rpml.runtime.files import atomic_output, atomic_outputs, folder_outputs, publish_tree
+from rpml.runtime.outputs import Manifest
+from tests.faults.shim import FAULTS, NOT_REACHED, run_forked
+
+
+def names(folder):
+    return sorted(p.name for p in folder.iterdir())
+
+
+def contents(folder):
+    return {p.name: p.read_text() for p in folder.iterdir() if p.is_file()}
+
+
+def write(path, text, overwrite=True):
+    with atomic_output(path, overwrite) as draft:
+        draft.write_text(text)
+
+
+@pytest.fixture
+def no_links(monkeypatch):
+    def link(*args, **options):
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(os, "link", link)
+
+
+def test_success_replaces_and_leaves_nothing_else(tmp_path):
+    for text in ("old", "new"):
+        write(tmp_path / "f", text)
+    assert contents(tmp_path) == {"f": "new"}
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_failure_keeps_the_old_one(tmp_path, error):
+    def fail():
+        with atomic_output(tmp_path / "f", True) as draft:
+            draft.write_text("new")
+            raise error
+
+    write(tmp_path / "f", "old")
+    with pytest.raises(error):
+        fail()
+    assert contents(tmp_path) == {"f": "old"}
+
+
+def plant_file(path):
+    path.write_text("theirs")
+
+
+def plant_folder(path):
+    path.mkdir()
+
+
+def plant_link(path):
+    path.symlink_to("nowhere")
+
+
+@pytest.mark.parametrize("plant", [plant_file, plant_folder, plant_link])
+@pytest.mark.parametrize("links", [True, False])
+def test_what_appears_during_the_write_is_not_replaced(tmp_path, plant, links, request):
+    if not links:
+        request.getfixturevalue("no_links")
+
+    def race():
+        with atomic_output(tmp_path / "f", overwrite=False) as draft:
+            draft.write_text("ours")
+            plant(tmp_path / "f")
+
+    plant(tmp_path / "same")
+    with pytest.raises(InputError, match=r"f exists: .*--force"):
+        race()
+    before, after = (os.lstat(tmp_path / name) for name in ("same", "f"))
+    assert (after.st_mode, after.st_size) == (before.st_mode, before.st_size)
+    assert names(tmp_path) == ["f", "same"]
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_of_many_writers_at_once_one_succeeds(tmp_path, links, request):
+    """In threads, which share the lock: only the publication tells them apart."""
+    if not links:
+        request.getfixturevalue("no_links")
+    barrier, ended = threading.Barrier(8), []
+
+    def attempt(i):
+        try:
+            with atomic_output(tmp_path / "f", overwrite=False) as draft:
+                draft.write_text(str(i))
+                barrier.wait()
+            ended.append(i)
+        except InputError as error:
+            assert "exists" in str(error)  # noqa: PT017
+
+    threads = [threading.Thread(target=attempt, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert contents(tmp_path) == {"f": str(*ended)}
+
+
+def test_without_links_nothing_else_changes(tmp_path, no_links):
+    write(tmp_path / "f", "new", overwrite=False)
+    write(tmp_path / "f", "newer")
+    assert contents(tmp_path) == {"f": "newer"}
+
+
+def write_pair(folder, text, removed=()):
+    with atomic_outputs(folder / "f", True) as outputs:
+        main = outputs.new(folder / "f")
+        main.write_text(text)
+        outputs.new(folder / "f.ids").write_text(file_fingerprint(main))
+        for name in removed:
+            outputs.remove(folder / name)
+
+
+def read_pair(folder):
+    """As a reader of two files does."""
+    if (folder / "f.ids").read_text() != file_fingerprint(folder / "f"):
+        raise InputError("they do not match")
+    return (folder / "f").read_text()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_pair_is_old_or_new_or_refused_whatever_fails(tmp_path, fault):
+    seen = set()
+    for moment in range(100):
+        folder = tmp_path / str(moment)
+        folder.mkdir()
+        (folder / "mine").write_text("mine")
+        (folder / "f.extra").write_text("old")
+        write_pair(folder, "old")
+        status = run_forked(
+            lambda: write_pair(folder, "new", ["f.extra", "absent"]),  # noqa: B023
+            folder,
+            moment,
+            fault,
+        )
+        try:
+            seen.add(read_pair(folder))
+        except InputError:
+            seen.add("refused")
+        write_pair(folder, "new", ["f.extra"])
+        assert read_pair(folder) == "new"
+        assert names(folder) == ["f", "f.ids", "mine"]
+        if status == NOT_REACHED:
+            break
+    assert moment > 8
+    assert seen == {"old", "new", "refused"}
+
+
+def test_without_overwriting_a_pair_leaves_no_half_of_it(tmp_path):
+    def race():
+        with atomic_outputs(tmp_path / "f", False) as outputs:
+            for name in ("f", "f.ids"):
+                outputs.new(tmp_path / name).write_text("ours")
+            (tmp_path / "f").write_text("theirs")
+
+    with pytest.raises(InputError, match="f exists"):
+        race()
+    assert contents(tmp_path) == {"f": "theirs"}
+
+
+def test_a_file_to_be_removed_that_appears_is_kept(tmp_path):
+    def race():
+        with atomic_outputs(tmp_path / "f", False) as outputs:
+            outputs.new(tmp_path / "f").write_text("ours")
+            outputs.remove(tmp_path / "f.ids")
+            (tmp_path / "f.ids").write_text("theirs")
+
+    with pytest.raises(InputError, match=r"f\.ids exists"):
+        race()
+    assert contents(tmp_path) == {"f.ids": "theirs"}
+
+
+def killed_draft(path):
+    """What a process leaves that is killed while it writes `path`."""
+
+    def write_and_die():
+        with atomic_output(path, True) as draft:
+            draft.write_text("half")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    assert run_forked(write_and_die, path.parent, -1, "kill") == -signal.SIGKILL
+    (draft,) = path.parent.glob(f".{path.name}.*.rpml-new*")
+    return draft
+
+
+def test_leftovers_of_a_killed_writer_are_removed_by_the_next_one(tmp_path):
+    draft = killed_draft(tmp_path / "f.npy")
+    other = killed_draft(tmp_path / "f.npy.npy")
+    (tmp_path / ".f.npy.notes.rpml-new").write_text("mine")
+    with atomic_output(tmp_path / "f.npy", True) as first:
+        assert not draft.exists()
+        write(tmp_path / "f.npy", "x")  # the first is at work, not dead
+        first.write_text("y")
+    assert (tmp_path / "f.npy").read_text() == "y"
+    assert other.exists()
+    assert (tmp_path / ".f.npy.notes.rpml-new").read_text() == "mine"
+
+
+def test_planted_leftovers_that_are_links_or_folders_stay(tmp_path):
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "thesis").write_text("mine")
+    (tmp_path / f".f.{'0' * 16}.rpml-new").symlink_to("precious")
+    (tmp_path / f".f.{'1' * 16}.rpml-new").mkdir()
+    os.mkfifo(tmp_path / f".f.{'2' * 16}.rpml-new")
+    before = names(tmp_path)
+    write(tmp_path / "f", "x")
+    assert names(tmp_path) == sorted([*before, "f"])
+    assert contents(tmp_path / "precious") == {"thesis": "mine"}
+
+
+def test_drafts_are_private_and_outputs_follow_the_umask(tmp_path):
+    before = os.umask(0o027)
+    try:
+        with atomic_output(tmp_path / "f", False) as draft:
+            assert stat.S_IMODE(draft.stat().st_mode) == 0o600
+            assert draft.parent == tmp_path
+        with atomic_output(tmp_path / "f", True) as again:
+            assert again.name != draft.name
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "f").stat().st_mode) == 0o640
+
+
+def test_the_mode_of_a_replaced_file_is_kept(tmp_path):
+    write_pair(tmp_path, "old")
+    (tmp_path / "f").chmod(0o600)
+    (tmp_path / "f.ids").chmod(0o444)
+    write_pair(tmp_path, "new")
+    modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("f", "f.ids")]
+    assert modes == [0o600, 0o444]
+
+
+def test_a_link_is_replaced_and_not_followed(tmp_path):
+    (tmp_path / "real").write_text("precious")
+    (tmp_path / "link").symlink_to("real")
+    (tmp_path / "here").symlink_to(".")
+    write(tmp_path / "here" / "link", "new")
+    assert not (tmp_path / "link").is_symlink()
+    assert contents(tmp_path) == {"real": "precious", "link": "new"}
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_special_files_and_folders_are_not_replaced(tmp_path, make):
+    make(tmp_path / "f")
+    with pytest.raises(InputError, match=r"not a regular file|is a folder"):
+        write(tmp_path / "f", "new")
+    assert not (tmp_path / "f").is_file()
+    assert names(tmp_path) == ["f"]
+
+
+def test_a_full_disk_says_what_to_do(tmp_path):
+    error = write_error(tmp_path / "f", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    assert str(error).endswith("f: No space left on device: free some space and try again")
+
+
+def test_file_size_limit_is_a_clear_error(tmp_path):
+    """The same path a full disk takes: the write itself fails."""
+    write(tmp_path / "f", "old")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(WriteError) as caught, atomic_output(tmp_path / "f", True) as draft:
+            draft.write_bytes(bytes(100_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert caught.value.errno == errno.EFBIG
+    assert "the previous one is unchanged" in str(caught.value)
+    assert contents(tmp_path) == {"f": "old"}
+
+
+def test_long_names(tmp_path):
+    name = "é" * 120 + ".npy"
+    write(tmp_path / name, "x")
+    assert names(tmp_path) == [name]
+
+
+def test_one_flush_per_file_and_folder(tmp_path, monkeypatch):
+    flushed = []
+    monkeypatch.setattr(os, "fsync", flushed.append)
+    write(tmp_path / "f", "x")
+    assert len(flushed) == 2
+
+
+def write_folder(folder, files, overwrite=True):
+    with folder_outputs(folder, overwrite) as outputs:
+        for name, text in files.items():
+            outputs.new(folder / name).write_text(text)
+
+
+def test_a_folder_is_written_file_by_file_and_the_rest_stays(tmp_path):
+    folder = tmp_path / "d"
+    write_folder(folder, {"a": "1", "b": "1", "s/c": "1"}, overwrite=False)
+    (folder / "thesis").write_text("mine")
+    (folder / "empty").mkdir()
+    (tmp_path / "precious").mkdir()
+    (folder / "link").symlink_to("../precious")
+    inode = folder.stat().st_ino
+    write_folder(folder, {"b": "2", "s/c": "2", "t/d": "2"})
+    assert folder.stat().st_ino == inode
+    assert names(folder) == ["b", "empty", "link", "rpml.json", "s", "t", "thesis"]
+    assert contents(folder) | {"rpml.json": ""} == {"b": "2", "thesis": "mine", "rpml.json": ""}
+    assert contents(folder / "s") | contents(folder / "t") == {"c": "2", "d": "2"}
+    assert (tmp_path / "precious").is_dir()
+
+
+def test_without_force_an_existing_folder_stays(tmp_path):
+    (tmp_path / "d").mkdir()
+    with pytest.raises(InputError, match="exists"):
+        write_folder(tmp_path / "d", {"a": "1"}, overwrite=False)
+    assert names(tmp_path / "d") == []
+
+
+@pytest.mark.parametrize("when", ["before", "during", "edited"])
+def test_a_file_of_the_users_under_the_name_of_ours_stays(tmp_path, when):
+    folder = tmp_path / "d"
+    write_folder(folder, {"a": "1"} if when == "edited" else {"z": "1"})
+    manifest = (folder / "rpml.json").read_text()
+    if when != "during":
+        (folder / "a").write_text("mine!")
+
+    def attempt():
+        with folder_outputs(folder, True) as outputs:
+            outputs.new(folder / "b").write_text("2")
+            outputs.new(folder / "a").write_text("2")
+            (folder / "a").write_text("mine!")
+
+    with pytest.raises(InputError, match="a exists"):
+        attempt()
+    assert (folder / "a").read_text() == "mine!"
+    assert "b" not in names(folder)
+    assert (folder / "rpml.json").read_text() == manifest
+
+
+def test_a_link_in_a_folder_leads_nothing_out_of_it(tmp_path):
+    (tmp_path / "d").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "d" / "s").symlink_to("../elsewhere")
+    with pytest.raises(InputError, match="link out of"):
+        write_folder(tmp_path / "d", {"s/c": "1"})
+    assert names(tmp_path / "elsewhere") == []
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_folder_is_complete_or_noticed_whatever_fails(tmp_path, fault):
+    noticed = 0
+    for moment in range(100):
+        folder = tmp_path / str(moment)
+        write_folder(folder, {"a": "1", "b": "1", "c": "1"})
+        (folder / "thesis").write_text("mine")
+        status = run_forked(
+            lambda: write_folder(folder, {"b": "2", "a": "2"}),  # noqa: B023
+            tmp_path,
+            moment,
+            fault,
+        )
+        manifest = Manifest(folder / "rpml.json")
+        listed = {path.name for path in manifest.listed()}
+        complete = not any(map(manifest.differs, manifest.listed()))
+        there = {k: v for k, v in contents(folder).items() if k in listed}
+        assert not complete or set(there.values()) in ({"1"}, {"2"})
+        noticed += not complete
+        write_folder(folder, {"b": "2", "a": "2"})  # whatever state the kill left it in
+        assert names(folder) == ["a", "b", "rpml.json", "thesis"]
+        assert (folder / "thesis").read_text() == "mine"
+        if status == NOT_REACHED:
+            break
+    assert noticed > 0
+    assert moment > 8
+
+
+def test_a_tree_is_published(tmp_path):
+    (tmp_path / "scratch" / "s").mkdir(parents=True)
+    (tmp_path / "scratch" / "s" / "c").write_text("1")
+    publish_tree(tmp_path / "scratch", tmp_path / "d", overwrite=False)
+    assert contents(tmp_path / "d" / "s") == {"c": "1"}
