@@ -8,7 +8,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 import rpml
 from rpml.evaluation.comparison import DEFAULT_METHODS, compare, table
-from rpml.evaluation.comparison.measure import hits_of
+from rpml.evaluation.comparison.measure import _by_frequency, hits_of
 from rpml.evaluation.comparison.table import html_table
 from rpml.evaluation.metrics import recall_at_k
 from rpml.evaluation.metrics.retrieval import KS
@@ -218,3 +218,12 @@ def test_notebooks_show_the_table(everything):
     assert shown.count("<tr>") == len(everything.rows) + 1
     assert "<td>RPML</td>" in shown
     assert html_table([("r<1",), ("3 & 4",)]).count("&lt;1") == 1
+
+
+def test_rare_classes_are_the_smallest_third():
+    y = np.repeat([0, 1, 2, 3, 4, 5], [2, 2, 4, 4, 10, 10])
+    hits = np.zeros(len(y), bool)
+    hits[:3] = True  # all of the first and half of the second class
+    hits[y == 5] = True
+    assert _by_frequency(hits, y) == {"rare": 0.75, "frequent": 0.5}
+    assert _by_frequency(np.ones(4, bool), np.array([0, 0, 1, 1])) == {}

@@ -15,6 +15,7 @@ from rpml import RPML, AuthorityAscentShift
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.local import LocalStages
 from rpml.method.settings import FitInputs
+from rpml.method.supervision.constraints import gather
 from rpml.method.whitening.groups import no_groups
 from rpml.runtime.context import Context
 
@@ -261,3 +262,62 @@ def test_an_interrupted_solver_continues_where_it_was():
     with pytest.warns(ConvergenceWarning):
         RPML(4, callback=lambda p: seen.append((p.stage, p.done)), **settings).fit(X, store=store)
     assert min(done for stage, done in seen if stage == "optimize") > 1
+
+
+def test_supervision_alone_is_reason_to_train():
+    X, y = blobs()
+    plain = RPML(4, n_neighbors=12, random_state=0).fit(X)
+    assert plain.outcome_ == "PCA"
+    pairs = np.array([[0, 8], [1, 9]])  # of one class each
+    known = np.where(np.arange(len(X)) < 3, y, -1)
+    for settings, inputs in (
+        ({}, {"must_link": pairs}),
+        ({}, {"cannot_link": [[0, 9], [1, 10]]}),
+        ({}, {"comparisons": [[0, 8, 1]]}),
+        ({"use_labels": True}, {"y": known}),
+    ):
+        model = RPML(4, n_neighbors=12, random_state=0, **settings).fit(X, **inputs)
+        assert model.outcome_ == "learned axes, trained"
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "semi-hard", "hard"])
+def test_negatives_are_those_of_the_sampler(sampler):
+    X, y = blobs(d=24)
+    settings = {"n_neighbors": 60, "max_iter": 1, "tol": 1.0, "random_state": 0}
+    model = RPML(4, clustering=y, sampler=sampler, **settings).fit(X)
+    Z = model.preprocessing_.apply(X)
+    cosines = Z @ Z.T / np.outer(*2 * [np.linalg.norm(Z, axis=1)])
+    np.fill_diagonal(cosines, -np.inf)
+    rank = np.argsort(np.argsort(-cosines, axis=1), axis=1)
+    a, p, n = model.triplets_.T
+    near = rank[a, n] < 60
+    assert (near.mean() > 0.9) == (sampler == "hard")
+    if sampler == "hard":
+        first = np.flatnonzero(np.diff(a, prepend=-1))  # the first triplet of each anchor
+        others = np.where(y[None] == y[:, None], -np.inf, cosines)
+        assert (others.argmax(axis=1)[a[first]] == n[first]).mean() > 0.9
+    if sampler == "semi-hard":  # where the positive is not farther than all neighbors
+        plain = RPML(4, clustering=y, **settings).fit(X).triplets_
+        chosen = (plain != model.triplets_).any(axis=1)
+        assert chosen.mean() > 0.2
+        assert near[chosen].all()
+        assert (cosines[a, n] < cosines[a, p])[chosen].all()
+
+
+def test_triplets_of_given_classes_and_comparisons_have_weight_1():
+    X, y = blobs()
+    known = np.where(np.arange(len(X)) % 3 == 0, y, -1)
+    given = FitInputs(no_groups(len(X)), gather(known, len(X), comparisons=[[1, 9, 2]]))
+    labels = np.where(known >= 0, known, 100 + y)
+    for weight in ("concat", "bilinear"):
+        settings = RPML(4, weight=weight)._settings()
+        problem = LocalStages(settings, Context()).objective(X, None, labels, given)
+        theta = 50 * np.ones(20) if weight == "concat" else 5 * np.ones((10, 4))
+        problem.weight_ridge = None
+        problem.move_to(np.eye(10, 4), theta)
+        certain = (known[problem.triplets] >= 0).all(axis=1)
+        certain |= (problem.triplets == [1, 9, 2]).all(axis=1)
+        weights = problem.terms().w
+        assert 0 < certain.sum() < len(certain)
+        np.testing.assert_allclose(weights[certain], 1)
+        assert weights[~certain].min() < 0.9

@@ -21,6 +21,7 @@ from rpml.evaluation.metrics import (
     recall_at_k,
     retrieval,
 )
+from rpml.evaluation.metrics.kmeans import _lloyd
 
 SMALL = settings(max_examples=40, deadline=None)
 
@@ -337,3 +338,13 @@ def test_progress_is_told_up_to_the_end():
         assert len(seen) > 2
         assert seen == sorted(seen)
         assert seen[-1] == 1.0
+
+
+def test_empty_clusters_are_filled_with_the_farthest_rows():
+    rows = np.array([[0.0, 0], [0, 1], [10, 0], [30, 0], [31, 0]], np.float32)
+    centers = np.array([[0, 0], [12, 0], [-1e4, 0], [0, 1e4]], np.float32)  # two win no row
+    result = _lloyd(rows, centers, lambda: None)
+    assert len(set(result.labels.tolist())) == 4
+    assert result.inertia == pytest.approx(0.5, abs=1e-3)
+    every = kmeans(np.repeat(rows, 3, axis=0), 5, np.random.default_rng(0))
+    assert len(set(every.labels.tolist())) == 5

@@ -128,3 +128,11 @@ def test_lengths_do_not_change_which_labeled_row_is_nearest():
     apart = gather(None, 4, cannot_link=[(0, 1)])
     labels = apply_supervision(np.zeros(4, int), apart, Z)
     assert labels[0] == labels[2] != labels[1] == labels[3]
+
+
+def test_given_classes_win_over_clusters_neighbors_and_noise():
+    Z = np.array([[1.0, 0], [1, 0], [1, 0.1], [0, 1]])
+    known = gather(np.array([0, 1, -1, 1]), 4)
+    labels = apply_supervision(np.array([5, 5, 5, -1]), known, Z)
+    # the second row equals the first, which is nearest to it; the last row is in no cluster
+    assert labels.tolist() == [0, 1, 0, 1]

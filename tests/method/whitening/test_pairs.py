@@ -10,7 +10,7 @@ import pytest
 from rpml import RPML
 from rpml.estimator.description import decisions
 from rpml.evaluation.metrics import recall_at_k
-from rpml.method.whitening.constants import MATE_SHRINKAGE
+from rpml.method.whitening.constants import MATE_SHRINKAGE, TURN
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.method.whitening.neighborhoods import PairEvidence, ScatterChoice, coordinates
 from rpml.method.whitening.pairs import (
@@ -219,3 +219,19 @@ def test_a_repeated_pair_counts_once(problem):
 def test_no_pairs_are_no_pairs(problem):
     X, _ = problem
     assert fit(X, np.empty((0, 2), int)).whitening_.pairs is None
+
+
+def test_a_clear_gain_below_the_bar_is_not_enough_to_leave_pca():
+    """Held-out pairs gain many standard errors, but less than where a nuisance dominates."""
+    X, y = classes_with_nuisance(nuisance=0.95, classes=80)
+    data, pairs = sampled(X), draw(y, 6000, 0.2)
+    variance = np.diag(data.deviations**2)
+    pca = variance, ScatterChoice("neighbors", np.inf, {})
+    ignored = pair_scatter(data, pairs, pca, np.random.default_rng(0))[1].pairs
+    assert not ignored.used
+    gain, low = (float(ignored.reason.split(mark)[1].split()[0].strip(",")) for mark in GAINS)
+    assert 0.01 < low < gain < TURN
+    assert ignored.reason.endswith(f"{TURN:.3f} needed")
+
+
+GAINS = ("held-out pairs ", "interval ")
