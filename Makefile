@@ -10,7 +10,9 @@ TORCH  ?= 2.13.0
 PAGES  := results_zoo_page results_page labels_page deep_page whitening_page performance_page clustering_page \
 	decisions_page readme_figures
 
-.PHONY: demo test test-thorough test-slow check bench results pages docs dist clean
+N      ?= 100
+
+.PHONY: demo test test-thorough test-slow mutants check bench results pages docs dist clean
 
 $(BIN)/pip:
 	$(PYTHON) -m venv $(VENV)
@@ -37,6 +39,9 @@ test-thorough: $(DEV)   ## longer variants of them, as many minutes again
 
 test-slow: $(DEV)       ## long fuzzing, many killed workers
 	$(BIN)/pytest -m slow
+
+mutants: $(DEV)         ## change the method in N places, one at a time; which changes does no test notice?
+	$(BIN)/python scripts/mutants.py $(N)
 
 check: $(DEV)           ## style, types, layers, sizes
 	$(BIN)/ruff check src tests benchmarks scripts
