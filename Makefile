@@ -59,7 +59,7 @@ results: $(DEV)         ## docs/results.md from DATA=folder of .npz files; conti
 	$(BIN)/python benchmarks/results_compare.py --data $(DATA)
 	$(BIN)/python benchmarks/results_zoo.py --data $(DATA)
 	$(BIN)/python benchmarks/results_safety.py --data $(DATA)
-	$(BIN)/python benchmarks/codes.py --data $(DATA)
+	$(BIN)/python benchmarks/bytes.py --data $(DATA)
 	$(BIN)/python benchmarks/results_ablation.py --data $(DATA)
 	$(BIN)/python benchmarks/results_limits.py --data $(DATA)
 	$(PIP) metric-learn

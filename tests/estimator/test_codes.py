@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from rpml import RPML
+from rpml.runtime.rows import unit_rows
 from tests.problems import blobs
 
 GOLDEN = Path(__file__).parent.parent / "golden"
-OUTPUTS = ("int8", "binary", "binary-rotated")
+OUTPUTS = ("int8", "int4", "int2", "binary")
 
 
 @pytest.fixture(scope="module")
@@ -34,12 +35,32 @@ def test_codes_of_one_query_equal_those_of_the_batch(model, rows, output, size):
 def test_codes_decode_to_the_embedding(model, rows):
     codes = model.transform(rows, output="int8")
     assert (codes.dtype, codes.shape) == (np.int8, (len(rows), 5))
-    np.testing.assert_allclose(model.codec("int8").decode(codes), model.transform(rows), atol=0.005)
-    bits = model.transform(rows, output="binary")
-    assert (bits.dtype, bits.shape) == (np.uint8, (len(rows), 1))
-    np.testing.assert_array_equal(bits, np.packbits(model.transform(rows) > 0, axis=1))
-    prefix = model.transform(rows, 3, "binary")
-    np.testing.assert_array_equal(prefix, bits & 0b11100000)
+    np.testing.assert_allclose(model.codec("int8").decode(codes), model.transform(rows), atol=0.01)
+    for output, width in (("int4", 3), ("int2", 2), ("binary", 1)):
+        packed = model.transform(rows, output=output)
+        assert (packed.dtype, packed.shape) == (np.uint8, (len(rows), width))
+        decoded = model.codec(output).decode(packed)
+        np.testing.assert_allclose(np.linalg.norm(decoded, axis=1), 1, atol=1e-6)
+
+
+def test_codebooks_are_learned_stored_and_of_one_size(model, rows, tmp_path):
+    with pytest.raises(ValueError, match="no codebooks"):
+        model.transform(rows, output="pq")
+    model = RPML(5, n_neighbors=10, random_state=0).fit(rows).learn_codebooks(rows, 2)
+    assert (model.codebooks_.dtype, model.codebooks_.shape) == (np.float32, (2, 256, 3))
+    codes = model.transform(rows, output="pq")
+    alone = np.vstack([model.transform(row[None], output="pq") for row in rows])
+    np.testing.assert_array_equal(alone, codes)
+    decoded = model.codec("pq").decode(codes)
+    assert np.vecdot(decoded, model.transform(rows)).mean() > 0.95
+    model.save(tmp_path / "m.rpml")
+    loaded = RPML.load(tmp_path / "m.rpml")
+    np.testing.assert_array_equal(loaded.transform(rows, output="pq"), codes)
+    with pytest.raises(ValueError, match="no codebooks at this size"):
+        model.transform(rows, 3, "pq")
+    with pytest.raises(ValueError, match="n_bytes=6 must lie between 1 and the 5"):
+        model.learn_codebooks(rows, 6)
+    assert model.fit(rows).codebooks_ is None  # of another map
 
 
 def test_a_float_query_finds_the_same_rows_among_codes(model, rows):
@@ -72,11 +93,12 @@ def test_codes_stay_comparable_after_an_update(rows):
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_older_models_have_bits_and_say_what_to_do_for_the_rest(version):
+def test_older_models_have_codes_and_say_what_to_do_for_the_rest(version):
     old = RPML.load(GOLDEN / f"model_v{version}.rpml")
     expected = json.loads((GOLDEN / f"model_v{version}.json").read_text())
-    bits = old.transform(np.array(expected["rows"]), output="binary")
-    np.testing.assert_array_equal(bits, np.packbits(np.array(expected["embedding"]) > 0, axis=1))
+    codes = old.transform(np.array(expected["rows"]), output="int4")
+    decoded, Z = old.codec("int4").decode(codes), np.array(expected["embedding"])
+    assert np.vecdot(decoded, unit_rows(Z)).min() > 0.9
     with pytest.raises(ValueError, match="fit it again"):
         old.transform(np.array(expected["rows"]), output="int8")
     with pytest.raises(ValueError, match="fit it again"):

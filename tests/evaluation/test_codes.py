@@ -1,4 +1,4 @@
-"""The comparison of codes: bytes as stated, exact codes lose nothing, bad ones do."""
+"""Codes at equal bytes: dimensions times bits, exact codes lose nothing, bad ones do."""
 
 import json
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rpml.evaluation import codes
-from rpml.evaluation.codes import compare_codes, nearest_by_scores, score_codes
+from rpml.evaluation.codes import coded, compare_bytes, configurations, nearest_rows
 from rpml.evaluation.metrics import recall_at_k
 from rpml.runtime.rows import unit_rows
 from tests.problems import blobs
@@ -14,53 +14,67 @@ from tests.problems import blobs
 
 @pytest.fixture(scope="module")
 def result():
-    X, y = blobs(spread=0.6)
-    return compare_codes(X.astype(np.float32), y, 8, methods=("raw", "pca"))
+    X, y = blobs(d=24, spread=0.6)
+    return compare_bytes(X.astype(np.float32), y, (2, 4), methods=("pca",))
 
 
-def by_code(result, method):
-    return {row["code"]: row for row in result.rows if row["method"] == method}
+def test_configurations_have_the_bytes_asked_for():
+    assert configurations(8, 1000) == [
+        (8, "int8", 8),
+        (16, "int4", 8),
+        (32, "int2", 8),
+        (64, "binary", 8),
+        (64, "pq", 8),
+    ]
+    assert [c.n_components for c in configurations(32, 200, ("int2", "binary", "pq"))] == [128, 128]
+    assert configurations(8, 50)[-1] == (50, "pq", 8)
+    assert configurations(64, 50) == []
 
 
-def test_bytes_of_every_code(result):
-    pca = by_code(result, "pca")
-    expected = {"float32": 32, "int8": 8, "binary": 1, "binary + int8": 9}
-    assert {code: pca[code]["bytes"] for code in expected} == expected
-    assert by_code(result, "raw")["float32"]["neighbors_kept"] == 1
+def test_rows_of_the_table(result):
+    assert [(r["bytes"], r["method"], r["code"], r["dim"]) for r in result.rows] == [
+        (96, "raw", "float32", 24),
+        (4, "pca", "int8", 4),
+        (4, "pca", "int2", 16),
+        (4, "pca", "pq", 24),
+        (2, "pca", "int8", 2),
+        (2, "pca", "int2", 8),
+        (2, "pca", "pq", 24),
+    ]
+    assert result.rows[0]["neighbors_kept"] == 1
 
 
 def test_float_rows_score_as_the_metric_does(result):
-    X, y = blobs(spread=0.6)
+    X, y = blobs(d=24, spread=0.6)
     test = y >= np.unique(y)[len(np.unique(y)) // 2]
     expected = recall_at_k(X[test], y[test], 1)[1]
-    assert by_code(result, "raw")["float32"]["recall@1"] == pytest.approx(expected, abs=1e-9)
+    assert result.rows[0]["recall@1"] == pytest.approx(expected, abs=1e-9)
 
 
-def test_int8_keeps_nearly_all_and_rescoring_helps_bits():
+def test_more_bits_keep_more_neighbors():
     rows = unit_rows(np.random.default_rng(0).normal(size=(300, 16)).astype(np.float32))
-    near = nearest_by_scores(lambda part: rows[part] @ rows.T, 300, 10)
-    found = {row["code"]: row["neighbors_kept"] for row in score_codes(rows, rows, near)}
-    assert found["float32"] == 1
-    assert found["int8"] > 0.95
-    assert found["binary"] < found["binary + int8"] <= found["int8"]
-    assert found["binary"] > 0.2
-
-
-def test_product_quantizers_learn_from_the_training_side():
-    pytest.importorskip("faiss")
-    rng = np.random.default_rng(0)
-    rows = unit_rows((rng.normal(size=(400, 4)) @ rng.normal(size=(4, 12))).astype(np.float32))
-    near = nearest_by_scores(lambda part: rows[part] @ rows.T, 400, 10)
-    found = {row["code"]: row for row in score_codes(rows, rows, near)}
-    assert found["PQ"]["bytes"] == found["OPQ"]["bytes"] == found["binary"]["bytes"] == 2
-    assert found["PQ"]["neighbors_kept"] > 0.2
-    assert "PQ" not in {row["code"] for row in score_codes(rows, rows, near, learned=False)}
-    assert "PQ" not in {row["code"] for row in score_codes(rows[:200], rows, near)}
+    own = np.arange(300)
+    near = nearest_rows(rows, rows, own, 10)
+    kept = [
+        np.mean([len(set(a) & set(b)) / 10 for a, b in zip(near, found, strict=True)])
+        for found in (
+            nearest_rows(rows, coded(rows, output), own, 10)
+            for output in ("binary", "int2", "int4", "int8")
+        )
+    ]
+    assert kept == sorted(kept)
+    assert kept[0] > 0.3
+    assert kept[-1] > 0.95
 
 
 def test_many_rows_are_sampled(monkeypatch):
     monkeypatch.setattr(codes, "MAX_ROWS", 30)
-    result = compare_codes(blobs(spread=0.6)[0], None, 4, methods=("pca",))
+    result = compare_bytes(blobs(spread=0.6)[0], None, (2,), methods=("pca",))
     assert "recall@1" not in result.rows[0]
-    assert result.lines()[0] == ["method", "code", "dim", "bytes", "neighbors_kept"]
+    assert result.lines()[0] == ["bytes", "method", "code", "dim", "neighbors_kept"]
     assert json.loads(result.text(".json")) == result.rows
+
+
+def test_too_many_bytes_are_refused():
+    with pytest.raises(ValueError, match=r"No code of \[999\] bytes"):
+        compare_bytes(*blobs(), (999,))

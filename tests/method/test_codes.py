@@ -3,7 +3,17 @@
 import numpy as np
 import pytest
 
-from rpml.method.codes import AxisRanges, Int8Codec, SignCodec, make_codec, rotation
+from rpml.method.codes import (
+    CODES,
+    LEVELS,
+    AxisRanges,
+    GridCodec,
+    Int8Codec,
+    ProductCodec,
+    learn_codebooks,
+    make_codec,
+    rotation,
+)
 from rpml.runtime.rows import unit_rows
 
 
@@ -19,7 +29,7 @@ def ranges(rows):
 
 
 def test_int8_covers_the_range_and_is_at_most_half_a_step_away(rows, ranges):
-    codec = Int8Codec(ranges)
+    codec = Int8Codec(ranges, unit=False)
     codes = codec.encode(rows)
     assert codes.dtype == np.int8
     assert codes.shape == rows.shape
@@ -37,7 +47,7 @@ def test_values_outside_the_range_are_clipped(rows, ranges):
 
 def test_a_constant_axis_has_codes_too():
     Y = np.array([[0.5, 1.0], [0.5, 2.0]])
-    codec = Int8Codec(AxisRanges.of(Y, unit=False))
+    codec = Int8Codec(AxisRanges.of(Y, unit=False), unit=False)
     np.testing.assert_allclose(codec.decode(codec.encode(Y)), Y, atol=1e-6)
 
 
@@ -57,6 +67,7 @@ def test_ranges_of_plain_rows_do_not_grow(rows):
 def test_asymmetric_scores_need_no_decoding(rows, ranges):
     codec, queries = Int8Codec(ranges), rows[:5].astype(np.float32)
     codes = codec.encode(rows)
+    codec.unit = False
     scores = queries @ codec.decode(codes).T
     np.testing.assert_allclose(scores, queries @ rows.T, atol=0.01)
     constant = queries @ (codec.low + 128 * codec.step)
@@ -64,25 +75,85 @@ def test_asymmetric_scores_need_no_decoding(rows, ranges):
     np.testing.assert_allclose(spelled, scores, atol=1e-5)
 
 
+def codec_of(output, rows):
+    books = learn_codebooks(rows, 5, np.random.default_rng(0))
+    return make_codec(output, rows.shape[1], AxisRanges.of(rows, True), books, True)
+
+
+@pytest.mark.parametrize("output", CODES)
+def test_decoded_rows_are_unit_rows_and_tables_give_their_scores(rows, output):
+    codec = codec_of(output, rows)
+    codes = codec.encode(rows)
+    decoded = codec.decode(codes)
+    np.testing.assert_allclose(np.linalg.norm(decoded, axis=1), 1, atol=1e-6)
+    queries = rows[:7].astype(np.float32)
+    tables, selected = codec.tables(queries), codec.indices(codes)
+    sums = sum(tables[:, m, selected[:, m]] for m in range(codec.width))
+    np.testing.assert_allclose(sums * codec.scales(codes), queries @ decoded.T, atol=1e-5)
+
+
 def test_bits_are_in_the_order_of_packbits(rows):
-    bits = SignCodec(20).encode(rows)
-    assert bits.shape == (500, 3)
-    np.testing.assert_array_equal(bits, np.packbits(rows > 0, axis=1, bitorder="big"))
+    turned = rows @ rotation(20)
+    bits = GridCodec(20, 1).encode(rows)
+    np.testing.assert_array_equal(bits, np.packbits(turned > 0, axis=1, bitorder="big"))
     first = (bits[:, 0] >> 7) & 1  # the first axis is the most significant bit
-    np.testing.assert_array_equal(first, rows[:, 0] > 0)
+    np.testing.assert_array_equal(first, turned[:, 0] > 0)
     assert (bits[:, 2] & 0b1111 == 0).all()  # 20 axes fill two and a half bytes
 
 
-@pytest.mark.parametrize("rotate", [False, True])
-def test_a_float_query_can_be_scored_against_bits(rows, rotate):
-    codec = SignCodec(20, rotate)
-    decoded = codec.decode(codec.encode(rows))
-    np.testing.assert_allclose(np.linalg.norm(decoded, axis=1), 1, atol=1e-6)
-    turned = rows @ rotation(20) if rotate else rows
-    expected = np.where(turned > 0, 1, -1).astype(float) / np.sqrt(20)
-    scores = rows @ decoded.T
-    np.testing.assert_allclose(scores, turned @ expected.T, atol=1e-5)
-    assert np.corrcoef(scores.ravel(), (rows @ rows.T).ravel())[0, 1] > 0.7
+@pytest.mark.parametrize("bits", [1, 2, 4])
+def test_axes_are_packed_from_the_most_significant_bits(rows, bits):
+    codec = GridCodec(20, bits)
+    turned = rows @ rotation(20)
+    nearest = np.abs(turned[:, :, None] - codec.levels).argmin(axis=2)
+    codes, axes = codec.encode(rows), 8 // bits
+    for axis in range(20):
+        shift = 8 - bits * (axis % axes + 1)
+        number = (codes[:, axis // axes] >> shift) & (2**bits - 1)
+        np.testing.assert_array_equal(number, nearest[:, axis])
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4])
+def test_levels_are_the_means_of_their_cells(bits):
+    """Lloyd-Max: each level of the normal distribution is the mean of what is rounded to it."""
+    draws = np.random.default_rng(0).standard_normal(400_000)
+    levels = np.concatenate([-np.array(LEVELS[bits])[::-1], LEVELS[bits]])
+    nearest = np.searchsorted((levels[1:] + levels[:-1]) / 2, draws)
+    means = np.bincount(nearest, weights=draws) / np.bincount(nearest)
+    np.testing.assert_allclose(means, levels, atol=0.02)
+
+
+def test_more_bits_are_closer_and_learned_centroids_use_them_best(rows):
+    def closeness(output):
+        codec = codec_of(output, rows)
+        return float(np.vecdot(codec.decode(codec.encode(rows)), rows).mean())
+
+    found = [closeness(output) for output in ("binary", "int2", "int4", "int8")]
+    assert found == sorted(found)
+    assert found[0] > 0.75
+    assert closeness("pq") > found[1]  # both have 5 bytes
+
+
+def test_a_row_gets_its_nearest_centroids(rows):
+    books = learn_codebooks(rows, 4, np.random.default_rng(0))
+    codes = ProductCodec(books, 20).encode(rows[:50])
+    groups = np.split(rows[:50] @ rotation(20), 4, axis=1)
+    for m, group in enumerate(groups):
+        distances = ((group[:, None] - books[m].astype(float)) ** 2).sum(axis=2)
+        np.testing.assert_array_equal(codes[:, m], distances.argmin(axis=1))
+
+
+def test_faiss_reads_the_codebooks(rows):
+    faiss = pytest.importorskip("faiss")
+    books = learn_codebooks(rows, 4, np.random.default_rng(0))
+    quantizer = faiss.ProductQuantizer(20, 4, 8)
+    faiss.copy_array_to_vector(books.astype(np.float32).ravel(), quantizer.centroids)
+    turned = (rows @ rotation(20)).astype(np.float32)
+    codec = ProductCodec(books, 20)
+    codes = codec.encode(rows)
+    assert np.mean(quantizer.compute_codes(turned) == codes) > 0.999
+    back = unit_rows(quantizer.decode(codes)) @ rotation(20).T
+    np.testing.assert_allclose(back, codec.decode(codes), atol=1e-6)
 
 
 def test_the_rotation_is_fixed():
@@ -95,7 +166,8 @@ def test_the_rotation_is_fixed():
 def test_faiss_finds_the_same_with_bits_of_either_order(rows):
     faiss = pytest.importorskip("faiss")
     Y = rows[:, :16]
-    big = SignCodec(16).encode(Y)
+    big = GridCodec(16, 1).encode(Y)
+    Y = unit_rows(Y) @ rotation(16)
     little = np.packbits(np.unpackbits(big, axis=1), axis=1, bitorder="little")
     index = faiss.IndexBinaryFlat(16)
     index.add(np.ascontiguousarray(big))
@@ -122,15 +194,17 @@ def test_faiss_scalar_quantizer_reads_the_int8_codes(rows, ranges):
     )
     index.is_trained = True
     index.add_sa_codes((codes.astype(np.int16) + 128).astype(np.uint8))
-    np.testing.assert_allclose(index.reconstruct_n(0, 500), codec.decode(codes), atol=1e-6)
+    np.testing.assert_allclose(
+        unit_rows(index.reconstruct_n(0, 500)), codec.decode(codes), atol=1e-6
+    )
 
 
 def test_refusals(rows, ranges):
     with pytest.raises(ValueError, match="choose from float, int8"):
-        make_codec("int4", 20, ranges)
+        make_codec("int3", 20, ranges, None, True)
     with pytest.raises(ValueError, match="no int8 ranges"):
-        make_codec("int8", 20, None)
-    codec = make_codec("int8", 12, ranges)
+        make_codec("int8", 20, None, None, True)
+    codec = make_codec("int8", 12, ranges, None, True)
     for wrong in (codec.encode(rows[:, :12])[:, :5], np.zeros((2, 12), np.uint8), np.zeros(12)):
         with pytest.raises(ValueError, match="another model, size or output"):
             codec.decode(wrong)

@@ -1,12 +1,14 @@
 """The index: the same rows as a scan of the codes; its file."""
 
+import warnings
+
 import numpy as np
 import pytest
 
 from rpml import RPML
 from rpml.io.container import read_container, write_container
 from rpml.runtime.errors import InputError, ModelFormatError
-from rpml.search import Index
+from rpml.search import Index, scan
 from rpml.search import index as module
 
 GROUPS = 120
@@ -22,12 +24,13 @@ def rows():
 
 @pytest.fixture(scope="module")
 def model(rows):
-    return RPML(16, n_neighbors=10, training="always", random_state=0).fit(rows)
+    model = RPML(16, n_neighbors=10, training="always", random_state=0).fit(rows)
+    return model.learn_codebooks(rows, 4)
 
 
 @pytest.fixture(scope="module")
 def index(model, rows):
-    return Index(model).add(rows)
+    return Index(model, output="int8").add(rows)
 
 
 def test_small_data_is_ranked_exactly(index, model, rows):
@@ -35,10 +38,8 @@ def test_small_data_is_ranked_exactly(index, model, rows):
     decoded = model.codec("int8").decode(model.transform(rows, output="int8"))
     scores = model.transform(rows[:50]) @ decoded.T
     np.testing.assert_array_equal(found.ids, np.argsort(-scores, axis=1, kind="stable")[:, :7])
-    assert scores.max() > 1 + 1e-4  # decoded rows are not quite of unit length
-    expected = np.minimum(np.sort(scores, axis=1)[:, :-8:-1], 1)
-    np.testing.assert_allclose(found.scores, expected, atol=1e-6)
-    assert found.scores.max() == 1
+    np.testing.assert_allclose(found.scores, np.sort(scores, axis=1)[:, :-8:-1], atol=1e-6)
+    assert found.scores.max() <= 1
 
 
 def test_no_number_of_rows_makes_the_ranking_coarser(model):
@@ -54,17 +55,100 @@ def test_no_number_of_rows_makes_the_ranking_coarser(model):
     )
 
 
-def test_blocks_of_rows_give_the_same_hits(index, rows, monkeypatch):
+@pytest.mark.parametrize("output", ["int4", "int2", "binary", "pq"])
+def test_the_scan_ranks_as_the_decoded_rows_do(model, rows, output):
+    index = Index(model, output=output).add(rows)
+    found = index.search(rows[:30], k=9)
+    codec = model.codec(output)
+    scores = model.transform(rows[:30]) @ codec.decode(model.transform(rows, output=output)).T
+    np.testing.assert_allclose(found.scores, np.sort(scores, axis=1)[:, :-10:-1], atol=1e-5)
+    assert index.bytes_per_row == codec.width
+
+
+@pytest.mark.parametrize("output", ["int8", "int2"])
+def test_blocks_of_queries_and_rows_give_the_same_hits(model, rows, monkeypatch, output):
+    index = Index(model, output=output).add(rows)
     whole = index.search(rows[:20], k=7)
-    monkeypatch.setattr(module, "BLOCK_BYTES", 4 * 256 * 50)  # 50 rows per block
-    for one, two in zip(whole, index.search(rows[:20], k=7), strict=True):
-        np.testing.assert_array_equal(one, two)
+    for name in (module, scan):
+        monkeypatch.setattr(name, "BLOCK_BYTES", 4 * 16 * 50)  # 50 rows, one query per block
+    monkeypatch.setattr(scan, "MIN_CHUNK", 64)
+    blocks = index.search(rows[:20], k=7)
+    np.testing.assert_array_equal(whole.ids, blocks.ids)
+    np.testing.assert_allclose(whole.scores, blocks.scores, atol=1e-6)
+
+
+def test_rescoring_ranks_by_the_finer_code(model, rows):
+    coarse, fine = (Index(model, output=output).add(rows) for output in ("binary", "int8"))
+    both = Index(model, output="binary", rescore="int8").add(rows)
+    assert both.bytes_per_row == coarse.bytes_per_row + fine.bytes_per_row
+    assert coarse.recall < both.recall <= 1
+    every = both.search(rows[:20], k=5, oversample=len(rows))
+    np.testing.assert_array_equal(every.ids, fine.search(rows[:20], k=5).ids)
+
+
+def test_a_filter_limits_what_is_returned(model, rows):
+    index = Index(model, output="int2", rescore="int8").add(rows)
+    where = np.arange(len(rows)) % 3 == 0
+    found = index.search(rows[:20], k=5, where=where)
+    assert where[found.ids].all()
+    only = Index(model, output="int2", rescore="int8").add(rows[where])
+    np.testing.assert_array_equal(found.ids, 3 * only.search(rows[:20], k=5).ids)
+    few = np.zeros(len(rows), bool)
+    few[[4, 9]] = True
+    assert sorted(index.search(rows[0], k=5, where=few).ids[0].tolist()) == [4, 9]
+    with pytest.raises(ValueError, match="where must hold True or False"):
+        index.search(rows[:1], where=few[:5])
+
+
+def test_rows_are_removed_by_id(model, rows, tmp_path):
+    ids = [f"row {i}" for i in range(len(rows))]
+    index = Index(model, output="int2", rescore="int8").add(rows, ids).remove(["row 0", "row 7"])
+    assert len(index) == len(rows) - 2
+    assert not {"row 0", "row 7"} & set(index.search(rows[:10], k=20).ids.ravel())
+    index.add(rows[:1], ["row 0"])
+    assert index.search(rows[0], k=1).ids.tolist() == [["row 0"]]
+    assert index.recall is None
+    index.save(tmp_path / "a.index")
+    assert len(Index.load(tmp_path / "a.index")) == len(rows) - 1
+    with pytest.raises(InputError, match="no row with the id 'row 7'"):
+        index.remove("row 7")
+    assert len(Index(model).add(rows[:5]).remove([0, 3])) == 3
+
+
+def test_recall_is_measured_in_batches_and_stored(model, rows, tmp_path):
+    whole = Index(model, output="binary").add(rows)
+    parts = Index(model, output="binary").add(rows[:150]).add(rows[150:])
+    Z = model.transform(rows)
+    scores = Z @ Z.T
+    np.fill_diagonal(scores, -2)
+    exact = np.argsort(-scores, axis=1)[:, :10]
+    decoded = model.codec("binary").decode(model.transform(rows, output="binary"))
+    by_code = Z @ decoded.T
+    np.fill_diagonal(by_code, -2)
+    found = np.argsort(-by_code, axis=1, kind="stable")[:, :10]
+    expected = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(exact, found, strict=True)])
+    assert whole.recall == pytest.approx(expected, abs=0.05)  # of 100 of the 600 rows
+    assert parts.recall == pytest.approx(expected, abs=0.05)
+    whole.save(tmp_path / "a.index")
+    assert Index.load(tmp_path / "a.index").recall == whole.recall
+    assert Index(model, output="int8").add(rows).recall > 0.95
+
+
+def test_low_recall_warns_once(model, rows):
+    index = Index(model, output="binary").add(rows)
+    with pytest.warns(UserWarning, match="of the 10 nearest rows by the float embedding; rescore"):
+        index.search(rows[:1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        index.search(rows[:1])
+        Index(model, output="int8").add(rows).search(rows[:1])
 
 
 def test_adding_copies_no_stored_row(model, rows):
     """Rows in many batches cost linear time: a batch leaves the stored codes where they are."""
     index = Index(model).add(rows[:100], range(100))
-    codes, ids = index._codes, index.ids
+    index.search(rows[:1])  # joins what is there
+    codes, ids = index._parts[0], index.ids
     index.add(rows[100:200], range(100, 200))
     assert index._parts[0] is codes
     assert index._named[0] is ids
@@ -96,12 +180,12 @@ def test_an_id_with_a_zero_byte_is_refused(model, rows, tmp_path):
 @pytest.mark.parametrize("ids", [None, "text", "numbers"])
 def test_the_file_finds_the_same(model, rows, tmp_path, ids):
     given = {None: None, "text": [f"é {i}" for i in range(600)], "numbers": np.arange(600) * 7}[ids]
-    index = Index(model, n_components=10).add(rows, given)
+    index = Index(model, n_components=10, output="int4", rescore="int8").add(rows, given)
     index.save(tmp_path / "a.index")
     loaded = Index.load(tmp_path / "a.index")
     for one, two in zip(index.search(rows[:20]), loaded.search(rows[:20]), strict=True):
         np.testing.assert_array_equal(one, two)
-    assert loaded.bytes_per_row == 10
+    assert loaded.bytes_per_row == 15
     assert loaded.similarity_quantile(0.5) == index.similarity_quantile(0.5)
     (tmp_path / "b.index").write_text("an older index")
     loaded.save(tmp_path / "b.index")
@@ -123,23 +207,26 @@ def test_the_scale_is_the_share_of_less_similar_pairs(model, rows, tmp_path, siz
 
 def test_no_training_row_is_in_the_file(index, tmp_path):
     index.save(tmp_path / "a.index")
-    arrays, _ = read_container(tmp_path / "a.index", "index", 1)
+    arrays, _ = read_container(tmp_path / "a.index", "index", 2)
     named = ("exemplar", "label", "triplet")
     assert not [name for name in arrays if any(part in name for part in named)]
 
 
 def test_forgeries_and_other_files_are_refused(index, model, tmp_path):
     index.save(tmp_path / "a.index")
-    arrays, fields = read_container(tmp_path / "a.index", "index", 1)
+    arrays, fields = read_container(tmp_path / "a.index", "index", 2)
     forgeries = [
         ({"codes": arrays["codes"][:, :3]}, fields["metadata"]),
         ({"codes": arrays["codes"].astype(np.int16)}, fields["metadata"]),
         ({"ids": np.arange(3)}, fields["metadata"]),
         ({}, {}),
         ({}, {"model": 3}),
+        ({}, fields["metadata"] | {"output": "int2"}),
+        ({}, fields["metadata"] | {"output": "what"}),
+        ({}, fields["metadata"] | {"rescore": "int8"}),
     ]
     for changed, metadata in forgeries:
-        write_container(tmp_path / "f.index", arrays | changed, metadata, "index", 1)
+        write_container(tmp_path / "f.index", arrays | changed, metadata, "index", 2)
         with pytest.raises(ModelFormatError, match="damaged"):
             Index.load(tmp_path / "f.index")
     model.save(tmp_path / "m.rpml")

@@ -15,9 +15,10 @@ from sklearn.utils._set_output import _wrap_data_with_container
 from sklearn.utils.validation import check_is_fitted
 
 from rpml.estimator.clusters import TrainingSample, cluster_rows
+from rpml.estimator.coded import Coded
 from rpml.estimator.fitted import load_model, save_model
 from rpml.method.clustering.exemplars import Exemplars, nearest_exemplar
-from rpml.method.codes import AxisRanges, Codec, make_codec
+from rpml.method.codes import AxisRanges
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.settings import FitResult
 from rpml.method.similarity import SimilarityScale
@@ -39,7 +40,7 @@ MADE_IF_ASKED = (
 COLLAPSED = 0.05  # mean triplet weight below which the weights are called collapsed
 
 
-class Embedding:
+class Embedding(Coded):
     """Base of the estimators.
 
     A separate class, because scikit-learn would name the output columns of a `transform` that a
@@ -53,7 +54,6 @@ class Embedding:
     n_iter_: int
     exemplars_: Exemplars
     exemplar_vectors_: Array
-    code_ranges_: AxisRanges | None
     similarity_scale_: SimilarityScale | None
     whiten: float | str | None
     clustering: object
@@ -96,15 +96,15 @@ class Embedding:
             As in `fit`.
         n_components : int, default=None
             Size of the embedding, from its leading components. One fit serves all smaller sizes.
-        output : {"float", "int8", "binary", "binary-rotated"}, default="float"
-            Return codes instead of floats: one byte per component, or one sign bit per component,
-            packed as by `numpy.packbits`. See `codec`.
+        output : {"float", "int8", "int4", "int2", "binary", "pq"}, default="float"
+            Return codes instead of floats: 8, 4, 2 bits or one bit per component, or one byte per
+            group of components ("pq", after `learn_codebooks`). See `codec`.
 
         Returns
         -------
         ndarray of shape (n_samples, n_components)
-            Unit-norm rows unless normalize=False. int8 codes have the same shape, sign bits
-            one byte (uint8) per 8 components.
+            Unit-norm rows unless normalize=False. int8 codes have the same shape; all others are
+            packed bytes (uint8), the first component in the most significant bits of the first.
         """
         check_is_fitted(self)
         model = self if n_components is None else self._first(n_components)
@@ -168,21 +168,6 @@ class Embedding:
         nearest = nearest_neighbors(Y, 1, metric="cosine").indices[:, 0]
         return float(np.mean(labels[nearest] == labels))
 
-    def codec(self, output: str) -> Codec:
-        """Return the codec of the embedding, which encodes rows and decodes codes.
-
-        Parameters
-        ----------
-        output : {"int8", "binary", "binary-rotated"}
-
-        Returns
-        -------
-        Codec
-            ``transform(queries) @ codec.decode(codes).T`` scores float queries against codes.
-        """
-        check_is_fitted(self)
-        return make_codec(output, len(self.components_), self.code_ranges_)
-
     def similarity_quantile(self, similarity: ArrayLike, pairs: str = "random") -> Any:
         """Return the share of pairs of training rows that are less similar, in [0, 1].
 
@@ -209,6 +194,8 @@ class Embedding:
             )
         model = copy(self)
         model.components_ = self.components_[:size]
+        if size < most:
+            model.codebooks_ = None  # they are of all components
         return model
 
     def map_only(self, n_components: int | None = None) -> Self:
@@ -356,6 +343,7 @@ class Embedding:
         """Set the ranges of the codes and the quantiles of the similarities from projections."""
         rows = unit_rows(sample) if self.normalize else sample
         self.code_ranges_ = AxisRanges.of(rows, self.normalize)
+        self.codebooks_ = None
         self.similarity_scale_ = SimilarityScale.of(sample)
 
     def _warn(self) -> None:

@@ -90,7 +90,7 @@ def embed_file(
         Replace an existing output.
     context : Context, default=None
         Receives progress.
-    output : {"float", "int8", "binary", "binary-rotated"}, default="float"
+    output : {"float", "int8", "int4", "int2", "binary", "pq"}, default="float"
         As in `RPML.transform`.
 
     Returns
@@ -100,8 +100,8 @@ def embed_file(
     """
     report, rows = (context or Context()).report, 0
     names = [str(name) for name in model.get_feature_names_out()]
-    if output.startswith("binary"):
-        names = [f"bits{i}" for i in range(model.codec(output).width)]
+    if output not in ("float", "int8"):
+        names = [f"byte{i}" for i in range(model.codec(output).width)]
     id_name = source.id_name if source.has_ids else None
     layout = Layout("embedding", names, id_name, kept=source.kept_names)
     with open_writer(path, layout, overwrite) as writer:

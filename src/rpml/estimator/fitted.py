@@ -69,6 +69,8 @@ def model_arrays(estimator: Embedding, exemplars: bool = False) -> Arrays:
     if estimator.code_ranges_ is not None:
         ranges = estimator.code_ranges_
         arrays["code_ranges"] = np.stack([ranges.low, ranges.high, ranges.growth])
+    if estimator.codebooks_ is not None:
+        arrays["codebooks"] = estimator.codebooks_
     if estimator.similarity_scale_ is not None:
         scale = estimator.similarity_scale_
         arrays["similarity_quantiles"] = np.stack([scale.levels, scale.random, scale.nearest])
@@ -188,9 +190,18 @@ def _rebuild(cls: type[Model], arrays: Arrays, metadata: Json) -> Model:
         model.feature_names_in_ = np.array(names, dtype=object)
     ranges, quantiles = (arrays.get(name) for name in ("code_ranges", "similarity_quantiles"))
     model.code_ranges_ = None if ranges is None else AxisRanges(*ranges)
+    model.codebooks_ = _codebooks(arrays.get("codebooks"), len(model.components_))
     model.similarity_scale_ = None if quantiles is None else SimilarityScale(*quantiles)
     _set_training(model, arrays, metadata["training"])
     return model
+
+
+def _codebooks(stored: NDArray[np.generic] | None, size: int) -> NDArray[np.float32] | None:
+    if stored is None:
+        return None
+    if not len(stored) or stored.shape[2] != -(-size // len(stored)):
+        raise ModelFormatError("its codebooks are of another size")
+    return stored.astype(np.float32)
 
 
 def _settings(cls: type[BaseEstimator], stored: Json) -> Json:

@@ -1,4 +1,9 @@
-"""Compact codes of embeddings: int8 with a range per axis, sign bits, and decoding."""
+"""Compact codes of embeddings: one byte stands for 1, 2, 4 or 8 axes, or for a learned centroid.
+
+Every code is a product code: byte m of a row selects one of 256 centroids of its group of axes.
+For int8 a group is one axis, for int4 two, for int2 four and for binary eight, and the centroids
+form a grid; `pq` learns them. So all codes decode and scan by the same look-up.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +14,25 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.runtime.rows import Array
+from rpml.runtime.rows import Array, slices, sorted_sample, unit_rows
 
 Codes = NDArray[np.integer]
-CODES = ("int8", "binary", "binary-rotated")
+Floats = NDArray[np.float32]
+BITS = {"int8": 8, "int4": 4, "int2": 2, "binary": 1}
+CODES = (*BITS, "pq")
 STEPS = 255
 ZERO = 1e-9  # so that rounding, which varies with the batch, does not change a bit
 PREFIX_QUANTILE = 0.99
+# Lloyd-Max levels of the normal distribution, the positive half (Max, 1960, table I)
+LEVELS = {
+    1: (0.7979,),
+    2: (0.4528, 1.510),
+    4: (0.1284, 0.3881, 0.6568, 0.9424, 1.256, 1.618, 2.069, 2.733),
+}
+CENTROIDS = 256
+CODEBOOK_ROWS = 20_000  # that codebooks are learned from
+CODEBOOK_ROUNDS = 15  # of k-means; later ones hardly lower the error
+_BLOCK = 4096
 
 
 @dataclass(frozen=True)
@@ -52,22 +69,60 @@ class AxisRanges:
 class Codec(ABC):
     """Encodes rows of an embedding and decodes codes.
 
-    The dot product of a float query with decoded rows is the asymmetric score.
+    The dot product of a float query with decoded rows is the score, everywhere.
     """
 
     size: int
     """Dimensions of the embedding."""
     width: int
     """Columns of the codes, one byte each."""
-    dtype: type[np.generic]
+    dtype: type[np.generic] = np.uint8
+    unit: bool = True
+    """Whether decoded rows are scaled to unit norm."""
+    centroids: Floats
+    """(width, 256, axes per byte) values that byte m of a code stands for, by its value."""
 
     @abstractmethod
     def encode(self, Y: Array) -> Codes:
         """Encode rows."""
 
-    @abstractmethod
-    def decode(self, codes: Codes) -> NDArray[np.float32]:
-        """Decode codes to rows."""
+    def turn(self, Y: Array) -> Array:
+        """Return rows in the axes that are coded, padded to whole bytes."""
+        turned = np.asarray(Y) @ rotation(self.size).astype(Y.dtype)
+        return np.pad(turned, ((0, 0), (0, self.width * self.centroids.shape[2] - self.size)))
+
+    def decode(self, codes: Codes) -> Floats:
+        """Decode codes to rows, of unit norm if those of the embedding are."""
+        chosen = self.check(codes)
+        out = np.empty((len(chosen), self.size), np.float32)
+        for part in slices(len(chosen), _BLOCK):
+            rows = self.centroids[np.arange(self.width), self.indices(chosen[part])]
+            flat = rows.reshape(len(rows), -1)[:, : self.size]
+            out[part] = self._turn_back(unit_rows(flat) if self.unit else flat)
+        return out
+
+    def _turn_back(self, rows: Floats) -> Array:
+        return rows @ rotation(self.size).T.astype(np.float32)
+
+    def indices(self, codes: Codes) -> NDArray[np.uint8]:
+        """Return the centroid that each byte selects."""
+        return codes.view(np.uint8)
+
+    def tables(self, queries: Array) -> Floats:
+        """Return the (n_queries, width, 256) products of float queries with all centroids."""
+        turned = self.turn(np.asarray(queries, np.float32))
+        parts = turned.reshape(len(turned), self.width, -1)
+        return np.asarray(np.einsum("qma,mca->qmc", parts, self.centroids), np.float32)
+
+    def scales(self, codes: Codes) -> Floats:
+        """Return the factor of each row's sum of table entries: 1 / norm of its centroids."""
+        if not self.unit:
+            return np.ones(len(codes), np.float32)
+        squares = np.square(self.centroids).sum(axis=2, dtype=np.float32)
+        sums = np.zeros(len(codes), np.float32)
+        for m, column in enumerate(self.indices(codes).T):
+            sums += squares[m, column]
+        return np.asarray(1 / np.sqrt(np.where(sums > 0, sums, 1)), np.float32)
 
     def check(self, codes: Codes) -> Codes:
         """Raise ValueError for codes of another type, or of a model of another size."""
@@ -85,41 +140,108 @@ class Int8Codec(Codec):
 
     dtype = np.int8
 
-    def __init__(self, ranges: AxisRanges) -> None:
+    def __init__(self, ranges: AxisRanges, unit: bool = True) -> None:
         self.size = self.width = len(ranges.low)
+        self.unit = unit
         span = np.asarray(ranges.high, np.float64) - ranges.low
         self.low, self.step = ranges.low, np.where(span > 0, span, 1.0) / STEPS
+        values = self.low[:, None] + np.arange(STEPS + 1) * self.step.astype(np.float32)[:, None]
+        self.centroids = values[:, :, None].astype(np.float32)
 
     def encode(self, Y: Array) -> NDArray[np.int8]:
         """Encode rows; values outside the range are clipped."""
         steps = np.rint((Y - self.low.astype(np.float64)) / self.step)
         return (np.clip(steps, 0, STEPS) - 128).astype(np.int8)
 
-    def decode(self, codes: Codes) -> NDArray[np.float32]:
-        return self.low + (self.check(codes) + np.float32(128)) * self.step.astype(np.float32)
+    def turn(self, Y: Array) -> Array:
+        return Y
+
+    def _turn_back(self, rows: Floats) -> Array:
+        return rows
+
+    def indices(self, codes: Codes) -> NDArray[np.uint8]:
+        return codes.view(np.uint8) ^ np.uint8(128)
 
 
-class SignCodec(Codec):
-    """One bit per axis, 1 for positive values, packed as by `numpy.packbits`.
+class GridCodec(Codec):
+    """1, 2 or 4 bits per axis of the rotated row: the nearest of 2, 4 or 16 Lloyd-Max levels.
 
-    The first axis is the most significant bit of the first byte; the last byte is padded with
-    zeros. With `rotate` the rows are rotated first, by the same rotation for all models of a size,
-    which distributes the variance over the bits.
+    The rotation, the same for all models of a size, distributes the variance over the axes. The
+    first axis is in the most significant bits of the first byte, levels ascend with the code, and
+    zeros pad the last byte: with one bit the order of `numpy.packbits`, 1 for positive values.
     """
 
-    dtype = np.uint8
-
-    def __init__(self, size: int, rotate: bool = False) -> None:
-        self.size, self.width, self.rotate = size, (size + 7) // 8, rotate
+    def __init__(self, size: int, bits: int) -> None:
+        self.size, self.bits, axes = size, bits, 8 // bits
+        self.width = -(-size // axes)
+        positive = np.array(LEVELS[bits]) / np.sqrt(size)  # the deviation of unit rows
+        self.levels = np.concatenate([-positive[::-1], positive])
+        self.edges = (self.levels[1:] + self.levels[:-1]) / 2 + ZERO
+        self.weights = (1 << bits * np.arange(axes)[::-1]).astype(np.uint8)
+        grid = self.levels[(np.arange(CENTROIDS)[:, None] // self.weights) % (1 << bits)]
+        self.centroids = np.tile(grid, (self.width, 1, 1)).astype(np.float32)
+        self.centroids[-1, :, size - axes * (self.width - 1) :] = 0  # padding
 
     def encode(self, Y: Array) -> NDArray[np.uint8]:
-        return np.packbits((Y @ rotation(self.size) if self.rotate else Y) > ZERO, axis=1)
+        numbers = np.searchsorted(self.edges, self.turn(unit_rows(Y)), side="left")
+        numbers[:, self.size :] = 0
+        grouped = numbers.reshape(len(numbers), self.width, -1)
+        return np.asarray(grouped @ self.weights.astype(np.intp), np.uint8)
 
-    def decode(self, codes: Codes) -> NDArray[np.float32]:
-        """Return unit rows whose entries have the signs of the bits, rotated back."""
-        bits = np.unpackbits(self.check(codes).view(np.uint8), axis=1, count=self.size)
-        signs = (2 * bits.astype(np.float32) - 1) / np.float32(np.sqrt(self.size))
-        return signs @ rotation(self.size).T.astype(np.float32) if self.rotate else signs
+
+class ProductCodec(Codec):
+    """One byte per group of axes of the rotated row: the nearest of 256 learned centroids.
+
+    `codebooks` has the layout of faiss' `ProductQuantizer.centroids`: (bytes, 256, axes per byte).
+    """
+
+    def __init__(self, codebooks: Array, size: int) -> None:
+        self.size, self.width = size, len(codebooks)
+        self.centroids = np.asarray(codebooks, np.float32)
+
+    def encode(self, Y: Array) -> NDArray[np.uint8]:
+        codes = np.empty((len(Y), self.width), np.uint8)
+        for part in slices(len(Y), _BLOCK):
+            groups = self.turn(unit_rows(np.asarray(Y[part], np.float64)))
+            for m, rows in enumerate(np.split(groups, self.width, axis=1)):
+                codes[part, m] = _nearest(rows, self.centroids[m].astype(np.float64))
+        return codes
+
+
+def learn_codebooks(Y: Array, n_bytes: int, rng: np.random.Generator) -> Floats:
+    """Learn 256 centroids per group of axes by k-means on embedded rows: product quantization.
+
+    H. Jegou, M. Douze, C. Schmid, "Product quantization for nearest neighbor search" (TPAMI 2011).
+    """
+    size = Y.shape[1]
+    if not 1 <= n_bytes <= size:
+        raise ValueError(f"n_bytes={n_bytes} must lie between 1 and the {size} dimensions.")
+    rows = unit_rows(np.asarray(Y[sorted_sample(len(Y), CODEBOOK_ROWS, rng)], np.float32))
+    turned = rows @ rotation(size).astype(np.float32)
+    groups = np.split(np.pad(turned, ((0, 0), (0, -size % n_bytes))), n_bytes, axis=1)
+    return np.stack([_kmeans(group, rng) for group in groups])
+
+
+def _kmeans(rows: Floats, rng: np.random.Generator) -> Floats:
+    """Return 256 centroids; an empty cluster restarts from a random row."""
+    picked = rng.permutation(len(rows))[:CENTROIDS]
+    centers = np.resize(rows[picked], (CENTROIDS, rows.shape[1]))
+    for _ in range(CODEBOOK_ROUNDS):
+        labels = _nearest(rows, centers)
+        counts = np.bincount(labels, minlength=CENTROIDS)
+        sums = np.stack(
+            [np.bincount(labels, weights=axis, minlength=CENTROIDS) for axis in rows.T], axis=1
+        )
+        restarts = rows[rng.integers(len(rows), size=CENTROIDS)]
+        centers = np.where(counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], restarts)
+        centers = centers.astype(np.float32)
+    return centers
+
+
+def _nearest(rows: Array, centers: Array) -> NDArray[np.intp]:
+    """Return the nearest center of each row by Euclidean distance."""
+    distances = np.square(centers).sum(axis=1) - 2 * (rows @ centers.T)
+    return np.asarray(distances.argmin(axis=1))
 
 
 @lru_cache(maxsize=8)
@@ -129,15 +251,24 @@ def rotation(size: int) -> NDArray[np.float64]:
     return np.asarray(Q * np.where(np.diag(R) < 0, -1.0, 1.0))
 
 
-def make_codec(output: str, size: int, ranges: AxisRanges | None) -> Codec:
-    """Return the codec of an `output`; ValueError if it is unknown, or int8 without ranges."""
+def make_codec(
+    output: str, size: int, ranges: AxisRanges | None, codebooks: Array | None, unit: bool
+) -> Codec:
+    """Return the codec of an `output`; ValueError if it is unknown or lacks its arrays."""
     if output not in CODES:
         raise ValueError(f"output={output!r}: choose from float, {', '.join(CODES)}.")
+    if output == "pq":
+        if codebooks is None:
+            raise ValueError(
+                "This model has no codebooks at this size: learn them by "
+                "learn_codebooks(X, n_bytes), or fit with rpml fit --bytes."
+            )
+        return ProductCodec(codebooks, size)
     if output != "int8":
-        return SignCodec(size, rotate=output == "binary-rotated")
+        return GridCodec(size, BITS[output])
     if ranges is None:
         raise ValueError(
             "This model has no int8 ranges, being from an older rpml: fit it again, or set "
             "code_ranges_ = AxisRanges.of(model.transform(X), unit=True) from rpml.method.codes."
         )
-    return Int8Codec(ranges.first(size))
+    return Int8Codec(ranges.first(size), unit)

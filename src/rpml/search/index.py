@@ -1,5 +1,6 @@
-"""An index of codes with one byte per dimension, and the model that encodes queries."""
+"""An index that scans codes, and the model that embeds queries."""
 
+import warnings
 from os import PathLike
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -15,22 +16,30 @@ from rpml.io.model_file import check_model
 from rpml.method.codes import Codes
 from rpml.method.similarity import MAX_ROWS as SCALE_ROWS
 from rpml.method.similarity import SimilarityScale
-from rpml.runtime.blas import times
 from rpml.runtime.errors import InputError, ModelFormatError
-from rpml.runtime.rows import BLOCK_BYTES, slices, top_columns
-from rpml.runtime.schema import ArraySpec, Schema
+from rpml.runtime.rows import BLOCK_BYTES, slices, top_k
+from rpml.runtime.schema import ArraySpec, Number, Schema
 from rpml.runtime.validation import as_matrix
 from rpml.runtime.wording import counted
+from rpml.search.recall import RecallProbe
+from rpml.search.scan import CodeScan
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 1: sign bits and int8 codes
+OVERSAMPLE = 4
+LOW_RECALL = 0.9
 SCHEMA = Schema(
     arrays={
-        "codes": ArraySpec("i", ("rows", "components")),
+        "codes": ArraySpec("iu", ("rows", "bytes")),
+        "fine": ArraySpec("iu", ("rows", "finer bytes"), optional=True),
         "ids": ArraySpec("iu", ("numbers or text",), optional=True),
     },
-    metadata={"model": {}},
+    metadata={
+        "model": {},
+        "output": str,
+        "rescore": (None, str),
+        "recall": (None, Number(0, 1)),
+    },
 )
-_QUERIES = 256  # scored at a time
 Floats = NDArray[np.float32]
 Rows = NDArray[np.intp]
 
@@ -47,7 +56,9 @@ class Hits(NamedTuple):
 class Index:
     """Search embedded vectors by their codes.
 
-    Every int8 code is decoded and ranked, a block of rows at a time.
+    The float query is scored against every code: what is found is the exact ranking of the codes.
+    How many of the nearest rows by the float embedding it contains is measured while rows are
+    added (`recall`), and a first search below 0.9 warns.
 
     Parameters
     ----------
@@ -55,6 +66,10 @@ class Index:
         A fitted model, which embeds the rows that are added and the queries.
     n_components : int, default=None
         Use only the first components.
+    output : {"int8", "int4", "int2", "binary", "pq"}, default=None
+        The code that is scanned; None means "pq" if the model has codebooks, else "int8".
+    rescore : {"int8", "int4", "int2"}, default=None
+        A finer code, stored too, which ranks the best rows of the scan again.
 
     See Also
     --------
@@ -71,12 +86,26 @@ class Index:
     [0, 1]
     """
 
-    def __init__(self, model: RPML, n_components: int | None = None) -> None:
+    def __init__(
+        self,
+        model: RPML,
+        n_components: int | None = None,
+        output: str | None = None,
+        rescore: str | None = None,
+    ) -> None:
         self.model = model.map_only(n_components)
-        self._int8 = self.model.codec("int8")
-        self._parts: list[Codes] = [np.empty((0, self._int8.width), np.int8)]
+        self.output = output or ("int8" if self.model.codebooks_ is None else "pq")
+        self.rescore = rescore
+        self._codec = self.model.codec(self.output)
+        self._finer = None if rescore is None else self.model.codec(rescore)
+        self._parts: list[Codes] = [np.empty((0, self._codec.width), self._codec.dtype)]
+        self._fine: list[Codes] = []
         self._named: list[NDArray[np.object_]] = []
         self._known: set[object] = set()
+        self._probe: RecallProbe | None = RecallProbe()
+        self._recall: float | None = None
+        self._scan: CodeScan | None = None
+        self._warned = False
 
     def __len__(self) -> int:
         return sum(map(len, self._parts))
@@ -84,22 +113,25 @@ class Index:
     @property
     def bytes_per_row(self) -> int:
         """Bytes per row, without its id."""
-        return self._int8.width
+        return self._codec.width + (0 if self._finer is None else self._finer.width)
 
     @property
     def ids(self) -> NDArray[np.generic]:
         """The id or number of each row."""
-        if not self._named:
-            return np.arange(len(self))
-        self._named = [np.concatenate(self._named)]
-        return self._named[0]
+        return _joined(self._named) if self._named else np.arange(len(self))
 
     @property
-    def _codes(self) -> Codes:
-        """The codes of all rows; parts are joined when they are needed, not at each `add`."""
-        if len(self._parts) > 1:
-            self._parts = [np.concatenate(self._parts)]
-        return self._parts[0]
+    def recall(self) -> float | None:
+        """Share of the 10 nearest rows by the float embedding that a search for 10 returns.
+
+        Measured for up to 100 of the added rows as queries, among all rows; None if rows were
+        added to a loaded index or removed, so that it is no longer known.
+        """
+        if self._recall is None and self._probe is not None and len(self) > 1:
+            probe, k = self._probe, min(len(self) - 1, 10)
+            found = self._ranked(probe.queries, k + 1, None, OVERSAMPLE)[1]
+            self._recall = probe.recall(found, k)
+        return self._recall
 
     def add(self, X: ArrayLike, ids: ArrayLike | None = None) -> Self:
         """Embed rows and store their codes.
@@ -110,10 +142,10 @@ class Index:
         ids : array-like of shape (n_samples,), default=None
             Strings or integers, unique in the index; None numbers the rows.
         """
-        codes = self.model.transform(X, output="int8")
+        Y = np.asarray(self.model.transform(X))
         names = None if ids is None else as_ids(np.asarray(ids))
-        if names is not None and len(names) != len(codes):
-            raise ValueError(f"Got {counted(len(names), 'id')} for {counted(len(codes), 'row')}.")
+        if names is not None and len(names) != len(Y):
+            raise ValueError(f"Got {counted(len(names), 'id')} for {counted(len(Y), 'row')}.")
         if len(self) and (names is None) == bool(self._named):
             raise ValueError("Either all rows of an index have ids, or none.")
         if names is not None:
@@ -121,10 +153,41 @@ class Index:
                 check_unique_ids(np.concatenate([*self._named, names]), "the index")
             self._known.update(names)
             self._named.append(names)
-        self._parts.append(codes)
+        if self._probe is not None:
+            self._probe.see(Y.astype(np.float32, copy=False), len(self))
+        self._parts.append(self._codec.encode(Y))
+        if self._finer is not None:
+            self._fine.append(self._finer.encode(Y))
+        self._scan = self._recall = None
         return self
 
-    def search(self, X: ArrayLike, k: int = 10) -> Hits:
+    def remove(self, ids: ArrayLike) -> Self:
+        """Remove rows by id, or by row number if the rows have no ids; later rows move up.
+
+        Parameters
+        ----------
+        ids : array-like
+            InputError if one of them is not in the index.
+        """
+        gone = set(np.atleast_1d(np.asarray(ids)).tolist())
+        own = self.ids.tolist()
+        if missing := gone - set(own):
+            raise InputError(f"the index has no row with the id {min(missing, key=str)!r}")
+        kept = np.array([name not in gone for name in own], bool)
+        self._parts = [_joined(self._parts)[kept]]
+        self._fine = [_joined(self._fine)[kept]] if self._fine else []
+        self._named = [_joined(self._named)[kept]] if self._named else []
+        self._known -= gone
+        self._scan = self._probe = self._recall = None
+        return self
+
+    def search(
+        self,
+        X: ArrayLike,
+        k: int = 10,
+        where: ArrayLike | None = None,
+        oversample: int = OVERSAMPLE,
+    ) -> Hits:
         """Find the nearest rows of each query.
 
         Parameters
@@ -132,27 +195,70 @@ class Index:
         X : array-like of shape (n_queries, n_features_in_) or (n_features_in_,)
             Vectors in the space that the model was fitted on, not embedded.
         k : int, default=10
-            Rows per query; fewer if the index is smaller.
+            Rows per query; fewer if there are not as many.
+        where : bool array of shape (n_rows,), default=None
+            Rows that may be returned.
+        oversample : int, default=4
+            With `rescore`, the best k * oversample rows of the scan are ranked again.
 
         Returns
         -------
         Hits
             `scores` and `ids` of shape (n_queries, k).
         """
-        if k < 1:
-            raise ValueError(f"k={k} must be at least 1.")
+        if k < 1 or oversample < 1:
+            raise ValueError(f"k={k} and oversample={oversample} must be at least 1.")
         if not len(self):
             raise ValueError("The index is empty: add rows first.")
+        mask = None if where is None else np.asarray(where)
+        if mask is not None and (mask.dtype != bool or mask.shape != (len(self),)):
+            raise ValueError(
+                f"where must hold True or False for each of the {counted(len(self), 'row')}."
+            )
+        self._warn()
         asked = as_matrix(X)
         asked = np.asarray(asked)[None] if np.ndim(asked) == 1 else asked
         queries = np.asarray(self.model.transform(asked), np.float32)
-        ranked = [
-            self._rank(queries[part], min(k, len(self))) for part in slices(len(queries), _QUERIES)
-        ]
-        scores, rows = (np.concatenate(parts) for parts in zip(*ranked, strict=True))
-        if self.model.normalize:  # decoded rows do not have exactly unit norm
+        scores, rows = self._ranked(queries, k, mask, oversample)
+        if self.model.normalize:
             scores = np.clip(scores, -1, 1)
         return Hits(scores, self.ids[rows])
+
+    def _ranked(
+        self, queries: Floats, k: int, mask: NDArray[np.bool_] | None, oversample: int
+    ) -> tuple[Floats, Rows]:
+        """Return scores and rows of the best, rescored if there are finer codes."""
+        k = min(k, len(self) if mask is None else int(mask.sum()))
+        first = k if self._finer is None else min(k * oversample, len(self))
+        if self._scan is None:
+            self._scan = CodeScan(self._codec, _joined(self._parts))
+        scores, rows = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.intp)
+        for part in slices(len(queries), max(1, BLOCK_BYTES // (4 * len(self)))):
+            block = self._scan.scores(queries[part])
+            if mask is not None:
+                block[:, ~mask] = -np.inf
+            for number, found in zip(range(len(queries))[part], block, strict=True):
+                best = top_k(found, first)
+                values = found[best]
+                if self._finer is not None:
+                    best = best[values > -np.inf]
+                    values = self._finer.decode(_joined(self._fine)[best]) @ queries[number]
+                    order = np.argsort(-values, kind="stable")[:k]
+                    best, values = best[order], values[order]
+                scores[number], rows[number] = values, best
+        return scores, rows
+
+    def _warn(self) -> None:
+        if self._warned:
+            return
+        self._warned = True
+        if self.recall is not None and self.recall < LOW_RECALL:
+            finer = "more bytes" if self.rescore == "int8" else "rescore='int8', or more bytes"
+            warnings.warn(
+                f"This index returns {self.recall:.0%} of the 10 nearest rows by the float "
+                f"embedding; {finer} would return more.",
+                stacklevel=3,
+            )
 
     def similarity_quantile(self, similarity: ArrayLike) -> NDArray[np.float64]:
         """Return the share of random pairs that are less similar, in [0, 1].
@@ -164,23 +270,12 @@ class Index:
         if scale is None and len(self) < 2:
             raise ValueError("The share of random pairs needs an index of 2 rows or more.")
         if scale is None:
-            sample = self._codes[:: -(-len(self) // SCALE_ROWS)]
-            scale = SimilarityScale.of(self._int8.decode(sample))
+            codec, parts = (
+                (self._codec, self._parts) if self._finer is None else (self._finer, self._fine)
+            )
+            sample = _joined(parts)[:: -(-len(self) // SCALE_ROWS)]
+            scale = SimilarityScale.of(codec.decode(sample))
         return np.asarray(scale.quantile(similarity))
-
-    def _rank(self, queries: Floats, k: int) -> tuple[Floats, Rows]:
-        """Return scores and rows of the best among all codes, decoded a block at a time."""
-        scores: Floats = np.empty((len(queries), 0), np.float32)
-        rows: Rows = np.empty((len(queries), 0), np.intp)
-        for part in slices(len(self), max(k, BLOCK_BYTES // (4 * max(self._int8.width, _QUERIES)))):
-            block = times(queries, self._int8.decode(self._codes[part]).T)
-            best = top_columns(block, k)
-            scores = np.hstack([scores, np.take_along_axis(block, best, axis=1)])
-            rows = np.hstack([rows, part.start + best])
-            best = top_columns(scores, k)
-            scores = np.take_along_axis(scores, best, axis=1)
-            rows = np.take_along_axis(rows, best, axis=1)
-        return scores, rows
 
     def save(self, path: str | PathLike[str], overwrite: bool = True) -> None:
         """Write the codes, the ids and the model to one file, without pickle.
@@ -188,8 +283,15 @@ class Index:
         A file of that name is replaced, by one rename when the new one is complete; with
         ``overwrite=False`` it is an error.
         """
-        arrays: Arrays = {"codes": self._codes}
-        metadata = {"model": model_metadata(self.model)}
+        arrays: Arrays = {"codes": _joined(self._parts)}
+        if self._finer is not None:
+            arrays["fine"] = _joined(self._fine)
+        metadata = {
+            "model": model_metadata(self.model),
+            "output": self.output,
+            "rescore": self.rescore,
+            "recall": self.recall,
+        }
         if self._named and all(isinstance(i, int) for i in self.ids):
             arrays["ids"] = self.ids.astype(np.int64)
         elif self._named:
@@ -203,20 +305,33 @@ class Index:
     def load(cls, path: str | PathLike[str]) -> Self:
         """Read an index written by `save`; the file need not be trusted."""
         arrays, fields = read_container(Path(path), "index", FORMAT_VERSION)
+        if fields["format_version"] < FORMAT_VERSION:
+            raise ModelFormatError(f"{path} is an index of an older rpml: build it again")
         check_content(path, SCHEMA, arrays, fields["metadata"])
         mine = {n.removeprefix("model."): a for n, a in arrays.items() if n.startswith("model.")}
-        stored = fields["metadata"]["model"]
-        check_model(path, mine, stored)
-        index = cls(rebuild_model(RPML, mine, stored, path))
+        stored = fields["metadata"]
+        check_model(path, mine, stored["model"])
+        model = rebuild_model(RPML, mine, stored["model"], path)
         try:
-            index._parts = [index._int8.check(arrays["codes"])]
-        except ValueError as error:
+            index = cls(model, None, stored["output"], stored["rescore"])
+            index._parts = [index._codec.check(arrays["codes"])]
+            if index._finer is not None:
+                index._fine = [index._finer.check(arrays["fine"])]
+        except (ValueError, KeyError) as error:
             raise ModelFormatError(f"{path} is damaged: wrong codes") from error
         if "ids" in arrays:
             ids = arrays["ids"]
             is_text = ids.dtype == np.uint8
             names = as_ids(ids.tobytes().decode(errors="replace").split("\0") if is_text else ids)
             index._named, index._known = [names], set(names)
-        if len(index.ids) != len(index):
+        if len(index.ids) != len(index) or any(len(part) != len(index) for part in index._fine):
             raise ModelFormatError(f"{path} is damaged: codes and ids of different numbers of rows")
+        index._probe, index._recall = None, stored["recall"]
         return index
+
+
+def _joined(parts: list[NDArray]) -> NDArray:  # type: ignore[type-arg]
+    """Return the rows of all parts, joined in place when they are needed, not at each `add`."""
+    if len(parts) > 1:
+        parts[:] = [np.concatenate(parts)]
+    return parts[0]

@@ -104,12 +104,14 @@ def test_only_labeled_rows_are_compared(files):
 
 
 def test_codes_by_bytes(rpml, shared, tmp_path):
-    args = ["compare", shared / "x.npy", "--labels", shared / "y.npy", "--dim", 8, "--codes"]
-    rows = rpml.json(*args, "--methods", "raw,pca", "-o", tmp_path / "codes.md")["measured"]
+    args = ["compare", shared / "x.npy", "--labels", shared / "y.npy", "--bytes", "2,4"]
+    rows = rpml.json(*args, "--methods", "pca", "-o", tmp_path / "codes.md")["measured"]
     assert {row["method"] for row in rows} == {"raw", "pca"}
     assert rows[0]["bytes"] == 48
     for row in rows:
         assert row["neighbors_kept_low"] <= row["neighbors_kept"] <= row["neighbors_kept_high"]
         assert row["recall@1_low"] <= row["recall@1"] <= row["recall@1_high"]
-    assert "| PCA | int8 | 8 | 8 |" in (tmp_path / "codes.md").read_text()
+    assert "| 4 | PCA | int8 | 4 |" in (tmp_path / "codes.md").read_text()
+    assert "leave out --dim" in rpml.refused(*args, "--dim", 4)
+    assert "give bytes per vector" in rpml.refused(*args[:4], "--bytes", "8,x")
     assert "there is no method" in rpml.refused(*args, "--methods", "none", "-q")

@@ -85,7 +85,7 @@ def test_a_bad_row_at_the_end_leaves_no_output(rpml, shared, vectors, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["x.npy"]
 
 
-@pytest.mark.parametrize("codes", ["int8", "binary", "binary-rotated"])
+@pytest.mark.parametrize("codes", ["int8", "int4", "int2", "binary"])
 @pytest.mark.parametrize("kind", ["npy", "parquet", "csv"])
 def test_codes_reach_the_file(rpml, shared, vectors, tmp_path, codes, kind):
     out = tmp_path / f"c.{kind}"
@@ -99,7 +99,8 @@ def test_codes_reach_the_file(rpml, shared, vectors, tmp_path, codes, kind):
 
 def test_unknown_codes_and_models_without_ranges(rpml, shared, tmp_path):
     args = ["embed", shared / "model.rpml", shared / "x.npy", "-o", tmp_path / "c.npy", "--codes"]
-    assert "--codes int4: choose from int8, " in rpml.refused(*args, "int4")
+    assert "--codes int3: choose from int8, " in rpml.refused(*args, "int3")
+    assert "no codebooks" in rpml.refused(*args, "pq")
     old = Path(__file__).parents[2] / "golden" / "model_v1.rpml"
     np.save(tmp_path / "x.npy", np.eye(6))
     said = rpml.refused(

@@ -7,13 +7,14 @@ from typing import Annotated
 from rpml.cli.command import command
 from rpml.cli.console import Console, table
 from rpml.cli.options import common as opt
+from rpml.runtime.errors import InputError
 
 EXAMPLES = """\b
 Examples:
   rpml compare vectors.npy --dim 64
   rpml compare vectors.npy --labels labels.npy --dim 64 -o table.md
   rpml compare vectors.npy --labels labels.npy --methods raw,pca,rpml,rpml-trained --seeds 1
-  rpml compare vectors.npy --labels labels.npy --dim 128 --codes
+  rpml compare vectors.npy --labels labels.npy --bytes 8,16,32,64
 \b
 Methods are fitted on half of the classes without their labels and scored on the other half; if
 there are no labels, on random halves of the rows. Methods that see the training labels are upper
@@ -32,9 +33,10 @@ def run(
     methods: Annotated[
         str | None, opt.text("NAMES", "Methods to compare, comma-separated.")
     ] = None,
-    codes: Annotated[
-        bool, opt.flag("Compare codes by their bytes per vector instead.", "--codes")
-    ] = False,
+    sizes: Annotated[
+        str | None,
+        opt.text("NUMBERS", "Compare codes of these bytes per vector instead.", "--bytes"),
+    ] = None,
     seeds: Annotated[int, opt.number("Runs per stochastic method.")] = 3,
     output: Annotated[
         str | None, opt.output("TABLE", "Also write the table: .csv, .json or .md.")
@@ -46,7 +48,7 @@ def run(
     console: Console,
 ) -> None:
     """Compare RPML with PCA, whitening and others; recommend one."""
-    from rpml.evaluation.codes import CodeComparison, compare_codes
+    from rpml.evaluation.codes import CODED_METHODS, CodeComparison, compare_bytes
     from rpml.evaluation.comparison import Comparison, compare
     from rpml.evaluation.recommendation import CANDIDATES, recommend, recommend_from
     from rpml.runtime.files import atomic_output
@@ -60,11 +62,16 @@ def run(
         rows = f"{len(values):,} of {len(data.values):,} rows"
         console.note(f"{rows} have a label: only these are compared")
     names, runs = opt.parse_names(methods), range(seed, seed + seeds)
+    n_bytes = opt.parse_bytes(sizes)
+    if n_bytes is not None and dim is not None:
+        raise InputError("--bytes sets the dimensions of each code: leave out --dim")
     comparison: Comparison | CodeComparison
     fields: dict[str, object] = {}
     with console.following("rpml.evaluation"):
-        if codes:
-            comparison = compare_codes(values, y, dim, methods=names, seed=seed)
+        if n_bytes is not None:
+            comparison = compare_bytes(
+                values, y, n_bytes, methods=names or CODED_METHODS, seed=seed
+            )
             text = f"{table(comparison.lines())}\n{NOTE}"
         else:
             comparison = compare(values, y, dim, methods=names, seeds=runs)

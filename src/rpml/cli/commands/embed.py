@@ -30,7 +30,7 @@ def run(
     ],
     dim: opt.Dim = None,
     codes: Annotated[
-        str | None, opt.text("NAME", "Write codes: int8, binary or binary-rotated.")
+        str | None, opt.text("NAME", "Write codes: int8, int4, int2, binary or pq.")
     ] = None,
     keep_columns: Annotated[
         str | None, opt.text("NAMES", "Columns to carry through; * matches any text.")

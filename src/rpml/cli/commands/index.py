@@ -5,14 +5,17 @@ from typing import Annotated
 from rpml.cli.command import command
 from rpml.cli.console import Console
 from rpml.cli.options import common as opt
+from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 
 EXAMPLES = """\b
 Examples:
   rpml index model.rpml vectors.npy -o vectors.index
   rpml index model.rpml birds.parquet -o birds.index --id-column image --dim 64
+  rpml index model.rpml vectors.npy -o small.index --codes int2 --rescore int8
   rpml search vectors.index queries.npy -k 10
 """
+ADVICE = "; --rescore int8 or more bytes find more"
 
 
 @command
@@ -21,6 +24,13 @@ def run(
     features: opt.FeaturesPath,
     output: Annotated[str, opt.output("INDEX", "Index file to write.")],
     dim: opt.Dim = None,
+    codes: Annotated[
+        str | None,
+        opt.text("NAME", "Codes to scan: int8, int4, int2, binary or pq; default: pq, else int8."),
+    ] = None,
+    rescore: Annotated[
+        str | None, opt.text("NAME", "Finer codes that rank the best rows again: int8.")
+    ] = None,
     force: opt.Force = False,
     *,
     reading: opt.ReadingOptions,
@@ -28,18 +38,22 @@ def run(
 ) -> None:
     """Build an index for rpml search.
 
-    It holds int8 codes, with ids.
+    It holds codes, with ids.
     """
     from rpml.estimator.features import check_features
     from rpml.io.model_file import check_model_output
     from rpml.runtime.context import Progress
     from rpml.search import Index
+    from rpml.search.index import LOW_RECALL
 
     check_model_output(output, force, [model, features], ".index")
     fitted = opt.load_model(model, dim)
     source = reading.open(features)
     names = getattr(fitted, "feature_names_in_", None)
-    index = Index(check_features(fitted, source, model))
+    try:
+        index = Index(check_features(fitted, source, model), None, codes, rescore)
+    except ValueError as error:
+        raise InputError(f"{model}: {error}") from error
     with console.reporter() as report:
         for batch in source.batches():
             index.add(batch.values, batch.ids)
@@ -48,5 +62,11 @@ def run(
         index.model.feature_names_in_ = names  # by which a search checks its queries
     index.save(output, overwrite=force)
     fields = {"output": output, "rows": len(index), "bytes_per_row": index.bytes_per_row}
-    size = f"{counted(index.bytes_per_row, 'byte')} per row"
-    console.result(fields, f"{output}: {counted(len(index), 'row')}, {size}")
+    fields |= {"codes": index.output, "rescore": index.rescore, "recall": index.recall}
+    text = f"{output}: {counted(len(index), 'row')}, {counted(index.bytes_per_row, 'byte')} per row"
+    if index.recall is not None:
+        text += (
+            f"\n{index.recall:.0%} of the 10 nearest rows by the float embedding are found"
+            f"{'' if index.recall >= LOW_RECALL else ADVICE}"
+        )
+    console.result(fields, text)

@@ -26,6 +26,9 @@ def run(
     index: Annotated[str, typer.Argument(metavar="INDEX", help="Index written by rpml index.")],
     queries: Annotated[str, typer.Argument(metavar="QUERIES", help=f"Vectors: {opt.KINDS}.")],
     k: Annotated[int, opt.number("Rows per query.", "-k")] = 10,
+    oversample: Annotated[
+        int, opt.number("With rescoring, rows ranked again per returned row.")
+    ] = 4,
     scale: Annotated[
         bool, opt.flag("Add the share of random pairs that are less similar.", "--scale")
     ] = False,
@@ -49,7 +52,7 @@ def run(
     source = reading.open(queries)
     loaded.model = check_features(loaded.model, source, index)
     data = source.load()
-    hits = loaded.search(data.values, k)
+    hits = loaded.search(data.values, k, oversample=oversample)
     names = range(len(data.values)) if data.ids is None else data.ids
     rows = [
         {"query": name, "rank": rank, "id": row, "score": round(float(score), 6)}

@@ -210,6 +210,19 @@ def parse_names(text: str | None) -> list[str] | None:
     return [name.strip() for name in text.split(",")] if text else None
 
 
+def parse_bytes(text: str | None) -> list[int] | None:
+    """Parse the comma-separated numbers of --bytes."""
+    if text is None:
+        return None
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        numbers = [0]
+    if min(numbers) < 1:
+        raise InputError(f"--bytes {text}: give bytes per vector, such as 16 or 8,16,32")
+    return numbers
+
+
 def parse_size(text: str | None, option: str) -> int | None:
     """Parse a size such as 800MB or 4GB to bytes."""
     if text is None:

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from rpml.evaluation.codes import OVERSAMPLE, codings, nearest_by_scores
+from rpml.evaluation.codes import coded, nearest_rows
 from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
+from rpml.method.codes import BITS
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.report import charts
 from rpml.pages.report.comparison import SampledLabels, Space
@@ -22,7 +23,7 @@ from rpml.runtime.rows import sorted_sample, unit_rows
 from rpml.runtime.wording import counted
 
 MAX_ROWS = 2000
-SHOWN = {"float32": "float32", "int8": "int8", "binary + int8": "bits, rescored", "binary": "bits"}
+SHOWN = {"float32": 32, **BITS}  # bits per dimension
 
 
 def content(measurements: Measurements) -> Content:
@@ -30,9 +31,9 @@ def content(measurements: Measurements) -> Content:
     spaces, rng = measurements.spaces, measurements.rng("codes")
     lines, figure = quality_by_code(spaces, measurements.labels, rng)
     how = (
-        "The same vectors in fewer bytes: int8 per dimension, one sign bit per dimension, and sign "
-        f"bits whose {OVERSAMPLE * NEAREST} nearest are ranked again by int8, which takes the "
-        "bytes of both. Queries are floats. Small figures are 95% intervals."
+        "The same vectors in fewer bytes: 8, 4, 2 bits or one bit per dimension. Queries are "
+        "floats. Fewer bits leave bytes for more dimensions, which is often the better use of them "
+        "(rpml compare --bytes). Small figures are 95% intervals."
     )
     return {"how": how, "spaces": spaces, "lines": lines, "figure": figure}
 
@@ -53,17 +54,17 @@ def quality_by_code(
     for space in spaces:
         rows = unit_rows(np.asarray(space.vectors[labeled[sampled]], np.float32))
         by_space[space.key] = {}
-        for coding in codings(rows, rows, learned=False):
-            if coding.name in SHOWN:
-                nearest = nearest_by_scores(coding.scores, len(rows), k)
-                per_row = neighbor_overlap(near, nearest, k) if y is None else y[nearest[:, 0]] == y
-                by_space[space.key][coding.name] = coding.n_bytes, interval(per_row, rng)
+        for code, bits in SHOWN.items():
+            stored = rows if code == "float32" else coded(rows, code)
+            nearest = nearest_rows(rows, stored, np.arange(len(rows)), k)
+            per_row = neighbor_overlap(near, nearest, k) if y is None else y[nearest[:, 0]] == y
+            n_bytes = -(-rows.shape[1] * bits // 8)
+            by_space[space.key][code] = n_bytes, interval(per_row, rng)
     lines = [
-        Line(title, "", [_cell(*by_code[code]) for by_code in by_space.values()])
-        for code, title in SHOWN.items()
+        Line(code, "", [_cell(*by_code[code]) for by_code in by_space.values()]) for code in SHOWN
     ]
     series = [_series(space, [by_space[space.key][code][1] for code in SHOWN]) for space in spaces]
-    chart = charts.line_chart(f"{heading} (%)", series, "code", names=list(SHOWN.values()))
+    chart = charts.line_chart(f"{heading} (%)", series, "code", names=list(SHOWN))
     return lines, Figure(f"{heading} (%)", chart)
 
 
