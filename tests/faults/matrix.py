@@ -115,7 +115,7 @@ CASES = {
 def small_demo(folder, seed, note):
     """Stands for a demonstration on thousands of rows."""
     from rpml import RPML
-    from rpml.pages.demo.result import Findings
+    from rpml.pages.demo import Findings
 
     RPML(3, n_neighbors=8, random_state=seed).fit(np.load("x.npy")).save(folder / "model.rpml")
     (folder / "picture.svg").write_text("<svg/>")
@@ -248,9 +248,9 @@ class Table:
 def make_quick(name):
     """Small networks and demonstrations instead of large ones."""
     if name == "demo":
-        from rpml.pages.demo import drawings
+        from rpml.pages import demo
 
-        drawings.demonstrate = small_demo
+        demo.demonstrate_drawings = small_demo
     if name == "finetune":
         from rpml.deep import backbones
         from tests.deep.test_command import tiny

@@ -31,9 +31,8 @@ from rpml.cli.command import exit_code, sentence
 from rpml.estimator.description import describe_model
 from rpml.io.checkpoint import Checkpoint
 from rpml.io.features import read_features, read_labels
-from rpml.pages.explorer.cache import Cache, cache_key
 from rpml.pages.explorer.catalog import make_catalog
-from rpml.pages.explorer.preparation import start_work
+from rpml.pages.explorer.preparation import Cache, cache_key, start_work
 from rpml.pages.items import Items
 from rpml.runtime.errors import InputError
 from rpml.search import Index

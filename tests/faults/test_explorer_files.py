@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from rpml import RPML
-from rpml.pages.explorer.cache import Cache, cache_key
 from rpml.pages.explorer.catalog import make_catalog
 from rpml.pages.explorer.labeling import open_labels
-from rpml.pages.explorer.preparation import start_work
+from rpml.pages.explorer.preparation import Cache, cache_key, start_work
 from rpml.pages.items import make_items
 from tests.cli.conftest import make_vectors
 from tests.faults.shim import FAULTS, NOT_REACHED, run_forked

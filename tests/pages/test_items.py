@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rpml.pages.explorer.pictures import Pictures
 from rpml.pages.items import Items, make_items, read_ids, read_texts
-from rpml.pages.thumbnails import SIDES, Thumbnails, thumbnail
+from rpml.pages.thumbnails import SIDES, Pictures, Thumbnails, thumbnail
 from rpml.runtime.errors import InputError
 
 

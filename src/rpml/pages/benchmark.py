@@ -27,7 +27,7 @@ from rpml.evaluation.registry import chosen_methods
 from rpml.io.checkpoint import Checkpoint, fingerprint
 from rpml.io.features import read_features
 from rpml.pages.figures import FigureOptions, draw_figures
-from rpml.pages.figures.tiles import pictures_of
+from rpml.pages.figures.draw import pictures_of
 from rpml.runtime.context import Context, Json, Progress
 from rpml.runtime.digest import data_digest
 from rpml.runtime.environment import versions

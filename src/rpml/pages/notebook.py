@@ -143,9 +143,9 @@ def explore(
     require("uvicorn", "explore", "rpml.explore")
     from rpml.pages.explorer.app import Options, make_app
     from rpml.pages.explorer.catalog import make_catalog
-    from rpml.pages.explorer.pictures import Pictures
     from rpml.pages.explorer.preparation import start_work
     from rpml.pages.explorer.server import address, open_socket, start
+    from rpml.pages.thumbnails import Pictures
 
     check_is_fitted(model)
     rows = check_rows(model, X, reset=False)

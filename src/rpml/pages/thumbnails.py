@@ -1,10 +1,11 @@
-"""Thumbnails inside the page, as one data URI per item within a budget of bytes."""
+"""Pictures of the rows, re-encoded: as data URIs within a budget, or one by one."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -92,3 +93,31 @@ class Thumbnails:
             if 1.2 * mean * 4 / 3 * len(rows) <= budget:
                 return side
         return SIDES[-1]
+
+
+SMALL, LARGE = 256, 900
+
+
+class Pictures:
+    """Re-encoded pictures of the rows, with a cache.
+
+    Files outside `folder`, by a link created since the start, are not read.
+    """
+
+    def __init__(self, items: Items, folder: Path) -> None:
+        self._images = items.images or []
+        self._root = folder.resolve()
+        self.get = lru_cache(maxsize=4096)(self._get)
+
+    def _get(self, row: int, large: bool) -> Thumbnail | None:
+        """Return the picture of a row; None if there is none or it cannot be read."""
+        path = self._images[row] if row < len(self._images) else None
+        if path is None:
+            return None
+        try:
+            real = path.resolve(strict=True)
+        except (OSError, RuntimeError):
+            return None
+        if not real.is_relative_to(self._root):
+            return None
+        return thumbnail(real, LARGE if large else SMALL)

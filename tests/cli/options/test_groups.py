@@ -8,7 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from rpml.cli.options.groups import expand_groups
+from rpml.cli.command import expand_groups
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import pytest
 
 from rpml.pages.explorer.app import Options, make_app
 from rpml.pages.explorer.catalog import Catalog, make_catalog
-from rpml.pages.explorer.pictures import Pictures
 from rpml.pages.explorer.preparation import start_work
+from rpml.pages.thumbnails import Pictures
 from tests.drawings import Sample
 from tests.pages.browser.chrome import Chrome
 from tests.pages.browser.test_explorer import look

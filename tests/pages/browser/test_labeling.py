@@ -10,11 +10,10 @@ import pytest
 
 from rpml.pages.explorer.app import Options, make_app
 from rpml.pages.explorer.catalog import make_catalog
-from rpml.pages.explorer.labeling import LabelStore, open_labels
-from rpml.pages.explorer.learning import Learner
-from rpml.pages.explorer.pictures import Pictures
+from rpml.pages.explorer.labeling import LabelStore, Learner, open_labels
 from rpml.pages.explorer.preparation import start_work
 from rpml.pages.items import make_items
+from rpml.pages.thumbnails import Pictures
 from tests.drawings import Sample
 from tests.pages.browser.chrome import Chrome
 from tests.pages.browser.test_explorer import HITS, look

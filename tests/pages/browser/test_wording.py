@@ -12,8 +12,7 @@ import pytest
 from rpml import RPML
 from rpml.pages.explorer.app import Options, make_app
 from rpml.pages.explorer.catalog import Catalog, make_catalog
-from rpml.pages.explorer.labeling import open_labels
-from rpml.pages.explorer.learning import Learner
+from rpml.pages.explorer.labeling import Learner, open_labels
 from rpml.pages.explorer.preparation import start_work
 from rpml.pages.items import Items, make_items
 from rpml.pages.report.measurements import Source, measure

@@ -10,14 +10,14 @@ import pytest
 
 from rpml import RPML
 from rpml.io.datasets.solutions import load_solutions
-from rpml.pages.demo import code
-from rpml.pages.demo.result import LEARNED, run, text
+from rpml.pages import demo
+from rpml.pages.demo import LEARNED, run, text
 from tests.cli.json_schema import check_fields
 
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory):
-    return run(code.demonstrate, tmp_path_factory.mktemp("demo") / "here")
+    return run(demo.demonstrate_code, tmp_path_factory.mktemp("demo") / "here")
 
 
 def test_no_problem_is_on_both_sides_and_a_language_has_each_once():
@@ -43,7 +43,7 @@ def test_data_is_small_and_its_license_stands_beside_it(name, owner):
 
 def test_learning_finds_the_problem_and_not_the_language(result):
     recall = {row.method: row.recall[1] for row in result.rows}
-    assert [row.dim for row in result.rows] == [384] + [code.N_COMPONENTS] * 5
+    assert [row.dim for row in result.rows] == [384] + [demo.CODE_SIZE] * 5
     assert recall[LEARNED] > recall["raw features"] + 0.05 > recall["PCA"] + 0.2
     assert result.verdict.startswith("RPML helped")
 
@@ -66,4 +66,4 @@ def test_files_are_written_and_can_be_read(result):
     assert stored["examples"] == result.examples
     check_fields("demo", {**stored, "warnings": []})
     model = RPML.load(result.model)
-    assert np.shape(model.components_)[0] == code.N_COMPONENTS
+    assert np.shape(model.components_)[0] == demo.CODE_SIZE

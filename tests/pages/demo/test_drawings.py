@@ -16,8 +16,8 @@ from rpml.io.datasets import views as views_module
 from rpml.io.datasets.descriptors import gradient_histograms
 from rpml.io.datasets.omniglot import TRAINING, Drawings, load_drawings
 from rpml.io.datasets.views import random_views
-from rpml.pages.demo import drawings as demo
-from rpml.pages.demo.result import COMPARED, LEARNED, DemoRow, judge, run, text
+from rpml.pages import demo
+from rpml.pages.demo import COMPARED, LEARNED, DemoRow, judge, run, text
 from rpml.pages.figures.plots import RIGHT, WRONG, retrieval_figure
 
 
@@ -39,7 +39,9 @@ def result(tmp_path_factory):
     """The demonstration on a quarter of its characters, to be quick."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("rpml.io.datasets.omniglot.load_drawings", every_fourth_character)
-        return run(demo.demonstrate, tmp_path_factory.mktemp("demo") / "made" / "here", seed=1)
+        return run(
+            demo.demonstrate_drawings, tmp_path_factory.mktemp("demo") / "made" / "here", seed=1
+        )
 
 
 # --- data and features ---------------------------------------------------------------------
@@ -115,7 +117,7 @@ def test_table_has_every_method_with_sound_scores(result):
     methods = [row.method for row in result.rows]
     titles = [METHODS[name].title for name in COMPARED[:-1]]
     assert methods == [*titles, LEARNED, demo.WITH_VIEWS]
-    assert [row.dim for row in result.rows] == [392] + [demo.N_COMPONENTS] * 6
+    assert [row.dim for row in result.rows] == [392] + [demo.DRAWINGS_SIZE] * 6
     for row in result.rows:
         recall = list(row.recall.values())
         assert list(row.recall) == [1, 2, 4, 8]
@@ -125,7 +127,7 @@ def test_table_has_every_method_with_sound_scores(result):
 
 @pytest.mark.slow
 def test_on_all_drawings_learning_beats_pca(tmp_path):
-    rows = {row.method: row for row in run(demo.demonstrate, tmp_path).rows}
+    rows = {row.method: row for row in run(demo.demonstrate_drawings, tmp_path).rows}
     assert rows["RPML"].recall[1] > rows["PCA"].recall[1] > rows["random projection"].recall[1]
 
 
@@ -134,7 +136,7 @@ def test_files_are_written_and_can_be_read(result):
     assert result.picture.read_bytes().startswith(b"\x89PNG")
     stored = json.loads(result.table.read_text(encoding="utf8"))
     assert stored["measured"][-1]["recall@1"] == result.rows[-1].recall[1]
-    assert RPML.load(result.model).components_.shape[0] == demo.N_COMPONENTS
+    assert RPML.load(result.model).components_.shape[0] == demo.DRAWINGS_SIZE
 
 
 def test_verdict_is_one_honest_sentence(result):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpml.pages.explorer.cluster_names import distinctive_words
+from rpml.pages.explorer.clusters import distinctive_words
 
 
 def test_words_that_set_a_cluster_apart() -> None:

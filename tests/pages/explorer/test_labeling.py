@@ -19,8 +19,7 @@ from rpml.io.features import read_labels
 from rpml.io.features.source import as_ids
 from rpml.pages.explorer.app import Options, make_app
 from rpml.pages.explorer.catalog import make_catalog
-from rpml.pages.explorer.labeling import LabelStore, check_labels_file, open_labels
-from rpml.pages.explorer.learning import Learner
+from rpml.pages.explorer.labeling import LabelStore, Learner, check_labels_file, open_labels
 from rpml.pages.explorer.preparation import start_work
 from rpml.pages.items import make_items
 from rpml.runtime.errors import InputError

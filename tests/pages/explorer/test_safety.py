@@ -16,9 +16,9 @@ from PIL import Image
 
 from rpml.pages.explorer.app import Options, allowed_hosts, make_app
 from rpml.pages.explorer.catalog import Catalog, make_catalog
-from rpml.pages.explorer.pictures import Pictures
 from rpml.pages.explorer.server import HeaderTimeout, address, open_socket, warning
 from rpml.pages.items import make_items
+from rpml.pages.thumbnails import Pictures
 from rpml.runtime.errors import InputError
 from tests.drawings import Sample
 from tests.pages.explorer.client import SERVER_THREAD, Client, running

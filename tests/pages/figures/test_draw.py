@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from rpml.pages.figures import FigureOptions, draw_figures, figure_names
+from rpml.pages.figures.draw import TILE, pictures_of
 from rpml.pages.figures.plots import PALETTE, RIGHT, WRONG
-from rpml.pages.figures.tiles import TILE, pictures_of
 from rpml.runtime.errors import InputError
 
 

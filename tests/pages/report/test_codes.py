@@ -3,7 +3,7 @@
 import numpy as np
 
 from rpml.pages.report.comparison import SampledLabels, Space
-from rpml.pages.report.sections.codes import quality_by_code
+from rpml.pages.report.sections.quality import quality_by_code
 
 
 def space(key, size):

@@ -15,10 +15,9 @@ import pytest
 from rpml import RPML
 from rpml.pages.items import encode_category, make_items
 from rpml.pages.layout import quantized
-from rpml.pages.report.mapdata import as_script
 from rpml.pages.report.measurements import Source, measure
-from rpml.pages.report.page import build_report
-from rpml.pages.report.sections.settings import call, settings
+from rpml.pages.report.page import as_script, build_report
+from rpml.pages.report.sections.fit import call, settings
 from rpml.pages.training_rows import fitted_on
 from rpml.runtime.environment import versions
 from rpml.runtime.errors import InputError

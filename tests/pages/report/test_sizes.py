@@ -5,7 +5,7 @@ import re
 import numpy as np
 
 from rpml.pages.report.comparison import SampledLabels
-from rpml.pages.report.sections.sizes import prefix_sizes, quality_by_size
+from rpml.pages.report.sections.quality import prefix_sizes, quality_by_size
 
 
 def made(size):

@@ -9,7 +9,7 @@ import typer
 from rpml.cli.command import command
 from rpml.cli.console import Console, table
 from rpml.cli.options import common as opt
-from rpml.cli.options.training import TrainingOptions, require_torch
+from rpml.cli.options.images import DescriptorOptions, TrainingOptions, require_torch
 from rpml.runtime.errors import InputError
 
 EXAMPLES = """\b
@@ -61,7 +61,7 @@ def run(
     seed: opt.Seed = 0,
     force: opt.Force = False,
     *,
-    descriptor: opt.DescriptorOptions,
+    descriptor: DescriptorOptions,
     training: TrainingOptions,
     console: Console,
 ) -> None:

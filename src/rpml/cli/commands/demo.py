@@ -34,10 +34,9 @@ def run(
 
     It is scored on problems, or alphabets, that were not used for training.
     """
-    from rpml.pages.demo import code, drawings
-    from rpml.pages.demo import result as demo
+    from rpml.pages import demo
 
-    demos = {"drawings": drawings.demonstrate, "code": code.demonstrate}
+    demos = {"drawings": demo.demonstrate_drawings, "code": demo.demonstrate_code}
     if what not in demos:
         raise InputError(f"there is no demo {what!r}: choose from {', '.join(demos)}")
     result = demo.run(demos[what], Path(output), seed, console.note)

@@ -13,7 +13,8 @@ import typer
 from rpml.cli.command import command
 from rpml.cli.console import Console, say
 from rpml.cli.options import common as opt
-from rpml.cli.options.items import ItemOptions, short_names
+from rpml.cli.options.common import ItemOptions, short_names
+from rpml.cli.options.images import DescriptorOptions
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 
@@ -73,7 +74,7 @@ def run(
     ] = False,
     seed: opt.Seed = 0,
     *,
-    descriptor: opt.DescriptorOptions,
+    descriptor: DescriptorOptions,
     reading: opt.LabeledReadingOptions,
     console: Console,
 ) -> None:
@@ -87,14 +88,12 @@ def run(
     require("uvicorn", "explore", "rpml explore")
     from rpml.io.features.labels import read_metadata
     from rpml.pages.explorer.app import Options, make_app
-    from rpml.pages.explorer.cache import MIN_ROWS, cache_file
     from rpml.pages.explorer.catalog import make_catalog
     from rpml.pages.explorer.index import ExactIndex
-    from rpml.pages.explorer.labeling import check_labels_file, open_labels
-    from rpml.pages.explorer.learning import Learner
-    from rpml.pages.explorer.pictures import Pictures
-    from rpml.pages.explorer.preparation import start_work
+    from rpml.pages.explorer.labeling import Learner, check_labels_file, open_labels
+    from rpml.pages.explorer.preparation import MIN_ROWS, cache_file, start_work
     from rpml.pages.explorer.server import address, open_socket, serve, warning
+    from rpml.pages.thumbnails import Pictures
 
     if save_labels is not None:
         read = [*models, features, metadata, rows.ids, rows.texts, backbone, whitening]
@@ -132,7 +131,7 @@ def run(
 
 
 def describer(
-    model: RPML, path: str, descriptor: opt.DescriptorOptions, whitening: str | None
+    model: RPML, path: str, descriptor: DescriptorOptions, whitening: str | None
 ) -> Describe:
     """Return a function from image to vector, checked on a sample image."""
     from rpml.pages.explorer.uploads import image_describer, sample_image

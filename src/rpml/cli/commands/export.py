@@ -7,7 +7,7 @@ import typer
 from rpml.cli.command import command
 from rpml.cli.console import Console
 from rpml.cli.options import common as opt
-from rpml.cli.options.items import ItemOptions
+from rpml.cli.options.common import ItemOptions
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 

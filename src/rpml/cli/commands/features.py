@@ -10,6 +10,7 @@ import typer
 from rpml.cli.command import SKIPPED, Interrupted, command
 from rpml.cli.console import Console, fields_text
 from rpml.cli.options import common as opt
+from rpml.cli.options.images import DescriptorOptions, ImagesPath
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 
@@ -33,10 +34,10 @@ were skipped). Exit code 3: finished, but some images were skipped.
 
 @command
 def run(
-    images: opt.ImagesPath,
+    images: ImagesPath,
     backbone: Annotated[str, opt.text("X.onnx", "Network with a feature-map output.")],
     output: Annotated[str, opt.output("OUT", ".npy, .npz, .parquet, .csv or NAME/ for shards.")],
-    descriptor: opt.DescriptorOptions,
+    descriptor: DescriptorOptions,
     levels: Annotated[int, opt.number("Levels of R-MAC regions.")] = 3,
     whole_map: Annotated[
         bool, opt.flag("Add the whole map to the R-MAC regions.", "--whole-map")

@@ -7,7 +7,7 @@ from typing import Annotated
 from rpml.cli.command import Interrupted, command
 from rpml.cli.console import Console, fields_text
 from rpml.cli.options import common as opt
-from rpml.cli.options.training import TrainingOptions, require_torch
+from rpml.cli.options.images import ImagesPath, TrainingOptions, require_torch
 from rpml.runtime.errors import InputError
 
 EXAMPLES = """\b
@@ -27,7 +27,7 @@ The output is the whole network with its embedding, a backbone for rpml features
 
 @command
 def run(
-    images: opt.ImagesPath,
+    images: ImagesPath,
     backbone: Annotated[str, opt.text("X.onnx", "GoogLeNet's ONNX file, or efficientnet-lite0.")],
     output: Annotated[str, opt.output("OUT.onnx", "The trained network.")],
     method: Annotated[str, opt.text("NAME", "Training method.")] = "srpml",

@@ -8,7 +8,7 @@ from typing import Annotated
 from rpml.cli.command import command
 from rpml.cli.console import Console, fields_text
 from rpml.cli.options import common as opt
-from rpml.cli.options.items import ItemOptions, short_names
+from rpml.cli.options.common import ItemOptions, short_names
 from rpml.runtime.errors import InputError
 
 EXAMPLES = """\b

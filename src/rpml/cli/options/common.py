@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 
     from rpml.estimator import RPML
     from rpml.io.features import Features, FeatureSource, ReadOptions
+    from rpml.pages.items import Items
     from rpml.runtime.context import Json
     from rpml.runtime.rows import Array
-    from rpml.vision.extract import Job, Recipe
 
 
 def text(metavar: str, help: str, *names: str) -> object:
@@ -66,9 +67,6 @@ ModelPath = Annotated[str, typer.Argument(metavar="MODEL", help="Model written b
 ModelPaths = Annotated[
     list[str],
     typer.Argument(metavar="MODEL", help="Model written by rpml fit, or two to compare."),
-]
-ImagesPath = Annotated[
-    str, typer.Argument(metavar="IMAGES", help="A folder, a .txt list of paths, or one image.")
 ]
 Labels = Annotated[
     str | None,
@@ -156,40 +154,6 @@ class LabeledReadingOptions(ReadingOptions):
         y = self.read_labels(path, data)
         mask = labeled_mask(y)
         return (data.values, y) if mask.all() else (data.values[mask], y[mask])
-
-
-@dataclass(frozen=True)
-class DescriptorOptions:
-    """How an ONNX network describes an image."""
-
-    sidecar: Annotated[
-        str | None, text("FILE", "Input convention of the backbone; X.json or X.toml.")
-    ] = None
-    scales: Annotated[str, text("PIXELS,...", "Longer side of the image; scales are summed.")] = (
-        "512,362,256"
-    )
-    pool: Annotated[str, text("NAME", "rmac, mac, average or gem.")] = "rmac"
-
-    def recipe(self, **more: Any) -> Recipe:
-        """Return the recipe of a descriptor; `more` are other fields of `Recipe`."""
-        from rpml.vision.extract import Recipe
-        from rpml.vision.pooling import Pooling
-
-        try:
-            scales = tuple(int(part) for part in self.scales.split(","))
-        except ValueError:
-            raise InputError(f"--scales takes integers, got {self.scales!r}") from None
-        return Recipe(scales, **{"pooling": Pooling(self.pool), **more})
-
-    def job(self, path: str, workers: int | None) -> Job:
-        """Return a backbone and how it describes images, without the files."""
-        from rpml.vision.backbone import Backbone
-        from rpml.vision.engine import Execution
-        from rpml.vision.extract import Job
-
-        execution = Execution(workers)
-        network = Backbone(path, self.sidecar, execution.threads()[1])
-        return Job((), network, self.recipe(), execution)
 
 
 def load_model(path: str, dim: int | None = None) -> RPML:
@@ -289,3 +253,49 @@ def check_text_table(output: str, force: bool, inputs: Iterable[str | None]) -> 
     check_output(output, force, inputs)
     if not output.endswith((".csv", ".json", ".md")):
         raise InputError(f"--output {output}: the name must end in .csv, .json or .md")
+
+
+def short_names(paths: Sequence[str]) -> list[str]:
+    """Return file names, or whole paths if the names are equal."""
+    names = [Path(path).name for path in paths]
+    return names if len(set(names)) == len(names) else list(paths)
+
+
+@dataclass(frozen=True)
+class ItemOptions:
+    """Labels, images and ids of the rows."""
+
+    labels: Labels = None
+    images: Annotated[str | None, text("DIR", "Images of the rows, matched by id.")] = None
+    ids: Annotated[str | None, text("FILE", "One id per line, in row order.")] = None
+    texts: Annotated[
+        str | None, text("FILE", "Texts: a .txt, a table, or a text column of FEATURES.")
+    ] = None
+
+    def load(
+        self,
+        models: Sequence[str],
+        features: str,
+        reading: LabeledReadingOptions,
+        dim: int | None = None,
+    ) -> tuple[list[RPML], Array, Items]:
+        """Load one or two models, the vectors and their items, checked against each other."""
+        import numpy as np
+
+        from rpml.estimator.features import check_features
+        from rpml.pages.items import make_items, read_ids, read_texts
+
+        if len(models) > 2:
+            raise InputError(f"at most two models can be compared, {len(models)} were given")
+        fitted = [load_model(path, dim) for path in models]
+        labels = reading.labels_path(features, self.labels)
+        source = reading.open(features, reading.excluded(features, labels))
+        checked = zip(fitted, models, strict=True)
+        fitted = [check_features(model, source, path) for model, path in checked]
+        data = source.load()
+        n = len(data.values)
+        names = data.ids if self.ids is None else read_ids(self.ids, n)
+        named = data if names is None else replace(data, ids=np.asarray(names))
+        y = None if labels is None else reading.read_labels(labels, named)
+        texts = None if self.texts is None else read_texts(self.texts, n, named.ids, features)
+        return fitted, data.values, make_items(n, names, y, self.images, texts)

@@ -3,7 +3,7 @@
 import csv
 import io
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,10 +13,44 @@ import rpml
 from rpml.io.features.text_files import spreadsheet_safe
 from rpml.pages.explorer.catalog import Catalog
 from rpml.pages.explorer.index import NearestRows
-from rpml.pages.explorer.parameters import Query, RequestError, choice, integer
 from rpml.pages.explorer.uploads import Uploads
 from rpml.pages.layout import layout_note
 from rpml.runtime.context import Json
+
+Query = Mapping[str, str]
+LARGEST = 10**9
+
+
+class RequestError(Exception):
+    """A request that cannot be answered, with an HTTP status and one sentence."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status, self.sentence = status, sentence
+
+
+def is_digits(text: str) -> bool:
+    """Whether a text is a non-negative integer of at most ten ASCII digits."""
+    return text.isascii() and text.isdigit() and len(text) <= 10
+
+
+def integer(query: Query, name: str, default: int, low: int = 0, high: int = LARGEST) -> int:
+    """Return an integer parameter within limits."""
+    text = query.get(name)
+    if text is None:
+        return default
+    if not (is_digits(text) and low <= int(text) <= high):
+        raise RequestError(400, f"{name} must be a whole number from {low} to {high}")
+    return int(text)
+
+
+def choice(query: Query, name: str, allowed: tuple[str, ...]) -> str:
+    """Return one of the allowed words, by default the first."""
+    value = query.get(name, allowed[0])
+    if value not in allowed:
+        raise RequestError(400, f"{name} must be one of {', '.join(allowed)}")
+    return value
+
 
 MAX_K = 200
 MAX_TEXT = 1000

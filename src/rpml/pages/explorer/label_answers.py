@@ -8,10 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.method.supervision.suggest import density, spread_out
-from rpml.pages.explorer.answers import Answers
-from rpml.pages.explorer.labeling import LabelStore
-from rpml.pages.explorer.learning import Learner
-from rpml.pages.explorer.parameters import Query, RequestError, integer
+from rpml.pages.explorer.answers import Answers, Query, RequestError, integer
+from rpml.pages.explorer.labeling import LabelStore, Learner
 from rpml.runtime.context import Json
 from rpml.runtime.rows import Array, sorted_sample, unit_rows
 

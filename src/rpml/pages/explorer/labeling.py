@@ -1,10 +1,12 @@
-"""Labels assigned in the explorer, saved after every change."""
+"""Labels assigned in the explorer, saved after every change, and training with them."""
 
 import csv
 import io
+import logging
 import os
 import stat
 import threading
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,14 +14,23 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
+from rpml.estimator import RPML
+from rpml.evaluation.metrics import first_hit_rank
 from rpml.io.features.labels import UNLABELED
 from rpml.io.features.text_files import spreadsheet_safe, without_mark
+from rpml.pages.explorer.catalog import Catalog
+from rpml.pages.explorer.index import ExactIndex
 from rpml.pages.items import Items
+from rpml.pages.layout import layout, quantized
+from rpml.runtime.context import Progress
 from rpml.runtime.errors import InputError
 from rpml.runtime.files import atomic_output
+from rpml.runtime.intervals import Interval, interval, paired
 from rpml.runtime.locks import locked
 from rpml.runtime.outputs import check_output
+from rpml.runtime.rows import Array
 from rpml.runtime.wording import one_line, reason_of
 
 HEADER = ["id", "label"]
@@ -169,3 +180,85 @@ def _parse(content: bytes, path: Path, rows: dict[str, int]) -> list[tuple[int, 
     if len({name for name, _ in lines[1:]}) < len(lines) - 1:
         raise InputError(f"{path} has two labels for one id: correct it, or choose another file")
     return [(rows[name], label) for name, label in lines[1:] if label not in UNLABELED]
+
+
+logger = logging.getLogger(__name__)
+MIN_LABELED = 4
+
+
+class Learner:
+    """Fits a copy of the model with the labels; the result becomes the space "learned"."""
+
+    def __init__(self, catalog: Catalog, X: Array, store: LabelStore) -> None:
+        self.catalog, self.X, self.store = catalog, X, store
+        self.state, self.stage, self.share, self.message = "idle", "", 0.0, ""
+        self.recall: dict[str, Interval] = {}
+        self.n_labeled = 0
+        self._cancelled = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start a fit, unless one is running."""
+        if self.state == "working":
+            raise InputError("the model is being fitted already")
+        labels = np.array(self.store.labels, object)
+        labeled = [label for label in labels if label is not None]
+        if len(labeled) < MIN_LABELED or len(set(labeled)) < 2:
+            raise InputError(f"label at least {MIN_LABELED} items of two classes first")
+        self.state, self.stage, self.share, self.message = "working", "starting", 0.0, ""
+        self._cancelled = False
+        self._thread = threading.Thread(target=self._run, args=(labels,), daemon=True)
+        self._thread.start()
+
+    def cancel(self) -> None:
+        """Stop at the next step and discard the fit."""
+        self._cancelled = True
+
+    def join(self) -> None:
+        """Wait until the fit has ended."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def _report(self, progress: Progress) -> bool:
+        self.stage, self.share = progress.stage, progress.done / max(1, progress.total)
+        if self._cancelled:
+            raise _CancelledError
+        return False
+
+    def _run(self, labels: np.ndarray) -> None:
+        try:
+            model: RPML = clone(self.catalog.model)
+            model.set_params(use_labels=True, callback=self._report)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the page shows the result
+                model.fit(self.X, labels)
+            self.stage, self.share = "map", 0.0
+            self._publish(model, labels)
+        except _CancelledError:
+            self.state = "idle"
+        except Exception as error:  # reported by the page; searching still works
+            logger.exception("learning again failed")
+            self.state, self.message = "failed", f"{type(error).__name__}: {error}"
+        else:
+            self.state = "ready"
+
+    def _publish(self, model: RPML, labels: np.ndarray) -> None:
+        index = ExactIndex(model.transform(self.X))
+        rows = np.flatnonzero([label is not None for label in labels])
+        y = labels[rows].astype(str)
+        indices = {"before": self.catalog.indices["rpml"], "after": index}
+        hits = {name: first_hit_rank(s.rows[rows], y) < 1 for name, s in indices.items()}
+        rng = np.random.default_rng(0)
+        self.recall = {name: interval(of_queries, rng) for name, of_queries in hits.items()}
+        self.recall["gain"] = paired(hits["after"], hits["before"], rng)
+        self.n_labeled = len(rows)
+        maps = self.catalog.maps.value
+        if maps is not None:  # start from the current map, so that the two are comparable
+            start = np.frombuffer(maps["rpml"], "<u2").reshape(-1, 2) / 65535
+            points = layout(index.rows, np.random.default_rng(0), start.astype(np.float32))
+            maps["learned"] = quantized(points).tobytes()
+        self.catalog.add_model("learned", "RPML with your labels", model, index)
+
+
+class _CancelledError(Exception):
+    pass

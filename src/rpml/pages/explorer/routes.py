@@ -11,13 +11,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from rpml.pages.assets import assets
-from rpml.pages.explorer.answers import Answers
-from rpml.pages.explorer.cluster_answers import ClusterAnswers
+from rpml.pages import assets
+from rpml.pages.explorer.answers import Answers, Query, RequestError, is_digits
+from rpml.pages.explorer.browsing import ClusterAnswers, TableAnswers
 from rpml.pages.explorer.label_answers import MAX_BODY, LabelAnswers
-from rpml.pages.explorer.parameters import Query, RequestError, is_digits
-from rpml.pages.explorer.pictures import Pictures
-from rpml.pages.explorer.table import TableAnswers
 from rpml.pages.explorer.uploads import (
     MAX_IMAGE_BYTES,
     MAX_VECTOR_BYTES,
@@ -26,7 +23,7 @@ from rpml.pages.explorer.uploads import (
     parse_vector,
     upload_picture,
 )
-from rpml.pages.thumbnails import Thumbnail
+from rpml.pages.thumbnails import Pictures, Thumbnail
 from rpml.runtime.context import Json
 from rpml.runtime.rows import Array
 from rpml.runtime.threads import thread_count

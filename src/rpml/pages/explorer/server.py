@@ -9,7 +9,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from rpml.pages.explorer.security import LOOPBACK
+from rpml.pages.explorer.app import LOOPBACK
 from rpml.runtime.errors import InputError
 
 _BACKLOG = 256

@@ -21,7 +21,7 @@ from rpml.pages.report.comparison import (
     compare_spaces,
     make_spaces,
 )
-from rpml.pages.report.gallery import Gallery
+from rpml.pages.report.examples import Gallery
 from rpml.pages.thumbnails import Thumbnails
 from rpml.pages.training_rows import clusters_of, fitted_on
 from rpml.runtime.context import Progress
@@ -91,6 +91,13 @@ class Measurements:
     def labels(self) -> SampledLabels | None:
         """The labels of the measured rows."""
         return sampled_labels(self.items, self.rows)
+
+    @property
+    def titles(self) -> dict[str, str]:
+        """The titles of the maps and of the lists of neighbors, by space."""
+        if self.source.second:
+            return {"raw": "Raw features", "rpml": self.source.model, "second": self.source.second}
+        return {"raw": "Before: raw features", "rpml": "After: RPML"}
 
     def rng(self, name: str) -> np.random.Generator:
         """Return a generator for a section, so that a new section does not change others."""

@@ -1,12 +1,12 @@
-"""The sections of the report: one module with a `SECTION` per name in this list."""
-
-from importlib import import_module
+"""The sections of the report, in the order of the page."""
 
 from rpml.pages.report.section import Section
+from rpml.pages.report.sections import fit, items, quality
 
-NAMES = (
-    *("scores", "evidence", "maps", "changed", "retrieval", "grid", "checks"),
-    *("training", "clusters", "triplets", "spectrum", "sizes", "codes", "settings"),
+SECTIONS: tuple[Section, ...] = (
+    *(quality.SCORES, quality.EVIDENCE),
+    *(items.MAPS, items.CHANGED, items.RETRIEVAL, items.GRID),
+    *(fit.CHECKS, fit.TRAINING, fit.CLUSTERS, fit.TRIPLETS),
+    *(quality.SPECTRUM, quality.SIZES, quality.CODES),
+    fit.SETTINGS,
 )
-"""In the order of the page."""
-SECTIONS: tuple[Section, ...] = tuple(import_module(f"{__name__}.{name}").SECTION for name in NAMES)

@@ -7,10 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rpml.pages.explorer.answers import Answers
+from rpml.pages.explorer.answers import Answers, RequestError
+from rpml.pages.explorer.browsing import TableAnswers
 from rpml.pages.explorer.catalog import Catalog
-from rpml.pages.explorer.parameters import RequestError
-from rpml.pages.explorer.table import TableAnswers
 from rpml.pages.explorer.uploads import Uploads
 
 

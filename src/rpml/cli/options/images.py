@@ -1,15 +1,57 @@
-"""How a network is trained: options of finetune and of benchmark --deep."""
+"""How images are described by a network, and how that is trained."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from rpml.cli.options import common as opt
+from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
     from rpml.deep.finetune import Training
     from rpml.runtime.context import Json
+    from rpml.vision.extract import Job, Recipe
+
+ImagesPath = Annotated[
+    str, typer.Argument(metavar="IMAGES", help="A folder, a .txt list of paths, or one image.")
+]
+
+
+@dataclass(frozen=True)
+class DescriptorOptions:
+    """How an ONNX network describes an image."""
+
+    sidecar: Annotated[
+        str | None, opt.text("FILE", "Input convention of the backbone; X.json or X.toml.")
+    ] = None
+    scales: Annotated[
+        str, opt.text("PIXELS,...", "Longer side of the image; scales are summed.")
+    ] = "512,362,256"
+    pool: Annotated[str, opt.text("NAME", "rmac, mac, average or gem.")] = "rmac"
+
+    def recipe(self, **more: Any) -> Recipe:
+        """Return the recipe of a descriptor; `more` are other fields of `Recipe`."""
+        from rpml.vision.extract import Recipe
+        from rpml.vision.pooling import Pooling
+
+        try:
+            scales = tuple(int(part) for part in self.scales.split(","))
+        except ValueError:
+            raise InputError(f"--scales takes integers, got {self.scales!r}") from None
+        return Recipe(scales, **{"pooling": Pooling(self.pool), **more})
+
+    def job(self, path: str, workers: int | None) -> Job:
+        """Return a backbone and how it describes images, without the files."""
+        from rpml.vision.backbone import Backbone
+        from rpml.vision.engine import Execution
+        from rpml.vision.extract import Job
+
+        execution = Execution(workers)
+        network = Backbone(path, self.sidecar, execution.threads()[1])
+        return Job((), network, self.recipe(), execution)
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,8 @@ import pytest
 
 from rpml.io.container import Arrays, read_container, write_container
 from rpml.pages.explorer import preparation
-from rpml.pages.explorer.cache import KIND, VERSION, cache_file
 from rpml.pages.explorer.catalog import Catalog, Pending
-from rpml.pages.explorer.preparation import start_work
+from rpml.pages.explorer.preparation import KIND, VERSION, cache_file, start_work
 from tests.drawings import Sample
 
 

@@ -1,4 +1,4 @@
-"""Shared by the demonstrations: the folder, the table, the verdict and the text."""
+"""Demonstrations: learn from unlabeled programs or drawings, score on new classes."""
 
 from __future__ import annotations
 
@@ -19,6 +19,13 @@ from rpml.evaluation.metrics import clustering_scores, first_hit_rank, recall_at
 from rpml.evaluation.metrics.retrieval import KS
 from rpml.evaluation.protocol.scores import named_recall
 from rpml.evaluation.registry import Transformer, chosen_methods
+from rpml.io.datasets.descriptors import gradient_histograms
+from rpml.io.datasets.omniglot import Drawings, load_drawings
+from rpml.io.datasets.solutions import Solutions, load_solutions
+from rpml.io.datasets.views import random_views
+from rpml.method.graph.neighbors import nearest_neighbors
+from rpml.pages.figures.plots import retrieval_figure
+from rpml.runtime.extras import MissingExtraError
 from rpml.runtime.files import publish_tree
 from rpml.runtime.locks import locked
 from rpml.runtime.outputs import check_folder
@@ -182,3 +189,107 @@ def text(result: DemoResult, terminal: bool = False) -> str:
     for line in ("", *([result.examples, ""] if result.examples else ()), *lines):
         out.print(line, soft_wrap=True, markup=False)
     return written.getvalue().rstrip("\n")
+
+
+CODE_SIZE = 32
+BEFORE = "PCA"
+_CODE_QUERIES, _SHOWN = 4, 5
+
+
+def demonstrate_code(folder: Path, seed: int, note: Note) -> Findings:
+    """Learn from solutions of some problems, find the solutions of others."""
+    train, test = load_solutions()
+    note(
+        f"Learning from {len(train):,} programs that solve {len(set(train.problem))} problems in "
+        f"{len(set(train.language))} languages, no labels; finding the solutions of "
+        f"{len(set(test.problem))} other problems among {len(test):,} programs."
+    )
+    fits = fits_of(train.vectors, CODE_SIZE, seed)
+    rows, embeddings = learn(fits, test.vectors, test.problem, folder, seed)
+    nearest = {name: _nearest(embeddings[name], 1)[:, 0] for name in (BEFORE, LEARNED)}
+    same = {n: np.mean(test.language[rows] == test.language) for n, rows in nearest.items()}
+    verdict = (
+        f"{judge(rows, embeddings, test.problem)}. The nearest program is in the same language for "
+        f"{same[BEFORE]:.0%} of the programs with {BEFORE} and for {same[LEARNED]:.0%} with RPML."
+    )
+    return Findings(rows, verdict, examples=_examples(embeddings, test, seed))
+
+
+def _nearest(Z: NDArray[np.floating], k: int) -> NDArray[np.integer]:
+    return nearest_neighbors(Z, k, metric="cosine").indices
+
+
+def _examples(embeddings: Embeddings, test: Solutions, seed: int) -> str:
+    """List what PCA and RPML find for random programs: problems and language numbers."""
+    queries = np.sort(np.random.default_rng(seed).choice(len(test), _CODE_QUERIES, replace=False))
+    neighbors = {name: _nearest(embeddings[name], _SHOWN) for name in (BEFORE, LEARNED)}
+    lines = []
+    for query in queries:
+        lines.append(f"Nearest to {test.problem[query]} in language {test.language[query]}:")
+        for name, nearest in neighbors.items():
+            shown = (f"{test.problem[i]} ({test.language[i]})" for i in nearest[query])
+            lines.append(f"  {name:5} {', '.join(shown)}")
+    return "\n".join(lines)
+
+
+DRAWINGS_SIZE = 64
+WITH_VIEWS = "RPML with views"
+VIEWS = 2  # random views per drawing, passed as groups to WITH_VIEWS
+_QUERIES = 10
+
+
+def demonstrate_drawings(folder: Path, seed: int, note: Note) -> Findings:
+    """Learn from drawings, score on new alphabets, draw the results."""
+    train, test = load_drawings()
+    X, X_new = (gradient_histograms(part.images) for part in (train, test))
+    note(
+        f"Learning from {len(X):,} drawings of {_listed(train.alphabet)} characters, no labels; "
+        f"scoring on {len(X_new):,} of {_listed(test.alphabet)} characters."
+    )
+    rows, embeddings = learn(_methods(X, train.images, seed), X_new, test.character, folder, seed)
+    verdict = (
+        f"{judge(rows, embeddings, test.character)}, and RPML told of {VIEWS} random views of each "
+        f"drawing gives {100 * rows[-1].recall[1]:.1f}."
+    )
+    picture = _draw(folder / "neighbors.png", test, embeddings, rows, seed, note)
+    return Findings(rows, verdict, picture)
+
+
+def _methods(X: Array, images: NDArray[np.bool_], seed: int) -> Fits:
+    """Return the fits to compare, and that of RPML to the drawings and their views."""
+    rng = np.random.default_rng(seed)
+    views = [gradient_histograms(random_views(images, rng)) for _ in range(VIEWS)]
+    groups = np.tile(np.arange(len(X)), VIEWS + 1)
+    with_views = RPML(DRAWINGS_SIZE, random_state=seed)
+    own = partial(with_views.fit, np.concatenate([X, *views]), groups=groups)
+    return fits_of(X, DRAWINGS_SIZE, seed) | {WITH_VIEWS: own}
+
+
+def _listed(alphabet: NDArray[np.generic]) -> str:
+    *most, last = dict.fromkeys(alphabet.tolist())
+    return f"{', '.join(most)} and {last}"
+
+
+def _draw(
+    path: Path, test: Drawings, embeddings: Embeddings, rows: list[DemoRow], seed: int, note: Note
+) -> Path | None:
+    """Draw random queries, one per character, with their neighbors by raw features and RPML."""
+    rng = np.random.default_rng(seed)
+    firsts = np.unique(test.character, return_index=True)[1]
+    queries = np.sort(rng.choice(firsts, _QUERIES, replace=False)) + rng.integers(20, size=_QUERIES)
+    neighbors = {}
+    for row in rows:
+        if row.method in (rows[0].method, LEARNED):
+            nearest = nearest_neighbors(embeddings[row.method], 8, metric="cosine").indices
+            title = (
+                f"{row.method}, {counted(row.dim, 'dimension')}: Recall@1 {100 * row.recall[1]:.1f}"
+            )
+            neighbors[title] = nearest[queries].astype(np.intp)
+    try:
+        names = np.array([f"{a} {c}" for a, c in zip(test.alphabet, test.character, strict=True)])
+        figure = retrieval_figure(test.images, names, queries, neighbors, width=12)
+        figure.savefig(path, dpi=100)
+    except MissingExtraError as error:
+        note(f"No picture: {error}.")
+        return None
+    return path

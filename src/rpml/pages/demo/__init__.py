@@ -1,1 +1,0 @@
-"""Demonstrations: learn from unlabeled data, score on new classes."""

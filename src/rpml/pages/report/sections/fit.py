@@ -1,0 +1,295 @@
+"""Sections about the fit: checks, training, clusters, triplets, settings."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+
+from rpml.estimator import RPML
+from rpml.estimator.description import decisions, mean_losses
+from rpml.estimator.fitted import describe_settings
+from rpml.evaluation.diagnostics import of_clusters, of_stability, of_triplets, of_whitening
+from rpml.pages.report import charts
+from rpml.pages.report.examples import Gallery, Strip, Triplet, cluster_samples, trusted_triplets
+from rpml.pages.report.measurements import Measurements
+from rpml.pages.report.section import Content, Figure, Section
+from rpml.runtime.environment import versions
+from rpml.runtime.rows import sorted_sample
+from rpml.runtime.wording import counted, one_line
+
+_MIN_ROWS, _STABILITY_ROWS = 60, 3000  # range in which the stability of clusters is measured
+
+
+def _checks(measurements: Measurements) -> Content:
+    """Show diagnostics of clusters, triplets and whitening; the table has those of neighbors."""
+    model, X = measurements.model, measurements.X
+    labels = getattr(model, "labels_", None)
+    if labels is None and measurements.clusters is not None:
+        labels = measurements.clusters[measurements.rows]
+    assert labels is not None
+    checks = [*of_clusters(labels), *of_triplets(model), *of_whitening(model)]
+    if len(X) >= _MIN_ROWS:
+        rng = measurements.rng("checks")
+        rows = sorted_sample(len(X), _STABILITY_ROWS, rng)
+        checks.insert(4, of_stability(model, X[rows], rng))
+    shown = [
+        replace(d, title=_worded(d.title), shown=_worded(d.shown), meaning=_worded(d.meaning))
+        for d in checks
+    ]
+    how = "Properties of the fit that need no labels; a line marked ▲ needs attention."
+    return {"how": how, "checks": shown}
+
+
+def _worded(text: str) -> str:
+    """Replace rows by items, the word of the page."""
+    return re.sub(r"\brow(s?)\b", r"item\1", text.replace("->", "→"))
+
+
+_CHECKS_TEMPLATE = """
+<div class="scroller" role="region" aria-label="Table of checks" tabindex="0">
+<table class="scores">
+  <thead><tr><th scope="col">Check</th><th scope="col" class="number">Value</th></tr></thead>
+  <tbody>
+  {% for check in checks %}
+    <tr{% if check.concern %} class="concern"{% endif %}>
+      <th scope="row">{{ check.title }}<span class="reading">{{ check.meaning }}</span></th>
+      <td class="number">
+        {% if check.concern %}
+        <span aria-hidden="true">▲</span><span class="unseen">needs attention: </span>
+        {% endif %}
+        {{ check.shown }}
+      </td>
+    </tr>
+  {% endfor %}
+  </tbody>
+</table>
+</div>
+"""
+CHECKS = Section("checks", "Checks", _checks, _CHECKS_TEMPLATE)
+
+
+_HEADINGS = {
+    "loss": "Mean loss per triplet",
+    "gradient_norm": "Gradient norm",
+    "mean_weight": "Mean triplet weight",
+}
+
+
+def _training(measurements: Measurements) -> Content:
+    """Show the curves of the history; a constant one is described in words."""
+    model = measurements.model
+    step = "epoch" if model.solver == "stochastic" else "iteration"
+    figures, constants = [], []
+    history = {**getattr(model, "history_", {}), "loss": mean_losses(model)}
+    for name, heading in _HEADINGS.items():
+        values = np.asarray(history.get(name, []), float)
+        if len(values) == 0:
+            continue
+        if len(values) == 1 or charts.is_constant(values):
+            throughout = " throughout" if len(values) > 1 else ""
+            constants.append(f"{heading}: {charts.number(float(values[0]))}{throughout}.")
+            continue
+        log = name == "gradient_norm" and bool(values.min() > 0)
+        line = charts.Series(heading, "rpml", values)
+        figures.append(Figure(heading, charts.line_chart(heading, [line], step, log)))
+    constants += [f"{name.capitalize()}: {text}." for name, text in decisions(model).items()]
+    how = (
+        "The loss should fall and level off, and the gradient norm should fall by orders of "
+        "magnitude. A mean triplet weight near 0 means that the fit ignores its triplets."
+    )
+    return {
+        "how": how if figures else "There is no curve: the solver took no step.",
+        "figures": figures,
+        "summary": " ".join(constants),
+    }
+
+
+_TRAINING_TEMPLATE = """
+<div class="charts">{% for figure in figures %}{{ ui.chart(figure) }}{% endfor %}</div>
+<p>{{ summary }}</p>
+"""
+TRAINING = Section("training", "Training", _training, _TRAINING_TEMPLATE)
+
+
+_SIZES_HEADING = "Sizes of the pseudo-clusters"
+
+
+def _clusters(measurements: Measurements) -> Content:
+    """Show cluster sizes, and examples if the rows are the training rows."""
+    fitted = getattr(measurements.model, "labels_", None)
+    shown, gallery = measurements.clusters, measurements.gallery
+    labels = fitted
+    if labels is None:  # then the measured rows were clustered
+        assert shown is not None
+        labels = shown[measurements.rows]
+    sizes = np.bincount(labels[labels >= 0])
+    sizes = sizes[sizes > 0]
+    chart = charts.histogram(_SIZES_HEADING, sizes, "items per pseudo-cluster", log_bins=True)
+    samples = []
+    if shown is not None:
+        samples = [
+            Strip(f"Pseudo-cluster {name}", [gallery.view(r) for r in rows], counted(size, "item"))
+            for name, size, rows in cluster_samples(shown, 5, 10)
+        ]
+    together = sizes[sizes > 1]
+    facts = {
+        "of two or more items": f"{len(together):,}",
+        "their median size": f"{float(np.median(together)) if len(together) else 0:g}",
+        "items of the largest": f"{int(sizes.max(initial=0)):,}",
+        "singletons": f"{int((sizes == 1).sum()):,}",
+    }
+    noise = int((labels < 0).sum())
+    if noise:
+        facts["items in none"] = f"{noise:,}"
+    role = "take the place of labels in the fit"
+    if fitted is None:
+        role = "are those of the measured items; the fit was not trained and used none"
+    return {
+        "how": (
+            f"The pseudo-clusters {role}. Many small and pure ones are good; a single giant or "
+            "mostly singletons are a warning."
+        ),
+        "figure": Figure(_SIZES_HEADING, chart),
+        "facts": facts,
+        "samples": samples,
+        "trained": shown is not None,
+    }
+
+
+_CLUSTERS_TEMPLATE = """
+<div class="halves">
+  <div class="charts one">{{ ui.chart(figure) }}</div>
+  <dl class="numbers">
+    {% for name, value in facts.items() %}
+    <div><dt>{{ name }}</dt><dd>{{ value }}</dd></div>
+    {% endfor %}
+  </dl>
+</div>
+{% if samples %}
+<h3>Examples, from the largest to the smallest</h3>
+{% for s in samples %}{{ ui.strip(s) }}{% endfor %}
+{% elif not trained %}
+<p class="note">
+  These features are not the training rows, so the pseudo-clusters cannot be shown as items.
+</p>
+{% endif %}
+"""
+CLUSTERS = Section("clusters", "Pseudo-clusters", _clusters, _CLUSTERS_TEMPLATE)
+
+
+_ROLES = ("anchor", "positive", "negative")
+
+
+def _triplets(measurements: Measurements) -> Content | None:
+    """Show histograms of weights and probabilities, and examples for training rows.
+
+    None if the fit was not trained.
+    """
+    model = measurements.model
+    if not hasattr(model, "triplets_"):
+        return None
+    weights, probabilities = model.triplet_weights_, model.triplet_probabilities_
+    heading = "Triplet probabilities"
+    figures = [Figure(heading, charts.histogram(heading, probabilities, "probability"))]
+    summary = f"{counted(len(weights), 'triplet')}."
+    if charts.is_constant(weights):
+        summary += f" All have the weight {charts.number(float(weights[0]))}."
+    else:
+        heading = "Triplet weights"
+        figures.insert(0, Figure(heading, charts.histogram(heading, weights, "weight")))
+    shown: Content = {"most": [], "least": [], "by": "weight"}
+    if measurements.trained and len(weights):
+        trust = trusted_triplets(model)
+        most, least = (
+            [_strip(t, measurements.gallery) for t in part] for part in (trust.most, trust.least)
+        )
+        shown = {"most": most, "least": least, "by": trust.by}
+    return {
+        "how": (
+            "A triplet asks that the positive be closer to the anchor than the negative. Its "
+            "weight says how much the fit relies on it, its probability (at most 0.5) how well "
+            "the embedding satisfies it."
+        ),
+        "figures": figures,
+        "summary": summary,
+        "trained": measurements.trained,
+        **shown,
+    }
+
+
+def _strip(triplet: Triplet, gallery: Gallery) -> Strip:
+    items = [gallery.view(r, "", role) for r, role in zip(triplet.rows, _ROLES, strict=True)]
+    return Strip("", items, f"weight {triplet.weight:.3g}, probability {triplet.probability:.3g}")
+
+
+_TRIPLETS_TEMPLATE = """
+<div class="charts">{% for figure in figures %}{{ ui.chart(figure) }}{% endfor %}</div>
+<p>{{ summary }}</p>
+{% if most %}
+<div class="halves">
+  <div><h3>Highest {{ by }}</h3>{% for s in most %}{{ ui.strip(s) }}{% endfor %}</div>
+  <div><h3>Lowest {{ by }}</h3>{% for s in least %}{{ ui.strip(s) }}{% endfor %}</div>
+</div>
+{% elif not trained %}
+<p class="note">
+  These features are not the training rows, so the triplets cannot be shown as items.
+</p>
+{% endif %}
+"""
+TRIPLETS = Section("triplets", "Triplets", _triplets, _TRIPLETS_TEMPLATE)
+
+
+def _settings(measurements: Measurements) -> Content:
+    """Show everything needed to repeat the fit and the report."""
+    facts = {**versions(), "seed of this report": str(measurements.seed)}
+    measured = len(measurements.rows)
+    if measured < measurements.n_rows:
+        facts["rows measured"] = f"{measured:,} of {measurements.n_rows:,}"
+    return {
+        "how": "Everything needed to repeat the fit and this report.",
+        "call": call(measurements.model),
+        "command": measurements.source.command,
+        "settings": settings(measurements.model),
+        "versions": facts,
+    }
+
+
+def settings(model: RPML) -> dict[str, str]:
+    """Return all settings of the fit, as text."""
+    described = describe_settings(model)
+    flat: dict[str, str] = {}
+    for name, value in described.items():
+        if isinstance(value, dict):
+            (kind, inner), *_ = value.items()
+            flat[name] = kind
+            flat |= {f"{name}: {key}": _setting_text(v) for key, v in inner.items()}
+        else:
+            flat[name] = _setting_text(value)
+    return flat
+
+
+def _setting_text(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def call(model: RPML) -> str:
+    """Return the Python call that builds this estimator, without default settings."""
+    defaults = type(model)().get_params(deep=False)
+    params = {k: v for k, v in model.get_params(deep=False).items() if k != "callback"}
+    parts = [f"{k}={v!r}" for k, v in params.items() if repr(v) != repr(defaults[k])]
+    return f"RPML({', '.join(one_line(part) for part in parts)})"
+
+
+_SETTINGS_TEMPLATE = """
+<pre class="code" tabindex="0">{{ call }}</pre>
+{% if command %}<pre class="code" tabindex="0">{{ command }}</pre>{% endif %}
+<div class="halves">
+  <details><summary>All {{ settings|length }} settings</summary>
+    <div class="scroller" role="region" aria-label="Settings" tabindex="0">
+    {{ ui.facts(settings) }}
+    </div>
+  </details>
+  {{ ui.facts(versions) }}
+</div>
+"""
+SETTINGS = Section("settings", "Settings and versions", _settings, _SETTINGS_TEMPLATE)
