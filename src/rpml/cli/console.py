@@ -86,8 +86,8 @@ class Console:
         if self.json_output:
             from rpml.runtime.schema import finite_json
 
-            told = finite_json({**fields, "warnings": list(SHOWN)})
-            typer.echo(json.dumps(told, default=_plain, allow_nan=False))
+            content = finite_json({**fields, "warnings": list(SHOWN)})
+            typer.echo(json.dumps(content, default=_plain, allow_nan=False))
         elif text:
             say(text)
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 STAGES = {
     "read": "reading",
+    "prepare": "preparing",
     "whiten": "whitening",
     "neighbors": "nearest neighbors",
     "keep": "keeping neighbors",
@@ -32,6 +33,11 @@ STAGES = {
     "figures": "drawing figures",
 }
 _SECONDS_BETWEEN_LINES = 2.0
+
+
+def shown_rate(value: float) -> str:
+    """Format a number of seconds or steps per second: three digits, without an exponent."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}" if value >= 0.001 else "0"
 
 
 class Reporter:
@@ -96,7 +102,7 @@ class LineReporter(Reporter):
         if finished:
             parts.append(f"done in {time.monotonic() - self._begun[event.stage][0]:.1f} s")
         elif left is not None:
-            parts.append(f"{rate:.3g}/s, {left:.0f} s left")
+            parts.append(f"{shown_rate(rate)}/s, {left:.0f} s left")
         return " ".join(parts).rstrip(",")
 
 
@@ -143,7 +149,7 @@ class BarReporter(Reporter):
             task,
             completed=total if finished else event.done,
             total=total,
-            rate=f"{rate:.3g}/s" if rate else "",
+            rate=f"{shown_rate(rate)}/s" if rate else "",
             info=" ".join(f"{name} {value:.5g}" for name, value in event.info.items()),
         )
 

@@ -13,6 +13,12 @@ from rpml.io.model_file import read_model
 from rpml.runtime.digest import data_digest
 from rpml.runtime.wording import counted
 
+_SIMILAR = {
+    "groups": "rows of one group",
+    "pairs": "paired rows",
+    "labels": "rows of one class",
+}
+
 
 def describe_model(model: RPML, path: str | PathLike[str]) -> dict[str, object]:
     """Describe the shape, settings, training and decisions of a model loaded from `path`."""
@@ -71,6 +77,31 @@ def mean_losses(model: RPML) -> list[float]:
     made = vars(model)
     count = 1 if model.solver == "stochastic" else max(1, len(made.get("triplets_", ())))
     return [float(loss) / count for loss in made.get("history_", {}).get("loss", [])]
+
+
+def describe_outcome(model: RPML) -> str:
+    """Say in words what the fit came to, and which knowledge it used."""
+    choice, rows = model.whitening_, "unit-length rows" if model.normalize_input else "the rows"
+    pca, trained = f"PCA of {rows}", ", then trained on triplets" if model.n_iter_ else ""
+    if choice is None:
+        return f"{pca}, whitened as set{trained}" if model.whiten else f"{pca}{trained}"
+    kinds = [_SIMILAR.get(source, "similar rows") for source in choice.source.split(" and ")]
+    differ = f"in which {' and '.join(dict.fromkeys(kinds))} differ"
+    if np.isfinite(choice.shrinkage):
+        return f"learned axes: directions {differ} count less{trained}"
+    if choice.whitens:
+        return f"{pca}, with the axes {differ} scaled down{trained}"
+    return f"{pca}{trained}" if trained else f"{pca}: the rows support nothing better"
+
+
+def outcome_lines(model: RPML) -> dict[str, str]:
+    """Return what the fit came to and the evidence for it, as titles and sentences."""
+    decided, choice = decisions(model), model.whitening_
+    lines = {"outcome": describe_outcome(model)}
+    if choice is not None and choice.reason:
+        lines["evidence"] = choice.reason
+    skipped = ("whitening",) if model.n_iter_ else ("whitening", "training")
+    return lines | {title: text for title, text in decided.items() if title not in skipped}
 
 
 def decisions(model: RPML) -> dict[str, str]:

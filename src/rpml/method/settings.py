@@ -188,7 +188,7 @@ class Training:
     optimum: OptimizeResult
 
 
-NOT_TRAINED = "not trained: no evidence for other axes than the principal ones"
+NOT_TRAINED = "not trained: the rows show nothing that triplets could add"
 
 
 @dataclass(frozen=True)

@@ -225,7 +225,7 @@ def _examples(embeddings: Embeddings, test: Solutions, seed: int) -> str:
     neighbors = {name: _nearest(embeddings[name], _SHOWN) for name in (BEFORE, LEARNED)}
     lines = []
     for query in queries:
-        lines.append(f"Nearest to {test.problem[query]} in language {test.language[query]}:")
+        lines.append(f"Nearest to {test.problem[query]} in language number {test.language[query]}:")
         for name, nearest in neighbors.items():
             shown = (f"{test.problem[i]} ({test.language[i]})" for i in nearest[query])
             lines.append(f"  {name:5} {', '.join(shown)}")
@@ -248,8 +248,8 @@ def demonstrate_drawings(folder: Path, seed: int, note: Note) -> Findings:
     )
     rows, embeddings = learn(_methods(X, train.images, seed), X_new, test.character, folder, seed)
     verdict = (
-        f"{judge(rows, embeddings, test.character)}, and RPML told of {VIEWS} random views of each "
-        f"drawing gives {100 * rows[-1].recall[1]:.1f}."
+        f"{judge(rows, embeddings, test.character)}, and RPML fitted with "
+        f"{VIEWS} random views of each drawing reaches {100 * rows[-1].recall[1]:.1f}."
     )
     picture = _draw(folder / "neighbors.png", test, embeddings, rows, seed, note)
     return Findings(rows, verdict, picture)

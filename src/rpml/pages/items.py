@@ -74,8 +74,8 @@ def make_items(
     """
     names = [str(i) for i in (range(n_rows) if ids is None else ids)]
     classes = None if labels is None else [_label(label) for label in labels]
-    said = None if texts is None else ["" if text is None else str(text) for text in texts]
-    for noun, values in (("id", names), ("label", classes), ("text", said)):
+    shown = None if texts is None else ["" if text is None else str(text) for text in texts]
+    for noun, values in (("id", names), ("label", classes), ("text", shown)):
         if values is not None and len(values) != n_rows:
             raise InputError(
                 f"got {counted(len(values), noun)}, the features have {counted(n_rows, 'row')}"
@@ -85,7 +85,7 @@ def make_items(
     pictures = None
     if images is not None:
         pictures = match_images(Path(images), None if ids is None else names, n_rows)
-    return Items(names, classes, pictures, said)
+    return Items(names, classes, pictures, shown)
 
 
 def _label(value: object) -> str | None:

@@ -250,7 +250,6 @@ def test_a_fit_of_a_subsample(rpml, shared, tmp_path):
     line += ("--set", "training=always")
     assert "learned from 120 of 240 rows" in rpml(*line).stdout
     assert (RPML.load(tmp_path / "m.rpml").labels_ >= 0).sum() == 120
-    assert "all rows are used" in rpml.refused(*line, "--engine", "dask", "--force")
 
 
 def test_constraints_are_the_librarys(rpml, shared, vectors, tmp_path):

@@ -141,7 +141,7 @@ def advice(choice: str, certainty: str) -> Recommendation:
         ("rpml", "close", "open", "Perhaps"),
         ("pca", "clear", "mixed", "Probably not"),
         ("raw", "close", "mixed", "Probably not"),
-        ("pca", "unknown", "open", "Cannot be told"),
+        ("pca", "unknown", "open", "Not enough data to say"),
     ],
 )
 def test_without_labels_the_verdict_is_the_advice(
@@ -156,7 +156,7 @@ def test_without_labels_the_verdict_is_the_advice(
         assert len(lines) == 3
         assert max(len(line.split()) for line in lines) < 30
         assert "4 of 5 other data sets" in verdict.facts["What to expect"]
-        assert "no promise" in verdict.facts["How certain"]
+        assert "An estimate" in verdict.facts["How certain"]
         assert not any(word in " ".join(lines) for word in ("rank gain", "logarithm", "Recall"))
 
 

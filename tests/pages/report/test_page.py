@@ -147,7 +147,7 @@ def test_other_rows_than_the_training_rows(sample: Sample) -> None:
 def test_labels_that_cannot_tell_give_no_verdict(sample: Sample, labels, reason) -> None:
     items = make_items(300, labels=labels)
     text = build_report(measure([sample.model], sample.X, items, SOURCE))
-    assert "Cannot be told" in text
+    assert "Not enough data to say" in text
     assert reason in text
 
 

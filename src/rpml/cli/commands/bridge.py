@@ -61,10 +61,10 @@ def run(
         "held_out": bridge.n_held_out,
     }
     shares = {"neighbors_kept": bridge.neighbors_kept, "encoder_overlap": bridge.encoder_overlap}
-    told = fields_text(fields | {name: _text(share) for name, share in shares.items()})
+    text = fields_text(fields | {name: _text(share) for name, share in shares.items()})
     for name, share in shares.items():
         fields |= {key: round(value, 4) for key, value in bounded(name, share).items()}
-    console.result(fields, told)
+    console.result(fields, text)
 
 
 def _text(share: Interval) -> str:

@@ -79,8 +79,8 @@ def run(
         source = reading.open(features, keep=opt.parse_names(keep_columns) or ())
         fitted = check_features(fitted, source, model)
         with console.reporter() as report:
-            told = Context(report=report)
-            written = embed_file(fitted, source, output, force, told, codes or "float")
+            context = Context(report=report)
+            written = embed_file(fitted, source, output, force, context, codes or "float")
         fields = {"output": output, "rows": written, "dim": size, "codes": codes}
         text = f"{output}: {counted(written, 'row')}, {counted(size, 'dimension')}"
         text = "" if output == "-" else text

@@ -163,8 +163,10 @@ class Task:
             if self.model is not None:
                 fitted = opt.load_model(self.model, self.dim)
                 rows = embedded(check_features(fitted, rows, self.model), rows, cluster)
-            told = Context(report=report)
-            recall = evaluate(rows, y, cluster, ks=tuple(self.ks), metric=self.metric, context=told)
+            context = Context(report=report)
+            recall = evaluate(
+                rows, y, cluster, ks=tuple(self.ks), metric=self.metric, context=context
+            )
         labels = y[labeled_mask(y)]
         return Scores(labels, len(y) - len(labels), rows.n_features, recall)
 

@@ -30,7 +30,7 @@ def run(
     output: Annotated[str, opt.output("FOLDER", "Folder for the figures.")],
     images: Annotated[str | None, opt.text("DIR", "Folder that the ids are relative to.")] = None,
     model: Annotated[
-        str | None, opt.text("MODEL", "Draw its embedding beside the raw features.")
+        str | None, opt.text("MODEL", "Draw its embedding next to the raw features.")
     ] = None,
     labels: opt.Labels = None,
     formats: Annotated[str, opt.text("NAMES", "pdf, svg, png, or several.", "--format")] = "png",

@@ -15,7 +15,7 @@ from rpml.cli.command import Interrupted, command
 from rpml.cli.console import Console, fields_text
 from rpml.cli.options import common as opt
 from rpml.cli.options.engine import EngineOptions
-from rpml.cli.progress import STAGES, Stopper
+from rpml.cli.progress import STAGES, Stopper, shown_rate
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 
@@ -232,8 +232,8 @@ def run(
         )
     fields = summary(outcome.model, output)
     done = outcome.state == "complete"
-    told = f"{output} is already complete" if done else fields_text(shown(outcome.model, fields))
-    console.result(fields, told)
+    text = f"{output} is already complete" if done else fields_text(shown(outcome.model, fields))
+    console.result(fields, text)
 
 
 def estimate(features: str, model: RPML, read: ReadOptions, console: Console) -> None:
@@ -261,13 +261,15 @@ def estimate(features: str, model: RPML, read: ReadOptions, console: Console) ->
         "machine_memory_gb": memory_gb(),
     }
     available = memory_gb()
-    stages = ", ".join(f"{STAGES.get(name, name)} {s:.2g}" for name, s in expected.stages.items())
+    stages = ", ".join(
+        f"{STAGES.get(name, name)} {shown_rate(s)}" for name, s in expected.stages.items()
+    )
     room = "" if available is None else f" (this machine has {available:g} GB)"
     lines = {
         "rows": n,
         "features": d,
         "memory": f"{fields['memory_gb']:g} GB{room}",
-        "seconds": f"{expected.seconds:.3g} ({stages})",
+        "seconds": f"{shown_rate(expected.seconds)} ({stages})",
         "extrapolated from": counted(expected.pilot_rows, "row"),
     }
     console.result(fields, fields_text(lines))
@@ -299,12 +301,12 @@ def how_to_go_on(job: ResumableFit) -> str:
 
 
 def shown(model: RPML, fields: dict[str, object]) -> dict[str, object]:
-    """Return the fields that apply, with the fit's decisions instead of the solver's end."""
-    from rpml.estimator.description import decisions
+    """Return the fields that apply, with what the fit came to in words."""
+    from rpml.estimator.description import outcome_lines
 
     solver = ("iterations", "converged", "message")
-    applying = {n: value for n, value in fields.items() if value is not None and n not in solver}
-    return applying | decisions(model)
+    lines = {n: value for n, value in fields.items() if value is not None and n not in solver}
+    return lines | outcome_lines(model)
 
 
 def summary(model: RPML, output: str) -> dict[str, object]:

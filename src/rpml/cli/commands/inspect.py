@@ -44,8 +44,8 @@ def run(
         fields = describe_index(path)
     else:
         fields = describe_model(opt.load_model(path), path)
-    told = {name: _LISTS.get(name, _short)(value) for name, value in fields.items()}
-    console.result(fields, fields_text(told))
+    lines = {name: _LISTS.get(name, _short)(value) for name, value in fields.items()}
+    console.result(fields, fields_text(lines))
 
 
 def _container(path: str) -> str:

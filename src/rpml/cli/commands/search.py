@@ -68,8 +68,8 @@ def run(
         return
     with atomic_output(output, force) as temporary:
         temporary.write_text(table_text(rows, lines, Path(output).suffix), encoding="utf8")
-    told = (
+    text = (
         f"{counted(len(rows), 'row')} found for "
         f"{counted(len(names), 'query', 'queries')}, written to {output}"
     )
-    console.result({"hits": rows}, told)
+    console.result({"hits": rows}, text)

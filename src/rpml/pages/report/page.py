@@ -84,7 +84,7 @@ def _template(name: str) -> str:
 
 
 def build_report(measurements: Measurements, listen: Listener = lambda progress: None) -> str:
-    """Fill the templates; values are escaped, and a policy forbids foreign code and requests."""
+    """Fill the templates; values are escaped, and a policy forbids other code and requests."""
     jinja: ModuleType = require("jinja2", "report", "the report")
     environment = jinja.Environment(
         loader=jinja.FunctionLoader(_template),

@@ -39,7 +39,7 @@ def judge(measurements: Measurements) -> Verdict:
         return verdict
     fact = (
         f"{' and '.join(names)} have {shared.value:.1%} of the {NEAREST} nearest neighbors in "
-        f"common (95% interval {shared.low:.1%} to {shared.high:.1%}). What is said below of the "
+        f"common (95% interval {shared.low:.1%} to {shared.high:.1%}). What follows about the "
         f"training, the clusters and the settings is about {names[0]}."
     )
     return replace(verdict, facts={**verdict.facts, "The two models": fact})
@@ -54,7 +54,7 @@ def _judge_first(measurements: Measurements) -> Verdict:
         return without_labels(measurements.advice, rows_phrase(measurements))
     comparison, labels = measurements.comparison, measurements.labels
     if labels is not None and (reason := _too_few(labels.values)):
-        return Verdict("open", "Cannot be told", reason, {})
+        return Verdict("open", "Not enough data to say", reason, {})
     gains = {key: by_k[1] for key, by_k in comparison.differences.items()}
     values = comparison.scores[0].values
     return with_labels(gains, values, sizes, rows_phrase(measurements), measurements.source.models)
@@ -158,7 +158,7 @@ def bounds(gain: Interval) -> str:
 
 
 _HOW_CERTAIN = (
-    "Estimated without labels from {}: no promise. Labels for a few hundred items would settle it."
+    "An estimate without labels, from {}. Labels for a few hundred items would settle it."
 )
 _ANSWERS = {("rpml", "clear"): ("good", "Probably"), ("rpml", "close"): ("open", "Perhaps")}
 
@@ -166,7 +166,7 @@ _ANSWERS = {("rpml", "clear"): ("good", "Probably"), ("rpml", "close"): ("open",
 def without_labels(advice: Recommendation, rows: str) -> Verdict:
     """Judge without labels in three short lines; another section has the evidence."""
     if not advice.evidence:
-        return Verdict("open", "Cannot be told", " ".join(advice.reasons), {})
+        return Verdict("open", "Not enough data to say", " ".join(advice.reasons), {})
     own = advice.evidence["rpml"].value
     gain = expected_gain(own)
     certainty = advice.certainty if gain.low > 0 else "close"
@@ -197,7 +197,7 @@ def as_pca(advice: Recommendation, rows: str) -> Verdict:
     return Verdict(
         "mixed",
         "No more than PCA",
-        "The fit found no evidence for more than PCA, so the model is PCA.",
+        "The rows support nothing better than PCA, so the model is PCA.",
         {
             "What to expect": (
                 "The nearest neighbors are those of PCA of the same size."

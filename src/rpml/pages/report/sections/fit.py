@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from rpml.estimator import RPML
-from rpml.estimator.description import decisions, mean_losses
+from rpml.estimator.description import mean_losses, outcome_lines
 from rpml.estimator.fitted import describe_settings
 from rpml.evaluation.diagnostics import of_clusters, of_stability, of_triplets, of_whitening
 from rpml.pages.report import charts
@@ -20,13 +20,12 @@ from rpml.runtime.wording import counted, one_line
 _MIN_ROWS, _STABILITY_ROWS = 60, 3000  # range in which the stability of clusters is measured
 
 
-def _checks(measurements: Measurements) -> Content:
-    """Show diagnostics of clusters, triplets and whitening; the table has those of neighbors."""
+def _checks(measurements: Measurements) -> Content | None:
+    """Show diagnostics of a fit with clusters and triplets; the table has those of neighbors."""
     model, X = measurements.model, measurements.X
     labels = getattr(model, "labels_", None)
-    if labels is None and measurements.clusters is not None:
-        labels = measurements.clusters[measurements.rows]
-    assert labels is not None
+    if labels is None:
+        return None
     checks = [*of_clusters(labels), *of_triplets(model), *of_whitening(model)]
     if len(X) >= _MIN_ROWS:
         rng = measurements.rng("checks")
@@ -92,21 +91,21 @@ def _training(measurements: Measurements) -> Content:
         log = name == "gradient_norm" and bool(values.min() > 0)
         line = charts.Series(heading, "rpml", values)
         figures.append(Figure(heading, charts.line_chart(heading, [line], step, log)))
-    constants += [f"{name.capitalize()}: {text}." for name, text in decisions(model).items()]
+    lines = [f"{name.capitalize()}: {text}." for name, text in outcome_lines(model).items()]
     how = (
         "The loss should fall and level off, and the gradient norm should fall by orders of "
         "magnitude. A mean triplet weight near 0 means that the fit ignores its triplets."
     )
     return {
-        "how": how if figures else "There is no curve: the solver took no step.",
+        "how": how if figures else "What the fit came to, and why.",
         "figures": figures,
-        "summary": " ".join(constants),
+        "lines": [*lines, *constants],
     }
 
 
 _TRAINING_TEMPLATE = """
 <div class="charts">{% for figure in figures %}{{ ui.chart(figure) }}{% endfor %}</div>
-<p>{{ summary }}</p>
+{% for line in lines %}<p>{{ line }}</p>{% endfor %}
 """
 TRAINING = Section("training", "Training", _training, _TRAINING_TEMPLATE)
 
@@ -143,7 +142,7 @@ def _clusters(measurements: Measurements) -> Content:
         facts["items in none"] = f"{noise:,}"
     role = "take the place of labels in the fit"
     if fitted is None:
-        role = "are those of the measured items; the fit was not trained and used none"
+        role = "were made for this report, since the fit had no use for clusters"
     return {
         "how": (
             f"The pseudo-clusters {role}. Many small and pure ones are good; a single giant or "

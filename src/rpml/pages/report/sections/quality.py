@@ -107,10 +107,10 @@ def _evidence(measurements: Measurements) -> Content | None:
     ranked = sorted(advice.evidence.items(), key=lambda pair: -pair[1].value)
     return {
         "how": (
-            "The features were split into two halves. A method that captures what the items share "
-            "ranks those high that the other half finds near; its rank gain is how much the mean "
-            "logarithm of that rank falls, compared with PCA. RPML is judged with its default "
-            "settings. Small figures are 95% intervals where nothing else is said."
+            "The features were split into two halves. Rows that are near by one half should rank "
+            "high by the other: the rank gain is how much the mean logarithm of that rank falls, "
+            "compared with PCA. RPML is judged with its default settings. Small figures are 95% "
+            "intervals unless stated otherwise."
         ),
         "methods": [
             (METHODS[name].title, _rank_gain(name, gain), _expected(name, gain.value))
