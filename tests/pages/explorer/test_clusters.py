@@ -48,9 +48,9 @@ def test_no_cluster_at_all(groups: tuple[np.ndarray, np.ndarray]) -> None:
 
 
 def test_the_ascent_is_found_again(sample: Sample) -> None:
-    parents = ascent_tree(sample.model, sample.X)
-    assert parents is not None
     labels = sample.model.labels_
+    parents = ascent_tree(sample.model, sample.X, labels)
+    assert parents is not None
     assert (labels[parents] == labels).all()
     found = find_clusters(labels, ExactIndex(sample.X), parents, np.random.default_rng(0))
     assert (parents[found.modes] == found.modes).all()
@@ -59,7 +59,7 @@ def test_the_ascent_is_found_again(sample: Sample) -> None:
 def test_given_clusters_have_no_tree(sample: Sample) -> None:
     given = np.arange(len(sample.X)) // 20
     model = RPML(8, clustering=given, tol=0.5, random_state=0).fit(sample.X)
-    assert ascent_tree(model, sample.X) is None
+    assert ascent_tree(model, sample.X, given) is None
 
 
 def test_partitions_are_compared_without_their_names() -> None:

@@ -124,7 +124,7 @@ def test_without_labels_images_and_ids(sample: Sample) -> None:
     assert 'id="retrieval"' not in text
     assert 'id="evidence"' in text
     assert "The features were split into two halves" in text
-    assert "Estimated without labels from 300 items" in text
+    assert "An estimate without labels, from 300 items" in text
     assert json.loads(parsed.scripts[0])["thumbs"] is None
 
 
