@@ -80,7 +80,7 @@ def test_a_loaded_model_says_what_it_cannot_repeat(rows, tmp_path, settings):
     if settings["clustering"] == "array":
         settings = {"clustering": np.arange(len(rows)) % 8}
     model = fit(rows, training="always", max_iter=3, tol=1e-2, **settings)
-    model.save(tmp_path / "m.rpml")
+    model.save(tmp_path / "m.rpml")  # with its labels, which it could not make again
     found = {d.key: d for d in diagnose(RPML.load(tmp_path / "m.rpml"), rows)}
     for key in ("stability", "seeds"):
         assert found[key].shown == "not measured"

@@ -7,6 +7,7 @@ from os import PathLike
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.estimator.fitted import training_counts
 from rpml.estimator.rpml import RPML
 from rpml.io.container import Arrays
 from rpml.io.model_file import read_model
@@ -54,7 +55,8 @@ def describe_model(model: RPML, path: str | PathLike[str]) -> dict[str, object]:
 def map_fingerprint(model: RPML) -> str:
     """Return a short hash that a model shares with its indexes, whatever their dimensions."""
     applied = model.preprocessing_
-    return data_digest(applied.mean, applied.matrix, model.components_[:1])[:16]
+    first = (applied.matrix @ model.components_[0]).astype(np.float32)
+    return data_digest(np.asarray(applied.mean, np.float64), first)[:16]
 
 
 def describe_arrays(arrays: Arrays) -> dict[str, dict[str, object]]:
@@ -75,7 +77,7 @@ def mean_losses(model: RPML) -> list[float]:
     """Return the loss of each iteration or epoch, as the mean over triplets."""
     # the stochastic solver already reports means
     made = vars(model)
-    count = 1 if model.solver == "stochastic" else max(1, len(made.get("triplets_", ())))
+    count = 1 if model.solver == "stochastic" else max(1, training_counts(model)["n_triplets"])
     return [float(loss) / count for loss in made.get("history_", {}).get("loss", [])]
 
 

@@ -51,6 +51,7 @@ class Embedding(Coded):
     whitening_: ScatterChoice | None
     components_: Array
     n_samples_: int
+    _counts: dict[str, int]
     n_iter_: int
     exemplars_: Exemplars
     exemplar_vectors_: Array
@@ -71,7 +72,7 @@ class Embedding(Coded):
         raise AttributeError(
             f"{name} does not exist, because this fit had no use for clusters and triplets "
             f"({self.outcome_}) or its file holds none. Fit with training='always' to make them, "
-            "or cluster rows with AuthorityAscentShift."
+            "save with training=True to keep them, or cluster rows with AuthorityAscentShift."
         )
 
     @property
@@ -206,7 +207,7 @@ class Embedding(Coded):
             if len(model.code_ranges_.low) > len(model.components_):
                 model.similarity_scale_ = None  # pairs are more similar in fewer dimensions
             model.code_ranges_ = model.code_ranges_.first(len(model.components_))
-        for name in (*MADE_IF_ASKED, "_sample"):
+        for name in (*MADE_IF_ASKED, "_sample", "_counts"):
             vars(model).pop(name, None)
         model.n_samples_ = 0
         return model
@@ -291,10 +292,14 @@ class Embedding(Coded):
             probabilities=fitted.get("triplet_probabilities_", nothing[1]),
         )
 
-    def save(self, path: str | PathLike[str], exemplars: bool = False) -> None:
+    def save(
+        self, path: str | PathLike[str], exemplars: bool = False, training: bool = False
+    ) -> None:
         """Write the model to one file (safetensors and JSON, no pickle).
 
-        A file of that name is replaced, by one rename when the new one is complete.
+        A file of that name is replaced, by one rename when the new one is complete. By default it
+        holds the map from rows to embeddings in single precision, and what codes need. Loaded
+        from it, `components_` is the identity and `preprocessing_` the whole map.
 
         Parameters
         ----------
@@ -302,9 +307,12 @@ class Embedding(Coded):
         exemplars : bool, default=False
             Store the exemplars, which are rows of the training data. `predict` and `update` need
             them, and `suggest_labels` if it is not given the rows.
+        training : bool, default=False
+            Store `labels_`, `triplets_` and their weights. Labels are also stored if some were
+            given or if the clustering is an object or an array.
         """
         check_is_fitted(self)
-        save_model(self, path, exemplars=exemplars)
+        save_model(self, path, exemplars=exemplars, training=training)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
@@ -319,7 +327,7 @@ class Embedding(Coded):
         drift: float = 0.0,
     ) -> None:
         """Set the attributes of a fit on n rows, of which `take` returns some."""
-        for name in (*MADE_IF_ASKED, "_sample"):  # of an earlier fit
+        for name in (*MADE_IF_ASKED, "_sample", "_counts"):  # of an earlier fit
             vars(self).pop(name, None)
         self.preprocessing_ = result.whitening.preprocessing
         self.whitening_ = result.whitening.choice

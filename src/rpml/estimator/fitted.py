@@ -32,9 +32,8 @@ if TYPE_CHECKING:
 Model = TypeVar("Model", bound="Embedding")
 
 
-TRAINING_ARRAYS = (
-    *("labels", "labeled_mask", "triplets", "triplet_weights", "triplet_probabilities", "theta"),
-)
+LABEL_ARRAYS = ("labels", "labeled_mask")
+TRIPLET_ARRAYS = ("triplets", "triplet_weights", "triplet_probabilities", "theta")
 EXEMPLAR_FIELDS = ("rows", "labels", "sizes")
 NOT_STORED = {"callback", "verbose", "n_jobs"}  # parameters that change no result
 
@@ -44,28 +43,35 @@ def save_model(
     path: str | PathLike[str],
     run: Mapping[str, object] | None = None,
     exemplars: bool = False,
+    training: bool = False,
     overwrite: bool = True,
 ) -> None:
-    """Write a fitted estimator atomically; its exemplars, which are training rows, only if asked.
+    """Write a fitted estimator atomically; `exemplars` and `training` as in `RPML.save`.
 
     `run` is stored next to the model. Equal content gives equal bytes, so nothing that differs
     between two equal runs (times, paths) should be in it.
     """
-    arrays, metadata = model_arrays(estimator, exemplars), model_metadata(estimator, run)
+    arrays = model_arrays(estimator, exemplars, training)
+    metadata = model_metadata(estimator, run)
     write_container(Path(path), arrays, metadata, "model", FORMAT_VERSION, overwrite)
 
 
-def model_arrays(estimator: Embedding, exemplars: bool = False) -> Arrays:
-    """Return the arrays of a fitted estimator by their names in the file."""
-    arrays: Arrays = {
-        "mean": estimator.preprocessing_.mean,
-        "matrix": estimator.preprocessing_.matrix,
-        "components": estimator.components_,
-    }
-    made = vars(estimator)
-    for name in TRAINING_ARRAYS:
+def model_arrays(estimator: Embedding, exemplars: bool = False, training: bool = False) -> Arrays:
+    """Return the arrays of a fitted estimator by their names in the file, floats as float32.
+
+    Without `exemplars` or `training` the whitening and the components are folded into one map,
+    unless the length of a row in between matters.
+    """
+    pre, made = estimator.preprocessing_, vars(estimator)
+    arrays: Arrays = {}
+    if exemplars or training or (pre.unit_output and not estimator.normalize):
+        arrays |= {"matrix": pre.matrix, "components": estimator.components_}
+    else:  # row by row, so that a prefix has the same bits
+        arrays["map"] = np.stack([pre.matrix @ row for row in estimator.components_])
+    names = LABEL_ARRAYS if training or exemplars or _labels_matter(estimator) else ()
+    for name in (*names, *(TRIPLET_ARRAYS if training else ())):
         if made.get(f"{name}_") is not None:
-            arrays[name] = _narrow(made[f"{name}_"])
+            arrays[name] = made[f"{name}_"]
     if estimator.code_ranges_ is not None:
         ranges = estimator.code_ranges_
         arrays["code_ranges"] = np.stack([ranges.low, ranges.high, ranges.growth])
@@ -74,40 +80,48 @@ def model_arrays(estimator: Embedding, exemplars: bool = False) -> Arrays:
     if estimator.similarity_scale_ is not None:
         scale = estimator.similarity_scale_
         arrays["similarity_quantiles"] = np.stack([scale.levels, scale.random, scale.nearest])
-    stored: Exemplars | None = made.get("exemplars_")
+    stored: Exemplars | None = made.get("exemplars_") if exemplars or training else None
     if exemplars and ("_sample" in made or "exemplar_vectors_" in made):
         stored, arrays["exemplar_vectors"] = estimator._clustered()
     if stored is not None:
-        arrays |= {f"exemplar_{f}": _narrow(getattr(stored, f)) for f in EXEMPLAR_FIELDS}
-    return {name: np.asarray(array) for name, array in arrays.items()}
+        arrays |= {f"exemplar_{f}": getattr(stored, f) for f in EXEMPLAR_FIELDS}
+    # the mean stays in double precision: rows may be far from the origin
+    return {"mean": pre.mean} | {name: _narrow(array) for name, array in arrays.items()}
+
+
+def _labels_matter(estimator: Embedding) -> bool:
+    """Whether labels cannot be made again from the rows: some were given, or all by an object."""
+    by_name = isinstance(estimator.clustering, str | AuthorityAscentShift)
+    return not by_name or bool(np.any(vars(estimator).get("labeled_mask_", False)))
 
 
 def _narrow(array: NDArray[np.generic]) -> NDArray[np.generic]:
-    """Store indices below 2^31 in half the space; other arrays as they are."""
-    is_small = array.dtype.kind == "i" and (array.size == 0 or int(np.abs(array).max()) < 2**31)
-    return array.astype(np.int32) if is_small else array
+    """Return integers and floats in 32 bits where these hold them."""
+    array = np.asarray(array)
+    largest = float(np.abs(array).max(initial=0)) if array.dtype.kind in "if" else 0.0
+    if array.dtype.kind == "i" and largest < 2**31:
+        return array.astype(np.int32)
+    if array.dtype == np.float64 and (largest == 0 or 1e-20 < largest < 1e20):
+        return array.astype(np.float32)
+    return array
 
 
 def model_metadata(estimator: Embedding, run: Mapping[str, object] | None = None) -> Json:
     """Return settings, preprocessing, names and training summary of a fitted estimator."""
     names = getattr(estimator, "feature_names_in_", None)
     made = vars(estimator)
-    labels = made.get("labels_", np.empty(0, np.intp))
     return {
         "settings": describe_settings(estimator),
         "preprocessing": {
             "unit_input": bool(estimator.preprocessing_.unit_input),
             "unit_output": bool(estimator.preprocessing_.unit_output),
         },
-        "normalize": bool(estimator.normalize),
         "whitening": _whitening(estimator.whitening_),
         "feature_names": None if names is None else [str(n) for n in names],
         "training": {
-            "n_rows": len(made.get("labels_", range(estimator.n_samples_))),
+            **training_counts(estimator),
             "n_samples": int(estimator.n_samples_),
             "n_classes": int(estimator.n_classes_),
-            "n_clusters": len(np.unique(labels[labels >= 0])),
-            "n_triplets": len(made.get("triplets_", ())),
             "n_iter": int(estimator.n_iter_),
             "converged": bool(estimator.converged_),
             "message": str(estimator.message_),
@@ -115,6 +129,19 @@ def model_metadata(estimator: Embedding, run: Mapping[str, object] | None = None
         },
         "run": dict(run or {}),
     }
+
+
+def training_counts(estimator: Embedding) -> dict[str, int]:
+    """Return the numbers of rows, clusters and triplets, also of a file that holds none of them."""
+    made = vars(estimator)
+    counts = {"n_rows": estimator.n_samples_, "n_clusters": 0, "n_triplets": 0}
+    counts |= made.get("_counts", {})
+    if "labels_" in made:
+        labels = estimator.labels_
+        counts["n_rows"], counts["n_clusters"] = len(labels), len(np.unique(labels[labels >= 0]))
+    if "triplets_" in made:
+        counts["n_triplets"] = len(estimator.triplets_)
+    return counts
 
 
 def _whitening(choice: ScatterChoice | None) -> Json | None:
@@ -177,12 +204,14 @@ def _rebuild(cls: type[Model], arrays: Arrays, metadata: Json) -> Model:
     build: Callable[..., Model] = cls
     model = build(**_settings(cls, metadata["settings"]))
     flags, names = metadata["preprocessing"], metadata["feature_names"]
+    matrix = arrays["map"].T if "map" in arrays else arrays["matrix"]
     model.preprocessing_ = Preprocessing(
-        flags["unit_input"], arrays["mean"], arrays["matrix"], flags["unit_output"]
+        flags["unit_input"], arrays["mean"], matrix, flags["unit_output"]
     )
-    model.normalize = metadata["normalize"]
+    model.components_ = (
+        np.eye(matrix.shape[1], dtype=matrix.dtype) if "map" in arrays else arrays["components"]
+    )
     model.whitening_ = _read_whitening(metadata.get("whitening"))
-    model.components_ = arrays["components"]
     model.n_features_in_ = len(arrays["mean"])
     if names is not None:
         if len(names) != model.n_features_in_:
@@ -226,7 +255,7 @@ def _supported(cls: type[BaseEstimator], stored: Json) -> Json:
 
 
 def _set_training(model: Embedding, arrays: Arrays, training: Json) -> None:
-    for name in TRAINING_ARRAYS:
+    for name in (*LABEL_ARRAYS, *TRIPLET_ARRAYS):
         if name in arrays:
             integer = arrays[name].dtype.kind == "i"
             setattr(model, f"{name}_", arrays[name].astype(np.intp) if integer else arrays[name])
@@ -239,6 +268,7 @@ def _set_training(model: Embedding, arrays: Arrays, training: Json) -> None:
         model.labeled_mask_ = np.zeros(len(arrays["labels"]), bool)
     n_rows: int = training.get("n_rows", len(arrays.get("labels", ())))
     model.n_samples_ = int(training.get("n_samples", n_rows))  # fewer after an update
+    model._counts = {k: int(v) for k, v in training.items() if k in training_counts(model)}
     model.n_classes_ = training.get("n_classes", 0)
     model.n_iter_ = training["n_iter"]
     model.converged_ = training["converged"]

@@ -20,7 +20,7 @@ from rpml.io.features import Features
 from rpml.io.features.source import as_ids
 from rpml.io.model_file import check_model_output, read_model
 from rpml.io.resumable import ResumableRun
-from rpml.runtime.context import Progress
+from rpml.runtime.context import Json, Progress
 from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError, ModelFormatError
 from rpml.runtime.outputs import check_apart
@@ -70,7 +70,7 @@ class ResumableFit(ResumableRun):
         Keep finished stages.
     notes : mapping, default={}
         JSON values that the model file stores under "run", such as the name of the data.
-    exemplars : bool, default=False
+    exemplars, training : bool, default=False
         As in `RPML.save`.
 
     Examples
@@ -84,6 +84,7 @@ class ResumableFit(ResumableRun):
     checkpoint: bool = True
     notes: Mapping[str, object] = field(default_factory=dict)
     exemplars: bool = False
+    training: bool = False
     _suffix: ClassVar[str] = ".ckpt"
 
     def fit(self, model: RPML, X: ArrayLike | Features, **inputs: Any) -> FitOutcome:
@@ -123,8 +124,9 @@ class ResumableFit(ResumableRun):
             if data.feature_names is not None:
                 model.feature_names_in_ = as_ids(data.feature_names)
             data.check_unchanged()
-            run = {"options": dict(self.notes), "fingerprint": key, "interrupted": bool(stops)}
-            save_model(model, self.path, {"command": "fit", **run}, self.exemplars, replaces)
+            run: Json = {"command": "fit", "options": dict(self.notes), "fingerprint": key}
+            run["interrupted"] = bool(stops)
+            save_model(model, self.path, run, self.exemplars, self.training, replaces)
             if not stops:
                 self.discard()
             return FitOutcome(model, "stopped" if stops else "fitted")

@@ -13,7 +13,7 @@ from rpml.runtime.errors import InputError, ModelFormatError
 from rpml.runtime.outputs import check_output
 from rpml.runtime.schema import ANY_FLOAT, COUNT, ArraySpec, Number, Schema
 
-FORMAT_VERSION = 3  # 2: exemplars, then called modes; 3: current names
+FORMAT_VERSION = 4  # 2: exemplars, then called modes; 3: current names; 4: one map
 _RENAMED_ARRAYS = {
     "known": "labeled_mask",
     "mode_vectors": "exemplar_vectors",
@@ -25,8 +25,9 @@ _MANY_LABELS = 2**24  # tables of this size are harmless; more labels need as ma
 SCHEMA = Schema(
     arrays={
         "mean": ArraySpec("f", ("features",)),
-        "matrix": ArraySpec("f", ("features", "axes")),
-        "components": ArraySpec("f", ("components", "axes"), -2, 2),  # orthonormal rows
+        "map": ArraySpec("f", ("components", "features"), optional=True),
+        "matrix": ArraySpec("f", ("features", "axes"), optional=True),
+        "components": ArraySpec("f", ("components", "axes"), -2, 2, True),  # orthonormal rows
         "theta": ArraySpec("f", optional=True),
         "code_ranges": ArraySpec("f", (3, "components"), optional=True),
         "codebooks": ArraySpec("f", ("bytes", 256, "axes per byte"), optional=True),
@@ -44,7 +45,6 @@ SCHEMA = Schema(
     metadata={
         "settings": {"*": _PLAIN, "clustering": (str, {"AuthorityAscentShift": {"*": _PLAIN}})},
         "preprocessing": {"unit_input": bool, "unit_output": bool},
-        "normalize": bool,
         "whitening?": (
             None,
             {
@@ -109,7 +109,10 @@ def read_model(path: str | PathLike[str]) -> tuple[Arrays, Json]:
 def check_model(path: str | PathLike[str], arrays: Arrays, metadata: Json) -> None:
     """Raise ModelFormatError if arrays, metadata or sizes are not those of a model."""
     sizes = check_content(path, SCHEMA, arrays, metadata)
-    if not 0 < sizes["axes"] <= sizes["features"] or sizes["components"] == 0:
+    if "map" not in arrays and not arrays.keys() >= {"matrix", "components"}:
+        raise ModelFormatError(f"{path} is damaged: it has no map")
+    axes = sizes.get("axes", 1)
+    if not 0 < axes <= sizes["features"] or sizes["components"] == 0:
         raise ModelFormatError(f"{path} is damaged: its components have no axes, or too many")
     rows = metadata["training"].get("n_rows", sizes.get("rows", 0))
     if sizes.get("rows", rows) != rows:

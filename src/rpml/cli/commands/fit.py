@@ -179,6 +179,9 @@ def run(
     dry_run: Annotated[
         bool, opt.flag("Only estimate memory and time, from a short pilot run.", "--dry-run")
     ] = False,
+    keep_training: Annotated[
+        bool, opt.flag("Store labels, triplets and their weights too.", "--keep-training")
+    ] = False,
     *,
     reading: opt.LabeledReadingOptions,
     engine: EngineOptions,
@@ -204,7 +207,8 @@ def run(
         raise InputError("give the model file to write with -o MODEL, or --dry-run")
     notes = {**supervision.files(features), **vars(reading)}
     notes = {name: value for name, value in notes.items() if value is not None}
-    job = ResumableFit(output, resume, force, checkpoint, notes, keep_exemplars)
+    keep = {"exemplars": keep_exemplars, "training": keep_training}
+    job = ResumableFit(output, resume, force, checkpoint, notes, **keep)
     job.check([features, *supervision.paths()])
     with ExitStack() as stack:
         inputs: Json = {}
