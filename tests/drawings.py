@@ -56,7 +56,7 @@ def make_sample(folder: Path, characters: int = 15) -> Sample:
     np.save(folder / "features.npy", X)
     (folder / "ids.txt").write_text("\n".join(ids) + "\n", encoding="utf8")
     (folder / "labels.txt").write_text("\n".join(labels) + "\n", encoding="utf8")
-    model.save(folder / "model.rpml")
+    model.save(folder / "model.rpml", training=True)
     return Sample(folder, X, ids, labels, model)
 
 
