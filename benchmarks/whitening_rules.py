@@ -4,7 +4,7 @@ python benchmarks/whitening_rules.py --data DIR [--sets A,B]
 
 Whitening alone, no training, on three splits of the classes: per candidate its Recall@1 on the
 held-out classes and on the rows it was fitted on, and the rank gains on the latter by which a fit
-chooses, with three seeds.
+chooses, with a seed of its own per split.
 The measurements are kept in results/whitening_rules.json; the tables are computed from them and
 printed. The last one chooses the constants of the rule on all sources of data but one and scores
 them on that one.
@@ -21,23 +21,21 @@ from typing import Any
 import numpy as np
 from common import RESULTS, machine
 from numpy.typing import NDArray
-from results_sets import DIMS, SEEDS, FeatureSet, commit, feature_sets, parser
+from results_sets import DIMS, FeatureSet, commit, feature_sets, parser
 from results_zoo import SPLITS, class_split
 
 from rpml.evaluation.metrics import first_hit_rank
 from rpml.method.whitening import evidence
 from rpml.method.whitening.constants import (
+    LEAST_SUPPORT,
     MILD,
-    MOST_CLAIMED,
     NEAR_BEST,
     RIDGE,
     SHRINKAGES,
     SUPPORT,
-    SUPPORT_SIZE,
     TURN,
-    TURN_SIZE,
 )
-from rpml.method.whitening.evidence import RankGains, at_size, judged_rows
+from rpml.method.whitening.evidence import RankGains, judged_rows, turn_needed
 from rpml.method.whitening.groups import within_scatter
 from rpml.method.whitening.linear_map import Spectrum, principal_axes, whitening
 from rpml.method.whitening.neighborhoods import Coordinates, ScatterChoice, coordinates, whiten_by
@@ -88,7 +86,7 @@ def measure(data: FeatureSet, split: int) -> list[dict[str, Any]]:
     rows = []
     for dim in (d for d in DIMS if d < X.shape[1] and d <= len(spectrum.variances)):
         seen = coordinates(X, np.arange(len(X)), spectrum, True, dim)
-        gains = [drawn(seen, np.random.default_rng(seed)) for seed in SEEDS]
+        gains = [drawn(seen, np.random.default_rng(split))]
         scatter, _ = evidence.neighbor_scatter(seen, np.random.default_rng(split))
         maps = candidates(spectrum, scatter, within_scatter(seen, data.y[train]), dim)
         found = {"set": data.name, "split": split, "dim": dim, "gains": [*map(means, gains)]}
@@ -107,7 +105,9 @@ def recall(Z: Matrix, y: NDArray[np.integer]) -> float:
 def means(gains: RankGains) -> dict[str, Any]:
     """The rank gains over all queries."""
     return {
+        "directions": round(gains.directions, 2),
         "mild": round(float(gains.mild.mean()), 4),
+        "rescaled": round(float(gains.rescaled.mean()), 4),
         "turned": np.round(gains.turned.mean(axis=1), 4).tolist(),
     }
 
@@ -117,22 +117,22 @@ class Rule:
     """The rule of a fit, with other constants."""
 
     support: float = SUPPORT
-    nuisance: float = TURN
+    least: float = LEAST_SUPPORT
+    turn: float = TURN
     near_best: float = NEAR_BEST
-    ridge: str = rescaled(RIDGE)
+    ridge: str = ""
+    """Of rescaled axes; by default that of the larger rank gain."""
     fallback: str = "pca"
 
     def __call__(self, gains: dict[str, Any], dim: int) -> str:
-        if gains["mild"] < at_size(self.support, dim, SUPPORT_SIZE):
+        if gains["mild"] < max(self.support * gains["directions"], self.least):
             return self.fallback
         best = max(gains["turned"])
-        if best > at_size(self.nuisance, dim, TURN_SIZE):
-            if best > MOST_CLAIMED * gains["mild"]:
-                return "pca"
+        if best > self.turn / TURN * turn_needed(dim):
             near = [s for s, g in zip(SHRINKAGES, gains["turned"], strict=True)
                     if g >= self.near_best * best]  # fmt: skip
             return turned(near[0])
-        return self.ridge
+        return self.ridge or rescaled(RIDGE if gains["rescaled"] > gains["mild"] else MILD)
 
 
 def always(name: str) -> Callable[[dict[str, Any], int], str]:
@@ -141,13 +141,15 @@ def always(name: str) -> Callable[[dict[str, Any], int], str]:
 
 RULES: dict[str, Callable[[dict[str, Any], int], str]] = {
     "the rule of a fit": Rule(),
+    "... 0.045 needed, however many directions": Rule(support=0.0, least=0.045),
+    "... 0.0007 needed per direction": Rule(support=0.0007),
+    "... 0.0014 needed per direction": Rule(support=0.0014),
+    "... at least 0.045 needed": Rule(least=0.045),
     "... ridge 1/16 instead of PCA": Rule(fallback=rescaled(MILD)),
-    "... ridge 1/8 instead of PCA": Rule(fallback=rescaled(1 / 8)),
-    "... more than PCA from 0.035 on": Rule(support=0.035),
-    "... more than PCA from 0.055 on": Rule(support=0.055),
-    "... ridge 1/256 instead of 1/128": Rule(ridge=rescaled(1 / 256)),
-    "... turned from 0.12 on": Rule(nuisance=0.12),
-    "... turned from 0.18 on": Rule(nuisance=0.18),
+    "... always ridge 1/128": Rule(ridge=rescaled(RIDGE)),
+    "... always ridge 1/16": Rule(ridge=rescaled(MILD)),
+    "... turned from 0.12 on": Rule(turn=0.12),
+    "... turned from 0.18 on": Rule(turn=0.18),
     "... turned with shrinkage 1/16 always": Rule(near_best=-np.inf),
     "... turned with shrinkage 1/16 where it is best": Rule(near_best=1.0),
     "always rescaled, ridge 1/16": always(rescaled(1 / 16)),
@@ -196,12 +198,13 @@ def worth(gain: float) -> float:
 def leaving_one_out(rows: Rows) -> Found:
     """The gains of each source of data with the constants that are best on all others."""
     grid = itertools.product(
-        (0.03, 0.035, 0.04, 0.045, 0.05, 0.06),
+        (0.0, 0.0005, 0.0007, 0.001, 0.0014, 0.002),
+        (0.025, 0.035, 0.045, 0.06),
         (0.12, 0.15, 0.18),
-        (0.9, 0.95, 1.0),
-        ("pca", *(rescaled(r) for r in RIDGES[3:])),
+        (0.9, 1.0),
+        ("pca", rescaled(MILD)),
     )
-    found = [gains_of(Rule(s, n, b, fallback=f), rows) for s, n, b, f in grid]
+    found = [gains_of(Rule(s, e, n, b, fallback=f), rows) for s, e, n, b, f in grid]
     out = {}
     for source in {key[0].split("_")[0] for key in found[0]}:
         others = [

@@ -23,6 +23,7 @@ from rpml.method.whitening.neighborhoods import PairEvidence, ScatterChoice
 from rpml.runtime.context import Json
 from rpml.runtime.digest import plain_text
 from rpml.runtime.errors import ModelFormatError
+from rpml.runtime.intervals import Interval
 from rpml.runtime.wording import one_line
 
 if TYPE_CHECKING:
@@ -158,6 +159,7 @@ def _read_whitening(stored: Json | None) -> ScatterChoice | None:
     }
     read["evidence"] = {float(k): float(v) for k, v in stored["evidence"]}
     read["pairs"] = PairEvidence(**pairs) if (pairs := stored.get("pairs")) else None
+    read["gain"] = Interval(**gain) if (gain := stored.get("gain")) else None
     return ScatterChoice(**read)
 
 

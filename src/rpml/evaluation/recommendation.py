@@ -97,7 +97,6 @@ class Recommendation:
         return f"<p><b>{advice}</b> {' '.join(reasons)}</p>{shown}"
 
 
-@single_blas_thread()
 def recommend(
     X: ArrayLike,
     n_components: int | None = None,
@@ -135,6 +134,32 @@ def recommend(
     >>> rpml.recommend(load_digits().data, 8).choice in ("pca", "half-whitened", "rpml")
     True
     """
+    return _recommend(X, n_components, y, methods, random_state)
+
+
+def recommend_fitted(
+    X: ArrayLike,
+    n_components: int | None,
+    gain: Interval | None,
+    methods: Sequence[str] = CANDIDATES,
+    random_state: RandomState = 0,
+) -> Recommendation:
+    """Recommend without labels, where RPML was fitted to X and its fit measured this rank gain.
+
+    So the advice is about that fit. Without a rank gain it is measured as a new fit would.
+    """
+    return _recommend(X, n_components, None, methods, random_state, gain)
+
+
+@single_blas_thread()
+def _recommend(
+    X: ArrayLike,
+    n_components: int | None,
+    y: ArrayLike | None,
+    methods: Sequence[str],
+    random_state: RandomState,
+    own: Interval | None = None,
+) -> Recommendation:
     seed = int(check_random_state(random_state).randint(2**31 - 1))
     rng, X = np.random.default_rng(seed), checked_embedding(X, "X")
     size = checked_size(n_components, X.shape[1])
@@ -151,7 +176,7 @@ def recommend(
     if labels is None:
         gains = rank_gains(W, [name for name in names if name != "rpml"], size, rng)
         if "rpml" in names:
-            gains["rpml"] = own_rank_gain(X, spectrum, size, seed)
+            gains["rpml"] = own or own_rank_gain(X, spectrum, size, seed)
         recommendation = decide(gains, size, names, n_components is None)
     else:
         seeds = (int(rng.integers(2**31 - 1)),)
@@ -173,6 +198,16 @@ def own_rank_gain(X: Array, spectrum: Spectrum, size: int, seed: int) -> Interva
     n_axes = n_leading_axes(len(rows), len(spectrum.variances), size)
     data = coordinates(sample, every, spectrum, unit_input=True, n_components=size, least=n_axes)
     return chosen_rank_gain(data, splits)
+
+
+def fitted_rank_gain(table: Comparison, n_components: int) -> Interval | None:
+    """Return the rank gain that the fits of RPML in a comparison measured, the mean over seeds."""
+    cells = [
+        [cell["rank_gain"], cell["rank_gain_low"], cell["rank_gain_high"]]
+        for cell in table.cells
+        if (cell["method"], cell["asked"]) == ("rpml", n_components) and "rank_gain" in cell
+    ]
+    return Interval(*np.mean(cells, axis=0).tolist()) if cells else None
 
 
 def recommend_from(table: Comparison, any_size: bool = False) -> Recommendation:

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from rpml import recommend
 from rpml.cli.app import app
+from rpml.runtime.intervals import Interval
 from tests.problems import blobs
 
 
@@ -45,6 +46,22 @@ def test_without_labels_as_json(files):
     advice = recommend(np.load(files / "x.npy"), 4, methods=("raw", "pca"))
     assert found["verdict"]["choice"] == advice.choice
     assert found["verdict"]["reasons"] == list(advice.reasons)
+
+
+def test_without_labels_the_verdict_is_about_the_fits_of_the_table(files, monkeypatch):
+    """On half of the rows RPML is PCA here, on all of them it is not."""
+    from rpml.evaluation import recommendation
+
+    strong = Interval(0.3, 0.2, 0.4)
+    monkeypatch.setattr(recommendation, "own_rank_gain", lambda *_: strong)
+    X = np.random.default_rng(0).standard_normal((300, 20)).astype(np.float32)
+    np.save(files / "noise.npy", X)
+    result = run(files / "noise.npy", "--dim", 4, "--methods", "pca,rpml", "--seeds", 1, "--json")
+    found = json.loads(result.stdout)
+    pca, own = found["measured"]
+    assert own["neighbors_kept"] == pca["neighbors_kept"]
+    assert found["verdict"]["choice"] == "pca"
+    assert "RPML itself is PCA here" in " ".join(found["verdict"]["reasons"])
 
 
 def test_figures_without_labels_have_intervals(files, rpml):

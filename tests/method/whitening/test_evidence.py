@@ -13,20 +13,22 @@ from rpml.estimator.description import decisions
 from rpml.evaluation.baselines.unsupervised import PCA
 from rpml.evaluation.metrics import recall_at_k
 from rpml.method.whitening.constants import (
+    LEAST_SUPPORT,
     MILD,
-    MOST_CLAIMED,
     RIDGE,
     SHRINKAGES,
     SUPPORT,
     TURN,
 )
 from rpml.method.whitening.evidence import (
+    NO_GAIN,
     STEPS,
     RankGains,
     choose,
     chosen_rank_gain,
     judged_rows,
     mean_log_ranks,
+    n_directions,
     neighbor_scatter,
 )
 from rpml.method.whitening.linear_map import principal_axes
@@ -34,63 +36,68 @@ from rpml.runtime.intervals import Interval
 from tests.evaluation.test_recommendation import nuisance
 from tests.method.whitening.test_neighborhoods import nuisance_rows, sampled
 
+NEEDED = LEAST_SUPPORT  # with few directions
 
-def gains(mild, rescaled=0.0, turned=(0.0, 0.0)):
+
+def gains(mild, rescaled=0.0, turned=(0.0, 0.0), directions=1.0):
     """Of two queries that differ by 0.02."""
     named = {"mild": mild, "rescaled": rescaled, "turned": np.array(turned)[:, None]}
-    return SimpleNamespace(**{k: np.add(gain, [-0.01, 0.01]) for k, gain in named.items()})
+    by_query = {k: np.add(gain, [-0.01, 0.01]) for k, gain in named.items()}
+    return SimpleNamespace(directions=directions, **by_query)
 
 
-@pytest.mark.parametrize("mild", [-1, 0, 0.9 * SUPPORT])
+@pytest.mark.parametrize("mild", [-1, 0, 0.9 * NEEDED])
 def test_without_support_it_is_pca_whatever_else_seems_to_gain(mild):
-    choice, used = choose(gains(mild, 1.0, (1.0, 1.0)), 64)
+    choice = choose(gains(mild, 1.0, (1.0, 1.0)), 64)
     assert (choice.shrinkage, choice.ridge, choice.trains) == (np.inf, np.inf, False)
     assert not choice.whitens
     assert choice.evidence == pytest.approx({MILD: mild})
-    assert not used.any()
+    assert choice.gain == NO_GAIN
     margin = 1.96 * 0.01 / np.sqrt(2)
-    said = f"{mild:.3f}, 95% interval {mild - margin:.3f} to {mild + margin:.3f}, {SUPPORT} needed"
+    said = f"{mild:.3f}, 95% interval {mild - margin:.3f} to {mild + margin:.3f}, {NEEDED} needed"
     assert said in choice.reason
 
 
-def test_with_support_the_axes_are_rescaled():
-    choice, used = choose(gains(1.1 * SUPPORT, 0.3), 64)
-    assert (choice.shrinkage, choice.ridge, choice.trains) == (np.inf, RIDGE, False)
-    assert choice.whitens
-    assert choice.evidence == pytest.approx({RIDGE: 0.3, MILD: 1.1 * SUPPORT})
-    assert used.mean() == pytest.approx(0.3)
+def test_more_support_is_needed_where_many_directions_share_the_variance():
+    for part in (0.97, 1.03):
+        choice = choose(gains(part * 100 * SUPPORT, 1.0, (1.0, 1.0), directions=100), 64)
+        assert choice.whitens == (part > 1)
+        assert choice.whitens or "0.100 needed (100 axes)" in choice.reason
+
+
+def test_directions_are_counted_by_their_variance():
+    assert n_directions(np.ones(7)) == pytest.approx(7)
+    assert n_directions(np.array([1.0, 1e-6, 1e-6])) == pytest.approx(1)
+    data, _ = sampled(nuisance_rows()[0])
+    found = RankGains(data, np.random.default_rng(0))
+    assert found.directions == n_directions(data.deviations)
+
+
+def test_with_support_the_axes_are_rescaled_by_the_ridge_that_gains_more():
+    for rescaled, ridge in ((0.3, RIDGE), (0.5 * NEEDED, MILD)):
+        choice = choose(gains(1.1 * NEEDED, rescaled), 64)
+        assert (choice.shrinkage, choice.ridge, choice.trains) == (np.inf, ridge, False)
+        assert choice.whitens
+        assert choice.evidence == pytest.approx({RIDGE: rescaled, MILD: 1.1 * NEEDED})
+        assert choice.gain.value == pytest.approx(choice.evidence[ridge])
 
 
 @pytest.mark.parametrize(("part", "shrinkage"), [(0.8, 1 / 8), (0.95, 1 / 16), (1.1, 1 / 16)])
-def test_where_a_nuisance_dominates_the_strongest_whitening_near_the_best(part, shrinkage):
+def test_axes_are_turned_by_the_strongest_whitening_near_the_best(part, shrinkage):
     turned = (2 * part * TURN, 2 * TURN)
-    choice, used = choose(gains(1, 1, turned), 64)
+    choice = choose(gains(1, 1, turned), 64)
     assert (choice.shrinkage, choice.ridge, choice.trains) == (shrinkage, np.inf, True)
     assert choice.evidence == pytest.approx(dict(zip(SHRINKAGES, turned, strict=True)))
-    assert used.mean() == pytest.approx(choice.evidence[shrinkage])
+    assert choice.gain.value == pytest.approx(choice.evidence[shrinkage])
     assert "discounting the directions in which near rows differ" in choice.reason
     assert "nuisance" not in choice.reason
 
 
-def test_turned_axes_that_claim_far_more_than_mild_rescaling_are_not_believed():
-    mild = 1.5 * SUPPORT
+@pytest.mark.parametrize(("size", "turn"), [(8, 0.71), (32, 0.71), (64, 1), (256, 1.42)])
+def test_in_fewer_dimensions_turned_axes_gain_less(size, turn):
     for part in (0.97, 1.03):
-        claimed = part * MOST_CLAIMED * mild
-        choice, used = choose(gains(mild, 0.1, (0.1, claimed)), 64)
-        assert choice.whitens == choice.trains == used.any() == (part < 1)
-    assert (choice.shrinkage, choice.ridge) == (np.inf, np.inf)
-    assert f"{claimed:.3f}, more than 6 times that of mild rescaling ({mild:.3f})" in choice.reason
-
-
-@pytest.mark.parametrize(
-    ("size", "support", "nuisance"), [(8, 0.71, 0.71), (32, 0.71, 0.71), (64, 1, 1), (256, 1, 1.42)]
-)
-def test_in_fewer_dimensions_all_gains_are_smaller(size, support, nuisance):
-    for part in (0.97, 1.03):
-        turned, _ = choose(gains(1, 0, (0, part * nuisance * TURN)), size)
+        turned = choose(gains(1, 0, (0, part * turn * TURN)), size)
         assert np.isfinite(turned.shrinkage) == (part > 1)
-        rescaled, _ = choose(gains(part * support * SUPPORT), size)
-        assert rescaled.whitens == (part > 1)
 
 
 def test_mean_log_ranks_count_the_rows_before():
@@ -184,14 +191,14 @@ def test_a_rank_gain_is_over_pca():
     found = RankGains(data.subset(judged_rows(600, rng)), rng)
     assert found.mild.shape == found.rescaled.shape == (300,)
     assert found.turned.shape == (len(SHRINKAGES), 300)
-    assert min(found.mild.mean(), found.rescaled.mean()) > SUPPORT
+    assert min(found.mild.mean(), found.rescaled.mean()) > LEAST_SUPPORT
 
 
 def test_rescaled_axes_span_what_principal_axes_span_at_every_size(tmp_path):
     X, _ = blurred_rows()
     model = RPML(12, random_state=0).fit(X)
     choice = model.whitening_
-    assert choice.ridge == RIDGE
+    assert choice.ridge in (MILD, RIDGE)
     said = f"by neighbors, principal axes rescaled, ridge 1/{1 / choice.ridge:.0f}, because "
     assert decisions(model)["whitening"] == said + choice.reason
     assert model.n_iter_ == 0
@@ -200,7 +207,7 @@ def test_rescaled_axes_span_what_principal_axes_span_at_every_size(tmp_path):
     for size in (4, 8, 12):
         assert linalg.subspace_angles(matrix[:, :size], axes[:, :size]).max() < 1e-6
     smaller = RPML(8, random_state=0).fit(X)
-    assert smaller.whitening_.ridge == RIDGE
+    assert smaller.whitening_.ridge == choice.ridge
     np.testing.assert_allclose(smaller.transform(X), model.transform(X, n_components=8), atol=1e-5)
     model.save(tmp_path / "m.rpml")
     assert RPML.load(tmp_path / "m.rpml").whitening_ == choice

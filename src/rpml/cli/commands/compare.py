@@ -50,7 +50,12 @@ def run(
     """Compare RPML with PCA, whitening and others; recommend one."""
     from rpml.evaluation.codes import CODED_METHODS, CodeComparison, compare_bytes
     from rpml.evaluation.comparison import Comparison, compare
-    from rpml.evaluation.recommendation import CANDIDATES, recommend, recommend_from
+    from rpml.evaluation.recommendation import (
+        CANDIDATES,
+        fitted_rank_gain,
+        recommend_fitted,
+        recommend_from,
+    )
     from rpml.runtime.files import atomic_output
 
     if output is not None:
@@ -76,7 +81,8 @@ def run(
         else:
             comparison = compare(values, y, dim, methods=names, seeds=runs)
             if y is None:
-                advice = recommend(values, dim, methods=names or CANDIDATES, random_state=seed)
+                own = fitted_rank_gain(comparison, comparison.order[0][1])
+                advice = recommend_fitted(values, dim, own, names or CANDIDATES, seed)
             else:
                 advice = recommend_from(comparison, any_size=dim is None)
             fields["verdict"] = asdict(advice)

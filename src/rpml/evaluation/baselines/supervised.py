@@ -56,7 +56,9 @@ class PseudoLabelLDA(LinearBaseline):
         self.random_state = random_state
 
     def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
-        clustering = RPML(self.n_components, max_iter=0, random_state=self.random_state)
+        clustering = RPML(
+            self.n_components, max_iter=0, training="always", random_state=self.random_state
+        )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # no iterations are intended
             labels = clustering.fit(X).labels_

@@ -9,6 +9,7 @@ the 10 nearest rows remain.
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.estimator import RPML
 from rpml.evaluation.metrics import bounded_scores, first_hit_rank, kmeans_labels
 from rpml.evaluation.metrics.label_free import (
     NEAREST,
@@ -42,6 +43,8 @@ def measure(split: Split, method: Method, dim: int, seed: int) -> Cell:
     except ValueError as error:
         return {**cell, "error": one_line(error)}
     cell |= {"seconds": fit.seconds, "warnings": fit.warnings, "dim": Z.shape[1]}
+    if isinstance(fit.estimator, RPML) and (choice := fit.estimator.whitening_) is not None:
+        cell |= {} if choice.gain is None else bounded("rank_gain", choice.gain)
     cell.update(_without_labels(split.X_test, Z))
     if split.y_test is not None:
         cell.update(_with_labels(Z, split.y_test, seed))

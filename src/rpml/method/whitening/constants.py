@@ -22,11 +22,10 @@ SHRINKAGES = (1 / 16, 1 / 8)  # of axes that are turned, strongest whitening fir
 NEAR_BEST = 0.9  # of the best rank gain, which the strongest whitening must have to be taken
 RIDGE = 1 / 128  # of axes that are rescaled, as a part of the scatter's trace
 MILD = 1 / 16  # ridge of the mild rescaling by which the scatter is judged
-SUPPORT = 0.045  # rank gain of mild rescaling from which on the scatter is used
-TURN = 0.15  # rank gain of turned axes from which on they are turned
-# both hold at 64 dimensions, and grow with the square root of the dimension from 32 up to
-SUPPORT_SIZE, TURN_SIZE = 64, 128
-MOST_CLAIMED = 6  # times the rank gain of mild rescaling that turned axes may claim
+SUPPORT = 0.001  # rank gain of mild rescaling, per direction of the spectrum, that is needed
+LEAST_SUPPORT = 0.025  # and at least, however few directions there are
+TURN = 0.15  # rank gain of turned axes from which on they are turned, at 64 dimensions
+TURN_SIZES = (32, 128)  # between which it grows with the square root of the dimension
 
 # The evidence: trials, except for the rows and queries, which are a matter of time (fits.py)
 MATES = 3
@@ -64,6 +63,7 @@ MIN_LABELED_PAIRS, MIN_CLASSES = 20, 4  # with fewer the scatter within classes 
 LABEL_PRIOR = 300  # labeled pairs that weigh as much as all unlabeled rows together
 LABEL_SHRINKAGES = (1 / 32, 1 / 16, 1 / 8, 1 / 2, 2.0, np.inf)
 LABEL_AXES = 512  # leading axes on which the shrinkage is chosen
+LABEL_LOSS = 0.01  # of rank gain of held-out labeled rows, if it is more than a standard error
 LABEL_CLEAR = 2  # standard errors by which a shrinkage is clearly better than another
 LABEL_REPEATS = 2
 LABEL_KAPPA = 0.95  # as KAPPA

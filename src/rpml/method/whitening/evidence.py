@@ -29,20 +29,19 @@ from rpml.method.whitening.constants import (
     JUDGED_QUERIES,
     JUDGED_REPEATS,
     JUDGED_ROWS,
+    LEAST_SUPPORT,
     MATE_SHRINKAGE,
     MATES,
     MILD,
     MIN_AXES,
     MIN_ROWS,
-    MOST_CLAIMED,
     NEAR_BEST,
     PRIOR_ROWS,
     RIDGE,
     SHRINKAGES,
     SUPPORT,
-    SUPPORT_SIZE,
     TURN,
-    TURN_SIZE,
+    TURN_SIZES,
 )
 from rpml.method.whitening.neighborhoods import (
     Coordinates,
@@ -63,6 +62,7 @@ from rpml.runtime.wording import counted
 
 Index = NDArray[np.intp]
 
+NO_GAIN = Interval(0.0, 0.0, 0.0)  # PCA over PCA
 # two rounds, the evidence, the last round
 STEPS = 2 * (2 * JUDGED_REPEATS + JUDGED_REPEATS + FINAL_REPEATS)
 
@@ -82,12 +82,12 @@ def neighbor_scatter(
     n, q = data.W.shape
     if q < MIN_AXES:
         reason = f"only {counted(q, 'axis', 'axes')}, too few to be halved"
-        return np.eye(q), ScatterChoice("none", np.inf, {}, reason, trains=False)
+        return np.eye(q), ScatterChoice("none", np.inf, {}, reason, trains=False, gain=NO_GAIN)
     if n < MIN_ROWS:
         reason = f"only {counted(n, 'row')}, too few to tell"
-        return np.eye(q), ScatterChoice("none", np.inf, {}, reason, trains=False)
+        return np.eye(q), ScatterChoice("none", np.inf, {}, reason, trains=False, gain=NO_GAIN)
     gains = RankGains(data.subset(judged_rows(n, rng)), rng, step)
-    choice, _ = choose(gains, data.n_components)
+    choice = choose(gains, data.n_components)
     correlation = gains.correlation
     if choice.whitens or is_prior:
         rows = rng.permutation(n)[: FINAL_ROWS if choice.whitens else PRIOR_ROWS]
@@ -102,8 +102,8 @@ def neighbor_scatter(
 def chosen_rank_gain(data: Coordinates, rng: np.random.Generator) -> Interval:
     """The rank gain by which a fit would judge its choice, of its `judged_rows`."""
     if min(data.W.shape[0] - MIN_ROWS, data.W.shape[1] - MIN_AXES) < 0:
-        return Interval(0.0, 0.0, 0.0)
-    return mean_interval(choose(RankGains(data, rng), data.n_components)[1])
+        return NO_GAIN
+    return choose(RankGains(data, rng), data.n_components).gain or NO_GAIN
 
 
 def judged_rows(n: int, rng: np.random.Generator) -> Index:
@@ -111,47 +111,58 @@ def judged_rows(n: int, rng: np.random.Generator) -> Index:
     return rng.permutation(n)[:JUDGED_ROWS]
 
 
-def choose(gains: RankGains, n_components: int) -> tuple[ScatterChoice, Array]:
-    """The choice, and the rank gain per query by which it was judged.
+def choose(gains: RankGains, n_components: int) -> ScatterChoice:
+    """PCA unless a mild rescaling has support; then turned axes, or the better rescaling.
 
-    Where a nuisance dominates, it is the strongest whitening whose gain is near the best. A
-    nuisance shows in both gains. Rare features, such as words that two short texts share, only
-    raise that of turned axes: a claim that is out of proportion is not believed.
+    The strongest whitening whose gain is near the best turns the axes.
     """
-    support = at_size(SUPPORT, n_components, SUPPORT_SIZE)
-    turn = at_size(TURN, n_components, TURN_SIZE)
+    support, turn = support_needed(gains.directions), turn_needed(n_components)
     mild = float(gains.mild.mean())
     reason = f"the rank gain of mild rescaling is {_said(gains.mild)}"
     if mild < support:
-        return _pca(gains, f"{reason}, {support:.3f} needed")
+        return _pca(gains, f"{reason}, {support:.3f} needed ({gains.directions:.0f} axes)")
     turned = gains.turned.mean(axis=1)
-    if turned.max() > max(turn, MOST_CLAIMED * mild):
-        most = f"more than {MOST_CLAIMED} times that of mild rescaling ({mild:.3f})"
-        claim = f"turned axes claim a rank gain of {turned.max():.3f}, {most}"
-        return _pca(gains, f"{claim}: the two disagree")
     if turned.max() > turn:
-        best = _said(gains.turned[turned.argmax()])
         measured = "discounting the directions in which near rows differ has a rank gain of"
-        reason = f"{measured} {best}, above {turn:.2f}"
+        reason = f"{measured} {_said(gains.turned[turned.argmax()])}, above {turn:.2f}"
         i = int((turned >= NEAR_BEST * turned.max()).argmax())
         evidence = dict(zip(SHRINKAGES, turned.tolist(), strict=True))
-        return ScatterChoice("neighbors", SHRINKAGES[i], evidence, reason), gains.turned[i]
+        gain = mean_interval(gains.turned[i])
+        return ScatterChoice("neighbors", SHRINKAGES[i], evidence, reason, gain=gain)
     evidence = {RIDGE: float(gains.rescaled.mean()), MILD: mild}
+    ridge = max(evidence, key=evidence.__getitem__)
+    gain = mean_interval(gains.rescaled if ridge == RIDGE else gains.mild)
     reason += f", above {support:.3f}"
-    choice = ScatterChoice("neighbors", np.inf, evidence, reason, trains=False, ridge=RIDGE)
-    return choice, gains.rescaled
+    return ScatterChoice(
+        "neighbors", np.inf, evidence, reason, trains=False, ridge=ridge, gain=gain
+    )
 
 
-def _pca(gains: RankGains, reason: str) -> tuple[ScatterChoice, Array]:
+def _pca(gains: RankGains, reason: str) -> ScatterChoice:
     """Nothing beyond PCA, and no gain over it."""
     evidence = {MILD: float(gains.mild.mean())}
-    choice = ScatterChoice("neighbors", np.inf, evidence, reason, trains=False)
-    return choice, np.zeros_like(gains.mild)
+    return ScatterChoice("neighbors", np.inf, evidence, reason, trains=False, gain=NO_GAIN)
 
 
-def at_size(threshold: float, n_components: int, most: int) -> float:
-    """A threshold that holds at 64 dimensions: with fewer all rank gains are smaller."""
-    return float(threshold * (min(max(n_components, 32), most) / 64) ** 0.5)
+def support_needed(directions: float) -> float:
+    """The rank gain of mild rescaling from which on the scatter is used.
+
+    A few strong directions can hide what near rows share. Where many directions share the variance
+    there is nothing of the kind to discount, and near rows mostly share detail: wording, or being
+    parts of one document.
+    """
+    return max(SUPPORT * directions, LEAST_SUPPORT)
+
+
+def turn_needed(n_components: int) -> float:
+    """The rank gain from which on axes are turned: with fewer dimensions all gains are smaller."""
+    return float(TURN * (min(max(n_components, TURN_SIZES[0]), TURN_SIZES[1]) / 64) ** 0.5)
+
+
+def n_directions(deviations: Array) -> float:
+    """Over how many directions the variance is spread: the participation ratio."""
+    variances = np.square(deviations)
+    return float(variances.sum() ** 2 / np.square(variances).sum())
 
 
 def _said(per_query: Array) -> str:
@@ -169,6 +180,7 @@ class RankGains:
     def __init__(
         self, data: Coordinates, rng: np.random.Generator, step: Callable[[], None] = silent
     ) -> None:
+        self.directions = n_directions(data.deviations)
         every = np.arange(len(data.W))
         made, self._tested = (data.subset(part) for part in np.array_split(every, 2))
         self.correlation = cross_fitted_correlation(made, JUDGED_REPEATS, rng, step)

@@ -28,6 +28,7 @@ from rpml.method.whitening.constants import (
 from rpml.method.whitening.linear_map import Preprocessing, Spectrum
 from rpml.runtime.blas import times, transposed_times
 from rpml.runtime.context import silent
+from rpml.runtime.intervals import Interval
 from rpml.runtime.rows import Array, float_dtype, unit_rows
 
 Mask = NDArray[np.bool_]
@@ -68,6 +69,10 @@ class ScatterChoice:
     infinite: they are not rescaled."""
     groups_ignored: str = ""
     """Why groups that came with the rows were ignored, in words; empty if there were none."""
+    labels_ignored: str = ""
+    """Why the whitening ignored labels that came with the rows, in words; empty if it did not."""
+    gain: Interval | None = None
+    """The rank gain over PCA of what was chosen by the rows alone, 0 if that is PCA."""
 
     @property
     def whitens(self) -> bool:
@@ -87,7 +92,7 @@ class ScatterChoice:
         """The same with one more source of what was given."""
         alone = self.source in ("neighbors", "none")
         source = source if alone else f"{self.source} and {source}"
-        return replace(self, source=source, ridge=np.inf)
+        return replace(self, source=source, ridge=np.inf, gain=None)
 
 
 @dataclass(frozen=True)
@@ -103,6 +108,15 @@ class Coordinates:
 
     def subset(self, chosen: NDArray[np.generic]) -> Coordinates:
         return Coordinates(self.W[chosen], self.deviations, self.n_components)
+
+    def leading(self, n_axes: int) -> Coordinates:
+        return Coordinates(self.W[:, :n_axes], self.deviations[:n_axes], self.n_components)
+
+    def embed_by(self, scatter: Array, choice: ScatterChoice, spread: Array | None = None) -> Array:
+        """The rows of unit norm, reduced by a choice; by default axes rank by all rows' spread."""
+        spread = np.diag(self.deviations**2) if spread is None else spread
+        inner = chosen_map(scatter, choice, spread, self.n_components)[:, : self.n_components]
+        return unit_rows(self._through(np.ones(len(scatter), bool), inner))
 
     def embed(self, scatter: Array, half: Mask, shrinkage: float, size: int) -> Array:
         """The rows seen through some of the axes, whitened by the smoothed scatter."""
@@ -166,12 +180,16 @@ def whiten_by(
     are only rescaled keep their order.
     """
     q = len(scatter)
-    if np.isfinite(choice.ridge):
-        inner = rescaling_map(scatter, choice.ridge * float(np.trace(scatter)))
-    else:
-        spread = np.diag(spectrum.variances[:q]) if spread is None else spread
-        inner = whitening_map(scatter, spread, choice.shrinkage, n_components)
+    spread = np.diag(spectrum.variances[:q]) if spread is None else spread
+    inner = chosen_map(scatter, choice, spread, n_components)
     return Preprocessing(unit_input, spectrum.mean, spectrum.axes[:, :q] @ inner, unit_input)
+
+
+def chosen_map(scatter: Array, choice: ScatterChoice, spread: Array, n_components: int) -> Array:
+    """(q, q): what the choice makes of principal coordinates, best axes first."""
+    if np.isfinite(choice.ridge):
+        return rescaling_map(scatter, choice.ridge * float(np.trace(scatter)))
+    return whitening_map(scatter, spread, choice.shrinkage, n_components)
 
 
 def whitening_map(scatter: Array, spread: Array, shrinkage: float, n_components: int) -> Array:

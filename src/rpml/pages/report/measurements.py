@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rpml.estimator import RPML
 from rpml.estimator.clusters import cluster_rows
-from rpml.evaluation.recommendation import CANDIDATES, Recommendation, recommend
+from rpml.evaluation.recommendation import CANDIDATES, Recommendation, recommend_fitted
 from rpml.evaluation.registry import PCA_FAMILY
 from rpml.pages.items import Items
 from rpml.pages.layout import linked_maps
@@ -140,7 +140,8 @@ def measure(
     # a model that is PCA has no evidence of its own
     methods = PCA_FAMILY if model.outcome_ == "PCA" else CANDIDATES
     size = len(model.components_)
-    advice = None if labels else recommend(sampled, size, methods=methods, random_state=seed)
+    own = None if model.whitening_ is None else model.whitening_.gain
+    advice = None if labels else recommend_fitted(sampled, size, own, methods, seed)
     listen(Progress("report", 2, N_STAGES))
     drawn = sorted_sample(len(rows), MAX_DRAWN, rng)
     laid_out = {s.key: s.vectors[drawn] for s in spaces if s.key != "pca"}
