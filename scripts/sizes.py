@@ -10,10 +10,10 @@ from pathlib import Path
 
 FILE_LINES, FUNCTION_LINES, PARAMETERS = 400, 60, 6
 # may take more parameters: estimators as in scikit-learn (by their bases), commands and compiled
-# kernels (by decorator), and the solver's public function
+# kernels (by decorator), and these public functions
 ESTIMATORS = {"BaseEstimator", "RPML"}
 DECORATORS = {"command", "compiled"}
-PUBLIC = {"fit_triplets"}
+PUBLIC = {"fit_triplets", "recommend"}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 

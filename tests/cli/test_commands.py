@@ -306,6 +306,23 @@ def test_recommend_ends_with_the_next_step(rpml, shared):
     assert text.splitlines()[-1].startswith("Next: ")
 
 
+def test_bytes_choose_the_dimensions_and_the_code(rpml, shared, tmp_path):
+    x, y, model = shared / "x.npy", shared / "y.npy", tmp_path / "small.rpml"
+    fields = rpml.json("recommend", x, "--bytes", 4)
+    assert (fields["bytes"], fields["output"]) == (4, "pq")
+    text = rpml("recommend", x, "--keep", 0.5, "--labels", y).stdout
+    assert text.splitlines()[-1].startswith(f"Next: rpml fit {x} --bytes ")
+    fitted = rpml.json("fit", x, "--bytes", 4, "-o", model)
+    assert (fitted["dim"], fitted["codes"]) == (fields["n_components"], "pq")
+    rpml("embed", model, x, "-o", tmp_path / "codes.npy", "--codes", "pq")
+    assert np.load(tmp_path / "codes.npy").shape == (240, 4)
+    assert "leave out --dim" in rpml.refused("recommend", x, "--bytes", 4, "--dim", 4)
+    assert "--queries is for" in rpml.refused("recommend", x, "--queries", x)
+    refused = rpml.refused("fit", x, "--bytes", 4, "--dim", 4, "-o", tmp_path / "m.rpml")
+    assert "--bytes does not go with --dim" in refused
+    assert "No code of 900 bytes fits" in rpml.refused("recommend", x, "--bytes", 900)
+
+
 def test_a_deleted_current_folder_is_named(rpml, tmp_path, shared, monkeypatch):
     gone = tmp_path / "gone"
     gone.mkdir()

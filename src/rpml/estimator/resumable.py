@@ -72,6 +72,8 @@ class ResumableFit(ResumableRun):
         JSON values that the model file stores under "run", such as the name of the data.
     exemplars, training : bool, default=False
         As in `RPML.save`.
+    code_bytes : int, default=None
+        Learn the codebooks of ``output="pq"`` with so many bytes per vector.
 
     Examples
     --------
@@ -85,6 +87,7 @@ class ResumableFit(ResumableRun):
     notes: Mapping[str, object] = field(default_factory=dict)
     exemplars: bool = False
     training: bool = False
+    code_bytes: int | None = None
     _suffix: ClassVar[str] = ".ckpt"
 
     def fit(self, model: RPML, X: ArrayLike | Features, **inputs: Any) -> FitOutcome:
@@ -109,7 +112,8 @@ class ResumableFit(ResumableRun):
         data = X if isinstance(X, Features) else Features(X)  # type: ignore[arg-type]
         with self._running():
             digest, settings = _digest(model, data.values, inputs), describe_settings(model)
-            key = fingerprint(digest, settings)
+            extra = {} if self.code_bytes is None else {"code_bytes": self.code_bytes}
+            key = fingerprint(digest, settings | extra)
             if self.resume and self._is_complete(key):
                 self.discard()
                 return FitOutcome(load_model(type(model), self.path), "complete")
@@ -121,6 +125,8 @@ class ResumableFit(ResumableRun):
                 inputs["store"] = Checkpoint(self.directory, digest, settings, self.resume)
             with _stops(model) as stops:
                 model.fit(data.values, **inputs)
+            if self.code_bytes is not None:
+                model.learn_codebooks(data.values, self.code_bytes)
             if data.feature_names is not None:
                 model.feature_names_in_ = as_ids(data.feature_names)
             data.check_unchanged()

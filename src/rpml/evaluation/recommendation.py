@@ -10,6 +10,7 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +23,7 @@ from rpml.evaluation.metrics._checks import checked_codes, checked_embedding
 from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
 from rpml.evaluation.rank_gain import expected_gain, rank_gains
 from rpml.evaluation.registry import METHODS, PCA_FAMILY, REFERENCE, chosen_methods
+from rpml.evaluation.sizes import SizeRecommendation, recommend_size
 from rpml.method.graph.exact import measure, search_rows
 from rpml.method.whitening.choice import scatter_rows
 from rpml.method.whitening.evidence import chosen_rank_gain, judged_rows
@@ -97,15 +99,37 @@ class Recommendation:
         return f"<p><b>{advice}</b> {' '.join(reasons)}</p>{shown}"
 
 
+@overload
+def recommend(
+    X: ArrayLike,
+    n_components: int | None = ...,
+    *,
+    y: ArrayLike | None = ...,
+    methods: Sequence[str] = ...,
+    random_state: RandomState = ...,
+) -> Recommendation: ...
+@overload
+def recommend(
+    X: ArrayLike,
+    *,
+    bytes: int | None = ...,
+    keep: float | None = ...,
+    queries: ArrayLike | None = ...,
+    y: ArrayLike | None = ...,
+    random_state: RandomState = ...,
+) -> SizeRecommendation: ...
 def recommend(
     X: ArrayLike,
     n_components: int | None = None,
     *,
     y: ArrayLike | None = None,
     methods: Sequence[str] = CANDIDATES,
+    bytes: int | None = None,
+    keep: float | None = None,
+    queries: ArrayLike | None = None,
     random_state: RandomState = 0,
-) -> Recommendation:
-    """Recommend a method for vectors, without labels or with them.
+) -> Recommendation | SizeRecommendation:
+    """Recommend a method for vectors, or the dimensions and the code for a number of bytes.
 
     Parameters
     ----------
@@ -118,14 +142,23 @@ def recommend(
         Classes. With them, the methods are compared on held-out classes.
     methods : sequence of str, default=("pca", "half-whitened", "pca-whitened", "rpml")
         Methods to choose from.
+    bytes : int, default=None
+        Bytes per vector: recommend dimensions times bits instead.
+    keep : float, default=None
+        Recommend the fewest bytes that keep this share of the raw vectors' 10 nearest rows, or
+        with y of their Recall@1.
+    queries : array-like of shape (n_queries, n_features), default=None
+        Real queries, whose 10 nearest rows `bytes` and `keep` are to keep.
     random_state : int, RandomState instance or None, default=0
         Seed of the sample, the halves and the fits. RPML with the same seed is judged by the
         evidence of its own fit (of more than 5,000 rows, on the principal axes of a sample).
 
     Returns
     -------
-    Recommendation
-        `choice` is the method, `gain` its gain over PCA, `reasons` say why.
+    Recommendation or SizeRecommendation
+        `choice` is the method, `gain` its gain over PCA, `reasons` say why. For bytes:
+        `n_components`, `output`, `estimator`, the `table` of sizes, and `fit(X)`, which returns
+        the fitted model with its codebooks.
 
     Examples
     --------
@@ -134,6 +167,13 @@ def recommend(
     >>> rpml.recommend(load_digits().data, 8).choice in ("pca", "half-whitened", "rpml")
     True
     """
+    if bytes is not None or keep is not None:
+        if n_components is not None:
+            raise ValueError("bytes and keep choose n_components: leave it out.")
+        seed = int(check_random_state(random_state).randint(2**31 - 1))
+        return recommend_size(X, bytes, keep=keep, queries=queries, y=y, random_state=seed)
+    if queries is not None:
+        raise ValueError("queries are for bytes and keep.")
     return _recommend(X, n_components, y, methods, random_state)
 
 

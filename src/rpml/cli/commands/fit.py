@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 from rpml.cli.command import Interrupted, command
@@ -29,6 +29,7 @@ EXAMPLES = """\b
 Examples:
   rpml fit vectors.npy -o model.rpml
   rpml fit birds.parquet -o birds.rpml --dim 64 --id-column image
+  rpml fit vectors.npy -o model.rpml --bytes 16      (dimensions and code chosen)
   rpml fit vectors.npy -o model.rpml --resume        (after an interruption)
   rpml fit vectors.npy -o model.rpml --labels few.csv --must-link pairs.csv
   rpml fit vectors.npy -o model.rpml --pairs sessions.csv
@@ -176,6 +177,10 @@ def run(
     keep_exemplars: Annotated[
         bool, opt.flag("Store exemplars, which are training rows: for update.", "--keep-exemplars")
     ] = False,
+    n_bytes: Annotated[
+        int | None,
+        opt.number("Choose dimensions and a code for so many bytes per vector.", "--bytes"),
+    ] = None,
     dry_run: Annotated[
         bool, opt.flag("Only estimate memory and time, from a short pilot run.", "--dry-run")
     ] = False,
@@ -192,10 +197,14 @@ def run(
     The model is PCA where label-free evidence does not support more; the output says so.
     """
     from rpml.estimator import ResumableFit
+    from rpml.evaluation.recommendation import recommend
     from rpml.io.features import Features, open_features
     from rpml.runtime.context import Progress
 
     on_dask = engine.on_dask(method.memory)
+    if n_bytes is not None and (on_dask or method.dim is not None):
+        other = "--dim: it chooses the dimensions" if method.dim else "--engine dask"
+        raise InputError(f"--bytes does not go with {other}")
     model = method.build(on_dask)
     read = reading.options(reading.excluded(features, supervision.labels))
     if dry_run:
@@ -226,6 +235,12 @@ def run(
             console.note(
                 f"{data.name}: {counted(n, 'row')} of {counted(d, 'feature')}, {data.values.dtype}"
             )
+        advice = None
+        if n_bytes is not None:
+            advice = recommend(data.values, bytes=n_bytes, random_state=method.seed)
+            model.set_params(n_components=advice.n_components)
+            job = replace(job, code_bytes=n_bytes if advice.output == "pq" else None)
+            console.note(str(advice))
         inputs |= supervision.read(model, data, reading)
         with interruptible(job, model, console):
             outcome = job.fit(model, data, **inputs)
@@ -235,6 +250,8 @@ def run(
             f"({counted(model.n_iter_, 'iteration')}); {how_to_go_on(job)}"
         )
     fields = summary(outcome.model, output)
+    if advice is not None:
+        fields["codes"] = advice.output
     done = outcome.state == "complete"
     text = f"{output} is already complete" if done else fields_text(shown(outcome.model, fields))
     console.result(fields, text)

@@ -1,0 +1,246 @@
+"""Bytes in, configuration out: dimensions times bits for a number of bytes per vector.
+
+RPML is fitted to a sample of the rows, which are searched as a database would: float queries
+against codes. Among the codes of equal bytes, the one is chosen that ranks most of the neighbors
+by the float embedding among the 10 nearest; with labels the highest Recall@1; with queries the one
+that keeps most of the 10 nearest rows of the queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rpml.estimator import RPML
+from rpml.evaluation.codes import BYTES, Configuration, coded, configurations, nearest_rows
+from rpml.evaluation.comparison.table import Row, figure_text, html_table
+from rpml.evaluation.metrics._checks import checked_codes, checked_embedding
+from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
+from rpml.method.whitening.linear_map import principal_axes
+from rpml.runtime.intervals import bounded, interval
+from rpml.runtime.rows import Array, sorted_sample, unit_rows
+from rpml.runtime.wording import counted
+
+MAX_ROWS = 5000
+MAX_QUERIES = 1000
+MIN_ROWS = 100
+LARGER = (128, 256)  # bytes that are tried, after BYTES, until enough is kept
+# Fewest bytes at which a code was worth trying (benchmarks/bytes.py): with fewer, its few
+# dimensions lose more than its bits gain.
+WORTH = {"pq": 1, "int2": 1, "int4": 32, "int8": 64}
+Rows = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class SizeRecommendation:
+    """The embedding and code for a number of bytes per vector, and what it keeps."""
+
+    n_components: int
+    output: str
+    """The code, as in `RPML.transform`."""
+    n_bytes: int
+    table: list[Row]
+    """Per number of bytes the chosen `dim` and `code`, `neighbors_kept` (the share of the raw
+    vectors' 10 nearest rows that stay among the 10 nearest), `embedding_kept` (the same of the
+    float embedding's) and, with labels, `recall@1`, with 95% intervals. The last row is that of
+    the raw vectors."""
+    reasons: tuple[str, ...] = ()
+    """Sentences; the first one is the advice."""
+    seed: int = field(default=0, repr=False)
+
+    @property
+    def estimator(self) -> RPML:
+        """The recommended embedding, not fitted."""
+        return RPML(self.n_components, random_state=self.seed)
+
+    def fit(self, X: ArrayLike) -> RPML:
+        """Fit the embedding and learn the codebooks that its code needs."""
+        return self.complete(self.estimator.fit(X), X)
+
+    def complete(self, model: RPML, X: ArrayLike) -> RPML:
+        """Learn the codebooks of a fitted model, if its code needs them."""
+        if self.output == "pq":
+            model.learn_codebooks(X, self.n_bytes, random_state=self.seed)
+        return model
+
+    def lines(self) -> list[list[str]]:
+        """Return header and rows of the table as text, in percent."""
+        figures = {
+            "recall@1": "Recall@1",
+            "neighbors_kept": "raw neighbors kept",
+            "embedding_kept": "float embedding's",
+        }
+        shown = [name for name in figures if name in self.table[0]]
+        rows = [
+            [str(row["bytes"]), str(row["dim"]), row["code"]]
+            + [figure_text(row, name, 100) if name in row else "–" for name in shown]
+            for row in self.table
+        ]
+        return [["bytes", "dim", "code", *(figures[name] for name in shown)], *rows]
+
+    def __str__(self) -> str:
+        return " ".join(self.reasons)
+
+    def _repr_html_(self) -> str:
+        return f"<p><b>{self.reasons[0]}</b> {' '.join(self.reasons[1:])}</p>" + html_table(
+            self.lines()
+        )
+
+
+def recommend_size(
+    X: ArrayLike,
+    n_bytes: int | None = None,
+    *,
+    keep: float | None = None,
+    queries: ArrayLike | None = None,
+    y: ArrayLike | None = None,
+    random_state: int = 0,
+) -> SizeRecommendation:
+    """Recommend dimensions times bits; see `rpml.recommend`."""
+    if (n_bytes is None) == (keep is None):
+        raise ValueError("Give either bytes, or the share to keep.")
+    if n_bytes is not None and n_bytes < 1:
+        raise ValueError(f"bytes={n_bytes} must be at least 1.")
+    if keep is not None and not 0 < keep <= 1:
+        raise ValueError(f"keep={keep} must lie in (0, 1].")
+    trial = _Trial(X, queries, y, random_state)
+    sizes = sorted({*BYTES, n_bytes}) if n_bytes is not None else (*BYTES, *LARGER)
+    table: list[Row] = []
+    chosen: dict[int, Configuration] = {}
+    for size in sizes:
+        if (best := trial.best(size)) is None:
+            continue
+        chosen[size], row = best
+        table.append(row)
+        if keep is not None and trial.share(row) >= keep:
+            break
+    if not table or (n_bytes is not None and n_bytes not in chosen):
+        raise ValueError(
+            f"No code of {n_bytes or min(sizes)} bytes fits: the rows vary in "
+            f"{counted(trial.most, 'direction')}, so int8 codes of all of them are smaller."
+        )
+    size = n_bytes if n_bytes is not None else table[-1]["bytes"]
+    row = next(row for row in table if row["bytes"] == size)
+    reasons = (_advice(row, trial.raw), *_missed(row, trial, keep))
+    return SizeRecommendation(
+        chosen[size].n_components,
+        chosen[size].output,
+        size,
+        [*table, trial.raw],
+        reasons,
+        random_state,
+    )
+
+
+class _Trial:
+    """A sample of the rows, its queries, and fits of RPML at the sizes that were asked for."""
+
+    def __init__(
+        self, X: ArrayLike, queries: ArrayLike | None, y: ArrayLike | None, seed: int
+    ) -> None:
+        rows = checked_embedding(X, "X")
+        if len(rows) < MIN_ROWS:
+            raise ValueError(f"X has {counted(len(rows), 'row')}: at least {MIN_ROWS} are needed.")
+        rng, self.seed = np.random.default_rng(seed), seed
+        sample = sorted_sample(len(rows), MAX_ROWS, rng)
+        self.X = np.asarray(rows[sample], np.float32)
+        self.labels = None if y is None else checked_codes(y, len(rows))[sample]
+        self.real = queries is not None
+        self.own: Rows | None = None
+        if queries is None:
+            self.own = sorted_sample(len(self.X), MAX_QUERIES, rng)
+            self.queries = self.X[self.own]
+        else:
+            given = checked_embedding(queries, "queries")
+            if given.shape[1] != rows.shape[1]:
+                raise ValueError(
+                    f"queries have {counted(given.shape[1], 'feature')}, X has {rows.shape[1]}."
+                )
+            self.queries = np.asarray(
+                given[sorted_sample(len(given), MAX_QUERIES, rng)], np.float32
+            )
+        self.most = len(principal_axes(self.X, unit_input=True, center=True).variances)
+        raw = unit_rows(self.X)
+        self.near = nearest_rows(unit_rows(self.queries), raw, self.own, NEAREST)
+        self.raw = self._row(self.near, {"bytes": 4 * rows.shape[1], "code": "float32"})
+        self.raw["dim"] = rows.shape[1]
+        self._spaces: dict[int, tuple[Array, Array]] = {}
+
+    def share(self, row: Row) -> float:
+        """Return what a row keeps of the raw vectors: Recall@1 with labels, else neighbors."""
+        if self._by_labels:
+            return float(row["recall@1"] / max(self.raw["recall@1"], 1e-9))
+        return float(row["neighbors_kept"])
+
+    @property
+    def _by_labels(self) -> bool:
+        return self.labels is not None and not self.real
+
+    def best(self, n_bytes: int) -> tuple[Configuration, Row] | None:
+        """Return the best configuration of a number of bytes, and its row of the table."""
+        tried = configurations(n_bytes, self.most, [o for o, n in WORTH.items() if n_bytes >= n])
+        if not tried:
+            return None
+        Z, queries = self._space(tried[0].n_components)
+        by_float = nearest_rows(queries, Z, self.own, NEAREST)
+        rows = {c: self._measured(c, by_float) for c in tried}
+        best = max(tried, key=lambda c: rows[c][0])
+        return best, rows[best][1]
+
+    def _measured(self, c: Configuration, by_float: Rows) -> tuple[float, Row]:
+        Z, queries = self._space(c.n_components)
+        found = nearest_rows(queries, coded(Z, c.output, c.n_bytes), self.own, NEAREST)
+        row = self._row(found, {"bytes": c.n_bytes, "dim": c.n_components, "code": c.output})
+        row |= _share("embedding_kept", neighbor_overlap(by_float, found, NEAREST))
+        judged = "neighbors_kept" if self.real else "embedding_kept"
+        return row["recall@1" if self._by_labels else judged], row
+
+    def _row(self, found: Rows, described: Row) -> Row:
+        row = {**described, **_share("neighbors_kept", neighbor_overlap(self.near, found, NEAREST))}
+        if self.labels is not None and self.own is not None:
+            hits = self.labels[found[:, 0]] == self.labels[self.own]
+            row |= _share("recall@1", hits)
+        return row
+
+    def _space(self, size: int) -> tuple[Array, Array]:
+        """Return the unit rows of a fit with so many components, and the queries."""
+        if size not in self._spaces:
+            model = RPML(size, random_state=self.seed).fit(self.X)
+            Z, queries = (
+                unit_rows(np.asarray(model.transform(rows), np.float32))
+                for rows in (self.X, self.queries)
+            )
+            self._spaces[size] = Z, queries
+        return self._spaces[size]
+
+
+def _share(name: str, overlap: NDArray[np.generic]) -> dict[str, float]:
+    return bounded(name, interval(overlap, np.random.default_rng(0)))
+
+
+def _advice(row: Row, raw: Row) -> str:
+    name = "recall@1" if "recall@1" in row else "neighbors_kept"
+    low, high = (100 * row[f"{name}_{end}"] for end in ("low", "high"))
+    smaller = f"{raw['bytes'] / row['bytes']:.0f} times smaller than the raw vectors"
+    use = (
+        f"Use {counted(row['dim'], 'dimension')} as {row['code']} codes, "
+        f"{counted(row['bytes'], 'byte')} per vector, {smaller}: "
+    )
+    if name == "recall@1":
+        return (
+            f"{use}Recall@1 is {row[name]:.1%} ({low:.1f} to {high:.1f}), with the raw vectors "
+            f"{raw[name]:.1%}."
+        )
+    return (
+        f"{use}{row[name]:.1%} ({low:.1f} to {high:.1f}) of the 10 nearest rows by the raw vectors "
+        "stay among the 10 nearest."
+    )
+
+
+def _missed(row: Row, trial: _Trial, keep: float | None) -> Sequence[str]:
+    if keep is None or trial.share(row) >= keep:
+        return ()
+    return (f"No size up to {row['bytes']} bytes keeps {keep:.0%}: this one keeps most.",)

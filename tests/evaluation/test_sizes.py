@@ -1,0 +1,100 @@
+"""Bytes in, configuration out: the table, the choice, and a model that has what its code needs."""
+
+import numpy as np
+import pytest
+
+import rpml
+from rpml.evaluation import sizes
+from rpml.evaluation.sizes import recommend_size
+from tests.problems import blobs
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = blobs(classes=20, per_class=25, d=80, spread=0.5)
+    return X.astype(np.float32), y
+
+
+@pytest.fixture(scope="module")
+def advice(data):
+    return rpml.recommend(data[0], bytes=4)
+
+
+def test_the_table_has_a_row_per_size_and_the_raw_vectors(advice):
+    assert [row["bytes"] for row in advice.table] == [4, 8, 16, 32, 64, 320]
+    assert (
+        advice.table[-1] | {"code": "float32", "dim": 80, "neighbors_kept": 1.0}
+        == (advice.table[-1])
+    )
+    for row in advice.table:
+        assert row["neighbors_kept_low"] <= row["neighbors_kept"] <= row["neighbors_kept_high"]
+        assert "recall@1" not in row
+    kept = [row["neighbors_kept"] for row in advice.table]
+    assert kept == sorted(kept)
+    assert "4 bytes per vector, 80 times smaller than the raw vectors" in str(advice)
+    assert len(advice.lines()) == 7
+
+
+def test_the_advice_can_be_followed(advice, data):
+    X = data[0]
+    assert advice.estimator.n_components == advice.n_components
+    model = advice.fit(X)
+    codes = model.transform(X, output=advice.output)
+    assert codes.shape == (len(X), 4)
+    assert model.codec(advice.output).decode(codes).shape == (len(X), advice.n_components)
+
+
+def test_labels_decide_by_recall(data):
+    X, y = data
+    found = rpml.recommend(X, bytes=8, y=y)
+    row = next(row for row in found.table if row["bytes"] == 8)
+    assert row["recall@1"] > 0.9
+    assert "Recall@1 is" in str(found)
+
+
+def test_the_choice_is_the_best_by_its_evidence(data, monkeypatch):
+    X, y = data
+    trial = sizes._Trial(X, None, y, 0)
+    tried = sizes.configurations(8, trial.most, ("pq", "int2"))
+    Z, queries = trial._space(tried[0].n_components)
+    by_float = sizes.nearest_rows(queries, Z, trial.own, 10)
+    recall = {c: trial._measured(c, by_float)[1]["recall@1"] for c in tried}
+    assert trial.best(8)[1]["recall@1"] == max(recall.values())
+
+
+def test_real_queries_are_searched(data):
+    X = data[0]
+    found = rpml.recommend(X[20:], bytes=8, queries=X[:20])
+    row = next(row for row in found.table if row["bytes"] == 8)
+    assert 0 < row["neighbors_kept"] <= 1
+    with pytest.raises(ValueError, match="queries have 5 features, X has 80"):
+        rpml.recommend(X, bytes=8, queries=X[:20, :5])
+
+
+def test_the_fewest_bytes_that_keep_enough(data):
+    X, y = data
+    found = recommend_size(X, keep=0.9, y=y)
+    assert found.n_bytes == 8
+    assert [row["bytes"] for row in found.table] == [8, 320]
+    much = recommend_size(X, keep=1.0)
+    assert much.n_bytes == max(row["bytes"] for row in much.table[:-1])
+    assert "keeps 100%: this one keeps most" in str(much)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"bytes": 0}, "bytes=0 must be at least 1"),
+        ({"keep": 2.0}, r"keep=2.0 must lie in \(0, 1\]"),
+        ({"bytes": 8, "keep": 0.5}, "either bytes, or the share"),
+        ({"bytes": 8, "n_components": 4}, "leave it out"),
+        ({"queries": np.ones((2, 80))}, "queries are for bytes and keep"),
+        ({"bytes": 900}, "No code of 900 bytes fits"),
+    ],
+)
+def test_wrong_arguments(data, change, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        rpml.recommend(data[0], **change)
+    if "bytes" in change:
+        with pytest.raises(ValueError, match="at least 100 are needed"):
+            recommend_size(data[0][:50], 8)
