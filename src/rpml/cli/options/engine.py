@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,20 @@ if TYPE_CHECKING:
     from rpml.distributed import Cluster
     from rpml.distributed.source import PartitionedRows
     from rpml.io.features import ReadOptions
+
+
+@contextmanager
+def _quiet_loggers(*packages: str) -> Iterator[None]:
+    """Log only what is critical: a lost scheduler is an error of the command, not a traceback."""
+    names = [n for n in logging.root.manager.loggerDict if n.partition(".")[0] in packages]
+    levels = {logger: logger.level for logger in map(logging.getLogger, (*packages, *names))}
+    for logger in levels:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in levels.items():
+            logger.setLevel(level)
 
 
 @dataclass(frozen=True)
@@ -60,13 +75,16 @@ class EngineOptions:
         from rpml.distributed import Cluster
 
         names = ("tls_ca_file", "tls_client_cert", "tls_client_key")
-        with Cluster(
-            self.scheduler,
-            workers=self.workers,
-            threads=console.threads,
-            memory_limit=memory_limit or "auto",
-            security=dict(zip(names, self.tls, strict=True)) if self.tls else None,
-        ) as cluster:
+        with (
+            _quiet_loggers("distributed", "asyncio", "tornado"),
+            Cluster(
+                self.scheduler,
+                workers=self.workers,
+                threads=console.threads,
+                memory_limit=memory_limit or "auto",
+                security=dict(zip(names, self.tls, strict=True)) if self.tls else None,
+            ) as cluster,
+        ):
             workers = cluster.workers()
             console.note(
                 f"Dask: {counted(len(workers), 'worker')} with "
