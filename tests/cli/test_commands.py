@@ -210,6 +210,7 @@ def test_inspect_model(rpml, shared, tmp_path):
     assert fields["arrays"]["exemplar_vectors"]["shape"][1] == 12
     assert "exemplar_vectors" in rpml("inspect", shared / "model.rpml").stdout
     shown = rpml("inspect", shared / "model.rpml").stdout
+    assert "outcome: " in shown
     assert "n_neighbors=10, " in shown
     assert "None" not in shown.split("settings:")[0]
     assert max(map(len, shown.splitlines())) <= 100 + len(str(shared))

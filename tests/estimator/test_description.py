@@ -2,12 +2,13 @@ import numpy as np
 import pytest
 
 from rpml import RPML
-from rpml.estimator.description import decisions, describe_model
+from rpml.estimator.description import decisions, describe_model, outcome_lines
 from rpml.estimator.fitted import model_arrays, model_metadata
 from rpml.evaluation.diagnostics import of_whitening
 from rpml.io.container import write_container
 from rpml.io.model_file import FORMAT_VERSION
 from rpml.runtime.errors import ModelFormatError
+from tests.problems import blobs
 
 
 @pytest.fixture
@@ -36,3 +37,13 @@ def test_a_whitening_without_evidence_is_pca(saved):
     assert of_whitening(model)[0].shown == "none (PCA)"
     with pytest.raises(ModelFormatError, match="reason"):
         RPML.load(saved(reason=3))
+
+
+def test_the_outcome_in_words():
+    X, y = blobs(classes=4, per_class=40, d=8)
+    plain = RPML(2, random_state=0, whiten=None, max_iter=2).fit(X)
+    assert outcome_lines(plain)["outcome"] == "PCA of unit-length rows, then trained on triplets"
+    noise = RPML(2, random_state=0).fit(np.random.default_rng(0).normal(size=(150, 10)))
+    assert outcome_lines(noise)["outcome"].endswith(": the rows support nothing better")
+    lines = outcome_lines(RPML(2, random_state=0, use_labels=True).fit(X, y))
+    assert lines["outcome"].startswith("learned axes: directions in which rows of one class differ")

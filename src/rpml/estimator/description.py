@@ -83,6 +83,8 @@ def mean_losses(model: RPML) -> list[float]:
 
 def describe_outcome(model: RPML) -> str:
     """Say in words what the fit came to, and which knowledge it used."""
+    if model.message_.startswith("bridge"):
+        return model.message_
     choice, rows = model.whitening_, "unit-length rows" if model.normalize_input else "the rows"
     pca, trained = f"PCA of {rows}", ", then trained on triplets" if model.n_iter_ else ""
     if choice is None:

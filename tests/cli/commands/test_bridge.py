@@ -26,6 +26,7 @@ def test_learn_map_and_inspect(rpml, files, tmp_path):
     assert np.load(mapped).shape == (240, 12)
     described = rpml.json("inspect", out)
     assert described["decisions"]["training"].startswith("bridge between encoders by")
+    assert rpml("inspect", out).stdout.split("\n")[0].split(": ")[1].strip().startswith("bridge")
     assert described["trained_on"] == str(files / "new.npy")
 
 

@@ -30,12 +30,12 @@ def run(
     console: Console,
 ) -> None:
     """Describe a model, an index, a checkpoint or a file of vectors."""
-    from rpml.estimator.description import describe_model
+    from rpml.estimator.description import describe_model, outcome_lines
     from rpml.io.checkpoint import describe_checkpoint
     from rpml.io.features.reading import SUFFIXES
     from rpml.search.description import describe_index
 
-    target = Path(path)
+    target, lines = Path(path), dict[str, str]()
     if os.path.isfile(target / "manifest.json"):
         fields = describe_checkpoint(target)
     elif path == "-" or "://" in path or os.path.isdir(target) or target.suffix.lower() in SUFFIXES:
@@ -43,8 +43,15 @@ def run(
     elif _container(path) == "index":
         fields = describe_index(path)
     else:
-        fields = describe_model(opt.load_model(path), path)
-    lines = {name: _LISTS.get(name, _short)(value) for name, value in fields.items()}
+        model = opt.load_model(path)
+        fields = describe_model(model, path)
+        lines = {title: fill(text, _WIDTH) for title, text in outcome_lines(model).items()}
+    in_lines = ("decisions", "training", "outcome") if lines else ()
+    lines |= {
+        name: _LISTS.get(name, _short)(value)
+        for name, value in fields.items()
+        if name not in in_lines and value not in ({}, [], {"count": 0})
+    }
     console.result(fields, fields_text(lines))
 
 
