@@ -103,7 +103,7 @@ class RPML(
         Euclidean distance give the same ranking.
     use_labels : bool, default=False
         Use `y` in `fit`. Otherwise it is ignored, so that labels never leak by accident.
-    subsample : int or None, default=1000000
+    subsample : int or None, default=20000
         If there are more rows, neighbors, clusters and triplets come from a random sample of them;
         mean, principal axes and whitening come from all rows. Groups are sampled whole, and rows
         with labels or constraints are all used. None uses all rows, and so does a fit with given
@@ -201,7 +201,7 @@ class RPML(
         mining: str = "all",
         normalize: bool = True,
         use_labels: bool = False,
-        subsample: int | None = 1_000_000,
+        subsample: int | None = 20_000,
         memory_limit: int | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,

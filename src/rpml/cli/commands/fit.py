@@ -61,7 +61,7 @@ class MethodOptions:
     settings: opt.Settings = None
     subsample: Annotated[
         int | None,
-        opt.number("Rows that neighbors and triplets come from; default: at most 1,000,000."),
+        opt.number("Rows that neighbors and triplets come from; default: at most 20,000."),
     ] = None
     memory_limit: Annotated[
         str | None, opt.text("SIZE", "Memory limit, on Dask per worker: 800MB, 4GB.")
