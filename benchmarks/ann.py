@@ -1,11 +1,11 @@
 """Which approximate search of neighbors is worth keeping: our cells, faiss' HNSW or faiss' IVF?
 
-python benchmarks/ann.py [--rows 100000]
+python benchmarks/ann.py [--rows 60000]
 
 50 neighbors of every row on three kinds of data: the generator of the other benchmarks (clear
 clusters of low intrinsic dimension), 2,000 overlapping clusters, and isotropic noise. Recall is
-measured on 400 rows searched exactly. IVF takes the fewest cells per query that reach our recall,
-HNSW the settings of its authors. One thread; seconds of processor time.
+measured on 400 rows searched exactly. IVF takes as many cells per query as a recall of
+0.98 needs, up to a quarter of all; HNSW 32 links per row and 100 candidates per query. One thread; seconds of processor time.
 """
 
 from __future__ import annotations
@@ -97,14 +97,14 @@ def ivf(X: Rows) -> dict[str, object]:
         sample = X[:: len(X) // 200]
         index.nprobe = cells
         true = index.search(sample, K + 1)[1]
-        while probe[0] < cells:
+        while probe[0] < cells // 4:  # beyond, an exact search is cheaper
             index.nprobe = probe[0]
             found = index.search(sample, K + 1)[1]
             hits = [np.isin(t, f).mean() for t, f in zip(true, found, strict=True)]
             if np.mean(hits) >= TARGET:
                 break
             probe[0] *= 2
-        index.nprobe = min(probe[0], cells)
+        index.nprobe = probe[0]
         return np.asarray(index.search(X, K + 1)[1])
 
     return {**timed(search, X), "cells": cells, "searched": probe[0]}
@@ -119,7 +119,7 @@ SEARCHES = {"exact": exact, "cells": ours, "hnsw": hnsw, "ivf": ivf}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--rows", type=int, default=60_000)
     parser.add_argument("--kinds", default=",".join(KINDS))
     options = parser.parse_args()
     faiss.omp_set_num_threads(1)

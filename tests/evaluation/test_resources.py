@@ -18,7 +18,8 @@ def test_larger_fits_are_extrapolated(monkeypatch):
     monkeypatch.setattr(resources, "_LAST_PILOT", 200)
     X = np.random.default_rng(0).normal(size=(400, 6))
     small, large = (
-        estimate_resources(n, 6, X=X, n_components=2, n_neighbors=5) for n in (10_000, 1_000_000)
+        estimate_resources(n, 6, X=X, n_components=2, n_neighbors=5, subsample=None)
+        for n in (10_000, 1_000_000)
     )
     assert small.pilot_rows == large.pilot_rows == 200
     assert large.memory > small.memory + 900_000 * 5 * 16  # neighbors and graph of each row

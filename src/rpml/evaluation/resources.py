@@ -13,6 +13,7 @@ from rpml.estimator.parameters import check_size
 from rpml.method.graph.neighbors import EXACT_ROWS
 from rpml.method.settings import fit_shape
 from rpml.method.whitening.constants import SCATTER_ROWS
+from rpml.method.whitening.linear_map import principal_axes
 from rpml.runtime.context import Json, Progress
 from rpml.runtime.memory import peak
 from rpml.runtime.rows import Array
@@ -23,6 +24,7 @@ _PILOT_SECONDS = 2.0
 # Powers of the rows, by benchmarks/scaling.py. Whitening: factorizations of fixed size, and
 # searches. Search: quadratic in the limit, but larger blocks work better.
 GROWTH = {"whiten": (0.2, 1.4), "neighbors": (1.5, 1.75)}
+READS = 2  # times that checks and moments take of the moments alone
 INDEX_GROWTH = 0.6  # of the search beyond EXACT_ROWS
 
 
@@ -74,6 +76,8 @@ def estimate_resources(
     model = RPML(**settings)
     used = min(n, model.subsample or n)
     stages = {name: _extrapolate(name, (before, last), used) for name in last.stages}
+    # every row is checked and enters mean and moments; the other stages work on a sample
+    stages["prepare"] += READS * last.moments * max(0, n - last.rows) / last.rows
     like = np.empty((0, d), np.float32 if X is None else X.dtype)
     shape = fit_shape(model, n, like, mapped)
     return Resources(n, d, peak(shape), sum(stages.values()), stages, last.rows)
@@ -83,6 +87,8 @@ def estimate_resources(
 class _Pilot:
     rows: int
     stages: dict[str, float]
+    moments: float = 0.0
+    """Seconds for mean and principal axes."""
 
 
 def _run_pilots(n: int, d: int, X: Array | None, settings: Json) -> tuple[_Pilot, _Pilot]:
@@ -126,7 +132,9 @@ def _pilot(X: Array, settings: Json) -> _Pilot:
     stages: dict[str, float] = {}
     for (name, start), (_, stop) in itertools.pairwise(marks):
         stages[name] = stages.get(name, 0.0) + stop - start
-    return _Pilot(len(X), stages)
+    start = time.perf_counter()
+    principal_axes(X, unit_input=True, center=True)
+    return _Pilot(len(X), stages, time.perf_counter() - start)
 
 
 def _extrapolate(stage: str, pilots: tuple[_Pilot, _Pilot], n: int) -> float:

@@ -8,6 +8,8 @@ import pytest
 from rpml.method.objective.weights import (
     WEIGHTS,
     WeightRidge,
+    as_columns,
+    like_theta,
     logit_derivative,
     weight_function,
     weights_from_logits,
@@ -19,8 +21,8 @@ learnable = pytest.mark.parametrize("name", [n for n in ALL_WEIGHTS if WEIGHTS[n
 
 
 def weights_at(name, X, triplets, theta, weight_ridge=None):
-    P = np.empty((len(X), 0)) if theta is None else X @ WEIGHTS[name].as_matrix(theta)
-    return weights_from_logits(WEIGHTS[name].logits(P, P, triplets), weight_ridge)
+    P = np.empty((len(X), 0)) if theta is None else X @ as_columns(theta, X.shape[1])
+    return weights_from_logits(WEIGHTS[name].logits(P, triplets), weight_ridge)
 
 
 @every_weight
@@ -46,11 +48,11 @@ def test_logits_along_a_line_are_the_stated_polynomial(name):
     X, triplets, _, theta = random_problem(1, weight=name)
     eta = np.random.default_rng(1).standard_normal(theta.shape)
     function = WEIGHTS[name]
-    P, Q = X @ function.as_matrix(theta), X @ function.as_matrix(eta)
+    P, Q = X @ as_columns(theta, X.shape[1]), X @ as_columns(eta, X.shape[1])
     coefficients = function.on_line(P, Q, triplets)
     for t in (0.0, 0.5, -2.0):
-        moved = X @ function.as_matrix(theta + t * eta)
-        expected = function.logits(moved, moved, triplets)
+        moved = X @ as_columns(theta + t * eta, X.shape[1])
+        expected = function.logits(moved, triplets)
         along = sum(c * t**k for k, c in enumerate(coefficients))
         np.testing.assert_allclose(along, expected, atol=1e-10)
 
@@ -64,8 +66,8 @@ def test_pullback_equals_central_differences(name, weight_ridge):
     w, sigmoids, factor = weights_at(name, X, triplets, theta, weight_ridge)
     ds = logit_derivative(sigmoids, w, dw, factor, weight_ridge)
     function = WEIGHTS[name]
-    rows = function.pullback(X @ function.as_matrix(theta), triplets, ds)
-    gradient = function.from_matrix(X.T @ rows)
+    rows = function.pullback(X @ as_columns(theta, X.shape[1]), triplets, ds)
+    gradient = like_theta(X.T @ rows, theta)
     eta = rng.standard_normal(theta.shape)
     h = 1e-6
     ahead, behind = (

@@ -240,7 +240,7 @@ def test_certain_triplets_feel_no_gradient(name):
     certain = np.arange(12) < 5
     weight = PinnedWeights(weight_function(name), certain)
     P, Q = rng.standard_normal((2, 20, 2 if name == "concat" else 3))
-    assert (weight.logits(P, P, triplets)[:, certain] == PINNED_LOGIT).all()
+    assert (weight.logits(P, triplets)[:, certain] == PINNED_LOGIT).all()
     first, *others = weight.on_line(P, Q, triplets)
     assert (first[:, certain] == PINNED_LOGIT).all()
     assert all((other[:, certain] == 0).all() for other in others)

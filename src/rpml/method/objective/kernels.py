@@ -68,23 +68,21 @@ def concat_pullback(P, triplets, k, G):  # type: ignore[no-untyped-def]
 
 
 @compiled(VECTORIZED)
-def bilinear_logits(P, Q, triplets, out):  # type: ignore[no-untyped-def]
-    """The symmetric forms of RPMLv1's two similarities: with P = Q = X R, eqs. (w_+) and (w_-).
+def bilinear_logits(P, triplets, out):  # type: ignore[no-untyped-def]
+    """RPMLv1's two similarities, eqs. (w_+) and (w_-), with P = X R.
 
-    out[0] = (p_a.q_p + q_a.p_p)/2 and out[1] = -(p_avg.q_n + q_avg.p_n)/2.
+    out[0] = p_a.p_p and out[1] = -p_avg.p_n.
     """
     half = P.dtype.type(0.5)
     for i in range(len(triplets)):
-        a, p, n = triplets[i, 0], triplets[i, 1], triplets[i, 2]
-        pa, pp, pn = P[a], P[p], P[n]
-        qa, qp, qn = Q[a], Q[p], Q[n]
+        pa, pp, pn = P[triplets[i, 0]], P[triplets[i, 1]], P[triplets[i, 2]]
         near = P.dtype.type(0)
         far = P.dtype.type(0)
         for j in range(P.shape[1]):
-            near += pa[j] * qp[j] + qa[j] * pp[j]
-            far += (pa[j] + pp[j]) * qn[j] + (qa[j] + qp[j]) * pn[j]
-        out[0, i] = half * near
-        out[1, i] = -half * half * far
+            near += pa[j] * pp[j]
+            far += (pa[j] + pp[j]) * pn[j]
+        out[0, i] = near
+        out[1, i] = -half * far
 
 
 @compiled(VECTORIZED)

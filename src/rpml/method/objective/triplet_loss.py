@@ -16,6 +16,8 @@ from rpml.method.objective import kernels as _kernels
 from rpml.method.objective.weights import (
     WeightFunction,
     WeightRidge,
+    as_columns,
+    like_theta,
     logit_derivative,
     weight_function,
     weights_from_logits,
@@ -113,7 +115,7 @@ class TripletObjective:
     def gradients(self) -> tuple[float, Array, Array | None]:
         """Return loss and Euclidean gradients at the point; costs the product X'G."""
         T = len(self.triplets)
-        w, sigmoids, factor = self._weights(self.weight.logits(self.P, self.P, self.triplets))
+        w, sigmoids, factor = self._weights(self.weight.logits(self.P, self.triplets))
         self.mean_weight = float(w.mean()) if T else 0.0
         dw, k, losses = (np.empty(T, self.X.dtype) for _ in range(3))
 
@@ -146,7 +148,7 @@ class TripletObjective:
         loss = float(losses.sum(dtype=np.float64)) + self._penalty(self.theta)
         if not learned or self.theta is None:
             return loss, gradient[:, :l], None
-        grad_theta = self.weight.from_matrix(gradient[:, l:])
+        grad_theta = like_theta(gradient[:, l:], self.theta)
         if self.weight_ridge is not None:
             grad_theta = grad_theta + self.weight_ridge.ridge * T * self.theta
         return loss, gradient[:, :l], grad_theta
@@ -161,7 +163,7 @@ class TripletObjective:
         self.Z, self.Q = self._times_X(curve.direction, d_theta)
         self.Y_t = aligned(self.Y.shape, self.Y.dtype)
         if d_theta is None:
-            self.logit_line = [self.weight.logits(self.P, self.P, self.triplets)]
+            self.logit_line = [self.weight.logits(self.P, self.triplets)]
         else:
             self.logit_line = self.weight.on_line(self.P, self.Q, self.triplets)
 
@@ -191,7 +193,7 @@ class TripletObjective:
 
     def terms(self) -> TripletTerms:
         """Return z, m, w and p of every triplet at the point."""
-        w, _, _ = self._weights(self.weight.logits(self.P, self.P, self.triplets))
+        w, _, _ = self._weights(self.weight.logits(self.P, self.triplets))
         z = self._margins(self.Y, slice(None))
         m, _ = softplus_and_sigmoid(z)
         return TripletTerms(z, m, w, softplus_and_sigmoid(-w * m)[1])
@@ -202,7 +204,7 @@ class TripletObjective:
         if theta is None:
             rows = times(self.X, np.asarray(matrix, self.X.dtype))
             return rows, np.empty((len(rows), 0), rows.dtype)
-        both = np.hstack([matrix, self.weight.as_matrix(theta)]).astype(self.X.dtype)
+        both = np.hstack([matrix, as_columns(theta, len(matrix))]).astype(self.X.dtype)
         rows = times(self.X, both)
         l = matrix.shape[1]
         first = aligned((len(rows), l), rows.dtype)

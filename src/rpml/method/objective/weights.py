@@ -1,13 +1,12 @@
 """The weight functions w of the paper: `concat` (RPML), `bilinear` (RPMLv1) and `constant`.
 
 All have the same form: w_i is the mean of sigmoid(s) over the function's logits s of triplet i. A
-function only defines the logits for theta, the derivative by theta from that by the logits, and
-the polynomials in t that its logits are along a line theta + t eta.
+function only defines a first theta, the logits, and the derivative by theta given that by the
+logits.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,138 +19,118 @@ from rpml.runtime.threads import run_chunks, sum_chunks
 Triplets = NDArray[np.integer]
 
 
-class WeightFunction(Protocol):
-    """The interface of a weight function."""
+class WeightFunction:
+    """Base of the weight functions; a new one defines `initial`, `logits` and `pullback`.
+
+    Its name is that of the class in lower case. Logits depend on a row x only by x'M, where M is
+    theta as a matrix of d rows: theta itself, or the parts of d entries that a vector consists of.
+    As polynomials in M the logits are homogeneous, of the given degree.
+    """
+
+    learnable = True
+    degree = 1
 
     @property
-    def name(self) -> str: ...
-
-    @property
-    def learnable(self) -> bool: ...
+    def name(self) -> str:
+        return type(self).__name__.lower()
 
     def initial(self, d: int, l: int, rng: np.random.Generator) -> Array | None:
-        """Return an initial theta."""
+        """Return an initial theta for d features and l components."""
+        raise NotImplementedError
 
-    def check(self, theta: Array | None, d: int) -> None:
-        """Raise ValueError if theta does not fit d features."""
-
-    def as_matrix(self, theta: Array) -> Array:
-        """Return theta as the (d, q) matrix M; the logits depend on a row only by P = X M."""
-
-    def from_matrix(self, M: Array) -> Array:
-        """The inverse of `as_matrix`."""
-
-    def logits(self, P: Array, Q: Array, triplets: Triplets) -> Array:
-        """Return (m, T) logits, bilinear and symmetric in P and Q if quadratic; P = Q gives s."""
-
-    def on_line(self, P: Array, Q: Array, triplets: Triplets) -> list[Array]:
-        """Return the coefficients [s0, s1, ...] of the logits at theta + t eta."""
+    def logits(self, P: Array, triplets: Triplets) -> Array:
+        """Return (m, T) logits from P = X M."""
+        raise NotImplementedError
 
     def pullback(self, P: Array, triplets: Triplets, ds: Array) -> Array:
         """Return the derivative (n, q) by P, given the derivative ds (m, T) by the logits."""
+        raise NotImplementedError
+
+    def on_line(self, P: Array, Q: Array, triplets: Triplets) -> list[Array]:
+        """Return the coefficients [s0, s1, ...] of the logits at theta + t eta, with Q = X eta."""
+        first, last = self.logits(P, triplets), self.logits(Q, triplets)
+        if self.degree == 1:
+            return [first, last]
+        return [first, self.logits(P + Q, triplets) - first - last, last]
+
+    def check(self, theta: Array | None, d: int) -> None:
+        """Raise ValueError if theta does not fit d features."""
+        like = self.initial(d, 1, np.random.default_rng(0))
+        shape = None if theta is None else theta.shape
+        if like is None:
+            if theta is not None:
+                raise ValueError(f"weight={self.name!r} has no parameters: pass theta=None.")
+        elif like.ndim == 1 and shape != like.shape:
+            raise ValueError(
+                f"theta for weight={self.name!r} must have shape {like.shape}, got {shape}."
+            )
+        elif like.ndim == 2 and (shape is None or len(shape) != 2 or shape[0] != d or not shape[1]):
+            raise ValueError(
+                f"theta for weight={self.name!r} must have shape ({d}, q), got {shape}."
+            )
 
 
-class Concat:
+def as_columns(theta: Array, d: int) -> Array:
+    """Return theta as the (d, q) matrix M."""
+    return theta if theta.ndim == 2 else theta.reshape(-1, d).T
+
+
+def like_theta(M: Array, theta: Array) -> Array:
+    """Return a matrix such as M in the shape of theta."""
+    return M if theta.ndim == 2 else M.T.reshape(-1)
+
+
+class Concat(WeightFunction):
     """w = sigmoid(r'[x_avg; x_neg]), eq. (wt); theta is r in R^{2d}."""
-
-    name = "concat"
-    learnable = True
 
     def initial(self, d: int, l: int, rng: np.random.Generator) -> Array | None:
         return np.zeros(2 * d)  # every weight starts at one half
 
-    def check(self, theta: Array | None, d: int) -> None:
-        shape = None if theta is None else theta.shape
-        if shape != (2 * d,):
-            raise ValueError(f"theta for weight='concat' must have shape ({2 * d},), got {shape}.")
-
-    def as_matrix(self, theta: Array) -> Array:
-        return theta.reshape(2, -1).T
-
-    def from_matrix(self, M: Array) -> Array:
-        return M.T.reshape(-1)
-
-    def logits(self, P: Array, Q: Array, triplets: Triplets) -> Array:
-        out = np.empty((1, len(triplets)), P.dtype)
-        run_chunks(
-            lambda _, a, b: _kernels.concat_logits(P, triplets[a:b], out[:, a:b]), len(triplets)
-        )
-        return out
-
-    def on_line(self, P: Array, Q: Array, triplets: Triplets) -> list[Array]:
-        return [self.logits(P, P, triplets), self.logits(Q, Q, triplets)]
+    def logits(self, P: Array, triplets: Triplets) -> Array:
+        return _each_chunk(_kernels.concat_logits, P, triplets, 1)
 
     def pullback(self, P: Array, triplets: Triplets, ds: Array) -> Array:
         return _pull_back(_kernels.concat_pullback, P, triplets, ds)
 
 
-class Bilinear:
+class Bilinear(WeightFunction):
     """w = (w+ + w-)/2, eqs. (wt1) to (w_-); theta is R in R^{d x q}.
 
     w- = 1 - sigmoid(s) = sigmoid(-s), so the second logit has a minus sign.
     """
 
-    name = "bilinear"
-    learnable = True
+    degree = 2
 
     def initial(self, d: int, l: int, rng: np.random.Generator) -> Array | None:
         # R = 0 is a stationary point, so the start is random, with columns of about unit norm
         return np.asarray(rng.standard_normal((d, l)) / np.sqrt(d))
 
-    def check(self, theta: Array | None, d: int) -> None:
-        shape = None if theta is None else theta.shape
-        if shape is None or len(shape) != 2 or shape[0] != d or shape[1] == 0:
-            raise ValueError(f"theta for weight='bilinear' must have shape ({d}, q), got {shape}.")
-
-    def as_matrix(self, theta: Array) -> Array:
-        return theta
-
-    def from_matrix(self, M: Array) -> Array:
-        return M
-
-    def logits(self, P: Array, Q: Array, triplets: Triplets) -> Array:
-        out = np.empty((2, len(triplets)), P.dtype)
-        run_chunks(
-            lambda _, a, b: _kernels.bilinear_logits(P, Q, triplets[a:b], out[:, a:b]),
-            len(triplets),
-        )
-        return out
-
-    def on_line(self, P: Array, Q: Array, triplets: Triplets) -> list[Array]:
-        logits = self.logits
-        return [logits(P, P, triplets), 2 * logits(P, Q, triplets), logits(Q, Q, triplets)]
+    def logits(self, P: Array, triplets: Triplets) -> Array:
+        return _each_chunk(_kernels.bilinear_logits, P, triplets, 2)
 
     def pullback(self, P: Array, triplets: Triplets, ds: Array) -> Array:
         return _pull_back(_kernels.bilinear_pullback, P, triplets, ds)
 
 
-class Constant:
+class Constant(WeightFunction):
     """w = 1 for every triplet; no theta."""
 
-    name = "constant"
     learnable = False
 
     def initial(self, d: int, l: int, rng: np.random.Generator) -> Array | None:
         return None
 
-    def check(self, theta: Array | None, d: int) -> None:
-        if theta is not None:
-            raise ValueError("weight='constant' has no parameters: pass theta=None.")
-
-    def as_matrix(self, theta: Array) -> Array:
-        return theta
-
-    def from_matrix(self, M: Array) -> Array:
-        return M
-
-    def logits(self, P: Array, Q: Array, triplets: Triplets) -> Array:
+    def logits(self, P: Array, triplets: Triplets) -> Array:
         return np.empty((0, len(triplets)), P.dtype)
-
-    def on_line(self, P: Array, Q: Array, triplets: Triplets) -> list[Array]:
-        return [self.logits(P, Q, triplets)]
 
     def pullback(self, P: Array, triplets: Triplets, ds: Array) -> Array:
         return np.empty((len(P), 0), P.dtype)
+
+
+def _each_chunk(kernel: Callable[..., None], P: Array, triplets: Triplets, m: int) -> Array:
+    out = np.empty((m, len(triplets)), P.dtype)
+    run_chunks(lambda _, a, b: kernel(P, triplets[a:b], out[:, a:b]), len(triplets))
+    return out
 
 
 def _pull_back(kernel: Callable[..., None], P: Array, triplets: Triplets, ds: Array) -> Array:
@@ -167,20 +146,24 @@ def _pull_back(kernel: Callable[..., None], P: Array, triplets: Triplets, ds: Ar
 WEIGHTS: dict[str, WeightFunction] = {w.name: w for w in (Concat(), Bilinear(), Constant())}
 
 
-class PinnedWeights:
+class PinnedWeights(WeightFunction):
     """A weight function whose pinned triplets always have weight 1, the maximum.
 
     Not in the paper: training must not ignore triplets of known classes.
     """
 
     def __init__(self, weight: WeightFunction, pinned: NDArray[np.bool_]) -> None:
-        self.inner, self.pinned = weight, pinned
-        self.name, self.learnable = weight.name, weight.learnable
-        self.initial, self.check = weight.initial, weight.check
-        self.as_matrix, self.from_matrix = weight.as_matrix, weight.from_matrix
+        self.inner, self.pinned, self.learnable = weight, pinned, weight.learnable
 
-    def logits(self, P: Array, Q: Array, triplets: Triplets) -> Array:
-        return self._fixed(self.inner.logits(P, Q, triplets), PINNED_LOGIT)
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    def initial(self, d: int, l: int, rng: np.random.Generator) -> Array | None:
+        return self.inner.initial(d, l, rng)
+
+    def logits(self, P: Array, triplets: Triplets) -> Array:
+        return self._fixed(self.inner.logits(P, triplets), PINNED_LOGIT)
 
     def on_line(self, P: Array, Q: Array, triplets: Triplets) -> list[Array]:
         first, *others = self.inner.on_line(P, Q, triplets)
