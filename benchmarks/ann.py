@@ -5,7 +5,8 @@ python benchmarks/ann.py [--rows 60000]
 50 neighbors of every row on three kinds of data: the generator of the other benchmarks (clear
 clusters of low intrinsic dimension), 2,000 overlapping clusters, and isotropic noise. Recall is
 measured on 400 rows searched exactly. IVF takes as many cells per query as a recall of
-0.98 needs, up to a quarter of all; HNSW 32 links per row and 100 candidates per query. One thread; seconds of processor time.
+0.98 needs, up to a quarter of all; HNSW 32 links per row and 100 candidates per query. One thread;
+seconds of processor time.
 """
 
 from __future__ import annotations

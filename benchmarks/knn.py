@@ -2,7 +2,6 @@
 
 python benchmarks/knn.py            50 neighbors, exact: ours, scikit-learn brute force, faiss Flat
 python benchmarks/knn.py --large    1,000,000 x 128 rows by cells, with the recall measured
-python benchmarks/knn.py --large --hnsw     the same by faiss' HNSW, for comparison
 
 Wall-clock seconds are what a user waits; on a busy machine the seconds of processor time compare
 the methods more fairly, so both are kept.
@@ -109,14 +108,12 @@ def approximate(n: int, method: str) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--large", action="store_true")
-    parser.add_argument("--hnsw", action="store_true")
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     faiss.omp_set_num_threads(thread_count())
     if options.large:
-        method = "hnsw" if options.hnsw else "auto"
-        publish(f"knn-large{'-hnsw' * options.hnsw}", approximate(options.rows, method))
+        publish("knn-large", approximate(options.rows, "auto"))
         return
     publish("knn", {f"{n} x {d}": exact(n, d, options.repeats) for n, d in SIZES})
 

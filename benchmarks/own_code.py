@@ -77,9 +77,6 @@ def search(n: int = 60_000, d: int = 128, k: int = 50) -> dict[str, Any]:
         "rpml cells": lambda: found.update(
             {"rpml cells": nearest_neighbors(X, k, metric="cosine", method="ann").indices}
         ),
-        "rpml hnsw (faiss)": lambda: found.update(
-            {"rpml hnsw (faiss)": nearest_neighbors(X, k, metric="cosine", method="hnsw").indices}
-        ),
         **{
             f"faiss IVF nprobe {p}": lambda p=p: found.update({f"faiss IVF nprobe {p}": ivf(p)})
             for p in (8, 16)

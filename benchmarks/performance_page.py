@@ -128,9 +128,7 @@ def fits() -> list[str]:
             f"{row['peak MB'] / 1024:.1f} GB besides the file"
             for row in mapped["rows"]
         ]
-        lines.append(
-            f"From a memory-mapped file, {'; '.join(took)}."
-        )
+        lines.append(f"From a memory-mapped file, {'; '.join(took)}.")
     return lines
 
 

@@ -1,5 +1,6 @@
 """What scikit-learn users expect beside fit and transform."""
 
+import inspect
 import warnings
 
 import numpy as np
@@ -192,3 +193,7 @@ def test_names_and_containers_stay_outside(data):
         assert fitted.score(frame, data[1]) == plain.score(*data)
         figures = [diagnose(m, X, refits=0) for m, X in ((fitted, frame), (plain, data[0]))]
     assert figures[0] == figures[1]
+
+
+def test_the_signature_of_fit_is_short():
+    assert len(str(inspect.signature(RPML.fit))) < 700

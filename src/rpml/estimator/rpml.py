@@ -1,5 +1,7 @@
 """RPML, the scikit-learn estimator: validates, runs the pipeline, sets fitted attributes."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import fields, replace
 from numbers import Integral

@@ -194,7 +194,8 @@ def test_auto_takes_cells_beyond_the_limit(monkeypatch):
 
 def test_cells_that_do_not_help_give_way_to_the_exact_search():
     X = np.random.default_rng(0).standard_normal((4000, 30))
-    found = nearest_neighbors(X, 10, method="ann")
+    with pytest.warns(UserWarning, match="4,000 rows have no cells .* searched exactly"):
+        found = nearest_neighbors(X, 10, method="ann")
     assert (found.method, found.recall) == ("exact", 1.0)
 
 
@@ -204,21 +205,6 @@ def test_cells_smaller_than_k_are_filled(monkeypatch):
     found = nearest_neighbors(clumps(1000), 120, metric="euclidean", method="ann")
     assert found.indices.max() < 1000
     assert np.isfinite(found.distances).all()
-
-
-def test_hnsw_of_the_extra():
-    pytest.importorskip("faiss")
-    X = clumps(2000)
-    found = nearest_neighbors(X, 10, metric="cosine", method="hnsw")
-    assert found.method == "hnsw"
-    assert found.recall > 0.95
-    assert (found.indices != np.arange(2000)[:, None]).all()
-
-
-def test_hnsw_without_the_extra_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "faiss", None)
-    with pytest.raises(ImportError, match=r"needs the extra 'ann': pip install 'rpml\[ann\]'"):
-        nearest_neighbors(clumps(1000), 5, method="hnsw")
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])

@@ -58,7 +58,7 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     min_cluster_size : int, default=5
         Smaller basins join the neighbor with the largest affinity. Only an unconnected part of the
         graph may be smaller. `n_clusters` and `min_cluster_size` are for merge="average".
-    method : "auto", "exact", "ann" or "hnsw", default="auto"
+    method : "auto", "exact" or "ann", default="auto"
         Neighbor search; see `rpml.method.graph.neighbors.nearest_neighbors`.
 
     Attributes
@@ -123,7 +123,7 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         "merge": [StrOptions({"average"}), None],
         "n_clusters": [_COUNT, None],
         "min_cluster_size": [_COUNT],
-        "method": [StrOptions({"auto", "exact", "ann", "hnsw"})],
+        "method": [StrOptions({"auto", "exact", "ann"})],
     }
 
     def __init__(

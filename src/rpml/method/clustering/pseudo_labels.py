@@ -27,8 +27,13 @@ CLUSTERINGS: dict[str, Callable[[int], Any]] = {
 
 
 def as_clusterer(clustering: object, n_neighbors: int) -> Any:
-    """Return the estimator with fit_predict, or the array, that the setting `clustering` means."""
-    return CLUSTERINGS[clustering](n_neighbors) if isinstance(clustering, str) else clustering
+    """Return the estimator with fit_predict, or the array, that the setting `clustering` means.
+
+    AAS stands in for a clustering that a model file names but does not hold.
+    """
+    if isinstance(clustering, str):
+        return CLUSTERINGS.get(clustering, CLUSTERINGS["aas"])(n_neighbors)
+    return clustering
 
 
 def is_array(clustering: object) -> bool:

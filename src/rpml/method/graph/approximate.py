@@ -27,7 +27,6 @@ from rpml.method.graph.exact import (
     sort,
 )
 from rpml.runtime.blas import single_blas_thread, times
-from rpml.runtime.extras import require
 from rpml.runtime.rows import slices
 from rpml.runtime.threads import run_chunks
 
@@ -225,30 +224,3 @@ def _fill_gaps(rows: SearchCorpus, heaps: Heaps, memory_limit: int) -> Heaps:
     if short.size:
         scores[short], idx[short] = search_rows(rows, short, idx.shape[1], memory_limit)
     return scores, idx
-
-
-def search_hnsw(rows: SearchCorpus, k: int, memory_limit: int) -> Heaps:
-    """Find neighbors with the HNSW index of faiss."""
-    faiss = require("faiss", "ann", "method='hnsw'")
-    n, d = rows.X.shape
-    index = faiss.IndexHNSWFlat(d, 32)
-    index.hnsw.efConstruction = 80
-    index.hnsw.efSearch = max(128, 2 * k)
-    parts = list(slices(n, max(1, min(65536, memory_limit // (32 * d)))))
-    for part in parts:
-        index.add(rows.block(part))
-    scores, idx = empty_heaps(n, k)
-    for part in parts:
-        squares, near = index.search(rows.block(part), k + 1)
-        others = _without_self(near, np.arange(n)[part])
-        idx[part] = np.take_along_axis(near, others, axis=1)
-        scores[part] = rows.half[part, None] - 0.5 * np.take_along_axis(squares, others, axis=1)
-    idx[idx < 0] = EMPTY_SLOT
-    return _fill_gaps(rows, (scores, idx), memory_limit)
-
-
-def _without_self(near: NDArray[np.integer], me: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return the columns to keep: all but the row itself, or but the last if it is missing."""
-    own = near == me[:, None]
-    own[~own.any(axis=1), -1] = True
-    return np.asarray(np.argsort(own, axis=1, kind="stable")[:, :-1])

@@ -82,9 +82,9 @@ def nearest_neighbors(
         Reduced to n - 1, with a warning, if there are fewer rows.
     metric : {"cosine", "euclidean"}, default="cosine"
         Distance between rows.
-    method : {"auto", "exact", "ann", "hnsw"}, default="auto"
+    method : {"auto", "exact", "ann"}, default="auto"
         "ann" partitions the rows into cells and only searches the nearest ones, or searches
-        exactly if cells do not help. "hnsw" is the graph index of faiss (extra `ann`). "auto" is
+        exactly, with a warning, if cells do not help. "auto" is
         exact up to 100,000 rows and "ann" beyond.
     memory_limit : int, default=WORKING_MEMORY
         Bytes for the working blocks, in addition to the result.
@@ -104,14 +104,17 @@ def nearest_neighbors(
     if method == "exact":
         return _exact(rows, k, memory_limit, report)
     sample = ann.ground_truth_sample(rows, k, memory_limit)
-    if method == "hnsw":
-        heaps = ann.search_hnsw(rows, k, memory_limit)
-    else:
-        cells = ann.find_cells(rows, sample.half(0), memory_limit)
-        if cells is None:
-            logger.info("cells would not help with these %d rows: searching exactly", rows.count)
-            return _exact(rows, k, memory_limit, report)
-        heaps = ann.search_cells(rows, cells, k, memory_limit, report)
+    cells = ann.find_cells(rows, sample.half(0), memory_limit)
+    if cells is None:
+        warnings.warn(
+            f"These {counted(rows.count, 'row')} have no cells that an approximate search could "
+            "use, so they are searched exactly: the time grows with the square of the rows. "
+            "A sample of them may do.",
+            UserWarning,
+            stacklevel=2,
+        )
+        return _exact(rows, k, memory_limit, report)
+    heaps = ann.search_cells(rows, cells, k, memory_limit, report)
     recall = sample.half(1).recall(heaps[1])
     logger.info("%d rows, %d neighbors by %s: recall %.3f", rows.count, k, method, recall)
     return _finish(rows, heaps, memory_limit, recall, method)
@@ -122,8 +125,8 @@ def _check(X: Array, n_neighbors: int, metric: str, method: str) -> int:
         raise ValueError(f"X must be a two-dimensional array, got {type(X).__name__}")
     if metric not in ("cosine", "euclidean"):
         raise ValueError(f"metric={metric!r}: use 'cosine' or 'euclidean'")
-    if method not in ("auto", "exact", "ann", "hnsw"):
-        raise ValueError(f"method={method!r}: use 'auto', 'exact', 'ann' or 'hnsw'")
+    if method not in ("auto", "exact", "ann"):
+        raise ValueError(f"method={method!r}: use 'auto', 'exact' or 'ann'")
     n, d = X.shape
     if n_neighbors < 1:
         raise ValueError(f"n_neighbors={n_neighbors}: must be at least 1")
