@@ -325,8 +325,7 @@ class RPML(
         check_size(self.n_components, X.shape[1])
         blocks = working_memory(fit_shape(self, len(X), X, mapped), self.memory_limit)
         context = self._context(store, blocks)
-        n = len(X)
-        classes = as_classes(y, n) if self.use_labels else None
+        n, classes = len(X), as_classes(y, len(X)) if self.use_labels else None
         supervision = gather(classes, n, must_link, cannot_link, comparisons, conflicts)
         searched, paired = as_neighbors(neighbors, n, groups), as_pairs(pairs, n, self.whiten)
         inputs = FitInputs(as_groups(groups, n), supervision, searched, pairs=paired)
