@@ -82,9 +82,8 @@ def one_size(n: int, d: int, cluster: Any, folder: Path) -> dict[str, Any]:
     out = folder / f"out-{n}"
     meter("embed", lambda: embed(local, str(shards), out, cluster, kind="npy"))
     cosines = np.linalg.svd(model.components_ @ local.components_.T)[1]
-    cpu = {
-        name: sum(list(row.values())[:2]) for name, row in (local_meter.rows | meter.rows).items()
-    }
+    runs = local_meter.rows | meter.rows
+    cpu = {name: sum(list(row.values())[:2]) for name, row in runs.items()}
     return {
         "rows": n,
         "features": d,

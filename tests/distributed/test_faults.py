@@ -1,5 +1,6 @@
 """Workers die, run out of memory, the scheduler goes: the work completes or says what to do."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -111,6 +112,36 @@ def test_killed_workers_change_nothing(fragile, rows, whole, tmp_path, kills):
     expected = embed(whole, X, tmp_path / "quiet", fragile, kind="npy")
     assert [Path(f).read_bytes() for f in files] == [Path(f).read_bytes() for f in expected]
     assert sorted(os.listdir(tmp_path / "out")) == sorted(os.listdir(tmp_path / "quiet"))
+
+
+def fill_the_disk(full=True):
+    """Let every write of this process fail, or no longer."""
+    from rpml.distributed import embed
+    from rpml.io.features.writing import open_writer
+    from rpml.runtime.errors import WriteError
+
+    def fail(path, *rest, **more):
+        raise WriteError(errno.ENOSPC, f"cannot write {path}: No space left on device")
+
+    sys.modules[embed.__module__].open_writer = fail if full else open_writer
+
+
+def test_a_full_disk_on_one_worker_and_on_all(cluster, rows, whole, tmp_path):
+    from rpml.distributed import embed, open_rows
+
+    X = open_rows(slowly(rows, 0.02), cluster, partition_rows=100)
+    workers = list(cluster.workers())
+    try:
+        cluster.client.run(fill_the_disk, workers=workers[:1])
+        files = embed(whole, X, tmp_path / "out", cluster, kind="npy")
+        found = np.concatenate([np.load(file) for file in files])
+        np.testing.assert_allclose(found, whole.transform(rows), atol=1e-12)
+        cluster.client.run(fill_the_disk)
+        with pytest.raises(OSError, match=r"cannot write .*part-00000.*No space left"):
+            embed(whole, X, tmp_path / "full", cluster, kind="npy")
+        assert not os.listdir(tmp_path / "full")
+    finally:
+        cluster.client.run(fill_the_disk, False)
 
 
 def test_a_task_beyond_the_memory_limit_says_what_to_change(monkeypatch):

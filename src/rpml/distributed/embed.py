@@ -17,9 +17,10 @@ from rpml.io.features.writers import Layout
 from rpml.io.features.writing import open_writer
 from rpml.runtime.context import Context
 from rpml.runtime.digest import data_digest
-from rpml.runtime.errors import InputError
+from rpml.runtime.errors import InputError, WriteError
 
 KINDS = ("parquet", "npy")
+ATTEMPTS = 5  # rounds in which no worker could write
 
 
 def embed(
@@ -64,10 +65,20 @@ def embed(
     target.mkdir(parents=True, exist_ok=True)
     names = [str(target / f"part-{i:05d}-{work}.{kind}") for i in range(len(rows.parts))]
     missing = [i for i, name in enumerate(names) if not Path(name).exists()]
-    left = replace(rows, parts=[rows.parts[i] for i in missing])
     columns = [str(name) for name in model.get_feature_names_out()]
-    tasks = left.each(cluster, _write, [names[i] for i in missing], [columns] * len(missing))
-    cluster.wait(tasks, context or Context(), "embed")
+    fruitless = 0
+    while missing:
+        left = replace(rows, parts=[rows.parts[i] for i in missing])
+        chosen = [names[i] for i in missing]
+        tasks = left.each(cluster, _write, chosen, [columns] * len(missing))
+        cluster.wait(tasks, context or Context(), "embed")
+        failed = {
+            i: error for i, error in zip(missing, cluster.values(tasks), strict=True) if error
+        }
+        fruitless = fruitless + 1 if len(failed) == len(missing) else 0
+        if fruitless == ATTEMPTS:
+            raise next(iter(failed.values()))
+        missing = list(failed)  # the disk of one worker may be full, and those of others not
     return names
 
 
@@ -112,11 +123,15 @@ def _fingerprint(model: RPML, rows: PartitionedRows) -> str:
     return data_digest(model.components_, model.preprocessing_.matrix, text)[:10]
 
 
-def _write(batches: Iterator[Batch], name: str, columns: list[str]) -> None:
+def _write(batches: Iterator[Batch], name: str, columns: list[str]) -> WriteError | None:
     """Write the embedding of a partition, which replaces what a lost worker may have written."""
     first = next(batches)
     layout = Layout("embedding", columns, None if first.ids is None else "id")
-    with open_writer(name, layout, overwrite=True) as writer:
-        writer.write(first.values, first.ids)
-        for batch in batches:
-            writer.write(batch.values, batch.ids)
+    try:
+        with open_writer(name, layout, overwrite=True) as writer:
+            writer.write(first.values, first.ids)
+            for batch in batches:
+                writer.write(batch.values, batch.ids)
+    except WriteError as error:
+        return error
+    return None

@@ -77,6 +77,8 @@ class Scores:
     dim: int
     recall: dict[int, float]
     clustering: dict[str, float] = field(default_factory=dict)
+    queries: int | None = None
+    """How many of the rows were searched for; None: all."""
 
     def fields(self, metric: str) -> Json:
         """Return Recall@K with its 95% interval over the labeled rows, and the other scores."""
@@ -84,7 +86,7 @@ class Scores:
 
         recall: dict[str, object] = {}
         for k, share in self.recall.items():
-            recall |= bounded(f"recall@{k}", share_interval(share, len(self.labels)))
+            recall |= bounded(f"recall@{k}", share_interval(share, self.queries or len(self.labels)))
         return {
             "rows": len(self.labels),
             "unlabeled": self.unlabeled,
@@ -151,6 +153,7 @@ class Task:
     def run_on_dask(self, engine: EngineOptions, console: Console) -> Scores:
         """Score on a Dask cluster, without k-means."""
         from rpml.distributed import embedded, evaluate
+        from rpml.distributed.evaluation import MAX_QUERIES
         from rpml.estimator.features import check_features
         from rpml.io.features.labels import labeled_mask, read_labels
         from rpml.runtime.context import Context
@@ -168,7 +171,8 @@ class Task:
                 rows, y, cluster, ks=tuple(self.ks), metric=self.metric, context=context
             )
         labels = y[labeled_mask(y)]
-        return Scores(labels, len(y) - len(labels), rows.n_features, recall)
+        queries = min(len(labels), MAX_QUERIES)
+        return Scores(labels, len(y) - len(labels), rows.n_features, recall, queries=queries)
 
     def _excluded(self) -> tuple[str, ...]:
         return self.reading.excluded(self.features, self.labels)
