@@ -1,8 +1,13 @@
 """Rows from files and arrays; a bad shard is named."""
 
+import re
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
+from rpml import RPML
 from rpml.runtime.errors import InputError
 
 
@@ -146,3 +151,39 @@ def test_partitions_of_256_megabytes(cluster):
     edges = _edges(n, 4 * 768, None, 512)
     assert len(edges) - 1 == -(-n * 4 * 768 // 2**28)
     assert np.diff(edges).max() * 4 * 768 <= 2**28
+
+
+def test_a_bucket(rows, tmp_path, monkeypatch):
+    """Shards in s3://, on a server of this machine."""
+    pytest.importorskip("moto", reason="needs moto and flask, a local S3 server")
+    s3fs = pytest.importorskip("s3fs", reason="needs the extra 'remote'")
+    from rpml.distributed import Cluster, DaskRPML, open_rows
+
+    server = subprocess.Popen(
+        [sys.executable, "-m", "moto.server", "-p", "0"], stderr=subprocess.PIPE, text=True
+    )
+    try:
+        address = next(
+            found[0] for line in server.stderr if (found := re.search(r"http://[\d.]+:\d+", line))
+        )
+        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(name, "testing")
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        bucket = s3fs.S3FileSystem(skip_instance_cache=True)
+        bucket.mkdir("vectors")
+        for i, part in enumerate(np.split(rows, [100, 700])):
+            np.save(tmp_path / "part.npy", part)
+            bucket.put(str(tmp_path / "part.npy"), f"vectors/day/part-{i}.npy")
+        with Cluster(workers=1, threads=1) as cluster:
+            source = open_rows("s3://vectors/day", cluster, partition_rows=500)
+            np.testing.assert_array_equal(gather(cluster, source), rows)
+            settings = {"n_components": 3, "subsample": 700, "random_state": 0}
+            model = DaskRPML(**settings).fit("s3://vectors/day", cluster=cluster)
+            local = RPML(**settings).fit(rows)
+            np.testing.assert_allclose(model.transform(rows), local.transform(rows), atol=1e-6)
+            with pytest.raises(InputError, match="s3://vectors/night: there is no such"):
+                open_rows("s3://vectors/night", cluster)
+    finally:
+        server.kill()
+        server.wait()

@@ -86,7 +86,8 @@ class Scores:
 
         recall: dict[str, object] = {}
         for k, share in self.recall.items():
-            recall |= bounded(f"recall@{k}", share_interval(share, self.queries or len(self.labels)))
+            interval = share_interval(share, self.queries or len(self.labels))
+            recall |= bounded(f"recall@{k}", interval)
         return {
             "rows": len(self.labels),
             "unlabeled": self.unlabeled,
