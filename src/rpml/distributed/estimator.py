@@ -22,9 +22,9 @@ from rpml.estimator.fit_inputs import (
     check_init,
 )
 from rpml.estimator.parameters import check_size
-from rpml.method.local import learn_in_memory
+from rpml.method.knowledge.constraints import gather
+from rpml.method.pipeline import learn_in_memory
 from rpml.method.settings import FitInputs, FitSettings
-from rpml.method.supervision.constraints import gather
 from rpml.method.whitening.choice import (
     Sample,
     Whitening,

@@ -20,9 +20,9 @@ from rpml.estimator.fitted import load_model, save_model
 from rpml.method.clustering.exemplars import Exemplars, nearest_exemplar
 from rpml.method.codes import AxisRanges
 from rpml.method.graph.neighbors import nearest_neighbors
+from rpml.method.knowledge.suggest import Candidates, rank_candidates
 from rpml.method.settings import FitResult
 from rpml.method.similarity import SimilarityScale
-from rpml.method.supervision.suggest import Candidates, rank_candidates
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.method.whitening.neighborhoods import ScatterChoice
 from rpml.runtime.errors import WeightCollapseWarning

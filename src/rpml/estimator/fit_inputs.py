@@ -15,9 +15,9 @@ from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.clustering.pseudo_labels import is_array
 from rpml.method.graph.affinity import user_neighbors
 from rpml.method.graph.neighbors import Neighbors
+from rpml.method.knowledge.constraints import gather, row_indices
+from rpml.method.knowledge.labels import as_labels
 from rpml.method.settings import FitSettings
-from rpml.method.supervision.constraints import gather, row_indices
-from rpml.method.supervision.labels import as_labels
 from rpml.method.whitening.groups import drop_singles, no_groups
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.runtime.context import Json

@@ -24,9 +24,9 @@ from rpml.estimator.fit_inputs import (
 )
 from rpml.estimator.parameters import CONSTRAINTS, Unsupported, check_size, refuse
 from rpml.method.clustering.aas import AuthorityAscentShift
-from rpml.method.local import learn_in_memory
+from rpml.method.knowledge.constraints import gather
+from rpml.method.pipeline import learn_in_memory
 from rpml.method.settings import FitInputs, FitSettings, fit_shape
-from rpml.method.supervision.constraints import gather
 from rpml.method.update import update
 from rpml.runtime.context import Context, Json, PrintedProgress, Progress, Store
 from rpml.runtime.memory import WORKING_MEMORY, working_memory

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from rpml.method.clustering.exemplars import Exemplars
 from rpml.method.clustering.pseudo_labels import is_array
 from rpml.method.graph.neighbors import Neighbors
+from rpml.method.knowledge.constraints import Supervision
 from rpml.method.objective.weights import WeightRidge
 from rpml.method.solver.conjugate_gradient import OptimizeResult
 from rpml.method.solver.stochastic import TRIPLETS_PER_ROW, BatchSettings
-from rpml.method.solver.training import SolverSettings, given_subspace
-from rpml.method.supervision.constraints import Supervision
 from rpml.method.whitening.choice import DEFAULT_COMPONENTS, Whitening, WhiteningSettings
 from rpml.method.whitening.constants import SCATTER_ROWS
 from rpml.method.whitening.groups import Groups, drop_singles, no_groups, sample_rows
@@ -77,11 +76,9 @@ class FitSettings:
         )
 
     @property
-    def for_solver(self) -> SolverSettings:
-        """The settings of `solve`."""
-        return SolverSettings(
-            self.solver, self.max_iter, self.tol, self.learning_rate, self.n_epochs
-        )
+    def for_solver(self) -> tuple[str, int, float, float, int]:
+        """What the result of the solver depends on, besides `for_batches`."""
+        return self.solver, self.max_iter, self.tol, self.learning_rate, self.n_epochs
 
     def trains(self, whitening: Whitening, inputs: FitInputs) -> bool:
         """Whether to train on triplets: if set, if there is new supervision, or by evidence."""
@@ -89,12 +86,6 @@ class FitSettings:
             return True
         supervised = inputs.supervision is not None and not inputs.continues
         return supervised or whitening.supports_training
-
-    def leading_axes(self, whitening: Whitening) -> Array:
-        """Return L of a fit that is not trained: the leading axes, or the user's."""
-        p = whitening.preprocessing.matrix.shape[1]
-        l = self.size(p)
-        return np.eye(p, l) if isinstance(self.init, str) else given_subspace(self.init, (p, l))
 
     def size(self, n_axes: int) -> int:
         """Return the number of components for rows of `n_axes` dimensions."""
@@ -224,18 +215,11 @@ class FitResult:
         return replace(result, training=training, message=message)
 
 
-class Sizes(Protocol):
-    """The settings of RPML that determine the sizes of a fit."""
+def fit_shape(settings: Any, n: int, like: Array, mapped: bool) -> Shape:
+    """Return what determines the memory of a fit of n rows of the width and dtype of `like`.
 
-    n_components: int | None
-    n_neighbors: int
-    max_triplets: int
-    triplets_per_anchor: int
-    subsample: int | None
-
-
-def fit_shape(settings: Sizes, n: int, like: Array, mapped: bool) -> Shape:
-    """Return what determines the memory of a fit of n rows of the width and dtype of `like`."""
+    `settings` has the parameters of `rpml.RPML`.
+    """
     d, n_read = like.shape[1], n
     n = min(n, settings.subsample or n)
     size = settings.n_components or min(DEFAULT_COMPONENTS, d)

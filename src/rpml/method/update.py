@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from rpml.method.clustering.exemplars import Exemplars
 from rpml.method.clustering.pseudo_labels import is_array
-from rpml.method.local import LocalStages
-from rpml.method.pipeline import learn
+from rpml.method.knowledge.constraints import Supervision
+from rpml.method.pipeline import learn_embedding
 from rpml.method.settings import Clusters, FitInputs, FitResult, FitSettings
-from rpml.method.supervision.constraints import Supervision
+from rpml.method.stages import Stages
 from rpml.method.whitening.choice import Whitening
 from rpml.method.whitening.groups import no_groups
 from rpml.method.whitening.linear_map import Preprocessing
@@ -62,7 +62,7 @@ def update(
     first_exemplar = len(X) - len(vectors)
     if is_array(settings.clustering):  # of the rows of the previous fit
         settings = replace(settings, clustering="aas")
-    stages = LocalStages(settings, context)
+    stages = Stages(settings, context)
     applied = before.preprocessing_.for_rows_times(1 / scale)
     whitening = Whitening(applied, before.whitening_)
     if X_old is None or whitening.needs_labels_or_pairs:  # an update has neither
@@ -72,7 +72,7 @@ def update(
         whitening = stages.whiten(rows, FitInputs(no_groups(len(rows))))
     supervision = _continued(exemplars.labels, first_exemplar)
     inputs = FitInputs(no_groups(len(X)), supervision, whitening=whitening, continues=True)
-    result = learn(stages, X, inputs, stages.settings, context)
+    result = learn_embedding(stages, X, inputs)
     rotation, drift = align(
         result.whitening.preprocessing.embed(X, result.L.T, unit=True),
         applied.embed(X, before.components_, unit=True),

@@ -14,8 +14,8 @@ from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.clustering.ascent import usable_labels
 from rpml.method.clustering.exemplars import nearest_exemplar
 from rpml.method.graph.neighbors import Neighbors
-from rpml.method.supervision.constraints import Supervision
-from rpml.method.supervision.labels import as_labels
+from rpml.method.knowledge.constraints import Supervision
+from rpml.method.knowledge.labels import as_labels
 from rpml.runtime.rows import Array, Labels, unit_rows
 from rpml.runtime.schema import ArraySpec, Schema
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from rpml.method.whitening.linear_map import principal_axes
 from rpml.runtime.context import Arrays, Context, Json, Progress
 from rpml.runtime.rows import Array
 from rpml.runtime.schema import COUNT, HISTORY, ArraySpec, Number, Schema
+
+if TYPE_CHECKING:
+    from rpml.method.settings import FitSettings
 
 _LARGE = 1e30  # beyond any gradient of a loss on rows of unit scale
 Start = tuple[Array, Array | None]
@@ -80,22 +83,11 @@ def settle_signs(L: Array) -> Array:
     return np.asarray(L * signs)
 
 
-@dataclass(frozen=True)
-class SolverSettings:
-    """The solver and its stopping criteria."""
-
-    solver: str = "cg"
-    max_iter: int = 100
-    tol: float = 1e-5
-    learning_rate: float = 1.0
-    n_epochs: int = 10
-
-
 def solve(
     problem: Evaluator,
     epochs: Callable[[], Epoch],
     start: Start,
-    settings: SolverSettings,
+    settings: FitSettings,
     context: Context,
     key: str = "",
 ) -> OptimizeResult:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.method.supervision.suggest import density, spread_out
+from rpml.method.knowledge.suggest import density, spread_out
 from rpml.pages.explorer.answers import Answers, Query, RequestError, integer
 from rpml.pages.explorer.labeling import LabelStore, Learner
 from rpml.runtime.context import Json

@@ -13,9 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from rpml import RPML, AuthorityAscentShift
 from rpml.method.graph.neighbors import nearest_neighbors
-from rpml.method.local import LocalStages
+from rpml.method.knowledge.constraints import gather
 from rpml.method.settings import FitInputs
-from rpml.method.supervision.constraints import gather
+from rpml.method.stages import Stages
 from rpml.method.whitening.groups import no_groups
 from rpml.runtime.context import Context
 
@@ -79,7 +79,7 @@ def test_neighbors_are_those_asked_for(settings):
     X, _ = blobs()
     context = Context(store=MemoryStore())
     for k, rows in ((settings["n_neighbors"], X), (30, X), (30, X[:100])):
-        stages = LocalStages(RPML(n_neighbors=k)._settings(), context)
+        stages = Stages(RPML(n_neighbors=k)._settings(), context)
         found = stages.neighbors(rows, FitInputs(no_groups(len(rows))))
         expected = nearest_neighbors(rows, k, metric="cosine")
         np.testing.assert_array_equal(found.indices, expected.indices)
@@ -311,7 +311,7 @@ def test_triplets_of_given_classes_and_comparisons_have_weight_1():
     labels = np.where(known >= 0, known, 100 + y)
     for weight in ("concat", "bilinear"):
         settings = RPML(4, weight=weight)._settings()
-        problem = LocalStages(settings, Context()).objective(X, None, labels, given)
+        problem = Stages(settings, Context()).objective(X, None, labels, given)
         theta = 50 * np.ones(20) if weight == "concat" else 5 * np.ones((10, 4))
         problem.weight_ridge = None
         problem.move_to(np.eye(10, 4), theta)

@@ -6,7 +6,7 @@ from sklearn.datasets import load_digits
 
 from rpml import RPML
 from rpml.method.clustering.exemplars import Exemplars
-from rpml.method.supervision.suggest import (
+from rpml.method.knowledge.suggest import (
     BLOCK_ROWS,
     Candidates,
     density,

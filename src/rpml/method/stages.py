@@ -2,15 +2,14 @@
 
 import logging
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rpml.method.clustering.aas import AuthorityAscentShift
-from rpml.method.clustering.exemplars import Exemplars, find_exemplars
 from rpml.method.clustering.pseudo_labels import (
-    apply_supervision,
     as_clusterer,
     is_array,
     labels_schema,
@@ -20,28 +19,35 @@ from rpml.method.clustering.pseudo_labels import (
 from rpml.method.graph.neighbors import Neighbors, nearest_neighbors
 from rpml.method.objective.triplet_loss import TripletObjective
 from rpml.method.objective.weights import PinnedWeights, weight_function
-from rpml.method.pipeline import SAMPLE_ROWS, Problem, learn
-from rpml.method.settings import FitInputs, FitResult, FitSettings
+from rpml.method.settings import FitInputs, FitSettings
 from rpml.method.solver.conjugate_gradient import OptimizeResult
 from rpml.method.solver.prefix import prefix_order
 from rpml.method.solver.stochastic import Epoch, EpochState, run_epoch
-from rpml.method.solver.training import Start, initial_subspace, order_by_variance
-from rpml.method.supervision.constraints import Supervision
+from rpml.method.solver.training import (
+    Start,
+    given_subspace,
+    initial_subspace,
+    order_by_variance,
+    solve,
+)
 from rpml.method.triplets.samplers import SAMPLERS, Sampler, Uniform
 from rpml.method.triplets.sampling import LabelSource, draw_from_sources, parted_triplets
 from rpml.method.whitening.choice import Whitening, choose_whitening
 from rpml.method.whitening.groups import Groups, group_means, representatives
 from rpml.method.whitening.neighborhoods import shrinkage_share
-from rpml.runtime.blas import single_blas_thread
 from rpml.runtime.context import Arrays, Context, Progress
 from rpml.runtime.rows import Array, Labels, sorted_sample
 
 logger = logging.getLogger(__name__)
+SAMPLE_ROWS = 10_000
 
 
 @dataclass(frozen=True)
-class LocalStages:
-    """Stages on arrays; `context` has the random streams, progress reports and the checkpoint."""
+class Stages:
+    """The steps of a fit; each takes what it needs and returns its result.
+
+    `context` has the random streams, progress reports and the checkpoint.
+    """
 
     settings: FitSettings
     context: Context
@@ -56,9 +62,6 @@ class LocalStages:
         dependencies = (X, *arguments, self.context.seed)
         schema = Whitening.schema(X.shape[1], self.settings.for_whitening)
         return Whitening.from_arrays(self.context.stage("whiten", schema, compute, *dependencies))
-
-    def apply(self, whitening: Whitening, X: Array) -> Array:
-        return whitening.preprocessing.apply(X)
 
     def neighbors(self, Z: Array, inputs: FitInputs) -> Neighbors | None:
         """Find the k-NN graph of the rows, or of one mean per group; None if AAS is not used."""
@@ -114,10 +117,6 @@ class LocalStages:
         )
         return np.asarray(arrays["labels"][instance_of_row], np.intp)
 
-    def supervise(self, Z: Array, clusters: Labels, known: Supervision) -> Labels:
-        """Change the clusters to agree with classes and constraints."""
-        return apply_supervision(clusters, known, Z)
-
     def objective(
         self, Z: Array, graph: Neighbors | None, labels: Labels, inputs: FitInputs
     ) -> TripletObjective:
@@ -165,6 +164,24 @@ class LocalStages:
 
         return epoch
 
+    def solve(
+        self,
+        problem: TripletObjective,
+        epochs: Callable[[], Epoch],
+        start: Start,
+        dependencies: tuple[object, ...],
+    ) -> OptimizeResult:
+        """Run the solver, or continue it from a state that depends on the same."""
+        settings = self.settings
+        key = self.context.key(*dependencies, *start, settings.for_solver, settings.for_batches)
+        return solve(problem, epochs, start, settings, self.context, key)
+
+    def leading_axes(self, whitening: Whitening) -> Array:
+        """Return L of a fit that is not trained: the leading axes, or the user's."""
+        p, init = whitening.preprocessing.matrix.shape[1], self.settings.init
+        l = self.settings.size(p)
+        return np.eye(p, l) if isinstance(init, str) else given_subspace(init, (p, l))
+
     def start(self, Z: Array, whitening: Whitening) -> Start:
         """Return the initial L and theta; by default L is the leading axes."""
         settings, context = self.settings, self.context
@@ -176,7 +193,7 @@ class LocalStages:
         return L, theta
 
     def order(
-        self, Z: Array, optimum: OptimizeResult, problem: Problem, whitening: Whitening
+        self, Z: Array, optimum: OptimizeResult, problem: TripletObjective, whitening: Whitening
     ) -> Array:
         """Rotate the axes within the subspace so that every prefix is a good smaller embedding."""
         if optimum.n_iter == 0 and whitening.ranks_axes:  # already ordered by the whitening
@@ -187,33 +204,10 @@ class LocalStages:
         share = shrinkage_share(whitening.preprocessing, whitening.choice, L)
         return prefix_order(Z, L, problem.triplets, self.settings.alpha, share)
 
-    def exemplars(self, Z: Array, L: Array, clusters: Labels, labels: Labels) -> Exemplars:
-        return find_exemplars(Z @ L.astype(Z.dtype), clusters, labels)
-
     def sample(self, X: Array) -> tuple[NDArray[np.intp], Array]:
         """Return a sample of the rows, by which codes and similarities are calibrated."""
         rows = sorted_sample(len(X), SAMPLE_ROWS, self.context.rng("sample"))
         return rows, X[rows]
-
-
-@single_blas_thread()
-def learn_in_memory(
-    X: Array,
-    inputs: FitInputs,
-    settings: FitSettings,
-    context: Context,
-    subsample: int | None = None,
-) -> FitResult:
-    """Learn an embedding of the rows of X; if more than `subsample`, only whiten with all rows."""
-    stages = LocalStages(settings, context)
-    rows = inputs.sample(subsample, context.rng("subsample"))
-    if rows is None:
-        return learn(stages, X, inputs, settings, context)
-    if is_array(settings.clustering):
-        settings = replace(settings, clustering=np.asarray(settings.clustering)[rows])
-    inputs = inputs.subset(rows, inputs.whitening or stages.whiten(X, inputs))
-    result = learn(LocalStages(settings, context), X[rows], inputs, settings, context)
-    return result.among(rows, len(X))
 
 
 def supervised_labels(inputs: FitInputs) -> list[Labels]:

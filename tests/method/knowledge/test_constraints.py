@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rpml.method.supervision.constraints import gather
+from rpml.method.knowledge.constraints import gather
 
 
 def classes(*values):
