@@ -13,12 +13,11 @@ import numpy as np
 import pytest
 
 from rpml import RPML
-from rpml.pages.items import encode_category, make_items
+from rpml.pages.items import encode_category, fitted_on, make_items
 from rpml.pages.layout import quantized
 from rpml.pages.report.measurements import Source, measure
 from rpml.pages.report.page import as_script, build_report
 from rpml.pages.report.sections.fit import call, settings
-from rpml.pages.training_rows import fitted_on
 from rpml.runtime.environment import versions
 from rpml.runtime.errors import InputError
 from tests.drawings import HOSTILE, Sample

@@ -17,8 +17,7 @@ from starlette.types import ASGIApp, ExceptionHandler, Message, Receive, Scope, 
 from rpml.pages.explorer.answers import Answers, RequestError
 from rpml.pages.explorer.browsing import ClusterAnswers
 from rpml.pages.explorer.catalog import Catalog
-from rpml.pages.explorer.label_answers import LabelAnswers
-from rpml.pages.explorer.labeling import Learner
+from rpml.pages.explorer.labeling import LabelAnswers, Learner
 from rpml.pages.explorer.routes import Routes
 from rpml.pages.explorer.uploads import Describe, Uploads
 from rpml.pages.thumbnails import Pictures

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from rpml.estimator import RPML
 from rpml.pages.explorer.clusters import Clusters
 from rpml.pages.explorer.index import ExactIndex
-from rpml.pages.items import Category, Items, encode_category
-from rpml.pages.training_rows import fitted_on
+from rpml.pages.items import Category, Items, encode_category, fitted_on
 from rpml.runtime.rows import Array, Labels
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.method.similarity import SimilarityScale
-from rpml.pages.nearest import nearest_among
+from rpml.pages.layout import nearest_among
 from rpml.runtime.compiled import VECTORIZED, compiled
 from rpml.runtime.rows import Array, row_blocks, top_k, unit_rows
 from rpml.runtime.threads import run_chunks

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from rpml.pages import assets
 from rpml.pages.explorer.answers import Answers, Query, RequestError, is_digits
 from rpml.pages.explorer.browsing import ClusterAnswers, TableAnswers
-from rpml.pages.explorer.label_answers import MAX_BODY, LabelAnswers
+from rpml.pages.explorer.labeling import MAX_BODY, LabelAnswers
 from rpml.pages.explorer.uploads import (
     MAX_IMAGE_BYTES,
     MAX_VECTOR_BYTES,

@@ -12,7 +12,7 @@ from rpml.estimator import RPML
 from rpml.estimator.clusters import cluster_rows
 from rpml.evaluation.recommendation import CANDIDATES, Recommendation, recommend_fitted
 from rpml.evaluation.registry import PCA_FAMILY
-from rpml.pages.items import Items
+from rpml.pages.items import Items, clusters_of, fitted_on
 from rpml.pages.layout import linked_maps
 from rpml.pages.report.comparison import (
     SampledLabels,
@@ -23,7 +23,6 @@ from rpml.pages.report.comparison import (
 )
 from rpml.pages.report.examples import Gallery
 from rpml.pages.thumbnails import Thumbnails
-from rpml.pages.training_rows import clusters_of, fitted_on
 from rpml.runtime.context import Progress
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array, Labels, sorted_sample

@@ -1,10 +1,8 @@
 """Sections that show items: the maps, what changed, hits and misses, the grid."""
 
-from dataclasses import dataclass
-
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.layout import grid_side, layout_note, snap_to_grid
-from rpml.pages.report.examples import SHOWN, ItemView, Strip, most_changed, retrieval_queries
+from rpml.pages.report.examples import SHOWN, Strip, most_changed, retrieval_queries
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Section
 
@@ -72,15 +70,6 @@ _MAPS_TEMPLATE = """
 MAPS = Section("maps", "Maps", _maps, _MAPS_TEMPLATE)
 
 
-@dataclass(frozen=True)
-class Pair:
-    """The neighbors of one item, by space."""
-
-    query: ItemView
-    lists: dict[str, list[ItemView]]
-    remark: str
-
-
 def _changed(measurements: Measurements) -> Content:
     """Show the items whose neighbors changed most, or on which two models differ most."""
     rows, gallery, two = measurements.rows, measurements.gallery, measurements.source.second
@@ -95,7 +84,8 @@ def _changed(measurements: Measurements) -> Content:
         same = len(set(one) & set(other))
         remark = f"{same} of {len(one)} neighbors {'in common' if two else 'retained'}"
         views = {title: gallery.results(query, indices) for title, indices in lists.items()}
-        pairs.append(Pair(gallery.view(query, "query"), views, remark))
+        query_view = gallery.view(query, "query")
+        pairs.append({"query": query_view, "lists": views, "remark": remark})
     how = "Items that retained the fewest nearest neighbors: judge which list is better."
     if two:
         how = "Items with the fewest nearest neighbors in common: judge which list is better."
