@@ -18,6 +18,7 @@ from common import RESULTS, publish
 PARTITION, FAN_IN, QUERIES = 256 * 2**20, 8, 50_000
 ROWS, WORKERS = (10**7, 10**8, 10**9), (8, 64, 512)
 WIDTH, DIM = 768, 64
+# assumed, not measured here:
 FLOPS = 25e9  # per second and core, of a product of matrices in single precision
 DISK = 0.5e9  # bytes per second and worker, from its share of the network or disk
 TASK = 1e-3  # seconds of the scheduler per task; Dask says 200 microseconds to 1 ms

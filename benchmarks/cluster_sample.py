@@ -62,7 +62,7 @@ class Kind:
 KINDS = {
     "clear clusters": Kind(10_000, 16, 0.3, 8),
     "overlapping clusters": Kind(2_000, 48, 0.9, 24),
-    "a nuisance in eight directions": Kind(2_000, 24, 0.5, 16, nuisance=1.0),
+    "a nuisance in eight directions": Kind(2_000, 24, 0.7, 16, nuisance=2.0),
 }
 
 
