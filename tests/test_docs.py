@@ -1,5 +1,6 @@
 """README and docs: every code block runs, every name and file they mention exists."""
 
+import ast
 import importlib
 import importlib.util
 import os
@@ -20,8 +21,9 @@ from tests import postgresql
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
 FENCE = re.compile(
-    r"(?:<!-- needs: (?P<needs>[\w., ]+) -->\n)?"
+    r"(?:<!-- (?:needs: (?P<needs>[\w., ]+)|(?P<output>output)) -->\n)?"
     r"^```(?P<language>\w*)(?P<info>[^\n]*)\n(?P<code>.*?)^```$",
     re.DOTALL | re.MULTILINE,
 )
@@ -35,6 +37,7 @@ class Block:
     info: str
     code: str
     needs: tuple[str, ...]
+    is_output: bool = False  # what the block before it prints
 
     @property
     def missing(self):
@@ -51,7 +54,7 @@ def installed(name):
 def blocks(page):
     for match in FENCE.finditer(page.read_text(encoding="utf8")):
         needs = tuple(n.strip() for n in (match["needs"] or "").split(",") if n.strip())
-        yield Block(match["language"], match["info"], match["code"], needs)
+        yield Block(match["language"], match["info"], match["code"], needs, bool(match["output"]))
 
 
 def runnable(page):
@@ -75,6 +78,17 @@ def run_shell(code, folder):
         assert done.returncode == 0, f"{line}\n{done.stderr}"
 
 
+NUMBER = re.compile(r"\d[\d,]*\.?\d*")
+
+
+def same_output(printed, shown):
+    """The same words, and numbers within 3%: another processor rounds differently."""
+    if NUMBER.sub("0", printed).split() != NUMBER.sub("0", shown).split():
+        return False
+    values = [[float(n.replace(",", "")) for n in NUMBER.findall(s)] for s in (printed, shown)]
+    return values[0] == pytest.approx(values[1], rel=0.03)
+
+
 def run_block(block, names, folder, page):
     title = re.search(r'title="([^"]+)"', block.info)
     if title:
@@ -94,7 +108,7 @@ def database():
 @pytest.mark.parametrize(
     "page", [p for p in PAGES if runnable(p)], ids=lambda p: str(p.relative_to(ROOT))
 )
-def test_page(page, tmp_path, monkeypatch, request):
+def test_page(page, tmp_path, monkeypatch, request, capsys):
     monkeypatch.chdir(tmp_path)
     if importlib.util.find_spec("sentence_transformers"):
         local_encoder(monkeypatch)
@@ -106,7 +120,11 @@ def test_page(page, tmp_path, monkeypatch, request):
     for block in blocks(page):
         if block.missing:
             missing += block.missing
+        elif block.is_output:
+            printed = capsys.readouterr().out
+            assert same_output(printed, block.code), f"printed:\n{printed}"
         else:
+            capsys.readouterr()  # only what the block before an output prints
             run_block(block, names, tmp_path, page)
     if missing:
         pytest.skip(f"ran but for the blocks that need {', '.join(missing)}")
@@ -140,6 +158,18 @@ def test_the_parser_finds_the_blocks(tmp_path):
     first, second = blocks(page)
     assert (first.language, first.code, first.needs) == ("python", "x\n", ("a", "b"))
     assert (second.language, second.code) == ("toml", "y\n")
+
+
+def test_outputs_are_compared():
+    assert same_output("raw: 77.9%\n1,331 rows\n", "raw: 77.8%\n1,330 rows\n")
+    assert not same_output("raw: 70.0%", "raw: 77.8%")
+    assert not same_output("PCA: 77.8%", "raw: 77.8%")
+
+
+def test_an_output_block_is_found(tmp_path):
+    page = tmp_path / "p.md"
+    page.write_text("```python\nprint(1)\n```\n\n<!-- output -->\n```text\n1\n```\n")
+    assert [block.is_output for block in blocks(page)] == [False, True]
 
 
 def test_a_failing_block_fails(tmp_path):
@@ -197,12 +227,29 @@ def test_the_api_reference_has_every_public_name():
     assert public <= set(listed)
 
 
+def string_constants():
+    """The text of all strings in the source; parts of an f-string are separated."""
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+
+
+def test_the_messages_of_troubleshooting_exist():
+    text = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf8")
+    source = "\n".join(string_constants())
+    messages = [" ".join(m.split()) for m in re.findall(r"\*\*`([^`]+)`\*\*", text)]
+    assert len(messages) > 15
+    for message in messages:
+        for part in message.split("…"):
+            assert part.strip() in source, f"no such message: {part} of {message}"
+
+
 UNIDIOMATIC = re.compile(
     r"\b(?:numbers|values?|labels?|figures?|pairs?|rows?|points?|files?|lines?|heaps?) an? "
     r"(?:vector|row|class|line|partition|pair|cluster|set|image|instance|command|thing)\b"
     r"|\bR@1 less\b|\bless PCA's\b|\basked size\b|\bmost telling\b"
 )
-SOURCES = sorted((ROOT / "src").rglob("*.py"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
