@@ -1,9 +1,9 @@
-"""How good are the clusters of AuthorityAscentShift, beside k-means, HDBSCAN, Leiden and EVoC?
+"""How good are the clusters of AuthorityAscentShift, next to k-means, HDBSCAN, Leiden and EVoC?
 
 python benchmarks/clustering.py --data FOLDER [--sets a,b]    writes results/clustering.json
 python benchmarks/clustering_page.py                          writes docs/results-clusters.md
 
-Each method clusters all rows of a set (unit norm) by its defaults and, where it can be told a
+Each method clusters all rows of a set (unit norm) by its defaults and, where it can be given a
 number, into as many clusters as there are classes. HDBSCAN's and EVoC's noise rows count as
 clusters of their own. Seconds are CPU seconds. Needs leidenalg and evoc from PyPI besides the
 `compare` extra.

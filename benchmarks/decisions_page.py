@@ -123,7 +123,7 @@ def misled() -> list[str]:
     return [
         f"On {name} a rank gain of {evidence:.2f} at {dim} dimensions went with a loss of "
         f"{-100 * gain:.1f} points (`benchmarks/results/calibration.json`): similar wording makes "
-        "mates that do not share a class."
+        "neighbors that do not share a class."
     ]
 
 

@@ -1,4 +1,4 @@
-"""Is what we wrote ourselves worth it beside the library that does the same?
+"""Is what we wrote ourselves worth it next to the library that does the same?
 
 python benchmarks/own_code.py [part ...]    parts: search csv model
 

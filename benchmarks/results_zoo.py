@@ -3,7 +3,7 @@
 python benchmarks/results_zoo.py --data DIR [--sets A,B] [--dims 32,64,128] [--again rpml,recommend]
 
 Three splits of the classes and three seeds per set. The label-free recommendation of each training
-side is noted beside the scores. Every cell is written to results/cells/zoo as soon as it is
+side is noted next to the scores. Every cell is written to results/cells/zoo as soon as it is
 measured, so an interrupted run goes on where it was; `--again` measures methods anew, for instance
 after their code changed. The summary is results/zoo.json; results_page.py makes the page from it.
 """

@@ -15,18 +15,7 @@ COMMAND = "rpml benchmark cub --features cub_googlenet.npz -o cub"
 PAGE = """\
 # CUB-200-2011: the paper's protocol on frozen GoogLeNet features
 
-Fitted without labels on the {rows[train]:,} images of classes 1 to 100, scored on the
-{rows[test]:,} images of classes 101 to 200. The features are 1024-dimensional R-MAC descriptors
-of an ImageNet GoogLeNet (BVLC) at three scales (512, 362 and 256 pixels on the longer side). NMI
-and pairwise F, precision (P) and recall (R) are computed on k-means clusters, k = 100. R@K is
-Recall@K by cosine similarity, or by Euclidean distance, as in the authors' code, where the row
-says so. All scores are percentages.
-
-Rows in italics are **published results**, copied from Tables 1 and 2 of the paper, not measured
-by us. Most of them train the network; our rows learn a linear map on frozen descriptors.
-
-{table}
-Reading the table:
+In short:
 
 - The published starting point is far below ours ("Initial": R@1 31.5, against {random[r1]:.1f}
   for a random projection to 128 dimensions). The descriptors or the embedding dimension, which
@@ -41,6 +30,17 @@ Reading the table:
 - Whitening to 512 dimensions alone gives {whitened-512[r1]:.1f} and {whitened-512[nmi]:.1f}, with
   four times as many dimensions as RPML.
 
+Fitted without labels on the {rows[train]:,} images of classes 1 to 100, scored on the
+{rows[test]:,} images of classes 101 to 200. The features are 1024-dimensional R-MAC descriptors
+of an ImageNet GoogLeNet (BVLC) at three scales (512, 362 and 256 pixels on the longer side). NMI
+and pairwise F, precision (P) and recall (R) are computed on k-means clusters, k = 100. R@K is
+Recall@K by cosine similarity, or by Euclidean distance, as in the authors' code, where the row
+says so. All scores are percentages.
+
+Rows in italics are **published results**, copied from Tables 1 and 2 of the paper, not measured
+by us. Most of them train the network; our rows learn a linear map on frozen descriptors.
+
+{table}
 One seed ({seed}); rpml {versions[rpml]}, numpy {versions[numpy]}, scikit-learn
 {versions[scikit-learn]}. Reproduce with
 
