@@ -9,7 +9,6 @@ from rpml import RPML
 from rpml.evaluation.metrics import pair_scores, recall_at_k
 from rpml.method.clustering.exemplars import MAX_EXEMPLARS, find_exemplars, nearest_exemplar
 from rpml.method.update import MIN_OLD, align, sample_old
-from rpml.method.whitening import classes
 from tests.problems import blobs
 
 
@@ -147,9 +146,8 @@ def test_models_without_modes_say_what_to_do(fitted, rows):
         old.suggest_labels()
 
 
-def test_an_update_keeps_a_whitening_that_labels_made(rows, monkeypatch):
+def test_an_update_keeps_a_whitening_that_labels_made(rows):
     X, y = rows
-    monkeypatch.setattr(classes, "held_out_gains", lambda *_: np.ones(9))
     model = RPML(6, n_neighbors=15, use_labels=True, random_state=0).fit(X[:300], y[:300])
     assert model.whitening_.source == "labels"
     before = model.preprocessing_.matrix

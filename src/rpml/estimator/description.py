@@ -124,8 +124,6 @@ def decisions(model: RPML) -> dict[str, str]:
     decided = {"whitening": whitening, "training": training}
     if choice is not None and choice.groups_ignored:
         decided["groups"] = f"ignored, because {choice.groups_ignored}"
-    if choice is not None and choice.labels_ignored:
-        decided["labels"] = f"ignored by the whitening, because {choice.labels_ignored}"
     if choice is not None and choice.pairs is not None:
         used = "used" if choice.pairs.used else "ignored"
         decided["pairs"] = (

@@ -8,14 +8,11 @@ import numpy as np
 import pytest
 
 from rpml import RPML
-from rpml.estimator.description import decisions
 from rpml.evaluation.metrics import recall_at_k
 from rpml.method.objective.weights import PINNED_LOGIT, PinnedWeights, weight_function
-from rpml.method.whitening import classes
 from rpml.method.whitening.classes import (
     choose_shrinkage,
     count_pairs,
-    held_out_gains,
     label_scatter,
     label_spread,
     nearest_class,
@@ -247,39 +244,3 @@ def test_certain_triplets_feel_no_gradient(name):
     ds = rng.standard_normal((len(first), 12))
     rest = weight_function(name).pullback(P, triplets[~certain], ds[:, ~certain])
     np.testing.assert_allclose(weight.pullback(P, triplets, ds.copy()), rest, atol=1e-12)
-
-
-def test_held_out_rows_are_nearer_to_their_class_where_labels_help(problem):
-    X, y, *_ = problem
-    known = some_labels(y, 12)
-    data, prior, (_, choice) = scatter_of(X, known)
-    found = held_out_gains(data, known, prior, np.random.default_rng(0))
-    assert len(found) == (known >= 0).sum()
-    assert found.mean() > 0
-    assert choice.reason.startswith("rank gain of held-out labeled rows ")
-    nothing_to_hold_out = held_out_gains(data, some_labels(y, 2), prior, np.random.default_rng(0))
-    assert len(nothing_to_hold_out) == 0
-
-
-@pytest.mark.parametrize(
-    ("gain", "spread", "used"),
-    [(-0.02, 0.1, False), (-0.02, 0.3, True), (-0.005, 0.0, True), (0.1, 0.1, True)],
-)
-def test_labels_that_take_held_out_rows_away_from_their_class_are_ignored(
-    problem, monkeypatch, gain, spread, used
-):
-    X, y, *_ = problem
-    known = some_labels(y, 8)
-    measured = np.tile([gain - spread, gain + spread], 50)
-    monkeypatch.setattr(classes, "held_out_gains", lambda *_: measured)
-    _, prior, (scatter, choice) = scatter_of(X, known)
-    assert ("labels" in choice.source) == used == (not choice.labels_ignored)
-    if used:
-        return
-    assert scatter is prior[0]
-    assert choice == replace(prior[1], labels_ignored=choice.labels_ignored)
-    fit = RPML(8, random_state=0, use_labels=True, max_iter=2, tol=1e-2).fit
-    model, without = fit(X, known), RPML(8, random_state=0).fit(X)
-    np.testing.assert_array_equal(model.preprocessing_.matrix, without.preprocessing_.matrix)
-    said = "ignored by the whitening, because rank gain of held-out labeled rows -0.020, 95% "
-    assert decisions(model)["labels"].startswith(said)

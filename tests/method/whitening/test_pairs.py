@@ -10,7 +10,6 @@ import pytest
 from rpml import RPML
 from rpml.estimator.description import decisions
 from rpml.evaluation.metrics import recall_at_k
-from rpml.method.whitening import classes
 from rpml.method.whitening.constants import MATE_SHRINKAGE, TURN
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.method.whitening.neighborhoods import PairEvidence, ScatterChoice, coordinates
@@ -146,9 +145,8 @@ def test_rows_too_few_to_tell_leave_pairs_alone(data):
     assert found[1].pairs == PairEvidence(0.0, False, "too few")
 
 
-def test_pairs_refine_groups_and_labels_refine_both(problem, monkeypatch):
+def test_pairs_refine_groups_and_labels_refine_both(problem):
     X, y = problem
-    monkeypatch.setattr(classes, "held_out_gains", lambda *_: np.ones(9))
     pairs = draw(y, 4000, 0.3)
     few = np.where(np.arange(len(y)) % 3 == 0, y, -1)
     both = fit(X, pairs, must_link=[(0, 1)])

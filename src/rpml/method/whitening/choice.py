@@ -116,8 +116,6 @@ class Whitening:
             arrays["ridge"] = np.array([self.choice.ridge])
             ignored = self.choice.groups_ignored
             arrays["groups_ignored"] = np.frombuffer(ignored.encode(), np.uint8)
-            labels = self.choice.labels_ignored
-            arrays["labels_ignored"] = np.frombuffer(labels.encode(), np.uint8)
             if (gain := self.choice.gain) is not None:
                 arrays["gain"] = np.array([gain.value, gain.low, gain.high])
             if (pairs := self.choice.pairs) is not None:
@@ -141,7 +139,6 @@ class Whitening:
             arrays["trains"] = ArraySpec("b", (1,))
             arrays["ridge"] = ArraySpec("f", (1,), 0, np.inf)
             arrays["groups_ignored"] = ArraySpec("u", ("characters",))
-            arrays["labels_ignored"] = ArraySpec("u", ("signs",))
             arrays["gain"] = ArraySpec("f", (3,), -np.inf, np.inf, optional=True)
             arrays["pairs"] = ArraySpec("f", (2,), 0, 1, optional=True)
             arrays["pairs_reason"] = ArraySpec("u", ("letters",), optional=True)
@@ -172,7 +169,6 @@ class Whitening:
             pairs=pairs,
             ridge=float(arrays["ridge"][0]),
             groups_ignored=arrays["groups_ignored"].tobytes().decode(errors="replace"),
-            labels_ignored=arrays["labels_ignored"].tobytes().decode(errors="replace"),
             gain=Interval(*arrays["gain"].tolist()) if "gain" in arrays else None,
         )
         return cls(applied, choice)

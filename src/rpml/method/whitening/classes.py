@@ -19,7 +19,6 @@ from rpml.method.whitening.constants import (
     LABEL_AXES,
     LABEL_CLEAR,
     LABEL_KAPPA,
-    LABEL_LOSS,
     LABEL_PRIOR,
     LABEL_QUERIES,
     LABEL_REPEATS,
@@ -31,7 +30,6 @@ from rpml.method.whitening.constants import (
 from rpml.method.whitening.groups import drop_singles, within_scatter
 from rpml.method.whitening.neighborhoods import Coordinates, ScatterChoice, random_halves
 from rpml.runtime.blas import single_blas_thread, times, transposed_times
-from rpml.runtime.intervals import mean_interval
 from rpml.runtime.rows import Array, Labels, unit_rows
 
 
@@ -70,66 +68,12 @@ def label_scatter(
     -------
     (scatter, choice)
         `choice.evidence` holds, per shrinkage, the mean reciprocal rank of the nearest class mate
-        among labeled rows of classes that had no part in the scatter. The prior itself if held-out
-        labeled rows are nearer to their class without labels, or if there are too few to tell.
+        among labeled rows of classes that had no part in the scatter. The prior itself if that
+        does better, or if there are too few labels to tell.
     """
-    if _too_few(labels):
+    paired = drop_singles(labels)
+    if count_pairs(paired) < MIN_LABELED_PAIRS or paired.max() + 1 < MIN_CLASSES:
         return prior
-    scatter, choice = _refined(data, labels, prior, rng)
-    gains = held_out_gains(data.leading(LABEL_AXES), labels, prior, rng)
-    if len(gains) == 0:
-        return scatter, replace(choice, reason="the labels are too few to hold out a half of them")
-    gain = mean_interval(gains)
-    measured = f"rank gain of held-out labeled rows {gain.value:.3f}, 95% interval {gain.low:.3f} "
-    measured += f"to {gain.high:.3f}"
-    # half of the labels teach less than all of them, so that a small loss may be none
-    if -gain.value > max(LABEL_LOSS, float(gains.std() / np.sqrt(len(gains)))):
-        return prior[0], replace(prior[1], labels_ignored=measured)
-    return scatter, replace(choice, reason=measured)
-
-
-def _too_few(labels: Labels) -> bool:
-    paired = drop_singles(labels)
-    return count_pairs(paired) < MIN_LABELED_PAIRS or paired.max() + 1 < MIN_CLASSES
-
-
-def held_out_gains(
-    data: Coordinates, labels: Labels, prior: tuple[Array, ScatterChoice], rng: np.random.Generator
-) -> Array:
-    """Per labeled row, how much nearer the labels of other rows bring it to its class.
-
-    The decrease of log(1 + rank) of its nearest class mate among the labeled rows, compared with
-    the map that is chosen without labels. Either half of the labels judges what the other half
-    gives; empty if a half is too few for that.
-    """
-    labeled = np.flatnonzero(labels >= 0)
-    without = _class_ranks(data.leading(len(prior[0])).embed_by(*prior)[labeled], labels[labeled])
-    gains = []
-    for held_out in np.array_split(rng.permutation(len(labeled)), 2):
-        known = labels.copy()
-        known[labeled[held_out]] = -1
-        if _too_few(known):
-            return np.empty(0)
-        scatter, choice = _refined(data, known, prior, rng)
-        rows = data.embed_by(scatter, choice, label_spread(data, known, scatter))
-        judged = held_out[np.isfinite(without[held_out])]
-        gains.append(without[judged] - _class_ranks(rows[labeled], labels[labeled])[judged])
-    return np.concatenate(gains)
-
-
-def _class_ranks(rows: Array, classes: Labels) -> Array:
-    """log(1 + rank) of the nearest class mate of each row, infinite where it has none."""
-    ranks = np.empty(len(rows))
-    for part in np.array_split(np.arange(len(rows)), 1 + len(rows) // LABEL_QUERIES):
-        ranks[part] = np.log1p(rows_before(rows, classes, part))
-    return ranks
-
-
-def _refined(
-    data: Coordinates, labels: Labels, prior: tuple[Array, ScatterChoice], rng: np.random.Generator
-) -> tuple[Array, ScatterChoice]:
-    """The scatter within classes and the shrinkage that held-out classes choose."""
-    paired = drop_singles(labels)
     pairs = count_pairs(paired)
     first = _blend(data, paired, pairs, _padded(data, *prior))
     fold = rng.integers(0, 2, labels.max() + 1)
@@ -274,7 +218,7 @@ def _held_out(
 ) -> list[Array]:
     """Per fold, shrinkage and row: how well the other fold's scatter finds a class mate."""
     q = min(LABEL_AXES, data.W.shape[1])
-    leading = data.leading(q)
+    leading = Coordinates(data.W[:, :q], data.deviations[:q], data.n_components)
     side = np.where(paired >= 0, fold[labels], -1)
     scores = []
     for seen in (0, 1):
@@ -292,17 +236,9 @@ def _mate_score(data: Coordinates, classes: Labels, scatter: Array, shrinkage: f
     every = np.ones(data.W.shape[1], bool)
     rows = unit_rows(data.embed(scatter, every, shrinkage, data.n_components))
     queries = np.arange(len(rows))[:: 1 + len(rows) // LABEL_QUERIES]
-    return np.asarray(1 / (1 + rows_before(rows, classes, queries)))
-
-
-def rows_before(rows: Array, classes: Labels, queries: NDArray[np.intp]) -> Array:
-    """How many rows of other classes are nearer to a query than any of its own class.
-
-    Infinite if it is the only one of its class.
-    """
     similarity = times(rows[queries], np.ascontiguousarray(rows.T))
     similarity[np.arange(len(queries)), queries] = -np.inf
     mates = classes[queries, None] == classes[None, :]
     nearest = np.where(mates, similarity, -np.inf).max(axis=1)
     before = ((similarity > nearest[:, None]) & ~mates).sum(axis=1)
-    return np.where(np.isfinite(nearest), before, np.inf)
+    return np.asarray(1 / (1 + before))

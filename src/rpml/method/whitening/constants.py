@@ -63,7 +63,6 @@ MIN_LABELED_PAIRS, MIN_CLASSES = 20, 4  # with fewer the scatter within classes 
 LABEL_PRIOR = 300  # labeled pairs that weigh as much as all unlabeled rows together
 LABEL_SHRINKAGES = (1 / 32, 1 / 16, 1 / 8, 1 / 2, 2.0, np.inf)
 LABEL_AXES = 512  # leading axes on which the shrinkage is chosen
-LABEL_LOSS = 0.01  # of rank gain of held-out labeled rows, if it is more than a standard error
 LABEL_CLEAR = 2  # standard errors by which a shrinkage is clearly better than another
 LABEL_REPEATS = 2
 LABEL_KAPPA = 0.95  # as KAPPA
