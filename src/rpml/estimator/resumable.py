@@ -73,7 +73,7 @@ class ResumableFit(ResumableRun):
     exemplars, training : bool, default=False
         As in `RPML.save`.
     code_bytes : int, default=None
-        Learn the codebooks of ``output="pq"`` with so many bytes per vector.
+        Learn the codebooks of ``output="pq"`` with this many bytes per vector.
 
     Examples
     --------

@@ -45,8 +45,8 @@ class RPML(
 
     Whitening, then, where evidence supports it: k-NN graph -> Authority Ascent Shift clustering ->
     pseudo-label triplets -> probabilistic, reweighted, smooth angular loss -> Riemannian conjugate
-    gradient on Euclidean x Grassmann. Without evidence the embedding is PCA; `outcome_` says what
-    it came to, `whitening_.reason` and `message_` why.
+    gradient on Euclidean x Grassmann. Without evidence the embedding is PCA of rows scaled to unit
+    norm. `outcome_` says what the fit came to, `whitening_.reason` and `message_` why.
 
     Parameters
     ----------

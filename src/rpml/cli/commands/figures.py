@@ -46,7 +46,7 @@ def run(
 ) -> None:
     """Draw figures for papers.
 
-    They are a map, retrieval examples and a grid of images.
+    A map, retrieval examples and a grid of images.
     """
     from rpml.estimator.features import check_features
     from rpml.pages.figures import FigureOptions, draw_figures, figure_names

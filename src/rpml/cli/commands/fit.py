@@ -125,7 +125,7 @@ class SupervisionOptions:
         str | None, opt.text("FILE", "CSV of rows a, b, c: a is closer to b than to c.")
     ] = None
     conflicts: Annotated[
-        str, opt.text("HOW", "Contradictions: raise an error, or weight (drop the lighter).")
+        str, opt.text("HOW", "Contradictions: raise an error, or weight: drop the lower weight.")
     ] = "raise"
 
     def paths(self) -> list[str | None]:
@@ -179,7 +179,7 @@ def run(
     ] = False,
     n_bytes: Annotated[
         int | None,
-        opt.number("Choose dimensions and a code for so many bytes per vector.", "--bytes"),
+        opt.number("Choose dimensions and a code for this many bytes per vector.", "--bytes"),
     ] = None,
     dry_run: Annotated[
         bool, opt.flag("Only estimate memory and time, from a short pilot run.", "--dry-run")
@@ -194,7 +194,7 @@ def run(
 ) -> None:
     """Learn an embedding from unlabeled vectors.
 
-    The model is PCA where label-free evidence does not support more; the output says so.
+    Where the vectors give no evidence for more, the model is PCA of unit rows and says so.
     """
     from rpml.estimator import ResumableFit
     from rpml.evaluation.recommendation import recommend

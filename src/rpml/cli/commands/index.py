@@ -38,7 +38,7 @@ def run(
 ) -> None:
     """Build an index for rpml search.
 
-    It holds codes, with ids.
+    The index holds codes and ids.
     """
     from rpml.estimator.features import check_features
     from rpml.io.model_file import check_model_output

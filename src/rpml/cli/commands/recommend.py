@@ -19,9 +19,10 @@ Examples:
   rpml recommend vectors.npy --bytes 16
   rpml recommend vectors.npy --keep 0.9 --queries queries.npy
 \b
-Without labels, methods are judged by how well they rank rows that the other half of the features
-finds near; with labels, by Recall@1 on classes that were not used to fit. With --bytes, codes of
-equal bytes are compared on a sample of the rows, which is searched by float queries.
+Without labels, methods are judged by held-out neighbors: how well they rank, in one half of the
+features, the rows that the other half finds near. With labels, Recall@1 on classes that were not
+used to fit decides. With --bytes, codes of equal bytes are compared on a sample of the rows, which
+is searched by float queries.
 """
 NOTE = """[...]: 95% intervals; shares of the 10 nearest rows by the raw vectors, and by the float
 embedding, that stay among the 10 nearest by the code"""

@@ -22,7 +22,7 @@ def run(
     output: Annotated[str, opt.output("OUT", "Where to write the row numbers; - for CSV.")],
     count: Annotated[int, opt.number("Number of rows.", "--count", "-n")] = 20,
     features: Annotated[
-        str | None, opt.text("FEATURES", "The training vectors: a better choice, with ids.")
+        str | None, opt.text("FEATURES", "The training vectors, for a better choice and ids.")
     ] = None,
     force: opt.Force = False,
     *,

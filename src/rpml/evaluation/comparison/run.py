@@ -38,7 +38,7 @@ def compare(
     X : array-like of shape (n_samples, n_features)
         Vectors.
     y : array-like of shape (n_samples,), default=None
-        Classes, used for scores; only the methods marked as upper references learn from them.
+        Classes, used for scores; only the methods marked as upper bounds learn from them.
         Without classes only label-free figures are measured.
     n_components : int or sequence of int, default=None
         Dimensions to compare at; None means 128, or half the features if there are fewer.
@@ -47,7 +47,7 @@ def compare(
         for the test (no class is in both, as in the paper); without y a random half.
     methods : sequence of str or Method, default=None
         Names of `rpml.evaluation.registry`, or methods of your own; None: the baselines, RPML and
-        the upper references.
+        the upper bounds.
     seeds : sequence of int, default=(0, 1, 2)
         Each method is run once per seed, also deterministic ones, since the k-means that scores
         clusters is random.

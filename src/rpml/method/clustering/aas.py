@@ -49,7 +49,7 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     bandwidth : "local", "balanced", "global" or float, default="local"
         Scale of the Gaussian; see `rpml.method.graph.affinity.affinity_graph`.
     symmetric : bool, default=True
-        Whether one of two rows need be a neighbor of the other for an edge in both directions.
+        Whether an edge needs only one of its two rows to have the other as a neighbor.
     merge : "average" or None, default="average"
         "average" merges the basins (not in the paper). None is the ascent as printed.
     n_clusters : int, default=None
