@@ -12,7 +12,6 @@ from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.clustering.pseudo_labels import (
     as_clusterer,
     is_array,
-    labels_schema,
     pseudo_labels,
     uses_graph,
 )
@@ -35,7 +34,7 @@ from rpml.method.triplets.sampling import LabelSource, draw_from_sources, parted
 from rpml.method.whitening.choice import Whitening, choose_whitening
 from rpml.method.whitening.groups import Groups, group_means, representatives
 from rpml.method.whitening.neighborhoods import shrinkage_share
-from rpml.runtime.context import Arrays, Context, Progress
+from rpml.runtime.context import Context, LoopState, Progress
 from rpml.runtime.rows import Array, Labels, sorted_sample
 
 logger = logging.getLogger(__name__)
@@ -53,15 +52,10 @@ class Stages:
     context: Context
 
     def whiten(self, X: Array, inputs: FitInputs) -> Whitening:
-        """Choose the whitening, or load it from the checkpoint."""
+        """Choose the whitening."""
         arguments = (inputs.groups, inputs.pairs, inputs.classes, self.settings.for_whitening)
-
-        def compute() -> Arrays:
-            return choose_whitening(X, *arguments, self.context).to_arrays()
-
-        dependencies = (X, *arguments, self.context.seed)
-        schema = Whitening.schema(X.shape[1], self.settings.for_whitening)
-        return Whitening.from_arrays(self.context.stage("whiten", schema, compute, *dependencies))
+        with self.context.reporting("whiten"):
+            return choose_whitening(X, *arguments, self.context)
 
     def neighbors(self, Z: Array, inputs: FitInputs) -> Neighbors | None:
         """Find the k-NN graph of the rows, or of one mean per group; None if AAS is not used."""
@@ -81,25 +75,34 @@ class Stages:
         return self._search("neighbors", points, clusterer)
 
     def _search(self, stage: str, points: Array, graph: AuthorityAscentShift) -> Neighbors:
-        """Search with the `n_neighbors`, `metric` and `method` of an AAS."""
-        context, n, how = self.context, len(points), (graph.n_neighbors, graph.metric, graph.method)
+        """Search with the `n_neighbors`, `metric` and `method` of an AAS.
 
-        def compute() -> Arrays:
-            neighbors = nearest_neighbors(
+        A killed search continues after its last stored round; a finished one is loaded.
+        """
+        context, n = self.context, len(points)
+        key = context.key(points, graph.n_neighbors, graph.metric, graph.method)
+
+        def report(share: float) -> object:
+            return context.report(Progress(stage, round(share * n), n))
+
+        with context.reporting(stage):
+            if saved := context.load(stage, Neighbors.schema(n), key):
+                return Neighbors(saved[0]["indices"], saved[0]["distances"], metric=graph.metric)
+            found = nearest_neighbors(
                 points,
                 graph.n_neighbors,
                 metric=graph.metric,
                 method=graph.method,
                 memory_limit=context.blocks,
-                progress=lambda share: context.report(Progress(stage, round(share * n), n)),
+                progress=LoopState(context, f"{stage}-rounds", key, report),
             )
             logger.info(
-                "%d neighbors by %s, recall %.3f", how[0], neighbors.method, neighbors.recall
+                "%d neighbors by %s, recall %.3f", found.n_neighbors, found.method, found.recall
             )
-            return {"indices": neighbors.indices, "distances": neighbors.distances}
-
-        arrays = context.stage(stage, Neighbors.schema(n), compute, points, *how)
-        return Neighbors(arrays["indices"], arrays["distances"], metric=graph.metric)
+            if context.store:
+                lists = {"indices": found.indices, "distances": found.distances}
+                context.save(stage, lists, key=key)
+        return Neighbors(found.indices, found.distances, metric=graph.metric)
 
     def cluster(self, Z: Array, graph: Neighbors | None, inputs: FitInputs) -> Labels:
         """Compute c(.) of the paper; a group is clustered as its mean, so its rows agree."""
@@ -107,15 +110,9 @@ class Stages:
         if is_array(clusterer):
             return pseudo_labels(Z, clusterer)
         points, instance_of_row = _instances(Z, inputs.groups)
-        searched = (points,) if graph is None else (graph.indices, graph.distances)
-        arrays = self.context.stage(
-            "labels",
-            labels_schema(len(points)),
-            lambda: {"labels": pseudo_labels(points, clusterer, graph)},
-            *searched,
-            clusterer,
-        )
-        return np.asarray(arrays["labels"][instance_of_row], np.intp)
+        with self.context.reporting("labels"):
+            labels = pseudo_labels(points, clusterer, graph)
+        return np.asarray(labels[instance_of_row], np.intp)
 
     def objective(
         self, Z: Array, graph: Neighbors | None, labels: Labels, inputs: FitInputs

@@ -1,8 +1,10 @@
 """The context of a fit: random streams, progress reports and stages stored on disk."""
 
 import logging
+import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,12 +15,13 @@ from numpy.typing import NDArray
 from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import ModelFormatError
 from rpml.runtime.memory import WORKING_MEMORY
-from rpml.runtime.schema import Schema
+from rpml.runtime.schema import COUNT, ArraySpec, Schema
 
 logger = logging.getLogger(__name__)
 Arrays = dict[str, NDArray[Any]]
 Json = dict[str, Any]
 _KEY = "inputs"  # metadata of a stage: digest of its inputs
+LOOP_SECONDS = 10.0  # between two saves of a loop
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,43 @@ def silent() -> None:
     """Ignore a step."""
 
 
+@dataclass
+class LoopState:
+    """The arrays that a long loop changes in place, stored between two rounds of it.
+
+    Not after every round, if rounds are short: a kill loses a round, or what ten seconds did.
+    """
+
+    context: "Context"
+    name: str
+    key: str
+    report: Callable[[float], object] = lambda share: None
+    stored: float = field(default_factory=time.monotonic)
+
+    def __call__(self, share: float) -> None:
+        """Report the finished share of the loop."""
+        self.report(share)
+
+    def resume(self, arrays: Arrays) -> int:
+        """Fill the arrays with those stored; return how many rounds are done."""
+        specs = {
+            name: ArraySpec(array.dtype.kind, array.shape, -math.inf, math.inf)
+            for name, array in arrays.items()
+        }
+        saved = self.context.load(self.name, Schema(specs, {"rounds": COUNT}), self.key)
+        if saved is None:
+            return 0
+        for name, array in arrays.items():
+            array[:] = saved[0][name]
+        return int(saved[1]["rounds"])
+
+    def finished(self, rounds: int, arrays: Arrays) -> None:
+        """Store the arrays after a round, if the last time is long ago."""
+        if time.monotonic() - self.stored >= LOOP_SECONDS:
+            self.context.save(self.name, arrays, {"rounds": rounds}, self.key)
+            self.stored = time.monotonic()
+
+
 class Store(Protocol):
     """Finished stages on disk; see `rpml.io.checkpoint.Checkpoint`."""
 
@@ -117,6 +157,13 @@ class Context:
             self.save(name, arrays, key=key)
         self.report(Progress(name, 1, 1))
         return arrays
+
+    @contextmanager
+    def reporting(self, stage: str) -> Iterator[None]:
+        """Report the begin and the end of a stage."""
+        self.report(Progress(stage, 0, 1))
+        yield
+        self.report(Progress(stage, 1, 1))
 
     def key(self, *inputs: object) -> str:
         """Return the digest of a stage's inputs; empty without a store, and nothing is read."""

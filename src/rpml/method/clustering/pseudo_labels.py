@@ -17,7 +17,6 @@ from rpml.method.graph.neighbors import Neighbors
 from rpml.method.knowledge.constraints import Supervision
 from rpml.method.knowledge.labels import as_labels
 from rpml.runtime.rows import Array, Labels, unit_rows
-from rpml.runtime.schema import ArraySpec, Schema
 
 CLUSTERINGS: dict[str, Callable[[int], Any]] = {
     # the ascent as printed, since triplets need small pure clusters
@@ -57,11 +56,6 @@ def pseudo_labels(Z: Array, clusterer: object, neighbors: Neighbors | None = Non
         return usable_labels(ascent, clusterer.epsilon)
     labels: Any = clusterer if is_array(clusterer) else clone(clusterer).fit_predict(Z)
     return as_labels(labels, len(Z), "the result of clustering")
-
-
-def labels_schema(n: int) -> Schema:
-    """Return the schema of the pseudo-labels of n points in a checkpoint."""
-    return Schema({"labels": ArraySpec("i", (n,), -1, n)})
 
 
 def apply_supervision(labels: Labels, supervision: Supervision, Z: Array) -> Labels:

@@ -18,6 +18,7 @@ from rpml.method.graph import kernels as kernels
 from rpml.method.graph.exact import (
     EMPTY_SLOT,
     Heaps,
+    HeapState,
     Progress,
     SearchCorpus,
     block_size,
@@ -27,10 +28,13 @@ from rpml.method.graph.exact import (
     sort,
 )
 from rpml.runtime.blas import single_blas_thread, times
+from rpml.runtime.context import LoopState
 from rpml.runtime.rows import slices
 from rpml.runtime.threads import run_chunks
 
 logger = logging.getLogger(__name__)
+
+PARTS = 8  # of a round, after each of which the search may be stored
 Look = tuple[NDArray[np.int32], int]  # rows, and the cell they search
 
 TARGET = 0.98  # share of the true neighbors that the searched cells must contain
@@ -165,14 +169,25 @@ def nearest_centers(
 
 
 def search_cells(
-    rows: SearchCorpus, cells: Cells, k: int, memory_limit: int, progress: Progress
+    rows: SearchCorpus,
+    cells: Cells,
+    k: int,
+    memory_limit: int,
+    progress: Progress,
+    state: LoopState | None = None,
 ) -> Heaps:
     """Run `visit_cells`, and an exact search for rows that met fewer than k others."""
-    return _fill_gaps(rows, visit_cells(rows, cells, k, memory_limit, progress), memory_limit)
+    heaps = visit_cells(rows, cells, k, memory_limit, progress, state)
+    return _fill_gaps(rows, heaps, memory_limit)
 
 
 def visit_cells(
-    rows: SearchCorpus, cells: Cells, k: int, memory_limit: int, progress: Progress
+    rows: SearchCorpus,
+    cells: Cells,
+    k: int,
+    memory_limit: int,
+    progress: Progress,
+    state: LoopState | None = None,
 ) -> Heaps:
     """Find the top k of every row among the rows of the cells it searches.
 
@@ -180,6 +195,7 @@ def visit_cells(
     use the same heap.
     """
     vals, idx = empty_heaps(rows.count, k)
+    kept = HeapState(state, (vals, idx))
     half = rows.half.astype(np.float32)
     members, edges = _group(cells.home, cells.count)
     size = block_size(64 * CELL, rows.X.shape[1], memory_limit)
@@ -196,17 +212,22 @@ def visit_cells(
             vals[mine], idx[mine] = heaps
 
     with single_blas_thread():
-        for turn in range(cells.probes.shape[1]):
+        finished, total = kept.resume(), PARTS * cells.probes.shape[1]
+        for turn in range(finished // PARTS, cells.probes.shape[1]):
             visitors, cuts = _group(cells.probes[:, turn], cells.count)
             order = np.argsort(-np.diff(cuts) * np.diff(edges), kind="stable")  # the longest first
             looks = [(visitors[cuts[cell] : cuts[cell + 1]], int(cell)) for cell in order]
 
-            def work(_: int, start: int, stop: int, looks: list[Look] = looks) -> None:
-                for mine, cell in looks[start:stop]:
-                    compare(mine, cell)
+            for part in range(max(0, finished - PARTS * turn), PARTS):
+                some = looks[part * len(looks) // PARTS : (part + 1) * len(looks) // PARTS]
 
-            run_chunks(work, cells.count, 1)
-            progress((turn + 1) / cells.probes.shape[1])
+                def work(_: int, start: int, stop: int, looks: list[Look] = some) -> None:
+                    for mine, cell in looks[start:stop]:
+                        compare(mine, cell)
+
+                run_chunks(work, len(some), 1)
+                kept.finished(PARTS * turn + part + 1)
+                progress((PARTS * turn + part + 1) / total)
     sort(vals, idx)
     return vals, idx
 

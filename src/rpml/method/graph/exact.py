@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from rpml.method.graph import kernels as kernels
 from rpml.runtime.blas import single_blas_thread, times
+from rpml.runtime.context import Arrays, LoopState
 from rpml.runtime.rows import Array, first_not_finite, slices, unit_rows
 from rpml.runtime.threads import run_chunks
 
@@ -149,6 +150,7 @@ def search_pairs(
     pairs: Iterable[Pair],
     k: int,
     progress: Progress,
+    state: LoopState | None = None,
 ) -> Heaps:
     """Find the top k of every row among the rows of the blocks paired with its own.
 
@@ -171,11 +173,35 @@ def search_pairs(
         if a != b:
             kernels.push_columns(scores, half[left], blocks[a], *theirs, 0, width)
 
-    run_pairs(search, pairs, np.diff(edges), progress)
+    run_pairs(search, pairs, np.diff(edges), progress, HeapState(state, (vals, idx)))
     sort(vals, idx)
     back = np.empty_like(order)
     back[order] = np.arange(order.size, dtype=order.dtype)
     return vals[back], idx[back]
+
+
+@dataclass(frozen=True)
+class HeapState:
+    """The heaps of a search, and where they are kept between two rounds, if anywhere."""
+
+    state: LoopState | None
+    heaps: Heaps
+
+    def resume(self) -> int:
+        """Fill the heaps with those of a killed search; return how many rounds it had finished."""
+        scores, rows = self.heaps
+        done = self.state.resume(self._arrays()) if self.state else 0
+        if done and ((rows < 0) | ((rows >= len(rows)) & (rows != EMPTY_SLOT))).any():
+            done = 0  # not what a search of these rows has stored
+            scores[:], rows[:] = empty_heaps(*rows.shape)
+        return done
+
+    def finished(self, rounds: int) -> None:
+        if self.state:
+            self.state.finished(rounds, self._arrays())
+
+    def _arrays(self) -> Arrays:
+        return {"scores": self.heaps[0], "rows": self.heaps[1]}
 
 
 def _as_slice(rows: NDArray[np.int32]) -> slice | NDArray[np.int32]:
@@ -190,13 +216,14 @@ def run_pairs(
     pairs: Iterable[Pair],
     sizes: NDArray[np.intp],
     progress: Progress,
+    heaps: HeapState | None = None,
 ) -> None:
     """Call search(a, b) for all pairs of blocks, in parallel where they share no block."""
     rounds = disjoint_rounds(pairs)
-    total = sum(int(sizes[a] * sizes[b]) for turn in rounds for a, b in turn)
-    done = 0
+    areas = [sum(int(sizes[a] * sizes[b]) for a, b in turn) for turn in rounds]
+    first = heaps.resume() if heaps else 0
     with single_blas_thread():
-        for turn in rounds:
+        for number, turn in enumerate(rounds[first:], first + 1):
             turn.sort(key=lambda pair: -int(sizes[pair[0]] * sizes[pair[1]]))  # the longest first
 
             def work(_: int, start: int, stop: int, turn: list[Pair] = turn) -> None:
@@ -204,8 +231,9 @@ def run_pairs(
                     search(a, b)
 
             run_chunks(work, len(turn), 1)
-            done += sum(int(sizes[a] * sizes[b]) for a, b in turn)
-            progress(done / total)
+            if heaps:
+                heaps.finished(number)
+            progress(sum(areas[:number]) / sum(areas))
 
 
 def disjoint_rounds(pairs: Iterable[Pair]) -> list[list[Pair]]:

@@ -20,6 +20,7 @@ from rpml.method.graph.exact import (
     search_pairs,
     search_rows,
 )
+from rpml.runtime.context import LoopState
 from rpml.runtime.memory import WORKING_MEMORY
 from rpml.runtime.rows import Array, slices
 from rpml.runtime.schema import ArraySpec, Schema
@@ -70,7 +71,7 @@ def nearest_neighbors(
     metric: str = "cosine",
     method: str = "auto",
     memory_limit: int = WORKING_MEMORY,
-    progress: Progress | None = None,
+    progress: Progress | LoopState | None = None,
 ) -> Neighbors:
     """Find the `n_neighbors` nearest other rows of every row.
 
@@ -89,7 +90,8 @@ def nearest_neighbors(
     memory_limit : int, default=WORKING_MEMORY
         Bytes for the working blocks, in addition to the result.
     progress : callable, default=None
-        Called with the finished share, in [0, 1].
+        Called with the finished share, in [0, 1]. A killed search with an equal `LoopState`
+        continues where it was.
 
     Returns
     -------
@@ -98,11 +100,12 @@ def nearest_neighbors(
     """
     k = _check(X, n_neighbors, metric, method)
     report = progress or (lambda share: None)
+    state = progress if isinstance(progress, LoopState) else None
     rows = measure(X, metric, memory_limit)
     if method == "auto":
         method = "ann" if rows.count > EXACT_ROWS else "exact"
     if method == "exact":
-        return _exact(rows, k, memory_limit, report)
+        return _exact(rows, k, memory_limit, report, state)
     sample = ann.ground_truth_sample(rows, k, memory_limit)
     cells = ann.find_cells(rows, sample.half(0), memory_limit)
     if cells is None:
@@ -113,8 +116,8 @@ def nearest_neighbors(
             UserWarning,
             stacklevel=2,
         )
-        return _exact(rows, k, memory_limit, report)
-    heaps = ann.search_cells(rows, cells, k, memory_limit, report)
+        return _exact(rows, k, memory_limit, report, state)
+    heaps = ann.search_cells(rows, cells, k, memory_limit, report, state)
     recall = sample.half(1).recall(heaps[1])
     logger.info("%d rows, %d neighbors by %s: recall %.3f", rows.count, k, method, recall)
     return _finish(rows, heaps, memory_limit, recall, method)
@@ -142,12 +145,14 @@ def _check(X: Array, n_neighbors: int, metric: str, method: str) -> int:
     return int(min(n_neighbors, n - 1))
 
 
-def _exact(rows: SearchCorpus, k: int, memory_limit: int, progress: Progress) -> Neighbors:
+def _exact(
+    rows: SearchCorpus, k: int, memory_limit: int, progress: Progress, state: LoopState | None
+) -> Neighbors:
     n, d = rows.X.shape
     ids = np.arange(n, dtype=np.int32)
     blocks = [ids[part] for part in slices(n, block_size(n, d, memory_limit))]
     pairs = ((a, b) for a in range(len(blocks)) for b in range(a, len(blocks)))
-    heaps = search_pairs(rows.prepared(memory_limit), blocks, pairs, k, progress)
+    heaps = search_pairs(rows.prepared(memory_limit), blocks, pairs, k, progress, state)
     return _finish(rows, heaps, memory_limit, 1.0, "exact")
 
 

@@ -30,16 +30,13 @@ from rpml.method.whitening.linear_map import (
     whitening,
 )
 from rpml.method.whitening.neighborhoods import (
-    PairEvidence,
     ScatterChoice,
     coordinates,
     whiten_by,
 )
 from rpml.method.whitening.pairs import pair_scatter, pairs_within, with_paired
-from rpml.runtime.context import Arrays, Context, Steps, silent
-from rpml.runtime.intervals import Interval
+from rpml.runtime.context import Context, Steps, silent
 from rpml.runtime.rows import Array, Labels, count_blocks
-from rpml.runtime.schema import ArraySpec, Schema
 from rpml.runtime.wording import counted
 
 Pairs = NDArray[np.intp]
@@ -100,78 +97,9 @@ class Whitening:
             self.choice.source.split(" and ")
         )
 
-    def to_arrays(self) -> Arrays:
-        """As a checkpoint keeps it."""
-        arrays = {
-            "mean": self.preprocessing.mean,
-            "matrix": self.preprocessing.matrix,
-            "unit": np.array([self.preprocessing.unit_input, self.preprocessing.unit_output]),
-        }
-        if self.choice is not None:
-            arrays["source"] = np.array([SOURCES.index(self.choice.source)])
-            arrays["shrinkage"] = np.array([self.choice.shrinkage])
-            arrays["evidence"] = np.array(list(self.choice.evidence.items())).reshape(-1, 2)
-            arrays["reason"] = np.frombuffer(self.choice.reason.encode(), np.uint8)
-            arrays["trains"] = np.array([self.choice.trains])
-            arrays["ridge"] = np.array([self.choice.ridge])
-            ignored = self.choice.groups_ignored
-            arrays["groups_ignored"] = np.frombuffer(ignored.encode(), np.uint8)
-            if (gain := self.choice.gain) is not None:
-                arrays["gain"] = np.array([gain.value, gain.low, gain.high])
-            if (pairs := self.choice.pairs) is not None:
-                arrays["pairs"] = np.array([pairs.rate, pairs.used])
-                arrays["pairs_reason"] = np.frombuffer(pairs.reason.encode(), np.uint8)
-        return arrays
-
-    @staticmethod
-    def schema(n_features: int, settings: WhiteningSettings) -> Schema:
-        """What `to_arrays` gives for such rows and settings."""
-        arrays = {
-            "mean": ArraySpec("f", (n_features,)),
-            "matrix": ArraySpec("f", (n_features, "axes")),
-            "unit": ArraySpec("b", (2,)),
-        }
-        if isinstance(settings.whiten, str):
-            arrays["source"] = ArraySpec("i", (1,), 0, len(SOURCES) - 1)
-            arrays["shrinkage"] = ArraySpec("f", (1,), 0, np.inf)
-            arrays["evidence"] = ArraySpec("f", ("candidates", 2), -np.inf, np.inf)
-            arrays["reason"] = ArraySpec("u", ("bytes",))
-            arrays["trains"] = ArraySpec("b", (1,))
-            arrays["ridge"] = ArraySpec("f", (1,), 0, np.inf)
-            arrays["groups_ignored"] = ArraySpec("u", ("characters",))
-            arrays["gain"] = ArraySpec("f", (3,), -np.inf, np.inf, optional=True)
-            arrays["pairs"] = ArraySpec("f", (2,), 0, 1, optional=True)
-            arrays["pairs_reason"] = ArraySpec("u", ("letters",), optional=True)
-        return Schema(arrays)
-
-    def dependencies(self) -> list[NDArray[np.generic]]:
-        """Its arrays in a fixed order, as the key of the stages that depend on it."""
-        return [array for _, array in sorted(self.to_arrays().items())]
-
-    @classmethod
-    def from_arrays(cls, arrays: Arrays) -> Whitening:
-        """The inverse of `to_arrays`."""
-        unit_input, unit_output = arrays["unit"].tolist()
-        applied = Preprocessing(unit_input, arrays["mean"], arrays["matrix"], unit_output)
-        if "source" not in arrays:
-            return cls(applied, None)
-        pairs = None
-        if {"pairs", "pairs_reason"} <= arrays.keys():
-            rate, used = arrays["pairs"].tolist()
-            reason = arrays["pairs_reason"].tobytes().decode(errors="replace")
-            pairs = PairEvidence(rate, bool(used), reason)
-        choice = ScatterChoice(
-            source=SOURCES[int(arrays["source"][0])],
-            shrinkage=float(arrays["shrinkage"][0]),
-            evidence={float(shrinkage): float(value) for shrinkage, value in arrays["evidence"]},
-            reason=arrays["reason"].tobytes().decode(errors="replace"),
-            trains=bool(arrays["trains"][0]),
-            pairs=pairs,
-            ridge=float(arrays["ridge"][0]),
-            groups_ignored=arrays["groups_ignored"].tobytes().decode(errors="replace"),
-            gain=Interval(*arrays["gain"].tolist()) if "gain" in arrays else None,
-        )
-        return cls(applied, choice)
+    def dependencies(self) -> tuple[object, ...]:
+        """What it is, as the key of the stages that depend on it."""
+        return self.preprocessing.mean, self.preprocessing.matrix, self.choice
 
 
 def choose_whitening(
