@@ -14,6 +14,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.runtime.compiled import VECTORIZED, compiled
 from rpml.runtime.rows import Array, slices, sorted_sample, unit_rows
 
 Codes = NDArray[np.integer]
@@ -30,6 +31,7 @@ LEVELS = {
     4: (0.1284, 0.3881, 0.6568, 0.9424, 1.256, 1.618, 2.069, 2.733),
 }
 CENTROIDS = 256
+LANES = 16
 CODEBOOK_ROWS = 20_000  # that codebooks are learned from
 CODEBOOK_ROUNDS = 15  # of k-means; later ones hardly lower the error
 _BLOCK = 4096
@@ -183,10 +185,9 @@ class GridCodec(Codec):
         self.centroids[-1, :, size - axes * (self.width - 1) :] = 0  # padding
 
     def encode(self, Y: Array) -> NDArray[np.uint8]:
-        numbers = np.searchsorted(self.edges, self.turn(unit_rows(Y)), side="left")
-        numbers[:, self.size :] = 0
-        grouped = numbers.reshape(len(numbers), self.width, -1)
-        return np.asarray(grouped @ self.weights.astype(np.intp), np.uint8)
+        codes = np.zeros((len(Y), self.width), np.uint8)
+        pack_levels(unit_rows(Y) @ rotation(self.size), self.edges, self.bits, codes)
+        return codes
 
 
 class ProductCodec(Codec):
@@ -198,14 +199,61 @@ class ProductCodec(Codec):
     def __init__(self, codebooks: Array, size: int) -> None:
         self.size, self.width = size, len(codebooks)
         self.centroids = np.asarray(codebooks, np.float32)
+        self.columns = np.ascontiguousarray(self.centroids.transpose(0, 2, 1))
 
     def encode(self, Y: Array) -> NDArray[np.uint8]:
         codes = np.empty((len(Y), self.width), np.uint8)
-        for part in slices(len(Y), _BLOCK):
-            groups = self.turn(unit_rows(np.asarray(Y[part], np.float64)))
-            for m, rows in enumerate(np.split(groups, self.width, axis=1)):
-                codes[part, m] = _nearest(rows, self.centroids[m].astype(np.float64))
+        turned = self.turn(unit_rows(np.asarray(Y, np.float64))).astype(np.float32)
+        halves = np.square(self.centroids).sum(axis=2) / 2
+        select_centroids(turned, self.columns, halves, codes)
         return codes
+
+
+@compiled()
+def pack_levels(
+    Y: NDArray[np.generic], edges: NDArray[np.generic], bits: int, codes: NDArray[np.generic]
+) -> None:
+    """Add the number of edges below each value to its byte of `codes`, which starts as zeros."""
+    per_byte = 8 // bits
+    for i in range(Y.shape[0]):
+        for j in range(Y.shape[1]):
+            level = 0
+            for edge in edges:
+                level += Y[i, j] > edge
+            codes[i, j // per_byte] |= level << (8 - bits * (1 + j % per_byte))
+
+
+@compiled(VECTORIZED | {"nnan"})
+def select_centroids(
+    Y: NDArray[np.generic],
+    columns: NDArray[np.generic],
+    halves: NDArray[np.generic],
+    codes: NDArray[np.generic],
+) -> None:
+    """Set each byte to the nearest centroid of its group of axes: least |c|^2 / 2 - y c.
+
+    `columns` are the (width, axes per byte, 256) centroids: 256 sums at a time are vectorized.
+    """
+    sums, lanes = np.empty(columns.shape[2], np.float32), np.empty(LANES, np.float32)
+    for i in range(Y.shape[0]):
+        for m in range(columns.shape[0]):
+            for c in range(sums.shape[0]):
+                sums[c] = halves[m, c]
+            for a in range(columns.shape[1]):
+                y = Y[i, m * columns.shape[1] + a]
+                for c in range(sums.shape[0]):
+                    sums[c] -= y * columns[m, a, c]
+            # the least of each lane is vectorized, the least of all would not be
+            for k in range(LANES):
+                lanes[k] = sums[k]
+            for start in range(LANES, sums.shape[0], LANES):
+                for k in range(LANES):
+                    lanes[k] = lanes[k] if lanes[k] < sums[start + k] else sums[start + k]
+            chosen = lanes.argmin()
+            least = lanes[chosen]
+            while sums[chosen] > least:
+                chosen += LANES
+            codes[i, m] = chosen
 
 
 def learn_codebooks(Y: Array, n_bytes: int, rng: np.random.Generator) -> Floats:
