@@ -96,9 +96,9 @@ class Index:
         self.model = model.map_only(n_components)
         self.output = output or ("int8" if self.model.codebooks_ is None else "pq")
         self.rescore = rescore
-        self._codec = self.model.codec(self.output)
+        self.codec = self.model.codec(self.output)
         self._finer = None if rescore is None else self.model.codec(rescore)
-        self._parts: list[Codes] = [np.empty((0, self._codec.width), self._codec.dtype)]
+        self._parts: list[Codes] = [np.empty((0, self.codec.width), self.codec.dtype)]
         self._fine: list[Codes] = []
         self._named: list[NDArray[np.object_]] = []
         self._known: set[object] = set()
@@ -111,9 +111,14 @@ class Index:
         return sum(map(len, self._parts))
 
     @property
+    def codes(self) -> Codes:
+        """The codes that are scanned, one row each."""
+        return _joined(self._parts)
+
+    @property
     def bytes_per_row(self) -> int:
         """Bytes per row, without its id."""
-        return self._codec.width + (0 if self._finer is None else self._finer.width)
+        return self.codec.width + (0 if self._finer is None else self._finer.width)
 
     @property
     def ids(self) -> NDArray[np.generic]:
@@ -155,7 +160,7 @@ class Index:
             self._named.append(names)
         if self._probe is not None:
             self._probe.see(Y.astype(np.float32, copy=False), len(self))
-        self._parts.append(self._codec.encode(Y))
+        self._parts.append(self.codec.encode(Y))
         if self._finer is not None:
             self._fine.append(self._finer.encode(Y))
         self._scan = self._recall = None
@@ -231,7 +236,7 @@ class Index:
         k = min(k, len(self) if mask is None else int(mask.sum()))
         first = k if self._finer is None else min(k * oversample, len(self))
         if self._scan is None:
-            self._scan = CodeScan(self._codec, _joined(self._parts))
+            self._scan = CodeScan(self.codec, self.codes)
         scores, rows = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.intp)
         for part in slices(len(queries), max(1, BLOCK_BYTES // (4 * len(self)))):
             block = self._scan.scores(queries[part])
@@ -271,7 +276,7 @@ class Index:
             raise ValueError("The share of random pairs needs an index of 2 rows or more.")
         if scale is None:
             codec, parts = (
-                (self._codec, self._parts) if self._finer is None else (self._finer, self._fine)
+                (self.codec, self._parts) if self._finer is None else (self._finer, self._fine)
             )
             sample = _joined(parts)[:: -(-len(self) // SCALE_ROWS)]
             scale = SimilarityScale.of(codec.decode(sample))
@@ -283,7 +288,7 @@ class Index:
         A file of that name is replaced, by one rename when the new one is complete; with
         ``overwrite=False`` it is an error.
         """
-        arrays: Arrays = {"codes": _joined(self._parts)}
+        arrays: Arrays = {"codes": self.codes}
         if self._finer is not None:
             arrays["fine"] = _joined(self._fine)
         metadata = {
@@ -314,7 +319,7 @@ class Index:
         model = rebuild_model(RPML, mine, stored["model"], path)
         try:
             index = cls(model, None, stored["output"], stored["rescore"])
-            index._parts = [index._codec.check(arrays["codes"])]
+            index._parts = [index.codec.check(arrays["codes"])]
             if index._finer is not None:
                 index._fine = [index._finer.check(arrays["fine"])]
         except (ValueError, KeyError) as error:

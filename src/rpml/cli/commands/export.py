@@ -14,7 +14,8 @@ from rpml.runtime.wording import counted
 EXAMPLES = """\b
 Examples:
   rpml export model.rpml --to onnx -o model.onnx
-  rpml export model.rpml --to faiss -o model.index
+  rpml export model.rpml --to faiss -o model.faiss
+  rpml export vectors.index --to faiss -o vectors.faiss    (IndexPQ with its codes)
   rpml export model.rpml --to sentence-transformers -o modules
   rpml export model.rpml --to numpy -o model.npz --dim 32
   rpml export model.rpml --to sql -o model.sql
@@ -47,6 +48,8 @@ def run(
     """
     from rpml.io.export import TARGETS, check_export, export_model
     from rpml.pages.atlas import check_atlas, export_atlas
+    from rpml.search import Index
+    from rpml.search.to_faiss import is_index, write_faiss
 
     if to not in (*TARGETS, "atlas"):
         raise InputError(f"--to takes {', '.join(TARGETS)} or atlas, got {to!r}")
@@ -60,8 +63,14 @@ def run(
         if features is not None or rows != ItemOptions():
             raise InputError(f"--to {to} takes the model alone: FEATURES are for --to atlas")
         check_export(to, output, force, [model])
-        fitted = opt.load_model(model, dim)
-        written = export_model(fitted, to, output, overwrite=force)
+        if to == "faiss" and is_index(model):
+            if dim is not None:
+                raise InputError("an index has the dimensions it was built with: leave out --dim")
+            index = Index.load(model)
+            fitted, written = index.model, write_faiss(index, output, force)
+        else:
+            fitted = opt.load_model(model, dim)
+            written = export_model(fitted, to, output, overwrite=force)
     size = len(fitted.components_)
     fields = {"output": str(written), "to": to, "features": fitted.n_features_in_, "dim": size}
     text = (

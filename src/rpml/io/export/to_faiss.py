@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -16,11 +17,15 @@ def write(steps: Sequence[Step], path: Path) -> None:
     size = output_size(steps)
     unit = isinstance(steps[-1], Unit)
     flat = faiss.IndexFlatIP(size) if unit else faiss.IndexFlatL2(size)
-    index = faiss.IndexPreTransform(flat)
-    chain = [_transform(faiss, steps, i) for i in range(len(steps))]
-    for transform in reversed(chain):
-        index.prepend_transform(transform)
-    path.write_bytes(faiss.serialize_index(index).tobytes())
+    path.write_bytes(faiss.serialize_index(with_steps(faiss, steps, flat)).tobytes())
+
+
+def with_steps(faiss: ModuleType, steps: Sequence[Step], inner: Any) -> Any:
+    """Return an index that takes the steps before another one."""
+    index = faiss.IndexPreTransform(inner)
+    for i in reversed(range(len(steps))):
+        index.prepend_transform(_transform(faiss, steps, i))
+    return index
 
 
 def _transform(faiss: ModuleType, steps: Sequence[Step], i: int) -> object:
