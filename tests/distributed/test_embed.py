@@ -35,6 +35,16 @@ def test_embed_and_resume(cluster, rows, shards, model, tmp_path, kind):
     assert sorted(os.listdir(out)) == sorted(os.path.basename(f) for f in files)
 
 
+def test_codes_are_those_of_a_local_embedding(cluster, rows, shards, model, tmp_path):
+    from rpml.distributed import embed
+
+    files = embed(model, shards, tmp_path / "out", cluster, kind="npy", output="int2")
+    codes = np.concatenate([np.load(f) for f in files])
+    np.testing.assert_array_equal(codes, model.transform(rows, output="int2"))
+    with pytest.raises(InputError, match="not of this model and these rows"):
+        embed(model, shards, tmp_path / "out", cluster, kind="npy", output="int8")
+
+
 def test_ids_are_carried_through(cluster, rows, model, tmp_path):
     from rpml.distributed import embed
     from rpml.io.features import Layout

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rpml.distributed.cluster import Cluster
 from rpml.distributed.source import PartitionedRows, open_rows
 from rpml.estimator import RPML
+from rpml.estimator.features import column_names
 from rpml.io.features.source import Batch
 from rpml.io.features.writers import Layout
 from rpml.io.features.writing import open_writer
 from rpml.runtime.context import Context
 from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError, WriteError
+from rpml.runtime.rows import Array
 
 KINDS = ("parquet", "npy")
 ATTEMPTS = 5  # rounds in which no worker could write
@@ -30,6 +33,7 @@ def embed(
     cluster: Cluster,
     *,
     kind: str = "parquet",
+    output: str = "float",
     context: Context | None = None,
 ) -> list[str]:
     """Write the embedding of every partition to a file of its own; ids are copied.
@@ -48,6 +52,8 @@ def embed(
         Created if missing; every worker must be able to write to it.
     cluster : Cluster
     kind : "parquet" or "npy", default="parquet"
+    output : {"float", "int8", "int4", "int2", "binary", "pq"}, default="float"
+        As in `RPML.transform`.
     context : Context, default=None
         Receives progress.
 
@@ -59,13 +65,15 @@ def embed(
     if kind not in KINDS:
         raise ValueError(f"kind={kind!r}: use 'parquet' or 'npy'")
     rows = embedded(model, open_rows(X, cluster, by_size=True), cluster)
+    columns = column_names(model, output)
+    if output != "float" and rows.model is not None:
+        rows = replace(rows, model=_Encoder(rows.model, output))  # type: ignore[arg-type]
     target = Path(folder).absolute()
-    work = _fingerprint(model, rows)
+    work = _fingerprint(model, rows, output)
     _check_folder(target, work)
     target.mkdir(parents=True, exist_ok=True)
     names = [str(target / f"part-{i:05d}-{work}.{kind}") for i in range(len(rows.parts))]
     missing = [i for i, name in enumerate(names) if not Path(name).exists()]
-    columns = [str(name) for name in model.get_feature_names_out()]
     fruitless = 0
     while missing:
         left = replace(rows, parts=[rows.parts[i] for i in missing])
@@ -80,6 +88,17 @@ def embed(
             raise next(iter(failed.values()))
         missing = list(failed)  # the disk of one worker may be full, and those of others not
     return names
+
+
+@dataclass(frozen=True)
+class _Encoder:
+    """A model whose `transform` returns codes."""
+
+    model: RPML
+    output: str
+
+    def transform(self, X: Array) -> NDArray[np.generic]:
+        return np.asarray(self.model.transform(X, output=self.output))
 
 
 def embedded(model: RPML, X: object, cluster: Cluster) -> PartitionedRows:
@@ -116,11 +135,13 @@ def _check_folder(target: Path, work: str) -> None:
         )
 
 
-def _fingerprint(model: RPML, rows: PartitionedRows) -> str:
-    """Return ten digits that change with the model, the files and the partitions."""
-    layout = repr((rows.pieces, rows.edges.tolist()))
-    text = np.frombuffer(layout.encode(), np.uint8)
-    return data_digest(model.components_, model.preprocessing_.matrix, text)[:10]
+def _fingerprint(model: RPML, rows: PartitionedRows, output: str) -> str:
+    """Return ten digits that change with the model, the output, the files and the partitions."""
+    layout = repr((rows.pieces, rows.edges.tolist(), *([] if output == "float" else [output])))
+    arrays = [model.components_, model.preprocessing_.matrix]
+    if output == "pq" and model.codebooks_ is not None:
+        arrays.append(model.codebooks_)
+    return data_digest(*arrays, np.frombuffer(layout.encode(), np.uint8))[:10]
 
 
 def _write(batches: Iterator[Batch], name: str, columns: list[str]) -> WriteError | None:

@@ -68,6 +68,13 @@ def load_embedded(model: RPML, source: FeatureSource) -> Features:
     return Features(values, np.concatenate(ids) if ids else None, source.id_name, None, source.name)
 
 
+def column_names(model: RPML, output: str) -> list[str]:
+    """Return the names of the columns of an output: components, or bytes of packed codes."""
+    if output in ("float", "int8"):
+        return [str(name) for name in model.get_feature_names_out()]
+    return [f"byte{i}" for i in range(model.codec(output).width)]
+
+
 def embed_file(
     model: RPML,
     source: FeatureSource,
@@ -99,9 +106,7 @@ def embed_file(
         The number of rows.
     """
     report, rows = (context or Context()).report, 0
-    names = [str(name) for name in model.get_feature_names_out()]
-    if output not in ("float", "int8"):
-        names = [f"byte{i}" for i in range(model.codec(output).width)]
+    names = column_names(model, output)
     id_name = source.id_name if source.has_ids else None
     layout = Layout("embedding", names, id_name, kept=source.kept_names)
     with open_writer(path, layout, overwrite) as writer:

@@ -60,8 +60,8 @@ def run(
         if codes not in CODES:
             raise InputError(f"--codes {codes}: choose from {', '.join(CODES)}")
         fitted.codec(codes)  # checked before anything is read
-    if on_dask and (codes is not None or keep_columns is not None):
-        raise InputError("--codes and --keep-columns are not for --engine dask: embed locally")
+    if on_dask and keep_columns is not None:
+        raise InputError("--keep-columns is not for --engine dask: embed locally")
     if on_dask:  # one file per partition, written by the workers; a second run writes the rest
         from rpml.distributed import embed
 
@@ -69,8 +69,12 @@ def run(
             rows = engine.open_rows(features, reading.options(), cluster, console, by_size=True)
             fitted = check_features(fitted, rows, model)
             kind = "parquet" if rows.pieces[0][0].path.endswith((".parquet", ".pq")) else "npy"
-            files = embed(fitted, rows, output, cluster, kind=kind, context=Context(report=report))
-        fields = {"output": output, "rows": rows.count, "dim": size, "files": len(files)}
+            context = Context(report=report)
+            files = embed(
+                fitted, rows, output, cluster, kind=kind, output=codes or "float", context=context
+            )
+        fields = {"output": output, "rows": rows.count, "dim": size, "codes": codes}
+        fields["files"] = len(files)
         text = (
             f"{output}: {counted(rows.count, 'row')}, {counted(size, 'dimension')}, "
             f"{counted(len(files), 'file')}"
