@@ -113,7 +113,7 @@ def test_numpy_by_the_printed_loader(model, rows, tmp_path, size):
 
 
 def embed(path, X):
-    """The loader of docs/recipes.md."""
+    """The loader of docs/export.md."""
     with np.load(path) as steps:
         for name in sorted(steps.files):
             if name.endswith("unit"):
