@@ -29,8 +29,6 @@ THOROUGH = (
     "tests/faults/test_streams.py::test_a_signal_removes_what_was_spooled[2]",
     "tests/faults/test_streams.py::test_closed_streams",
     "tests/io/features/test_writing.py::test_vectors_and_their_ids_are_of_one_write_whatever_fails[E",
-    "tests/runtime/files/test_atomic.py::test_a_folder_is_old_or_new_whatever_fails[E",
-    "tests/runtime/files/test_atomic.py::test_several_files_are_old_or_new_whatever_fails[E",
     "tests/runtime/test_compiled.py::test_without_a_folder_for_the_cache_one_line_says_so",
     "tests/vision/test_features_command.py::test_a_killed_run_continues_with_the_same_result",
     # whole runs whose parts have tests of their own

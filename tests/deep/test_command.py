@@ -148,8 +148,8 @@ MISTAKES = {
     "--method absent": "there is no method 'absent'",
     "--train-from absent": "no block 'absent'",
     "--set absent=1": "no setting 'absent'",
-    "--epochs 2 --set epochs=3": "--epochs sets epochs too",
-    "--dim 4000": "n_components",
+    "--epochs 2 --set epochs=3": "--epochs sets the same",
+    "--dim 4000": "ask for fewer dimensions",
     "--pool absent": "mac, average, gem",
     "--schedule absent": "common, paper",
 }
