@@ -60,6 +60,12 @@ def test_outputs_that_cannot_be_written(tmp_path):
             check_output(name, overwrite)
 
 
+def test_a_name_that_is_no_text_is_noticed_before_the_work(tmp_path):
+    """As Python decodes é under LC_ALL=C without its UTF-8 mode; libraries could not write it."""
+    with pytest.raises(InputError, match="not text in this locale"):
+        check_output(tmp_path / "mod\udcc3\udca8le.rpml", False)
+
+
 def listing(path, *files, facts=None):
     Manifest(path).write_next(path, {file: file for file in files}, facts)
 

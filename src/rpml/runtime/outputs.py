@@ -29,6 +29,13 @@ def check_output(
     target = Path(path)
     if str(target) == "-":
         raise InputError("only tables can be written to standard output: give a file name")
+    try:
+        str(target).encode()
+    except UnicodeEncodeError:
+        shown = ascii(target.name)
+        raise InputError(
+            f"the output name {shown} is not text in this locale: set LC_ALL=C.UTF-8"
+        ) from None
     check_apart([target], inputs)
     if os.path.lexists(target) and not overwrite:
         raise exists_error(target)
