@@ -217,16 +217,6 @@ def stochastic() -> list[str]:
     ]
 
 
-def subsample() -> list[str]:
-    """Rows that a map needs, from cluster_sample.py."""
-    lines = ["| data | 20,000 rows | 50,000 rows | all 100,000 rows |", "|---|---|---|---|"]
-    for row in results("cluster-sample")["mixtures"]:
-        fits = [row["fits"][name] for name in ("20000", "50000", "all")]
-        shown = " | ".join(f"{f['recall@1']:.1f} in {f['CPU seconds']:.0f} CPU s" for f in fits)
-        lines.append(f"| {row['data']} | {shown} |")
-    return lines
-
-
 def explorer() -> list[str]:
     """The explorer, from explorer.py."""
     found = results("explorer")
@@ -264,7 +254,7 @@ def main() -> None:
     head = ["| operation | time | compared with |", "|---|---|---|"]
     lines = [*head, *objective(), *solvers(), *search(), *rest(), *middle_fits(), *fits()]
     page = replaced(PAGE.read_text(encoding="utf8"), START, STOP, lines)
-    for table in (targets, stages, stochastic, subsample, explorer):
+    for table in (targets, stages, stochastic, explorer):
         start = f"<!-- table: {table.__name__} -->\n"
         page = replaced(page, start, "<!-- end of table -->\n", table())
     PAGE.write_text(page, encoding="utf8")

@@ -18,10 +18,10 @@ from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.clustering.ascent import (
     GraphAscent,
     ascend,
+    authority,
     choose_epsilon,
     follow,
 )
-from rpml.method.clustering.authority import authority
 from rpml.method.clustering.hierarchy import BasinMerging
 from rpml.method.graph.affinity import affinity_graph
 from rpml.method.graph.neighbors import nearest_neighbors

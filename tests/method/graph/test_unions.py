@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from rpml.method.graph.exact import nearest_by_unions
 from rpml.method.graph.neighbors import nearest_neighbors
-from rpml.method.graph.unions import nearest_by_unions
 from rpml.runtime.threads import using_threads
 
 UNIONS = ((0, 1), (2, 3), (0, 2))

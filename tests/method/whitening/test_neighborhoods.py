@@ -107,11 +107,11 @@ def test_the_scatter_is_positive_definite_and_less_than_the_total():
 
 def test_every_two_axes_are_measured_together_by_three_halvings():
     from rpml.method.whitening.constants import SIDES
-    from rpml.method.whitening.neighborhoods import _deal
+    from rpml.method.whitening.neighborhoods import _quarters
 
     for q in (8, 31):
         together = np.zeros((q, q), int)
-        hands = _deal(q, np.random.default_rng(q))
+        hands = _quarters(q, np.random.default_rng(q))
         for i, j in SIDES:
             half = hands[i] | hands[j]
             together[np.ix_(half, half)] += 1

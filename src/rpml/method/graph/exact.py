@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from rpml.method.graph import kernels as kernels
 from rpml.runtime.blas import single_blas_thread, times
 from rpml.runtime.context import Arrays, LoopState
+from rpml.runtime.memory import WORKING_MEMORY
 from rpml.runtime.rows import Array, first_not_finite, slices, unit_rows
 from rpml.runtime.threads import run_chunks
 
@@ -21,6 +22,7 @@ Heaps = tuple[Array, NDArray[np.int32]]  # (scores, rows), best first
 
 _BLOCK = 736  # rows: enough for fast products; of 1024, columns of scores share cache sets
 _HOLDERS = 8  # threads; fixed, since products of other blocks would round differently
+_TINY = 1e-30  # squared norm of a row that has no direction
 _LARGEST = 1e18  # beyond, squared distances overflow float32
 EMPTY_SLOT = int(np.iinfo(np.int32).max)  # an empty position in a heap
 
@@ -293,3 +295,37 @@ def push_scores(
 def sort(vals: Array, idx: NDArray[np.integer]) -> None:
     """Sort heaps into lists, best first."""
     run_chunks(lambda _, a, b: kernels.sort_heaps(vals, idx, a, b), vals.shape[0], 256)
+
+
+def nearest_by_unions(
+    parts: Sequence[Array], unions: Sequence[Pair], k: int
+) -> list[NDArray[np.int32]]:
+    """Find the k other rows of highest cosine, per union of two parts of the columns, in any order.
+
+    Inner products add up, so each part is multiplied once, however many unions it is in.
+
+    `parts` are columns of the rows in float32, (n, any). Returns (n, k) row numbers per union.
+    """
+    n, width = len(parts[0]), sum(part.shape[1] for part in parts)
+    squares = [np.vecdot(part, part) for part in parts]
+    scales = [1 / np.sqrt(np.maximum(squares[i] + squares[j], _TINY)) for i, j in unions]
+    found = [empty_heaps(n, min(k, n - 1)) for _ in unions]
+    blocks = list(slices(n, block_size(n, width, WORKING_MEMORY)))
+    ids = np.arange(n, dtype=np.int32)
+
+    def search(a: int, b: int) -> None:
+        left, right = blocks[a], blocks[b]
+        products = [part[left] @ part[right].T for part in parts]
+        for (i, j), scale, (scores, rows) in zip(unions, scales, found, strict=True):
+            kernels.push_sums(
+                products[i],
+                products[j],
+                (scale[left], ids[left], scores[left], rows[left]),
+                (scale[right], ids[right], scores[right], rows[right]),
+                a != b,
+            )
+
+    pairs = ((a, b) for a in range(len(blocks)) for b in range(a, len(blocks)))
+    sizes = np.array([part.stop - part.start for part in blocks])
+    run_pairs(search, pairs, sizes, lambda share: None)
+    return [rows for _, rows in found]

@@ -90,8 +90,8 @@ def batch_sampler(
     place = np.arange(rows.size) - np.searchsorted(labels[rows], labels[rows])
     alone = (place == count - 1) & (place % per_class == 0)
     first = (place % per_class == 0) & ~alone
-    handful = np.cumsum(first) - 1
-    key = rng.permutation(int(first.sum()))[handful] if rows.size else handful
+    bundle = np.cumsum(first) - 1
+    key = rng.permutation(int(first.sum()))[bundle] if rows.size else bundle
     order = np.argsort(key, kind="stable")
     rows, key = rows[order], key[order]
     begins = np.flatnonzero(np.diff(key, prepend=-1))

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
-from rpml.method.graph.unions import nearest_by_unions
+from rpml.method.graph.exact import nearest_by_unions
 from rpml.method.whitening.constants import (
     BLOCK_ROWS,
     FAR,
@@ -236,9 +236,9 @@ def cross_fitted_correlation(
         C; the scatter within neighborhoods is D (I - C) D.
     """
     root = np.sqrt(data.deviations).astype(data.W.dtype)
-    hands = _deal(data.W.shape[1], rng)
-    seen = [columns(data.W, hand) * root[hand] for hand in hands]
-    first = _correlate(data.W, hands, seen, SIDES[: 2 * repeats], step)
+    quarters = _quarters(data.W.shape[1], rng)
+    seen = [columns(data.W, quarter) * root[quarter] for quarter in quarters]
+    first = _correlate(data.W, quarters, seen, SIDES[: 2 * repeats], step)
     return taught_correlation(data, first, repeats, rng, step)
 
 
@@ -251,13 +251,16 @@ def taught_correlation(
 ) -> Array:
     """Another round: neighbors by the axes as the teacher's correlation whitens them.
 
-    Each hand of axes is whitened by itself. That finds as good neighbors as whitening each side of
-    a halving (see docs/performance.md), and a search of all sides then needs each product once.
+    Each quarter of the axes is whitened by itself. That finds as good neighbors as whitening each
+    side of a halving (see docs/performance.md), and a search of all sides then needs each product
+    once.
     """
     scatter = scatter_of(teacher, data.deviations)
-    hands = _deal(data.W.shape[1], rng)
-    seen = [data.whitened(scatter, hand, np.trace(scatter) / len(scatter)) for hand in hands]
-    return _correlate(data.W, hands, seen, SIDES[: 2 * repeats], step)
+    quarters = _quarters(data.W.shape[1], rng)
+    seen = [
+        data.whitened(scatter, quarter, np.trace(scatter) / len(scatter)) for quarter in quarters
+    ]
+    return _correlate(data.W, quarters, seen, SIDES[: 2 * repeats], step)
 
 
 def scatter_of(correlation: Array, deviations: Array) -> Array:
@@ -268,16 +271,16 @@ def scatter_of(correlation: Array, deviations: Array) -> Array:
 
 def _correlate(
     W: Array,
-    hands: Sequence[Mask],
+    quarters: Sequence[Mask],
     seen: Sequence[Array],
     sides: Sequence[tuple[int, int]],
     step: Callable[[], None],
 ) -> Array:
-    """Neighbors by the hands of each side as `seen`, measured on the axes of the other two."""
+    """Neighbors by two quarters of the axes as `seen`, measured on the other two."""
     q = W.shape[1]
     total, count = np.zeros((q, q)), np.zeros((q, q))
     for (i, j), neighbors in zip(sides, nearest_by_unions(seen, sides, NEIGHBORS), strict=True):
-        unseen = ~(hands[i] | hands[j])
+        unseen = ~(quarters[i] | quarters[j])
         measured = np.ix_(unseen, unseen)
         total[measured] += _correlation(columns(W, unseen), _graph(neighbors))
         count[measured] += 1
@@ -296,10 +299,10 @@ def _largest_beyond_one(correlation: Array) -> float:
     return 1.0
 
 
-def _deal(q: int, rng: np.random.Generator) -> list[Mask]:
-    """Four hands of the axes, dealt four successive ones at a time."""
-    hand = rng.permuted(np.tile(np.arange(4), (-(-q // 4), 1)), axis=1).reshape(-1)[:q]
-    return [hand == i for i in range(4)]
+def _quarters(q: int, rng: np.random.Generator) -> list[Mask]:
+    """Four parts of the axes, one of every four successive ones each, at random."""
+    part = rng.permuted(np.tile(np.arange(4), (-(-q // 4), 1)), axis=1).reshape(-1)[:q]
+    return [part == i for i in range(4)]
 
 
 def columns(W: Array, chosen: Mask) -> Array:
