@@ -26,6 +26,7 @@ from rpml.method.knowledge.constraints import gather
 from rpml.method.pipeline import learn_in_memory
 from rpml.method.settings import FitInputs, FitSettings
 from rpml.method.whitening.choice import (
+    Known,
     Sample,
     Whitening,
     scatter_rows,
@@ -231,13 +232,12 @@ def choose_whitening(
         return Whitening(whiten_by_exponent(spectrum, size, chosen), None)
     rng = context.rng("whiten")
     rows = _whitening_rows(inputs, rng)
-    sample = Sample(
-        cast("Array", X),
-        rows,
+    known = Known(
         inputs.groups[rows],
-        None if classes is None else classes[rows],
         None if pairs is None else pairs_within(pairs, rows, n),
+        None if classes is None else classes[rows],
     )
+    sample = Sample(cast("Array", X), rows, known)
     # the generator continues after drawing the sample, as in the local fit
     return whiten_by_scatter(sample, spectrum, unit, size, rng)
 

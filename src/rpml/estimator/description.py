@@ -124,6 +124,8 @@ def decisions(model: RPML) -> dict[str, str]:
     decided = {"whitening": whitening, "training": training}
     if choice is not None and choice.groups_ignored:
         decided["groups"] = f"ignored, because {choice.groups_ignored}"
+    if choice is not None and choice.nuisance is not None:
+        decided[choice.nuisance.source] = choice.nuisance.summary
     if choice is not None and choice.pairs is not None:
         used = "used" if choice.pairs.used else "ignored"
         decided["pairs"] = (

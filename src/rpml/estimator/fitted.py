@@ -19,7 +19,7 @@ from rpml.method.clustering.exemplars import Exemplars
 from rpml.method.codes import AxisRanges
 from rpml.method.similarity import SimilarityScale
 from rpml.method.whitening.linear_map import Preprocessing
-from rpml.method.whitening.neighborhoods import PairEvidence, ScatterChoice
+from rpml.method.whitening.neighborhoods import NuisanceEvidence, PairEvidence, ScatterChoice
 from rpml.runtime.context import Json
 from rpml.runtime.digest import plain_text
 from rpml.runtime.errors import ModelFormatError
@@ -160,6 +160,8 @@ def _read_whitening(stored: Json | None) -> ScatterChoice | None:
     read["evidence"] = {float(k): float(v) for k, v in stored["evidence"]}
     read["pairs"] = PairEvidence(**pairs) if (pairs := stored.get("pairs")) else None
     read["gain"] = Interval(**gain) if (gain := stored.get("gain")) else None
+    found = stored.get("nuisance")
+    read["nuisance"] = NuisanceEvidence(**found) if found else None
     return ScatterChoice(**read)
 
 

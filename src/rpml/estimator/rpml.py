@@ -22,6 +22,7 @@ from rpml.estimator.fit_inputs import (
     as_pairs,
     check_arrays,
 )
+from rpml.estimator.knowledge import as_nuisance, as_queries
 from rpml.estimator.parameters import CONSTRAINTS, Unsupported, check_size, refuse
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.knowledge.constraints import gather
@@ -88,18 +89,15 @@ class RPML(
     weight_ridge : float or None, default=0.01
         Ridge on the parameters of the weight function. Weights are divided by their mean, so they
         cannot collapse. None is the printed objective.
-    max_iter : int, default=100
-        Maximum number of iterations of "cg" and "gd".
-    tol : float, default=1e-5
-        Relative decrease of the loss at which "cg" and "gd" stop.
+    max_iter, tol : int and float, default=100 and 1e-5
+        Iterations of "cg" and "gd" at most, and the relative decrease of the loss to stop at.
     learning_rate : float, default=1.0
         Step of "gd", for the mean over triplets.
     batch_size, n_epochs, batch_steps : int, default=960, 3 and 3
         Rows per mini-batch, epochs, and conjugate-gradient steps per batch of "stochastic".
-    average : bool, default=True
-        End each epoch of "stochastic" at the mean of its iterates instead of the last one.
-    mining : {"all", "semi-hard", "hard"}, default="all"
-        Triplets of a mini-batch that "stochastic" samples from.
+    average, mining : bool and {"all", "semi-hard", "hard"}, default=True and "all"
+        Whether epochs of "stochastic" end at the mean of their iterates, and the triplets of a
+        mini-batch that it samples from.
     normalize : bool, default=True
         Scale the rows of the embedding to unit norm, so that cosine similarity, dot product and
         Euclidean distance give the same ranking.
@@ -107,9 +105,8 @@ class RPML(
         Use `y` in `fit`. Otherwise it is ignored, so that labels never leak by accident.
     subsample : int or None, default=20000
         If there are more rows, neighbors, clusters and triplets come from a random sample of them;
-        mean, principal axes and whitening come from all rows. Groups are sampled whole, and rows
-        with labels or constraints are all used. None uses all rows, and so does a fit with given
-        neighbors.
+        mean, principal axes and whitening come from all rows. Groups are sampled whole; rows with
+        labels or constraints are all used. None, or given neighbors: all rows.
     memory_limit : int, default=None
         Bytes the process may use. The fit works in smaller blocks, or raises an error.
     n_jobs : int, default=None
@@ -142,18 +139,13 @@ class RPML(
     labels_ : ndarray of shape (n_samples,)
         Pseudo-labels of the training rows; values below `n_classes_` are classes of y. Rows
         outside the `subsample` have -1. Like all that follow, only if the fit was trained.
-    labeled_mask_ : ndarray of shape (n_samples,)
-        Rows whose class was given.
+        `labeled_mask_` says whose class was given.
     exemplars_, exemplar_vectors_ : Exemplars, ndarray of shape (n_exemplars, n_features_in_)
         The medoid of each cluster: `rows`, `labels` and `sizes`, and those rows of X.
-    triplets_ : ndarray of shape (n_triplets, 3)
-        The training triplets; a sample for "stochastic".
-    triplet_weights_, triplet_probabilities_ : ndarray of shape (n_triplets,)
-        w and p of each triplet at the solution.
-    theta_ : ndarray or None
-        Parameters of the weight function.
-    history_ : dict of lists
-        Loss and other values per iteration (per epoch for "stochastic").
+    triplets_, triplet_weights_, triplet_probabilities_ : ndarrays of n_triplets rows
+        The training triplets (a sample for "stochastic"), and w and p of each at the solution.
+    theta_, history_ : ndarray or None, dict of lists
+        Parameters of the weight function; loss and other values per iteration (or epoch).
 
     See Also
     --------
@@ -270,6 +262,8 @@ class RPML(
         *,
         groups: ArrayLike | None = None,
         pairs: ArrayLike | None = None,
+        nuisance: ArrayLike | None = None,
+        queries: ArrayLike | None = None,
         neighbors: tuple[ArrayLike, ArrayLike] | None = None,
         must_link: ArrayLike | None = None,
         cannot_link: ArrayLike | None = None,
@@ -293,9 +287,14 @@ class RPML(
             than the neighbors are ignored; `whitening_.groups_ignored` has the reason.
         pairs : array-like of shape (n_pairs, 2), default=None
             Indices of rows that probably belong together (one session, one document, co-clicks);
-            many may be wrong. They refine whiten="auto", with or without groups and labels,
-            according to the estimated share of correct pairs. Useless pairs are ignored;
-            `whitening_.pairs` has the share and the reason.
+            many may be wrong. They refine whiten="auto" by the estimated share of correct pairs,
+            or are ignored; `whitening_.pairs` has the share and the reason.
+        nuisance : array-like of shape (n_samples,) or (n_samples, n_columns), default=None
+            What does not matter (language, camera, batch): categories, or floats that are numbers
+            (length, age), also as a DataFrame; None, NaN and -1 are missing. Discounted where
+            evidence supports it; `whitening_.nuisance` has the reason.
+        queries : array-like of shape (n_queries, n_features), default=None
+            Unlabeled queries, for which X are the documents. Judged as a nuisance is.
         neighbors : pair of arrays of shape (n_samples, k), default=None
             Indices and distances sqrt(2 - 2 cos) of the nearest other rows, nearest first, as
             `rpml.method.graph.neighbors.nearest_neighbors` finds them, to be used in several fits.
@@ -328,8 +327,9 @@ class RPML(
         n, classes = len(X), as_classes(y, len(X)) if self.use_labels else None
         supervision = gather(classes, n, must_link, cannot_link, comparisons, conflicts)
         searched, paired = as_neighbors(neighbors, n, groups), as_pairs(pairs, n, self.whiten)
-        inputs = FitInputs(as_groups(groups, n), supervision, searched, pairs=paired)
         rows, scale = to_common_scale(X, self.normalize_input or self.whiten is None)
+        known = as_nuisance(nuisance, n, self.whiten), as_queries(queries, X, scale, self.whiten)
+        inputs = FitInputs(as_groups(groups, n), supervision, searched, None, paired, *known)
         check_arrays(self._settings(), rows)
         with using_jobs(self.n_jobs):
             result = learn_in_memory(rows, inputs, self._settings(), context, self.subsample)

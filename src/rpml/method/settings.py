@@ -15,10 +15,11 @@ from rpml.method.knowledge.constraints import Supervision
 from rpml.method.objective.weights import WeightRidge
 from rpml.method.solver.conjugate_gradient import OptimizeResult
 from rpml.method.solver.stochastic import TRIPLETS_PER_ROW, BatchSettings
-from rpml.method.whitening.choice import DEFAULT_COMPONENTS, Whitening, WhiteningSettings
+from rpml.method.whitening.choice import DEFAULT_COMPONENTS, Known, Whitening, WhiteningSettings
 from rpml.method.whitening.constants import SCATTER_ROWS
 from rpml.method.whitening.groups import Groups, drop_singles, no_groups, sample_rows
 from rpml.method.whitening.neighborhoods import n_leading_axes
+from rpml.method.whitening.nuisance import Nuisance
 from rpml.runtime.memory import Shape
 from rpml.runtime.rows import Array, Labels
 
@@ -119,8 +120,17 @@ class FitInputs:
     """The whitening to use; chosen if None."""
     pairs: NDArray[np.intp] | None = None
     """(m, 2) rows that probably belong together."""
+    nuisance: Nuisance | None = None
+    """What is known of the rows and does not matter."""
+    queries: Array | None = None
+    """(m, d) unlabeled queries, for which the rows are the documents."""
     continues: bool = False
     """Whether the supervision is that of an earlier fit, which an update continues."""
+
+    @property
+    def known(self) -> Known:
+        """What the whitening asks."""
+        return Known(self.groups, self.pairs, self.classes, self.nuisance, self.queries)
 
     @property
     def classes(self) -> Labels | None:

@@ -53,9 +53,8 @@ class Stages:
 
     def whiten(self, X: Array, inputs: FitInputs) -> Whitening:
         """Choose the whitening."""
-        arguments = (inputs.groups, inputs.pairs, inputs.classes, self.settings.for_whitening)
         with self.context.reporting("whiten"):
-            return choose_whitening(X, *arguments, self.context)
+            return choose_whitening(X, inputs.known, self.settings.for_whitening, self.context)
 
     def neighbors(self, Z: Array, inputs: FitInputs) -> Neighbors | None:
         """Find the k-NN graph of the rows, or of one mean per group; None if AAS is not used."""

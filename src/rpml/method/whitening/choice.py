@@ -10,8 +10,18 @@ from numpy.typing import NDArray
 
 from rpml.method.whitening.classes import count_pairs, label_scatter, label_spread, with_labeled
 from rpml.method.whitening.constants import (
+    LEADING_AXES,
+    MAX_CROSS_ROWS,
     MIN_GROUPS,
     SCATTER_ROWS,
+)
+from rpml.method.whitening.discount import (
+    Discount,
+    Knowledge,
+    Place,
+    discount,
+    known_rows,
+    shared_after,
 )
 from rpml.method.whitening.evidence import STEPS, neighbor_scatter
 from rpml.method.whitening.groups import (
@@ -30,10 +40,13 @@ from rpml.method.whitening.linear_map import (
     whitening,
 )
 from rpml.method.whitening.neighborhoods import (
+    Coordinates,
+    NuisanceEvidence,
     ScatterChoice,
     coordinates,
     whiten_by,
 )
+from rpml.method.whitening.nuisance import Nuisance
 from rpml.method.whitening.pairs import pair_scatter, pairs_within, with_paired
 from rpml.runtime.context import Context, Steps, silent
 from rpml.runtime.rows import Array, Labels, count_blocks
@@ -41,17 +54,22 @@ from rpml.runtime.wording import counted
 
 Pairs = NDArray[np.intp]
 DEFAULT_COMPONENTS = 128
-SOURCES = (
-    "neighbors",
-    "none",
-    "groups",
-    "pairs",
-    "labels",
-    "groups and pairs",
-    "groups and labels",
-    "pairs and labels",
-    "groups and pairs and labels",
-)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a user knows of the rows."""
+
+    groups: Groups
+    """(n,) rows with the same number >= 0 show the same instance."""
+    pairs: Pairs | None = None
+    """(m, 2) rows that probably belong together."""
+    classes: Labels | None = None
+    """(n,) known classes, -1 where unknown."""
+    nuisance: Nuisance | None = None
+    """What does not matter."""
+    queries: Array | None = None
+    """(m, d) unlabeled queries, for which X are the documents."""
 
 
 @dataclass(frozen=True)
@@ -103,24 +121,15 @@ class Whitening:
 
 
 def choose_whitening(
-    X: Array,
-    groups: Groups,
-    pairs: Pairs | None,
-    classes: Labels | None,
-    settings: WhiteningSettings,
-    context: Context,
+    X: Array, known: Known, settings: WhiteningSettings, context: Context
 ) -> Whitening:
     """Center and whiten on the leading axes; with whiten=None leave the rows as they are.
 
     Parameters
     ----------
     X : array of shape (n_samples, n_features)
-    groups : ndarray of shape (n_samples,)
-        Rows with the same number >= 0 show the same instance.
-    pairs : ndarray of shape (n_pairs, 2) or None
-        Rows that probably belong together.
-    classes : ndarray of shape (n_samples,) or None
-        Known classes, -1 where unknown.
+    known : Known
+        What the user knows of the rows.
     settings : WhiteningSettings
     context : Context
         Its random stream of the whitening, and who listens to the progress.
@@ -134,14 +143,22 @@ def choose_whitening(
     size = size_within(spectrum, X.shape, settings)
     if not isinstance(settings.whiten, str):
         return Whitening(whiten_by_exponent(spectrum, size, settings), None)
-    rows = scatter_rows(groups, classes, rng)
-    sampled_pairs = None
+    sample = sample_known(X, known, rng)
+    return whiten_by_scatter(sample, spectrum, settings.normalize_input, size, rng, step)
+
+
+def sample_known(X: Array, known: Known, rng: np.random.Generator) -> Sample:
+    """Sample rows to choose a whitening on, with what is known of them."""
+    rows = scatter_rows(known.groups, known.classes, rng)
+    pairs, nuisance, queries = known.pairs, known.nuisance, known.queries
     if pairs is not None:
         rows = with_paired(rows, pairs, len(X), rng)
-        sampled_pairs = pairs_within(pairs, rows, len(X))
-    sampled_classes = None if classes is None else classes[rows]
-    sample = Sample(X, rows, groups[rows], sampled_classes, sampled_pairs)
-    return whiten_by_scatter(sample, spectrum, settings.normalize_input, size, rng, step)
+        pairs = pairs_within(pairs, rows, len(X))
+    if queries is not None and len(queries) > MAX_CROSS_ROWS // 2:
+        queries = queries[np.sort(rng.permutation(len(queries))[: MAX_CROSS_ROWS // 2])]
+    classes = None if known.classes is None else known.classes[rows]
+    nuisance = None if nuisance is None else nuisance.subset(rows)
+    return Sample(X, rows, Known(known.groups[rows], pairs, classes, nuisance, queries))
 
 
 def size_within(spectrum: Spectrum, shape: tuple[int, int], settings: WhiteningSettings) -> int:
@@ -174,12 +191,8 @@ class Sample:
 
     X: Array
     rows: NDArray[np.intp]
-    groups: Groups
-    """Of each of the rows."""
-    classes: Labels | None
-    """Of each of the rows, if there are any."""
-    pairs: Pairs | None = None
-    """By positions among the rows."""
+    known: Known
+    """Of the rows, pairs by positions among them."""
 
 
 def scatter_rows(groups: Groups, classes: Labels | None, rng: np.random.Generator) -> Labels:
@@ -196,35 +209,88 @@ def whiten_by_scatter(
     rng: np.random.Generator,
     step: Callable[[], None] = silent,
 ) -> Whitening:
-    """Whiten by the scatter within groups where they help, within neighborhoods otherwise.
+    """Whiten by what is known of the rows where it helps, and within neighborhoods otherwise.
 
-    Pairs that help refine either, and so does what is known of the rows. Many labels tell
-    something of more axes, and which of them to keep.
+    A nuisance that is discounted changes the rows. Then groups come before the nuisance, and the
+    nuisance before neighbors. Pairs that help refine any of them, and so does what is known of the
+    rows. Many labels tell something of more axes, and which of them to keep.
     """
+    known = sample.known
+    seed = int(rng.integers(2**31))  # the same splits for all, so that they compare
+    knowledge = Knowledge(known.nuisance, known.queries)
     subset = (sample.X, sample.rows, spectrum, unit, n_components)
-    sampled = drop_singles(sample.groups)
-    data = coordinates(*subset)
-    seed = int(rng.integers(2**31))  # the same splits for both, so that they compare
-    estimate, ignored = None, ""
+    data, least, spread, discounted = coordinates(*subset), 0, None, None
+    estimate, ignored = group_estimate(data, known.groups, seed)
+    if estimate is None or knowledge.source:  # as without groups
+        is_prior = known.pairs is not None or known.classes is not None or bool(knowledge.source)
+        usual = neighbor_scatter(data, np.random.default_rng(seed), step, is_prior)
+        estimate = estimate or usual
+    if knowledge.source:
+        judged = Judged(knowledge, sample, Place(spectrum, unit), usual, n_components)
+        discounted, evidence = judged.discount(seed)
+    if discounted is not None:
+        spectrum, spread = discounted.spectrum, discounted.ranking
+        n_components, least = min(n_components, len(spectrum.variances)), len(spectrum.variances)
+        subset = (sample.X, sample.rows, spectrum, unit, n_components)
+        data = coordinates(*subset, least)
+        estimate, ignored = group_estimate(data, known.groups, seed)
+        estimate = estimate or (discounted.scatter, discounted.choice)
+    if known.pairs is not None:
+        estimate = pair_scatter(data, known.pairs, estimate, np.random.default_rng(seed))
+    retained = data.W.shape[1]
+    if discounted is None or estimate[1].source != discounted.choice.source:
+        spread = None
+    if known.classes is not None:
+        leading = coordinates(*subset, least=max(least, 2 * count_pairs(known.classes)))
+        estimate = label_scatter(leading, known.classes, estimate, np.random.default_rng(seed))
+        if "labels" in estimate[1].source:
+            spread = label_spread(leading, known.classes, estimate[0])
+    choice = replace(estimate[1], groups_ignored=ignored)
+    whole = whiten_by(spectrum, estimate[0], choice, n_components, unit, spread)
+    applied = replace(whole, matrix=whole.matrix[:, :retained])
+    if knowledge.source:
+        evidence = replace(evidence, shared_after=judged.shared_after(applied, seed))
+        choice = replace(choice, nuisance=evidence)
+    return Whitening(applied, choice)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A nuisance or queries, and the fit without them that they are judged by."""
+
+    known: Knowledge
+    sample: Sample
+    where: Place
+    usual: tuple[Array, ScatterChoice]
+    n_components: int
+
+    def discount(self, seed: int) -> tuple[Discount | None, NuisanceEvidence]:
+        rng = np.random.default_rng(seed)
+        return discount(self.known, self._data(), self.usual, self.where, rng)
+
+    def shared_after(self, applied: Preprocessing, seed: int) -> float:
+        """Return how often the nearest row in the embedding shares the nuisance."""
+        rows = known_rows(self.known, self._data(), self.usual, self.where)
+        return shared_after(rows, self.where, applied, np.random.default_rng(seed))
+
+    def _data(self) -> Coordinates:
+        """Return the sampled rows along more axes than neighbors alone can tell apart."""
+        least = min(LEADING_AXES, len(self.sample.rows))
+        place = (self.where.spectrum, self.where.unit, self.n_components)
+        return coordinates(self.sample.X, self.sample.rows, *place, least)
+
+
+def group_estimate(
+    data: Coordinates, groups: Groups, seed: int
+) -> tuple[tuple[Array, ScatterChoice] | None, str]:
+    """Return the scatter within groups, None if they help less than neighbors, and why."""
+    sampled = drop_singles(groups)
     if sampled.max() + 1 >= MIN_GROUPS:
         by_groups = group_scatter(data, sampled, np.random.default_rng(seed))
         instances = data.subset(representatives(sampled)[0])
-        ignored = "they say less than the neighbors"
         if groups_help(by_groups[1], instances, np.random.default_rng(seed)):
-            estimate, ignored = by_groups, ""
-    elif sampled.max() >= 0:
-        ignored = f"{counted(sampled.max() + 1, 'group is', 'groups are')} too few to tell"
-    if estimate is None:  # as without groups
-        is_prior = sample.pairs is not None or sample.classes is not None
-        estimate = neighbor_scatter(data, np.random.default_rng(seed), step, is_prior)
-    if sample.pairs is not None:
-        estimate = pair_scatter(data, sample.pairs, estimate, np.random.default_rng(seed))
-    retained, spread = data.W.shape[1], None
-    if sample.classes is not None:
-        leading = coordinates(*subset, least=2 * count_pairs(sample.classes))
-        estimate = label_scatter(leading, sample.classes, estimate, np.random.default_rng(seed))
-        if "labels" in estimate[1].source:
-            spread = label_spread(leading, sample.classes, estimate[0])
-    scatter, choice = estimate[0], replace(estimate[1], groups_ignored=ignored)
-    whole = whiten_by(spectrum, scatter, choice, n_components, unit, spread)
-    return Whitening(replace(whole, matrix=whole.matrix[:, :retained]), choice)
+            return by_groups, ""
+        return None, "they say less than the neighbors"
+    if sampled.max() >= 0:
+        return None, f"{counted(sampled.max() + 1, 'group is', 'groups are')} too few to tell"
+    return None, ""

@@ -75,7 +75,7 @@ def label_scatter(
     if count_pairs(paired) < MIN_LABELED_PAIRS or paired.max() + 1 < MIN_CLASSES:
         return prior
     pairs = count_pairs(paired)
-    first = _blend(data, paired, pairs, _padded(data, *prior))
+    first = _blend(data, paired, pairs, padded(data, *prior))
     fold = rng.integers(0, 2, labels.max() + 1)
     fold[np.unique(labels[paired >= 0])[:2]] = (0, 1)  # no fold is empty
     shrinkage = prior[1].shrinkage if np.isfinite(prior[1].shrinkage) else 1.0
@@ -132,7 +132,7 @@ def label_spread(data: Coordinates, labels: Labels, scatter: Array) -> Array:
     return np.asarray(total - scatter / 2)
 
 
-def _padded(data: Coordinates, scatter: Array, choice: ScatterChoice) -> Array:
+def padded(data: Coordinates, scatter: Array, choice: ScatterChoice) -> Array:
     """The prior on all axes: the rows' own variances where it knows nothing."""
     out = np.diag(data.deviations**2)
     if choice.source != "none":

@@ -58,6 +58,21 @@ PAIR_CLEAR = 3  # standard errors by which held-out pairs must rank each other b
 PAIR_STEP = 4  # from the lowest shrinkage of the neighbors to one that only pairs can support
 PAIR_PRICE = 0.05  # rank gain of held-out correct pairs that this step has to bring
 
+# Nuisance and queries: benchmarks/knowledge.py
+REMOVAL = 8.0  # times the variance a value explains that a direction loses
+CROSS_HUB = 5  # nearest rows of a value whose mean similarity is subtracted
+CROSS_START = 0.3  # share of shrinkage in the space where pairs are found again
+CROSS_PRIOR = 300  # pairs across values that weigh as much as the scatter within neighborhoods
+CROSS_SHARES = (0.1, 0.2, 0.4, 0.6, 0.8)  # of shrinkage, strongest whitening first
+CROSS_NEAR_BEST = 0.7  # of the best rank gain, which the strongest whitening must have
+CROSS_MANY = 2000  # pairs from which on that holds; with fewer it is the best one
+CROSS_VALUE_ROWS = 5  # rows a value must have to take part
+MAX_CROSS_VALUES, MAX_CROSS_ROWS = 64, 4000  # that are compared; directions come from all values
+CROSS_EXCESS = 0.05  # by which neighbors must share the value beyond chance (Cohen's kappa)
+CROSS_HANDICAP = 0.04  # rank gain that a map judged by half of the rows is worth more with all
+CROSS_AGREES = 0.5  # log rank by which mutual neighbors across values must be above chance
+CROSS_CLEAR = 2  # standard errors by which the gain must differ from none
+
 # Labels: trials, mostly on Omniglot; benchmarks/labels.py has what they give
 MIN_LABELED_PAIRS, MIN_CLASSES = 20, 4  # with fewer the scatter within classes says nothing
 LABEL_PRIOR = 300  # labeled pairs that weigh as much as all unlabeled rows together

@@ -30,6 +30,7 @@ from rpml.runtime.blas import times, transposed_times
 from rpml.runtime.context import silent
 from rpml.runtime.intervals import Interval
 from rpml.runtime.rows import Array, float_dtype, unit_rows
+from rpml.runtime.wording import counted
 
 Mask = NDArray[np.bool_]
 
@@ -43,6 +44,37 @@ class PairEvidence:
     used: bool
     reason: str
     """Why, in words."""
+
+
+@dataclass(frozen=True)
+class NuisanceEvidence:
+    """What was made of a nuisance, or of queries."""
+
+    source: str
+    """"nuisance", "queries" or both."""
+    used: bool
+    reason: str
+    """Why, in words."""
+    n_removed: int
+    """Directions along which rows lose more than half of their length."""
+    shared: float
+    """How often a row's nearest row has its value, before"""
+    chance: float
+    """by chance,"""
+    shared_after: float
+    """and in the embedding."""
+
+    @property
+    def summary(self) -> str:
+        """What was found and done, in one sentence."""
+        what = "share the nuisance"
+        if self.source == "queries":
+            what = "of queries are queries"
+        shares = f"{self.shared:.0%} of nearest neighbors {what} ({self.chance:.0%} by chance)"
+        if not self.used:
+            return f"{shares}; not used, because {self.reason}"
+        removed = counted(self.n_removed, "direction")
+        return f"{shares}; after: {self.shared_after:.0%}; {removed} removed, because {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -67,6 +99,8 @@ class ScatterChoice:
     ridge: float = np.inf
     """Of principal axes that the scatter rescales: added variance, as a part of its trace;
     infinite: they are not rescaled."""
+    nuisance: NuisanceEvidence | None = None
+    """What a nuisance or queries were worth, if there were any."""
     groups_ignored: str = ""
     """Why groups that came with the rows were ignored, in words; empty if there were none."""
     gain: Interval | None = None
@@ -136,6 +170,14 @@ def coordinates(
     """Project the given rows of X on the leading principal axes, `least` of them or more."""
     q = n_leading_axes(len(rows), len(spectrum.variances), n_components)
     q = min(max(q, least), len(spectrum.variances))
+    W = projected(X, rows, spectrum, unit_input, q)
+    return Coordinates(W, np.sqrt(spectrum.variances[:q]), n_components)
+
+
+def projected(
+    X: Array, rows: NDArray[np.intp], spectrum: Spectrum, unit_input: bool, q: int
+) -> Array:
+    """Return (n, q), the given rows of X along the leading axes in their standard deviations."""
     deviations = np.sqrt(spectrum.variances[:q])
     W = np.empty((len(rows), q), np.float32)
     to_axes = (spectrum.axes[:, :q] / deviations).astype(np.float32)
@@ -147,7 +189,7 @@ def coordinates(
         chosen = np.asarray(X[rows[part]], mean.dtype)
         centered = (unit_rows(chosen) if unit_input else chosen) - mean
         W[part] = centered.astype(np.float32, copy=False) @ to_axes
-    return Coordinates(W, deviations, n_components)
+    return W
 
 
 def n_leading_axes(n: int, available: int, n_components: int) -> int:

@@ -1,0 +1,195 @@
+"""What does not matter, and rows that differ in nothing else.
+
+Ours, not the paper's. A nuisance (language, camera, batch) has a value per row. What its values
+have in common is that their means differ where nothing that matters does: along these directions
+rows are shortened. What is left of it shows between rows of *different* values that are each
+other's nearest: their scatter whitens, as that of groups does. A query is a row whose nuisance is
+being a query.
+
+Nearest is meant by CSLS (cross-domain similarity local scaling), the similarity less the mean
+similarity to the nearest rows of the other's value: a row that is near to all others is not
+everyone's nearest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.method.whitening.constants import (
+    CROSS_HUB,
+    CROSS_PRIOR,
+    CROSS_START,
+    CROSS_VALUE_ROWS,
+    MAX_CROSS_ROWS,
+    MAX_CROSS_VALUES,
+    REMOVAL,
+)
+from rpml.method.whitening.neighborhoods import whitening_map
+from rpml.runtime.blas import times, transposed_times
+from rpml.runtime.rows import Array, unit_rows
+
+Index = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Nuisance:
+    """What is known of the rows and does not matter."""
+
+    columns: tuple[NDArray[np.generic], ...]
+    """Each (n,): integer codes, -1 where unknown, or standardized numbers, NaN where unknown."""
+    values: Index
+    """(n,) the value of all columns together, -1 where one is unknown."""
+
+    def subset(self, rows: NDArray[np.generic]) -> Nuisance:
+        return Nuisance(tuple(column[rows] for column in self.columns), self.values[rows])
+
+    def with_queries(self, n: int) -> Nuisance:
+        """Return the nuisance of these rows and n queries, of which only that is known."""
+        is_query = np.repeat(np.array([0, 1]), [len(self.values), n])
+        columns = tuple(
+            np.append(column, np.full(n, np.nan if column.dtype.kind == "f" else -1))
+            for column in self.columns
+        )
+        values = np.append(self.values, np.full(n, self.values.max(initial=-1) + 1))
+        return Nuisance((*columns, is_query), values)
+
+
+def no_nuisance(n: int) -> Nuisance:
+    """Return what n documents have in common before there are queries."""
+    return Nuisance((), np.zeros(n, np.intp))
+
+
+def removal(Y: Array, columns: tuple[NDArray[np.generic], ...]) -> tuple[Array, int]:
+    """Shorten rows along the directions in which the means of the values differ.
+
+    A direction loses the share of its variance that the values explain, `REMOVAL` times over, less
+    what means of so few rows differ by chance: strong nuisances are projected out, weak ones kept.
+
+    Returns
+    -------
+    (ndarray of shape (q, q), int)
+        The symmetric map of centered rows, and along how many directions it takes more than half.
+    """
+    effects, noise, rest = [], 0.0, Y
+    for column in columns:
+        effect, fitted, error = _explained(rest, column)
+        effects.append(effect)
+        rest, noise = rest - fitted, noise + error
+    explained, axes = np.linalg.svd(np.concatenate(effects), full_matrices=False)[1:]
+    within = np.square(times(rest, np.ascontiguousarray(axes.T, rest.dtype))).mean(axis=0)
+    within = np.maximum(within.astype(np.float64), 1e-12)
+    between = np.maximum(explained.astype(np.float64) ** 2 - noise * within, 0.0)
+    share = REMOVAL * between / (REMOVAL * between + within)
+    return np.eye(Y.shape[1]) - (axes.T * share) @ axes, int((share > 0.5).sum())
+
+
+def _explained(Y: Array, column: NDArray[np.generic]) -> tuple[Array, Array, float]:
+    """Return F with F'F the variance a column explains, the fitted rows, and its error's share.
+
+    All values weigh the same: a few queries differ from documents as much as many do.
+    """
+    fitted = np.zeros_like(Y)
+    if column.dtype.kind == "f":
+        known = np.isfinite(column)
+        x = column[known].astype(Y.dtype)
+        x = x - x.mean()
+        slope = x @ Y[known] / max(float(x @ x), 1e-12)
+        fitted[known] = x[:, None] * slope
+        return slope[None] * x.std(), fitted, 1 / max(1, int(known.sum()))
+    known = column.astype(np.intp) >= 0
+    codes = np.unique(column[known], return_inverse=True)[1]
+    counts = np.bincount(codes, minlength=1)
+    means = np.zeros((len(counts), Y.shape[1]), Y.dtype)
+    np.add.at(means, codes, Y[known])
+    means /= np.maximum(counts, 1)[:, None].astype(Y.dtype)
+    centered = means - means.mean(axis=0)
+    fitted[known] = centered[codes]
+    return centered / np.sqrt(len(counts)), fitted, float(np.mean(1 / np.maximum(counts, 1)))
+
+
+def comparable_rows(values: Index, rng: np.random.Generator) -> Index:
+    """Which rows to look for neighbors across values: a sample, of values with enough rows."""
+    counts = np.bincount(values[values >= 0], minlength=1)
+    common = np.flatnonzero(counts >= CROSS_VALUE_ROWS)
+    if len(common) > MAX_CROSS_VALUES:  # of fewer values, so that each has rows to choose from
+        common = rng.choice(common, MAX_CROSS_VALUES, replace=False)
+    rows = np.flatnonzero(np.isin(values, common))
+    return np.sort(rng.permutation(rows)[:MAX_CROSS_ROWS])
+
+
+def cross_pairs(rows: Array, values: Index) -> Index:
+    """Return (m, 2) rows of different values that are each other's nearest of these values."""
+    order = np.argsort(values, kind="stable")
+    rows, names = unit_rows(rows[order]), np.unique(values[order], return_inverse=True)[1]
+    bounds = np.searchsorted(names, np.arange(names.max() + 2))
+    parts = [slice(*bound) for bound in pairwise(bounds)]
+    similarity = times(rows, rows.T)
+    hub = np.stack([_mean_of_largest(similarity[:, part], CROSS_HUB) for part in parts], axis=1)
+    nearest = np.empty((len(rows), len(parts)), np.intp)
+    for i, part in enumerate(parts):
+        scores = 2 * similarity[:, part] - hub[part][:, names].T
+        nearest[:, i] = part.start + scores.argmax(axis=1)
+    first = np.repeat(np.arange(len(rows)), len(parts))
+    second = nearest.ravel()
+    mutual = (first < second) & (names[first] != names[second])
+    mutual &= nearest[second, names[first]] == first
+    return np.asarray(order[np.stack([first[mutual], second[mutual]], axis=1)])
+
+
+def _mean_of_largest(scores: Array, k: int) -> Array:
+    k = min(k, scores.shape[1])
+    return np.asarray(np.partition(scores, scores.shape[1] - k, axis=1)[:, -k:].mean(axis=1))
+
+
+@dataclass(frozen=True)
+class CrossScatter:
+    """How rows of different values that show the same differ."""
+
+    scatter: Array
+    """(q, q)"""
+    spread: Array
+    """(q, q), of all rows, or of the documents."""
+
+    def map(self, share: float, size: int) -> Array:
+        """Return the map (q, size) by the scatter, of which a `share` is shrunk to a sphere."""
+        return whitening_map(
+            self.scatter, self.ranking(share), shrinkage_of(share, self, size), size
+        )[:, :size]
+
+    def ranking(self, share: float) -> Array:
+        """Return by what axes are ranked: what rows differ in beyond such pairs."""
+        return self.spread - (1 - share) * self.scatter
+
+
+def shrinkage_of(share: float, made: CrossScatter, size: int) -> float:
+    """Return the shrinkage, as a multiple of trace / size, that makes up this share."""
+    return share / (1 - share) * size / len(made.scatter)
+
+
+def cross_scatter(Y: Array, values: Index, spread: Array, prior: Array, size: int) -> CrossScatter:
+    """Return the scatter of pairs across values, found again in the space it gives.
+
+    Few pairs are blended with the scatter within neighborhoods, the prior.
+    """
+    q = Y.shape[1]
+    spread = spread + 1e-8 * np.trace(spread) / q * np.eye(q)
+    seen = Y
+    for last in (False, True):
+        pairs = cross_pairs(seen, values)
+        if len(pairs) == 0:
+            break
+        rest = Y[pairs[:, 0]] - Y[pairs[:, 1]]
+        scatter = np.asarray(transposed_times(rest, rest), np.float64) / (2 * len(pairs))
+        weight = len(pairs) / (len(pairs) + CROSS_PRIOR)
+        scaled = prior * (np.trace(scatter) / np.trace(prior))
+        scatter = weight * scatter + (1 - weight) * scaled
+        made = CrossScatter(scatter, spread)
+        if not last:
+            seen = times(Y, made.map(CROSS_START, size).astype(Y.dtype))
+    else:
+        return made
+    return CrossScatter(np.eye(q) * np.trace(spread) / q, spread)

@@ -1,0 +1,105 @@
+"""What does not matter: removal of directions, neighbors across values, and the verdict."""
+
+import numpy as np
+import pytest
+
+from rpml.method.whitening.nuisance import (
+    Nuisance,
+    comparable_rows,
+    cross_pairs,
+    cross_scatter,
+    no_nuisance,
+    removal,
+)
+from rpml.method.whitening.nuisance_evidence import shared
+from tests.languages import translations
+
+
+def test_removal_takes_the_means_of_the_values_together():
+    X, _, v = translations()
+    K, n_removed = removal(X - X.mean(axis=0), (v,))
+    moved = (X - X.mean(axis=0)) @ K
+    before, after = (
+        np.std([rows[v == i].mean(axis=0) for i in range(4)], axis=0).max() for rows in (X, moved)
+    )
+    assert n_removed == 3
+    assert after < 0.1 * before
+    assert np.allclose(K, K.T)
+
+
+def test_removal_leaves_rows_that_random_values_do_not_explain():
+    X, _, v = translations()
+    K, n_removed = removal(X - X.mean(axis=0), (np.random.default_rng(0).permutation(v),))
+    assert n_removed == 0
+    assert np.linalg.eigvalsh(K).min() > 0.8
+
+
+def test_removal_of_a_number():
+    rng = np.random.default_rng(0)
+    X, number = rng.standard_normal((500, 10)), rng.standard_normal(500)
+    X[:, 3] += 4 * number
+    number[::50] = np.nan
+    K, n_removed = removal(X - X.mean(axis=0), (number,))
+    known = np.isfinite(number)
+    assert n_removed == 1
+    assert abs(np.corrcoef(X[known, 3], number[known])[0, 1]) > 0.9
+    assert np.linalg.norm(((X - X.mean(axis=0)) @ K)[:, 3]) < 0.5 * np.linalg.norm(X[:, 3])
+
+
+def test_rows_without_a_value_take_no_part():
+    X, _, v = translations()
+    hidden = v.copy()
+    hidden[::3] = -1
+    assert np.allclose(removal(X, (hidden,))[0], removal(X, (hidden,))[0])
+    chosen = comparable_rows(hidden, np.random.default_rng(0))
+    assert (hidden[chosen] >= 0).all()
+
+
+def test_values_of_few_rows_are_not_compared_and_many_values_are_sampled():
+    values = np.append(np.repeat(np.arange(1000), 50), np.arange(1000, 1100))
+    chosen = comparable_rows(values, np.random.default_rng(0))
+    counts = np.bincount(values[chosen])
+    assert len(chosen) <= 4000
+    assert np.count_nonzero(counts) <= 64
+    assert values[chosen].max() < 1000
+
+
+def test_pairs_across_values_are_mutual_and_mostly_right():
+    X, y, v = translations(shift=0.0)
+    pairs = cross_pairs(X, v)
+    assert (v[pairs[:, 0]] != v[pairs[:, 1]]).all()
+    assert np.mean(y[pairs[:, 0]] == y[pairs[:, 1]]) > 0.9
+    assert len(np.unique(pairs, axis=0)) == len(pairs)
+
+
+def test_scatter_across_values_is_large_where_the_noise_is():
+    X, _, v = translations(shift=0.0)
+    X = X - X.mean(axis=0)
+    made = cross_scatter(X, v, np.cov(X.T), np.eye(X.shape[1]), 16)
+    diagonal = np.diag(made.scatter)
+    assert diagonal[:6].mean() > 2 * diagonal[6:].mean()
+    assert made.map(0.2, 16).shape == (X.shape[1], 16)
+
+
+def test_without_any_pair_the_scatter_is_a_sphere():
+    X = np.ones((20, 4))
+    made = cross_scatter(X[:1], np.array([0]), np.eye(4), np.eye(4), 2)
+    assert np.allclose(made.scatter, np.eye(4))
+
+
+def test_queries_are_one_more_value():
+    known = Nuisance((np.array([0, 1, -1]), np.array([0.5, -0.5, np.nan])), np.array([0, 1, -1]))
+    both = known.with_queries(2)
+    assert both.values.tolist() == [0, 1, -1, 2, 2]
+    assert both.columns[0].tolist() == [0, 1, -1, -1, -1]
+    assert np.isnan(both.columns[1][3:]).all()
+    assert both.columns[2].tolist() == [0, 0, 0, 1, 1]
+    assert no_nuisance(2).with_queries(1).values.tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize(("shift", "low", "high"), [(3.0, 0.9, 1.0), (0.0, 0.0, 0.3)])
+def test_how_often_neighbors_share_the_value(shift, low, high):
+    X, _, v = translations(shift=shift)
+    found, chance = shared(X - X.mean(axis=0), v, np.ones(len(v), bool), np.random.default_rng(0))
+    assert low <= found <= high
+    assert chance == pytest.approx(119 / 479)
