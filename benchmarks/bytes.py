@@ -1,12 +1,12 @@
 """Bytes per vector against Recall@1: codes of RPML, of PCA, of faiss and of the first columns.
 
-python benchmarks/bytes.py --data DIR [--sets A,B] [--sizes 8,16]
+python benchmarks/bytes.py --data DIR [--sets A,B] [--sizes 8,16] [--codes pq,int2] [--uses new]
 
 Two uses: `searched`, fitted on the rows that are searched, and `new`, the map fitted on the
 training classes and used on the others. Queries are floats, at most 1,000 per set, rows are codes
 whose codebooks are learned from the searched rows. Peers at their best: unit rows, centered, PCA
 to 256 dimensions where there are more, compared by L2. results/bytes.json is written after every
-set, so an interrupted run continues; bytes_page.py makes the page.
+set, so an interrupted run continues; docs/decisions/codes.md says what was chosen.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ PEERS: dict[str, Callable[[Vectors, int], tuple[Vectors, Vectors]]] = {
 }
 
 
-def measure(data: FeatureSet, use: str, sizes: list[int]) -> Iterator[Row]:
+def measure(data: FeatureSet, use: str, sizes: list[int], codes: list[str]) -> Iterator[Row]:
     """Every system on one set; maps and codes of one's own, then the peers."""
     split = data.split
     X, y = (data.X, data.y) if use == "searched" else (split.X_test, split.y_test)
@@ -115,15 +115,15 @@ def measure(data: FeatureSet, use: str, sizes: list[int]) -> Iterator[Row]:
         fitted.shape[1], len(fitted) - 1, np.linalg.matrix_rank(fitted[:2000] - fitted.mean(axis=0))
     )
     spaces: dict[tuple[str, int], tuple[Vectors, float]] = {}
-    for c in (c for n in sizes for c in configurations(n, most, CODES)):
+    for c in (c for n in sizes for c in configurations(n, most, codes)):
         for method in chosen_methods(("pca", "rpml")):
             key = (method.name, c.n_components)
             if key not in spaces:
+                start = time.process_time()
                 fit = method.fit(fitted, None, c.n_components, 0)
-                spaces[key] = (
-                    unit_rows(np.asarray(fit.estimator.transform(X), np.float32)),
-                    fit.seconds,
-                )
+                seconds = time.process_time() - start
+                embedded = np.asarray(fit.estimator.transform(X), np.float32)
+                spaces[key] = unit_rows(embedded), seconds
             Z, seconds = spaces[key]
             start = time.process_time()
             decoded = coded(Z, c.output, c.n_bytes)
@@ -148,16 +148,18 @@ def load() -> list[Row]:
 def main() -> None:
     arguments = parser(__doc__ or "")
     arguments.add_argument("--sizes", default=",".join(map(str, BYTES)), help="bytes, by comma")
+    arguments.add_argument("--codes", default=",".join(CODES), help="codes, by comma")
+    arguments.add_argument("--uses", default="searched,new")
     given, source = arguments.parse_args(), commit()
-    sizes = [int(size) for size in given.sizes.split(",")]
+    sizes, codes = [int(size) for size in given.sizes.split(",")], given.codes.split(",")
     for data in feature_sets(given.data, given.sets):
-        for use in ("searched", "new"):
+        for use in given.uses.split(","):
             rows = load()
             if any((row["set"], row["use"]) == (data.name, use) for row in rows):
                 continue
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                rows += measure(data, use, sizes)
+                rows += measure(data, use, sizes, codes)
             content = {"source": source, "machine": machine(), "rows": rows}
             TARGET.write_text(json.dumps(content, indent=1) + "\n", encoding="utf8")
             print(data.name, use, flush=True)
