@@ -110,6 +110,7 @@ class Outputs:
         self._main, self._replaces = main, replaces
         self._new: dict[Path, tuple[Path, int]] = {}
         self._removed: list[Path] = []
+        self._stale: list[Path] = []
 
     def new(self, path: str | os.PathLike[str]) -> Path:
         """Return where to write the file that will become `path`, created empty and private."""
@@ -129,9 +130,11 @@ class Outputs:
         """Return the targets and the files written for them so far."""
         return {target: draft for target, (draft, _) in self._new.items()}
 
-    def remove(self, path: str | Path) -> None:
-        """Delete an existing file once the new ones are published."""
+    def remove(self, path: str | Path, before_main: bool = False) -> None:
+        """Delete an existing file once the new ones are published, or all but the main file."""
         self._removed.append(resolved(path))
+        if before_main:
+            self._stale.append(resolved(path))
 
     def publish(self) -> None:
         """Make the files visible, the latest first and the main file last."""
@@ -152,6 +155,8 @@ class Outputs:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 os.chmod(draft, mode)
                 _sync(draft)
+                for path in self._stale if target == targets[-1] else ():
+                    path.unlink(missing_ok=True)
                 if replaced:
                     os.replace(draft, target)
                 else:

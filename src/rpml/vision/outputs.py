@@ -222,7 +222,7 @@ class _Publication:
                 files[path] = path
         for path in map(resolved, self.paths.tables):
             if path not in files and earlier.owns(path):
-                self.tables.remove(path)
+                self.tables.remove(path, before_main=True)
         earlier.write_next(self.tables.new(self.paths.manifest), files, self.facts)
 
 
@@ -238,7 +238,7 @@ def _publishing(paths: OutputPaths, overwrite: bool) -> Iterator[_Publication]:
     if paths.features.endswith("/"):
         with (
             folder_outputs(paths.features, overwrite or earlier.owns(features)) as shards,
-            atomic_outputs(paths.manifest, overwrite, replaces) as tables,
+            atomic_outputs(paths.ids, overwrite, replaces) as tables,
         ):
             publication = _Publication(paths, shards, tables)
             yield publication
