@@ -317,6 +317,8 @@ def test_bytes_choose_the_dimensions_and_the_code(rpml, shared, tmp_path):
     assert (fitted["dim"], fitted["codes"]) == (fields["n_components"], "pq")
     rpml("embed", model, x, "-o", tmp_path / "codes.npy", "--codes", "pq")
     assert np.load(tmp_path / "codes.npy").shape == (240, 4)
+    shorter = ["index", model, x, "-o", tmp_path / "x.index", "--codes", "pq", "--dim", 2]
+    assert "no codebooks at this size" in rpml.refused(*shorter)
     assert "leave out --dim" in rpml.refused("recommend", x, "--bytes", 4, "--dim", 4)
     assert "--queries is for" in rpml.refused("recommend", x, "--queries", x)
     refused = rpml.refused("fit", x, "--bytes", 4, "--dim", 4, "-o", tmp_path / "m.rpml")

@@ -166,6 +166,8 @@ def load_model(path: str, dim: int | None = None) -> RPML:
         if dim > size:
             raise InputError(f"--dim {dim} is more than the {counted(size, 'component')} of {path}")
         model.components_ = model.components_[:dim]
+        if dim < size:
+            model.codebooks_ = None  # they are of all components
     return model
 
 
