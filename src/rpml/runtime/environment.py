@@ -12,7 +12,6 @@ from rpml.runtime.wording import counted
 CORE = ("numpy", "scipy", "scikit-learn", "numba", "threadpoolctl", "safetensors", "typer", "rich")
 NUMERIC = ("rpml", "numpy", "scipy", "scikit-learn", "numba", "faiss-cpu")
 EXTRAS = {
-    "ann": "faiss: HNSW neighbor search, bits of an index compared faster",
     "parquet": "reading and writing .parquet, .feather and .jsonl",
     "export": "ONNX and faiss export",
     "remote": "vectors from s3:// and https:// addresses",
