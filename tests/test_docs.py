@@ -257,6 +257,15 @@ def test_per_row_not_a_row(page):
     assert not UNIDIOMATIC.findall(page.read_text(encoding="utf8"))
 
 
+STUMBLES = re.compile(r"\b(?:mates|told|foreign|beside|stepped back)\b|\d[eE]\+\d")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_no_word_that_strangers_stumble_over(page):
+    prose = re.sub(r"`[^`]*`", "", FENCE.sub("", page.read_text(encoding="utf8")))
+    assert not STUMBLES.findall(prose)
+
+
 def test_per_row_not_a_row_in_the_source():
     found = {path.name: UNIDIOMATIC.findall(path.read_text(encoding="utf8")) for path in SOURCES}
     assert not {name: words for name, words in found.items() if words}
