@@ -7,7 +7,7 @@ DEMO   := $(VENV)/.demo
 DEV    := $(VENV)/.dev
 # pinned: the newest release may pull in gigabytes of GPU libraries
 TORCH  ?= 2.13.0
-PAGES  := results_zoo_page results_page labels_page deep_page whitening_page performance_page clustering_page \
+PAGES  := results_zoo_page results_page bytes_page labels_page deep_page whitening_page performance_page clustering_page \
 	decisions_page readme_figures
 
 N      ?= 100

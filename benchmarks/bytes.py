@@ -6,7 +6,7 @@ Two uses: `searched`, fitted on the rows that are searched, and `new`, the map f
 training classes and used on the others. Queries are floats, at most 1,000 per set, rows are codes
 whose codebooks are learned from the searched rows. Peers at their best: unit rows, centered, PCA
 to 256 dimensions where there are more, compared by L2. results/bytes.json is written after every
-set, so an interrupted run continues; docs/decisions/codes.md says what was chosen.
+set, so an interrupted run continues; bytes_page.py makes the page.
 """
 
 from __future__ import annotations

@@ -1,0 +1,158 @@
+"""docs/results-bytes.md and its figure, from results/bytes.json. Nothing is measured.
+
+python benchmarks/bytes_page.py
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+from bytes import TARGET, Row, load
+from results_page import table
+
+DOCS = Path(__file__).parent.parent / "docs"
+PAGE, FIGURE = DOCS / "results-bytes.md", DOCS / "figures" / "bytes.svg"
+USES = {
+    "searched": "Fitted on the rows that are searched",
+    "new": "The map fitted on other classes than those searched",
+}
+SHOWN = ("RPML, pq", "PCA, pq", "faiss OPQ")
+COLORS = ("#1f6feb", "#8b949e", "#d1701e")
+OURS, PEER = "RPML, pq", "faiss OPQ"
+WIDTH, HEIGHT, MARGIN = 640, 320, 48
+
+
+def by_system(rows: list[Row], use: str) -> dict[str, dict[int, dict[str, Row]]]:
+    """Rows by system, bytes and set."""
+    found: dict[str, dict[int, dict[str, Row]]] = defaultdict(lambda: defaultdict(dict))
+    for row in rows:
+        if row["use"] == use and row["system"] != "raw":
+            found[row["system"]][row["bytes"]][row["set"]] = row
+    return found
+
+
+def raw_rows(rows: list[Row], use: str) -> dict[str, Row]:
+    return {r["set"]: r for r in rows if r["use"] == use and r["system"] == "raw"}
+
+
+def gains(cells: dict[str, Row], raw: dict[str, Row]) -> np.ndarray:
+    """Points of Recall@1 over the raw vectors, per set."""
+    return np.array([100 * (row["recall"] - raw[name]["recall"]) for name, row in cells.items()])
+
+
+def use_table(rows: list[Row], use: str) -> str:
+    """Mean gain over raw, neighbors kept and seconds, per system and bytes."""
+    raw, lines = raw_rows(rows, use), []
+    systems = by_system(rows, use)
+    sizes = sorted({n for cells in systems.values() for n in cells})
+    for system, cells in systems.items():
+        line = [system]
+        for n in sizes:
+            if n not in cells or len(cells[n]) < len(raw) / 2:
+                line.append("–")
+                continue
+            kept = 100 * np.mean([row["kept"] for row in cells[n].values()])
+            few = "" if len(cells[n]) == len(raw) else f" ({len(cells[n])} sets)"
+            line.append(f"{gains(cells[n], raw).mean():+.1f} / {kept:.0f}{few}")
+        seconds = [row["seconds"] for by_set in cells.values() for row in by_set.values()]
+        lines.append([*line, f"{np.median(seconds):.1f}"])
+    header = ["code", *(f"{n} bytes" for n in sizes), "seconds"]
+    return table(header, lines)
+
+
+def against_peer(rows: list[Row]) -> str:
+    """How our codes compare with the best peer, set by set."""
+    systems = by_system(rows, "searched")
+    parts = []
+    for n in sorted(systems[OURS]):
+        ours, peer = systems[OURS][n], systems[PEER].get(n, {})
+        both = [name for name in ours if name in peer]
+        if both:
+            lead = np.array([100 * (ours[s]["recall"] - peer[s]["recall"]) for s in both])
+            times = np.median([peer[s]["seconds"] / ours[s]["seconds"] for s in both])
+            parts.append(
+                f"{n} bytes: {lead.mean():+.1f} points, above it on {np.sum(lead > 0)} of "
+                f"{len(both)} sets, fitted {times:.1f} times as fast"
+            )
+    return "; ".join(parts)
+
+
+def picture(rows: list[Row]) -> str:
+    """Recall@1 over bytes, means over the sets that every shown system has."""
+    raw, systems = raw_rows(rows, "searched"), by_system(rows, "searched")
+    sizes = sorted(set.intersection(*(set(systems[name]) for name in SHOWN)))
+    sets = set.intersection(*(set(systems[name][n]) for name in SHOWN for n in sizes))
+    lines = {
+        name: [100 * np.mean([systems[name][n][s]["recall"] for s in sets]) for n in sizes]
+        for name in SHOWN
+    }
+    level = 100 * np.mean([raw[s]["recall"] for s in sets])
+    values = [level, *(v for line in lines.values() for v in line)]
+    low, high = np.floor(min(values)) - 1, np.ceil(max(values)) + 1
+
+    def x(i: int) -> float:
+        return MARGIN + i * (WIDTH - 4 * MARGIN) / max(1, len(sizes) - 1)
+
+    def y(value: float) -> float:
+        return HEIGHT - MARGIN - (value - low) / (high - low) * (HEIGHT - 2 * MARGIN)
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        'font-family="sans-serif" font-size="13">',
+        f"<title>Recall@1 over bytes per vector, mean of {len(sets)} sets</title>",
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+        f'<text x="{MARGIN}" y="24">Recall@1 (%), mean of {len(sets)} sets, by bytes per vector'
+        "</text>",
+        f'<path d="M{x(0)} {y(level):.1f}H{x(len(sizes) - 1):.1f}" stroke="#555" '
+        'stroke-dasharray="5 4"/>',
+        f'<text x="{x(len(sizes) - 1) + 8:.1f}" y="{y(level) + 4:.1f}">raw float32</text>',
+    ]
+    for value in (low, (low + high) / 2, high):
+        parts.append(f'<text x="8" y="{y(value) + 4:.1f}">{value:.0f}</text>')
+    for i, n in enumerate(sizes):
+        parts.append(f'<text x="{x(i) - 6:.1f}" y="{HEIGHT - 16}">{n}</text>')
+    for (name, line), color in zip(lines.items(), COLORS, strict=True):
+        points = " ".join(f"{x(i):.1f},{y(v):.1f}" for i, v in enumerate(line))
+        parts.append(f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="3"/>')
+        parts.append(
+            f'<text x="{x(len(sizes) - 1) + 8:.1f}" y="{y(line[-1]) + 4:.1f}" fill="{color}">'
+            f"{name}</text>"
+        )
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def main() -> None:
+    if not TARGET.exists():
+        print(f"nothing to write: run benchmarks/bytes.py first, which makes {TARGET.name}")
+        return
+    rows = load()
+    parts = [
+        "# Codes at equal bytes\n",
+        "Recall@1 less that of the raw float32 vectors, in points, and after the slash the share "
+        "of the raw vectors' 10 nearest rows that stay among the 10 nearest, in percent; means "
+        "over sets. Float queries against codes, at most 1,000 per set, one seed "
+        "(`benchmarks/bytes.py`). Seconds are CPU seconds to fit and encode, the median. Peers at "
+        "their best: unit rows, centered, PCA to 256 dimensions where there are more, compared by "
+        "L2. Generated by `make pages`; do not edit.\n",
+        f"![Recall@1 over bytes]({FIGURE.relative_to(DOCS)})\n",
+    ]
+    for use, title in USES.items():
+        if raw := raw_rows(rows, use):
+            sizes = [row["bytes"] for row in raw.values()]
+            parts += [
+                f"## {title}\n",
+                f"{len(raw)} sets, whose raw vectors have {min(sizes):,} to {max(sizes):,} "
+                "bytes.\n",
+                use_table(rows, use),
+            ]
+            if use == "searched":
+                parts.append(f"{OURS} against {PEER}: {against_peer(rows)}.\n")
+    PAGE.write_text("\n".join(parts), encoding="utf8")
+    FIGURE.write_text(picture(rows), encoding="utf8")
+    print(f"written to {PAGE} and {FIGURE}")
+
+
+if __name__ == "__main__":
+    main()
