@@ -42,8 +42,8 @@ def test_a_whitening_without_evidence_is_pca(saved):
 def test_the_outcome_in_words():
     X, y = blobs(classes=4, per_class=40, d=8)
     plain = RPML(2, random_state=0, whiten=None, max_iter=2).fit(X)
-    assert outcome_lines(plain)["outcome"] == "PCA of unit-length rows, then trained on triplets"
+    assert outcome_lines(plain)["meaning"] == "PCA of unit-length rows, then trained on triplets"
     noise = RPML(2, random_state=0).fit(np.random.default_rng(0).normal(size=(150, 10)))
-    assert outcome_lines(noise)["outcome"].endswith(": the rows support nothing better")
+    assert outcome_lines(noise)["meaning"].endswith(": the rows support nothing better")
     lines = outcome_lines(RPML(2, random_state=0, use_labels=True).fit(X, y))
-    assert lines["outcome"].startswith("learned axes: directions in which rows of one class differ")
+    assert lines["meaning"].startswith("learned axes: directions in which rows of one class differ")

@@ -4,9 +4,12 @@ import warnings
 
 import numpy as np
 import pytest
+import sklearn
 from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
 
 from rpml import RPML, AuthorityAscentShift
+from rpml.estimator.description import outcome_lines, result_line
 from rpml.estimator.embedding import MADE_IF_ASKED
 from rpml.evaluation.diagnostics import diagnose
 from tests.method.whitening.test_evidence import nuisance
@@ -101,3 +104,38 @@ def test_exemplars_are_in_the_file_if_asked_for(fitted, rows, tmp_path):
         with pytest.raises(ValueError, match="saved without its exemplars"):
             call(rows)
     np.testing.assert_array_equal(bare.suggest_labels(5, rows), fitted.suggest_labels(5, rows))
+
+
+def test_the_result_line_is_the_same_everywhere(fitted, rows, tmp_path):
+    line = result_line(fitted)
+    assert line == (
+        "PCA; 20 to 6 dimensions; 320 rows; knowledge used: none; expected gain over PCA: none"
+    )
+    assert outcome_lines(fitted)["outcome"] == line
+    assert repr(fitted) == f"{clone(fitted)!r}  # {line}"
+    fitted.save(tmp_path / "m.rpml")
+    assert result_line(RPML.load(tmp_path / "m.rpml")) == line
+    shown = fitted._repr_mimebundle_()["text/html"]
+    assert shown.startswith("<table>")
+    assert "<th>expected gain over PCA</th><td>none</td>" in shown
+    assert "<table>" not in clone(fitted)._repr_mimebundle_()["text/html"].split("<style>")[0]
+    with sklearn.config_context(display="text"):
+        assert fitted._repr_mimebundle_() == {"text/plain": repr(fitted)}
+
+
+def test_the_result_names_knowledge_and_gain():
+    X, y = nuisance(classes=40)
+    line = result_line(RPML(12, random_state=0).fit(X))
+    assert line.startswith("learned axes, trained; ")
+    assert "expected gain over PCA: +" in line
+    assert " points of Recall@1 (+" in line
+    assert "knowledge" not in line  # constraints of a training are not stored
+    known = RPML(12, random_state=0, use_labels=True).fit(X, y)
+    assert "knowledge used: labels" in result_line(known)
+
+
+def test_scikit_learn_prints_parameters_as_ever(fitted, rows):
+    many = RPML(6, n_neighbors=15, training="never", weight="bilinear", solver="gd", max_iter=7)
+    assert repr(many).count("\n") == 1  # broken into lines
+    assert "RPML(n_components=6, n_neighbors=15, random_state=0)" in repr(make_pipeline(fitted))
+    assert "#" not in repr(make_pipeline(fitted))

@@ -1,7 +1,7 @@
 import importlib
 from pathlib import Path
 
-from rpml.evaluation.rank_gain import CALIBRATION
+from rpml.method.whitening.calibration import CALIBRATION
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

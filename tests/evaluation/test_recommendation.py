@@ -8,18 +8,20 @@ import pytest
 import rpml
 from rpml.evaluation import recommendation
 from rpml.evaluation.comparison import Comparison, compare
-from rpml.evaluation.rank_gain import CALIBRATION, expected_gain, rank_gains
+from rpml.evaluation.metrics.label_free import neighbors_kept
+from rpml.evaluation.rank_gain import rank_gains
 from rpml.evaluation.recommendation import (
     CANDIDATES,
     CLEARLY,
     PRICES,
     RAW_PRICE,
+    Recommendation,
     decide,
-    neighbors_kept,
     recommend,
     recommend_from,
 )
-from rpml.evaluation.registry import METHODS
+from rpml.evaluation.registry import METHODS, chosen_methods
+from rpml.method.whitening.calibration import CALIBRATION, expected_gain
 from rpml.runtime.intervals import Interval
 
 
@@ -296,3 +298,23 @@ def test_notebooks_show_the_advice_and_the_evidence():
     shown = advice._repr_html_()
     assert shown.startswith("<p><b>Use &lt;PCA&gt;.</b> So.</p><table>")
     assert "<td>+0.500</td><td>+0.400 to +0.600</td>" in shown
+
+
+def test_the_advice_ends_with_the_line_that_follows_it():
+    for choice, step in (
+        ("rpml", "rpml.RPML(8).fit(X)"),
+        ("pca", "rpml.RPML(8).fit(X)"),
+        ("half-whitened", "rpml.recommend(X, 8).estimator().fit(X)"),
+        ("raw", "keep the vectors as they are"),
+    ):
+        advice = Recommendation(choice, 8, "clear", reasons=("Use it.",))
+        assert str(advice) == f"Use it. Next: {step}"
+        assert f"Next: <code>{step}</code>" in advice._repr_html_()
+
+
+def test_an_unknown_method_gets_a_short_list():
+    with pytest.raises(ValueError, match="no method 'rpmll', but rpml, ") as error:
+        chosen_methods("rpmll")
+    assert len(str(error.value)) < 160
+    with pytest.raises(ValueError, match="but pca, half-whitened, pca-whitened, rpml and others"):
+        chosen_methods("umap")

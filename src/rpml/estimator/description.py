@@ -1,18 +1,25 @@
-"""Descriptions of model files, as JSON values."""
+"""Descriptions of models: what the fit came to, and what their files hold, as JSON values."""
 
 from __future__ import annotations
 
+import html
 from os import PathLike
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rpml.estimator.fitted import training_counts
-from rpml.estimator.rpml import RPML
 from rpml.io.container import Arrays
 from rpml.io.model_file import read_model
+from rpml.method.whitening.calibration import expected_gain
 from rpml.runtime.digest import data_digest
+from rpml.runtime.intervals import Interval
 from rpml.runtime.wording import counted
+
+if TYPE_CHECKING:
+    from rpml.estimator.embedding import Embedding
+    from rpml.estimator.rpml import RPML
 
 _SIMILAR = {
     "groups": "rows of one group",
@@ -81,10 +88,51 @@ def mean_losses(model: RPML) -> list[float]:
     return [float(loss) / count for loss in made.get("history_", {}).get("loss", [])]
 
 
-def describe_outcome(model: RPML) -> str:
-    """Say in words what the fit came to, and which knowledge it used."""
+def outcome_facts(model: Embedding) -> dict[str, str]:
+    """Return what the fit came to, its size, and where known the knowledge used and the gain."""
+    size = f"{model.n_features_in_} to {counted(len(model.components_), 'dimension')}"
     if model.message_.startswith("bridge"):
-        return model.message_
+        return {"outcome": model.message_, "size": size}
+    facts = {"outcome": model.outcome_, "size": size, "rows": counted(model.n_samples_, "row")}
+    choice = model.whitening_
+    sources = [] if choice is None else choice.source.split(" and ")
+    used = [source for source in sources if source not in ("neighbors", "none")]
+    if np.any(vars(model).get("labeled_mask_", False)) and "labels" not in used:
+        used.append("labels")
+    if used or not model.n_iter_:  # which constraints a training had is not stored
+        facts["knowledge used"] = " and ".join(used) or "none"
+    if choice is not None and choice.gain is not None:
+        facts["expected gain over PCA"] = _gain_text(choice.gain)
+    return facts
+
+
+def _gain_text(rank_gain: Interval) -> str:
+    if rank_gain.value <= 0:
+        return "none"
+    gain = expected_gain(rank_gain.value)
+    value, low, high = (f"{100 * v:+z.1f}" for v in (gain.value, gain.low, gain.high))
+    return f"{value} points of Recall@1 ({low} to {high})"
+
+
+def result_line(model: Embedding) -> str:
+    """Return the facts of `outcome_facts` as one line, the same wherever a fit is described."""
+    return "; ".join(
+        text if name in ("outcome", "size", "rows") else f"{name}: {text}"
+        for name, text in outcome_facts(model).items()
+    )
+
+
+def result_table(model: Embedding) -> str:
+    """Return the facts of `outcome_facts` as an HTML table, for notebooks."""
+    rows = "".join(
+        f"<tr><th>{name}</th><td>{html.escape(text)}</td></tr>"
+        for name, text in outcome_facts(model).items()
+    )
+    return f"<table><tbody>{rows}</tbody></table>"
+
+
+def describe_outcome(model: RPML) -> str:
+    """Explain what the fit came to in words."""
     choice, rows = model.whitening_, "unit-length rows" if model.normalize_input else "the rows"
     pca, trained = f"PCA of {rows}", ", then trained on triplets" if model.n_iter_ else ""
     if choice is None:
@@ -101,7 +149,9 @@ def describe_outcome(model: RPML) -> str:
 def outcome_lines(model: RPML) -> dict[str, str]:
     """Return what the fit came to and the evidence for it, as titles and sentences."""
     decided, choice = decisions(model), model.whitening_
-    lines = {"outcome": describe_outcome(model)}
+    lines = {"outcome": result_line(model)}
+    if not model.message_.startswith("bridge"):
+        lines["meaning"] = describe_outcome(model)
     if choice is not None and choice.reason:
         lines["evidence"] = choice.reason
     skipped = ("whitening",) if model.n_iter_ else ("whitening", "training")

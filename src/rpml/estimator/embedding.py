@@ -11,11 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
+from sklearn.utils._pprint import _EstimatorPrettyPrinter
 from sklearn.utils._set_output import _wrap_data_with_container
 from sklearn.utils.validation import check_is_fitted
 
 from rpml.estimator.clusters import TrainingSample, cluster_rows
 from rpml.estimator.coded import Coded
+from rpml.estimator.description import result_line, result_table
 from rpml.estimator.fitted import load_model, save_model
 from rpml.method.clustering.exemplars import Exemplars, nearest_exemplar
 from rpml.method.codes import AxisRanges
@@ -53,6 +55,7 @@ class Embedding(Coded):
     n_samples_: int
     _counts: dict[str, int]
     n_iter_: int
+    message_: str
     exemplars_: Exemplars
     exemplar_vectors_: Array
     similarity_scale_: SimilarityScale | None
@@ -85,6 +88,16 @@ class Embedding(Coded):
             return "learned axes"
         rescaled = bool(self.whiten) if choice is None else choice.whitens
         return "PCA, rescaled" if rescaled else "PCA"
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """Return scikit-learn's text, of a fitted model with the result as a comment."""
+        text = str(super().__repr__(N_CHAR_MAX))  # type: ignore[call-arg]
+        return f"{text}  # {result_line(self)}" if "components_" in vars(self) else text
+
+    def _html_repr(self) -> str:
+        """Return scikit-learn's diagram, of a fitted model below a table of the result."""
+        diagram = str(super()._html_repr())  # type: ignore[misc]
+        return result_table(self) + diagram if "components_" in vars(self) else diagram
 
     def transform(
         self, X: ArrayLike, n_components: int | None = None, output: str = "float"
@@ -374,3 +387,7 @@ class Embedding(Coded):
                 WeightCollapseWarning,
                 stacklevel=3,
             )
+
+
+# it breaks long lists of parameters only where it knows the method
+_EstimatorPrettyPrinter._dispatch[Embedding.__repr__] = _EstimatorPrettyPrinter._pprint_estimator

@@ -13,18 +13,18 @@ from dataclasses import dataclass, field, replace
 from typing import overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from rpml.evaluation.comparison.run import checked_size, compare
 from rpml.evaluation.comparison.table import Comparison, html_table
 from rpml.evaluation.metrics._checks import checked_codes, checked_embedding
-from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
-from rpml.evaluation.rank_gain import expected_gain, rank_gains
+from rpml.evaluation.metrics.label_free import neighbors_kept
+from rpml.evaluation.rank_gain import rank_gains
 from rpml.evaluation.registry import METHODS, PCA_FAMILY, REFERENCE, chosen_methods
 from rpml.evaluation.sizes import SizeRecommendation, recommend_size
-from rpml.method.graph.exact import measure, search_rows
+from rpml.method.whitening.calibration import expected_gain
 from rpml.method.whitening.choice import scatter_rows
 from rpml.method.whitening.evidence import chosen_rank_gain, judged_rows
 from rpml.method.whitening.groups import no_groups
@@ -32,8 +32,7 @@ from rpml.method.whitening.linear_map import Spectrum, principal_axes
 from rpml.method.whitening.neighborhoods import coordinates, n_leading_axes
 from rpml.runtime.blas import single_blas_thread
 from rpml.runtime.context import Context
-from rpml.runtime.intervals import Interval, interval
-from rpml.runtime.memory import WORKING_MEMORY
+from rpml.runtime.intervals import Interval
 from rpml.runtime.rows import Array, RandomState, sorted_sample, to_common_scale, unit_rows
 from rpml.runtime.wording import counted
 
@@ -43,9 +42,7 @@ PRICES = {"half-whitened": 0.05, "pca-whitened": 0.15}
 CLEARLY = 0.05  # lead in rank gain below which the runner-up may be as good
 RAW_PRICE = 0.05  # rank gain over the best smaller embedding that justifies the raw vectors
 MAX_ROWS = 5000
-QUERIES = 1500  # whose neighbors are looked for among the rows, at each size
 MIN_ROWS, MIN_AXES = 100, 8
-SIZES = (16, 32, 64, 128, 256, 512)
 
 
 @dataclass(frozen=True)
@@ -75,6 +72,15 @@ class Recommendation:
         """Return the recommended method, ready to fit."""
         return METHODS[self.choice].build(self.n_components, random_state)
 
+    @property
+    def next_step(self) -> str:
+        """The line of Python that follows the advice."""
+        if self.choice in ("rpml", REFERENCE):  # without evidence for more, a fit is PCA
+            return f"rpml.RPML({self.n_components}).fit(X)"
+        raw = "keep the vectors as they are"
+        asked = f"rpml.recommend(X, {self.n_components}).estimator().fit(X)"
+        return raw if self.choice == "raw" else asked
+
     def with_sizes(self, shares: dict[int, Interval]) -> Recommendation:
         """Add the share of neighbors that each number of dimensions keeps."""
         listed = "; ".join(
@@ -86,7 +92,7 @@ class Recommendation:
         return replace(self, neighbors_kept=shares, reasons=(*self.reasons, sentence))
 
     def __str__(self) -> str:
-        return " ".join(self.reasons)
+        return " ".join([*self.reasons, f"Next: {self.next_step}"])
 
     def _repr_html_(self) -> str:
         advice, *reasons = (html.escape(reason) for reason in self.reasons or (self.choice,))
@@ -96,7 +102,8 @@ class Recommendation:
             for name, gain in self.evidence.items()
         ]
         shown = html_table([("method", figure, "95% interval"), *table]) if table else ""
-        return f"<p><b>{advice}</b> {' '.join(reasons)}</p>{shown}"
+        step = f"Next: <code>{self.next_step}</code>"
+        return f"<p><b>{advice}</b> {' '.join(reasons)} {step}</p>{shown}"
 
 
 @overload
@@ -316,24 +323,6 @@ def decide(
     return Recommendation(
         choice, size, certainty, gain, False, dict(evidence), reasons=tuple(reasons)
     )
-
-
-def neighbors_kept(X: Array, W: Array, size: int) -> dict[int, Interval]:
-    """Return the share of the 10 nearest neighbors of the rows X that PCA keeps, per size.
-
-    W are the rows in principal coordinates. Sizes are powers of two, and the requested one.
-    """
-    rng = np.random.default_rng(0)
-    queries = np.sort(rng.permutation(len(X))[:QUERIES])
-    k = min(NEAREST, len(X) - 1)
-
-    def nearest(rows: Array) -> NDArray[np.int32]:
-        corpus = measure(rows, "cosine", WORKING_MEMORY)
-        return search_rows(corpus, queries, k, WORKING_MEMORY, np.float32)[1]
-
-    before = nearest(X)
-    sizes = sorted({size, *(s for s in SIZES if s < W.shape[1])})
-    return {s: interval(neighbor_overlap(before, nearest(W[:, :s]), k), rng) for s in sizes}
 
 
 def _leads(gain: Interval | None) -> bool:

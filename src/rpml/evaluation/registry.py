@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib import import_module
 from typing import NamedTuple, Protocol, Self
 
@@ -176,7 +177,9 @@ def _named(name: str) -> Method:
     for deep in DEEP_METHODS:
         if name == f"{HEAD}{deep.name}":
             return deep.head()
+    names = [*METHODS, *(f"{HEAD}{deep.name}" for deep in DEEP_METHODS)]
+    near = get_close_matches(name, names) or [*PCA_FAMILY, "rpml"]
     raise InputError(
-        f"there is no method {name!r}: choose from {', '.join(METHODS)}, or {HEAD}NAME for the "
-        f"linear head of a deep method: {', '.join(deep.name for deep in DEEP_METHODS)}"
+        f"there is no method {name!r}, but {', '.join(near)} and others: "
+        "rpml.evaluation.registry.METHODS has them all"
     )

@@ -81,13 +81,18 @@ class SizeRecommendation:
         ]
         return [["bytes", "dim", "code", *(figures[name] for name in shown)], *rows]
 
+    @property
+    def next_step(self) -> str:
+        """The line of Python that follows the advice."""
+        return f"rpml.recommend(X, bytes={self.n_bytes}).fit(X)"
+
     def __str__(self) -> str:
-        return " ".join(self.reasons)
+        return " ".join([*self.reasons, f"Next: {self.next_step}"])
 
     def _repr_html_(self) -> str:
-        return f"<p><b>{self.reasons[0]}</b> {' '.join(self.reasons[1:])}</p>" + html_table(
-            self.lines()
-        )
+        step = f"Next: <code>{self.next_step}</code>"
+        advice = f"<p><b>{self.reasons[0]}</b> {' '.join(self.reasons[1:])} {step}</p>"
+        return advice + html_table(self.lines())
 
 
 def recommend_size(

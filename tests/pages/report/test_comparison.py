@@ -8,8 +8,8 @@ import pytest
 from rpml import RPML
 from rpml.evaluation.metrics import clustering_scores, recall_at_k
 from rpml.evaluation.metrics.retrieval import KS
-from rpml.evaluation.rank_gain import CALIBRATION
 from rpml.evaluation.recommendation import Recommendation
+from rpml.method.whitening.calibration import CALIBRATION
 from rpml.pages.items import make_items
 from rpml.pages.report.comparison import SampledLabels, Space, compare_spaces, make_spaces
 from rpml.pages.report.measurements import Source, measure

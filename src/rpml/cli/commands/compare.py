@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 from rpml.cli.command import command
+from rpml.cli.commands.recommend import next_step
 from rpml.cli.console import Console, table
 from rpml.cli.options import common as opt
 from rpml.runtime.errors import InputError
@@ -86,7 +87,8 @@ def run(
             else:
                 advice = recommend_from(comparison, any_size=dim is None)
             fields["verdict"] = asdict(advice)
-            text = f"{table(comparison.short_lines())}\n{SHORT_NOTE}\n\n{advice}"
+            reasons = " ".join([*advice.reasons, f"Next: {next_step(advice, features)}"])
+            text = f"{table(comparison.short_lines())}\n{SHORT_NOTE}\n\n{reasons}"
     if output is not None:
         with atomic_output(output, force) as temporary:
             temporary.write_text(comparison.text(Path(output).suffix), encoding="utf8")

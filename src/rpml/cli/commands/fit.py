@@ -240,7 +240,7 @@ def run(
             advice = recommend(data.values, bytes=n_bytes, random_state=method.seed)
             model.set_params(n_components=advice.n_components)
             job = replace(job, code_bytes=n_bytes if advice.output == "pq" else None)
-            console.note(str(advice))
+            console.note(" ".join(advice.reasons))
         inputs |= supervision.read(model, data, reading)
         with interruptible(job, model, console):
             outcome = job.fit(model, data, **inputs)

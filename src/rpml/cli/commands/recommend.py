@@ -1,8 +1,10 @@
 """rpml recommend: which method and size to use, and the command that does it."""
 
+from __future__ import annotations
+
 import shlex
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +12,9 @@ from rpml.cli.command import command
 from rpml.cli.console import Console, table
 from rpml.cli.options import common as opt
 from rpml.runtime.errors import InputError
+
+if TYPE_CHECKING:
+    from rpml.evaluation.recommendation import Recommendation
 
 EXAMPLES = """\b
 Examples:
@@ -62,31 +67,31 @@ def run(
             raise InputError("--bytes and --keep choose the dimensions: leave out --dim")
         asked = None if queries is None else reading.open(queries).load().values
         size = recommend(values, bytes=n_bytes, keep=keep, queries=asked, y=y, random_state=seed)
-        next_step = f"rpml fit {shlex.quote(features)} --bytes {size.n_bytes} -o model.rpml"
+        step = f"rpml fit {shlex.quote(features)} --bytes {size.n_bytes} -o model.rpml"
         fields = {"n_components": size.n_components, "output": size.output, "bytes": size.n_bytes}
         shown = f"{table(size.lines())}\n{NOTE}\n\n"
-        text = "\n".join([*size.reasons, f"Next: {next_step}"])
-        fields |= {"table": size.table, "reasons": size.reasons, "next": next_step}
+        text = "\n".join([*size.reasons, f"Next: {step}"])
+        fields |= {"table": size.table, "reasons": size.reasons, "next": step}
         console.result(fields, shown + text)
         return
     if queries is not None:
         raise InputError("--queries is for --bytes and --keep")
     advice = recommend(values, dim, y=y, random_state=seed)
-    next_step = _next_step(advice.choice, features, advice.n_components)
+    step = next_step(advice, features)
     figure = "Recall@1" if advice.uses_labels else "rank gain over PCA"
     rows = [
         (METHODS[name].title, f"{gain.value:+z.3f}", f"{gain.low:+z.3f} to {gain.high:+z.3f}")
         for name, gain in advice.evidence.items()
     ]
     shown = table([("method", figure, "95% interval"), *rows]) + "\n\n" if rows else ""
-    text = "\n".join([*advice.reasons, f"Next: {next_step}"])
-    console.result({**asdict(advice), "next": next_step}, shown + text)
+    text = "\n".join([*advice.reasons, f"Next: {step}"])
+    console.result({**asdict(advice), "next": step}, shown + text)
 
 
-def _next_step(choice: str, features: str, size: int) -> str:
-    """Return the command or the line of Python that follows the advice."""
-    if choice == "raw":
-        return "keep the vectors as they are"
-    if choice in ("rpml", "pca"):  # without evidence for more, a fit is PCA
-        return f"rpml fit {shlex.quote(features)} --dim {size} -o model.rpml"
-    return f"in Python: rpml.recommend(X, {size}).estimator().fit(X)"
+def next_step(advice: Recommendation, features: str) -> str:
+    """Return the command that follows the advice, or the line of Python if there is none."""
+    if advice.choice == "raw":
+        return advice.next_step
+    if advice.choice in ("rpml", "pca"):  # without evidence for more, a fit is PCA
+        return f"rpml fit {shlex.quote(features)} --dim {advice.n_components} -o model.rpml"
+    return f"in Python: {advice.next_step}"

@@ -5,11 +5,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.runtime.intervals import LEVEL, STANDARD_ERRORS, Interval
+from rpml.method.graph.exact import measure, search_rows
+from rpml.runtime.intervals import LEVEL, STANDARD_ERRORS, Interval, interval
+from rpml.runtime.memory import WORKING_MEMORY
 from rpml.runtime.rows import Array
 
 NEAREST = 10  # neighbors that label-free figures compare
 N_RESAMPLES = 200
+QUERIES = 1500  # whose neighbors are looked for among the rows, at each size
+SIZES = (16, 32, 64, 128, 256, 512)
 ERROR_ROWS = 2000  # enough for a standard error
 
 
@@ -90,3 +94,21 @@ def hubness_interval(neighbors: NDArray[np.integer], k: int, rng: np.random.Gene
 def is_antihub(neighbors: NDArray[np.integer], k: int) -> NDArray[np.bool_]:
     """Return which rows are among the k nearest neighbors of no other row."""
     return np.asarray(np.bincount(neighbors[:, :k].ravel(), minlength=len(neighbors)) == 0)
+
+
+def neighbors_kept(X: Array, W: Array, size: int) -> dict[int, Interval]:
+    """Return the share of the 10 nearest neighbors of the rows X that PCA keeps, per size.
+
+    W are the rows in principal coordinates. Sizes are powers of two, and the requested one.
+    """
+    rng = np.random.default_rng(0)
+    queries = np.sort(rng.permutation(len(X))[:QUERIES])
+    k = min(NEAREST, len(X) - 1)
+
+    def nearest(rows: Array) -> NDArray[np.int32]:
+        corpus = measure(rows, "cosine", WORKING_MEMORY)
+        return search_rows(corpus, queries, k, WORKING_MEMORY, np.float32)[1]
+
+    before = nearest(X)
+    sizes = sorted({size, *(s for s in SIZES if s < W.shape[1])})
+    return {s: interval(neighbor_overlap(before, nearest(W[:, :s]), k), rng) for s in sizes}

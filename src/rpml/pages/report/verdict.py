@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.evaluation.metrics.label_free import NEAREST
-from rpml.evaluation.rank_gain import expected_gain
 from rpml.evaluation.recommendation import RAW_PRICE, Recommendation
 from rpml.evaluation.registry import REFERENCE
+from rpml.method.whitening.calibration import expected_gain
 from rpml.pages.report.measurements import Measurements
 from rpml.runtime.intervals import FEW, RESAMPLES, Interval
 from rpml.runtime.wording import counted

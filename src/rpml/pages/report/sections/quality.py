@@ -8,11 +8,11 @@ from numpy.typing import ArrayLike
 from rpml.evaluation.codes import coded, nearest_rows
 from rpml.evaluation.metrics import first_hit_rank
 from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
-from rpml.evaluation.rank_gain import expected_gain
 from rpml.evaluation.registry import METHODS, REFERENCE
 from rpml.method.codes import BITS
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.solver.prefix import sizes_below
+from rpml.method.whitening.calibration import expected_gain
 from rpml.pages.report import charts
 from rpml.pages.report.comparison import SampledLabels, Score, Space, SpaceComparison
 from rpml.pages.report.measurements import Measurements, Source
