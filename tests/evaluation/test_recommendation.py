@@ -296,7 +296,8 @@ def test_notebooks_show_the_advice_and_the_evidence():
         reasons=("Use <PCA>.", "So."),
     )
     shown = advice._repr_html_()
-    assert shown.startswith("<p><b>Use &lt;PCA&gt;.</b> So.</p><table>")
+    step = "Next: <code>rpml.RPML(8).fit(X)</code>"
+    assert shown.startswith(f"<p><b>Use &lt;PCA&gt;.</b> So. {step}</p><table>")
     assert "<td>+0.500</td><td>+0.400 to +0.600</td>" in shown
 
 
