@@ -15,6 +15,13 @@ from rpml.cli.command import Interrupted, command
 from rpml.cli.console import Console, fields_text
 from rpml.cli.options import common as opt
 from rpml.cli.options.engine import EngineOptions
+from rpml.cli.options.knowledge import (
+    Nuisance,
+    Queries,
+    nuisance_columns,
+    nuisance_files,
+    read_knowledge,
+)
 from rpml.cli.progress import STAGES, Stopper, shown_rate
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
@@ -33,6 +40,8 @@ Examples:
   rpml fit vectors.npy -o model.rpml --resume        (after an interruption)
   rpml fit vectors.npy -o model.rpml --labels few.csv --must-link pairs.csv
   rpml fit vectors.npy -o model.rpml --pairs sessions.csv
+  rpml fit texts.parquet -o model.rpml --nuisance language
+  rpml fit documents.npy -o model.rpml --queries log.npy
   rpml fit vectors.npy -o model.rpml --set whiten=1 --set sampler=hard
   rpml fit vectors.npy --dim 64 --dry-run            (memory and time; also 1000000x128)
   rpml fit --config run.toml
@@ -114,6 +123,8 @@ class SupervisionOptions:
         str | None,
         opt.text("FILE", "CSV of row pairs that probably belong together; many may be wrong."),
     ] = None
+    nuisance: Nuisance = None
+    queries: Queries = None
     labels: Annotated[
         str | None, opt.text("FILE", "True labels of some rows; empty or -1 elsewhere.")
     ] = None
@@ -130,12 +141,23 @@ class SupervisionOptions:
 
     def paths(self) -> list[str | None]:
         """Return the files that are read."""
-        return [path for name, path in vars(self).items() if name != "conflicts"]
+        other = ("conflicts", "nuisance")
+        paths = [path for name, path in vars(self).items() if name not in other]
+        return paths + nuisance_files(self.nuisance)
 
     def files(self, features: str) -> dict[str, str | None]:
         """Return the names of the files, to be stored in the model file."""
         paths = {"features": features, **vars(self)}
         return {k: v and os.path.basename(v) for k, v in paths.items() if k != "conflicts"}
+
+    def reading_options(
+        self, features: str, reading: opt.LabeledReadingOptions, on_dask: bool
+    ) -> ReadOptions:
+        """Return how to read the vectors: without the columns that say something else."""
+        if on_dask and (self.nuisance or self.queries):
+            raise InputError("--nuisance and --queries are for --engine local")
+        excluded = reading.excluded(features, self.labels)
+        return reading.options((*excluded, *nuisance_columns(self.nuisance)))
 
     def read(
         self, model: RPML, data: Features, reading: opt.LabeledReadingOptions
@@ -152,6 +174,7 @@ class SupervisionOptions:
             inputs["groups"] = read_labels(self.groups, n, ids, partial=True)
         if self.pairs is not None:
             inputs["pairs"] = read_pairs(self.pairs, data)
+        inputs |= read_knowledge(self.nuisance, self.queries, data, reading)
         if self.labels is not None:
             model.set_params(use_labels=True)
             inputs["y"] = reading.read_labels(self.labels, data)
@@ -206,7 +229,7 @@ def run(
         other = "--dim: it chooses the dimensions" if method.dim else "--engine dask"
         raise InputError(f"--bytes does not go with {other}")
     model = method.build(on_dask)
-    read = reading.options(reading.excluded(features, supervision.labels))
+    read = supervision.reading_options(features, reading, on_dask)
     if dry_run:
         if on_dask:
             raise InputError("--dry-run is for --engine local: it measures this machine")

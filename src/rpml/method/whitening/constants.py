@@ -55,8 +55,7 @@ PAIR_RATE_SHRINKAGE = 0.25  # of the whitening in which pairs are compared with 
 RANDOM_PAIRS = 20_000
 PAIR_QUERIES = 1000
 PAIR_CLEAR = 3  # standard errors by which held-out pairs must rank each other better
-PAIR_STEP = 4  # from the lowest shrinkage of the neighbors to one that only pairs can support
-PAIR_PRICE = 0.05  # rank gain of held-out correct pairs that this step has to bring
+PAIR_SHRINKAGES = (1 / 256, 1 / 64, 1 / 16, 1 / 4, 1.0, 4.0)  # chosen by held-out pairs
 
 # Nuisance and queries: benchmarks/knowledge.py
 REMOVAL = 8.0  # times the variance a value explains that a direction loses

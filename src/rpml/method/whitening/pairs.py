@@ -18,21 +18,17 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from rpml.method.whitening.constants import (
-    MATE_SHRINKAGE,
     MIN_PAIR_RATE,
     MIN_PAIRS,
     PAIR_CLEAR,
     PAIR_KAPPA,
-    PAIR_PRICE,
     PAIR_PRIOR,
     PAIR_QUANTILES,
     PAIR_QUERIES,
     PAIR_RATE_SHRINKAGE,
-    PAIR_STEP,
+    PAIR_SHRINKAGES,
     RANDOM_PAIRS,
     SCATTER_ROWS,
-    SHRINKAGES,
-    TURN,
 )
 from rpml.method.whitening.evidence import mean_log_ranks
 from rpml.method.whitening.neighborhoods import (
@@ -98,19 +94,18 @@ def pair_scatter(
     rate = right_rate(data, folds, scatter, rng)
     if rate < MIN_PAIR_RATE:
         return ignored(rate, "they are no closer than random rows")
-    shrinkage = MATE_SHRINKAGE if np.isinf(choice.shrinkage) else choice.shrinkage
-    without, usual, stronger = _held_out_ranks(data, folds, prior, rate, shrinkage)
-    gain = float((without - usual).mean()) / rate  # wrong pairs rank alike by both
-    error = float((without - usual).std() / np.sqrt(len(usual))) / rate
-    needed = max(PAIR_CLEAR * error, TURN if np.isinf(choice.shrinkage) else 0.0)
+    without, *ranks = _held_out_ranks(data, folds, prior, rate)
+    best = int(np.argmin([by_pairs.mean() for by_pairs in ranks]))
+    fall = without - ranks[best]
+    gain = float(fall.mean()) / rate  # wrong pairs rank alike by both
+    error = float(fall.std() / np.sqrt(len(fall))) / rate
+    needed = PAIR_CLEAR * error
     bounds = " to ".join(f"{gain + side * STANDARD_ERRORS * error:.3f}" for side in (-1, 1))
     measured = f"rank gain of held-out pairs {gain:.3f}, 95% interval {bounds}, {needed:.3f} needed"
     if gain <= needed:
         return ignored(rate, measured)
-    if shrinkage == SHRINKAGES[0] and (usual - stronger).mean() >= PAIR_PRICE * rate:
-        shrinkage /= PAIR_STEP
     evidence = PairEvidence(rate, True, measured)
-    refined = replace(choice.refined_by("pairs"), shrinkage=shrinkage, pairs=evidence)
+    refined = replace(choice.refined_by("pairs"), shrinkage=PAIR_SHRINKAGES[best], pairs=evidence)
     return refined_scatter(data, pairs, rate, scatter), refined
 
 
@@ -158,13 +153,9 @@ def pair_correlation(W: Array, pairs: Index) -> Array:
 
 
 def _held_out_ranks(
-    data: Coordinates,
-    folds: list[Index],
-    prior: tuple[Array, ScatterChoice],
-    rate: float,
-    shrinkage: float,
-) -> tuple[Array, Array, Array]:
-    """How held-out pairs rank each other by the prior, with pairs, and whitened more strongly.
+    data: Coordinates, folds: list[Index], prior: tuple[Array, ScatterChoice], rate: float
+) -> Array:
+    """How held-out pairs rank each other by the prior, and with pairs by each shrinkage.
 
     The log ranks of either fold by what the other one refines.
     """
@@ -172,11 +163,10 @@ def _held_out_ranks(
     ranks = []
     for made, tested in (folds, folds[::-1]):
         refined = refined_scatter(data, made, rate, scatter)
-        seen = ((scatter, before), (refined, shrinkage), (refined, shrinkage / PAIR_STEP))
+        seen = ((scatter, before), *((refined, shrinkage) for shrinkage in PAIR_SHRINKAGES))
         queries, mates = tested[:PAIR_QUERIES, 0], tested[:PAIR_QUERIES, 1:]
         ranks.append([mean_log_ranks(_embed(data, *how), queries, mates) for how in seen])
-    without, usual, stronger = np.concatenate(ranks, axis=1)
-    return without, usual, stronger
+    return np.concatenate(ranks, axis=1)
 
 
 def _embed(data: Coordinates, scatter: Array, shrinkage: float) -> Array:

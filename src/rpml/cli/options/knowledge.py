@@ -1,0 +1,89 @@
+"""What a user knows of the rows: a nuisance, and queries."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated, Any
+
+from rpml.cli.options.common import LabeledReadingOptions, parse_names, text
+from rpml.runtime.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rpml.io.features import Features
+    from rpml.runtime.context import Json
+
+Nuisance = Annotated[
+    str | None,
+    text("FILE", "What does not matter, one value per row: a file, or columns of FEATURES."),
+]
+Queries = Annotated[
+    str | None, text("FILE", "Vectors of unlabeled queries; FEATURES are the documents.")
+]
+
+
+def nuisance_columns(nuisance: str | None) -> tuple[str, ...]:
+    """Return the names that are no files: columns of the file of the vectors."""
+    return tuple(name for name in parse_names(nuisance) or [] if not os.path.exists(name))
+
+
+def nuisance_files(nuisance: str | None) -> list[str | None]:
+    """Return the names that are files."""
+    return [name for name in parse_names(nuisance) or [] if os.path.exists(name)]
+
+
+def read_knowledge(
+    nuisance: str | None,
+    queries: str | None,
+    data: Features,
+    reading: LabeledReadingOptions,
+) -> Json:
+    """Return the arguments nuisance and queries of `RPML.fit`."""
+    inputs: Json = {}
+    if nuisance is not None:
+        inputs["nuisance"] = read_nuisance(nuisance, data, reading)
+    if queries is not None:
+        found = reading.open(queries).load().values
+        if found.shape[1] != data.values.shape[1]:
+            raise InputError(
+                f"{queries} has {found.shape[1]} columns, {data.name} has "
+                f"{data.values.shape[1]}: queries are vectors of the same model"
+            )
+        inputs["queries"] = found
+    return inputs
+
+
+def read_nuisance(nuisance: str, data: Features, reading: LabeledReadingOptions) -> NDArray[Any]:
+    """Read one or several columns of a nuisance, matched by id or by order."""
+    import numpy as np
+
+    from rpml.estimator.knowledge import as_nuisance
+    from rpml.io.features import read_labels
+
+    n, columns = len(data.values), []
+    for name in parse_names(nuisance) or []:
+        inside = not os.path.exists(name)
+        if inside and str(data.name).lower().endswith(".npy"):
+            raise InputError(f"--nuisance {name}: there is no such file, and {data.name} is .npy")
+        path, column = (str(data.name), name) if inside else (name, None)
+        values = read_labels(path, n, data.ids, column, reading.id_column, partial=True)
+        columns.append(_as_numbers(values))
+    given = columns[0] if len(columns) == 1 else np.array(columns, object).T
+    try:
+        as_nuisance(given, n)
+    except ValueError as error:
+        raise InputError(f"--nuisance {nuisance}: {str(error).rstrip('.')}") from None
+    return given
+
+
+def _as_numbers(values: NDArray[Any]) -> NDArray[Any]:
+    """Return text that is all numbers, some of them fractions, as numbers."""
+    import numpy as np
+
+    if values.dtype.kind in "iuf":
+        return values
+    try:
+        return np.array([np.nan if v is None else float(v) for v in values.tolist()])
+    except ValueError:
+        return values

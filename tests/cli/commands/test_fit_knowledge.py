@@ -1,0 +1,71 @@
+"""rpml fit --nuisance and --queries."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rpml import RPML
+from tests.languages import translations
+
+NAMES = np.array(["de", "en", "fr", "tr"])
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("languages")
+    X, _, v = translations()
+    X = X.astype(np.float32)
+    np.save(folder / "x.npy", X)
+    (folder / "language.txt").write_text("\n".join(NAMES[v]) + "\n")
+    table = pd.DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])])
+    table["language"] = NAMES[v]
+    table["length"] = np.random.default_rng(0).standard_normal(len(X))
+    table.to_parquet(folder / "x.parquet")
+    np.save(folder / "q.npy", X[::7] + 2)
+    return folder, X, NAMES[v], table["length"].to_numpy()
+
+
+def same_map(path, library, X):
+    model = RPML.load(path)
+    assert model.whitening_.nuisance == library.whitening_.nuisance
+    np.testing.assert_allclose(model.transform(X), library.transform(X), atol=1e-5)
+
+
+@pytest.mark.parametrize(("vectors", "given"), [("x.npy", "file"), ("x.parquet", "language")])
+def test_a_nuisance_from_a_file_or_a_column(rpml, files, tmp_path, vectors, given):
+    folder, X, language, _ = files
+    nuisance = folder / "language.txt" if given == "file" else given
+    more = () if given == "file" else ("--columns", "x*")
+    args = ("fit", folder / vectors, "-o", tmp_path / "m.rpml", "--dim", 16, *more)
+    result = rpml(*args, "--nuisance", nuisance)
+    same_map(tmp_path / "m.rpml", RPML(16, random_state=0).fit(X, nuisance=language), X)
+    assert "of nearest neighbors share the nuisance" in result.stdout
+    assert "3 directions removed" in result.stdout
+
+
+def test_several_columns_and_numbers(rpml, files, tmp_path):
+    folder, X, language, length = files
+    args = ("fit", folder / "x.parquet", "-o", tmp_path / "m.rpml", "--dim", 16)
+    rpml(*args, "--nuisance", "language,length")
+    known = pd.DataFrame({"language": language, "length": length})
+    same_map(tmp_path / "m.rpml", RPML(16, random_state=0).fit(X, nuisance=known), X)
+
+
+def test_queries_from_a_file(rpml, files, tmp_path):
+    folder, X, *_ = files
+    args = ("fit", folder / "x.npy", "-o", tmp_path / "m.rpml", "--dim", 16)
+    fields = rpml.json(*args, "--queries", folder / "q.npy")
+    same_map(tmp_path / "m.rpml", RPML(16, random_state=0).fit(X, queries=X[::7] + 2), X)
+    assert fields["output"] == str(tmp_path / "m.rpml")
+
+
+def test_wrong_knowledge_is_refused_in_one_sentence(rpml, files, tmp_path):
+    folder, X, *_ = files
+    args = ("fit", folder / "x.npy", "-o", tmp_path / "m.rpml", "--dim", 16, "--quiet")
+    np.save(tmp_path / "narrow.npy", X[:, :5])
+    (tmp_path / "one.txt").write_text("a\n" * len(X))
+    refused = rpml.refused(*args, "--queries", tmp_path / "narrow.npy")
+    assert "narrow.npy has 5 columns" in refused
+    assert "one value for all rows" in rpml.refused(*args, "--nuisance", tmp_path / "one.txt")
+    assert "no such file" in rpml.refused(*args, "--nuisance", "language")
+    assert not (tmp_path / "m.rpml").exists()
