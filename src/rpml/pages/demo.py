@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -29,7 +29,7 @@ from rpml.runtime.extras import MissingExtraError
 from rpml.runtime.files import publish_tree
 from rpml.runtime.locks import locked
 from rpml.runtime.outputs import check_folder
-from rpml.runtime.rows import Array
+from rpml.runtime.rows import Array, unit_rows
 from rpml.runtime.scratch import ScratchFolder
 from rpml.runtime.wording import counted
 
@@ -56,12 +56,16 @@ class DemoRow:
 
 @dataclass(frozen=True)
 class Findings:
-    """The results of a demonstration: the table, its verdict, a picture or examples as text."""
+    """The results of a demonstration: the table, its verdict, a picture or examples as text.
+
+    `ndcg` is nDCG@10 of queries of another kind than the rows, by method, in [0, 1].
+    """
 
     rows: list[DemoRow]
     verdict: str
     picture: Path | None = None
     examples: str = ""
+    ndcg: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,27 +196,40 @@ def text(result: DemoResult, terminal: bool = False) -> str:
 
 
 CODE_SIZE = 32
+TITLES_SIZE = 64
 BEFORE = "PCA"
-_CODE_QUERIES, _SHOWN = 4, 5
+KNOWN = "RPML, language known"
+WITH_TITLES = "RPML with queries"
+_CODE_QUERIES, _TITLE_QUERIES, _SHOWN = 4, 3, 5
 
 
 def demonstrate_code(folder: Path, seed: int, note: Note) -> Findings:
-    """Learn from solutions of some problems, find the solutions of others."""
+    """Learn from solutions of some problems, find the solutions of others, also by their titles."""
     train, test = load_solutions()
     note(
         f"Learning from {len(train):,} programs that solve {len(set(train.problem))} problems in "
         f"{len(set(train.language))} languages, no labels; finding the solutions of "
         f"{len(set(test.problem))} other problems among {len(test):,} programs."
     )
-    fits = fits_of(train.vectors, CODE_SIZE, seed)
+    known = RPML(CODE_SIZE, random_state=seed)
+    fits = fits_of(train.vectors, CODE_SIZE, seed) | {
+        KNOWN: partial(known.fit, train.vectors, nuisance=train.language)
+    }
     rows, embeddings = learn(fits, test.vectors, test.problem, folder, seed)
-    nearest = {name: _nearest(embeddings[name], 1)[:, 0] for name in (BEFORE, LEARNED)}
+    nearest = {name: _nearest(embeddings[name], 1)[:, 0] for name in (BEFORE, LEARNED, KNOWN)}
     same = {n: np.mean(test.language[rows] == test.language) for n, rows in nearest.items()}
+    ndcg, found = _search_by_title(train, test, seed)
     verdict = (
-        f"{judge(rows, embeddings, test.problem)}. The nearest program is in the same language for "
-        f"{same[BEFORE]:.0%} of the programs with {BEFORE} and for {same[LEARNED]:.0%} with RPML."
+        f"{judge(rows, embeddings, test.problem)}. Fitted with nuisance=language it reaches "
+        f"{100 * rows[-1].recall[1]:.1f}. The nearest program is in the same language for "
+        f"{same[BEFORE]:.0%} of the programs with {BEFORE}, for {same[LEARNED]:.0%} with RPML and "
+        f"for {same[KNOWN]:.0%} with the language known. Titles of new problems find their "
+        f"programs with nDCG@10 {100 * ndcg[WITH_TITLES]:.1f}, fitted with queries=titles, against "
+        f"{100 * ndcg[LEARNED]:.1f} without them and {100 * ndcg[BEFORE]:.1f} with {BEFORE} of the "
+        "same size."
     )
-    return Findings(rows, verdict, examples=_examples(embeddings, test, seed))
+    examples = f"{_examples(embeddings, test, seed)}\n\n{found}"
+    return Findings(rows, verdict, examples=examples, ndcg=ndcg)
 
 
 def _nearest(Z: NDArray[np.floating], k: int) -> NDArray[np.integer]:
@@ -220,16 +237,76 @@ def _nearest(Z: NDArray[np.floating], k: int) -> NDArray[np.integer]:
 
 
 def _examples(embeddings: Embeddings, test: Solutions, seed: int) -> str:
-    """List what PCA and RPML find for random programs: problems and language numbers."""
+    """List what PCA and RPML find for random programs: problems and languages."""
     queries = np.sort(np.random.default_rng(seed).choice(len(test), _CODE_QUERIES, replace=False))
     neighbors = {name: _nearest(embeddings[name], _SHOWN) for name in (BEFORE, LEARNED)}
     lines = []
     for query in queries:
-        lines.append(f"Nearest to {test.problem[query]} in language number {test.language[query]}:")
-        for name, nearest in neighbors.items():
-            shown = (f"{test.problem[i]} ({test.language[i]})" for i in nearest[query])
-            lines.append(f"  {name:5} {', '.join(shown)}")
+        lines.append(f"Nearest to {test.problem[query]} in {test.language[query]}:")
+        lines += _listing({name: rows[query] for name, rows in neighbors.items()}, test)
     return "\n".join(lines)
+
+
+def _listing(found: Mapping[str, NDArray[np.integer]], programs: Solutions) -> list[str]:
+    """Return a line per method: the problems and languages of the rows it found."""
+    width, shown = max(map(len, found)), {}
+    for name, rows in found.items():
+        shown[name] = ", ".join(f"{programs.problem[i]} ({programs.language[i]})" for i in rows)
+    return [f"  {name:{width}} {listed}" for name, listed in shown.items()]
+
+
+def _search_by_title(train: Solutions, test: Solutions, seed: int) -> tuple[dict[str, float], str]:
+    """Search all programs by titles that no fit has seen; return nDCG@10 and a text of both.
+
+    The programs are the collection and known to every fit; the titles of the training problems
+    are the queries known to the last.
+    """
+    both = zip(vars(train).values(), vars(test).values(), strict=True)
+    programs = Solutions(*(np.concatenate(pair) for pair in both))
+    known = train.titles[np.unique(train.problem, return_index=True)[1]]
+    problems, firsts = np.unique(test.problem, return_index=True)
+    X, queries = programs.vectors, test.titles[firsts]
+    built = chosen_methods(("raw", "pca", "rpml"))
+    fits: dict[str, Transformer] = {m.title: m.build(TITLES_SIZE, seed).fit(X) for m in built}
+    fits[WITH_TITLES] = RPML(TITLES_SIZE, random_state=seed).fit(X, queries=known)
+    ndcg, tops = {}, {}
+    for name, model in fits.items():
+        tops[name] = _searched(model.transform(X), model.transform(queries), 10)
+        ndcg[name] = ndcg_at_10(programs.problem[tops[name]], problems, programs.problem)
+    lines = [
+        f"{len(queries)} titles of problems as queries for {len(X):,} programs, fitted with "
+        f"{len(known)} other titles. nDCG@10 at {TITLES_SIZE} dimensions:",
+        "  " + ", ".join(f"{name} {100 * score:.1f}" for name, score in ndcg.items()),
+    ]
+    shown = np.random.default_rng(seed).choice(len(queries), _TITLE_QUERIES, replace=False)
+    for query in np.sort(shown):
+        lines.append(f"Programs nearest to the title {_title(problems[query])!r}:")
+        found = {name: tops[name][query, :_SHOWN] for name in (BEFORE, WITH_TITLES)}
+        lines += _listing(found, programs)
+    return ndcg, "\n".join(lines)
+
+
+def _title(problem: str) -> str:
+    return problem.replace("-", " ").capitalize()
+
+
+def _searched(Z: Array, queries: Array, k: int) -> NDArray[np.intp]:
+    """Return the k rows of Z with the greatest cosine to each query, best first."""
+    scores = unit_rows(queries) @ unit_rows(Z).T
+    return np.argsort(-scores, axis=1, kind="stable")[:, :k]
+
+
+def ndcg_at_10(
+    found: NDArray[np.generic], wanted: NDArray[np.generic], classes: NDArray[np.generic]
+) -> float:
+    """Return the mean nDCG@10 of queries, whose relevant rows are those of the wanted class.
+
+    `found` has the classes of the first ten rows of each query, `classes` those of all rows.
+    """
+    discounts = 1 / np.log2(np.arange(2, 12))
+    relevant = np.minimum((classes == wanted[:, None]).sum(axis=1), 10)
+    gains = (found == wanted[:, None]) @ discounts
+    return float(np.mean(gains / np.cumsum(discounts)[relevant - 1]))
 
 
 DRAWINGS_SIZE = 64

@@ -16,8 +16,10 @@ class Solutions:
     """(n_samples, 384): all-MiniLM-L6-v2 embeddings of the programs."""
     problem: NDArray[np.str_]
     """Name of the problem: the class."""
-    language: NDArray[np.int64]
-    """Number of the programming language, from 1."""
+    language: NDArray[np.str_]
+    """Name of the programming language, as of the source's folder."""
+    titles: NDArray[np.float32]
+    """(n_samples, 384): the same embeddings of the problems' titles, one per program."""
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -28,7 +30,11 @@ def load_solutions() -> tuple[Solutions, Solutions]:
     stored = read_packaged("solutions_demo.npz")
     vectors = stored["vectors"].astype(np.float32)
     problem = stored["problems"][stored["problem"]]
-    language = stored["language"].astype(np.int64) + 1
+    language = stored["languages"][stored["language"]]
+    titles = stored["titles"].astype(np.float32)[stored["problem"]]
     seen = stored["train"]
-    train, test = (Solutions(vectors[m], problem[m], language[m]) for m in (seen, ~seen))
+    train, test = (
+        Solutions(vectors[part], problem[part], language[part], titles[part])
+        for part in (seen, ~seen)
+    )
     return train, test
