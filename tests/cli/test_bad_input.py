@@ -126,7 +126,11 @@ def test_without_permission(tmp_path):
         ["fit", f"{tmp_path}/x.npy", "-o", f"{locked}/m.rpml"],
     ]
     line = [sys.executable, "-c", AS_NOBODY, json.dumps([str(tmp_path), *commands])]
-    found = subprocess.run(line, capture_output=True, text=True, check=True)
+    cache = tmp_path / "cache"  # nobody may have no other folder for compiled code
+    cache.mkdir()
+    cache.chmod(0o777)
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
+    found = subprocess.run(line, capture_output=True, text=True, check=True, env=env)
     locked.chmod(0o700)
     for code, message in json.loads(found.stdout):
         assert code == 2, message

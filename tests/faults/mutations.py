@@ -133,7 +133,7 @@ READERS = {
     "index": ("x.index", read_index),
     "explorer cache": ("m.rpml.explorer", read_cache),
     "checkpoint": (
-        [f"stages/{name}.safetensors" for name in ("whiten", "neighbors", "labels", "optimizer")]
+        [f"stages/{name}.safetensors" for name in ("neighbors", "optimizer")]
         + ["stages/manifest.json"],
         read_stages,
     ),
