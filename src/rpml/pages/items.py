@@ -70,16 +70,19 @@ def make_items(
     labels: Iterable[object] | None = None,
     images: str | Path | None = None,
     texts: Iterable[object] | None = None,
+    nuisance: Iterable[object] | None = None,
 ) -> Items:
     """Create the items of `n_rows` rows, which are numbered from 0 without `ids`.
 
-    Labels None, NaN, -1 and empty text mean that a row has no label. The files of the folder
-    `images` are matched to the ids, or to the row order without ids.
+    Labels None, NaN, -1 and empty text mean that a row has no label, and so for a nuisance. The
+    files of the folder `images` are matched to the ids, or to the row order without ids.
     """
     names = [str(i) for i in (range(n_rows) if ids is None else ids)]
     classes = None if labels is None else [_label(label) for label in labels]
     shown = None if texts is None else ["" if text is None else str(text) for text in texts]
-    for noun, values in (("id", names), ("label", classes), ("text", shown)):
+    known = None if nuisance is None else [_label(value) or "" for value in nuisance]
+    counts = (("id", names), ("label", classes), ("text", shown), ("value of nuisance", known))
+    for noun, values in counts:
         if values is not None and len(values) != n_rows:
             raise InputError(
                 f"got {counted(len(values), noun)}, the features have {counted(n_rows, 'row')}"
@@ -89,7 +92,7 @@ def make_items(
     pictures = None
     if images is not None:
         pictures = match_images(Path(images), None if ids is None else names, n_rows)
-    return Items(names, classes, pictures, shown)
+    return Items(names, classes, pictures, shown, {} if known is None else {"nuisance": known})
 
 
 def _label(value: object) -> str | None:

@@ -79,6 +79,7 @@ def report(
     ids: Iterable[object] | None = None,
     images: str | Path | None = None,
     texts: Iterable[object] | None = None,
+    nuisance: Iterable[object] | None = None,
 ) -> Report:
     """Build the page of `rpml report`, which shows whether the embedding helped.
 
@@ -96,6 +97,8 @@ def report(
         A folder of pictures, matched by id.
     texts : sequence of length n_samples, default=None
         Texts of the rows.
+    nuisance : sequence of length n_samples, default=None
+        What does not matter, such as a language: shown as colors and in a section of its own.
 
     Returns
     -------
@@ -115,7 +118,7 @@ def report(
 
     check_is_fitted(model)
     rows = check_rows(model, X, reset=False)
-    items = make_items(len(rows), ids, y, images, texts)
+    items = make_items(len(rows), ids, y, images, texts, nuisance)
     return Report(build_report(measure([model], rows, items, Source("the model", "X"))))
 
 
@@ -126,12 +129,13 @@ def explore(
     ids: Iterable[object] | None = None,
     images: str | Path | None = None,
     texts: Iterable[object] | None = None,
+    nuisance: Iterable[object] | None = None,
 ) -> Explorer:
     """Start the page of `rpml explore` on a free port of 127.0.0.1 in the background.
 
     Parameters
     ----------
-    model, X, y, ids, images, texts
+    model, X, y, ids, images, texts, nuisance
         As in `report`.
 
     Returns
@@ -149,7 +153,7 @@ def explore(
 
     check_is_fitted(model)
     rows = check_rows(model, X, reset=False)
-    items = make_items(len(rows), ids, y, images, texts)
+    items = make_items(len(rows), ids, y, images, texts, nuisance)
     catalog = make_catalog(model, rows, items, "X")
     pictures = None if images is None else Pictures(items, Path(images))
     listener = open_socket("127.0.0.1", 0)

@@ -101,7 +101,8 @@ def run(
     listener = open_socket(host, port)
     (fitted, *second), values, items = rows.load(models, features, reading)
     if metadata is not None:
-        items = replace(items, metadata=read_metadata(metadata, items.ids))
+        columns = items.metadata | read_metadata(metadata, items.ids)
+        items = replace(items, metadata=columns)
     describe = describer(fitted, backbone, descriptor, whitening) if backbone else None
     console.note(f"preparing {counted(len(items), 'item')} ...")
     store = None if save_labels is None else open_labels(items, save_labels)

@@ -17,6 +17,7 @@ Examples:
   rpml report model.rpml vectors.npy --labels labels.csv -o report.html
   rpml report old.rpml new.rpml vectors.npy --labels labels.csv -o report.html
   rpml report model.rpml birds.npz --images photos/ --ids names.txt -o report.html
+  rpml report model.rpml vectors.parquet --nuisance language -o report.html
 \b
 The page opens offline from disk; nothing is loaded from the network.
 """
@@ -48,7 +49,8 @@ def run(
 
     if not output.endswith((".html", ".htm")):
         raise InputError(f"--output {output}: the page is HTML, call it something.html")
-    check_output(output, force, [*models, features, rows.labels, rows.images, rows.ids])
+    read = [*models, features, rows.labels, rows.images, rows.ids, rows.nuisance]
+    check_output(output, force, read)
     fitted, values, items = rows.load(models, features, reading)
     command = shlex.join(["rpml", *sys.argv[1:]])
     first, *second = short_names(models)

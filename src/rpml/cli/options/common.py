@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -273,6 +274,10 @@ class ItemOptions:
     texts: Annotated[
         str | None, text("FILE", "Texts: a .txt, a table, or a text column of FEATURES.")
     ] = None
+    nuisance: Annotated[
+        str | None,
+        text("FILE", "What does not matter, one value per row: a file, or a column of FEATURES."),
+    ] = None
 
     def load(
         self,
@@ -285,13 +290,20 @@ class ItemOptions:
         import numpy as np
 
         from rpml.estimator.features import check_features
+        from rpml.io.features import read_labels
         from rpml.pages.items import make_items, read_ids, read_texts
 
         if len(models) > 2:
             raise InputError(f"at most two models can be compared, {len(models)} were given")
         fitted = [load_model(path, dim) for path in models]
         labels = reading.labels_path(features, self.labels)
-        source = reading.open(features, reading.excluded(features, labels))
+        column = self.nuisance if self.nuisance and not os.path.exists(self.nuisance) else None
+        if column and features.lower().endswith(".npy"):
+            raise InputError(
+                f"--nuisance {column}: there is no such file, and {features} has no columns"
+            )
+        inside = (column,) if column else ()
+        source = reading.open(features, (*reading.excluded(features, labels), *inside))
         checked = zip(fitted, models, strict=True)
         fitted = [check_features(model, source, path) for model, path in checked]
         data = source.load()
@@ -300,4 +312,8 @@ class ItemOptions:
         named = data if names is None else replace(data, ids=np.asarray(names))
         y = None if labels is None else reading.read_labels(labels, named)
         texts = None if self.texts is None else read_texts(self.texts, n, named.ids, features)
-        return fitted, data.values, make_items(n, names, y, self.images, texts)
+        known = None
+        if self.nuisance is not None:
+            path = features if column else self.nuisance
+            known = read_labels(path, n, named.ids, column, reading.id_column, partial=True)
+        return fitted, data.values, make_items(n, names, y, self.images, texts, known)

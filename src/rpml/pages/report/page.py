@@ -42,6 +42,8 @@ def map_data(measurements: Measurements) -> dict[str, object]:
 
 def _categories(measurements: Measurements, rows: list[int]) -> dict[str, Category]:
     categories = {}
+    for name, values in measurements.items.metadata.items():
+        categories[name] = encode_category([values[row] or None for row in rows])
     if measurements.items.labels is not None:
         categories["label"] = encode_category([measurements.items.label(row) for row in rows])
     if measurements.clusters is not None:

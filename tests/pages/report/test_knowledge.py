@@ -1,0 +1,62 @@
+"""The report's section about a nuisance."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import rpml
+from rpml.pages.report.sections.knowledge import separated, shared
+from tests.cli.conftest import Run
+from tests.languages import translations
+
+NAMES = np.array(["de", "en", "fr", "tr"])
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, _, v = translations()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return rpml.RPML(16, random_state=0).fit(X, nuisance=NAMES[v]), X, NAMES[v]
+
+
+def test_the_section_has_shares_evidence_and_pairs(fitted):
+    model, X, values = fitted
+    page = rpml.report(model, X, nuisance=values).html
+    section = page[page.index('id="knowledge"') :]
+    assert "3 directions removed" in section
+    assert "have the value of their nearest neighbor by the" in section
+    assert "does their difference matter?" in section
+    assert '"nuisance":' in page  # a color of the maps
+
+
+def test_without_a_nuisance_there_is_no_section(fitted):
+    _, X, _ = fitted
+    assert 'id="knowledge"' not in rpml.report(rpml.RPML(16, random_state=0).fit(X), X).html
+
+
+def test_pairs_shared_a_value_and_are_not_near_any_more():
+    X = np.array([[1.0, 0], [1, 0.1], [0, 1], [0.5, 1]])
+    before, after = np.array([[1], [0], [3], [2]]), np.array([[2], [3], [3], [2]])
+    assert separated(X, before, after, None) == [[0, 1]]
+    assert separated(X, before, after, np.array(["a", "b", "a", "a"])) == []
+    assert shared(before, np.array(["a", "b", "a", ""])) == 0
+    assert shared(before, np.array(["a", "a", "b", "a"])) == pytest.approx(0.75 - 0.25)
+
+
+def test_the_command_takes_a_file_or_a_column(fitted, tmp_path):
+    model, X, values = fitted
+    command, out = Run(), tmp_path / "r.html"
+    model.save(tmp_path / "m.rpml")
+    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "v.npy", values)
+    table = pd.DataFrame(X, columns=[f"f{i}" for i in range(X.shape[1])])
+    table.assign(language=values).to_csv(tmp_path / "x.csv", index=False)
+    for features, given in (("x.npy", tmp_path / "v.npy"), ("x.csv", "language")):
+        arguments = ["report", tmp_path / "m.rpml", tmp_path / features, "-o", out, "-q", "--force"]
+        command(*arguments, "--nuisance", given)
+        assert "by the raw features" in out.read_text().replace("\n", " ")
+    said = command.refused(*arguments[:2], tmp_path / "x.npy", *arguments[3:], "--nuisance", "lang")
+    assert "--nuisance lang: there is no such file" in said
