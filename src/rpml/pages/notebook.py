@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypedDict, Unpack
 
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
@@ -24,6 +24,15 @@ if TYPE_CHECKING:
 
 HEIGHT = 800  # pixels of a page in a notebook
 SECONDS_TO_STOP = 10
+
+
+class Shown(TypedDict, total=False):
+    """What is known of the rows, as in `report`."""
+
+    ids: Iterable[object] | None
+    images: str | Path | None
+    texts: Iterable[object] | None
+    nuisance: Iterable[object] | None
 
 
 @dataclass(frozen=True)
@@ -76,10 +85,7 @@ def report(
     model: RPML,
     X: ArrayLike,
     y: Iterable[object] | None = None,
-    ids: Iterable[object] | None = None,
-    images: str | Path | None = None,
-    texts: Iterable[object] | None = None,
-    nuisance: Iterable[object] | None = None,
+    **shown: Unpack[Shown],
 ) -> Report:
     """Build the page of `rpml report`, which shows whether the embedding helped.
 
@@ -118,7 +124,7 @@ def report(
 
     check_is_fitted(model)
     rows = check_rows(model, X, reset=False)
-    items = make_items(len(rows), ids, y, images, texts, nuisance)
+    items = make_items(len(rows), labels=y, **shown)
     return Report(build_report(measure([model], rows, items, Source("the model", "X"))))
 
 
@@ -126,10 +132,7 @@ def explore(
     model: RPML,
     X: ArrayLike,
     y: Iterable[object] | None = None,
-    ids: Iterable[object] | None = None,
-    images: str | Path | None = None,
-    texts: Iterable[object] | None = None,
-    nuisance: Iterable[object] | None = None,
+    **shown: Unpack[Shown],
 ) -> Explorer:
     """Start the page of `rpml explore` on a free port of 127.0.0.1 in the background.
 
@@ -153,8 +156,9 @@ def explore(
 
     check_is_fitted(model)
     rows = check_rows(model, X, reset=False)
-    items = make_items(len(rows), ids, y, images, texts, nuisance)
+    items = make_items(len(rows), labels=y, **shown)
     catalog = make_catalog(model, rows, items, "X")
+    images = shown.get("images")
     pictures = None if images is None else Pictures(items, Path(images))
     listener = open_socket("127.0.0.1", 0)
     server, thread = start(make_app(catalog, Options(pictures)), listener)

@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 
 import rpml
+from rpml.pages.explorer.catalog import make_catalog
+from rpml.pages.items import make_items
 from rpml.pages.report.sections.knowledge import separated, shared
 from tests.cli.conftest import Run
 from tests.languages import translations
@@ -60,3 +62,10 @@ def test_the_command_takes_a_file_or_a_column(fitted, tmp_path):
         assert "by the raw features" in out.read_text().replace("\n", " ")
     said = command.refused(*arguments[:2], tmp_path / "x.npy", *arguments[3:], "--nuisance", "lang")
     assert "--nuisance lang: there is no such file" in said
+
+
+def test_the_explorer_colors_by_the_nuisance(fitted):
+    model, X, values = fitted
+    catalog = make_catalog(model, X, make_items(len(X), nuisance=values))
+    assert catalog.category_names[0] == "nuisance"
+    assert set(catalog.category("nuisance")["names"]) == set(NAMES)

@@ -104,10 +104,13 @@ class Catalog:
         """The columns that can color the map."""
         labels = ("label",) if self.items.labeled_mask.any() else ()
         expected = self.labels is not None or self.clusters.state == "working"
-        return (*labels, *(("cluster",) if expected else ()))
+        known = ("nuisance",) if "nuisance" in self.items.metadata else ()
+        return (*known, *labels, *(("cluster",) if expected else ()))
 
     def category(self, name: str) -> Category:
-        """Return labels or pseudo-clusters as names and codes."""
+        """Return a nuisance, labels or pseudo-clusters as names and codes."""
+        if name == "nuisance":
+            return encode_category([value or None for value in self.items.metadata[name]])
         if name == "label":
             return encode_category(self.items.labels or [])
         labels, clusters = self.labels, self.clusters.value
