@@ -39,6 +39,14 @@ def blobs(seed=0, classes=8, per_class=25, d=20, spread=0.35):
     return centers[y] + spread * rng.standard_normal((len(y), d)), y
 
 
+def classes_with_nuisance(classes=40, nuisance=4.0, per_class=12, d=32):
+    """Classes along all axes, and a spread within them that is large along a few of the axes."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(classes), per_class)
+    spread = np.where(np.arange(d) < 4, nuisance, 0.7)
+    return rng.standard_normal((classes, d))[y] + spread * rng.standard_normal((len(y), d)), y
+
+
 @contextmanager
 def dying_after_two_stages(monkeypatch):
     """Fits in the block raise RuntimeError once their second stage is saved."""

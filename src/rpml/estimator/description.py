@@ -176,6 +176,8 @@ def decisions(model: RPML) -> dict[str, str]:
         decided["groups"] = f"ignored, because {choice.groups_ignored}"
     if choice is not None and choice.nuisance is not None:
         decided[choice.nuisance.source] = choice.nuisance.summary
+    if choice is not None and choice.labels_ignored:
+        decided["labels"] = f"ignored, because {choice.labels_ignored}"
     if choice is not None and choice.pairs is not None:
         used = "used" if choice.pairs.used else "ignored"
         decided["pairs"] = (

@@ -55,6 +55,7 @@ SCHEMA = Schema(
                 "trains?": bool,
                 "ridge?": Number(0, float("inf")),
                 "groups_ignored?": str,
+                "labels_ignored?": str,
                 "gain?": (None, {"value": ANY_FLOAT, "low": ANY_FLOAT, "high": ANY_FLOAT}),
                 "pairs?": (None, {"rate": Number(0, 1), "used": bool, "reason": str}),
             },

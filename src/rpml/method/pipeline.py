@@ -51,6 +51,8 @@ def learn_embedding(stages: Stages, X: Array, inputs: FitInputs) -> FitResult:
     there is neither graph nor triplet; an update still clusters the rows with its exemplars.
     """
     whitening = inputs.whitening or stages.whiten(X, inputs)
+    if not whitening.uses_labels and not inputs.continues:
+        inputs = inputs.without_labels()
     sampled, vectors = stages.sample(X)
     sample = whitening.preprocessing.apply(vectors)
     trains = stages.settings.trains(whitening, inputs)

@@ -156,6 +156,13 @@ class FitInputs:
         subset = None if self.supervision is None else self.supervision.subset(rows)
         return FitInputs(drop_singles(self.groups[rows]), subset, whitening=whitening)
 
+    def without_labels(self) -> FitInputs:
+        """Return the inputs without classes; with constraints, which are certain, as they are."""
+        known = self.supervision
+        if known is None or known.has_constraints:
+            return self
+        return replace(self, supervision=None)
+
     def without_groups(self) -> FitInputs:
         return replace(self, groups=no_groups(len(self.groups)))
 

@@ -8,22 +8,26 @@ import numpy as np
 import pytest
 
 from rpml import RPML
+from rpml.estimator.description import decisions
 from rpml.evaluation.metrics import recall_at_k
 from rpml.method.objective.weights import PINNED_LOGIT, PinnedWeights, weight_function
+from rpml.method.whitening import classes
 from rpml.method.whitening.classes import (
+    _judged,
     choose_shrinkage,
     count_pairs,
+    held_out_gains,
     label_scatter,
     label_spread,
     nearest_class,
     with_labeled,
 )
-from rpml.method.whitening.constants import LABEL_SHRINKAGES
+from rpml.method.whitening.constants import JUDGED_ROWS, LABEL_SHRINKAGES
 from rpml.method.whitening.evidence import neighbor_scatter
 from rpml.method.whitening.groups import within_scatter
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.method.whitening.neighborhoods import coordinates, whitening_map
-from tests.problems import blobs
+from tests.problems import blobs, classes_with_nuisance
 
 
 def hidden_classes(seed=0, classes=24, per_class=30, d=40):
@@ -244,3 +248,84 @@ def test_certain_triplets_feel_no_gradient(name):
     ds = rng.standard_normal((len(first), 12))
     rest = weight_function(name).pullback(P, triplets[~certain], ds[:, ~certain])
     np.testing.assert_allclose(weight.pullback(P, triplets, ds.copy()), rest, atol=1e-12)
+
+
+def misleading_labels(y, per_class=4):
+    """Of which half are exchanged for each other."""
+    known, rng = some_labels(y, per_class), np.random.default_rng(0)
+    labeled = np.flatnonzero(known >= 0)
+    wrong = labeled[rng.random(len(labeled)) < 0.5]
+    known[wrong] = rng.permutation(known[wrong])
+    return known
+
+
+def test_right_labels_bring_held_out_rows_nearer_to_their_class():
+    X, y = classes_with_nuisance()
+    known = some_labels(y, 8)
+    data, prior, (_, choice) = scatter_of(X, known)
+    assert choice.source == "labels"
+    assert choice.labels_ignored == ""
+    assert choice.reason.startswith("the rank gain of held-out labeled rows is 0.")
+    gains = held_out_gains(data, known, prior, choice, np.random.default_rng(0))
+    assert gains.shape == (2, (known >= 0).sum())
+    assert (gains.mean(axis=1) > 0.1).all()
+
+
+def test_misleading_labels_are_ignored_and_the_fit_is_that_without(tmp_path):
+    X, y = classes_with_nuisance()
+    known = misleading_labels(y)
+    _, prior, (scatter, choice) = scatter_of(X, known)
+    assert scatter is prior[0]
+    assert choice == replace(prior[1], labels_ignored=choice.labels_ignored)
+    settings = {"random_state": 0, "max_iter": 5, "tol": 1e-2}
+    model = RPML(8, use_labels=True, **settings).fit(X, known)
+    without = RPML(8, **settings).fit(X)
+    assert without.whitening_.labels_ignored == ""
+    np.testing.assert_array_equal(model.transform(X), without.transform(X))
+    np.testing.assert_array_equal(model.labels_, without.labels_)
+    reason = "ignored, because they take held-out labeled rows away from their class: rank gain -0."
+    assert decisions(model)["labels"].startswith(reason)
+    assert "labels" not in decisions(without)
+    model.save(tmp_path / "m.rpml")
+    assert RPML.load(tmp_path / "m.rpml").whitening_ == model.whitening_
+
+
+@pytest.mark.parametrize(
+    ("gains", "ignored"),
+    [((-0.2, -0.1), True), ((-0.2, 0.1), False), ((0.1, -0.2), False), ((-0.2, -0.01), False)],
+)
+def test_labels_are_ignored_where_both_ranks_are_clearly_worse(
+    problem, monkeypatch, gains, ignored
+):
+    X, y, *_ = problem
+    per_row = np.array(gains)[:, None] + np.tile([-0.3, 0.3], 50)  # standard error 0.03
+    monkeypatch.setattr(classes, "held_out_gains", lambda *_: per_row)
+    model = RPML(8, random_state=0, use_labels=True, max_iter=2, tol=1e-2)
+    model.fit(X, some_labels(y, 8))
+    assert bool(model.whitening_.labels_ignored) == ignored
+    assert (model.whitening_.source == "labels") == (not ignored)
+    # nothing but labels makes this fit train
+    assert (model.outcome_ == "PCA") == ignored
+    assert (model.n_iter_ == 0) == ignored
+
+
+def test_constraints_stay_where_labels_are_ignored():
+    X, y = classes_with_nuisance()
+    known = misleading_labels(y)
+    apart = [tuple(np.flatnonzero(known < 0)[[0, -1]])]
+    model = RPML(8, random_state=0, use_labels=True, max_iter=2, tol=1e-2)
+    model.fit(X, known, cannot_link=apart)
+    assert model.whitening_.labels_ignored
+    assert model.n_classes_ == known.max() + 1
+    i, j = apart[0]
+    assert model.labels_[i] != model.labels_[j]
+
+
+@pytest.mark.parametrize("per_class", [2, 900])
+def test_many_labels_are_judged_by_a_part_of_them_that_has_mates(per_class):
+    labels = np.repeat(np.arange(5400 // per_class), per_class)
+    labels[-400:] = -1
+    rows = _judged(labels, np.random.default_rng(0))
+    assert len(rows) == len(set(rows)) == JUDGED_ROWS // 2 + 400
+    sizes = np.bincount(labels[rows][labels[rows] >= 0])
+    assert set(sizes[sizes > 0]) == {2} if per_class == 2 else (sizes >= 200).all()

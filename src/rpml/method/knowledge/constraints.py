@@ -34,6 +34,12 @@ class Supervision:
     comparisons: Rows
     """(k, 3) rows a, b, c: a is closer to b than to c."""
 
+    @property
+    def has_constraints(self) -> bool:
+        """Whether there is more than classes."""
+        linked = self.labels.max(initial=-1) >= self.n_classes
+        return bool(linked or len(self.apart) or len(self.comparisons))
+
     def is_classed(
         self, rows: NDArray[np.integer] | int | slice = slice(None)
     ) -> NDArray[np.bool_]:

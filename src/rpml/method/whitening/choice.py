@@ -96,6 +96,11 @@ class Whitening:
         return self.choice is None or "groups" in self.choice.source
 
     @property
+    def uses_labels(self) -> bool:
+        """False if held-out labeled rows were nearer to their class without labels."""
+        return self.choice is None or not self.choice.labels_ignored
+
+    @property
     def supports_training(self) -> bool:
         """Whether the rows show structure beyond their principal axes that triplets can teach.
 
@@ -198,7 +203,10 @@ class Sample:
 def scatter_rows(groups: Groups, classes: Labels | None, rng: np.random.Generator) -> Labels:
     """Which rows to choose a whitening on; the known ones first."""
     rows = sample_rows(groups, SCATTER_ROWS, rng)
-    return rows if classes is None else with_labeled(rows, classes, rng)
+    # a sample of all rows draws nothing, so that labels that are ignored change nothing
+    if classes is None or len(rows) == len(groups):
+        return rows
+    return with_labeled(rows, classes, rng)
 
 
 def whiten_by_scatter(

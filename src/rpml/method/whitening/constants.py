@@ -81,6 +81,8 @@ LABEL_CLEAR = 2  # standard errors by which a shrinkage is clearly better than a
 LABEL_REPEATS = 2
 LABEL_KAPPA = 0.95  # as KAPPA
 LABEL_QUERIES = 1500
+LABEL_FOLDS = 10  # of labeled rows, each judged by what the others give
+LABEL_CHUNK = 20  # rows of one class that judge labels, before other classes are asked
 
 # Rounding and memory: by the arithmetic of float32 and float64, not by a benchmark
 FAR = 1000  # norm of the mean, in standard deviations along the first axis

@@ -103,6 +103,8 @@ class ScatterChoice:
     """What a nuisance or queries were worth, if there were any."""
     groups_ignored: str = ""
     """Why groups that came with the rows were ignored, in words; empty if there were none."""
+    labels_ignored: str = ""
+    """Why labels that came with the rows were ignored, in words; empty if they were not."""
     gain: Interval | None = None
     """The rank gain over PCA of what was chosen by the rows alone, 0 if that is PCA."""
 
@@ -140,6 +142,15 @@ class Coordinates:
 
     def subset(self, chosen: NDArray[np.generic]) -> Coordinates:
         return Coordinates(self.W[chosen], self.deviations, self.n_components)
+
+    def leading(self, n_axes: int) -> Coordinates:
+        return Coordinates(self.W[:, :n_axes], self.deviations[:n_axes], self.n_components)
+
+    def embed_by(self, scatter: Array, choice: ScatterChoice, spread: Array | None = None) -> Array:
+        """The rows of unit norm, reduced by a choice; by default axes rank by all rows' spread."""
+        spread = np.diag(self.deviations**2) if spread is None else spread
+        inner = chosen_map(scatter, choice, spread, self.n_components)[:, : self.n_components]
+        return unit_rows(self._through(np.ones(len(scatter), bool), inner))
 
     def embed(self, scatter: Array, half: Mask, shrinkage: float, size: int) -> Array:
         """The rows seen through some of the axes, whitened by the smoothed scatter."""
