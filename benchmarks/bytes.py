@@ -111,9 +111,8 @@ def measure(data: FeatureSet, use: str, sizes: list[int], codes: list[str]) -> I
     rows, fitted = Rows(X, y), data.X if use == "searched" else split.X_train
     base = {"set": data.name, "use": use, "features": X.shape[1], "rows": len(X)}
     yield {**base, "bytes": 4 * X.shape[1], "system": "raw", **rows.score(rows.X, rows.X)}
-    most = min(
-        fitted.shape[1], len(fitted) - 1, np.linalg.matrix_rank(fitted[:2000] - fitted.mean(axis=0))
-    )
+    rank = int(np.linalg.matrix_rank(fitted[:2000] - fitted.mean(axis=0)))
+    most = min(fitted.shape[1], len(fitted) - 1, rank)
     spaces: dict[tuple[str, int], tuple[Vectors, float]] = {}
     for c in (c for n in sizes for c in configurations(n, most, codes)):
         for method in chosen_methods(("pca", "rpml")):
