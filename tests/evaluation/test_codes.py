@@ -78,3 +78,9 @@ def test_many_rows_are_sampled(monkeypatch):
 def test_too_many_bytes_are_refused():
     with pytest.raises(ValueError, match=r"No code of \[999\] bytes"):
         compare_bytes(*blobs(), (999,))
+
+
+def test_columns_that_never_vary_are_no_dimensions():
+    X, y = blobs(d=12, spread=0.6)
+    result = compare_bytes(np.pad(X, ((0, 0), (0, 4))), y, (2,), outputs=("pq",), methods=("pca",))
+    assert [row["dim"] for row in result.rows] == [16, 12]

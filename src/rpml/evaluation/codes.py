@@ -18,6 +18,7 @@ from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
 from rpml.evaluation.registry import Method, chosen_methods
 from rpml.evaluation.split import Split, make_split
 from rpml.method.codes import BITS, AxisRanges, Codec, learn_codebooks, make_codec
+from rpml.method.whitening.linear_map import principal_axes
 from rpml.runtime.intervals import Interval, bounded, interval
 from rpml.runtime.rows import Array, slices, sorted_sample, top_columns, unit_rows
 
@@ -135,7 +136,7 @@ def compare_bytes(
     near = nearest_rows(raw, raw, np.arange(len(raw)), k)
     described = {"bytes": 4 * raw.shape[1], "method": "raw", "title": "raw features"}
     out: list[Row] = [{**described, "code": "float32", **_figures(raw, raw, near, labels)}]
-    most = min(rows.shape[1], len(split.X_train) - 1)
+    most = len(principal_axes(split.X_train, unit_input=True, center=True).variances)
     asked = [c for size in sizes for c in configurations(size, most, outputs)]
     if not asked:
         raise ValueError(f"No code of {list(sizes)} bytes has at most {most} dimensions.")
