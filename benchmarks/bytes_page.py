@@ -107,7 +107,7 @@ def picture(rows: list[Row]) -> str:
         "</text>",
         f'<path d="M{x(0)} {y(level):.1f}H{x(len(sizes) - 1):.1f}" stroke="#555" '
         'stroke-dasharray="5 4"/>',
-        f'<text x="{x(len(sizes) - 1) + 8:.1f}" y="{y(level) + 4:.1f}">raw float32</text>',
+        f'<text x="{x(0) + 4:.1f}" y="{y(level) - 6:.1f}">raw float32</text>',  # lines end right
     ]
     for value in (low, (low + high) / 2, high):
         parts.append(f'<text x="8" y="{y(value) + 4:.1f}">{value:.0f}</text>')
