@@ -130,7 +130,7 @@ def test_every_column_of_the_scores_fits_a_phone(
 def test_codes_have_intervals(chrome: Chrome, report: str) -> None:
     chrome.open(report)
     cells = [cell.text for cell in chrome.all("#codes td")]
-    assert len(cells) == 12
+    assert len(cells) == 15  # float32, int8, int4, int2 and binary of raw, PCA and RPML
     assert all(" – " in cell and "bytes" in cell for cell in cells)
 
 

@@ -117,7 +117,8 @@ def line_chart(
     y = Axis(low, high, HEIGHT - _BOTTOM, _TOP, log)
     y_ticks = _named(log_ticks(low, high) if log else ticks(low, high))
     left = _left_margin(y_ticks.values())
-    x = Axis(0, max(1, max(len(v) for v in lines) - 1), left, WIDTH - _RIGHT)
+    right = max([_RIGHT, *(4.0 * len(name) for name in names[-1:])])  # half of it sticks out
+    x = Axis(0, max(1, max(len(v) for v in lines) - 1), left, WIDTH - right)
     marks = [_polyline(s, v, x, y) + _bars(s, x, y) for s, v in zip(series, lines, strict=True)]
     x_ticks: Mapping[float, str] = dict(enumerate(names)) or _named(ticks(0, x.high))
     frame = _y_axis(y, y_ticks, left) + _x_axis(x, x_ticks, x_label)
