@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rpml.io.features import ReadOptions, open_features, read_features
+from rpml.io.features import ReadOptions, numpy_files, open_features, read_features
 
 
 def write_csv(path, X, ids=None, names=None, separator=","):
@@ -176,3 +176,19 @@ def test_name_with_spaces_and_unicode(tmp_path, X):
     path = tmp_path / "mes données – 図.npy"
     np.save(path, X)
     np.testing.assert_array_equal(read_features(path).values, X)
+
+
+def test_a_parser_confused_by_other_threads_is_asked_again(tmp_path, monkeypatch):
+    """Python 3.11 raises SystemError when several threads parse .npy headers at once."""
+    np.save(tmp_path / "x.npy", np.eye(3))
+    read, failures = np.lib.format.read_array_header_1_0, [SystemError("depth mismatch")]
+
+    def confused(file):
+        if failures:
+            file.read(5)
+            raise failures.pop()
+        return read(file)
+
+    monkeypatch.setattr(np.lib.format, "read_array_header_1_0", confused)
+    np.testing.assert_array_equal(numpy_files.load_npy(tmp_path / "x.npy"), np.eye(3))
+    assert not failures

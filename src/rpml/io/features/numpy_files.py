@@ -6,7 +6,7 @@ import zipfile
 from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from rpml.runtime.wording import counted, first_line
 _FEATURE_ARRAYS = ("X", "x", "features", "embeddings", "embedding", "vectors")
 _ID_ARRAYS = ("ids", "id")
 FINGERPRINT = "fingerprint"  # the column of the ids that names their vectors
+_HEADER_TRIES = 20
 MAPPED_BYTES = 2**26  # smaller files are read, and so cannot change during a run
 
 
@@ -58,18 +59,19 @@ def load_npy(path: Path) -> NDArray[Any]:
     """Load the array of a .npy file; a large one is memory-mapped."""
     try:
         with open(path, "rb") as file:
-            shape, _, dtype = read_npy_header(file)
+            shape, fortran, dtype = read_npy_header(file)
+            check_dtype_or_text(dtype, str(path))
             held = math.prod(shape) * dtype.itemsize
             missing = file.tell() + held - os.fstat(file.fileno()).st_size
-            if missing > 0 and not dtype.hasobject:
+            if missing > 0:
                 raise ValueError(f"its {shape} numbers need {missing} bytes more")
+            order: Literal["F", "C"] = "F" if fortran else "C"
             if held > MAPPED_BYTES:
-                return np.lib.format.open_memmap(path, mode="r")
-            file.seek(0)
-            return np.lib.format.read_array(file, allow_pickle=False)
+                return np.memmap(path, dtype, "r", file.tell(), shape, order)
+            return np.fromfile(file, dtype, math.prod(shape)).reshape(shape, order=order)
+    except InputError:
+        raise
     except Exception as error:  # a damaged header raises anything
-        if "Object arrays" in str(error):
-            check_dtype(np.dtype(object), str(path))
         raise InputError(f"{path} is not a complete .npy file: {first_line(error)}") from error
 
 
@@ -176,15 +178,16 @@ class NpzFile:
         label = f"{self.path}[{name!r}]"
         try:
             with zipfile.ZipFile(self.path) as archive, archive.open(name + ".npy") as file:
-                shape, _, dtype = read_npy_header(file)
+                shape, fortran, dtype = read_npy_header(file)
                 check_dtype_or_text(dtype, label)
                 entry = archive.getinfo(name + ".npy")
                 stored = entry.file_size
                 check_compression(label, stored, entry.compress_size)
-                if int(np.prod(shape, dtype=object)) * dtype.itemsize > stored:
+                held = math.prod(shape) * dtype.itemsize
+                if held > stored:
                     raise InputError(f"{label} is truncated: {shape} does not fit {stored} bytes")
-                file.seek(0)
-                return np.lib.format.read_array(file, allow_pickle=False)
+                values = np.frombuffer(bytearray(file.read(held)), dtype)
+                return values.reshape(shape, order="F" if fortran else "C")
         except InputError:
             raise
         except Exception as error:  # damaged data raise anything
@@ -214,10 +217,18 @@ def check_dtype_or_text(dtype: np.dtype[np.generic], name: str) -> None:
 
 def read_npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
     """Return (shape, fortran_order, dtype); a damaged header raises anything."""
-    version = np.lib.format.read_magic(file)
-    if version == (1, 0):
-        return np.lib.format.read_array_header_1_0(file)
-    return np.lib.format.read_array_header_2_0(file)
+    version, start = np.lib.format.read_magic(file), file.tell()
+    read = (
+        np.lib.format.read_array_header_1_0
+        if version == (1, 0)
+        else np.lib.format.read_array_header_2_0
+    )
+    for _ in range(_HEADER_TRIES):
+        try:
+            return read(file)
+        except SystemError:  # python 3.11 counts the depth of its parser over all threads
+            file.seek(start)
+    return read(file)
 
 
 def open_npz(path: Path, options: ReadOptions) -> FeatureSource:
