@@ -8,12 +8,8 @@ without a test of the default run failing too, is listed here or marked `thoroug
 import pytest
 
 THOROUGH = (
-    # pages that start clusters and databases, or fit several models
-    "tests/test_docs.py::test_page[docs/files.md]",
-    "tests/test_docs.py::test_page[docs/recipes",
-    "tests/test_docs.py::test_page[docs/scale.md]",
-    "tests/test_docs.py::test_page[docs/search.md]",
-    "tests/test_docs.py::test_page[docs/tutorial-images.md]",
+    # every page but the README
+    "tests/test_docs.py::test_page[docs/",
     # variants of fits on a cluster
     "tests/distributed/test_estimator.py::test_other_settings",
     "tests/distributed/test_estimator.py::test_the_unit_of_the_rows_does_not_matter",
