@@ -12,13 +12,14 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from common import peak_memory_mb, publish
 from generators import mixture
 
 from rpml.method.clustering.ascent import GraphAscent
-from rpml.method.clustering.hierarchy import BasinMerging
+from rpml.method.clustering.hierarchy import merge_basins
 from rpml.method.graph.affinity import affinity_graph
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.threads import thread_count
@@ -38,7 +39,7 @@ def one_size(n: int, repeats: int) -> dict[str, Any]:
     weigh, graph = timed(lambda: affinity_graph(near, affinity="gaussian"))
     runs = [timed(lambda: GraphAscent(graph).run()) for _ in range(repeats)]
     cluster = statistics.median(seconds for seconds, _ in runs)
-    merge, merged = timed(lambda: GraphAscent(graph, merging=BasinMerging(graph)).run())
+    merge, merged = timed(lambda: GraphAscent(graph, merge=partial(merge_basins, graph)).run())
     return {
         "rows": n,
         "edges": graph.nnz,

@@ -8,7 +8,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from rpml.method.clustering.pseudo_labels import CLUSTERINGS
 from rpml.method.objective.weights import WEIGHTS
-from rpml.method.triplets.samplers import SAMPLERS
+from rpml.method.triplets.sampling import SAMPLERS
 from rpml.runtime.wording import counted
 
 CONSTRAINTS: dict[str, list[object]] = {

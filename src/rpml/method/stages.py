@@ -4,6 +4,7 @@ import logging
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +30,7 @@ from rpml.method.solver.training import (
     order_by_variance,
     solve,
 )
-from rpml.method.triplets.samplers import SAMPLERS, Sampler, Uniform
-from rpml.method.triplets.sampling import LabelSource, draw_from_sources, parted_triplets
+from rpml.method.triplets.sampling import SAMPLERS, parted_triplets, sample_triplets, uniform
 from rpml.method.whitening.choice import Whitening, choose_whitening
 from rpml.method.whitening.groups import Groups, group_means, representatives
 from rpml.method.whitening.neighborhoods import shrinkage_share
@@ -121,14 +121,22 @@ class Stages:
         Triplets that labels or constraints imply have weight 1.
         """
         settings, rng = self.settings, self.context.rng("triplets")
-        sampler: Sampler = Uniform()
+        sources, sampler = [labels, *supervised_labels(inputs)], uniform
         if settings.sampler != "uniform":
-            sampler = SAMPLERS[settings.sampler](self._row_neighbors(Z, graph, inputs), Z)
-        sources = [LabelSource(labels, sampler)]
-        sources += [LabelSource(more, Uniform()) for more in supervised_labels(inputs)]
-        triplets = draw_from_sources(
-            sources, inputs.groups, rng, settings.triplets_per_anchor, settings.max_triplets
-        )
+            near = self._row_neighbors(Z, graph, inputs)
+            sampler = partial(SAMPLERS[settings.sampler], neighbors=near, X=Z)
+        drawn = [
+            sample_triplets(
+                source,
+                rng,
+                per_anchor=settings.triplets_per_anchor,
+                limit=settings.max_triplets // len(sources),
+                sampler=sampler if source is labels else uniform,
+                groups=inputs.groups,
+            )
+            for source in sources
+        ]
+        triplets = np.vstack(drawn)
         weight, known = weight_function(settings.weight), inputs.supervision
         if known is not None:
             apart = parted_triplets(labels, known.apart, settings.triplets_per_anchor, rng)

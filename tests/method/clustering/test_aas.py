@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from rpml.method.clustering.ascent import (
     choose_epsilon,
     follow,
 )
-from rpml.method.clustering.hierarchy import BasinMerging
+from rpml.method.clustering.hierarchy import merge_basins
 from rpml.method.graph.affinity import affinity_graph
 from rpml.method.graph.neighbors import nearest_neighbors
 
@@ -262,7 +263,7 @@ def test_zero_rows_under_cosine_are_alone():
 def test_no_edges_at_all():
     empty = sparse.csr_matrix((5, 5))
     assert GraphAscent(empty).run().labels.tolist() == [0, 1, 2, 3, 4]
-    merged = GraphAscent(empty, merging=BasinMerging(empty, 3)).run()
+    merged = GraphAscent(empty, merge=partial(merge_basins, empty, n_clusters=3)).run()
     assert len(merged.modes) == 3
 
 

@@ -13,8 +13,7 @@ from sklearn.datasets import make_blobs
 
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.clustering.ascent import follow
-from rpml.method.clustering.hierarchy import BasinMerging, join_small, shrink
-from rpml.method.clustering.linkage import average_linkage
+from rpml.method.clustering.hierarchy import average_linkage, join_small, merge_basins, shrink
 
 
 def random_graph(seed, n=30, density=0.15):
@@ -84,17 +83,16 @@ def test_clusters_keep_their_least_size(seed, least, n_clusters):
         inside = leaves == leaf
         whole = np.isin(parts[basins], parts[basins][inside]) == inside
         assert inside.sum() >= least or whole.all()
-    merging = BasinMerging(W, n_clusters, least)
     if n_clusters > leaves.max() + 1:
         with pytest.warns(UserWarning, match=f"n_clusters={n_clusters}, but"):
-            merging.merge(basins)
+            merge_basins(W, basins, n_clusters, least)
         return
-    result = merging.merge(basins)
-    np.testing.assert_array_equal(result.leaves, leaves)
-    sizes = np.bincount(result.labels)
+    labels, found, _ = merge_basins(W, basins, n_clusters, least)
+    np.testing.assert_array_equal(found, leaves)
+    sizes = np.bincount(labels)
     assert len(sizes) == n_clusters
     assert sizes.min() >= min(least, np.bincount(leaves).min())
-    assert BasinMerging(W, None, least).merge(basins).labels.max() + 1 >= min(2, leaves.max() + 1)
+    assert merge_basins(W, basins, None, least)[0].max() + 1 >= min(2, leaves.max() + 1)
 
 
 @pytest.mark.parametrize("d", [3, 20])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,8 +11,7 @@ from hypothesis import strategies as st
 
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.triplets.batches import batch_sampler, mine_batch_triplets
-from rpml.method.triplets.samplers import SAMPLERS, Hard, SemiHard
-from rpml.method.triplets.sampling import sample_triplets
+from rpml.method.triplets.sampling import SAMPLERS, hard, sample_triplets, semi_hard
 
 label_lists = st.lists(st.integers(-1, 4), min_size=1, max_size=30).map(np.array)
 
@@ -81,8 +82,9 @@ def clustered(seed=0, n=120, classes=6):
 
 
 def test_hard_negatives_are_the_nearest_of_another_label():
-    _, labels, near = clustered()
-    triplets = sample_triplets(labels, rng(), per_anchor=3, sampler=Hard(near))
+    X, labels, near = clustered()
+    sampler = partial(hard, neighbors=near, X=X)
+    triplets = sample_triplets(labels, rng(), per_anchor=3, sampler=sampler)
     check(triplets, labels)
     checked = 0
     for i in possible(labels):
@@ -101,7 +103,8 @@ def test_semi_hard_negatives_lie_behind_the_positive(margin, metric):
     X, labels, _ = clustered()
     near = nearest_neighbors(X, 20, metric=metric)
     unit = X / np.linalg.norm(X, axis=1, keepdims=True) if metric == "cosine" else X
-    triplets = sample_triplets(labels, rng(), per_anchor=6, sampler=SemiHard(near, X, margin))
+    sampler = partial(semi_hard, neighbors=near, X=X, margin=margin)
+    triplets = sample_triplets(labels, rng(), per_anchor=6, sampler=sampler)
     check(triplets, labels)
     drawn = 0
     for a, p, n in triplets:
@@ -121,9 +124,9 @@ def test_semi_hard_negatives_lie_behind_the_positive(margin, metric):
 
 def test_chunks_do_not_show(monkeypatch):
     X, labels, near = clustered()
-    for sampler in (Hard(near), SemiHard(near, X)):
+    for sampler in (partial(choose, neighbors=near, X=X) for choose in (hard, semi_hard)):
         whole = sample_triplets(labels, rng(), per_anchor=5, sampler=sampler)
-        monkeypatch.setattr("rpml.method.triplets.samplers._CHUNK", 7)
+        monkeypatch.setattr("rpml.method.triplets.sampling._CHUNK", 7)
         np.testing.assert_array_equal(
             whole, sample_triplets(labels, rng(), per_anchor=5, sampler=sampler)
         )
@@ -134,9 +137,10 @@ def test_chunks_do_not_show(monkeypatch):
 def test_rows_of_one_group_are_never_negatives_of_each_other(sampler):
     X, labels, near = clustered()
     groups = rng(3).integers(-1, 10, len(labels))
-    triplets = sample_triplets(
-        labels, rng(), sampler=SAMPLERS[sampler](near, X), groups=groups, per_anchor=8
-    )
+    choose = SAMPLERS[sampler]
+    if sampler != "uniform":
+        choose = partial(choose, neighbors=near, X=X)
+    triplets = sample_triplets(labels, rng(), sampler=choose, groups=groups, per_anchor=8)
     check(triplets, labels, groups)
     assert len(triplets) == 8 * len(possible(labels))
 
@@ -153,20 +157,6 @@ def test_nothing_to_learn_from_is_an_empty_array(labels, options):
     triplets = sample_triplets(np.array(labels, dtype=int), rng(), **options)
     assert triplets.shape == (0, 3)
     assert triplets.dtype.kind == "i"
-
-
-@pytest.mark.parametrize(
-    ("labels", "options", "sentence"),
-    [
-        ([0.5, 1.0], {}, "integer array"),
-        ([[0, 1]], {}, "one-dimensional"),
-        ([0, 0, 1], {"per_anchor": 0}, "per_anchor=0"),
-        ([0, 0, 1], {"limit": -3}, "limit=-3"),
-    ],
-)
-def test_bad_input_gets_one_sentence(labels, options, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        sample_triplets(np.array(labels), rng(), **options)
 
 
 def literal_mining(Z, labels, margin, mining):
@@ -209,13 +199,6 @@ def test_mining_keeps_a_random_part_under_the_limit():
     assert not np.array_equal(some, other)
 
 
-def test_mining_refuses_what_it_does_not_know():
-    with pytest.raises(ValueError, match="mining='easy'"):
-        mine_batch_triplets(np.zeros((2, 2)), np.zeros(2, int), rng(), mining="easy")
-    with pytest.raises(ValueError, match="3 labels for 2 rows of Z"):
-        mine_batch_triplets(np.zeros((2, 2)), np.zeros(3, int), rng())
-
-
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.integers(-1, 12), max_size=200).map(lambda x: np.array(x, dtype=int)),
@@ -242,8 +225,3 @@ def test_an_epoch_is_about_n_over_batch_size_and_shuffled():
     same, other = (np.concatenate(list(batch_sampler(labels, rng(s), 120, 4))) for s in (0, 1))
     np.testing.assert_array_equal(np.concatenate(batches), same)
     assert not np.array_equal(same, other)
-
-
-def test_batches_need_room_for_a_pair():
-    with pytest.raises(ValueError, match="batch_size=1"):
-        next(batch_sampler(np.zeros(4, int), rng(), batch_size=1))

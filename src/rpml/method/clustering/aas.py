@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -14,7 +15,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import validate_data
 
 from rpml.method.clustering.ascent import GraphAscent
-from rpml.method.clustering.hierarchy import MERGE_NEIGHBORS, BasinMerging
+from rpml.method.clustering.hierarchy import MERGE_NEIGHBORS, merge_basins
 from rpml.method.graph.affinity import affinity_graph, check_graph, user_neighbors
 from rpml.method.graph.neighbors import Neighbors, nearest_neighbors
 from rpml.runtime.validation import as_matrix
@@ -174,9 +175,8 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.n_clusters_ = len(result.modes)
         for name in ("leaves_", "children_", "distances_", "counts_"):
             self.__dict__.pop(name, None)  # of an earlier fit
-        if result.hierarchy is not None:
-            tree = result.hierarchy.tree
-            self.leaves_ = result.hierarchy.leaves
+        if (tree := result.tree) is not None:
+            self.leaves_ = result.leaves
             self.children_ = tree.children
             self.distances_ = tree.distances
             self.counts_ = tree.totals(np.ones(tree.n_leaves))[tree.n_leaves :].astype(np.intp)
@@ -184,22 +184,25 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def ascent(self, X: ArrayLike | Neighbors | sparse.spmatrix) -> GraphAscent:
-        """Return the graph of X, ready to ascend; takes the same input as `fit`.
-
-        All in-memory uses of Authority Ascent Shift in this package go through this method.
-        """
+        """Return the graph of X, ready to ascend; takes the same input as `fit`."""
         self.check_parameters()
         if self.metric == "precomputed":
             X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32])
             graph = check_graph(X)
-            merging = self._merging(sparse.csr_matrix(graph.maximum(graph.T)))
-            return GraphAscent(graph, float(self.gamma), None, merging)
-        neighbors = self._neighbors(X)
-        graph = self._affinities(neighbors, self.symmetric)
-        merging = None
-        if self.merge is not None:
-            merging = self._merging(self._affinities(neighbors.first(MERGE_NEIGHBORS)))
-        return GraphAscent(graph, float(self.gamma), self.symmetric, merging)
+            near, symmetric = sparse.csr_matrix(graph.maximum(graph.T)), None
+        else:
+            neighbors, symmetric = self._neighbors(X), self.symmetric
+            graph = self._affinities(neighbors, symmetric)
+            near = self._affinities(neighbors.first(MERGE_NEIGHBORS)) if self.merge else None
+        merge = None
+        if self.merge:
+            merge = partial(
+                merge_basins,
+                near,
+                n_clusters=self.n_clusters,
+                min_cluster_size=self.min_cluster_size,
+            )
+        return GraphAscent(graph, float(self.gamma), symmetric, merge)
 
     def _neighbors(self, X: object) -> Neighbors:
         if isinstance(X, tuple):
@@ -216,11 +219,6 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return affinity_graph(
             neighbors, affinity=self.affinity, bandwidth=self.bandwidth, symmetric=symmetric
         )
-
-    def _merging(self, graph: sparse.csr_matrix) -> BasinMerging | None:
-        if self.merge is None:
-            return None
-        return BasinMerging(graph, self.n_clusters, self.min_cluster_size)
 
     def check_parameters(self) -> None:
         """Raise ValueError for an invalid setting."""

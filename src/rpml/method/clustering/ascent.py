@@ -2,16 +2,16 @@
 
 import logging
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from rpml.method.clustering.hierarchy import BasinMerging, Hierarchy
-from rpml.method.graph import kernels
+from rpml.method.clustering.hierarchy import MergeTree
+from rpml.runtime.compiled import compiled
 from rpml.runtime.rows import Labels
 from rpml.runtime.threads import run_chunks
 from rpml.runtime.wording import counted
@@ -23,20 +23,6 @@ _MAX_STEPS = 1000  # of the power iteration
 _RANK = 7  # the neighbor whose affinity represents a node's neighborhood
 _ABOVE = 1.2  # epsilon="auto": this factor above the typical affinity of that neighbor,
 _CUT_OFF = 0.3  # but disconnecting at most this share of the nodes from all others
-
-
-@dataclass(frozen=True)
-class AASResult:
-    """The result of an ascent; `authority` is the stationary distribution of the random walk."""
-
-    labels: NDArray[np.intp]
-    """(n,) clusters, numbered in the order of their modes."""
-    modes: NDArray[np.intp]
-    parents: NDArray[np.intp]
-    """(n,) the ascent tree; a mode is its own parent."""
-    authority: NDArray[np.float64]
-    epsilon: float
-    hierarchy: Hierarchy | None = None
 
 
 def authority(graph: sparse.csr_matrix, symmetric: bool | None = None) -> NDArray[np.float64]:
@@ -102,34 +88,36 @@ def ascend(
     Ties go to the lowest index. On a plateau (equal authority, gain 0) this moves to a relevant
     neighbor of lower index, so that duplicated points share one mode.
     """
-    return ascend_scaled(graph, scaled_authority(omega), gamma, epsilon)
-
-
-def scaled_authority(omega: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scale the authority to a maximum of 1/10; see `ascend`."""
-    top = float(omega.max(initial=0.0))
-    return omega / (10.0 * top) if top > 0 else np.zeros(len(omega))
-
-
-def ascend_scaled(
-    graph: sparse.csr_matrix,
-    scaled: NDArray[np.float64],
-    gamma: float,
-    epsilon: float,
-    first: int = 0,
-) -> NDArray[np.intp]:
-    """`ascend` for the nodes from `first` on, which are the rows of the graph."""
-    n = graph.shape[0]
+    n, top = graph.shape[0], float(omega.max(initial=0.0))
+    scaled = omega / (10.0 * top) if top > 0 else np.zeros(n)
     parents = np.empty(n, dtype=np.intp)
 
     def work(_: int, start: int, stop: int) -> None:
-        kernels.ascend_rows(
-            *(graph.indptr, graph.indices, graph.data),
-            *(scaled, first, gamma, epsilon, parents, start, stop),
-        )
+        edges = graph.indptr, graph.indices, graph.data
+        _ascend_rows(*edges, scaled, gamma, epsilon, parents, start, stop)
 
     run_chunks(work, n, 4096)
     return parents
+
+
+@compiled()
+def _ascend_rows(indptr, indices, weights, omega, gamma, epsilon, parents, start, stop):  # type: ignore[no-untyped-def]
+    """Set the parents of the nodes start..stop.
+
+    All P_ij of a node are divided by d_i, so W_ij is enough to compare them.
+    """
+    for i in range(start, stop):
+        best, gain = i, 0.0
+        for e in range(indptr[i], indptr[i + 1]):
+            j = indices[e]
+            step = omega[j] - omega[i]
+            if step < 0.0 or weights[e] <= epsilon:
+                continue
+            value = weights[e] * step
+            if value > gain or (value == gain and j < best):  # noqa: SIM102
+                if weights[e] * np.exp(-gamma * step * step) > epsilon:
+                    best, gain = j, value
+        parents[i] = best
 
 
 def follow(parents: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -149,11 +137,12 @@ def choose_epsilon(graph: sparse.csr_matrix) -> float:
     are similar). If affinities hardly differ, every edge is relevant. Multiplying the graph by a
     constant multiplies epsilon by it.
     """
-    return threshold(strongest(graph))
+    best = np.zeros((graph.shape[0], _RANK))
 
+    def work(_: int, start: int, stop: int) -> None:
+        _strongest(graph.indptr, graph.data, best, start, stop)
 
-def threshold(best: NDArray[np.float64]) -> float:
-    """Return the epsilon of `choose_epsilon`, from the `strongest` affinities of all nodes."""
+    run_chunks(work, graph.shape[0], 4096)
     best = best[best[:, 0] > 0]
     if not best.size:
         return 1.0  # without edges any threshold will do
@@ -163,68 +152,72 @@ def threshold(best: NDArray[np.float64]) -> float:
     return min(_ABOVE * middle, float(np.quantile(best[:, 0], _CUT_OFF)), 0.95 * largest)
 
 
-def strongest(graph: sparse.csr_matrix) -> NDArray[np.float64]:
-    """Return the largest affinity of each node and its 7th largest, (n, 2)."""
-    best = np.zeros((graph.shape[0], _RANK))
+@compiled()
+def _strongest(indptr, weights, best, start, stop):  # type: ignore[no-untyped-def]
+    """Set best[i] to the largest weights of row i, descending; short rows repeat the last one."""
+    ranks = best.shape[1]
+    for i in range(start, stop):
+        row = best[i]
+        held = 0
+        for e in range(indptr[i], indptr[i + 1]):
+            w = weights[e]
+            if held < ranks:
+                held += 1
+            elif w <= row[ranks - 1]:
+                continue
+            at = held - 1
+            while at > 0 and row[at - 1] < w:
+                row[at] = row[at - 1]
+                at -= 1
+            row[at] = w
+        for at in range(max(held, 1), ranks):
+            row[at] = row[at - 1]
 
-    def work(_: int, start: int, stop: int) -> None:
-        kernels.strongest(graph.indptr, graph.data, best, start, stop)
 
-    run_chunks(work, graph.shape[0], 4096)
-    return best[:, [0, _RANK - 1]]
+@dataclass(frozen=True)
+class AASResult:
+    """The result of an ascent; `authority` is the stationary distribution of the random walk."""
 
-
-class Ascent(Protocol):
-    """An affinity graph to ascend, in memory or on Dask workers."""
-
-    def auto_epsilon(self) -> float:
-        """Return the threshold of epsilon="auto"."""
-
-    def climb(self, epsilon: float) -> Labels:
-        """Return the mode of each node, as a label."""
-
-    def affinity_quantiles(self, q: tuple[float, ...]) -> NDArray[np.float64]:
-        """Return quantiles of the affinities; empty if there are no edges."""
+    labels: Labels
+    """(n,) clusters, numbered in the order of their modes."""
+    modes: Labels
+    parents: Labels
+    """(n,) the ascent tree; a mode is its own parent."""
+    authority: NDArray[np.float64]
+    epsilon: float
+    leaves: Labels | None = None
+    """(n,) leaf of the merge tree of each node; None without merging, like the tree."""
+    tree: MergeTree | None = None
 
 
 @dataclass(frozen=True)
 class GraphAscent:
-    """Authority Ascent Shift on a graph in memory.
+    """Authority Ascent Shift on a graph.
 
-    `symmetric` is tested if None. Without `merging` the clusters are the basins of the ascent.
+    `symmetric` is tested if None. `merge` turns basins into clusters, see `merge_basins`; without
+    it the clusters are the basins of the ascent.
     """
 
     graph: sparse.csr_matrix
     gamma: float = 1e2
     symmetric: bool | None = None
-    merging: BasinMerging | None = None
-
-    def auto_epsilon(self) -> float:
-        return choose_epsilon(self.graph)
-
-    def affinity_quantiles(self, q: tuple[float, ...]) -> NDArray[np.float64]:
-        if self.graph.nnz == 0:
-            return np.empty(0)
-        return np.asarray(np.quantile(self.graph.data, q))
-
-    def climb(self, epsilon: float) -> Labels:
-        return self.run(epsilon).labels
+    merge: Callable[[Labels], tuple[Labels, Labels, MergeTree]] | None = None
 
     def run(self, epsilon: float | str = "auto") -> AASResult:
         """Run the ascent and return everything it finds."""
         omega = authority(self.graph, self.symmetric)
-        relevant = self.auto_epsilon() if isinstance(epsilon, str) else float(epsilon)
-        parents = ascend(self.graph, omega, self.gamma, relevant)
+        used = choose_epsilon(self.graph) if isinstance(epsilon, str) else float(epsilon)
+        parents = ascend(self.graph, omega, self.gamma, used)
         modes, labels = np.unique(follow(parents), return_inverse=True)
-        if self.merging is None:
-            return AASResult(labels, modes, parents, omega, relevant)
-        hierarchy = self.merging.merge(labels.astype(np.intp))
-        modes, labels = number_by_mode(hierarchy.labels, omega)
-        parents = point_to_modes(parents, modes, labels)
-        return AASResult(labels, modes, parents, omega, relevant, hierarchy)
+        if self.merge is None:
+            return AASResult(labels, modes, parents, omega, used)
+        labels, leaves, tree = self.merge(labels.astype(np.intp))
+        modes, labels = _number_by_mode(labels, omega)
+        parents = _point_to_modes(parents, modes, labels)
+        return AASResult(labels, modes, parents, omega, used, leaves, tree)
 
 
-def number_by_mode(labels: Labels, omega: NDArray[np.float64]) -> tuple[Labels, Labels]:
+def _number_by_mode(labels: Labels, omega: NDArray[np.float64]) -> tuple[Labels, Labels]:
     """Return the row of highest authority of each cluster, ascending, and labels in that order."""
     order = np.lexsort((np.arange(len(labels)), -omega, labels))
     highest = order[np.diff(labels[order], prepend=-1) != 0]
@@ -233,7 +226,7 @@ def number_by_mode(labels: Labels, omega: NDArray[np.float64]) -> tuple[Labels, 
     return modes, number[labels]
 
 
-def point_to_modes(parents: Labels, modes: Labels, labels: Labels) -> Labels:
+def _point_to_modes(parents: Labels, modes: Labels, labels: Labels) -> Labels:
     """Return the ascent tree within clusters: roots, and nodes whose parent is in another cluster,
     point to the mode of their cluster."""
     rows = np.arange(len(parents))
@@ -241,37 +234,36 @@ def point_to_modes(parents: Labels, modes: Labels, labels: Labels) -> Labels:
     return np.where(inside, parents, modes[labels])
 
 
-def usable_labels(ascent: Ascent, epsilon: float | str) -> Labels:
+def usable_labels(ascent: GraphAscent, epsilon: float | str) -> Labels:
     """Return labels from which triplets can be drawn.
 
     If the threshold puts all nodes into one cluster, or each into its own, it is raised or lowered
     through quantiles of the affinities, with a warning.
     """
-    used = ascent.auto_epsilon() if isinstance(epsilon, str) else float(epsilon)
-    labels = ascent.climb(used)
-    if _has_triplets(labels):
-        return labels
-    one = int(labels.max(initial=0)) == 0
+    found = ascent.run(epsilon)
+    if _has_triplets(found.labels):
+        return found.labels
+    one = len(found.modes) == 1
     what = "all rows into one cluster" if one else "each row into a cluster of its own"
     quantiles = (0.5, 0.75, 0.9, 0.95, 0.98) if one else (0.75, 0.5, 0.25, 0.1, 0.02)
-    for other in ascent.affinity_quantiles(quantiles).tolist():
-        retuned = ascent.climb(other)
-        if _has_triplets(retuned):
+    for q in quantiles if ascent.graph.nnz else ():
+        other = ascent.run(float(np.quantile(ascent.graph.data, q)))
+        if _has_triplets(other.labels):
             change = "raised" if one else "lowered"
             warnings.warn(
-                f"AAS with epsilon={used:.4g} put {what}; epsilon was {change} to {other:.4g}, "
-                f"which gives {counted(retuned.max() + 1, 'cluster')}.",
+                f"AAS with epsilon={found.epsilon:.4g} put {what}; epsilon was {change} to "
+                f"{other.epsilon:.4g}, which gives {counted(len(other.modes), 'cluster')}.",
                 UserWarning,
                 stacklevel=2,
             )
-            return retuned
+            return other.labels
     warnings.warn(
         f"AAS put {what} and no other epsilon changes that; the rows have no cluster structure "
         "to learn from.",
         UserWarning,
         stacklevel=2,
     )
-    return labels
+    return found.labels
 
 
 def _has_triplets(labels: Labels) -> bool:

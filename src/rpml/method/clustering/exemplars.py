@@ -34,12 +34,19 @@ def find_exemplars(Y: Array, basins: Labels, labels: Labels) -> Exemplars:
 
     `labels` may have merged or split the `basins`: each piece has its own exemplar.
     """
-    piece, sizes = pieces_of(basins, labels)
-    rows = middle_rows(Y, piece, piece_sums(Y, piece, len(sizes)))[1]
+    piece, sizes = _largest_pieces(basins, labels)
+    inside = np.flatnonzero(piece >= 0)
+    piece, units = piece[inside], unit_rows(Y[inside])
+    sums = np.zeros((len(sizes), Y.shape[1]), Y.dtype)
+    np.add.at(sums, piece, units)
+    similarity = np.einsum("ij,ij->i", units, sums[piece])
+    similarity = similarity.round(5)  # ties go to the first row, whatever the rounding
+    order = np.lexsort((inside, -similarity, piece))
+    rows = inside[order[np.diff(piece[order], prepend=-1) != 0]]
     return Exemplars(rows, labels[rows], sizes)
 
 
-def pieces_of(basins: Labels, labels: Labels) -> tuple[Labels, NDArray[np.intp]]:
+def _largest_pieces(basins: Labels, labels: Labels) -> tuple[Labels, NDArray[np.intp]]:
     """Return the piece of each row, -1 if not among the largest, and the sizes of the pieces."""
     piece = labels
     if basins is not labels:
@@ -52,27 +59,6 @@ def pieces_of(basins: Labels, labels: Labels) -> tuple[Labels, NDArray[np.intp]]
     number = np.full(len(sizes) + 1, -1, np.intp)  # the last one for rows without a piece
     number[retained] = np.arange(len(retained))
     return number[piece], sizes[retained]
-
-
-def piece_sums(Y: Array, piece: Labels, count: int) -> Array:
-    """Return the sum of the directions of (some of) the rows of each piece, (count, l)."""
-    inside = piece >= 0
-    sums = np.zeros((count, Y.shape[1]), Y.dtype)
-    np.add.at(sums, piece[inside], unit_rows(Y[inside]))
-    return sums
-
-
-def middle_rows(Y: Array, piece: Labels, sums: Array) -> tuple[Array, NDArray[np.intp]]:
-    """Return the similarity and the row most similar to the sum of each piece; -1 if none."""
-    inside = np.flatnonzero(piece >= 0)
-    similarity = np.einsum("ij,ij->i", unit_rows(Y[inside]), sums[piece[inside]])
-    similarity = similarity.round(5)  # ties go to the first row, whatever the rounding
-    order = np.lexsort((inside, -similarity, piece[inside]))
-    first = order[np.diff(piece[inside][order], prepend=-1) != 0]
-    best, rows = np.full(len(sums), -np.inf), np.full(len(sums), -1, np.intp)
-    best[piece[inside[first]]] = similarity[first]
-    rows[piece[inside[first]]] = inside[first]
-    return best, rows
 
 
 def nearest_exemplar(Y: Array, modes: Array) -> NDArray[np.intp]:

@@ -1,5 +1,7 @@
 """The sparse affinity graph of a set of neighbors, on which AAS runs its random walk."""
 
+from functools import partial
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
@@ -29,24 +31,18 @@ def affinity_graph(
     loses its neighbors.
     """
     n, k = neighbors.indices.shape
-    if affinity == "cosine":
-        weights = cosine_weights(neighbors)
-    elif affinity == "gaussian":
-        scale = bandwidths(own_scale(neighbors), bandwidth)
-        weights = gaussian_weights(neighbors, scale, scale)
-    else:
-        raise ValueError(f"affinity={affinity!r}: use 'cosine' or 'gaussian'")
+    weight = _cosine_weights if affinity == "cosine" else partial(_gaussian_weights, bandwidth)
     indptr = np.arange(0, n * k + 1, k, dtype=np.int64 if 2 * n * k > 2**31 - 1 else np.int32)
     # copy the indices: sorting the matrix must not reorder the caller's neighbors
     columns = neighbors.indices.ravel().copy()
-    graph = sparse.csr_matrix((weights.ravel(), columns, indptr), shape=(n, n), copy=False)
+    weights = weight(neighbors).ravel()
+    graph = sparse.csr_matrix((weights, columns, indptr), shape=(n, n), copy=False)
     graph.eliminate_zeros()
     graph.sort_indices()
     return graph.maximum(graph.T.tocsr()) if symmetric else graph
 
 
-def cosine_weights(neighbors: Neighbors) -> NDArray[np.float32]:
-    """Return max(0, cos) of (some of the) rows and their neighbors."""
+def _cosine_weights(neighbors: Neighbors) -> NDArray[np.float32]:
     if neighbors.metric != "cosine":
         raise ValueError(
             f"affinity='cosine' needs neighbors of metric='cosine', got {neighbors.metric!r}"
@@ -55,33 +51,21 @@ def cosine_weights(neighbors: Neighbors) -> NDArray[np.float32]:
     return np.asarray(np.maximum(np.float32(1.0) - half, np.float32(0.0)))
 
 
-def gaussian_weights(
-    neighbors: Neighbors, own: NDArray[np.float64], scale: NDArray[np.float64]
-) -> NDArray[np.float32]:
-    """Return Gaussian affinities of (some) rows with bandwidths `own`; `scale` has all of them."""
+def _gaussian_weights(bandwidth: str | float, neighbors: Neighbors) -> NDArray[np.float32]:
+    scale = _bandwidths(bandwidth, neighbors)
     out = np.empty(neighbors.indices.shape, dtype=np.float32)
     for part in slices(len(out), 65536):
         square = np.square(neighbors.distances[part], dtype=np.float64)
-        square /= 2.0 * own[part, None] * scale[neighbors.indices[part]]
+        square /= 2.0 * scale[part, None] * scale[neighbors.indices[part]]
         out[part] = np.exp(-square)
     return out
 
 
-def own_scale(neighbors: Neighbors) -> NDArray[np.float64]:
-    """Return the distance of each row to its 7th neighbor."""
-    return neighbors.distances[:, min(_LOCAL_NEIGHBOR, neighbors.n_neighbors) - 1].astype(float)
-
-
-def bandwidths(near: NDArray[np.float64], bandwidth: str | float) -> NDArray[np.float64]:
-    """Return s_i of every row, from the `own_scale` of all rows."""
+def _bandwidths(bandwidth: str | float, neighbors: Neighbors) -> NDArray[np.float64]:
+    """Return s_i of every row."""
     if not isinstance(bandwidth, str):
-        if not (np.isfinite(bandwidth) and bandwidth > 0):
-            raise ValueError(f"bandwidth={bandwidth}: must be a positive number")
-        return np.full(len(near), float(bandwidth))
-    if bandwidth not in ("local", "balanced", "global"):
-        raise ValueError(
-            f"bandwidth={bandwidth!r}: use 'local', 'balanced', 'global' or a positive number"
-        )
+        return np.full(len(neighbors.indices), float(bandwidth))
+    near = neighbors.distances[:, min(_LOCAL_NEIGHBOR, neighbors.n_neighbors) - 1].astype(float)
     # a point among duplicates gets the typical scale, or its other edges would vanish
     typical = float(np.median(near[near > 0])) if (near > 0).any() else 1.0
     local = np.where(near > 0, near, typical)

@@ -1,4 +1,4 @@
-"""Compiled loops of the neighbor search and of the authority ascent."""
+"""Compiled loops of the neighbor search."""
 
 import numpy as np
 
@@ -135,47 +135,3 @@ def sort_heaps(vals, idx, start, stop):  # type: ignore[no-untyped-def]
             push(vals[r, :size], idx[r, :size], vals[r, size], idx[r, size])
             vals[r, size] = value
             idx[r, size] = index
-
-
-@compiled()
-def ascend_rows(indptr, indices, weights, omega, first, gamma, epsilon, parents, start, stop):  # type: ignore[no-untyped-def]
-    """Run one authority ascent step of the rows start..stop; row r is the node first + r.
-
-    parents[i] = argmax of P_ij (omega_j - omega_i) over psi(i, j) > epsilon and i itself. All P_ij
-    of a row are divided by d_i, so W_ij is enough. Ties go to the lowest index.
-    """
-    for r in range(start, stop):
-        i = first + r
-        best, gain = i, 0.0
-        for e in range(indptr[r], indptr[r + 1]):
-            j = indices[e]
-            step = omega[j] - omega[i]
-            if step < 0.0 or weights[e] <= epsilon:
-                continue
-            value = weights[e] * step
-            if value > gain or (value == gain and j < best):  # noqa: SIM102
-                if weights[e] * np.exp(-gamma * step * step) > epsilon:
-                    best, gain = j, value
-        parents[r] = best
-
-
-@compiled()
-def strongest(indptr, weights, best, start, stop):  # type: ignore[no-untyped-def]
-    """Set best[i] to the largest weights of row i, descending; short rows repeat the last one."""
-    ranks = best.shape[1]
-    for i in range(start, stop):
-        row = best[i]
-        held = 0
-        for e in range(indptr[i], indptr[i + 1]):
-            w = weights[e]
-            if held < ranks:
-                held += 1
-            elif w <= row[ranks - 1]:
-                continue
-            at = held - 1
-            while at > 0 and row[at - 1] < w:
-                row[at] = row[at - 1]
-                at -= 1
-            row[at] = w
-        for at in range(max(held, 1), ranks):
-            row[at] = row[at - 1]

@@ -1,86 +1,193 @@
-"""Sampling of triplets (anchor, positive, negative) of row indices from labels."""
+"""Triplets (anchor, positive, negative) of row indices, drawn from labels.
 
-from collections.abc import Sequence
+The positive is any other row of the anchor's label. A sampler selects the negative among rows of
+other labels: any of them, the anchor's nearest, or one not much farther than the positive.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from rpml.method.triplets.members import (
-    check_labels,
-    draw_positives,
-    members_of,
-    repeat_anchors,
-    uniform_partners,
-)
-from rpml.method.triplets.samplers import Draw, Sampler, Uniform
+from rpml.method.graph.neighbors import Neighbors, pair_distances
+from rpml.runtime.rows import Array, slices
 
+Rows = NDArray[np.intp]
 Triplets = NDArray[np.intp]
+_REDRAWS = 16  # attempts to redraw a negative from the anchor's group
+_CHUNK = 65536  # triplets whose near negatives are listed together
+
+
+@dataclass(frozen=True)
+class Members:
+    """The labeled rows, sorted by label."""
+
+    rows: Rows  # rows with a label, sorted by it
+    start: Rows  # of each data row: where its label begins in `rows`
+    count: Rows  # of each data row: how many rows have its label
+    place: Rows  # of each data row: its position in `rows`
+
+    def draw_positives(self, anchors: Rows, rng: np.random.Generator) -> Rows:
+        """Draw another row of each anchor's label."""
+        start, own = self.start[anchors], self.place[anchors]
+        drawn = start + rng.integers(0, self.count[anchors] - 1) if anchors.size else start
+        return np.asarray(self.rows[drawn + (drawn >= own)])
+
+    def draw_negatives(self, anchors: Rows, rng: np.random.Generator) -> Rows:
+        """Draw a row of another label for each anchor."""
+        start, count = self.start[anchors], self.count[anchors]
+        drawn = rng.integers(0, self.rows.size - count) if anchors.size else start
+        return np.asarray(self.rows[drawn + count * (drawn >= start)])
+
+
+def members_of(labels: NDArray[np.integer]) -> Members:
+    """Return which rows share a label; negative labels mean none."""
+    order = np.argsort(labels, kind="stable")
+    rows = order[np.searchsorted(labels[order], 0) :]
+    _, first, inverse, count = np.unique(
+        labels[rows], return_index=True, return_inverse=True, return_counts=True
+    )
+    out = Members(rows, *(np.zeros(labels.size, dtype=np.intp) for _ in range(3)))
+    out.start[rows] = first[inverse]
+    out.count[rows] = count[inverse]
+    out.place[rows] = np.arange(rows.size)
+    return out
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Anchors with uniformly drawn partners, and the labels and groups of all rows."""
+
+    anchors: Rows
+    positives: Rows
+    negatives: Rows
+    """-1 where there is none."""
+    labels: NDArray[np.integer]
+    groups: NDArray[np.integer] | None
+
+
+Sampler = Callable[[Draw, np.random.Generator], Rows]
+"""Returns the negative of each anchor; without candidates the uniformly drawn one."""
+
+
+def uniform(draw: Draw, rng: np.random.Generator) -> Rows:
+    """Any row of another label."""
+    return draw.negatives
+
+
+def hard(draw: Draw, rng: np.random.Generator, *, neighbors: Neighbors, X: Array) -> Rows:
+    """The anchor's nearest neighbors of another label, in order."""
+    turn = np.arange(draw.anchors.size) - np.searchsorted(draw.anchors, draw.anchors)
+    out = draw.negatives.copy()
+    for part in slices(draw.anchors.size, _CHUNK):
+        allowed = _near_negatives(draw, part, neighbors)
+        nth = turn[part] % np.maximum(allowed.sum(axis=1), 1)
+        out[part] = _pick(draw, part, neighbors, allowed, nth)
+    return out
+
+
+def semi_hard(
+    draw: Draw,
+    rng: np.random.Generator,
+    *,
+    neighbors: Neighbors,
+    X: Array,
+    margin: float = 0.5,
+) -> Rows:
+    """A neighbor of another label that is farther than the positive by less than the margin."""
+    luck = rng.random(draw.anchors.size)
+    out = draw.negatives.copy()
+    for part in slices(draw.anchors.size, _CHUNK):
+        anchors, metric = draw.anchors[part], neighbors.metric
+        near = pair_distances(X, anchors, draw.positives[part], metric=metric)[:, None]
+        far = neighbors.distances[anchors]
+        allowed = _near_negatives(draw, part, neighbors) & (far > near) & (far < near + margin)
+        nth = (luck[part] * allowed.sum(axis=1)).astype(np.intp)
+        out[part] = _pick(draw, part, neighbors, allowed, nth)
+    return out
+
+
+# called with the k-NN of the rows, and the rows; only "uniform" needs neither
+SAMPLERS: dict[str, Callable[..., Rows]] = {
+    "uniform": uniform,
+    "semi-hard": semi_hard,
+    "hard": hard,
+}
+
+
+def _near_negatives(draw: Draw, part: slice, neighbors: Neighbors) -> NDArray[np.bool_]:
+    """Return which neighbors of the anchors may be their negatives, (T, k)."""
+    anchors = draw.anchors[part]
+    near = neighbors.indices[anchors]
+    allowed = (draw.labels[near] >= 0) & (draw.labels[near] != draw.labels[anchors, None])
+    if draw.groups is not None:
+        allowed &= ~_same_group(draw.groups, anchors[:, None], near)
+    return np.asarray(allowed)
+
+
+def _pick(
+    draw: Draw, part: slice, neighbors: Neighbors, allowed: NDArray[np.bool_], nth: Rows
+) -> Rows:
+    """Return the nth allowed neighbor of each anchor (from 0), or its uniform negative."""
+    position = np.cumsum(allowed, axis=1, dtype=np.int32)
+    column = np.argmax(position > nth[:, None], axis=1)
+    picked = neighbors.indices[draw.anchors[part], column]
+    return np.where(allowed.any(axis=1), picked, draw.negatives[part])
+
+
+def _same_group(groups: NDArray[np.integer], a: Rows, b: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Whether two rows are in one group; -1 is no group."""
+    return np.asarray((groups[a] >= 0) & (groups[a] == groups[b]))
 
 
 def sample_triplets(
-    labels: ArrayLike,
+    labels: NDArray[np.integer],
     rng: np.random.Generator,
     *,
     per_anchor: int = 4,
     limit: int | None = None,
-    sampler: Sampler | None = None,
-    groups: ArrayLike | None = None,
+    sampler: Sampler = uniform,
+    groups: NDArray[np.integer] | None = None,
 ) -> Triplets:
-    """Draw (n_triplets, 3) row indices; the positive is any other row of the anchor's label.
+    """Draw (n_triplets, 3) row indices.
 
     Rows with a negative label are in no triplet, not even as negatives. A row alone in its label is
     not an anchor or positive, but may be a negative. Each anchor has `per_anchor` triplets; if
     they are more than `limit`, all anchors are used equally often, up to one. Rows of one group
     (>= 0) are never negatives of each other.
     """
-    names = check_labels(labels)
-    groups = None if groups is None else np.asarray(groups)
-    members = members_of(names)
-    anchors = repeat_anchors(members.anchors(), rng, per_anchor, limit)
-    partners = uniform_partners(anchors, members, rng, groups)
-    draw = Draw(anchors, *partners, names, groups)
-    negatives = (sampler or Uniform()).negatives(draw, rng)
-    return np.stack([anchors, draw.positives, negatives], axis=1)[negatives >= 0]
+    members = members_of(labels)
+    able = np.flatnonzero((members.count >= 2) & (members.count < members.rows.size))
+    anchors = _repeat(able, rng, per_anchor, limit)
+    positives = members.draw_positives(anchors, rng)
+    negatives = members.draw_negatives(anchors, rng)
+    if groups is not None:
+        for _ in range(_REDRAWS):
+            bad = np.flatnonzero(_same_group(groups, anchors, negatives))
+            if not bad.size:
+                break
+            negatives[bad] = members.draw_negatives(anchors[bad], rng)
+        negatives = np.where(_same_group(groups, anchors, negatives), -1, negatives)
+    negatives = sampler(Draw(anchors, positives, negatives, labels, groups), rng)
+    return np.stack([anchors, positives, negatives], axis=1)[negatives >= 0]
 
 
-@dataclass(frozen=True)
-class LabelSource:
-    """Labels to draw triplets from, and their sampler."""
-
-    labels: NDArray[np.intp]
-    sampler: Sampler
-
-
-def draw_from_sources(
-    sources: Sequence[LabelSource],
-    groups: NDArray[np.intp],
-    rng: np.random.Generator,
-    per_anchor: int,
-    max_triplets: int,
-) -> Triplets:
-    """Draw T of Algorithm 1: `per_anchor` per anchor and source, at most `max_triplets`."""
-    limit = max_triplets // len(sources)
-    drawn = [
-        sample_triplets(
-            source.labels,
-            rng,
-            per_anchor=per_anchor,
-            limit=limit,
-            sampler=source.sampler,
-            groups=groups,
-        )
-        for source in sources
-    ]
-    return np.vstack(drawn)
+def _repeat(able: Rows, rng: np.random.Generator, per_anchor: int, limit: int | None) -> Rows:
+    """Repeat each anchor as often as it is used: `per_anchor` times, or less if limited."""
+    if limit is None or able.size * per_anchor <= limit:
+        return np.repeat(able, per_anchor)
+    rounds, rest = divmod(limit, able.size)
+    extra = np.sort(rng.choice(able, rest, replace=False))
+    return np.sort(np.concatenate([np.repeat(able, rounds), extra]), kind="stable")
 
 
 def parted_triplets(
-    labels: NDArray[np.intp], apart: NDArray[np.intp], per_anchor: int, rng: np.random.Generator
+    labels: NDArray[np.intp], apart: Rows, per_anchor: int, rng: np.random.Generator
 ) -> Triplets:
     """Return triplets of rows known to be apart, each in turn as anchor and as negative."""
     anchors, negatives = np.vstack([apart, apart[:, ::-1]]).repeat(per_anchor, axis=0).T
     members = members_of(labels)
     able = members.count[anchors] > 1
     anchors, negatives = anchors[able], negatives[able]
-    return np.stack([anchors, draw_positives(anchors, members, rng), negatives], axis=1)
+    return np.stack([anchors, members.draw_positives(anchors, rng), negatives], axis=1)
