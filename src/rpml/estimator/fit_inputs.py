@@ -2,8 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +16,10 @@ from rpml.method.graph.affinity import user_neighbors
 from rpml.method.graph.neighbors import Neighbors
 from rpml.method.knowledge.constraints import gather, row_indices
 from rpml.method.knowledge.labels import as_labels
-from rpml.method.settings import FitSettings
 from rpml.method.whitening.groups import drop_singles, no_groups
-from rpml.method.whitening.linear_map import principal_axes
 from rpml.runtime.context import Json
 from rpml.runtime.errors import InputError
-from rpml.runtime.rows import Array, Labels
+from rpml.runtime.rows import Labels
 from rpml.runtime.wording import counted
 
 ROWS_PER_LINE = {"must_link": 2, "cannot_link": 2, "comparisons": 3}
@@ -146,49 +143,3 @@ def check_clustering(clustering: object, n: int) -> None:
         clustering.check_parameters()
     if is_array(clustering):
         as_labels(np.asarray(clustering), n, "clustering")
-
-
-def check_init(
-    settings: FitSettings,
-    shape: tuple[int, int],
-    sample: Callable[[int], Array],
-    count: Callable[[], int],
-) -> None:
-    """Raise ValueError for an initial L that does not fit rows of a shape, before any work.
-
-    A `sample` of about so many rows shows whether they vary in all directions, as they do unless
-    some features are redundant. Only if it does not, the directions of all rows are counted.
-    """
-    if isinstance(settings.init, str):
-        return
-    L, (p, l) = np.asarray(settings.init), settings.init_shape(shape)
-    if settings.whiten is not None and _directions(sample(4 * p), settings) < p:
-        p, l = settings.init_shape(shape, count())
-    if p < l:  # the whitening says so
-        return
-    if L.shape != (p, l):
-        raise ValueError(
-            f"init must have shape ({p}, {l}), features after preprocessing by n_components, "
-            f"got {L.shape}."
-        )
-    if L.dtype.kind not in "iuf" or not np.isfinite(L).all():
-        raise ValueError("init must hold finite numbers.")
-    if np.linalg.matrix_rank(L) < l:
-        raise ValueError("init must have linearly independent columns.")
-
-
-def check_arrays(settings: FitSettings, X: Array) -> None:
-    """Raise ValueError for pseudo-labels or an initial L that do not fit the rows of X."""
-    check_clustering(settings.clustering, len(X))
-    shape = (len(X), X.shape[1])
-    check_init(settings, shape, partial(_every, X), lambda: _directions(X, settings))
-
-
-def _every(X: Array, size: int) -> Array:
-    """Return about so many rows, evenly spaced."""
-    return X[:: -(-len(X) // size)]
-
-
-def _directions(X: Array, settings: FitSettings) -> int:
-    """Return in how many directions the rows vary."""
-    return len(principal_axes(X, settings.normalize_input, center=True).variances)

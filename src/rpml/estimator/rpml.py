@@ -20,7 +20,7 @@ from rpml.estimator.fit_inputs import (
     as_groups,
     as_neighbors,
     as_pairs,
-    check_arrays,
+    check_clustering,
 )
 from rpml.estimator.knowledge import as_nuisance, as_queries
 from rpml.estimator.parameters import CONSTRAINTS, Unsupported, check_size, refuse
@@ -81,8 +81,8 @@ class RPML(
     whiten : "auto", float or None, default="auto"
         "auto" whitens by the scatter within neighborhoods, as strongly as label-free evidence
         supports it; without evidence it is PCA. A number in [0, 1] divides each principal axis by
-        that power of its standard deviation: 0 is PCA, 1 is whitening. None leaves the rows
-        unchanged, as the paper does.
+        that power of its standard deviation: 0 is PCA, 1 is whitening; it is no evidence for
+        training. None leaves the rows unchanged and always trains, as the paper does.
     n_axes : int, default=None
         Principal axes retained with a numeric `whiten`. None means 256, or twice n_components if
         that is more.
@@ -322,6 +322,7 @@ class RPML(
         mapped, X = isinstance(X, np.memmap), check_rows(self, X, reset=True)
         check_varied(X)
         check_size(self.n_components, X.shape[1])
+        check_clustering(self.clustering, len(X))
         blocks = working_memory(fit_shape(self, len(X), X, mapped), self.memory_limit)
         context = self._context(store, blocks)
         n, classes = len(X), as_classes(y, len(X)) if self.use_labels else None
@@ -330,7 +331,6 @@ class RPML(
         rows, scale = to_common_scale(X, self.normalize_input or self.whiten is None)
         known = as_nuisance(nuisance, n, self.whiten), as_queries(queries, X, scale, self.whiten)
         inputs = FitInputs(as_groups(groups, n), supervision, searched, None, paired, *known)
-        check_arrays(self._settings(), rows)
         with using_jobs(self.n_jobs):
             result = learn_in_memory(rows, inputs, self._settings(), context, self.subsample)
         dtype, result = float_dtype(X), result.of_rows_times(scale)

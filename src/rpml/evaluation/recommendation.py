@@ -24,6 +24,7 @@ from rpml.evaluation.metrics.label_free import neighbors_kept
 from rpml.evaluation.rank_gain import rank_gains
 from rpml.evaluation.registry import METHODS, PCA_FAMILY, REFERENCE, chosen_methods
 from rpml.evaluation.sizes import SizeRecommendation, recommend_size
+from rpml.method.settings import FitInputs
 from rpml.method.whitening.calibration import expected_gain
 from rpml.method.whitening.choice import scatter_rows
 from rpml.method.whitening.evidence import chosen_rank_gain, judged_rows
@@ -238,7 +239,7 @@ def own_rank_gain(X: Array, spectrum: Spectrum, size: int, seed: int) -> Interva
     The rows and splits are those of the fit; so are the axes, if the spectrum is that of all rows.
     """
     rng = Context(seed).rng("whiten")
-    rows = scatter_rows(no_groups(len(X)), None, rng)
+    rows = scatter_rows(FitInputs(no_groups(len(X))), rng)
     splits = np.random.default_rng(int(rng.integers(2**31)))
     judged = rows[judged_rows(len(rows), splits)]
     sample, every = to_common_scale(X[judged], as_they_are=True)[0], np.arange(len(judged))

@@ -71,7 +71,7 @@ def learn_embedding(stages: Stages, X: Array, inputs: FitInputs) -> FitResult:
         problem = stages.objective(Z, graph, labels, inputs)
         epochs = partial(stages.epochs, Z, labels, inputs)  # for solver="stochastic"
         start = stages.start(Z, whitening)
-        optimum = stages.solve(problem, epochs, start, (*whitening.dependencies(), labels))
+        optimum = stages.solve(problem, epochs, start, whitening, labels)
         L, message = stages.order(Z, optimum, problem, whitening), optimum.message
         problem.move_to(L, optimum.theta)
         terms = problem.terms()

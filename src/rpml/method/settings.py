@@ -14,14 +14,15 @@ from rpml.method.graph.neighbors import Neighbors
 from rpml.method.knowledge.constraints import Supervision
 from rpml.method.objective.weights import WeightRidge
 from rpml.method.solver.conjugate_gradient import OptimizeResult
-from rpml.method.solver.stochastic import TRIPLETS_PER_ROW, BatchSettings
-from rpml.method.whitening.choice import DEFAULT_COMPONENTS, Known, Whitening, WhiteningSettings
+from rpml.method.whitening.choice import Whitening
 from rpml.method.whitening.constants import SCATTER_ROWS
 from rpml.method.whitening.groups import Groups, drop_singles, no_groups, sample_rows
 from rpml.method.whitening.neighborhoods import n_leading_axes
 from rpml.method.whitening.nuisance import Nuisance
 from rpml.runtime.memory import Shape
 from rpml.runtime.rows import Array, Labels
+
+DEFAULT_COMPONENTS = 128
 
 
 @dataclass(frozen=True)
@@ -57,53 +58,19 @@ class FitSettings:
         """Ridge on the weights; None is the printed objective."""
         return None if self.weight_ridge is None else WeightRidge(self.weight_ridge)
 
-    @property
-    def for_whitening(self) -> WhiteningSettings:
-        """The settings of the whitening."""
-        return WhiteningSettings(self.n_components, self.whiten, self.n_axes, self.normalize_input)
-
-    @property
-    def for_batches(self) -> BatchSettings:
-        """The settings of the stochastic solver."""
-        return BatchSettings(
-            weight=self.weight,
-            alpha=self.alpha,
-            weight_ridge=self.ridge,
-            batch_size=self.batch_size,
-            steps=self.batch_steps,
-            average=self.average,
-            mining=self.mining,
-            max_triplets=TRIPLETS_PER_ROW * self.batch_size,
-        )
-
-    @property
-    def for_solver(self) -> tuple[str, int, float, float, int]:
-        """What the result of the solver depends on, besides `for_batches`."""
-        return self.solver, self.max_iter, self.tol, self.learning_rate, self.n_epochs
-
     def trains(self, whitening: Whitening, inputs: FitInputs) -> bool:
-        """Whether to train on triplets: if set, if there is new supervision, or by evidence."""
-        if self.training == "always" or is_array(self.clustering):
+        """Whether to train on triplets: if set, if there is new supervision, or by evidence.
+
+        Rows that are not whitened have no axes in order to fall back to.
+        """
+        if self.training == "always" or self.whiten is None or is_array(self.clustering):
             return True
         supervised = inputs.supervision is not None and not inputs.continues
-        return supervised or whitening.supports_training
+        return supervised or (whitening.choice is not None and whitening.choice.trains)
 
     def size(self, n_axes: int) -> int:
         """Return the number of components for rows of `n_axes` dimensions."""
         return self.n_components or min(DEFAULT_COMPONENTS, n_axes)
-
-    def init_shape(
-        self, shape: tuple[int, int], n_directions: int | None = None
-    ) -> tuple[int, int]:
-        """Return the shape of L for rows that vary in so many directions, by default in all."""
-        n, d = shape
-        if self.whiten is None:
-            return d, self.size(d)
-        available = min(d, n - 1) if n_directions is None else n_directions
-        size = self.size(available)
-        if isinstance(self.whiten, str):
-            return n_leading_axes(min(n, SCATTER_ROWS), available, size), size
-        return max(min(self.n_axes or max(256, 2 * size), available), size), size
 
 
 @dataclass(frozen=True)
@@ -128,9 +95,10 @@ class FitInputs:
     """Whether the supervision is that of an earlier fit, which an update continues."""
 
     @property
-    def known(self) -> Known:
-        """What the whitening asks."""
-        return Known(self.groups, self.pairs, self.classes, self.nuisance, self.queries)
+    def unwanted(self) -> str:
+        """Which of "nuisance" and "queries" are given, as a text."""
+        names = {"nuisance": self.nuisance, "queries": self.queries}
+        return " and ".join(name for name, given in names.items() if given is not None)
 
     @property
     def classes(self) -> Labels | None:

@@ -54,7 +54,7 @@ class Stages:
     def whiten(self, X: Array, inputs: FitInputs) -> Whitening:
         """Choose the whitening."""
         with self.context.reporting("whiten"):
-            return choose_whitening(X, inputs.known, self.settings.for_whitening, self.context)
+            return choose_whitening(X, inputs, self.settings, self.context)
 
     def neighbors(self, Z: Array, inputs: FitInputs) -> Neighbors | None:
         """Find the k-NN graph of the rows, or of one mean per group; None if AAS is not used."""
@@ -156,15 +156,14 @@ class Stages:
 
     def epochs(self, Z: Array, labels: Labels, inputs: FitInputs) -> Epoch:
         """Return the function that runs an epoch of the stochastic solver."""
-        batches, known = self.settings.for_batches, inputs.supervision
+        certain, known = None, inputs.supervision
         if known is not None:
             per_anchor, rng = self.settings.triplets_per_anchor, self.context.rng("parted")
             apart = parted_triplets(labels, known.apart, per_anchor, rng)
-            given = np.vstack([apart, known.comparisons])
-            batches = replace(batches, labeled=inputs.labeled_mask, given=given)
+            certain = inputs.labeled_mask, np.vstack([apart, known.comparisons])
 
         def epoch(state: EpochState, rng: np.random.Generator) -> None:
-            run_epoch(Z, labels, state, batches, rng)
+            run_epoch(Z, labels, state, self.settings, rng, certain)
 
         return epoch
 
@@ -173,12 +172,16 @@ class Stages:
         problem: TripletObjective,
         epochs: Callable[[], Epoch],
         start: Start,
-        dependencies: tuple[object, ...],
+        whitening: Whitening,
+        labels: Labels,
     ) -> OptimizeResult:
         """Run the solver, or continue it from a state that depends on the same."""
-        settings = self.settings
-        key = self.context.key(*dependencies, *start, settings.for_solver, settings.for_batches)
-        return solve(problem, epochs, start, settings, self.context, key)
+        plain = replace(self.settings, clustering=None, init=None)  # labels and start have these
+        applied = whitening.preprocessing
+        key = self.context.key(
+            applied.mean, applied.matrix, whitening.choice, labels, *start, plain
+        )
+        return solve(problem, epochs, start, self.settings, self.context, key)
 
     def leading_axes(self, whitening: Whitening) -> Array:
         """Return L of a fit that is not trained: the leading axes, or the user's."""
@@ -190,7 +193,7 @@ class Stages:
         """Return the initial L and theta; by default L is the leading axes."""
         settings, context = self.settings, self.context
         l, init = settings.size(Z.shape[1]), settings.init
-        if whitening.ranks_axes and isinstance(init, str) and init == "pca":
+        if whitening.choice is not None and isinstance(init, str) and init == "pca":
             init = np.eye(Z.shape[1], l)
         L = initial_subspace(Z, l, init, context.rng("init"))
         theta = weight_function(settings.weight).initial(Z.shape[1], l, context.rng("theta"))
@@ -200,7 +203,7 @@ class Stages:
         self, Z: Array, optimum: OptimizeResult, problem: TripletObjective, whitening: Whitening
     ) -> Array:
         """Rotate the axes within the subspace so that every prefix is a good smaller embedding."""
-        if optimum.n_iter == 0 and whitening.ranks_axes:  # already ordered by the whitening
+        if optimum.n_iter == 0 and whitening.choice is not None:  # already ordered by the whitening
             return optimum.L
         L = order_by_variance(Z, optimum.L)
         if optimum.n_iter == 0:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rpml import RPML
 from rpml.evaluation.metrics import recall_at_k
-from rpml.method.objective.weights import WEIGHTS, WeightRidge
+from rpml.method.objective.weights import WEIGHTS
 from rpml.method.solver.manifolds import Grassmann
-from rpml.method.solver.stochastic import BatchSettings, EpochState, run_epoch, run_epochs
+from rpml.method.solver.stochastic import TRIPLETS_PER_ROW, EpochState, run_epoch, run_epochs
 from tests.problems import ALL_WEIGHTS, blobs
+
+PLAIN = RPML(weight_ridge=None)._settings()
 
 
 def start(weight="concat", d=20, l=4, seed=0):
@@ -29,7 +32,7 @@ def test_improves_on_a_random_start(weight):
     X, y = blobs(spread=0.8)
     begin = start(weight)
     before = recall_at_k(X @ begin.L, y, ks=(1,))[1]
-    settings = BatchSettings(weight=weight, weight_ridge=WeightRidge())
+    settings = RPML(weight=weight)._settings()
     result = stochastic_gradient(X, y, begin, settings, 4, seed=1)
     after = recall_at_k(X @ result.L, y, ks=(1,))[1]
     assert after > before + 0.05
@@ -39,14 +42,14 @@ def test_improves_on_a_random_start(weight):
 
 def test_the_same_seed_gives_the_same_result_and_another_does_not():
     X, y = blobs()
-    a, b, c = (stochastic_gradient(X, y, start(), BatchSettings(), 2, seed=s) for s in (1, 1, 2))
+    a, b, c = (stochastic_gradient(X, y, start(), PLAIN, 2, seed=s) for s in (1, 1, 2))
     np.testing.assert_array_equal(a.L, b.L)
     assert not np.allclose(a.L @ a.L.T, c.L @ c.L.T)
 
 
 def test_an_epoch_can_be_continued_exactly():
     X, y = blobs()
-    settings = BatchSettings()
+    settings = PLAIN
     whole = stochastic_gradient(X, y, start(), settings, 3, seed=5)
     state = start()
     stochastic_gradient(X, y, state, settings, 3, seed=5, callback=lambda s: s.epoch == 1)
@@ -58,7 +61,7 @@ def test_an_epoch_can_be_continued_exactly():
 
 def test_the_triplets_of_a_batch_are_limited():
     X, y = blobs()
-    settings = BatchSettings(max_triplets=10, batch_size=60)
+    settings = RPML(weight_ridge=None, batch_size=60)._settings()
     result = stochastic_gradient(X, y, start(), settings, 1, seed=0)
     batches = -(-len(X) // 60) + 2
-    assert 0 < result.history["n_triplets"][0] <= 10 * batches
+    assert 0 < result.history["n_triplets"][0] <= 60 * TRIPLETS_PER_ROW * batches

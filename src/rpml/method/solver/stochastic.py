@@ -1,43 +1,27 @@
 """sRPML: mini-batches, triplets mined within each, a few warm-started conjugate-gradient steps."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
 from rpml.method.objective.triplet_loss import TripletObjective
-from rpml.method.objective.weights import PinnedWeights, WeightRidge, weight_function
+from rpml.method.objective.weights import PinnedWeights, weight_function
 from rpml.method.solver.conjugate_gradient import OptimizeResult, Stopping, conjugate_gradient
 from rpml.method.triplets.batches import batch_sampler, mine_batch_triplets
 from rpml.runtime.rows import Array
 
-TRIPLETS_PER_ROW = 8  # per row of a batch
+if TYPE_CHECKING:
+    from rpml.method.settings import FitSettings
+
+TRIPLETS_PER_ROW = 8  # of a batch, sampled at random
+MARGIN = 0.5  # of mined triplets
 CURVES = ("loss", "gradient_norm", "mean_weight", "n_triplets")
-
-
-@dataclass(frozen=True)
-class BatchSettings:
-    """The settings of sRPML."""
-
-    weight: str = "concat"
-    alpha: float = 45.0
-    weight_ridge: WeightRidge | None = None
-    batch_size: int = 960
-    steps: int = 3
-    """Conjugate-gradient steps per batch."""
-    mining: str = "all"
-    """"all" samples from every triplet of the batch; the authors use "semi-hard"."""
-    margin: float = 0.5
-    max_triplets: int = TRIPLETS_PER_ROW * 960
-    """Triplets per batch, sampled at random."""
-    average: bool = True
-    """End each epoch at the mean of its iterates; False: at the last one, as in the paper."""
-    labeled: NDArray[np.bool_] | None = None
-    """(n,) rows of given class: triplets of such rows keep their weight."""
-    given: NDArray[np.intp] | None = None
-    """(k, 3) triplets from constraints, divided among the batches of each epoch; weight 1."""
 
 
 @dataclass
@@ -86,34 +70,38 @@ def run_epoch(
     X: Array,
     labels: NDArray[np.integer],
     state: EpochState,
-    settings: BatchSettings,
+    settings: FitSettings,
     rng: np.random.Generator,
+    certain: tuple[NDArray[np.bool_], NDArray[np.intp]] | None = None,
 ) -> None:
-    """Run one pass over the rows; changes the state."""
+    """Run one pass over the rows; changes the state.
+
+    `certain` are the rows of a given class and the triplets from constraints: their weight is 1,
+    and the latter are divided among the batches.
+    """
     loss = norm = weight = 0.0
     count = 0
     mean = IterateMean(state)
-    for rows, given in _batches(labels, settings, rng):
+    for rows, given in _batches(labels, settings.batch_size, rng, certain and certain[1]):
         batch = np.ascontiguousarray(X[np.concatenate([rows, given.ravel()])])
         mined = mine_batch_triplets(
             batch[: len(rows)] @ state.L.astype(batch.dtype),
             labels[rows],
             rng,
-            margin=settings.margin,
+            margin=MARGIN,
             mining=settings.mining,
-            limit=settings.max_triplets,
+            limit=TRIPLETS_PER_ROW * settings.batch_size,
         )
         triplets = np.vstack([mined, len(rows) + np.arange(given.size).reshape(-1, 3)])
         if len(triplets) == 0:
             continue
         function = weight_function(settings.weight)
-        if function.learnable and (settings.labeled is not None or len(given)):
+        if function.learnable and certain is not None:
             pinned = np.ones(len(triplets), bool)
-            labeled = settings.labeled
-            pinned[: len(mined)] = labeled is not None and np.all(labeled[rows][mined], axis=1)
+            pinned[: len(mined)] = np.all(certain[0][rows][mined], axis=1)
             function = PinnedWeights(function, pinned)
-        problem = TripletObjective(batch, triplets, function, settings.alpha, settings.weight_ridge)
-        result = conjugate_gradient(problem, state.L, state.theta, Stopping(settings.steps))
+        problem = TripletObjective(batch, triplets, function, settings.alpha, settings.ridge)
+        result = conjugate_gradient(problem, state.L, state.theta, Stopping(settings.batch_steps))
         state.L, state.theta = result.L, result.theta
         mean.add(state)
         loss += result.loss
@@ -129,14 +117,17 @@ def run_epoch(
 
 
 def _batches(
-    labels: NDArray[np.integer], settings: BatchSettings, rng: np.random.Generator
+    labels: NDArray[np.integer],
+    size: int,
+    rng: np.random.Generator,
+    triplets: NDArray[np.intp] | None,
 ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
     """Yield the rows of each batch and its share of the given triplets."""
-    batches = list(batch_sampler(labels, rng, batch_size=settings.batch_size))
+    batches = list(batch_sampler(labels, rng, batch_size=size))
     given = np.empty((0, 3), np.intp)
-    if settings.given is not None and len(settings.given):
+    if triplets is not None and len(triplets):
         batches = batches or [np.empty(0, np.intp)]
-        given = rng.permutation(settings.given)
+        given = rng.permutation(triplets)
     return zip(batches, np.array_split(given, max(1, len(batches))), strict=False)
 
 

@@ -44,15 +44,17 @@ def initial_subspace(Z: Array, l: int, init: object, rng: np.random.Generator) -
 
 def given_subspace(init: object, shape: tuple[int, int]) -> Array:
     """Return the user's matrix with orthonormal columns."""
-    L = np.array(init, np.float64)
+    L = np.asarray(init)
     if L.shape != shape:
         raise ValueError(
             f"init must have shape {shape}, features after preprocessing by n_components, "
             f"got {L.shape}."
         )
+    if L.dtype.kind not in "iuf" or not np.isfinite(L).all():
+        raise ValueError("init must hold finite numbers.")
     if np.linalg.matrix_rank(L) < shape[1]:
         raise ValueError("init must have linearly independent columns.")
-    return orthonormalize(np.linalg.qr(L)[0])
+    return orthonormalize(np.linalg.qr(L.astype(np.float64))[0])
 
 
 def complete_axes(axes: Array, l: int) -> Array:

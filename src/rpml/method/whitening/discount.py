@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,9 +10,9 @@ from rpml.method.whitening.classes import padded
 from rpml.method.whitening.linear_map import Preprocessing, Spectrum
 from rpml.method.whitening.neighborhoods import (
     Coordinates,
+    Estimate,
     NuisanceEvidence,
     ScatterChoice,
-    projected,
 )
 from rpml.method.whitening.nuisance import (
     Nuisance,
@@ -28,65 +28,17 @@ from rpml.runtime.blas import single_blas_thread, times
 from rpml.runtime.rows import Array
 
 
-@dataclass(frozen=True)
-class Discount:
-    """The rows without what does not matter, and the scatter that whitens them."""
-
-    spectrum: Spectrum
-    """Their principal axes."""
-    scatter: Array
-    choice: ScatterChoice
-    ranking: Array
-    """By what axes are ranked."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """The axes of coordinates."""
-
-    spectrum: Spectrum
-    """Of all rows."""
-    unit: bool
-    """Whether rows are scaled to unit norm."""
-
-
-@dataclass(frozen=True)
-class Knowledge:
-    """What is known of sampled rows and does not matter, and queries."""
-
-    nuisance: Nuisance | None
-    queries: Array | None
-
-    @property
-    def source(self) -> str:
-        names = {"nuisance": self.nuisance, "queries": self.queries}
-        return " and ".join(name for name, given in names.items() if given is not None)
-
-
-Estimate = tuple[Array, ScatterChoice]
-"""A scatter, and how it is used."""
-
-
 @single_blas_thread()
 def discount(
-    known: Knowledge, data: Coordinates, usual: Estimate, where: Place, rng: np.random.Generator
-) -> tuple[Discount | None, NuisanceEvidence]:
-    """Return the discount, None where the evidence does not support it, and that evidence.
+    rows: KnownRows, source: str, spectrum: Spectrum, rng: np.random.Generator
+) -> tuple[tuple[Spectrum, Estimate, Array] | None, NuisanceEvidence]:
+    """Return what is left of the rows where the evidence supports it, else None, and the evidence.
 
-    Parameters
-    ----------
-    known : Knowledge
-    data : Coordinates
-        The sampled rows.
-    usual : (scatter, choice)
-        Of the fit without the knowledge.
-    where : Place
-        The axes of the coordinates.
-    rng : numpy Generator
+    That is the principal axes of the rows without what does not matter, the scatter that whitens
+    them, and by what axes are then ranked. `spectrum` is that of all rows.
     """
-    rows = known_rows(known, data, usual, where)
     found, chance = shared(rows.Y, rows.nuisance.values, rows.asks, rng)
-    before = NuisanceEvidence(known.source, False, "", 0, found, chance, found)
+    before = NuisanceEvidence(source, False, "", 0, found, chance, found)
     comparable = rows.subset(comparable_rows(rows.nuisance.values, rng))
     if len(np.unique(comparable.nuisance.values)) < 2:
         return None, replace(before, reason="fewer than two of its values have enough rows")
@@ -96,31 +48,32 @@ def discount(
     verdict = judge(comparable, n_pairs, rng)
     if verdict.share is None:
         return None, replace(before, reason=verdict.reason)
-    made = _discounted(comparable, K, where.spectrum, verdict, known.source)
+    made = _discounted(comparable, K, spectrum, verdict, source)
     return made, replace(before, used=True, reason=verdict.reason, n_removed=n_removed)
 
 
-def known_rows(known: Knowledge, data: Coordinates, usual: Estimate, where: Place) -> KnownRows:
-    """Return the sampled rows, then the queries, in principal coordinates."""
+def known_rows(
+    data: Coordinates, usual: Estimate, nuisance: Nuisance | None, queries: Array | None
+) -> KnownRows:
+    """Return the sampled rows, then the queries, in principal coordinates.
+
+    `usual` is the estimate of the fit without the knowledge; queries are in standard deviations.
+    """
     deviations = data.deviations.astype(data.W.dtype)
-    Y, n, q = data.W * deviations, len(data.W), data.W.shape[1]
-    nuisance = known.nuisance or no_nuisance(n)
-    asks = np.ones(n, bool)
-    if known.queries is not None:
-        every = np.arange(len(known.queries))
-        W = projected(known.queries, every, where.spectrum, where.unit, q)
-        Y = np.concatenate([Y, W * deviations])
-        nuisance = nuisance.with_queries(len(W))
+    Y, n = data.W * deviations, len(data.W)
+    values, asks = nuisance or no_nuisance(n), np.ones(n, bool)
+    if queries is not None:
+        Y = np.concatenate([Y, queries * deviations])
+        values = values.with_queries(len(queries))
         # without a nuisance documents look for nothing
-        asks = np.append(np.full(n, known.nuisance is not None), np.ones(len(W), bool))
-    spread = np.diag(data.deviations**2)
-    prior = padded(data, *usual)
-    return KnownRows(Y, nuisance, asks, spread, prior, usual[1], data.n_components)
+        asks = np.append(np.full(n, nuisance is not None), np.ones(len(queries), bool))
+    spread, prior = np.diag(data.deviations**2), padded(data, *usual)
+    return KnownRows(Y, values, asks, spread, prior, usual[1], data.n_components)
 
 
 def _discounted(
     rows: KnownRows, K: Array, spectrum: Spectrum, verdict: Verdict, source: str
-) -> Discount:
+) -> tuple[Spectrum, Estimate, Array]:
     """Return the scatter across values in the principal axes of the shortened rows."""
     q, share = len(K), float(verdict.share or 0.0)
     variances, turn = np.linalg.eigh(K @ rows.spread @ K)
@@ -139,13 +92,13 @@ def _discounted(
         reason=verdict.reason,
         trains=False,
     )
-    return Discount(shortened, made.scatter, choice, made.ranking(share))
+    return shortened, (made.scatter, choice), made.ranking(share)
 
 
 def shared_after(
-    rows: KnownRows, where: Place, applied: Preprocessing, rng: np.random.Generator
+    rows: KnownRows, spectrum: Spectrum, applied: Preprocessing, rng: np.random.Generator
 ) -> float:
     """Return how often a row's nearest row shares its value in the embedding."""
-    axes, matrix = where.spectrum.axes[:, : rows.Y.shape[1]], applied.matrix[:, : rows.n_components]
+    axes, matrix = spectrum.axes[:, : rows.Y.shape[1]], applied.matrix[:, : rows.n_components]
     Y = times(rows.Y, (axes.T @ matrix).astype(rows.Y.dtype))
     return shared(Y, rows.nuisance.values, rows.asks, rng)[0]

@@ -14,7 +14,6 @@ reward near-duplicates and shared wording instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -45,6 +44,7 @@ from rpml.method.whitening.constants import (
 )
 from rpml.method.whitening.neighborhoods import (
     Coordinates,
+    Estimate,
     Mask,
     ScatterChoice,
     columns,
@@ -55,7 +55,6 @@ from rpml.method.whitening.neighborhoods import (
     taught_correlation,
 )
 from rpml.runtime.blas import single_blas_thread, times
-from rpml.runtime.context import silent
 from rpml.runtime.intervals import Interval, mean_interval
 from rpml.runtime.rows import Array, unit_rows
 from rpml.runtime.wording import counted
@@ -63,21 +62,16 @@ from rpml.runtime.wording import counted
 Index = NDArray[np.intp]
 
 NO_GAIN = Interval(0.0, 0.0, 0.0)  # PCA over PCA
-# two rounds, the evidence, the last round
-STEPS = 2 * (2 * JUDGED_REPEATS + JUDGED_REPEATS + FINAL_REPEATS)
 
 
 @single_blas_thread()
 def neighbor_scatter(
-    data: Coordinates,
-    rng: np.random.Generator,
-    step: Callable[[], None] = silent,
-    is_prior: bool = True,
-) -> tuple[Array, ScatterChoice]:
+    data: Coordinates, rng: np.random.Generator, is_prior: bool = True
+) -> Estimate:
     """The scatter within cross-fitted neighborhoods, and how it is used.
 
     Where PCA is chosen, `is_prior` says whether pairs or labels may still use the scatter; if not,
-    it is that of the rows that judged it. `step` is called `STEPS` times.
+    it is that of the rows that judged it.
     """
     n, q = data.W.shape
     if q < MIN_AXES:
@@ -86,15 +80,12 @@ def neighbor_scatter(
     if n < MIN_ROWS:
         reason = f"only {counted(n, 'row')}, too few to tell"
         return np.eye(q), ScatterChoice("none", np.inf, {}, reason, trains=False, gain=NO_GAIN)
-    gains = RankGains(data.subset(judged_rows(n, rng)), rng, step)
+    gains = RankGains(data.subset(judged_rows(n, rng)), rng)
     choice = choose(gains, data.n_components)
     correlation = gains.correlation
     if choice.whitens or is_prior:
         rows = rng.permutation(n)[: FINAL_ROWS if choice.whitens else PRIOR_ROWS]
-        correlation = taught_correlation(data.subset(rows), correlation, FINAL_REPEATS, rng, step)
-    else:
-        for _ in range(2 * FINAL_REPEATS):
-            step()
+        correlation = taught_correlation(data.subset(rows), correlation, FINAL_REPEATS, rng)
     return scatter_of(correlation, data.deviations), choice
 
 
@@ -177,13 +168,11 @@ class RankGains:
     when it is first asked for.
     """
 
-    def __init__(
-        self, data: Coordinates, rng: np.random.Generator, step: Callable[[], None] = silent
-    ) -> None:
+    def __init__(self, data: Coordinates, rng: np.random.Generator) -> None:
         self.directions = n_directions(data.deviations)
         every = np.arange(len(data.W))
         made, self._tested = (data.subset(part) for part in np.array_split(every, 2))
-        self.correlation = cross_fitted_correlation(made, JUDGED_REPEATS, rng, step)
+        self.correlation = cross_fitted_correlation(made, JUDGED_REPEATS, rng)
         self._scatter = scatter_of(self.correlation, data.deviations)
         self._trace = float(np.trace(self._scatter))
         self._queries = np.arange(min(JUDGED_QUERIES, len(self._tested.W)))
@@ -195,7 +184,6 @@ class RankGains:
         for seen in self._seen:
             self._plain.append(_principal(self._tested, seen)[:, : self._size])
             self._mates.append(_nearest(_principal(self._tested, ~seen), self._queries))
-            step()
 
     @cached_property
     def mild(self) -> Array:

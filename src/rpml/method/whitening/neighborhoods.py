@@ -9,7 +9,7 @@ with one and the scatter is measured on the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,7 +27,6 @@ from rpml.method.whitening.constants import (
 )
 from rpml.method.whitening.linear_map import Preprocessing, Spectrum
 from rpml.runtime.blas import times, transposed_times
-from rpml.runtime.context import silent
 from rpml.runtime.intervals import Interval
 from rpml.runtime.rows import Array, float_dtype, unit_rows
 from rpml.runtime.wording import counted
@@ -127,6 +126,10 @@ class ScatterChoice:
         alone = self.source in ("neighbors", "none")
         source = source if alone else f"{self.source} and {source}"
         return replace(self, source=source, ridge=np.inf, gain=None)
+
+
+Estimate = tuple[Array, ScatterChoice]
+"""A scatter, and how it is used."""
 
 
 @dataclass(frozen=True)
@@ -275,32 +278,21 @@ def shrinkage_share(whitened: Preprocessing, choice: ScatterChoice | None, L: Ar
     return np.asarray(shrinkage * (M @ L).T @ (M @ L))
 
 
-def cross_fitted_correlation(
-    data: Coordinates, repeats: int, rng: np.random.Generator, step: Callable[[], None] = silent
-) -> Array:
-    """Correlation between a row and its cross-fitted neighbors, largest eigenvalue below 1.
+def cross_fitted_correlation(data: Coordinates, repeats: int, rng: np.random.Generator) -> Array:
+    """(q, q): correlation C of a row and its cross-fitted neighbors, largest eigenvalue below 1.
 
     Two rounds of `repeats` halvings of the axes: neighbors by half-whitened axes first, then by
-    what these taught. `step` is called after every side of a halving.
-
-    Returns
-    -------
-    ndarray of shape (q, q)
-        C; the scatter within neighborhoods is D (I - C) D.
+    what these taught. The scatter within neighborhoods is D (I - C) D.
     """
     root = np.sqrt(data.deviations).astype(data.W.dtype)
     quarters = _quarters(data.W.shape[1], rng)
     seen = [columns(data.W, quarter) * root[quarter] for quarter in quarters]
-    first = _correlate(data.W, quarters, seen, SIDES[: 2 * repeats], step)
-    return taught_correlation(data, first, repeats, rng, step)
+    first = _correlate(data.W, quarters, seen, SIDES[: 2 * repeats])
+    return taught_correlation(data, first, repeats, rng)
 
 
 def taught_correlation(
-    data: Coordinates,
-    teacher: Array,
-    repeats: int,
-    rng: np.random.Generator,
-    step: Callable[[], None] = silent,
+    data: Coordinates, teacher: Array, repeats: int, rng: np.random.Generator
 ) -> Array:
     """Another round: neighbors by the axes as the teacher's correlation whitens them.
 
@@ -313,7 +305,7 @@ def taught_correlation(
     seen = [
         data.whitened(scatter, quarter, np.trace(scatter) / len(scatter)) for quarter in quarters
     ]
-    return _correlate(data.W, quarters, seen, SIDES[: 2 * repeats], step)
+    return _correlate(data.W, quarters, seen, SIDES[: 2 * repeats])
 
 
 def scatter_of(correlation: Array, deviations: Array) -> Array:
@@ -327,7 +319,6 @@ def _correlate(
     quarters: Sequence[Mask],
     seen: Sequence[Array],
     sides: Sequence[tuple[int, int]],
-    step: Callable[[], None],
 ) -> Array:
     """Neighbors by two quarters of the axes as `seen`, measured on the other two."""
     q = W.shape[1]
@@ -337,7 +328,6 @@ def _correlate(
         measured = np.ix_(unseen, unseen)
         total[measured] += _correlation(columns(W, unseen), _graph(neighbors))
         count[measured] += 1
-        step()
     correlation = total / np.maximum(count, 1)
     return np.asarray(correlation * (KAPPA / max(1.0, _largest_beyond_one(correlation))))
 
