@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from rpml.runtime.scratch import remove_dead
+from rpml.runtime.files import scratch_folder
 from tests.cli.conftest import rpml, shared, vectors  # noqa: F401
 
 PROGRAM = [sys.executable, "-m", "rpml"]
@@ -73,11 +73,11 @@ def test_a_kill_leaves_a_spool_that_the_next_run_removes(shared, tmp_path, monke
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (spool,) = tmp_path.glob("rpml-scratch-*")
     os.utime(spool, (0, 0))
-    remove_dead()
+    scratch_folder().cleanup()
     assert spool.exists()  # its owner is alive
     process.kill()
     process.communicate()
-    remove_dead()
+    scratch_folder().cleanup()
     assert not spool.exists()
 
 

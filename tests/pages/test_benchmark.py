@@ -9,7 +9,7 @@ from rpml.evaluation.protocol import from_file
 from rpml.io.features import ReadOptions
 from rpml.pages.benchmark import Benchmark
 from rpml.runtime.errors import InputError
-from rpml.runtime.locks import locked
+from rpml.runtime.files import locked
 
 
 @pytest.fixture

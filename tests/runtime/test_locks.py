@@ -10,11 +10,11 @@ import types
 import pytest
 
 from rpml.runtime.errors import InputError
-from rpml.runtime.locks import locked
+from rpml.runtime.files import locked
 from tests.faults.shim import run_forked
 
 HOLD = (
-    "import sys, time; from rpml.runtime.locks import locked\n"
+    "import sys, time; from rpml.runtime.files import locked\n"
     "with locked(sys.argv[1]): print('held', flush=True); time.sleep(600)"
 )
 

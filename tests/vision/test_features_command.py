@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from rpml.io.features import read_features
-from rpml.runtime.locks import locked
+from rpml.runtime.files import locked
 from rpml.vision.views import AUGMENTATIONS
 from tests.cli.conftest import Run
 from tests.vision.conftest import noise_image

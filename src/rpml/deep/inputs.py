@@ -18,8 +18,7 @@ from rpml.deep.methods.batches import Indices
 from rpml.io.container import canonical_json
 from rpml.runtime.context import Context, Json, Progress
 from rpml.runtime.errors import InputError
-from rpml.runtime.files import atomic_output
-from rpml.runtime.locks import leftovers
+from rpml.runtime.files import atomic_output, leftovers
 from rpml.runtime.rows import slices
 from rpml.runtime.schema import COUNT, check_json, read_json
 from rpml.runtime.threads import thread_count

@@ -20,8 +20,7 @@ from rpml.io.container import (
 )
 from rpml.runtime.context import Json
 from rpml.runtime.errors import CheckpointError, ModelFormatError, write_error
-from rpml.runtime.files import atomic_output
-from rpml.runtime.locks import leftovers
+from rpml.runtime.files import atomic_output, leftovers
 from rpml.runtime.schema import Schema, check_json, read_json
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from rpml.io.checkpoint import remove_checkpoint
-from rpml.runtime.locks import locked
+from rpml.runtime.files import locked
 
 Inputs = Iterable[str | Path | None]
 

@@ -32,12 +32,10 @@ from rpml.runtime.context import Context, Json, Progress
 from rpml.runtime.digest import data_digest
 from rpml.runtime.environment import versions
 from rpml.runtime.errors import InputError
-from rpml.runtime.files import atomic_outputs, publish_tree
-from rpml.runtime.locks import locked
+from rpml.runtime.files import atomic_outputs, locked, publish_tree, scratch_folder
 from rpml.runtime.outputs import check_folder, check_no_file
 from rpml.runtime.rows import Array
 from rpml.runtime.schema import read_json
-from rpml.runtime.scratch import ScratchFolder
 from rpml.runtime.threads import thread_count
 from rpml.runtime.wording import counted
 
@@ -272,7 +270,7 @@ class Benchmark:
         assert data.images is not None
         context.report(Progress("figures", 0, 1))
         test = np.flatnonzero(~data.train)
-        with ScratchFolder() as scratch:
+        with scratch_folder() as scratch:
             drawn = draw_figures(
                 {LEARNED: Z},
                 scratch,

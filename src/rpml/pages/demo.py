@@ -26,11 +26,9 @@ from rpml.io.datasets.views import random_views
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.figures.plots import retrieval_figure
 from rpml.runtime.extras import MissingExtraError
-from rpml.runtime.files import publish_tree
-from rpml.runtime.locks import locked
+from rpml.runtime.files import locked, publish_tree, scratch_folder
 from rpml.runtime.outputs import check_folder
 from rpml.runtime.rows import Array, unit_rows
-from rpml.runtime.scratch import ScratchFolder
 from rpml.runtime.wording import counted
 
 logger = logging.getLogger(__name__)
@@ -99,7 +97,7 @@ def run(
     folder = Path(out_dir)
     folder.absolute().parent.mkdir(parents=True, exist_ok=True)
     check_folder(folder, True, ["model.rpml", "table.json", "neighbors.png"])
-    with locked(folder), ScratchFolder() as scratch:
+    with locked(folder), scratch_folder() as scratch:
         started = time.perf_counter()
         found = demonstrate(Path(scratch), seed, note)
         result = DemoResult(

@@ -30,11 +30,11 @@ class WeightCollapseWarning(UserWarning):
     """The learned triplet weights have shrunk to zero, so the embedding was hardly trained."""
 
 
-def write_error(path: Path, error: OSError, state: str = "") -> Exception:
+def write_error(path: Path, error: OSError) -> Exception:
     """Return the exception for a failed write: WriteError on a full disk, else InputError."""
     reason = error.strerror or str(error)
     advice = ": free some space and try again" if error.errno == errno.ENOSPC else ""
-    message = f"cannot write {path}: {reason}{advice}{state}"
+    message = f"cannot write {path}: {reason}{advice}"
     if error.errno in _FULL or "No space left" in str(error) or "File too large" in str(error):
         return WriteError(error.errno, message)
     return InputError(message)

@@ -17,6 +17,7 @@ MANIFEST_SUFFIX = ".manifest.json"
 """Of the list of the files next to features."""
 _STATES = {"*": [(int, str)]}
 _MANIFEST = {"files": _STATES, "facts": {}, "earlier?": _STATES}
+States = dict[Path, list[int | str]]
 
 
 def check_output(
@@ -58,37 +59,33 @@ def exists_error(path: Path) -> InputError:
 
 def check_regular(path: Path) -> None:
     """Raise InputError if a device, a pipe or a folder has the name of an output file."""
-    if path.is_dir():
-        raise InputError(f"cannot write {path}: it is a folder")
     if path.exists() and not path.is_file():
-        raise InputError(f"cannot write {path}: it is not a regular file")
+        what = "a folder" if path.is_dir() else "not a regular file"
+        raise InputError(f"cannot write {path}: it is {what}")
 
 
 def check_apart(outputs: Iterable[str | Path], inputs: Iterable[str | Path | None]) -> None:
-    """Raise InputError if an output is an input, contains one, or is inside one.
+    """Raise InputError if an output is an input (also by a link), contains one, or is inside one.
 
     None, ``-`` and URLs among the inputs are ignored.
     """
-    read = [Path(i) for i in inputs if i is not None and str(i) != "-" and "://" not in str(i)]
+    read = [i for i in inputs if i is not None and str(i) != "-" and "://" not in str(i)]
     used = {os.path.realpath(source): source for source in read}
-    for output in map(Path, outputs):
-        written = Path(os.path.realpath(output))
-        holds = [path for path in used if path.startswith(f"{written}{os.sep}")]
-        lies_in = [str(path) for path in written.parents if str(path) in used]
-        for word, paths in (("is", _same(written, used)), ("holds", holds), ("lies in", lies_in)):
-            if paths:
-                source = used[paths[0]]
-                raise InputError(f"{output} {word} the input {source}: choose another output")
-
-
-def _same(path: Path, others: Iterable[str]) -> list[str]:
-    """Return those paths that are the same file as `path`, including hard links."""
-    linked = path.is_file() and path.stat().st_nlink > 1
-    return [
-        other
-        for other in others
-        if str(path) == other or (linked and os.path.exists(other) and path.samefile(other))
-    ]
+    for output in outputs:
+        written = os.path.realpath(output)
+        linked = os.path.isfile(written) and os.stat(written).st_nlink > 1
+        for path, source in used.items():
+            if path == written or (
+                linked and os.path.exists(path) and os.path.samefile(path, written)
+            ):
+                word = "is"
+            elif path.startswith(written + os.sep):
+                word = "holds"
+            elif written.startswith(path + os.sep):
+                word = "lies in"
+            else:
+                continue
+            raise InputError(f"{output} {word} the input {source}: choose another output")
 
 
 def resolved(path: str | os.PathLike[str]) -> Path:
@@ -114,42 +111,38 @@ class Manifest:
         except (OSError, ValueError):
             stored = {"files": {}, "facts": {}}
         self.facts: Json = stored["facts"]
-        self._files: dict[str, list[int | str]] = stored["files"]
+        self._files = self._inside(stored["files"])
         # those that were to be replaced, if a kill left them in place
-        self._earlier: dict[str, list[int | str]] = stored.get("earlier", {})
+        self._earlier = self._inside(stored.get("earlier", {}))
         # anyone who may write in this folder could list our files in a manifest of their own
-        self._mine = bool(self._files) and _is_mine(path)
+        users = hasattr(os, "geteuid")
+        self._mine = bool(self._files) and not (users and os.lstat(path).st_uid != os.geteuid())
 
-    def _path(self, name: str) -> Path | None:
-        """Return the path of a name; None if it leads out of the folder, by .. or by a link."""
-        path, folder = self.path.parent / name, self.path.parent
-        inside = ".." not in path.parts and resolved(path).is_relative_to(folder)
-        return path if inside else None
-
-    def _name(self, path: Path) -> str:
-        return os.path.relpath(resolved(path), self.path.parent).replace(os.sep, "/")
+    def _inside(self, states: dict[str, list[int | str]]) -> States:
+        """Return the states by path, without names that lead out of the folder by .. or a link."""
+        folder = self.path.parent
+        paths = {name: resolved(folder / name) for name in states if ".." not in Path(name).parts}
+        return {path: states[name] for name, path in paths.items() if path.is_relative_to(folder)}
 
     def listed(self, folder: Path | None = None) -> list[Path]:
         """Return the paths of the files; of those in a folder, or the file itself, if given."""
-        paths = [path for name in self._files if (path := self._path(name)) is not None]
-        inside = None if folder is None else resolved(folder)
-        return [path for path in paths if inside is None or path.is_relative_to(inside)]
+        inside = self.path.parent if folder is None else resolved(folder)
+        return [path for path in self._files if path.is_relative_to(inside)]
 
     def owned(self) -> list[Path]:
         """Return the files that rpml wrote, now or earlier, and nobody has changed since."""
-        paths = (self._path(name) for name in {**self._earlier, **self._files})
-        return [path for path in paths if path is not None and self.owns(path)]
+        return [path for path in {**self._earlier, **self._files} if self.owns(path)]
 
     def owns(self, path: Path) -> bool:
         """Whether rpml wrote this file, or the files of this folder, all unchanged since."""
-        if resolved(path) == self.path or not self._mine:
+        path = resolved(path)
+        if path == self.path or not self._mine:
             return self._mine
         if path.is_dir():
             inside = self.listed(path)
             return bool(inside) and all(map(self.owns, inside))
-        name, state = self._name(path), _state(path)
-        known = (files.get(name, [])[:2] for files in (self._files, self._earlier))
-        return self._path(name) is not None and bool(state) and state in known
+        known = [states.get(path, [])[:2] for states in (self._files, self._earlier)]
+        return os.path.lexists(path) and _state(path) in known
 
     def check(self, path: Path) -> None:
         """Raise InputError if the path exists and is not a file of rpml."""
@@ -161,11 +154,11 @@ class Manifest:
 
     def intact(self) -> bool:
         """Whether all listed files are there as they were written."""
-        return bool(self._files) and not any(map(self.differs, self.listed()))
+        return bool(self._files) and not any(map(self.differs, self._files))
 
     def differs(self, path: Path) -> bool:
         """Whether a listed file is missing or has other content than the one listed."""
-        stored = self._files.get(self._name(path), [])[2:]
+        stored = self._files.get(resolved(path), [])[2:]
         return bool(stored) and not (path.is_file() and [file_fingerprint(path)] == stored)
 
     def write_next(
@@ -177,14 +170,21 @@ class Manifest:
         them, and knows the files of this one too, so that a kill in between leaves nothing that
         the next run could not replace.
         """
-        states = {
-            self._name(target): [*_state(file), file_fingerprint(file)]
-            for target, file in files.items()
-        }
-        earlier = {self._name(path): _state(path) for path in self.owned()}
-        content = {"files": states, "earlier": earlier, "facts": dict(facts or {})}
-        text = json.dumps(content, indent=1, sort_keys=True)
+        states = {path: [*_state(file), file_fingerprint(file)] for path, file in files.items()}
+        earlier = {path: _state(path) for path in self.owned()}
+        content = {"files": self._named(states), "earlier": self._named(earlier)}
+        text = json.dumps({**content, "facts": dict(facts or {})}, indent=1, sort_keys=True)
         draft.write_text(text + "\n", encoding="utf8")
+
+    def _named(self, states: States) -> Json:
+        folder = self.path.parent
+        return {os.path.relpath(p, folder).replace(os.sep, "/"): s for p, s in states.items()}
+
+
+def _state(path: Path) -> list[int | str]:
+    """Return size and modification time, which a rename keeps."""
+    status = os.lstat(path)
+    return [status.st_size, status.st_mtime_ns]
 
 
 def check_written_together(table: Path) -> None:
@@ -196,26 +196,12 @@ def check_written_together(table: Path) -> None:
     for path in table.parent.glob(f"{start}*{MANIFEST_SUFFIX}"):
         manifest = Manifest(path)
         features = path.with_name(path.name.removesuffix(MANIFEST_SUFFIX))
-        if resolved(table) in manifest.listed() and features.exists():
-            for file in manifest.listed(features):
-                if manifest.differs(file):
-                    raise InputError(
-                        f"{table} was written with other features than {features}: write both "
-                        f"again, or remove {path.name} if they do belong together"
-                    )
-
-
-def _is_mine(path: Path) -> bool:
-    return not hasattr(os, "geteuid") or os.lstat(path).st_uid == os.geteuid()
-
-
-def _state(path: Path) -> list[int | str]:
-    """Return size and modification time, which a rename keeps."""
-    try:
-        status = os.lstat(path)
-    except OSError:
-        return []
-    return [status.st_size, status.st_mtime_ns]
+        together = resolved(table) in manifest.listed() and features.exists()
+        if together and any(map(manifest.differs, manifest.listed(features))):
+            raise InputError(
+                f"{table} was written with other features than {features}: write both "
+                f"again, or remove {path.name} if they do belong together"
+            )
 
 
 def check_no_file(folder: str | os.PathLike[str]) -> None:

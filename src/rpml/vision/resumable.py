@@ -10,7 +10,7 @@ from rpml.io.checkpoint import Checkpoint
 from rpml.io.resumable import ResumableRun
 from rpml.runtime.context import Context
 from rpml.runtime.errors import InputError
-from rpml.runtime.locks import locked
+from rpml.runtime.files import locked
 from rpml.runtime.outputs import Manifest
 from rpml.vision.extract import Job, files_digest
 from rpml.vision.outputs import (

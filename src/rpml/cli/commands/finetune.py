@@ -55,7 +55,7 @@ def run(
     from rpml.deep.methods import METHODS, check_methods
     from rpml.deep.schedule import Schedule
     from rpml.runtime.context import Context
-    from rpml.runtime.locks import locked
+    from rpml.runtime.files import locked
     from rpml.vision.files import find_images
 
     check_methods([method])

@@ -35,7 +35,7 @@ def run(
     from rpml.estimator.features import check_features
     from rpml.estimator.fitted import save_model
     from rpml.io.model_file import check_model_output
-    from rpml.runtime.locks import locked
+    from rpml.runtime.files import locked
 
     target = check_model_output(output, force, [model, features, old])
     fitted = opt.load_model(model)

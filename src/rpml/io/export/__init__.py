@@ -12,9 +12,8 @@ from pathlib import Path
 from rpml.io.export.steps import LinearModel, Step, embedding_steps
 from rpml.io.features.reading import SUFFIXES as DATA_SUFFIXES
 from rpml.runtime.errors import InputError
-from rpml.runtime.files import atomic_output, publish_tree
+from rpml.runtime.files import atomic_output, publish_tree, scratch_folder
 from rpml.runtime.outputs import check_apart, check_folder, check_output
-from rpml.runtime.scratch import ScratchFolder
 
 TARGETS: dict[str, tuple[str, ...]] = {
     "onnx": (".onnx",),
@@ -66,7 +65,7 @@ def export_model(
     module = import_module(f"{__name__}.to_{target.replace('-', '_')}")
     write: Callable[[Sequence[Step], Path], None] = module.write
     if target == "sentence-transformers":
-        with ScratchFolder() as scratch:
+        with scratch_folder() as scratch:
             write(steps, Path(scratch))
             publish_tree(Path(scratch), path, overwrite)
     else:

@@ -5,6 +5,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
 from rpml.io.features.arrow_files import SUFFIXES as ARROW
@@ -15,7 +16,7 @@ from rpml.io.features.source import Features, FeatureSource, ReadOptions, Stamp
 from rpml.io.features.text_files import CsvSource
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
-from rpml.runtime.scratch import ScratchFolder
+from rpml.runtime.files import scratch_folder
 from rpml.runtime.wording import one_line, reason_of
 
 Opener = Callable[[Path, ReadOptions], FeatureSource]
@@ -100,7 +101,7 @@ _MAGIC = {
 
 def _standard_input(options: ReadOptions) -> FeatureSource:
     """Copy standard input to a temporary file, so that every format works in bounded memory."""
-    folder = ScratchFolder()
+    folder = scratch_folder()
     spool = Path(folder.name) / "stdin"
     with open(spool, "wb") as file:
         shutil.copyfileobj(sys.stdin.buffer, file)
@@ -117,7 +118,7 @@ def _standard_input(options: ReadOptions) -> FeatureSource:
 def _remote(address: str, options: ReadOptions) -> FeatureSource:
     """Copy a file or a folder of shards from a URL that fsspec supports."""
     fsspec = require("fsspec", "remote", f"reading {address.split('://')[0]}://")
-    folder = ScratchFolder()
+    folder = scratch_folder()
     try:
         system, place = fsspec.core.url_to_fs(address)
         target = Path(folder.name) / Path(urlsplit(place).path.rstrip("/")).name
@@ -137,7 +138,7 @@ def _remote(address: str, options: ReadOptions) -> FeatureSource:
 
 
 def _named(
-    open_copy: Callable[[], FeatureSource], folder: ScratchFolder, path: Path, name: str
+    open_copy: Callable[[], FeatureSource], folder: TemporaryDirectory[str], path: Path, name: str
 ) -> FeatureSource:
     """Open a copy in a temporary folder, which the source keeps, and name it by its origin."""
     try:

@@ -30,9 +30,8 @@ from rpml.pages.items import Items
 from rpml.pages.layout import layout, quantized
 from rpml.runtime.context import Json, Progress
 from rpml.runtime.errors import InputError
-from rpml.runtime.files import atomic_output
+from rpml.runtime.files import atomic_output, locked
 from rpml.runtime.intervals import Interval, interval, paired
-from rpml.runtime.locks import locked
 from rpml.runtime.outputs import check_output
 from rpml.runtime.rows import Array, sorted_sample, unit_rows
 from rpml.runtime.wording import one_line, reason_of

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from rpml.io.features.numpy_files import read_npy_header
 from rpml.pages.thumbnails import Thumbnail, thumbnail
 from rpml.runtime.errors import InputError
+from rpml.runtime.files import scratch_folder
 from rpml.runtime.rows import Array
-from rpml.runtime.scratch import ScratchFolder
 from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Uploads:
 
 @contextmanager
 def _as_file(data: bytes) -> Iterator[Path]:
-    with ScratchFolder() as folder:
+    with scratch_folder() as folder:
         path = Path(folder) / "query"
         path.write_bytes(data)
         yield path
