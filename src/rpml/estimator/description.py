@@ -153,7 +153,7 @@ def outcome_lines(model: RPML) -> dict[str, str]:
     lines = {"outcome": result_line(model)}
     if not model.message_.startswith("bridge"):
         lines["meaning"] = describe_outcome(model)
-    if choice is not None and choice.reason:
+    if choice is not None and choice.reason and not (choice.nuisance and choice.nuisance.used):
         lines["evidence"] = choice.reason
     skipped = ("whitening",) if model.n_iter_ else ("whitening", "training")
     return lines | {title: text for title, text in decided.items() if title not in skipped}

@@ -41,6 +41,8 @@ def test_a_nuisance_from_a_file_or_a_column(rpml, files, tmp_path, vectors, give
     same_map(tmp_path / "m.rpml", RPML(16, random_state=0).fit(X, nuisance=language), X)
     assert "of nearest neighbors share the nuisance" in result.stdout
     assert "3 directions removed" in result.stdout
+    assert "higher than without it" in result.stdout
+    assert "were nearest neighbors and are not among" in result.stdout
 
 
 def test_several_columns_and_numbers(rpml, files, tmp_path):
@@ -57,6 +59,8 @@ def test_queries_from_a_file(rpml, files, tmp_path):
     fields = rpml.json(*args, "--queries", folder / "q.npy")
     same_map(tmp_path / "m.rpml", RPML(16, random_state=0).fit(X, queries=X[::7] + 2), X)
     assert fields["output"] == str(tmp_path / "m.rpml")
+    assert len(fields["separated"]) == 3
+    assert all(0 <= row < len(X) for pair in fields["separated"] for row in pair)
 
 
 def test_wrong_knowledge_is_refused_in_one_sentence(rpml, files, tmp_path):

@@ -9,7 +9,7 @@ import pytest
 import rpml
 from rpml.pages.explorer.catalog import make_catalog
 from rpml.pages.items import make_items
-from rpml.pages.report.sections.knowledge import separated, shared
+from rpml.pages.report.sections.knowledge import shared
 from tests.cli.conftest import Run
 from tests.languages import translations
 
@@ -34,16 +34,16 @@ def test_the_section_has_shares_evidence_and_pairs(fitted):
     assert '"nuisance":' in page  # a color of the maps
 
 
-def test_without_a_nuisance_there_is_no_section(fitted):
+def test_without_a_nuisance_only_turned_axes_have_a_section(fitted):
     _, X, _ = fitted
-    assert 'id="knowledge"' not in rpml.report(rpml.RPML(16, random_state=0).fit(X), X).html
+    turned = rpml.report(rpml.RPML(16, random_state=0, whiten=0.5, max_iter=0).fit(X), X).html
+    assert "does their difference matter?" in turned
+    pca = rpml.RPML(16, random_state=0, whiten=0, max_iter=0).fit(X)
+    assert 'id="knowledge"' not in rpml.report(pca, X).html
 
 
-def test_pairs_shared_a_value_and_are_not_near_any_more():
-    X = np.array([[1.0, 0], [1, 0.1], [0, 1], [0.5, 1]])
-    before, after = np.array([[1], [0], [3], [2]]), np.array([[2], [3], [3], [2]])
-    assert separated(X, before, after, None) == [[0, 1]]
-    assert separated(X, before, after, np.array(["a", "b", "a", "a"])) == []
+def test_shares_of_items_with_a_value():
+    before = np.array([[1], [0], [3], [2]])
     assert shared(before, np.array(["a", "b", "a", ""])) == 0
     assert shared(before, np.array(["a", "a", "b", "a"])) == pytest.approx(0.75 - 0.25)
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rpml.cli.command import Interrupted, command
 from rpml.cli.console import Console, fields_text
@@ -272,12 +272,24 @@ def run(
             f"interrupted: {output} holds the best model so far "
             f"({counted(model.n_iter_, 'iteration')}); {how_to_go_on(job)}"
         )
-    fields = summary(outcome.model, output)
-    if advice is not None:
-        fields["codes"] = advice.output
-    done = outcome.state == "complete"
-    text = f"{output} is already complete" if done else fields_text(shown(outcome.model, fields))
-    console.result(fields, text)
+    fields: Json = summary(outcome.model, output)
+    fields |= {} if advice is None else {"codes": advice.output}
+    if outcome.state == "complete":
+        console.result(fields, f"{output} is already complete")
+    else:
+        asked = {} if on_dask else discounted(outcome.model, data, inputs.get("nuisance"), fields)
+        console.result(fields, fields_text(shown(outcome.model, fields) | asked))
+
+
+def discounted(model: RPML, data: Features, nuisance: Any, fields: Json) -> dict[str, object]:
+    """Return the line that asks about pairs which the model separated; they are a field, too."""
+    from rpml.estimator.knowledge import as_nuisance
+    from rpml.evaluation.separated import discounted_pairs, named_pairs, separated_question
+
+    known = as_nuisance(nuisance, len(data.values))
+    pairs = discounted_pairs(model, data.values, None if known is None else known.values)
+    fields["separated"] = named_pairs(pairs, data.ids)
+    return {"discounted": separated_question(fields["separated"])} if pairs else {}
 
 
 def estimate(features: str, model: RPML, read: ReadOptions, console: Console) -> None:
@@ -348,12 +360,12 @@ def shown(model: RPML, fields: dict[str, object]) -> dict[str, object]:
     """Return the fields that apply, with what the fit came to in words."""
     from rpml.estimator.description import outcome_lines
 
-    solver = ("iterations", "converged", "message")
+    solver = ("iterations", "converged", "message", "separated")
     lines = {n: value for n, value in fields.items() if value is not None and n not in solver}
     return lines | outcome_lines(model)
 
 
-def summary(model: RPML, output: str) -> dict[str, object]:
+def summary(model: RPML, output: str) -> Json:
     """Summarize a fit; the loss is the mean over triplets."""
     from rpml.estimator.description import mean_losses
 

@@ -106,8 +106,7 @@ def judge(rows: KnownRows, n_pairs: int, rng: np.random.Generator) -> Verdict:
     found, chance = shared(rows.Y, values, rows.asks, rng)
     excess = (found - chance) / max(1e-9, 1 - chance)
     if excess < CROSS_EXCESS:
-        reason = f"{found:.0%} of nearest neighbors share it, {chance:.0%} by chance"
-        return Verdict(None, {}, f"{reason}: there is nothing to remove")
+        return Verdict(None, {}, "that is hardly more than by chance: there is nothing to remove")
     views = list(_views(rows.subset(rng.permutation(len(values))[:JUDGED_ROWS]), rng))
     if not sum(len(view) for view in views):
         return Verdict(None, {}, "too few rows of different values are each other's nearest")
@@ -122,13 +121,29 @@ def judge(rows: KnownRows, n_pairs: int, rng: np.random.Generator) -> Verdict:
     if -known[best] < CROSS_AGREES:
         what = "rows of different values that are each other's nearest have little in common"
         return Verdict(None, evidence, f"{what}: it may be what matters")
-    measured = f"neighbors of other values gain {gains[best]:.2f} in log rank, {needed:.2f} needed"
+    measured = ranked(float(gains[best]), rows.only_queries)
     if gains[best] < needed:
-        return Verdict(None, evidence, measured)
+        unsure = f"{measured}, and {_share(needed)} would be needed to be sure"
+        return Verdict(None, evidence, unsure)
+    if gains[best] < 0:
+        measured += ", by a map that only half of the rows made"
     near = CROSS_NEAR_BEST if n_pairs >= CROSS_MANY else 1.0
     over_pca = pca - np.array(known)
     strongest = int((over_pca >= near * over_pca[best]).argmax())
     return Verdict(CROSS_SHARES[strongest], evidence, measured)
+
+
+def ranked(gain: float, by_queries: bool) -> str:
+    """Return a gain in log rank in words."""
+    found = "held-out queries rank their documents"
+    if not by_queries:
+        found = "held-out rows rank their counterparts of other values"
+    return f"{found} {_share(gain)} {'higher' if gain >= 0 else 'lower'} than without it"
+
+
+def _share(gain: float) -> str:
+    """Return by which share of it a rank falls, or rises."""
+    return f"{1 - np.exp(-abs(gain)):.0%}"
 
 
 def shared(Y: Array, values: Index, asks: Mask, rng: np.random.Generator) -> tuple[float, float]:
