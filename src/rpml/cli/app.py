@@ -3,10 +3,11 @@
 import os
 import sys
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
+from rpml.cli import options as opt
 from rpml.cli.command import INTERRUPTED, Commands, Parser
 from rpml.cli.console import Console, table
 from rpml.cli.progress import answering, stop
@@ -42,13 +43,9 @@ app = typer.Typer(
 )
 def _root(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", help="With --version: also extras, libraries, machine.")
-    ] = False,
-    json_output: Annotated[
-        bool, typer.Option("--json", help="With --version --verbose: as one JSON object.")
-    ] = False,
+    version: bool = opt.flag("Print the version.", "--version"),
+    verbose: bool = opt.flag("With --version: also extras, libraries, machine.", "--verbose"),
+    json_output: bool = opt.flag("With --version --verbose: as one JSON object.", "--json"),
 ) -> None:
     """Learn a smaller linear embedding from unlabeled vectors."""
     if context.invoked_subcommand is not None:

@@ -1,8 +1,7 @@
-"""What all commands share: option groups, error messages and exit codes."""
+"""What all commands share: error messages and exit codes."""
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import re
@@ -10,66 +9,17 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import MISSING, fields, is_dataclass
 from errno import ELOOP, ENAMETOOLONG, ENOTDIR, EROFS
 from functools import wraps
-from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard, get_type_hints
+from typing import Any, NoReturn, TypeGuard
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from rpml.cli.console import SHOWN, say
-from rpml.cli.options.common import OPTION_OF, option_of
+from rpml.cli.options import OPTION_OF, expand_groups, option_of
 from rpml.runtime.errors import InputError, WriteError
 from rpml.runtime.wording import one_line, reason_of
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-
-def expand_groups(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a command one parameter per field of each dataclass in its signature.
-
-    Typer reads the options of a command from its signature and knows no groups. A parameter
-    annotated with a dataclass is therefore replaced by the fields of that dataclass, and the
-    function is called with the dataclass made of their values.
-    """
-    hints = get_type_hints(function, include_extras=True)
-    groups: dict[str, type[DataclassInstance]] = {
-        name: kind for name, kind in hints.items() if isinstance(kind, type) and is_dataclass(kind)
-    }
-    options: list[Parameter] = []
-    for name, parameter in signature(function).parameters.items():
-        plain = parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[name])
-        options += _options(groups[name]) if name in groups else [plain]
-
-    @wraps(function)
-    def run(**arguments: object) -> None:
-        packed = {
-            name: group(**{field.name: arguments.pop(field.name) for field in fields(group)})
-            for name, group in groups.items()
-        }
-        function(**arguments, **packed)
-
-    run.__signature__ = Signature(options)  # type: ignore[attr-defined]
-    run.__annotations__ = {option.name: option.annotation for option in options}
-    return run
-
-
-def _options(group: type[DataclassInstance]) -> list[Parameter]:
-    """Convert the fields of a dataclass to keyword parameters."""
-    hints = get_type_hints(group, include_extras=True)
-    return [
-        Parameter(
-            field.name,
-            Parameter.KEYWORD_ONLY,
-            default=Parameter.empty if field.default is MISSING else field.default,
-            annotation=hints[field.name],
-        )
-        for field in fields(group)
-    ]
-
 
 _LONGEST_WORD, _LONGEST = 160, 2000  # characters of a message
 FAILED, BAD_INPUT, SKIPPED, INTERRUPTED = 1, 2, 3, 130  # exit codes; SKIPPED is of `features`
@@ -83,7 +33,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     """Expand the option groups; turn exceptions into one sentence and an exit code."""
     function = expand_groups(function)
 
-    @functools.wraps(function)
+    @wraps(function)
     def run(**options: Any) -> None:
         SHOWN.clear()
         if (threads := options.get("threads")) is not None:  # before numpy is imported

@@ -5,11 +5,11 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
 import typer
 
+from rpml.cli import options as opt
 from rpml.cli.config import load_config
 from rpml.cli.progress import BarReporter, LineReporter, Reporter
 
@@ -29,29 +29,20 @@ SHOWN: list[str] = []
 """The warnings of this run."""
 
 
-@dataclass(frozen=True)
+@opt.option_group
 class Console:
     """The options of every command, and its output: text, or JSON."""
 
-    threads: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Number of threads; default: all cores.")
-    ] = None
-    config: Annotated[
-        str | None,
-        typer.Option(
-            "--config",
-            metavar="FILE",
-            callback=load_config,
-            is_eager=True,
-            help="TOML file that sets any of these options.",
-        ),
-    ] = None
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print only the result and errors.")
-    ] = False
-    json_output: Annotated[
-        bool, typer.Option("--json", help="Print the result as one JSON object.")
-    ] = False
+    threads: int | None = opt.number("Number of threads; default: all cores.")
+    config: str | None = typer.Option(
+        None,
+        metavar="FILE",
+        callback=load_config,
+        is_eager=True,
+        help="TOML file that sets any of these options.",
+    )
+    quiet: bool = opt.flag("Print only the result and errors.", "--quiet", "-q")
+    json_output: bool = opt.flag("Print the result as one JSON object.", "--json")
 
     def reporter(self) -> Reporter:
         """Return bars on a terminal, plain lines in a pipe, nothing with --quiet."""

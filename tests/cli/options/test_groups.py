@@ -1,25 +1,24 @@
 """Option groups: dataclasses expanded into the options of a command."""
 
-from dataclasses import dataclass
 from inspect import signature
-from typing import Annotated
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from rpml.cli.command import expand_groups
+from rpml.cli import options as opt
+from rpml.cli.options import expand_groups
 
 
-@dataclass(frozen=True)
+@opt.option_group
 class Output:
-    output: Annotated[str, typer.Option("--output", "-o")]
-    force: Annotated[bool, typer.Option("--force")] = False
+    output: str = opt.output("OUT", "Where to write.")
+    force: bool = opt.FORCE
 
 
-@dataclass(frozen=True)
+@opt.option_group
 class Named(Output):
-    name: Annotated[str | None, typer.Option()] = None
+    name: str | None = opt.text("NAME", "A name.")
 
 
 @pytest.fixture
@@ -28,7 +27,7 @@ def call():
     received = []
 
     @expand_groups
-    def run(path: str, count: Annotated[int, typer.Option()] = 3, *, target: Named) -> None:
+    def run(*, path: str, count: int = opt.number("A number.", default=3), target: Named) -> None:
         received.append((path, count, target))
 
     app = typer.Typer()
@@ -57,4 +56,4 @@ def test_options_stand_where_the_group_stood():
 
     expanded = signature(expand_groups(run)).parameters
     assert list(expanded) == ["first", "output", "force", "name", "last"]
-    assert expanded["force"].default is False
+    assert expanded["force"].default is opt.FORCE

@@ -2,13 +2,10 @@
 
 import sys
 from dataclasses import replace
-from typing import Annotated
 
-import typer
-
+from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, table
-from rpml.cli.options import common as opt
 from rpml.cli.options.images import DescriptorOptions, TrainingOptions, require_torch
 from rpml.runtime.errors import InputError
 
@@ -28,39 +25,27 @@ what is there.
 
 @command
 def run(
-    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="cub, cars, sop or folders.")],
-    root: Annotated[str | None, opt.text("DIR", "Folder of the dataset's images.")] = None,
-    backbone: Annotated[
-        str | None, opt.text("X.onnx", "Network that describes the images.")
-    ] = None,
-    features: Annotated[
-        str | None, opt.text("FILE", "Descriptors to use; .npz may hold y and train too.")
-    ] = None,
-    output: Annotated[
-        str | None, opt.output("FOLDER", "Output folder; default: benchmark-DATASET.")
-    ] = None,
-    dim: Annotated[int, opt.number("Dimensions of the embeddings.")] = 128,
-    methods: Annotated[
-        str | None, opt.text("NAME,...", "Methods to measure; default: all.")
-    ] = None,
-    whiten: Annotated[
-        int | None, opt.number("PCA-whiten the descriptors to this many dimensions first.")
-    ] = None,
-    labels: Annotated[str | None, opt.text("FILE", "Labels of --features, if not inside.")] = None,
-    array: Annotated[
-        str | None, opt.text("NAME", "Array of an .npz file to read.", "--array")
-    ] = None,
-    deep: Annotated[
-        str | None, opt.text("NAME,...|all", "Also train the network, by these methods.")
-    ] = None,
-    workers: opt.Parallel = None,
-    incomplete: Annotated[
-        bool, opt.flag("Accept image counts that differ from the published ones.", "--incomplete")
-    ] = False,
-    figures: Annotated[bool, opt.flag("Draw retrieval examples and the quad-grid.")] = True,
-    seed: opt.Seed = 0,
-    force: opt.Force = False,
     *,
+    dataset: str = opt.argument("DATASET", "cub, cars, sop or folders."),
+    root: str | None = opt.text("DIR", "Folder of the dataset's images."),
+    backbone: str | None = opt.text("X.onnx", "Network that describes the images."),
+    features: str | None = opt.text("FILE", "Descriptors to use; .npz may hold y and train too."),
+    output: str | None = opt.output(
+        "FOLDER", "Output folder; default: benchmark-DATASET.", default=None
+    ),
+    dim: int = opt.number("Dimensions of the embeddings.", default=128),
+    methods: str | None = opt.text("NAME,...", "Methods to measure; default: all."),
+    whiten: int | None = opt.number("PCA-whiten the descriptors to this many dimensions first."),
+    labels: str | None = opt.text("FILE", "Labels of --features, if not inside."),
+    array: str | None = opt.text("NAME", "Array of an .npz file to read.", "--array"),
+    deep: str | None = opt.text("NAME,...|all", "Also train the network, by these methods."),
+    workers: int | None = opt.PARALLEL,
+    incomplete: bool = opt.flag(
+        "Accept image counts that differ from the published ones.", "--incomplete"
+    ),
+    figures: bool = opt.flag("Draw retrieval examples and the quad-grid.", default=True),
+    seed: int = opt.SEED,
+    force: bool = opt.FORCE,
     descriptor: DescriptorOptions,
     training: TrainingOptions,
     console: Console,

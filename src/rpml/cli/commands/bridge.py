@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
+from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, fields_text
-from rpml.cli.options import common as opt
+from rpml.cli.options.reading import ReadingOptions
 
 if TYPE_CHECKING:
     from rpml.runtime.intervals import Interval
@@ -25,13 +24,13 @@ ids, rows are paired by id.
 
 @command
 def run(
-    old: Annotated[str, typer.Argument(metavar="OLD", help="Vectors of the old encoder.")],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="The same items by the new encoder.")],
-    output: Annotated[str, opt.output("MODEL", "Model file to write.")],
-    force: opt.Force = False,
-    seed: opt.Seed = 0,
     *,
-    reading: opt.ReadingOptions,
+    old: str = opt.argument("OLD", "Vectors of the old encoder."),
+    new: str = opt.argument("NEW", "The same items by the new encoder."),
+    output: str = opt.output("MODEL", "Model file to write."),
+    force: bool = opt.FORCE,
+    seed: int = opt.SEED,
+    reading: ReadingOptions,
     console: Console,
 ) -> None:
     """Learn the map from a new encoder's space to the old one.

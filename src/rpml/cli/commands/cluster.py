@@ -1,13 +1,13 @@
 """rpml cluster: Authority Ascent Shift alone."""
 
 from collections import Counter
-from typing import Annotated
 
 import typer
 
+from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, fields_text
-from rpml.cli.options import common as opt
+from rpml.cli.options.reading import ReadingOptions, check_table
 from rpml.runtime.errors import InputError
 
 EXAMPLES = """\b
@@ -21,23 +21,23 @@ Examples:
 
 @command
 def run(
-    features: opt.FeaturesPath,
-    output: Annotated[str, opt.output("LABELS", "Where to write one label per row; - for CSV.")],
-    neighbors: Annotated[int, opt.number("Neighbors per row in the graph.")] = 50,
-    gamma: Annotated[float, typer.Option(help="Sharpness of the ascent.")] = 100.0,
-    epsilon: Annotated[str, opt.text("NUMBER|auto", "Threshold on the affinities.")] = "auto",
-    metric: Annotated[str, opt.text("NAME", "euclidean or cosine.")] = "euclidean",
-    clusters: Annotated[
-        int | None, opt.number("Number of clusters; default: chosen by persistence.")
-    ] = None,
-    min_cluster_size: Annotated[int, opt.number("Smaller basins join a neighbor.")] = 5,
-    merge: Annotated[
-        str, opt.text("NAME", "average: merge the basins of the ascent; none: the paper's ascent.")
-    ] = "average",
-    settings: opt.Settings = None,
-    force: opt.Force = False,
     *,
-    reading: opt.ReadingOptions,
+    features: str = opt.FEATURES,
+    output: str = opt.output("LABELS", "Where to write one label per row; - for CSV."),
+    neighbors: int = opt.number("Neighbors per row in the graph.", default=50),
+    gamma: float = typer.Option(100.0, help="Sharpness of the ascent."),
+    epsilon: str = opt.text("NUMBER|auto", "Threshold on the affinities.", default="auto"),
+    metric: str = opt.text("NAME", "euclidean or cosine.", default="euclidean"),
+    clusters: int | None = opt.number("Number of clusters; default: chosen by persistence."),
+    min_cluster_size: int = opt.number("Smaller basins join a neighbor.", default=5),
+    merge: str = opt.text(
+        "NAME",
+        "average: merge the basins of the ascent; none: the paper's ascent.",
+        default="average",
+    ),
+    settings: list[str] | None = opt.SETTINGS,
+    force: bool = opt.FORCE,
+    reading: ReadingOptions,
     console: Console,
 ) -> None:
     """Cluster vectors by Authority Ascent Shift.
@@ -50,7 +50,7 @@ def run(
     from rpml.method.graph.neighbors import nearest_neighbors
     from rpml.runtime.context import Progress
 
-    opt.check_table(output, force, console.json_output, [features])
+    check_table(output, force, console.json_output, [features])
     defaults = AuthorityAscentShift().get_params()
     named = {
         "n_neighbors": neighbors,

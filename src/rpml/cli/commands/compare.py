@@ -2,12 +2,12 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
+from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.commands.recommend import next_step
 from rpml.cli.console import Console, table
-from rpml.cli.options import common as opt
+from rpml.cli.options.reading import LabeledReadingOptions, check_text_table
 from rpml.runtime.errors import InputError
 
 EXAMPLES = """\b
@@ -28,24 +28,21 @@ kept: share of the 10 nearest neighbors by the raw vectors that are still among 
 
 @command
 def run(
-    features: opt.FeaturesPath,
-    labels: opt.Labels = None,
-    dim: Annotated[int | None, opt.number("Dimensions of the embeddings; default: 128.")] = None,
-    methods: Annotated[
-        str | None, opt.text("NAMES", "Methods to compare, comma-separated.")
-    ] = None,
-    sizes: Annotated[
-        str | None,
-        opt.text("NUMBERS", "Compare codes of these bytes per vector instead.", "--bytes"),
-    ] = None,
-    seeds: Annotated[int, opt.number("Runs per stochastic method.")] = 3,
-    output: Annotated[
-        str | None, opt.output("TABLE", "Also write the table: .csv, .json or .md.")
-    ] = None,
-    force: opt.Force = False,
-    seed: opt.Seed = 0,
     *,
-    reading: opt.LabeledReadingOptions,
+    features: str = opt.FEATURES,
+    labels: str | None = opt.LABELS,
+    dim: int | None = opt.number("Dimensions of the embeddings; default: 128."),
+    methods: str | None = opt.text("NAMES", "Methods to compare, comma-separated."),
+    sizes: str | None = opt.text(
+        "NUMBERS", "Compare codes of these bytes per vector instead.", "--bytes"
+    ),
+    seeds: int = opt.number("Runs per stochastic method.", default=3),
+    output: str | None = opt.output(
+        "TABLE", "Also write the table: .csv, .json or .md.", default=None
+    ),
+    force: bool = opt.FORCE,
+    seed: int = opt.SEED,
+    reading: LabeledReadingOptions,
     console: Console,
 ) -> None:
     """Compare RPML with PCA, whitening and others; recommend one."""
@@ -60,7 +57,7 @@ def run(
     from rpml.runtime.files import atomic_output
 
     if output is not None:
-        opt.check_text_table(output, force, [features, labels])
+        check_text_table(output, force, [features, labels])
     data = reading.open(features, reading.excluded(features, labels)).load()
     path = reading.labels_path(features, labels)
     values, y = (data.values, None) if path is None else reading.labeled_rows(path, data)

@@ -2,13 +2,10 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
-from rpml.cli.options import common as opt
 from rpml.runtime.errors import InputError
 
 EXAMPLES = """\b
@@ -20,14 +17,14 @@ Examples:
 
 @command
 def run(
-    what: Annotated[
-        str, typer.Argument(metavar="[drawings|code]", help="Handwritten characters or programs.")
-    ] = "drawings",
-    output: Annotated[
-        str, opt.output("FOLDER", "Folder for the table, the model and the figure.")
-    ] = "demo-output",
-    seed: opt.Seed = 0,
     *,
+    what: str = opt.argument(
+        "[drawings|code]", "Handwritten characters or programs.", default="drawings"
+    ),
+    output: str = opt.output(
+        "FOLDER", "Folder for the table, the model and the figure.", default="demo-output"
+    ),
+    seed: int = opt.SEED,
     console: Console,
 ) -> None:
     """Demonstrate RPML on programs or handwritten characters.

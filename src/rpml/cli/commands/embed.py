@@ -1,11 +1,10 @@
 """rpml embed: apply a model to vectors, in bounded memory."""
 
-from typing import Annotated
-
+from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
-from rpml.cli.options import common as opt
 from rpml.cli.options.engine import EngineOptions
+from rpml.cli.options.reading import ReadingOptions, check_table, load_model
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 
@@ -23,21 +22,17 @@ Examples:
 
 @command
 def run(
-    model: opt.ModelPath,
-    features: opt.FeaturesPath,
-    output: Annotated[
-        str, opt.output("OUT", "Output; the suffix sets the format, NAME/ writes shards, - CSV.")
-    ],
-    dim: opt.Dim = None,
-    codes: Annotated[
-        str | None, opt.text("NAME", "Write codes: int8, int4, int2, binary or pq.")
-    ] = None,
-    keep_columns: Annotated[
-        str | None, opt.text("NAMES", "Columns to carry through; * matches any text.")
-    ] = None,
-    force: opt.Force = False,
     *,
-    reading: opt.ReadingOptions,
+    model: str = opt.MODEL,
+    features: str = opt.FEATURES,
+    output: str = opt.output(
+        "OUT", "Output; the suffix sets the format, NAME/ writes shards, - CSV."
+    ),
+    dim: int | None = opt.DIM,
+    codes: str | None = opt.text("NAME", "Write codes: int8, int4, int2, binary or pq."),
+    keep_columns: str | None = opt.text("NAMES", "Columns to carry through; * matches any text."),
+    force: bool = opt.FORCE,
+    reading: ReadingOptions,
     engine: EngineOptions,
     console: Console,
 ) -> None:
@@ -53,8 +48,8 @@ def run(
     if on_dask:
         check_folder(output, force, [model, features])
     else:
-        opt.check_table(output, force, console.json_output, [model, features])
-    fitted = opt.load_model(model, dim)
+        check_table(output, force, console.json_output, [model, features])
+    fitted = load_model(model, dim)
     size = len(fitted.components_)
     if codes is not None:
         if codes not in CODES:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
+from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, table
-from rpml.cli.options import common as opt
 from rpml.cli.options.engine import EngineOptions
+from rpml.cli.options.reading import LabeledReadingOptions, load_model
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 
@@ -32,20 +33,16 @@ Examples:
 
 @command
 def run(
-    features: opt.FeaturesPath,
-    labels: opt.Labels = None,
-    model: Annotated[
-        str | None, opt.text("MODEL", "Embed the vectors with this model first.")
-    ] = None,
-    dim: opt.Dim = None,
-    ks: Annotated[
-        str, opt.text("NUMBERS", "The K of Recall@K, comma-separated.", "--k")
-    ] = "1,2,4,8",
-    metric: Annotated[str, opt.text("NAME", "cosine or euclidean.")] = "cosine",
-    clustering: Annotated[bool, opt.flag("Also score k-means clusters.")] = True,
-    seed: opt.Seed = 0,
     *,
-    reading: opt.LabeledReadingOptions,
+    features: str = opt.FEATURES,
+    labels: str | None = opt.LABELS,
+    model: str | None = opt.text("MODEL", "Embed the vectors with this model first."),
+    dim: int | None = opt.DIM,
+    ks: str = opt.text("NUMBERS", "The K of Recall@K, comma-separated.", "--k", default="1,2,4,8"),
+    metric: str = opt.text("NAME", "cosine or euclidean.", default="cosine"),
+    clustering: bool = opt.flag("Also score k-means clusters.", default=True),
+    seed: int = opt.SEED,
+    reading: LabeledReadingOptions,
     engine: EngineOptions,
     console: Console,
 ) -> None:
@@ -120,7 +117,7 @@ class Task:
 
     features: str
     labels: str
-    reading: opt.LabeledReadingOptions
+    reading: LabeledReadingOptions
     model: str | None
     ks: list[int]
     metric: str
@@ -136,7 +133,7 @@ class Task:
         if self.model is None:
             data = source.load()
         else:
-            fitted = opt.load_model(self.model, self.dim)
+            fitted = load_model(self.model, self.dim)
             data = load_embedded(check_features(fitted, source, self.model), source)
         X, y = self.reading.labeled_rows(self.labels, data)
         with console.reporter() as report:
@@ -165,7 +162,7 @@ class Task:
             inside = "" if self.labels == self.features else None  # by order within one file
             y = read_labels(self.labels, rows.count, None, column, inside, partial=True)
             if self.model is not None:
-                fitted = opt.load_model(self.model, self.dim)
+                fitted = load_model(self.model, self.dim)
                 rows = embedded(check_features(fitted, rows, self.model), rows, cluster)
             context = Context(report=report)
             recall = evaluate(

@@ -6,15 +6,15 @@ import sys
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
+from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, say
-from rpml.cli.options import common as opt
-from rpml.cli.options.common import ItemOptions, short_names
 from rpml.cli.options.images import DescriptorOptions
+from rpml.cli.options.reading import ItemOptions, LabeledReadingOptions, short_names
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 
@@ -37,45 +37,31 @@ The page is served on 127.0.0.1 only, unless --host says otherwise. Stop it with
 
 @command
 def run(
-    models: opt.ModelPaths,
-    features: opt.FeaturesPath,
-    rows: ItemOptions,
-    port: Annotated[
-        int, typer.Option(metavar="N", min=0, max=65535, help="0: any free port.")
-    ] = 8765,
-    host: Annotated[
-        str, opt.text("NAME", "Address to listen on; any but 127.0.0.1 is open to others.")
-    ] = "127.0.0.1",
-    allow_host: Annotated[
-        list[str] | None, opt.text("NAME", "Another host name to accept in requests.")
-    ] = None,
-    backbone: Annotated[
-        str | None, opt.text("X.onnx", "Network of the features, to search by image.")
-    ] = None,
-    whitening: Annotated[
-        str | None, opt.text("FILE", "Whitening written by rpml features.")
-    ] = None,
-    save_labels: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Label items in the page; a .csv for fit --labels."),
-    ] = None,
-    metadata: Annotated[
-        str | None, opt.text("FILE", "Table to show and search, matched by its id column.")
-    ] = None,
-    tree: Annotated[
-        bool | None,
-        opt.flag("Compute cluster trees; default: up to 30,000 rows.", "--tree/--no-tree"),
-    ] = None,
-    cache: Annotated[
-        bool, opt.flag("Keep the map in MODEL.explorer for the next start.", "--cache/--no-cache")
-    ] = True,
-    scale: Annotated[
-        bool, opt.flag("Add the share of random pairs that are less similar.", "--scale")
-    ] = False,
-    seed: opt.Seed = 0,
     *,
+    models: list[str] = opt.MODELS,
+    features: str = opt.FEATURES,
+    rows: ItemOptions,
+    port: int = typer.Option(8765, metavar="N", min=0, max=65535, help="0: any free port."),
+    host: str = opt.text(
+        "NAME", "Address to listen on; any but 127.0.0.1 is open to others.", default="127.0.0.1"
+    ),
+    allow_host: list[str] | None = opt.text("NAME", "Another host name to accept in requests."),
+    backbone: str | None = opt.text("X.onnx", "Network of the features, to search by image."),
+    whitening: str | None = opt.text("FILE", "Whitening written by rpml features."),
+    save_labels: str | None = typer.Option(
+        None, metavar="FILE", help="Label items in the page; a .csv for fit --labels."
+    ),
+    metadata: str | None = opt.text("FILE", "Table to show and search, matched by its id column."),
+    tree: bool | None = opt.flag(
+        "Compute cluster trees; default: up to 30,000 rows.", "--tree/--no-tree", default=None
+    ),
+    cache: bool = opt.flag(
+        "Keep the map in MODEL.explorer for the next start.", "--cache/--no-cache", default=True
+    ),
+    scale: bool = opt.flag("Add the share of random pairs that are less similar.", "--scale"),
+    seed: int = opt.SEED,
     descriptor: DescriptorOptions,
-    reading: opt.LabeledReadingOptions,
+    reading: LabeledReadingOptions,
     console: Console,
 ) -> None:
     """Explore an embedding in the browser.

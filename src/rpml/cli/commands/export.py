@@ -1,13 +1,9 @@
 """rpml export: a model for other programs."""
 
-from typing import Annotated
-
-import typer
-
+from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
-from rpml.cli.options import common as opt
-from rpml.cli.options.common import ItemOptions
+from rpml.cli.options.reading import ItemOptions, LabeledReadingOptions, load_model
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 
@@ -26,20 +22,20 @@ Examples:
 
 @command
 def run(
-    model: opt.ModelPath,
-    to: Annotated[
-        str, opt.text("FORMAT", "onnx, faiss, sentence-transformers, numpy, sql, js or atlas.")
-    ],
-    output: Annotated[str, opt.output("OUT", "File or folder to write.")],
-    rows: ItemOptions,
-    features: Annotated[
-        str | None, typer.Argument(metavar="FEATURES", help="Vectors of the map; only for atlas.")
-    ] = None,
-    dim: opt.Dim = None,
-    seed: opt.Seed = 0,
-    force: opt.Force = False,
     *,
-    reading: opt.LabeledReadingOptions,
+    model: str = opt.MODEL,
+    to: str = opt.text(
+        "FORMAT", "onnx, faiss, sentence-transformers, numpy, sql, js or atlas.", default=...
+    ),
+    output: str = opt.output("OUT", "File or folder to write."),
+    rows: ItemOptions,
+    features: str | None = opt.argument(
+        "FEATURES", "Vectors of the map; only for atlas.", default=None
+    ),
+    dim: int | None = opt.DIM,
+    seed: int = opt.SEED,
+    force: bool = opt.FORCE,
+    reading: LabeledReadingOptions,
     console: Console,
 ) -> None:
     """Export a model to ONNX, faiss, NumPy, SQL or JavaScript.
@@ -69,7 +65,7 @@ def run(
             index = Index.load(model)
             fitted, written = index.model, write_faiss(index, output, force)
         else:
-            fitted = opt.load_model(model, dim)
+            fitted = load_model(model, dim)
             written = export_model(fitted, to, output, overwrite=force)
     size = len(fitted.components_)
     fields = {"output": str(written), "to": to, "features": fitted.n_features_in_, "dim": size}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
+from rpml.cli import options as opt
 from rpml.cli.command import SKIPPED, Interrupted, command
 from rpml.cli.console import Console, fields_text
-from rpml.cli.options import common as opt
-from rpml.cli.options.images import DescriptorOptions, ImagesPath
+from rpml.cli.options.images import IMAGES, DescriptorOptions
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 
@@ -34,45 +34,37 @@ were skipped). Exit code 3: finished, but some images were skipped.
 
 @command
 def run(
-    images: ImagesPath,
-    backbone: Annotated[str, opt.text("X.onnx", "Network with a feature-map output.")],
-    output: Annotated[str, opt.output("OUT", ".npy, .npz, .parquet, .csv or NAME/ for shards.")],
-    descriptor: DescriptorOptions,
-    levels: Annotated[int, opt.number("Levels of R-MAC regions.")] = 3,
-    whole_map: Annotated[
-        bool, opt.flag("Add the whole map to the R-MAC regions.", "--whole-map")
-    ] = False,
-    power: Annotated[float, typer.Option(help="Exponent of gem.")] = 3.0,
-    region_whitening: Annotated[
-        str | None, opt.text("learn|FILE", "Whiten each R-MAC region before the sum.")
-    ] = None,
-    views: Annotated[int, opt.number("Augmented views per image.", minimum=0)] = 0,
-    augmentations: Annotated[
-        str, opt.text("NAME,...", "Augmentations of the views.")
-    ] = "rotate,crop,flip,color",
-    average_views: Annotated[
-        bool, opt.flag("One row per image: the mean over its views.", "--average-views")
-    ] = False,
-    seed: opt.Seed = 0,
-    whiten: Annotated[
-        int | None, opt.number("Learn a PCA whitening to this many dimensions.")
-    ] = None,
-    whiten_on: Annotated[str, opt.text("PATTERN", "Ids that the whitening is learned on.")] = "*",
-    whitening: Annotated[
-        str | None, opt.text("FILE", "Apply a whitening from an earlier run.")
-    ] = None,
-    folder_labels: Annotated[
-        bool, opt.flag("Write NAME.labels.csv: each image's folder.", "--folder-labels")
-    ] = False,
-    workers: opt.Parallel = None,
-    batch: Annotated[int, opt.number("Images of equal shape per batch.")] = 4,
-    max_pixels: Annotated[int, opt.number("Skip images with more pixels.")] = 100_000_000,
-    strict: Annotated[
-        bool, opt.flag("Stop at the first image that cannot be used.", "--strict")
-    ] = False,
-    resume: opt.Resume = False,
-    force: opt.Force = False,
     *,
+    images: str = IMAGES,
+    backbone: str = opt.text("X.onnx", "Network with a feature-map output.", default=...),
+    output: str = opt.output("OUT", ".npy, .npz, .parquet, .csv or NAME/ for shards."),
+    descriptor: DescriptorOptions,
+    levels: int = opt.number("Levels of R-MAC regions.", default=3),
+    whole_map: bool = opt.flag("Add the whole map to the R-MAC regions.", "--whole-map"),
+    power: float = typer.Option(3.0, help="Exponent of gem."),
+    region_whitening: str | None = opt.text(
+        "learn|FILE", "Whiten each R-MAC region before the sum."
+    ),
+    views: int = opt.number("Augmented views per image.", minimum=0, default=0),
+    augmentations: str = opt.text(
+        "NAME,...", "Augmentations of the views.", default="rotate,crop,flip,color"
+    ),
+    average_views: bool = opt.flag(
+        "One row per image: the mean over its views.", "--average-views"
+    ),
+    seed: int = opt.SEED,
+    whiten: int | None = opt.number("Learn a PCA whitening to this many dimensions."),
+    whiten_on: str = opt.text("PATTERN", "Ids that the whitening is learned on.", default="*"),
+    whitening: str | None = opt.text("FILE", "Apply a whitening from an earlier run."),
+    folder_labels: bool = opt.flag(
+        "Write NAME.labels.csv: each image's folder.", "--folder-labels"
+    ),
+    workers: int | None = opt.PARALLEL,
+    batch: int = opt.number("Images of equal shape per batch.", default=4),
+    max_pixels: int = opt.number("Skip images with more pixels.", default=100_000_000),
+    strict: bool = opt.flag("Stop at the first image that cannot be used.", "--strict"),
+    resume: bool = opt.RESUME,
+    force: bool = opt.FORCE,
     console: Console,
 ) -> None:
     """Turn images into vectors with an ONNX network.

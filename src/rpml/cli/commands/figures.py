@@ -2,11 +2,11 @@
 
 import re
 from pathlib import Path
-from typing import Annotated
 
+from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
-from rpml.cli.options import common as opt
+from rpml.cli.options.reading import LabeledReadingOptions, load_model
 from rpml.runtime.errors import InputError
 
 EXAMPLES = """\b
@@ -26,22 +26,20 @@ query per class, spread evenly over the classes.
 
 @command
 def run(
-    features: opt.FeaturesPath,
-    output: Annotated[str, opt.output("FOLDER", "Folder for the figures.")],
-    images: Annotated[str | None, opt.text("DIR", "Folder that the ids are relative to.")] = None,
-    model: Annotated[
-        str | None, opt.text("MODEL", "Draw its embedding next to the raw features.")
-    ] = None,
-    labels: opt.Labels = None,
-    formats: Annotated[str, opt.text("NAMES", "pdf, svg, png, or several.", "--format")] = "png",
-    width: Annotated[str, opt.text("LENGTH", "Width: 3.3in, 8.4cm; a number is inches.")] = "7in",
-    dpi: Annotated[int, opt.number("Dots per inch of PNG, and of images in PDF and SVG.")] = 200,
-    queries: Annotated[int, opt.number("Queries per retrieval figure.")] = 8,
-    most: Annotated[int, opt.number("Maximum number of images on the grid.")] = 2500,
-    seed: opt.Seed = 0,
-    force: opt.Force = False,
     *,
-    reading: opt.LabeledReadingOptions,
+    features: str = opt.FEATURES,
+    output: str = opt.output("FOLDER", "Folder for the figures."),
+    images: str | None = opt.text("DIR", "Folder that the ids are relative to."),
+    model: str | None = opt.text("MODEL", "Draw its embedding next to the raw features."),
+    labels: str | None = opt.LABELS,
+    formats: str = opt.text("NAMES", "pdf, svg, png, or several.", "--format", default="png"),
+    width: str = opt.text("LENGTH", "Width: 3.3in, 8.4cm; a number is inches.", default="7in"),
+    dpi: int = opt.number("Dots per inch of PNG, and of images in PDF and SVG.", default=200),
+    queries: int = opt.number("Queries per retrieval figure.", default=8),
+    most: int = opt.number("Maximum number of images on the grid.", default=2500),
+    seed: int = opt.SEED,
+    force: bool = opt.FORCE,
+    reading: LabeledReadingOptions,
     console: Console,
 ) -> None:
     """Draw figures for papers.
@@ -64,7 +62,7 @@ def run(
     for target in targets if folder.exists() else ():
         check_output(target, force)
     source = reading.open(features, reading.excluded(features, labels))
-    fitted = opt.load_model(model) if model else None
+    fitted = load_model(model) if model else None
     if fitted is not None:
         fitted = check_features(fitted, source, str(model))
     data = source.load()

@@ -2,12 +2,11 @@
 
 import time
 from dataclasses import fields
-from typing import Annotated
 
+from rpml.cli import options as opt
 from rpml.cli.command import Interrupted, command
 from rpml.cli.console import Console, fields_text
-from rpml.cli.options import common as opt
-from rpml.cli.options.images import ImagesPath, TrainingOptions, require_torch
+from rpml.cli.options.images import IMAGES, TrainingOptions, require_torch
 from rpml.runtime.errors import InputError
 
 EXAMPLES = """\b
@@ -27,24 +26,24 @@ The output is the whole network with its embedding, a backbone for rpml features
 
 @command
 def run(
-    images: ImagesPath,
-    backbone: Annotated[str, opt.text("X.onnx", "GoogLeNet's ONNX file, or efficientnet-lite0.")],
-    output: Annotated[str, opt.output("OUT.onnx", "The trained network.")],
-    method: Annotated[str, opt.text("NAME", "Training method.")] = "srpml",
-    dim: Annotated[int, opt.number("Dimensions of the embedding.")] = 128,
-    pool: Annotated[str, opt.text("NAME", "mac, average or gem.")] = "mac",
-    patience: Annotated[
-        int | None, opt.number("Stop after this many epochs without a better label-free score.")
-    ] = None,
-    settings: opt.Settings = None,
-    folder_labels: Annotated[
-        bool, opt.flag("Folders are classes (supervised methods).", "--folder-labels")
-    ] = False,
-    cache: Annotated[str | None, opt.text("DIR", "Keep the frozen activations here.")] = None,
-    seed: opt.Seed = 0,
-    resume: opt.Resume = False,
-    force: opt.Force = False,
     *,
+    images: str = IMAGES,
+    backbone: str = opt.text(
+        "X.onnx", "GoogLeNet's ONNX file, or efficientnet-lite0.", default=...
+    ),
+    output: str = opt.output("OUT.onnx", "The trained network."),
+    method: str = opt.text("NAME", "Training method.", default="srpml"),
+    dim: int = opt.number("Dimensions of the embedding.", default=128),
+    pool: str = opt.text("NAME", "mac, average or gem.", default="mac"),
+    patience: int | None = opt.number(
+        "Stop after this many epochs without a better label-free score."
+    ),
+    settings: list[str] | None = opt.SETTINGS,
+    folder_labels: bool = opt.flag("Folders are classes (supervised methods).", "--folder-labels"),
+    cache: str | None = opt.text("DIR", "Keep the frozen activations here."),
+    seed: int = opt.SEED,
+    resume: bool = opt.RESUME,
+    force: bool = opt.FORCE,
     options: TrainingOptions,
     console: Console,
 ) -> None:

@@ -8,20 +8,21 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+from rpml.cli import options as opt
 from rpml.cli.command import Interrupted, command
 from rpml.cli.console import Console, fields_text
-from rpml.cli.options import common as opt
 from rpml.cli.options.engine import EngineOptions
 from rpml.cli.options.knowledge import (
-    Nuisance,
-    Queries,
+    NUISANCE,
+    QUERIES,
     nuisance_columns,
     nuisance_files,
     read_knowledge,
 )
+from rpml.cli.options.reading import LabeledReadingOptions
 from rpml.cli.progress import STAGES, Stopper, shown_rate
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
@@ -52,29 +53,22 @@ Files of --pairs hold two of them per line.
 """
 
 
-@dataclass(frozen=True)
+@opt.option_group
 class MethodOptions:
     """Settings of the estimator with an option of their own."""
 
-    dim: Annotated[
-        int | None, opt.number("Dimensions of the embedding; default: 128, or fewer.")
-    ] = None
-    seed: opt.Seed = 0
-    weight: Annotated[
-        str | None, opt.text("NAME", "Triplet weights: concat, bilinear or constant.")
-    ] = None
-    solver: Annotated[str | None, opt.text("NAME", "cg, stochastic or gd.")] = None
-    neighbors: Annotated[int | None, opt.number("Neighbors per row in the graph.")] = None
-    max_iter: Annotated[int | None, opt.number("Maximum number of iterations.", minimum=0)] = None
-    paper: Annotated[bool, opt.flag("Use the settings printed in the paper.", "--paper")] = False
-    settings: opt.Settings = None
-    subsample: Annotated[
-        int | None,
-        opt.number("Rows that neighbors and triplets come from; default: at most 20,000."),
-    ] = None
-    memory_limit: Annotated[
-        str | None, opt.text("SIZE", "Memory limit, on Dask per worker: 800MB, 4GB.")
-    ] = None
+    dim: int | None = opt.number("Dimensions of the embedding; default: 128, or fewer.")
+    seed: int = opt.SEED
+    weight: str | None = opt.text("NAME", "Triplet weights: concat, bilinear or constant.")
+    solver: str | None = opt.text("NAME", "cg, stochastic or gd.")
+    neighbors: int | None = opt.number("Neighbors per row in the graph.")
+    max_iter: int | None = opt.number("Maximum number of iterations.", minimum=0)
+    paper: bool = opt.flag("Use the settings printed in the paper.", "--paper")
+    settings: list[str] | None = opt.SETTINGS
+    subsample: int | None = opt.number(
+        "Rows that neighbors and triplets come from; default: at most 20,000."
+    )
+    memory_limit: str | None = opt.text("SIZE", "Memory limit, on Dask per worker: 800MB, 4GB.")
 
     @property
     def memory(self) -> int | None:
@@ -109,35 +103,24 @@ class MethodOptions:
         return model
 
 
-@dataclass(frozen=True)
+@opt.option_group
 class SupervisionOptions:
     """Supervision of the rows, from files."""
 
-    pseudo_labels: Annotated[
-        str | None, opt.text("FILE", "Clusters to learn from instead of those of AAS.")
-    ] = None
-    groups: Annotated[
-        str | None, opt.text("FILE", "One group per row: rows that show the same instance.")
-    ] = None
-    pairs: Annotated[
-        str | None,
-        opt.text("FILE", "CSV of row pairs that probably belong together; many may be wrong."),
-    ] = None
-    nuisance: Nuisance = None
-    queries: Queries = None
-    labels: Annotated[
-        str | None, opt.text("FILE", "True labels of some rows; empty or -1 elsewhere.")
-    ] = None
-    must_link: Annotated[str | None, opt.text("FILE", "CSV of row pairs of the same class.")] = None
-    cannot_link: Annotated[
-        str | None, opt.text("FILE", "CSV of row pairs of different classes.")
-    ] = None
-    comparisons: Annotated[
-        str | None, opt.text("FILE", "CSV of rows a, b, c: a is closer to b than to c.")
-    ] = None
-    conflicts: Annotated[
-        str, opt.text("HOW", "Contradictions: raise an error, or weight: drop the lower weight.")
-    ] = "raise"
+    pseudo_labels: str | None = opt.text("FILE", "Clusters to learn from instead of those of AAS.")
+    groups: str | None = opt.text("FILE", "One group per row: rows that show the same instance.")
+    pairs: str | None = opt.text(
+        "FILE", "CSV of row pairs that probably belong together; many may be wrong."
+    )
+    nuisance: str | None = NUISANCE
+    queries: str | None = QUERIES
+    labels: str | None = opt.text("FILE", "True labels of some rows; empty or -1 elsewhere.")
+    must_link: str | None = opt.text("FILE", "CSV of row pairs of the same class.")
+    cannot_link: str | None = opt.text("FILE", "CSV of row pairs of different classes.")
+    comparisons: str | None = opt.text("FILE", "CSV of rows a, b, c: a is closer to b than to c.")
+    conflicts: str = opt.text(
+        "HOW", "Contradictions: raise an error, or weight: drop the lower weight.", default="raise"
+    )
 
     def paths(self) -> list[str | None]:
         """Return the files that are read."""
@@ -151,7 +134,7 @@ class SupervisionOptions:
         return {k: v and os.path.basename(v) for k, v in paths.items() if k != "conflicts"}
 
     def reading_options(
-        self, features: str, reading: opt.LabeledReadingOptions, on_dask: bool
+        self, features: str, reading: LabeledReadingOptions, on_dask: bool
     ) -> ReadOptions:
         """Return how to read the vectors: without the columns that say something else."""
         if on_dask and (self.nuisance or self.queries):
@@ -160,7 +143,7 @@ class SupervisionOptions:
         return reading.options((*excluded, *nuisance_columns(self.nuisance)))
 
     def read(
-        self, model: RPML, data: Features, reading: opt.LabeledReadingOptions
+        self, model: RPML, data: Features, reading: LabeledReadingOptions
     ) -> dict[str, object]:
         """Return the arguments of `RPML.fit`; pseudo-labels become a setting of the model."""
         from rpml.estimator.fit_inputs import read_constraints, read_pairs
@@ -188,30 +171,27 @@ class SupervisionOptions:
 
 @command
 def run(
-    features: opt.FeaturesPath,
+    *,
+    features: str = opt.FEATURES,
     method: MethodOptions,
     supervision: SupervisionOptions,
-    output: Annotated[str | None, opt.output("MODEL", "Model file to write.")] = None,
-    resume: opt.Resume = False,
-    force: opt.Force = False,
-    checkpoint: Annotated[
-        bool, opt.flag("Keep finished stages next to the output until the fit ends.")
-    ] = True,
-    keep_exemplars: Annotated[
-        bool, opt.flag("Store exemplars, which are training rows: for update.", "--keep-exemplars")
-    ] = False,
-    n_bytes: Annotated[
-        int | None,
-        opt.number("Choose dimensions and a code for this many bytes per vector.", "--bytes"),
-    ] = None,
-    dry_run: Annotated[
-        bool, opt.flag("Only estimate memory and time, from a short pilot run.", "--dry-run")
-    ] = False,
-    keep_training: Annotated[
-        bool, opt.flag("Store labels, triplets and their weights too.", "--keep-training")
-    ] = False,
-    *,
-    reading: opt.LabeledReadingOptions,
+    output: str | None = opt.output("MODEL", "Model file to write.", default=None),
+    resume: bool = opt.RESUME,
+    force: bool = opt.FORCE,
+    checkpoint: bool = opt.flag(
+        "Keep finished stages next to the output until the fit ends.", default=True
+    ),
+    keep_exemplars: bool = opt.flag(
+        "Store exemplars, which are training rows: for update.", "--keep-exemplars"
+    ),
+    n_bytes: int | None = opt.number(
+        "Choose dimensions and a code for this many bytes per vector.", "--bytes"
+    ),
+    dry_run: bool = opt.flag("Only estimate memory and time, from a short pilot run.", "--dry-run"),
+    keep_training: bool = opt.flag(
+        "Store labels, triplets and their weights too.", "--keep-training"
+    ),
+    reading: LabeledReadingOptions,
     engine: EngineOptions,
     console: Console,
 ) -> None:

@@ -1,10 +1,9 @@
 """rpml index: encode vectors for rpml search."""
 
-from typing import Annotated
-
+from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
-from rpml.cli.options import common as opt
+from rpml.cli.options.reading import ReadingOptions, load_model
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 
@@ -20,20 +19,17 @@ ADVICE = "; --rescore int8 or more bytes find more"
 
 @command
 def run(
-    model: opt.ModelPath,
-    features: opt.FeaturesPath,
-    output: Annotated[str, opt.output("INDEX", "Index file to write.")],
-    dim: opt.Dim = None,
-    codes: Annotated[
-        str | None,
-        opt.text("NAME", "Codes to scan: int8, int4, int2, binary or pq; default: pq, else int8."),
-    ] = None,
-    rescore: Annotated[
-        str | None, opt.text("NAME", "Finer codes that rank the best rows again: int8.")
-    ] = None,
-    force: opt.Force = False,
     *,
-    reading: opt.ReadingOptions,
+    model: str = opt.MODEL,
+    features: str = opt.FEATURES,
+    output: str = opt.output("INDEX", "Index file to write."),
+    dim: int | None = opt.DIM,
+    codes: str | None = opt.text(
+        "NAME", "Codes to scan: int8, int4, int2, binary or pq; default: pq, else int8."
+    ),
+    rescore: str | None = opt.text("NAME", "Finer codes that rank the best rows again: int8."),
+    force: bool = opt.FORCE,
+    reading: ReadingOptions,
     console: Console,
 ) -> None:
     """Build an index for rpml search.
@@ -47,7 +43,7 @@ def run(
     from rpml.search.index import LOW_RECALL
 
     check_model_output(output, force, [model, features], ".index")
-    fitted = opt.load_model(model, dim)
+    fitted = load_model(model, dim)
     source = reading.open(features)
     names = getattr(fitted, "feature_names_in_", None)
     try:

@@ -3,13 +3,12 @@
 import os
 from pathlib import Path
 from textwrap import fill
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
+from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, fields_text, shown
-from rpml.cli.options import common as opt
+from rpml.cli.options.reading import ReadingOptions, load_model
 
 EXAMPLES = """\b
 Examples:
@@ -23,10 +22,9 @@ _WIDTH = 78  # of values that are lists
 
 @command
 def run(
-    path: Annotated[
-        str, typer.Argument(metavar="PATH", help="A model, index, checkpoint or file of vectors.")
-    ],
-    reading: opt.ReadingOptions,
+    *,
+    path: str = opt.argument("PATH", "A model, index, checkpoint or file of vectors."),
+    reading: ReadingOptions,
     console: Console,
 ) -> None:
     """Describe a model, an index, a checkpoint or a file of vectors."""
@@ -43,7 +41,7 @@ def run(
     elif _container(path) == "index":
         fields = describe_index(path)
     else:
-        model = opt.load_model(path)
+        model = load_model(path)
         fields = describe_model(model, path)
         lines = {title: fill(text, _WIDTH) for title, text in outcome_lines(model).items()}
     in_lines = ("decisions", "training", "outcome") if lines else ()
@@ -101,7 +99,7 @@ def _short(value: object) -> str:
     return shown(value)
 
 
-def inspect_features(path: str, reading: opt.ReadingOptions) -> dict[str, object]:
+def inspect_features(path: str, reading: ReadingOptions) -> dict[str, object]:
     """Describe shape, names and problems of a file; bad values are counted, not rejected."""
     from rpml.io.features.statistics import file_statistics
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
+from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, table
-from rpml.cli.options import common as opt
+from rpml.cli.options.reading import LabeledReadingOptions
 from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,24 +36,19 @@ embedding, that stay among the 10 nearest by the code"""
 
 @command
 def run(
-    features: opt.FeaturesPath,
-    labels: opt.Labels = None,
-    dim: Annotated[
-        int | None, opt.number("Dimensions of the embedding; default: 128, or fewer.")
-    ] = None,
-    n_bytes: Annotated[
-        int | None, opt.number("Bytes per vector: recommend dimensions and a code.", "--bytes")
-    ] = None,
-    keep: Annotated[
-        float | None,
-        typer.Option(metavar="SHARE", help="Fewest bytes that keep this share of the neighbors."),
-    ] = None,
-    queries: Annotated[
-        str | None, opt.text("FILE", "Real queries, whose nearest rows are to be kept.")
-    ] = None,
-    seed: opt.Seed = 0,
     *,
-    reading: opt.LabeledReadingOptions,
+    features: str = opt.FEATURES,
+    labels: str | None = opt.LABELS,
+    dim: int | None = opt.number("Dimensions of the embedding; default: 128, or fewer."),
+    n_bytes: int | None = opt.number(
+        "Bytes per vector: recommend dimensions and a code.", "--bytes"
+    ),
+    keep: float | None = typer.Option(
+        None, metavar="SHARE", help="Fewest bytes that keep this share of the neighbors."
+    ),
+    queries: str | None = opt.text("FILE", "Real queries, whose nearest rows are to be kept."),
+    seed: int = opt.SEED,
+    reading: LabeledReadingOptions,
     console: Console,
 ) -> None:
     """Recommend a method and a size; labels are optional."""

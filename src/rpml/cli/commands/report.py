@@ -3,12 +3,11 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
 
+from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, fields_text
-from rpml.cli.options import common as opt
-from rpml.cli.options.common import ItemOptions, short_names
+from rpml.cli.options.reading import ItemOptions, LabeledReadingOptions, short_names
 from rpml.runtime.errors import InputError
 
 EXAMPLES = """\b
@@ -25,14 +24,14 @@ The page opens offline from disk; nothing is loaded from the network.
 
 @command
 def run(
-    models: opt.ModelPaths,
-    features: opt.FeaturesPath,
-    output: Annotated[str, opt.output("REPORT", "The .html file to write.")],
-    rows: ItemOptions,
-    seed: opt.Seed = 0,
-    force: opt.Force = False,
     *,
-    reading: opt.LabeledReadingOptions,
+    models: list[str] = opt.MODELS,
+    features: str = opt.FEATURES,
+    output: str = opt.output("REPORT", "The .html file to write."),
+    rows: ItemOptions,
+    seed: int = opt.SEED,
+    force: bool = opt.FORCE,
+    reading: LabeledReadingOptions,
     console: Console,
 ) -> None:
     """Write a self-contained HTML report of an embedding.

@@ -1,13 +1,11 @@
 """rpml search: the nearest rows of an index."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, table
-from rpml.cli.options import common as opt
+from rpml.cli.options.reading import ReadingOptions, check_text_table
 from rpml.runtime.wording import counted
 
 EXAMPLES = """\b
@@ -23,21 +21,17 @@ pairs of training rows that are less similar: 0.999 is closer than 99.9% of them
 
 @command
 def run(
-    index: Annotated[str, typer.Argument(metavar="INDEX", help="Index written by rpml index.")],
-    queries: Annotated[str, typer.Argument(metavar="QUERIES", help=f"Vectors: {opt.KINDS}.")],
-    k: Annotated[int, opt.number("Rows per query.", "-k")] = 10,
-    oversample: Annotated[
-        int, opt.number("With rescoring, rows ranked again per returned row.")
-    ] = 4,
-    scale: Annotated[
-        bool, opt.flag("Add the share of random pairs that are less similar.", "--scale")
-    ] = False,
-    output: Annotated[
-        str | None, opt.output("HITS", "Write the hits to a file: .csv, .json or .md.")
-    ] = None,
-    force: opt.Force = False,
     *,
-    reading: opt.ReadingOptions,
+    index: str = opt.argument("INDEX", "Index written by rpml index."),
+    queries: str = opt.argument("QUERIES", f"Vectors: {opt.KINDS}."),
+    k: int = opt.number("Rows per query.", "-k", default=10),
+    oversample: int = opt.number("With rescoring, rows ranked again per returned row.", default=4),
+    scale: bool = opt.flag("Add the share of random pairs that are less similar.", "--scale"),
+    output: str | None = opt.output(
+        "HITS", "Write the hits to a file: .csv, .json or .md.", default=None
+    ),
+    force: bool = opt.FORCE,
+    reading: ReadingOptions,
     console: Console,
 ) -> None:
     """Find the nearest rows of query vectors."""
@@ -47,7 +41,7 @@ def run(
     from rpml.search import Index
 
     if output is not None:
-        opt.check_text_table(output, force, [index, queries])
+        check_text_table(output, force, [index, queries])
     loaded = Index.load(index)
     source = reading.open(queries)
     loaded.model = check_features(loaded.model, source, index)

@@ -1,10 +1,9 @@
 """rpml suggest: which rows to label next."""
 
-from typing import Annotated
-
+from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
-from rpml.cli.options import common as opt
+from rpml.cli.options.reading import ReadingOptions, check_table, load_model
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 
@@ -18,15 +17,15 @@ Examples:
 
 @command
 def run(
-    model: opt.ModelPath,
-    output: Annotated[str, opt.output("OUT", "Where to write the row numbers; - for CSV.")],
-    count: Annotated[int, opt.number("Number of rows.", "--count", "-n")] = 20,
-    features: Annotated[
-        str | None, opt.text("FEATURES", "The training vectors, for a better choice and ids.")
-    ] = None,
-    force: opt.Force = False,
     *,
-    reading: opt.ReadingOptions,
+    model: str = opt.MODEL,
+    output: str = opt.output("OUT", "Where to write the row numbers; - for CSV."),
+    count: int = opt.number("Number of rows.", "--count", "-n", default=20),
+    features: str | None = opt.text(
+        "FEATURES", "The training vectors, for a better choice and ids."
+    ),
+    force: bool = opt.FORCE,
+    reading: ReadingOptions,
     console: Console,
 ) -> None:
     """Choose the training rows whose labels would help most.
@@ -37,8 +36,8 @@ def run(
     from rpml.io.features import Features, Layout, write_table
     from rpml.io.features.source import as_ids
 
-    opt.check_table(output, force, console.json_output, [model, features])
-    fitted = opt.load_model(model)
+    check_table(output, force, console.json_output, [model, features])
+    fitted = load_model(model)
     data: Features | None = None
     if features is not None:
         source = reading.open(features)

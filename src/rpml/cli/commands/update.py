@@ -1,10 +1,9 @@
 """rpml update: train a model on new vectors."""
 
-from typing import Annotated
-
+from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, fields_text
-from rpml.cli.options import common as opt
+from rpml.cli.options.reading import ReadingOptions, load_model
 
 EXAMPLES = """\b
 Examples:
@@ -16,16 +15,14 @@ Examples:
 
 @command
 def run(
-    model: opt.ModelPath,
-    features: opt.FeaturesPath,
-    output: Annotated[str, opt.output("MODEL", "Model file to write.")],
-    old: Annotated[
-        str | None, opt.text("FEATURES", "Vectors seen before, to update the whitening too.")
-    ] = None,
-    max_iter: Annotated[int, opt.number("Maximum number of iterations.", minimum=0)] = 10,
-    force: opt.Force = False,
     *,
-    reading: opt.ReadingOptions,
+    model: str = opt.MODEL,
+    features: str = opt.FEATURES,
+    output: str = opt.output("MODEL", "Model file to write."),
+    old: str | None = opt.text("FEATURES", "Vectors seen before, to update the whitening too."),
+    max_iter: int = opt.number("Maximum number of iterations.", minimum=0, default=10),
+    force: bool = opt.FORCE,
+    reading: ReadingOptions,
     console: Console,
 ) -> None:
     """Train a model further on new vectors.
@@ -38,7 +35,7 @@ def run(
     from rpml.runtime.files import locked
 
     target = check_model_output(output, force, [model, features, old])
-    fitted = opt.load_model(model)
+    fitted = load_model(model)
     names = getattr(fitted, "feature_names_in_", None)
     sources = [reading.open(path) for path in (features, old) if path is not None]
     fitted = [check_features(fitted, source, model) for source in sources].pop()

@@ -1,1 +1,196 @@
-"""Options that commands share, and how Typer reads groups of them."""
+"""Options: how commands declare and parse them, and those that several commands share.
+
+An option is the default of a parameter, as typer reads it. Options that several commands share as a
+group are the fields of a dataclass, made by `option_group`.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform, get_type_hints
+
+import typer
+from typer.models import OptionInfo
+
+from rpml.cli.config import did_you_mean
+from rpml.runtime.errors import InputError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    from rpml.runtime.context import Json
+
+T = TypeVar("T")
+
+
+def argument(metavar: str, help: str, default: Any = ...) -> Any:
+    """Declare a positional argument."""
+    return typer.Argument(default, metavar=metavar, help=help)
+
+
+def text(metavar: str, help: str, *names: str, default: Any = None) -> Any:
+    """Declare an option with a value; the default ... makes it required."""
+    return typer.Option(default, *names, metavar=metavar, help=help)
+
+
+def number(help: str, *names: str, minimum: int = 1, default: Any = None) -> Any:
+    """Declare an option with an integer of at least `minimum`."""
+    return typer.Option(default, *names, metavar="N", min=minimum, help=help)
+
+
+def flag(help: str, *names: str, default: bool | None = False) -> Any:
+    """Declare an option without a value; without names it also gets a negation."""
+    return typer.Option(default, *names, help=help)
+
+
+def output(metavar: str, help: str, default: Any = ...) -> Any:
+    """Declare the option -o of a command."""
+    return text(metavar, help, "--output", "-o", default=default)
+
+
+@dataclass_transform(frozen_default=True)
+def option_group(cls: type[T]) -> type[T]:
+    """Make a frozen dataclass of a class whose fields are declared like a command's options."""
+    declared = {name: o for name, o in vars(cls).items() if isinstance(o, OptionInfo)}
+    for name, option in declared.items():
+        setattr(cls, name, option.default)
+    cls.declared = {**getattr(cls, "declared", {}), **declared}  # type: ignore[attr-defined]
+    return dataclass(frozen=True)(cls)
+
+
+def expand_groups(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command one parameter per field of each dataclass in its signature.
+
+    Typer reads the options of a command from its signature and knows no groups. A parameter
+    annotated with a dataclass is therefore replaced by the fields of that dataclass, and the
+    function is called with the dataclass made of their values.
+    """
+    hints = get_type_hints(function)
+    groups: dict[str, type[DataclassInstance]] = {
+        name: kind for name, kind in hints.items() if isinstance(kind, type) and is_dataclass(kind)
+    }
+    parameters: list[Parameter] = []
+    for name, parameter in signature(function).parameters.items():
+        plain = parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[name])
+        parameters += _parameters(groups[name]) if name in groups else [plain]
+
+    @wraps(function)
+    def run(**arguments: object) -> None:
+        packed = {
+            name: group(**{field.name: arguments.pop(field.name) for field in fields(group)})
+            for name, group in groups.items()
+        }
+        function(**arguments, **packed)
+
+    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    return run
+
+
+def _parameters(group: type[Any]) -> list[Parameter]:
+    hints, kind = get_type_hints(group), Parameter.KEYWORD_ONLY
+    return [
+        Parameter(name, kind, default=option, annotation=hints[name])
+        for name, option in group.declared.items()
+    ]
+
+
+OPTION_OF = {
+    "n_components": "--dim",
+    "n_neighbors": "--neighbors",
+    "n_clusters": "--clusters",
+    "min_cluster_size": "--min-cluster-size",
+    "random_state": "--seed",
+    "max_iter": "--max-iter",
+    "memory_limit": "--memory-limit",
+}
+"""Options of settings whose names do not occur in prose."""
+_SAME_NAME = (
+    *("weight", "solver", "subsample", "gamma", "epsilon", "metric", "merge"),
+    *("patience", "epochs", "learning_rate", "seed"),
+)
+KINDS = ".npy, .npz, .parquet, .feather, .jsonl, .csv, .tsv, a folder of these, or - (stdin)"
+
+FEATURES = argument("FEATURES", f"Vectors: {KINDS}.")
+MODEL = argument("MODEL", "Model written by rpml fit.")
+MODELS = argument("MODEL", "Model written by rpml fit, or two to compare.")
+LABELS = text("FILE", "One label per row: .npy, .npz, .txt, or a column of a table.")
+DIM = number("Use only the first components of the model.")
+SETTINGS = text("NAME=VALUE", "Any other setting; may be repeated.", "--set")
+FORCE = flag("Replace the output if it exists.", "--force")
+RESUME = flag("Continue an interrupted run of the same output.", "--resume")
+SEED = number("Random seed.", minimum=0, default=0)
+PARALLEL = number("Images processed in parallel; default: all cores.")
+
+
+def parse_names(text: str | None) -> list[str] | None:
+    """Split comma-separated names."""
+    return [name.strip() for name in text.split(",")] if text else None
+
+
+def parse_bytes(text: str | None) -> list[int] | None:
+    """Parse the comma-separated numbers of --bytes."""
+    if text is None:
+        return None
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        numbers = [0]
+    if min(numbers) < 1:
+        raise InputError(f"--bytes {text}: give bytes per vector, such as 16 or 8,16,32")
+    return numbers
+
+
+def parse_size(text: str | None, option: str) -> int | None:
+    """Parse a size such as 800MB or 4GB to bytes."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", text.lower())
+    if match is None:
+        raise InputError(f"{option} must be a size such as 800MB or 4GB, got {text!r}")
+    return int(float(match[1]) * 1024 ** " kmgt".index(match[2] or " "))
+
+
+def parse_settings(
+    pairs: list[str] | None, names: Iterable[str], given: Iterable[str] = ()
+) -> Json:
+    """Parse the NAME=VALUE pairs of --set, with values typed as in TOML (text needs no quotes).
+
+    `given` are the settings that an option of their own has set already.
+    """
+    settings: Json = {}
+    for pair in pairs or []:
+        name, equals, text = pair.partition("=")
+        name = name.strip().replace("-", "_")
+        if not equals:
+            raise InputError(f"--set takes NAME=VALUE, got {pair!r}")
+        if name not in names:
+            others = ", ".join(sorted(set(names) - set(OPTION_OF)))
+            hint = did_you_mean(name, names) or f": the settings are {others}"
+            raise InputError(f"--set {pair}: there is no setting {name!r}{hint}")
+        if name in settings:
+            raise InputError(f"--set {pair}: {name} is set twice, leave one out")
+        if name in given:
+            raise InputError(f"--set {pair}: {option_of(name)} sets the same, leave one out")
+        settings[name] = _value(text.strip())
+    return settings
+
+
+def option_of(setting: str) -> str:
+    """Return the option that sets a setting of the estimators."""
+    named = f"--{setting.replace('_', '-')}" if setting in _SAME_NAME else f"--set {setting}"
+    return OPTION_OF.get(setting, named)
+
+
+def _value(text: str) -> Any:
+    if text.lower() in ("none", "null"):
+        return None
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from rpml.cli.options import common as opt
+from rpml.cli import options as opt
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 
@@ -35,25 +34,19 @@ def _quiet_loggers(*packages: str) -> Iterator[None]:
             logger.setLevel(level)
 
 
-@dataclass(frozen=True)
+@opt.option_group
 class EngineOptions:
     """Run in this process, or on a Dask cluster."""
 
-    engine: Annotated[str, opt.text("NAME", "local, or dask for rows beyond one machine.")] = (
-        "local"
+    engine: str = opt.text("NAME", "local, or dask for rows beyond one machine.", default="local")
+    scheduler: str | None = opt.text(
+        "ADDRESS", "Dask scheduler, such as tcp://host:8786; default: a local one."
     )
-    scheduler: Annotated[
-        str | None,
-        opt.text("ADDRESS", "Dask scheduler, such as tcp://host:8786; default: a local one."),
-    ] = None
-    workers: Annotated[int | None, opt.number("Worker processes that Dask starts here.")] = None
-    partition_rows: Annotated[
-        int | None, opt.number("Rows per Dask partition; default: 256 MB of rows.")
-    ] = None
-    tls: Annotated[
-        tuple[str, str, str] | None,
-        opt.text("CA CERT KEY", "TLS files for --scheduler tls://host:8786."),
-    ] = None
+    workers: int | None = opt.number("Worker processes that Dask starts here.")
+    partition_rows: int | None = opt.number("Rows per Dask partition; default: 256 MB of rows.")
+    tls: tuple[str, str, str] | None = opt.text(
+        "CA CERT KEY", "TLS files for --scheduler tls://host:8786."
+    )
 
     def on_dask(self, memory_limit: int | None = None) -> bool:
         """Whether the engine is Dask; InputError for options of the other engine."""

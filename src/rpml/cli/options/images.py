@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from rpml.cli.options import common as opt
+from rpml.cli import options as opt
 from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
@@ -15,22 +12,18 @@ if TYPE_CHECKING:
     from rpml.runtime.context import Json
     from rpml.vision.extract import Job, Recipe
 
-ImagesPath = Annotated[
-    str, typer.Argument(metavar="IMAGES", help="A folder, a .txt list of paths, or one image.")
-]
+IMAGES = opt.argument("IMAGES", "A folder, a .txt list of paths, or one image.")
 
 
-@dataclass(frozen=True)
+@opt.option_group
 class DescriptorOptions:
     """How an ONNX network describes an image."""
 
-    sidecar: Annotated[
-        str | None, opt.text("FILE", "Input convention of the backbone; X.json or X.toml.")
-    ] = None
-    scales: Annotated[
-        str, opt.text("PIXELS,...", "Longer side of the image; scales are summed.")
-    ] = "512,362,256"
-    pool: Annotated[str, opt.text("NAME", "rmac, mac, average or gem.")] = "rmac"
+    sidecar: str | None = opt.text("FILE", "Input convention of the backbone; X.json or X.toml.")
+    scales: str = opt.text(
+        "PIXELS,...", "Longer side of the image; scales are summed.", default="512,362,256"
+    )
+    pool: str = opt.text("NAME", "rmac, mac, average or gem.", default="rmac")
 
     def recipe(self, **more: Any) -> Recipe:
         """Return the recipe of a descriptor; `more` are other fields of `Recipe`."""
@@ -54,23 +47,23 @@ class DescriptorOptions:
         return Job((), network, self.recipe(), execution)
 
 
-@dataclass(frozen=True)
+@opt.option_group
 class TrainingOptions:
     """How the upper blocks of a network are trained."""
 
-    train_from: Annotated[
-        str | None, opt.text("BLOCK", "First block that trains, or all; default: the last two.")
-    ] = None
-    size: Annotated[int, opt.number("Height and width of the images.", minimum=32)] = 224
-    views: Annotated[int, opt.number("Augmented views per image.", minimum=0)] = 8
-    epochs: Annotated[int | None, opt.number("Passes over the images; default: 6.")] = None
-    learning_rate: Annotated[
-        float | None, opt.text("RATE", "Learning rate of the upper blocks; default: the method's.")
-    ] = None
-    bf16: Annotated[bool, opt.flag("Run convolutions in bfloat16.", "--bf16")] = False
-    schedule: Annotated[
-        str, opt.text("NAME", "common, or paper: as long as each paper trains (for a GPU).")
-    ] = "common"
+    train_from: str | None = opt.text(
+        "BLOCK", "First block that trains, or all; default: the last two."
+    )
+    size: int = opt.number("Height and width of the images.", minimum=32, default=224)
+    views: int = opt.number("Augmented views per image.", minimum=0, default=8)
+    epochs: int | None = opt.number("Passes over the images; default: 6.")
+    learning_rate: float | None = opt.text(
+        "RATE", "Learning rate of the upper blocks; default: the method's."
+    )
+    bf16: bool = opt.flag("Run convolutions in bfloat16.", "--bf16")
+    schedule: str = opt.text(
+        "NAME", "common, or paper: as long as each paper trains (for a GPU).", default="common"
+    )
 
     def training(self, dim: int, pool: str, settings: Json) -> Training:
         """Return the settings of a run; `settings` are other fields of the schedule."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from rpml.cli.options.common import LabeledReadingOptions, parse_names, text
+from rpml.cli.options import parse_names, text
+from rpml.cli.options.reading import LabeledReadingOptions
 from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
@@ -14,13 +15,8 @@ if TYPE_CHECKING:
     from rpml.io.features import Features
     from rpml.runtime.context import Json
 
-Nuisance = Annotated[
-    str | None,
-    text("FILE", "What does not matter, one value per row: a file, or columns of FEATURES."),
-]
-Queries = Annotated[
-    str | None, text("FILE", "Vectors of unlabeled queries; FEATURES are the documents.")
-]
+NUISANCE = text("FILE", "What does not matter, one value per row: a file, or columns of FEATURES.")
+QUERIES = text("FILE", "Vectors of unlabeled queries; FEATURES are the documents.")
 
 
 def nuisance_columns(nuisance: str | None) -> tuple[str, ...]:

@@ -1,18 +1,14 @@
-"""Options that several commands share."""
+"""What is read: vectors, labels, ids, images, models; and checks of what is written."""
 
 from __future__ import annotations
 
 import os
-import re
-import tomllib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
-import typer
-
-from rpml.cli.config import did_you_mean
+from rpml.cli.options import LABELS, option_group, parse_names, text
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 
@@ -23,77 +19,16 @@ if TYPE_CHECKING:
     from rpml.estimator import RPML
     from rpml.io.features import Features, FeatureSource, ReadOptions
     from rpml.pages.items import Items
-    from rpml.runtime.context import Json
     from rpml.runtime.rows import Array
 
 
-def text(metavar: str, help: str, *names: str) -> object:
-    """Declare an option with a value."""
-    return typer.Option(*names, metavar=metavar, help=help)
-
-
-def number(help: str, *names: str, minimum: int = 1) -> object:
-    """Declare an option with an integer of at least `minimum`."""
-    return typer.Option(*names, metavar="N", min=minimum, help=help)
-
-
-def flag(help: str, *names: str) -> object:
-    """Declare an option without a value; without names it also gets a negation."""
-    return typer.Option(*names, help=help)
-
-
-def output(metavar: str, help: str) -> object:
-    """Declare the option -o of a command."""
-    return text(metavar, help, "--output", "-o")
-
-
-OPTION_OF = {
-    "n_components": "--dim",
-    "n_neighbors": "--neighbors",
-    "n_clusters": "--clusters",
-    "min_cluster_size": "--min-cluster-size",
-    "random_state": "--seed",
-    "max_iter": "--max-iter",
-    "memory_limit": "--memory-limit",
-}
-"""Options of settings whose names do not occur in prose."""
-_SAME_NAME = (
-    *("weight", "solver", "subsample", "gamma", "epsilon", "metric", "merge"),
-    *("patience", "epochs", "learning_rate", "seed"),
-)
-KINDS = ".npy, .npz, .parquet, .feather, .jsonl, .csv, .tsv, a folder of these, or - (stdin)"
-
-FeaturesPath = Annotated[str, typer.Argument(metavar="FEATURES", help=f"Vectors: {KINDS}.")]
-ModelPath = Annotated[str, typer.Argument(metavar="MODEL", help="Model written by rpml fit.")]
-ModelPaths = Annotated[
-    list[str],
-    typer.Argument(metavar="MODEL", help="Model written by rpml fit, or two to compare."),
-]
-Labels = Annotated[
-    str | None,
-    text("FILE", "One label per row: .npy, .npz, .txt, or a column of a table.", "--labels"),
-]
-Dim = Annotated[int | None, number("Use only the first components of the model.", "--dim")]
-Settings = Annotated[
-    list[str] | None, text("NAME=VALUE", "Any other setting; may be repeated.", "--set")
-]
-Force = Annotated[bool, flag("Replace the output if it exists.", "--force")]
-Resume = Annotated[bool, flag("Continue an interrupted run of the same output.", "--resume")]
-Seed = Annotated[int, number("Random seed.", minimum=0)]
-Parallel = Annotated[
-    int | None, number("Images processed in parallel; default: all cores.", "--workers")
-]
-
-
-@dataclass(frozen=True)
+@option_group
 class ReadingOptions:
     """Which columns or which array of a file are the vectors."""
 
-    columns: Annotated[
-        str | None, text("NAMES", "Feature columns, comma-separated; * matches any text.")
-    ] = None
-    id_column: Annotated[str | None, text("NAME", "Column or array that holds the ids.")] = None
-    array: Annotated[str | None, text("NAME", "Array of an .npz file to read.", "--array")] = None
+    columns: str | None = text("NAMES", "Feature columns, comma-separated; * matches any text.")
+    id_column: str | None = text("NAME", "Column or array that holds the ids.")
+    array: str | None = text("NAME", "Array of an .npz file to read.")
 
     def options(self, exclude: Iterable[str] = (), keep: Iterable[str] = ()) -> ReadOptions:
         """Return the readers' options; columns to `exclude` and to `keep` are not features."""
@@ -113,13 +48,11 @@ class ReadingOptions:
         return open_features(path, self.options(exclude, keep))
 
 
-@dataclass(frozen=True)
+@option_group
 class LabeledReadingOptions(ReadingOptions):
     """Which columns are the vectors, and which one the labels."""
 
-    label_column: Annotated[str | None, text("NAME", "Column or array that holds the labels.")] = (
-        None
-    )
+    label_column: str | None = text("NAME", "Column or array that holds the labels.")
 
     def labels_path(self, features: str, labels: str | None) -> str | None:
         """Return the file with the labels: that of the vectors if only --label-column is given."""
@@ -172,74 +105,6 @@ def load_model(path: str, dim: int | None = None) -> RPML:
     return model
 
 
-def parse_names(text: str | None) -> list[str] | None:
-    """Split comma-separated names."""
-    return [name.strip() for name in text.split(",")] if text else None
-
-
-def parse_bytes(text: str | None) -> list[int] | None:
-    """Parse the comma-separated numbers of --bytes."""
-    if text is None:
-        return None
-    try:
-        numbers = [int(part) for part in text.split(",")]
-    except ValueError:
-        numbers = [0]
-    if min(numbers) < 1:
-        raise InputError(f"--bytes {text}: give bytes per vector, such as 16 or 8,16,32")
-    return numbers
-
-
-def parse_size(text: str | None, option: str) -> int | None:
-    """Parse a size such as 800MB or 4GB to bytes."""
-    if text is None:
-        return None
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", text.lower())
-    if match is None:
-        raise InputError(f"{option} must be a size such as 800MB or 4GB, got {text!r}")
-    return int(float(match[1]) * 1024 ** " kmgt".index(match[2] or " "))
-
-
-def parse_settings(
-    pairs: list[str] | None, names: Iterable[str], given: Iterable[str] = ()
-) -> Json:
-    """Parse the NAME=VALUE pairs of --set, with values typed as in TOML (text needs no quotes).
-
-    `given` are the settings that an option of their own has set already.
-    """
-    settings: Json = {}
-    for pair in pairs or []:
-        name, equals, text = pair.partition("=")
-        name = name.strip().replace("-", "_")
-        if not equals:
-            raise InputError(f"--set takes NAME=VALUE, got {pair!r}")
-        if name not in names:
-            others = ", ".join(sorted(set(names) - set(OPTION_OF)))
-            hint = did_you_mean(name, names) or f": the settings are {others}"
-            raise InputError(f"--set {pair}: there is no setting {name!r}{hint}")
-        if name in settings:
-            raise InputError(f"--set {pair}: {name} is set twice, leave one out")
-        if name in given:
-            raise InputError(f"--set {pair}: {option_of(name)} sets the same, leave one out")
-        settings[name] = _value(text.strip())
-    return settings
-
-
-def option_of(setting: str) -> str:
-    """Return the option that sets a setting of the estimators."""
-    named = f"--{setting.replace('_', '-')}" if setting in _SAME_NAME else f"--set {setting}"
-    return OPTION_OF.get(setting, named)
-
-
-def _value(text: str) -> Any:
-    if text.lower() in ("none", "null"):
-        return None
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
-
-
 def check_table(output: str, force: bool, json_output: bool, inputs: Iterable[str | None]) -> None:
     """Raise InputError, before any work, if a table cannot be written."""
     from rpml.io.features import check_table_output
@@ -264,20 +129,17 @@ def short_names(paths: Sequence[str]) -> list[str]:
     return names if len(set(names)) == len(names) else list(paths)
 
 
-@dataclass(frozen=True)
+@option_group
 class ItemOptions:
     """Labels, images and ids of the rows."""
 
-    labels: Labels = None
-    images: Annotated[str | None, text("DIR", "Images of the rows, matched by id.")] = None
-    ids: Annotated[str | None, text("FILE", "One id per line, in row order.")] = None
-    texts: Annotated[
-        str | None, text("FILE", "Texts: a .txt, a table, or a text column of FEATURES.")
-    ] = None
-    nuisance: Annotated[
-        str | None,
-        text("FILE", "What does not matter, one value per row: a file, or a column of FEATURES."),
-    ] = None
+    labels: str | None = LABELS
+    images: str | None = text("DIR", "Images of the rows, matched by id.")
+    ids: str | None = text("FILE", "One id per line, in row order.")
+    texts: str | None = text("FILE", "Texts: a .txt, a table, or a text column of FEATURES.")
+    nuisance: str | None = text(
+        "FILE", "What does not matter, one value per row: a file, or a column of FEATURES."
+    )
 
     def load(
         self,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rpml.cli.options.common import parse_settings
+from rpml.cli.options import parse_settings
 from rpml.runtime.errors import InputError
 
 
