@@ -51,7 +51,7 @@ from rpml.estimator import RPML
 from rpml.evaluation.metrics import first_hit_rank, kmeans
 from rpml.evaluation.metrics.clustering import normalized_mutual_information as nmi
 from rpml.evaluation.registry import chosen_methods
-from rpml.io.datasets.folders import read_folders
+from rpml.io.datasets.image_sets import read_folders
 from rpml.runtime.context import Context
 from rpml.runtime.rows import unit_rows
 from rpml.vision.files import ImageFile

@@ -5,7 +5,7 @@ import pytest
 
 from rpml import RPML
 from rpml.estimator import ResumableFit
-from rpml.runtime.errors import CheckpointError, InputError
+from rpml.runtime.errors import InputError
 from tests.problems import dying_after_two_stages
 
 
@@ -47,7 +47,7 @@ def test_a_fit_of_other_pseudo_labels_is_another_fit(X, tmp_path, kind):
 
 
 def test_forgetting_resume_loses_nothing(killed, X):
-    with pytest.raises(CheckpointError, match="unfinished"):
+    with pytest.raises(InputError, match="unfinished"):
         ResumableFit(killed).fit(estimator(), X)
     assert ResumableFit(killed, resume=True).fit(estimator(), X).state == "fitted"
 

@@ -24,8 +24,13 @@ from rpml.deep.methods.batches import Indices
 from rpml.deep.onnx_file import check_onnx_output, fingerprint_of, sidecar_of, write_onnx
 from rpml.deep.schedule import Schedule, check_budget, paper_schedule
 from rpml.deep.trainer import Trainer
-from rpml.io.checkpoint import Checkpoint, check_directory, fingerprint, remove_checkpoint
-from rpml.io.resumable import ResumableRun
+from rpml.io.checkpoint import (
+    Checkpoint,
+    ResumableRun,
+    check_directory,
+    fingerprint,
+    remove_checkpoint,
+)
 from rpml.method.whitening.linear_map import Preprocessing, identity
 from rpml.runtime.context import Arrays, Context, Json
 from rpml.runtime.errors import InputError

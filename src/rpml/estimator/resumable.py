@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rpml.estimator.fitted import describe_settings, load_model, save_model
-from rpml.io.checkpoint import Checkpoint, check_directory, fingerprint
+from rpml.io.checkpoint import Checkpoint, ResumableRun, check_directory, fingerprint
 from rpml.io.container import canonical_json
 from rpml.io.features import Features
 from rpml.io.features.source import as_ids
 from rpml.io.model_file import check_model_output, read_model
-from rpml.io.resumable import ResumableRun
 from rpml.runtime.context import Json, Progress
 from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError, ModelFormatError
@@ -105,9 +104,8 @@ class ResumableFit(ResumableRun):
         Raises
         ------
         InputError
-            If the file exists and may not be replaced.
-        CheckpointError
-            If the finished stages are of other rows or settings, or `resume` was forgotten.
+            If the file exists and may not be replaced, if the finished stages are of other rows or
+            settings, or if `resume` was forgotten.
         """
         data = X if isinstance(X, Features) else Features(X)  # type: ignore[arg-type]
         with self._running():

@@ -1,13 +1,15 @@
-"""Finished stages of a fit on disk, so that a killed fit can resume."""
+"""Finished stages of a run on disk, next to its output, so that a killed run can resume."""
 
 import hashlib
 import json
 import logging
 import os
-import re
-from collections.abc import Mapping
-from contextlib import suppress
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import rpml
 from rpml.io.container import (
@@ -19,11 +21,12 @@ from rpml.io.container import (
     write_container,
 )
 from rpml.runtime.context import Json
-from rpml.runtime.errors import CheckpointError, ModelFormatError, write_error
-from rpml.runtime.files import atomic_output, leftovers
+from rpml.runtime.errors import InputError, ModelFormatError, write_error
+from rpml.runtime.files import atomic_output, leftovers, locked
 from rpml.runtime.schema import Schema, check_json, read_json
 
 logger = logging.getLogger(__name__)
+Inputs = Iterable[str | Path | None]
 
 _VERSION = 2  # 2: every stage stores the fingerprint of its run
 _MANIFEST = "manifest.json"
@@ -56,21 +59,15 @@ def _read_manifest(directory: Path) -> Json | None:
 
 
 def check_directory(directory: str | Path) -> None:
-    """Raise CheckpointError if the path exists and is not a checkpoint, or cannot become one."""
+    """Raise InputError if the path exists and is not a checkpoint, or cannot become one."""
     directory = Path(directory)
-    try:
-        os.lstat(directory)
-    except FileNotFoundError:
+    if not os.path.lexists(directory):
         return
-    except OSError as error:  # usually a name that is too long
-        raise CheckpointError(
-            f"cannot keep stages in {directory.name[:40]}...: {error.strerror}"
-        ) from error
     if not directory.is_dir() or directory.is_symlink():
-        raise CheckpointError(f"{directory} is in the way of finished stages: move it away")
+        raise InputError(f"{directory} is in the way of finished stages: move it away")
     there = {str(path) for path in directory.iterdir()} - set(leftovers(directory))
     if there and _read_manifest(directory) is None:
-        raise CheckpointError(
+        raise InputError(
             f"{directory} is not a checkpoint that rpml can read, and is left as it is: move it "
             "away, or choose another output"
         )
@@ -95,7 +92,7 @@ def describe_checkpoint(directory: str | Path) -> dict[str, object]:
     directory = Path(directory)
     manifest = _read_manifest(directory)
     if manifest is None:
-        raise CheckpointError(f"{directory} is not a readable checkpoint")
+        raise InputError(f"{directory} is not a readable checkpoint")
     stages = sorted(directory.glob("[!.]*.safetensors"))
     return {
         "kind": "checkpoint",
@@ -128,12 +125,12 @@ class Checkpoint:
         if stored is None:
             return
         if not resume:
-            raise CheckpointError(
+            raise InputError(
                 f"{self.directory} holds an unfinished run: continue it with --resume, "
                 "or start over with --force"
             )
         if stored != self._manifest:
-            raise CheckpointError(
+            raise InputError(
                 f"cannot resume from {self.directory}: {self._difference(stored)}; "
                 "repeat the first command with --resume, or start over with --force"
             )
@@ -150,8 +147,6 @@ class Checkpoint:
 
     def path(self, name: str) -> Path:
         """Return the file of a stage."""
-        if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
-            raise ValueError(f"checkpoint stage {name!r} must be letters, digits, - and _")
         return self.directory / f"{name}.safetensors"
 
     def load(self, name: str) -> tuple[Arrays, Json] | None:
@@ -182,3 +177,49 @@ class Checkpoint:
                 temporary.write_text(canonical_json(self._manifest), encoding="utf8")
         signed = {"fingerprint": self._fingerprint, "metadata": metadata or {}}
         write_container(path, arrays, signed, "checkpoint", _VERSION)
+
+
+@dataclass(frozen=True)
+class ResumableRun(ABC):
+    """A run whose output is `path`; a killed one continues with `resume`.
+
+    `overwrite` replaces an existing output; without `resume` it also discards finished stages.
+    """
+
+    path: str | Path
+    resume: bool = False
+    overwrite: bool = False
+    _suffix: ClassVar[str]
+    """Of the folder of finished stages."""
+
+    @property
+    def directory(self) -> Path:
+        """The folder of finished stages, next to the output."""
+        target = Path(self.path)
+        return target.with_name(target.name + self._suffix)
+
+    def check(self, inputs: Inputs = ()) -> None:
+        """Raise InputError, before any work, if an output exists, is an input or is foreign.
+
+        Parameters
+        ----------
+        inputs : iterable of str, Path or None, default=()
+            The files and folders that are read.
+        """
+        self._check(list(inputs))
+
+    @abstractmethod
+    def _check(self, inputs: list[str | Path | None]) -> None: ...
+
+    def discard(self) -> None:
+        """Delete the finished stages."""
+        remove_checkpoint(self.directory)
+
+    @contextmanager
+    def _running(self, inputs: Inputs = ()) -> Iterator[None]:
+        """Hold the lock of the output, checked again; start over if that is asked for."""
+        with locked(self.path):
+            self.check(inputs)
+            if self.overwrite and not self.resume:
+                self.discard()
+            yield

@@ -37,10 +37,7 @@ _DISGUISES = {
     b"PK\x03\x04": "a zip archive (an .npz or a PyTorch file?)",
     b"\x93NUMPY": "a .npy array",
     b"PAR1": "a parquet file",
-    b"\x80\x02": "a pickle, which is never opened",
-    b"\x80\x03": "a pickle, which is never opened",
-    b"\x80\x04": "a pickle, which is never opened",
-    b"\x80\x05": "a pickle, which is never opened",
+    b"\x80": "a pickle, which is never opened",
     b"\x1f\x8b": "a gzip file",
     b"\x89HDF": "an HDF5 file",
 }

@@ -19,10 +19,9 @@ from rpml.evaluation.metrics import clustering_scores, first_hit_rank, recall_at
 from rpml.evaluation.metrics.retrieval import KS
 from rpml.evaluation.protocol.scores import named_recall
 from rpml.evaluation.registry import Transformer, chosen_methods
-from rpml.io.datasets.descriptors import gradient_histograms
+from rpml.io.datasets.descriptors import gradient_histograms, random_views
 from rpml.io.datasets.omniglot import Drawings, load_drawings
 from rpml.io.datasets.solutions import Solutions, load_solutions
-from rpml.io.datasets.views import random_views
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.figures.plots import retrieval_figure
 from rpml.runtime.extras import MissingExtraError

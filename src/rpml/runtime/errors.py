@@ -14,10 +14,6 @@ class ModelFormatError(InputError):
     """A model file is damaged, forged, or from a newer version of the package."""
 
 
-class CheckpointError(InputError):
-    """A checkpoint cannot be resumed: other data or settings, or a foreign file in its place."""
-
-
 class WriteError(OSError):
     """An output could not be written (full disk, quota); the previous file is unchanged."""
 

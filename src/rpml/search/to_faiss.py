@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from rpml.io.container import container_kind
-from rpml.io.export.steps import Affine, embedding_steps
+from rpml.io.export import Affine, embedding_steps
 from rpml.io.export.to_faiss import with_steps
 from rpml.method.codes import Int8Codec, rotation
 from rpml.runtime.errors import ModelFormatError

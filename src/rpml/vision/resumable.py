@@ -6,8 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from rpml.io.checkpoint import Checkpoint
-from rpml.io.resumable import ResumableRun
+from rpml.io.checkpoint import Checkpoint, ResumableRun
 from rpml.runtime.context import Context
 from rpml.runtime.errors import InputError
 from rpml.runtime.files import locked

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from rpml import RPML
-from rpml.io.export import TARGETS, embedding_steps, export_model
-from rpml.io.export.steps import Affine
+from rpml.io.export import TARGETS, Affine, embedding_steps, export_model
 from rpml.io.export.to_onnx import OPSET
 from rpml.runtime.errors import InputError
 

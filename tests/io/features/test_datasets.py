@@ -9,11 +9,15 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from rpml.io.datasets.cars import read_cars
-from rpml.io.datasets.cub import read_cub
-from rpml.io.datasets.folders import read_folders
-from rpml.io.datasets.image_sets import PUBLISHED, Counts, ImageSet, counts
-from rpml.io.datasets.sop import read_sop
+from rpml.io.datasets.image_sets import (
+    PUBLISHED,
+    Counts,
+    ImageSet,
+    read_cars,
+    read_cub,
+    read_folders,
+    read_sop,
+)
 from rpml.runtime.errors import InputError
 
 
@@ -42,7 +46,7 @@ def test_cub(tmp_path: Path) -> None:
         assert birds.paths[0] == "images/001.Black footed/a b.jpg"
         assert birds.labels.tolist() == [1, 1, 100, 101, 200]
         assert birds.train.tolist() == [True, True, True, False, False]
-    assert counts(birds) == Counts(3, 2, 2, 2)
+    assert birds.counts() == Counts(3, 2, 2, 2)
 
 
 def test_cub_that_is_not_whole(tmp_path: Path) -> None:
@@ -186,7 +190,7 @@ def test_folders_by_halves_of_the_classes(tmp_path: Path) -> None:
         touch(tmp_path, f"{name}/2.jpg")
     tree = read_folders(tmp_path)
     assert tree.train.tolist() == [True] * 4 + [False] * 4
-    assert counts(tree) == Counts(4, 4, 2, 2)
+    assert tree.counts() == Counts(4, 4, 2, 2)
 
 
 def test_folders_that_are_not_there(tmp_path: Path) -> None:

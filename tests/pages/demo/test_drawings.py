@@ -12,10 +12,9 @@ import pytest
 from rpml import RPML
 from rpml.evaluation.metrics import recall_at_k
 from rpml.evaluation.registry import METHODS
-from rpml.io.datasets import views as views_module
-from rpml.io.datasets.descriptors import gradient_histograms
+from rpml.io.datasets import descriptors
+from rpml.io.datasets.descriptors import gradient_histograms, random_views
 from rpml.io.datasets.omniglot import TRAINING, Drawings, load_drawings
-from rpml.io.datasets.views import random_views
 from rpml.pages import demo
 from rpml.pages.demo import COMPARED, LEARNED, DemoRow, judge, run, text
 from rpml.pages.figures.plots import RIGHT, WRONG, retrieval_figure
@@ -104,8 +103,8 @@ def test_views_are_small_changes_of_the_same_drawing(drawings):
 def test_an_unmoved_view_is_the_image_itself():
     images = np.random.default_rng(0).random((2, 28, 28)).astype(np.float32)
     points = np.tile(np.indices((28, 28)).reshape(1, 2, -1).astype(float), (2, 1, 1))
-    assert np.allclose(views_module._sample(images, points), images)
-    shifted = views_module._sample(images, points + np.array([[[0.0], [0.5]]]))
+    assert np.allclose(descriptors._sample(images, points), images)
+    shifted = descriptors._sample(images, points + np.array([[[0.0], [0.5]]]))
     between = (images[:, :, :-1] + images[:, :, 1:]) / 2
     assert np.allclose(shifted[:, :, :-1], between, atol=1e-6)
 

@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 from rpml.evaluation.baselines.unsupervised import PCA
 from rpml.evaluation.metrics.retrieval import KS
 from rpml.evaluation.protocol.published import RECALL_AT
-from rpml.io.datasets.cars import read_cars
-from rpml.io.datasets.cub import read_cub
-from rpml.io.datasets.folders import read_folders
-from rpml.io.datasets.image_sets import PUBLISHED, ImageSet
-from rpml.io.datasets.sop import read_sop
+from rpml.io.datasets.image_sets import (
+    PUBLISHED,
+    ImageSet,
+    read_cars,
+    read_cub,
+    read_folders,
+    read_sop,
+)
 from rpml.io.features import ReadOptions, read_features, read_labels
 from rpml.io.features.numpy_files import NpzFile
 from rpml.io.features.reading import check_readable

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rpml.io.export.steps import Affine, Step, Unit, bias, output_size
+from rpml.io.export import Affine, Step, Unit, bias, output_size
 from rpml.runtime.extras import require
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rpml.io.export.steps import Affine, Step, bias
+from rpml.io.export import Affine, Step, bias
 from rpml.runtime.context import Json
 
 PROGRAM = """

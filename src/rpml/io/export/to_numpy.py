@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.io.export.steps import Affine, Step
+from rpml.io.export import Affine, Step
 from rpml.runtime.context import Json
 
 

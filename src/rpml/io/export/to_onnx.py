@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import rpml
-from rpml.io.export.steps import Affine, Step, input_size, output_size
+from rpml.io.export import Affine, Step, input_size, output_size
 from rpml.runtime.extras import require
 
 OPSET = 18  # the first where ReduceMax and ReduceL2 take axes as an input; onnxruntime >= 1.14

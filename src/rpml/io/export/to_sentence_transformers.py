@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rpml.io.export.steps import Affine, Step, bias
+from rpml.io.export import Affine, Step, bias
 
 _TYPES = "sentence_transformers.models"
 README = """# An rpml embedding as sentence-transformers modules

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rpml.io.export.steps import Affine, Step, bias, input_size, output_size
+from rpml.io.export import Affine, Step, bias, input_size, output_size
 from rpml.runtime.rows import Array
 
 HEAD = """-- An embedding by rpml: {features} features to {size} dimensions.
