@@ -19,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from rpml.estimator import RPML
 from rpml.evaluation.baselines.linear import LinearBaseline
 from rpml.method.objective.triplet_loss import angular_factor, softplus_and_sigmoid
-from rpml.method.solver.conjugate_gradient import Stopping, conjugate_gradient
+from rpml.method.solver.conjugate_gradient import SolverState, Stopping, descend
 from rpml.method.solver.manifolds import PolarCurve
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.rows import Array, RandomState
@@ -29,7 +29,7 @@ ALPHA = 45.0  # degrees, as in RPML
 
 
 class ReferenceObjective:
-    """One of the `LOSSES` at a moving L, with the solvers' interface (see `Evaluator`)."""
+    """One of the `LOSSES` at a moving L, with the interface of `TripletObjective`."""
 
     learn_weights = False
     mean_weight = 1.0
@@ -133,7 +133,7 @@ class ReferenceLoss(LinearBaseline):
 
 def _on_grassmann(problem: ReferenceObjective, L: Array, max_iter: int) -> Array:
     stopping = Stopping(max_iter, gradient=1e-7, decrease=1e-5)
-    return conjugate_gradient(problem, np.asarray(L, np.float64), None, stopping).L
+    return descend(problem, SolverState(np.asarray(L, np.float64), None), stopping).L
 
 
 def _without_constraint(problem: ReferenceObjective, L: Array, max_iter: int) -> Array:

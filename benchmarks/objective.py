@@ -15,7 +15,7 @@ import numpy as np
 from common import alternate, publish
 
 from rpml.method.objective.triplet_loss import TripletObjective, loss_and_gradients
-from rpml.method.solver.manifolds import Grassmann, PolarCurve
+from rpml.method.solver.manifolds import PolarCurve, project, random_subspace
 from rpml.runtime.blas import single_blas_thread
 from rpml.runtime.threads import using_threads
 
@@ -28,7 +28,7 @@ def problem(n: int, d: int, l: int, T: int, seed: int = 0):
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     anchors = np.sort(rng.integers(0, n, T))
     triplets = np.stack([anchors, rng.integers(0, n, T), rng.integers(0, n, T)], axis=1)
-    return X, triplets, Grassmann().random_point(d, l, rng), 0.1 * rng.standard_normal(2 * d)
+    return X, triplets, random_subspace(d, l, rng), 0.1 * rng.standard_normal(2 * d)
 
 
 @using_threads(1)
@@ -61,7 +61,7 @@ def main() -> None:
     extra = tracemalloc.get_traced_memory()[1] / 2**20
     tracemalloc.stop()
     rng = np.random.default_rng(1)
-    xi = Grassmann().project(L, rng.standard_normal(L.shape))
+    xi = project(L, rng.standard_normal(L.shape))
     objective.begin_line_search(PolarCurve.through(L, xi), rng.standard_normal(r.shape))
     trial = TripletObjective(X, triplets)
     trial.move_to(L, r)

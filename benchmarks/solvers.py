@@ -21,7 +21,7 @@ from objective import problem as random_problem
 from pymanopt.manifolds import Euclidean, Grassmann, Product
 
 from rpml.method.objective.triplet_loss import TripletObjective
-from rpml.method.solver.conjugate_gradient import Stopping, conjugate_gradient
+from rpml.method.solver.conjugate_gradient import SolverState, Stopping, descend
 
 ITERATIONS = 30
 SIZES = {"small": (1750, 784, 64, 2688), "large": (8000, 1024, 128, 100_000)}
@@ -103,7 +103,7 @@ def run_pymanopt(evaluate, L, r, target, time_limit):
 def run_ours(X, triplets, L, r):
     objective = TripletObjective(X, triplets)
     start = time.perf_counter()
-    result = conjugate_gradient(objective, L, r, Stopping(ITERATIONS, 0.0, 0.0))
+    result = descend(objective, SolverState(L, r), Stopping(ITERATIONS, 0.0, 0.0))
     seconds = time.perf_counter() - start
     return {
         "seconds": seconds,

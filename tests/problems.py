@@ -8,7 +8,7 @@ import numpy as np
 
 from rpml.io.checkpoint import Checkpoint
 from rpml.method.objective.weights import WEIGHTS
-from rpml.method.solver.manifolds import Grassmann
+from rpml.method.solver.manifolds import random_subspace
 
 
 def random_problem(seed=0, n=40, d=9, l=3, T=70, weight="concat", positive=False):
@@ -18,7 +18,7 @@ def random_problem(seed=0, n=40, d=9, l=3, T=70, weight="concat", positive=False
     X = np.abs(X) if positive else X
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     triplets = rng.integers(0, n, (T, 3))
-    L = Grassmann().random_point(d, l, rng)
+    L = random_subspace(d, l, rng)
     theta = random_theta(weight, d, l, rng)
     return X, triplets, L, theta
 

@@ -317,7 +317,7 @@ def test_triplets_of_given_classes_and_comparisons_have_weight_1():
         problem.move_to(np.eye(10, 4), theta)
         certain = (known[problem.triplets] >= 0).all(axis=1)
         certain |= (problem.triplets == [1, 9, 2]).all(axis=1)
-        weights = problem.terms().w
+        weights = problem.weights_and_probabilities()[0]
         assert 0 < certain.sum() < len(certain)
         np.testing.assert_allclose(weights[certain], 1)
         assert weights[~certain].min() < 0.9

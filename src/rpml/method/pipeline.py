@@ -69,13 +69,12 @@ def learn_embedding(stages: Stages, X: Array, inputs: FitInputs) -> FitResult:
     training, message, L = None, NOT_TRAINED, stages.leading_axes(whitening)
     if trains:
         problem = stages.objective(Z, graph, labels, inputs)
-        epochs = partial(stages.epochs, Z, labels, inputs)  # for solver="stochastic"
+        batches = partial(stages.batches, Z, labels, inputs)  # for solver="stochastic"
         start = stages.start(Z, whitening)
-        optimum = stages.solve(problem, epochs, start, whitening, labels)
+        optimum = stages.solve(problem, batches, start, whitening, labels)
         L, message = stages.order(Z, optimum, problem, whitening), optimum.message
         problem.move_to(L, optimum.theta)
-        terms = problem.terms()
-        training = Training(problem.triplets, terms.w, terms.p, optimum)
+        training = Training(problem.triplets, *problem.weights_and_probabilities(), optimum)
     n_classes = 0 if known is None else known.n_classes
     exemplars = find_exemplars(Z @ L.astype(Z.dtype), clusters, labels)
     return FitResult(

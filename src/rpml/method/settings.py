@@ -12,7 +12,6 @@ from rpml.method.clustering.exemplars import Exemplars
 from rpml.method.clustering.pseudo_labels import is_array
 from rpml.method.graph.neighbors import Neighbors
 from rpml.method.knowledge.constraints import Supervision
-from rpml.method.objective.weights import WeightRidge
 from rpml.method.solver.conjugate_gradient import OptimizeResult
 from rpml.method.whitening.choice import Whitening
 from rpml.method.whitening.constants import SCATTER_ROWS
@@ -52,11 +51,6 @@ class FitSettings:
     batch_steps: int
     average: bool
     mining: str
-
-    @property
-    def ridge(self) -> WeightRidge | None:
-        """Ridge on the weights; None is the printed objective."""
-        return None if self.weight_ridge is None else WeightRidge(self.weight_ridge)
 
     def trains(self, whitening: Whitening, inputs: FitInputs) -> bool:
         """Whether to train on triplets: if set, if there is new supervision, or by evidence.

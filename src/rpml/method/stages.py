@@ -22,7 +22,7 @@ from rpml.method.objective.weights import PinnedWeights, weight_function
 from rpml.method.settings import FitInputs, FitSettings
 from rpml.method.solver.conjugate_gradient import OptimizeResult
 from rpml.method.solver.prefix import prefix_order
-from rpml.method.solver.stochastic import Epoch, EpochState, run_epoch
+from rpml.method.solver.stochastic import Batches
 from rpml.method.solver.training import (
     Start,
     given_subspace,
@@ -141,11 +141,10 @@ class Stages:
         if known is not None:
             apart = parted_triplets(labels, known.apart, settings.triplets_per_anchor, rng)
             triplets = np.vstack([triplets, apart, known.comparisons])
-            if weight.learnable:
-                pinned = known.pinned(triplets)
-                pinned[len(triplets) - len(known.comparisons) :] = True
-                weight = PinnedWeights(weight, pinned)
-        return TripletObjective(Z, triplets, weight, settings.alpha, settings.ridge)
+            pinned = known.pinned(triplets)
+            pinned[len(triplets) - len(known.comparisons) :] = True
+            weight = PinnedWeights(weight, pinned)
+        return TripletObjective(Z, triplets, weight, settings.alpha, settings.weight_ridge)
 
     def _row_neighbors(self, Z: Array, graph: Neighbors | None, inputs: FitInputs) -> Neighbors:
         """Return the cosine neighbors of the rows, for samplers of near negatives."""
@@ -154,23 +153,19 @@ class Stages:
             return graph
         return self._search("row-neighbors", Z, as_clusterer("aas", self.settings.n_neighbors))
 
-    def epochs(self, Z: Array, labels: Labels, inputs: FitInputs) -> Epoch:
-        """Return the function that runs an epoch of the stochastic solver."""
-        certain, known = None, inputs.supervision
+    def batches(self, Z: Array, labels: Labels, inputs: FitInputs) -> Batches:
+        """Return what the epochs of the stochastic solver learn from."""
+        known, given = inputs.supervision, np.empty((0, 3), np.intp)
         if known is not None:
             per_anchor, rng = self.settings.triplets_per_anchor, self.context.rng("parted")
             apart = parted_triplets(labels, known.apart, per_anchor, rng)
-            certain = inputs.labeled_mask, np.vstack([apart, known.comparisons])
-
-        def epoch(state: EpochState, rng: np.random.Generator) -> None:
-            run_epoch(Z, labels, state, self.settings, rng, certain)
-
-        return epoch
+            given = np.vstack([apart, known.comparisons])
+        return Batches(Z, labels, inputs.labeled_mask, given, self.settings)
 
     def solve(
         self,
         problem: TripletObjective,
-        epochs: Callable[[], Epoch],
+        batches: Callable[[], Batches],
         start: Start,
         whitening: Whitening,
         labels: Labels,
@@ -181,7 +176,7 @@ class Stages:
         key = self.context.key(
             applied.mean, applied.matrix, whitening.choice, labels, *start, plain
         )
-        return solve(problem, epochs, start, self.settings, self.context, key)
+        return solve(problem, batches, start, self.settings, self.context, key)
 
     def leading_axes(self, whitening: Whitening) -> Array:
         """Return L of a fit that is not trained: the leading axes, or the user's."""

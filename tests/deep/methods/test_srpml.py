@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
 from rpml.deep.methods.srpml import rpml_loss
 from rpml.method.objective.triplet_loss import TripletObjective, loss_and_gradients
-from rpml.method.objective.weights import WeightRidge, weight_function
+from rpml.method.objective.weights import weight_function
 
 
 def problem(weight, seed=0):
@@ -42,18 +42,18 @@ def test_equal_to_the_core(weight):
 @pytest.mark.parametrize("weight", ["concat", "bilinear", "constant"])
 def test_guarded_weights_equal_to_the_core(weight):
     X, triplets, L, theta = problem(weight)
-    core = TripletObjective(X, triplets, weight, 45.0, WeightRidge(0.3))
+    core = TripletObjective(X, triplets, weight, 45.0, 0.3)
     core.move_to(L, theta)
     expected, grad_L, _ = core.gradients()
     x, t, l, r = tensors(X, triplets, L, theta)
-    loss = rpml_loss(x, t, l, r, weight_ridge=WeightRidge(0.3))
+    loss = rpml_loss(x, t, l, r, weight_ridge=0.3)
     loss.backward()
     assert float(loss) == pytest.approx(expected, rel=1e-5)
     np.testing.assert_allclose(l.grad.numpy(), grad_L, rtol=1e-5, atol=1e-8)
 
 
 @pytest.mark.parametrize("weight", ["concat", "bilinear", "constant"])
-@pytest.mark.parametrize("weight_ridge", [None, WeightRidge(0.1)])
+@pytest.mark.parametrize("weight_ridge", [None, 0.1])
 def test_gradients_by_finite_differences(weight, weight_ridge):
     X, triplets, L, theta = problem(weight)
     x, t, l, r = tensors(X[:8], triplets[:12] % 8, L, theta)

@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 from pymanopt.manifolds import Euclidean, Grassmann, Product
 
 from rpml.method.objective.triplet_loss import loss_and_gradients
-from rpml.method.objective.weights import WeightRidge
 from rpml.method.solver.conjugate_gradient import (
-    CGState,
+    SolverState,
     Stopping,
-    conjugate_gradient,
+    descend,
     fit_triplets,
 )
-from rpml.method.solver.manifolds import Grassmann as OurGrassmann
+from rpml.method.solver.manifolds import random_subspace
 from rpml.method.solver.training import _pack, _unpack
 from tests.problems import ALL_WEIGHTS, random_problem
 
@@ -62,7 +61,7 @@ def test_thirty_iterations_are_as_good_as_pymanopts(weight, seed):
 @pytest.mark.parametrize("seed", range(5))
 def test_fixed_weights_reach_the_same_optimum_from_every_start(seed):
     X, triplets, _, _ = random_problem(7, n=60, d=10, l=3, T=300)
-    L = OurGrassmann().random_point(10, 3, np.random.default_rng(seed))
+    L = random_subspace(10, 3, np.random.default_rng(seed))
     ours = fit_triplets(X, triplets, L, np.zeros(20), learn_weights=False, max_iter=500)
     assert ours.converged
     assert not ours.theta.any()
@@ -86,7 +85,7 @@ def pymanopt_loss_fixed(X, triplets, seed):
 
     problem = pymanopt.Problem(manifold, cost, euclidean_gradient=euclidean_gradient)
     optimizer = pymanopt.optimizers.ConjugateGradient(verbosity=0, min_gradient_norm=1e-8)
-    start = OurGrassmann().random_point(d, l, np.random.default_rng(seed))
+    start = random_subspace(d, l, np.random.default_rng(seed))
     return optimizer.run(problem, initial_point=start).cost
 
 
@@ -96,7 +95,7 @@ def pymanopt_loss_fixed(X, triplets, seed):
 @given(seed=st.integers(0, 1000), guarded=st.booleans())
 def test_loss_never_increases_and_L_stays_orthonormal(weight, dtype, seed, guarded):
     X, triplets, L, theta = random_problem(seed, n=50, d=12, l=4, T=200, weight=weight)
-    guard = WeightRidge(0.01) if guarded else None
+    guard = 0.01 if guarded else None
     result = fit_triplets(
         X.astype(dtype), triplets, L, theta, weight, max_iter=100, weight_ridge=guard, tol=0.0
     )
@@ -111,7 +110,7 @@ def test_the_printed_objective_collapses_on_positive_features_and_the_guard_prev
     X, triplets, L, theta = random_problem(11, positive=True, T=200)
     printed = fit_triplets(X, triplets, L, theta, max_iter=400)
     assert printed.loss == pytest.approx(200 * np.log(2), rel=1e-4)
-    guarded = fit_triplets(X, triplets, L, theta, max_iter=400, weight_ridge=WeightRidge(0.01))
+    guarded = fit_triplets(X, triplets, L, theta, max_iter=400, weight_ridge=0.01)
     assert guarded.loss > 1.02 * 200 * np.log(2)
 
 
@@ -158,15 +157,15 @@ def test_a_saved_state_continues_exactly():
 
     saved = []
 
-    def keep(state: CGState) -> None:
+    def keep(state: SolverState) -> None:
         if state.iteration == 10:
             saved.append(_pack(state))
 
-    problem = TripletObjective(X, triplets, weight_ridge=WeightRidge(0.01))
+    problem = TripletObjective(X, triplets, weight_ridge=0.01)
     stopping = Stopping(25, gradient=0.0, decrease=0.0)
-    whole = conjugate_gradient(problem, L, theta, stopping, keep)
-    fresh = TripletObjective(X, triplets, weight_ridge=WeightRidge(0.01))
-    resumed = conjugate_gradient(fresh, L, theta, stopping, state=_unpack(*saved[0]))
+    whole = descend(problem, SolverState(L, theta), stopping, keep)
+    fresh = TripletObjective(X, triplets, weight_ridge=0.01)
+    resumed = descend(fresh, _unpack(*saved[0]), stopping)
     assert whole.n_iter == resumed.n_iter > 10
     np.testing.assert_array_equal(whole.L, resumed.L)
     np.testing.assert_array_equal(whole.theta, resumed.theta)
@@ -190,7 +189,7 @@ def test_wrong_arguments_are_named(change, message):
 def test_steps_that_climb_have_not_converged():
     X, triplets, L, theta = random_problem(18)
     steps = {"solver": "gd", "learning_rate": 10.0, "max_iter": 20, "tol": 1e-5}
-    result = fit_triplets(X, triplets, L, theta, weight_ridge=WeightRidge(1.0), **steps)
+    result = fit_triplets(X, triplets, L, theta, weight_ridge=1.0, **steps)
     assert result.n_iter == 20
     assert result.history["loss"][-1] > 1e6 * result.history["loss"][0]
     assert (result.converged, result.message) == (False, "max_iter reached")

@@ -8,8 +8,10 @@ import pytest
 from rpml import RPML
 from rpml.evaluation.metrics import recall_at_k
 from rpml.method.objective.weights import WEIGHTS
-from rpml.method.solver.manifolds import Grassmann
-from rpml.method.solver.stochastic import TRIPLETS_PER_ROW, EpochState, run_epoch, run_epochs
+from rpml.method.solver.conjugate_gradient import SolverState
+from rpml.method.solver.manifolds import random_subspace
+from rpml.method.solver.stochastic import TRIPLETS_PER_ROW, Batches
+from rpml.method.solver.training import run_epochs
 from tests.problems import ALL_WEIGHTS, blobs
 
 PLAIN = RPML(weight_ridge=None)._settings()
@@ -17,14 +19,13 @@ PLAIN = RPML(weight_ridge=None)._settings()
 
 def start(weight="concat", d=20, l=4, seed=0):
     rng = np.random.default_rng(seed)
-    return EpochState(Grassmann().random_point(d, l, rng), WEIGHTS[weight].initial(d, l, rng))
+    return SolverState(random_subspace(d, l, rng), WEIGHTS[weight].initial(d, l, rng))
 
 
 def stochastic_gradient(X, labels, begin, settings, n_epochs, seed, callback=None):
-    def epoch(state, rng):
-        run_epoch(X, labels, state, settings, rng)
-
-    return run_epochs(epoch, begin, n_epochs, seed, callback)
+    none, nothing = np.zeros(len(X), bool), np.empty((0, 3), int)
+    batches = Batches(X, labels, none, nothing, settings)
+    return run_epochs(batches, begin, n_epochs, seed, callback)
 
 
 @pytest.mark.parametrize("weight", ALL_WEIGHTS)
@@ -52,8 +53,8 @@ def test_an_epoch_can_be_continued_exactly():
     settings = PLAIN
     whole = stochastic_gradient(X, y, start(), settings, 3, seed=5)
     state = start()
-    stochastic_gradient(X, y, state, settings, 3, seed=5, callback=lambda s: s.epoch == 1)
-    assert state.epoch == 1
+    stochastic_gradient(X, y, state, settings, 3, seed=5, callback=lambda s: s.iteration == 1)
+    assert state.iteration == 1
     resumed = stochastic_gradient(X, y, state, settings, 3, seed=5)
     np.testing.assert_array_equal(whole.L, resumed.L)
     assert whole.history == resumed.history

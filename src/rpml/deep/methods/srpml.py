@@ -3,23 +3,21 @@
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
 from torch.nn.functional import softplus
 
 from rpml.deep.methods.base import Batch, Loss, LossSpec, Method
 from rpml.deep.methods.batches import aas_sampler
 from rpml.method.objective.triplet_loss import TripletObjective, angular_factor
-from rpml.method.objective.weights import WeightRidge, weight_function
-from rpml.method.solver.conjugate_gradient import OptimizeResult, Stopping, conjugate_gradient
+from rpml.method.objective.weights import weight_function
+from rpml.method.solver.conjugate_gradient import OptimizeResult, SolverState, Stopping, descend
 from rpml.method.solver.manifolds import orthonormalize
-from rpml.method.solver.stochastic import EpochState
 from rpml.method.triplets.batches import mine_batch_triplets
 from rpml.runtime.blas import single_blas_thread
 from rpml.runtime.rows import Array
 
 WEIGHT = "concat"
 ALPHA = 25.0  # degrees: rows at equal distances make 30, above which few unit rows violate anything
-RIDGE = WeightRidge()
+RIDGE = 0.01
 MINING, MARGIN = "semi-hard", 0.5
 CG_STEPS = 5  # per batch
 UPDATE_RATE = 0.002  # of the running mean of (theta, L) over the solutions of the batches
@@ -53,9 +51,10 @@ class SRPML(Loss):
 
     def _update_projection(self, rows: NDArray[np.float32], batch: Batch) -> NDArray[np.intp]:
         """Mine the triplets of the batch and take a few CG steps on (theta, L)."""
-        state = self._state(batch.projection)
+        L = np.linalg.qr(batch.projection.detach().cpu().numpy().astype(np.float64))[0]
+        theta = self.theta.cpu().numpy().copy()
         triplets = mine_batch_triplets(
-            rows @ state.L.astype(rows.dtype),
+            rows @ L.astype(rows.dtype),
             batch.labels.cpu().numpy(),
             batch.rng,
             margin=MARGIN,
@@ -64,28 +63,23 @@ class SRPML(Loss):
         )
         if len(triplets):
             problem = TripletObjective(rows, triplets, WEIGHT, ALPHA, RIDGE)
-            solution = conjugate_gradient(problem, state.L, state.theta, Stopping(CG_STEPS))
-            L, theta = running_mean(state, solution)
+            solution = descend(problem, SolverState(L, theta), Stopping(CG_STEPS))
+            L, theta = running_mean(L, theta, solution)
             with torch.no_grad():
                 batch.projection.copy_(torch.from_numpy(L))
                 self.theta.copy_(torch.from_numpy(theta))
         return triplets
 
-    def _state(self, projection: nn.Parameter) -> EpochState:
-        L = np.linalg.qr(projection.detach().cpu().numpy().astype(np.float64))[0]
-        return EpochState(L, self.theta.cpu().numpy().copy())
 
-
-def running_mean(state: EpochState, solution: OptimizeResult) -> tuple[Array, Array]:
+def running_mean(L: Array, theta: Array, solution: OptimizeResult) -> tuple[Array, Array]:
     """Running mean of L and theta over the solutions of the batches.
 
     The solution of a batch fits its 120 rows only. L is mixed with its projection on the subspace
     of the solution, then made orthonormal.
     """
-    assert state.theta is not None  # "concat" has parameters
-    assert solution.theta is not None
-    mixed = (1 - UPDATE_RATE) * state.L + UPDATE_RATE * solution.L @ (solution.L.T @ state.L)
-    return orthonormalize(mixed), (1 - UPDATE_RATE) * state.theta + UPDATE_RATE * solution.theta
+    assert solution.theta is not None  # "concat" has parameters
+    mixed = (1 - UPDATE_RATE) * L + UPDATE_RATE * solution.L @ (solution.L.T @ L)
+    return orthonormalize(mixed), (1 - UPDATE_RATE) * theta + UPDATE_RATE * solution.theta
 
 
 def rpml_loss(
@@ -94,7 +88,7 @@ def rpml_loss(
     L: torch.Tensor,
     theta: torch.Tensor | None,
     alpha: float = 45.0,
-    weight_ridge: WeightRidge | None = None,
+    weight_ridge: float | None = None,
 ) -> torch.Tensor:
     """Return the sum over triplets of log(1 + exp(w m)), as in `rpml.method.objective`.
 
@@ -111,7 +105,7 @@ def rpml_loss(
     penalty = Y.new_zeros(())
     if weight_ridge is not None and theta is not None:
         w = w / w.mean()
-        penalty = 0.5 * weight_ridge.ridge * len(triplets) * theta.square().sum()
+        penalty = 0.5 * weight_ridge * len(triplets) * theta.square().sum()
     return softplus(w * m).sum() + penalty
 
 

@@ -1,23 +1,21 @@
 """The objective, eq. (RPML): sum_i log(1 + exp(w_i m_i)) over index triplets, with its gradients.
 
 No d x T matrix is ever built: with Y = X L, a triplet reads three rows of Y, its weighted
-differences are added to three rows of G, and the gradient by L is X'G.
+differences are added to three rows of G, and the gradient by L is X'G. The compiled loops release
+the GIL, so that the triplets are split between threads.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rpml.method.objective import kernels as _kernels
 from rpml.method.objective.weights import (
     WeightFunction,
-    WeightRidge,
     as_columns,
-    like_theta,
+    check_theta,
     logit_derivative,
     weight_function,
     weights_from_logits,
@@ -29,6 +27,7 @@ from rpml.runtime.blas import (
     times,
     transposed_times,
 )
+from rpml.runtime.compiled import VECTORIZED, compiled
 from rpml.runtime.rows import Array
 from rpml.runtime.threads import run_chunks
 from rpml.runtime.wording import counted
@@ -48,29 +47,75 @@ def angular_factor(alpha: float) -> float:
     return float(4.0 * np.tan(np.radians(alpha)) ** 2)
 
 
+@compiled(VECTORIZED)
+def _angular_margins(Y, triplets, c, z):  # type: ignore[no-untyped-def]
+    """z_i = |y_a - y_p|^2 - c |y_n - (y_a + y_p)/2|^2, eq. (z_i) with Y = X L."""
+    half = Y.dtype.type(0.5)
+    for i in range(len(triplets)):
+        ya, yp, yn = Y[triplets[i, 0]], Y[triplets[i, 1]], Y[triplets[i, 2]]
+        near = Y.dtype.type(0)
+        far = Y.dtype.type(0)
+        for j in range(Y.shape[1]):
+            ap = ya[j] - yp[j]
+            nm = yn[j] - half * (ya[j] + yp[j])
+            near += ap * ap
+            far += nm * nm
+        z[i] = near - c * far
+
+
 def softplus_and_sigmoid(x: Array) -> tuple[Array, Array]:
     """log(1 + exp(x)) and its derivative, for any finite x without overflow."""
     e = np.exp(-np.abs(x))
     return np.maximum(x, 0) + np.log1p(e), np.where(x >= 0, 1, e) / (1 + e)
 
 
-@dataclass(frozen=True)
-class TripletTerms:
-    """Per-triplet quantities of the paper at one point."""
+def triplet_terms(z: Array, w: Array) -> tuple[Array, Array, Array]:
+    """log(1 + exp(w m)) with m = log(1 + exp(z)), and its derivatives by w and by z.
 
-    z: Array
-    m: Array
-    w: Array
-    p: Array
-    """Probability that the triplet satisfies the angular constraint, eq. (prob_triplet)."""
+    exp(-loss) is the probability that a triplet satisfies the constraint, eq. (prob_triplet).
+    """
+    m, dm = softplus_and_sigmoid(z)
+    loss, g = softplus_and_sigmoid(w * m)
+    return loss, g * m, g * w * dm
+
+
+@compiled(VECTORIZED)
+def _angular_pullback(Y, triplets, c, k, G, start, stop):  # type: ignore[no-untyped-def]
+    """G += sum_i k_i/2 dz_i/dY: the weighted differences of each triplet, added to its rows.
+
+    Only the columns start..stop, which are unsigned in the loop: a signed index may count from the
+    end, and checking for that would prevent vectorization.
+    """
+    half = Y.dtype.type(0.5)
+    first, last = np.uint64(start), np.uint64(stop)
+    for i in range(len(triplets)):
+        a, p, n = triplets[i, 0], triplets[i, 1], triplets[i, 2]
+        ya, yp, yn = Y[a], Y[p], Y[n]
+        ga, gp, gn = G[a], G[p], G[n]
+        ki = k[i]
+        ci = c * ki
+        for j in range(first, last):
+            ap = ki * (ya[j] - yp[j])
+            nm = ci * (yn[j] - half * (ya[j] + yp[j]))
+            ga[j] += ap + half * nm
+            gp[j] += half * nm - ap
+            gn[j] -= nm
+
+
+@compiled(VECTORIZED)
+def _move_rows(Y, Z, t, scale, out):  # type: ignore[no-untyped-def]
+    """out = (Y + t Z) * scale: the rows of X L along the polar curve, with no matrix product."""
+    for i in range(len(Y)):
+        for j in range(Y.shape[1]):
+            out[i, j] = (Y[i, j] + t * Z[i, j]) * scale[j]
 
 
 class TripletObjective:
-    """The objective at a moving point (L, theta), with the optimizers' interface.
+    """The objective at a moving point (L, theta).
 
     `move_to` sets the point, `gradients` evaluates there, `begin_line_search` sets a search curve,
     `line_value` is the loss at a step on it, without any matrix product, and `accept_step` moves
-    there. Distributed evaluators have the same five methods.
+    there.
 
     Parameters
     ----------
@@ -82,8 +127,9 @@ class TripletObjective:
         "concat", "bilinear" or "constant".
     alpha : float, default=45.0
         Angle in degrees.
-    weight_ridge : WeightRidge, default=None
-        None is the printed objective.
+    weight_ridge : float, default=None
+        Normalize the weights, with the penalty ridge/2 |theta|^2 per triplet. None is the printed
+        objective.
     learn_weights : bool, default=True
         False keeps theta constant, without a gradient.
     """
@@ -94,7 +140,7 @@ class TripletObjective:
         triplets: ArrayLike,
         weight: str | WeightFunction = "concat",
         alpha: float = 45.0,
-        weight_ridge: WeightRidge | None = None,
+        weight_ridge: float | None = None,
         learn_weights: bool = True,
     ) -> None:
         self.X = as_float_rows(X)
@@ -102,7 +148,7 @@ class TripletObjective:
         self.n_triplets = len(self.triplets)
         self.weight: WeightFunction = weight_function(weight)
         self.weight_ridge = weight_ridge
-        self.learn_weights = learn_weights and self.weight.learnable
+        self.learn_weights = learn_weights
         self.c = self.X.dtype.type(angular_factor(alpha))
         self.mean_weight = 0.0
         self.products = 0  # of X, or its transpose, with a matrix: they dominate the time
@@ -114,44 +160,33 @@ class TripletObjective:
 
     def gradients(self) -> tuple[float, Array, Array | None]:
         """Return loss and Euclidean gradients at the point; costs the product X'G."""
-        T = len(self.triplets)
         w, sigmoids, factor = self._weights(self.weight.logits(self.P, self.triplets))
-        self.mean_weight = float(w.mean()) if T else 0.0
-        dw, k, losses = (np.empty(T, self.X.dtype) for _ in range(3))
-
-        def evaluate(_: int, start: int, stop: int) -> None:
-            part = slice(start, stop)
-            m, beta = softplus_and_sigmoid(self._margins(self.Y, part))
-            losses[part], g = softplus_and_sigmoid(w[part] * m)
-            dw[part] = g * m  # dJ/dw
-            k[part] = 2 * g * w[part] * beta  # eqs. (P_tilde_matrix), (Q_tilde_matrix)
-
-        run_chunks(evaluate, T)
+        self.mean_weight = float(w.mean()) if self.n_triplets else 0.0
+        losses, dw, dz = self._terms(self.Y, w)
         n, l = self.Y.shape
         learned = self.P.shape[1] if self.learn_weights else 0
         padded = aligned_rows(n, l + learned, self.X.dtype)
         padded.fill(0)
+        k = 2 * dz  # eqs. (P_tilde_matrix), (Q_tilde_matrix)
         # threads share the columns: shares of the triplets would each need a G of their own
         run_chunks(
-            lambda _, a, b: _kernels.angular_pullback(
-                self.Y, self.triplets, self.c, k, padded, a, b
-            ),
+            lambda _, a, b: _angular_pullback(self.Y, self.triplets, self.c, k, padded, a, b),
             l,
-            max(MIN_COLUMNS, l * MIN_TRIPLETS // max(1, T)),
+            max(MIN_COLUMNS, l * MIN_TRIPLETS // max(1, self.n_triplets)),
         )
         G = padded[:, : l + learned]
         if learned:  # the derivative by theta shares the product with the one by L
-            ds = logit_derivative(sigmoids, w, dw, factor, self.weight_ridge)
+            ds = logit_derivative(sigmoids, w, dw, factor, self.weight_ridge is not None)
             G[:, l:] = self.weight.pullback(self.P, self.triplets, ds)
         self.products += 1
         gradient = np.asarray(transposed_times(self.X, G), np.float64)
         loss = float(losses.sum(dtype=np.float64)) + self._penalty(self.theta)
         if not learned or self.theta is None:
             return loss, gradient[:, :l], None
-        grad_theta = like_theta(gradient[:, l:], self.theta)
+        by_theta = gradient[:, l:] if self.theta.ndim == 2 else gradient[:, l:].T.reshape(-1)
         if self.weight_ridge is not None:
-            grad_theta = grad_theta + self.weight_ridge.ridge * T * self.theta
-        return loss, gradient[:, :l], grad_theta
+            by_theta = by_theta + self.weight_ridge * self.n_triplets * self.theta
+        return loss, gradient[:, :l], by_theta
 
     def begin_line_search(self, curve: PolarCurve, d_theta: Array | None) -> None:
         """Search along the curve in L and the straight line theta + t d_theta.
@@ -170,17 +205,8 @@ class TripletObjective:
     def line_value(self, t: float) -> float:
         """Return the loss at step t of the line, without a matrix product."""
         self._move_rows(t)
-        w, _, _ = self._weights(
-            np.polynomial.polynomial.polyval(self.X.dtype.type(t), self.logit_line)
-        )
-        losses = np.empty(len(self.triplets), self.X.dtype)
-
-        def evaluate(_: int, start: int, stop: int) -> None:
-            part = slice(start, stop)
-            m, _beta = softplus_and_sigmoid(self._margins(self.Y_t, part))
-            losses[part], _g = softplus_and_sigmoid(w[part] * m)
-
-        run_chunks(evaluate, len(self.triplets))
+        S = np.polynomial.polynomial.polyval(self.X.dtype.type(t), self.logit_line)
+        losses = self._terms(self.Y_t, self._weights(S)[0])[0]
         return float(losses.sum(dtype=np.float64)) + self._penalty(self._theta_at(t))
 
     def accept_step(self, t: float) -> None:
@@ -191,12 +217,23 @@ class TripletObjective:
             self.P = self.P + self.P.dtype.type(t) * self.Q
             self.theta = self._theta_at(t)
 
-    def terms(self) -> TripletTerms:
-        """Return z, m, w and p of every triplet at the point."""
-        w, _, _ = self._weights(self.weight.logits(self.P, self.triplets))
-        z = self._margins(self.Y, slice(None))
-        m, _ = softplus_and_sigmoid(z)
-        return TripletTerms(z, m, w, softplus_and_sigmoid(-w * m)[1])
+    def weights_and_probabilities(self) -> tuple[Array, Array]:
+        """Return w and p of every triplet at the point."""
+        w = self._weights(self.weight.logits(self.P, self.triplets))[0]
+        return w, np.exp(-self._terms(self.Y, w)[0])
+
+    def _terms(self, Y: Array, w: Array) -> tuple[Array, Array, Array]:
+        """Return the `triplet_terms` of every triplet, computed in parallel."""
+        losses, dw, dz = (np.empty(self.n_triplets, self.X.dtype) for _ in range(3))
+
+        def evaluate(_: int, start: int, stop: int) -> None:
+            part = slice(start, stop)
+            z = np.empty(stop - start, Y.dtype)
+            _angular_margins(Y, self.triplets[part], self.c, z)
+            losses[part], dw[part], dz[part] = triplet_terms(z, w[part])
+
+        run_chunks(evaluate, self.n_triplets)
+        return losses, dw, dz
 
     def _times_X(self, matrix: Array, theta: Array | None) -> tuple[Array, Array]:
         """Return X times a (d, l) matrix, and the rows that the weights use, by one product."""
@@ -211,19 +248,11 @@ class TripletObjective:
         np.copyto(first, rows[:, :l])
         return first, np.ascontiguousarray(rows[:, l:])
 
-    def _margins(self, Y: Array, part: slice) -> Array:
-        triplets = self.triplets[part]
-        z = np.empty(len(triplets), Y.dtype)
-        _kernels.angular_margins(Y, triplets, self.c, z)
-        return z
-
     def _move_rows(self, t: float) -> None:
         scale = self.curve.scale(t).astype(self.Y.dtype)
         step = self.Y.dtype.type(t)
         run_chunks(
-            lambda _, a, b: _kernels.move_rows(
-                self.Y[a:b], self.Z[a:b], step, scale, self.Y_t[a:b]
-            ),
+            lambda _, a, b: _move_rows(self.Y[a:b], self.Z[a:b], step, scale, self.Y_t[a:b]),
             len(self.Y),
             minimum=4096,
         )
@@ -234,12 +263,12 @@ class TripletObjective:
         return np.asarray(self.theta + t * self.d_theta)
 
     def _weights(self, S: Array) -> tuple[Array, Array, float]:
-        return weights_from_logits(S, self.weight_ridge)
+        return weights_from_logits(S, self.weight_ridge is not None)
 
     def _penalty(self, theta: Array | None) -> float:
         if self.weight_ridge is None or theta is None:
             return 0.0
-        return 0.5 * self.weight_ridge.ridge * len(self.triplets) * float(np.vdot(theta, theta))
+        return 0.5 * self.weight_ridge * self.n_triplets * float(np.vdot(theta, theta))
 
 
 @single_blas_thread()
@@ -283,7 +312,7 @@ def loss_and_gradients(
             f"L must have shape ({d}, l) for X with {counted(d, 'feature')}, got {L.shape}."
         )
     theta = None if theta is None else np.asarray(theta)
-    objective.weight.check(theta, d)
+    check_theta(weight, theta, d)
     objective.move_to(L, theta)
     loss, grad_L, grad_theta = objective.gradients()
     dtype = objective.X.dtype

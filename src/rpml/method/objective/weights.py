@@ -5,46 +5,42 @@ function only defines a first theta, the logits, and the derivative by theta giv
 logits.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from rpml.method.objective import kernels as _kernels
+from rpml.runtime.compiled import VECTORIZED, compiled
 from rpml.runtime.rows import Array
 from rpml.runtime.threads import run_chunks, sum_chunks
 
 Triplets = NDArray[np.integer]
+PINNED_LOGIT = 30.0  # a logit whose sigmoid is 1 in either precision
 
 
-class WeightFunction:
+class WeightFunction(ABC):
     """Base of the weight functions; a new one defines `initial`, `logits` and `pullback`.
 
-    Its name is that of the class in lower case. Logits depend on a row x only by x'M, where M is
-    theta as a matrix of d rows: theta itself, or the parts of d entries that a vector consists of.
-    As polynomials in M the logits are homogeneous, of the given degree.
+    Logits depend on a row x only by x'M, where M is theta as a matrix of d rows: theta itself, or
+    the parts of d entries that a vector consists of. As polynomials in M the logits are
+    homogeneous, of the given degree.
     """
 
-    learnable = True
     degree = 1
 
-    @property
-    def name(self) -> str:
-        return type(self).__name__.lower()
-
+    @abstractmethod
     def initial(self, d: int, l: int, rng: np.random.Generator) -> Array | None:
         """Return an initial theta for d features and l components."""
-        raise NotImplementedError
 
+    @abstractmethod
     def logits(self, P: Array, triplets: Triplets) -> Array:
         """Return (m, T) logits from P = X M."""
-        raise NotImplementedError
 
+    @abstractmethod
     def pullback(self, P: Array, triplets: Triplets, ds: Array) -> Array:
         """Return the derivative (n, q) by P, given the derivative ds (m, T) by the logits."""
-        raise NotImplementedError
 
     def on_line(self, P: Array, Q: Array, triplets: Triplets) -> list[Array]:
         """Return the coefficients [s0, s1, ...] of the logits at theta + t eta, with Q = X eta."""
@@ -52,32 +48,6 @@ class WeightFunction:
         if self.degree == 1:
             return [first, last]
         return [first, self.logits(P + Q, triplets) - first - last, last]
-
-    def check(self, theta: Array | None, d: int) -> None:
-        """Raise ValueError if theta does not fit d features."""
-        like = self.initial(d, 1, np.random.default_rng(0))
-        shape = None if theta is None else theta.shape
-        if like is None:
-            if theta is not None:
-                raise ValueError(f"weight={self.name!r} has no parameters: pass theta=None.")
-        elif like.ndim == 1 and shape != like.shape:
-            raise ValueError(
-                f"theta for weight={self.name!r} must have shape {like.shape}, got {shape}."
-            )
-        elif like.ndim == 2 and (shape is None or len(shape) != 2 or shape[0] != d or not shape[1]):
-            raise ValueError(
-                f"theta for weight={self.name!r} must have shape ({d}, q), got {shape}."
-            )
-
-
-def as_columns(theta: Array, d: int) -> Array:
-    """Return theta as the (d, q) matrix M."""
-    return theta if theta.ndim == 2 else theta.reshape(-1, d).T
-
-
-def like_theta(M: Array, theta: Array) -> Array:
-    """Return a matrix such as M in the shape of theta."""
-    return M if theta.ndim == 2 else M.T.reshape(-1)
 
 
 class Concat(WeightFunction):
@@ -87,10 +57,30 @@ class Concat(WeightFunction):
         return np.zeros(2 * d)  # every weight starts at one half
 
     def logits(self, P: Array, triplets: Triplets) -> Array:
-        return _each_chunk(_kernels.concat_logits, P, triplets, 1)
+        return _each_chunk(_concat_logits, P, triplets, 1)
 
     def pullback(self, P: Array, triplets: Triplets, ds: Array) -> Array:
-        return _pull_back(_kernels.concat_pullback, P, triplets, ds)
+        return _pull_back(_concat_pullback, P, triplets, ds)
+
+
+@compiled(VECTORIZED)
+def _concat_logits(P, triplets, out):  # type: ignore[no-untyped-def]
+    """s_i = r'[x_avg; x_neg], eq. (wt), with P = X [r_1, r_2]."""
+    half = P.dtype.type(0.5)
+    for i in range(len(triplets)):
+        a, p, n = triplets[i, 0], triplets[i, 1], triplets[i, 2]
+        out[0, i] = half * (P[a, 0] + P[p, 0]) + P[n, 1]
+
+
+@compiled(VECTORIZED)
+def _concat_pullback(P, triplets, k, G):  # type: ignore[no-untyped-def]
+    """G += sum_i k[0, i] ds_i, derivatives by the rows of P."""
+    half = P.dtype.type(0.5)
+    for i in range(len(triplets)):
+        ki = half * k[0, i]
+        G[triplets[i, 0], 0] += ki
+        G[triplets[i, 1], 0] += ki
+        G[triplets[i, 2], 1] += k[0, i]
 
 
 class Bilinear(WeightFunction):
@@ -106,16 +96,51 @@ class Bilinear(WeightFunction):
         return np.asarray(rng.standard_normal((d, l)) / np.sqrt(d))
 
     def logits(self, P: Array, triplets: Triplets) -> Array:
-        return _each_chunk(_kernels.bilinear_logits, P, triplets, 2)
+        return _each_chunk(_bilinear_logits, P, triplets, 2)
 
     def pullback(self, P: Array, triplets: Triplets, ds: Array) -> Array:
-        return _pull_back(_kernels.bilinear_pullback, P, triplets, ds)
+        return _pull_back(_bilinear_pullback, P, triplets, ds)
+
+
+@compiled(VECTORIZED)
+def _bilinear_logits(P, triplets, out):  # type: ignore[no-untyped-def]
+    """RPMLv1's two similarities, eqs. (w_+) and (w_-), with P = X R.
+
+    out[0] = p_a.p_p and out[1] = -p_avg.p_n.
+    """
+    half = P.dtype.type(0.5)
+    for i in range(len(triplets)):
+        pa, pp, pn = P[triplets[i, 0]], P[triplets[i, 1]], P[triplets[i, 2]]
+        near = P.dtype.type(0)
+        far = P.dtype.type(0)
+        for j in range(P.shape[1]):
+            near += pa[j] * pp[j]
+            far += (pa[j] + pp[j]) * pn[j]
+        out[0, i] = near
+        out[1, i] = -half * far
+
+
+@compiled(VECTORIZED)
+def _bilinear_pullback(P, triplets, k, G):  # type: ignore[no-untyped-def]
+    """G += sum_i k[0, i] d(p_a.p_p) - k[1, i] d(p_avg.p_n), derivatives by the rows of P."""
+    half = P.dtype.type(0.5)
+    for i in range(len(triplets)):
+        a, p, n = triplets[i, 0], triplets[i, 1], triplets[i, 2]
+        pa, pp, pn = P[a], P[p], P[n]
+        ga, gp, gn = G[a], G[p], G[n]
+        near = k[0, i]
+        far = half * k[1, i]
+        for j in range(P.shape[1]):
+            avg = pa[j] + pp[j]
+            to_a = near * pp[j] - far * pn[j]
+            to_p = near * pa[j] - far * pn[j]
+            ga[j] += to_a
+            gp[j] += to_p
+            gn[j] -= far * avg
 
 
 class Constant(WeightFunction):
     """w = 1 for every triplet; no theta."""
-
-    learnable = False
 
     def initial(self, d: int, l: int, rng: np.random.Generator) -> Array | None:
         return None
@@ -127,23 +152,11 @@ class Constant(WeightFunction):
         return np.empty((len(P), 0), P.dtype)
 
 
-def _each_chunk(kernel: Callable[..., None], P: Array, triplets: Triplets, m: int) -> Array:
-    out = np.empty((m, len(triplets)), P.dtype)
-    run_chunks(lambda _, a, b: kernel(P, triplets[a:b], out[:, a:b]), len(triplets))
-    return out
-
-
-def _pull_back(kernel: Callable[..., None], P: Array, triplets: Triplets, ds: Array) -> Array:
-    ds = np.ascontiguousarray(ds, P.dtype)
-
-    def pull_back(start: int, stop: int, G: Array) -> None:
-        G.fill(0)
-        kernel(P, triplets[start:stop], ds[:, start:stop], G)
-
-    return sum_chunks(pull_back, len(triplets), P.shape, P.dtype)
-
-
-WEIGHTS: dict[str, WeightFunction] = {w.name: w for w in (Concat(), Bilinear(), Constant())}
+WEIGHTS: dict[str, WeightFunction] = {
+    "concat": Concat(),
+    "bilinear": Bilinear(),
+    "constant": Constant(),
+}
 
 
 class PinnedWeights(WeightFunction):
@@ -153,11 +166,7 @@ class PinnedWeights(WeightFunction):
     """
 
     def __init__(self, weight: WeightFunction, pinned: NDArray[np.bool_]) -> None:
-        self.inner, self.pinned, self.learnable = weight, pinned, weight.learnable
-
-    @property
-    def name(self) -> str:
-        return self.inner.name
+        self.inner, self.pinned = weight, pinned
 
     def initial(self, d: int, l: int, rng: np.random.Generator) -> Array | None:
         return self.inner.initial(d, l, rng)
@@ -177,9 +186,6 @@ class PinnedWeights(WeightFunction):
         return values
 
 
-PINNED_LOGIT = 30.0  # a logit whose sigmoid is 1 in either precision
-
-
 def weight_function(name: str | WeightFunction) -> WeightFunction:
     if not isinstance(name, str):
         return name
@@ -188,43 +194,62 @@ def weight_function(name: str | WeightFunction) -> WeightFunction:
     return WEIGHTS[name]
 
 
-@dataclass(frozen=True)
-class WeightRidge:
-    """Keeps learned weights from collapsing to zero; not in the paper.
+def check_theta(weight: str, theta: Array | None, d: int) -> None:
+    """Raise ValueError if theta does not fit the weight function and d features."""
+    like = weight_function(weight).initial(d, 1, np.random.default_rng(0))
+    shape = None if theta is None else theta.shape
+    if like is None and theta is not None:
+        raise ValueError(f"weight={weight!r} has no parameters: pass theta=None.")
+    if like is not None and like.ndim == 1 and shape != like.shape:
+        raise ValueError(f"theta for weight={weight!r} must have shape {like.shape}, got {shape}.")
+    fits = shape is not None and len(shape) == 2 and shape[0] == d and shape[1] > 0
+    if like is not None and like.ndim == 2 and not fits:
+        raise ValueError(f"theta for weight={weight!r} must have shape ({d}, q), got {shape}.")
 
-    The printed objective decreases whenever every weight shrinks, whatever L is. Here weights are
-    divided by their mean over the triplets: their mean is 1, as with constant weights, and only
-    their *differences* can lower the loss; a ridge on theta bounds those.
+
+def as_columns(theta: Array, d: int) -> Array:
+    """Return theta as the (d, q) matrix M."""
+    return theta if theta.ndim == 2 else theta.reshape(-1, d).T
+
+
+def weights_from_logits(S: Array, normalized: bool) -> tuple[Array, Array, float]:
+    """Return weights w (T,), their sigmoids (m, T), and the factor that normalizes them.
+
+    Normalized weights (not in the paper) are divided by their mean over the triplets, or they could
+    collapse: the printed objective decreases whenever every weight shrinks, whatever L is. With a
+    mean of 1, as of constant weights, only their *differences* can lower the loss, and a ridge on
+    theta bounds those.
     """
-
-    ridge: float = 0.01
-    """Penalty ridge/2 |theta|^2 per triplet."""
-
-    def mean_of(self, w: Array) -> float:
-        """Return the divisor of the weights."""
-        return float(w.mean(dtype=np.float64))
-
-    def mean_pull(self, w: Array, dw: Array) -> float:
-        """Return what the derivative of the mean subtracts from every derivative dw."""
-        return float(np.vdot(dw, w)) / len(w)
-
-
-def weights_from_logits(S: Array, weight_ridge: WeightRidge | None) -> tuple[Array, Array, float]:
-    """Return weights w (T,), their sigmoids (m, T), and the factor that normalizes them."""
     if S.shape[0] == 0:
         return np.ones(S.shape[1], S.dtype), S, 1.0
     sigmoids = expit(S)
     w = sigmoids.mean(axis=0)
-    if weight_ridge is None or w.size == 0:
+    if not normalized or w.size == 0:
         return w, sigmoids, 1.0
-    factor = 1.0 / max(weight_ridge.mean_of(w), float(np.finfo(np.float32).tiny))
+    factor = 1.0 / max(float(w.mean(dtype=np.float64)), float(np.finfo(np.float32).tiny))
     return np.asarray(w * S.dtype.type(factor)), sigmoids, factor
 
 
 def logit_derivative(
-    sigmoids: Array, w: Array, dw: Array, factor: float, weight_ridge: WeightRidge | None
+    sigmoids: Array, w: Array, dw: Array, factor: float, normalized: bool
 ) -> Array:
     """Return the derivative by the logits (m, T), given the derivative dw by the weights."""
-    if weight_ridge is not None:  # the mean changes with every weight
-        dw = dw - weight_ridge.mean_pull(w, dw)
+    if normalized:  # the mean changes with every weight
+        dw = dw - float(np.vdot(dw, w)) / len(w)
     return np.asarray(sigmoids * (1 - sigmoids) * (dw * (factor / len(sigmoids))))
+
+
+def _each_chunk(kernel: Callable[..., None], P: Array, triplets: Triplets, m: int) -> Array:
+    out = np.empty((m, len(triplets)), P.dtype)
+    run_chunks(lambda _, a, b: kernel(P, triplets[a:b], out[:, a:b]), len(triplets))
+    return out
+
+
+def _pull_back(kernel: Callable[..., None], P: Array, triplets: Triplets, ds: Array) -> Array:
+    ds = np.ascontiguousarray(ds, P.dtype)
+
+    def pull_back(start: int, stop: int, G: Array) -> None:
+        G.fill(0)
+        kernel(P, triplets[start:stop], ds[:, start:stop], G)
+
+    return sum_chunks(pull_back, len(triplets), P.shape, P.dtype)

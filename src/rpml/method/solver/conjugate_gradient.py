@@ -1,39 +1,29 @@
 """Solvers for (L, theta): Riemannian conjugate gradient, and the paper's fixed steps."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from rpml.method.objective.triplet_loss import TripletObjective
-from rpml.method.objective.weights import WeightRidge
+from rpml.method.objective.weights import check_theta
 from rpml.method.solver.line_search import line_search
-from rpml.method.solver.manifolds import Euclidean, Grassmann, PolarCurve, Product, orthonormalize
+from rpml.method.solver.manifolds import (
+    PolarCurve,
+    Tangent,
+    inner,
+    orthonormalize,
+    project,
+    retract,
+)
 from rpml.runtime.blas import single_blas_thread, times
 from rpml.runtime.rows import Array
 
-Point = tuple[Array, ...]
 REFRESH = 10  # iterations between recomputations of X L against rounding, and checkpoints
-
-
-class Evaluator(Protocol):
-    """The interface of an objective; see `TripletObjective`."""
-
-    n_triplets: int
-    learn_weights: bool
-    mean_weight: float
-    """Mean triplet weight at the last call of `gradients`."""
-
-    def move_to(self, L: Array, theta: Array | None) -> None: ...
-    def gradients(self) -> tuple[float, Array, Array | None]: ...
-    def begin_line_search(self, curve: PolarCurve, d_theta: Array | None) -> None: ...
-    def line_value(self, t: float) -> float: ...
-    def accept_step(self, t: float) -> None: ...
-
-
-CURVES = ("loss", "gradient_norm", "mean_weight", "step", "trials")
 
 
 @dataclass(frozen=True)
@@ -62,100 +52,102 @@ class Stopping:
 
 
 @dataclass
-class CGState:
-    """Everything the next iteration depends on; saved and restored by checkpoints."""
+class SolverState:
+    """Everything the next iteration depends on; at first only the start."""
 
-    point: Point
-    loss: float
-    gradient: Point
-    direction: Point
-    expected: float
+    L: Array
+    theta: Array | None
+    loss: float = float("nan")
+    gradient: Tangent = ()
+    direction: Tangent = ()
+    expected: float = 1.0
     """First-order decrease of the last step; sets the first guess of the next line search."""
     iteration: int = 0
-    history: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in CURVES})
+    history: dict[str, list[float]] = field(default_factory=dict)
 
-    def result(self, reason: str, fixed_theta: Array | None) -> OptimizeResult:
-        """Return the result of the solver; `fixed_theta` is used if weights are not learned."""
-        return OptimizeResult(
-            L=self.point[0],
-            theta=self.point[1] if len(self.point) > 1 else fixed_theta,
-            loss=self.loss,
-            history=self.history,
-            n_iter=self.iteration,
-            converged=reason.startswith("converged"),
-            message=reason,
-        )
-
-    def record(self, gradient_norm: float, mean_weight: float, step: float, trials: int) -> None:
-        values = (self.loss, gradient_norm, mean_weight, step, float(trials))
-        for name, value in zip(self.history, values, strict=True):
-            self.history[name].append(value)
+    def record(self, **values: float) -> None:
+        """Append to the curves of the history."""
+        for name, value in values.items():
+            self.history.setdefault(name, []).append(float(value))
 
 
-Callback = Callable[[CGState], object]
+Callback = Callable[[SolverState], object]
+
+
+def iterate(
+    state: SolverState,
+    step: Callable[[SolverState], str],
+    reason_to_stop: Callable[[SolverState], str],
+    callback: Callback | None = None,
+) -> OptimizeResult:
+    """Run the loop of every solver: call `step` until it, `reason_to_stop` or the callback stops.
+
+    `step` changes the state. `callback` is called after every step and stops by a true result.
+    """
+    reason = ""
+    while not (reason := reason or reason_to_stop(state)):
+        reason = step(state)
+        if callback is not None and callback(state):
+            reason = reason or "stopped early on request"
+    return OptimizeResult(
+        L=state.L,
+        theta=state.theta,
+        loss=state.loss,
+        history=state.history,
+        n_iter=state.iteration,
+        converged=reason.startswith(("converged", "all epochs")),
+        message=reason,
+    )
 
 
 @single_blas_thread()
-def conjugate_gradient(
-    problem: Evaluator,
-    L: Array,
-    theta: Array | None,
+def descend(
+    problem: TripletObjective,
+    state: SolverState,
     stopping: Stopping,
     callback: Callback | None = None,
-    state: CGState | None = None,
+    learning_rate: float | None = None,
 ) -> OptimizeResult:
     """Run Riemannian conjugate gradient (Hestenes-Stiefel) with an exact line search.
 
-    The solver starts at (L, theta), with theta None if weights are not learned, or continues from
-    `state`; one saved at a multiple of REFRESH iterations continues exactly like the original run.
-    `callback` is called with the state after every iteration; if it returns True, the solver stops.
+    With a `learning_rate`, run the paper's plain updates instead, eqs. (update_r) and (update_L):
+    fixed steps on the mean over triplets, which has the same minimizers as the sum, so that one
+    rate suits any number of triplets. The loss may then increase. A state saved at a multiple of
+    REFRESH iterations continues exactly like the original run.
     """
-    manifold, point, fixed_theta = _search_space(problem, L, theta)
-    if state is None:
-        state = _start(problem, manifold, point, fixed_theta)
-    else:
-        _move(problem, state.point, fixed_theta)
-    reason = ""
-    while not (reason := reason or _reason_to_stop(problem, state, stopping)):
-        reason = _iterate(problem, manifold, state, fixed_theta)
-        if callback is not None and callback(state):
-            reason = reason or "stopped early on request"
-    return state.result(reason, fixed_theta)
+    problem.move_to(state.L, state.theta)
+    if not state.gradient:
+        state.loss, state.gradient = _evaluate(problem, state.L)
+        norm = np.sqrt(inner(state.gradient, state.gradient))
+        state.direction = tuple(-g for g in state.gradient)
+        state.expected = float(norm)  # the first guess is a step of unit length
+        state.record(**_recorded(problem, state, 0.0, 0))
+    step = partial(_cg_step, problem)
+    if learning_rate is not None:
+        step = partial(_fixed_step, problem, learning_rate / max(1, problem.n_triplets))
+    return iterate(state, step, partial(_reason_to_stop, problem, stopping), callback)
 
 
-def _search_space(
-    problem: Evaluator, L: Array, theta: Array | None
-) -> tuple[Product, Point, Array | None]:
-    """Return the manifold, the start on it, and theta if it is not learned."""
-    if theta is None or not problem.learn_weights:
-        return Product(Grassmann()), (L,), theta
-    return Product(Grassmann(), Euclidean()), (L, theta), None
+def _evaluate(problem: TripletObjective, L: Array) -> tuple[float, Tangent]:
+    """Return the loss and its Riemannian gradient at the point of the problem."""
+    loss, by_L, by_theta = problem.gradients()
+    gradient = (project(L, by_L),)
+    return loss, gradient if by_theta is None else (*gradient, by_theta)
 
 
-def _move(problem: Evaluator, point: Point, fixed_theta: Array | None) -> None:
-    problem.move_to(point[0], point[1] if len(point) > 1 else fixed_theta)
+def _recorded(
+    problem: TripletObjective, state: SolverState, step: float, trials: int
+) -> dict[str, float]:
+    return {
+        "loss": state.loss,
+        "gradient_norm": float(np.sqrt(inner(state.gradient, state.gradient))),
+        "mean_weight": problem.mean_weight,
+        "step": step,
+        "trials": trials,
+    }
 
 
-def _start(
-    problem: Evaluator, manifold: Product, point: Point, fixed_theta: Array | None
-) -> CGState:
-    _move(problem, point, fixed_theta)
-    loss, gradient = _evaluate(problem, manifold, point)
-    norm = np.sqrt(manifold.inner(point, gradient, gradient))
-    direction = tuple(-g for g in gradient)
-    # the first guess is a step of unit length: expected decrease = norm
-    state = CGState(point, loss, gradient, direction, expected=float(norm))
-    state.record(float(norm), problem.mean_weight, 0.0, 0)
-    return state
-
-
-def _evaluate(problem: Evaluator, manifold: Product, point: Point) -> tuple[float, Point]:
-    loss, *euclidean = problem.gradients()
-    gradient = tuple(g for g in euclidean if g is not None)
-    return loss, manifold.project(point, gradient)
-
-
-def _reason_to_stop(problem: Evaluator, state: CGState, stopping: Stopping) -> str:
+def _reason_to_stop(problem: TripletObjective, stopping: Stopping, state: SolverState) -> str:
     norm = state.history["gradient_norm"][-1]
     if not np.isfinite(state.loss) or not np.isfinite(norm):
         return "failed: the loss is not finite"
@@ -169,85 +161,63 @@ def _reason_to_stop(problem: Evaluator, state: CGState, stopping: Stopping) -> s
     return "max_iter reached" if state.iteration >= stopping.max_iter else ""
 
 
-def _iterate(
-    problem: Evaluator, manifold: Product, state: CGState, fixed_theta: Array | None
-) -> str:
+def _cg_step(problem: TripletObjective, state: SolverState) -> str:
     """Take one accepted step; return a reason to stop, or ""."""
-    slope = manifold.inner(state.point, state.gradient, state.direction)
+    slope = inner(state.gradient, state.direction)
     if slope >= 0:  # not a descent direction: restart at steepest descent
         state.direction = tuple(-g for g in state.gradient)
-        slope = -manifold.inner(state.point, state.gradient, state.gradient)
-    curve = PolarCurve.through(state.point[0], state.direction[0])
-    problem.begin_line_search(curve, state.direction[1] if len(state.direction) > 1 else None)
-    step = line_search(problem.line_value, state.loss, slope, state.expected / -slope)
-    if step.t == 0.0:
+        slope = -inner(state.gradient, state.gradient)
+    xi, *straight = state.direction
+    curve = PolarCurve.through(state.L, xi)
+    problem.begin_line_search(curve, straight[0] if straight else None)
+    t, trials = line_search(problem.line_value, state.loss, slope, state.expected / -slope)
+    if t == 0.0:
         return "converged: no step along the search direction lowers the loss"
-    straight = zip(state.point[1:], state.direction[1:], strict=True)
-    point = (curve.point(step.t), *(x + step.t * v for x, v in straight))
-    old_gradient = (times(state.gradient[0], curve.rotation), *state.gradient[1:])
-    old_direction = (curve.direction, *state.direction[1:])
-    problem.accept_step(step.t)
+    L = curve.point(t)
+    theta = _moved(state.theta, t, straight)
+    problem.accept_step(t)
     if (state.iteration + 1) % REFRESH == 0:
-        point = (orthonormalize(point[0]), *point[1:])
-        _move(problem, point, fixed_theta)
-    loss, gradient = _evaluate(problem, manifold, point)
+        L = orthonormalize(L)
+        problem.move_to(L, theta)
+    loss, gradient = _evaluate(problem, L)
     if loss > state.loss:  # only after a refresh: the gain was below rounding
         return "converged: the decrease is below the rounding error"
-    carried = manifold.transport((curve.start, *state.point[1:]), point, old_direction)
-    state.direction = _next_direction(manifold, point, gradient, old_gradient, carried)
-    state.point, state.loss, state.gradient = point, loss, gradient
-    state.expected = step.t * -slope
+    old_gradient = (times(state.gradient[0], curve.rotation), *state.gradient[1:])
+    carried = (project(L, curve.direction), *straight)
+    state.direction = _next_direction(gradient, old_gradient, carried)
+    state.L, state.theta, state.loss, state.gradient = L, theta, loss, gradient
+    state.expected = t * -slope
     state.iteration += 1
-    norm = float(np.sqrt(manifold.inner(point, gradient, gradient)))
-    state.record(norm, problem.mean_weight, step.t, step.trials)
+    state.record(**_recorded(problem, state, t, trials))
     return ""
 
 
-def _next_direction(
-    manifold: Product, point: Point, gradient: Point, old_gradient: Point, old_direction: Point
-) -> Point:
+def _moved(theta: Array | None, t: float, straight: list[Array]) -> Array | None:
+    return theta if theta is None or not straight else np.asarray(theta + t * straight[0])
+
+
+def _next_direction(gradient: Tangent, old_gradient: Tangent, old_direction: Tangent) -> Tangent:
     """Return -g + beta d with Hestenes and Stiefel's beta, cut at zero (a restart) as in Manopt.
 
     `old_direction` is transported to the new point. `old_gradient` need not be: it is only
     multiplied with vectors that are tangent there, and the projection is symmetric.
     """
     change = tuple(g - h for g, h in zip(gradient, old_gradient, strict=True))
-    denominator = manifold.inner(point, change, old_direction)
-    beta = manifold.inner(point, change, gradient) / denominator if denominator else 0.0
+    denominator = inner(change, old_direction)
+    beta = inner(change, gradient) / denominator if denominator else 0.0
     beta = max(0.0, beta) if np.isfinite(beta) else 0.0
     return tuple(beta * d - g for d, g in zip(old_direction, gradient, strict=True))
 
 
-@single_blas_thread()
-def fixed_steps(
-    problem: Evaluator,
-    start: tuple[Array, Array | None],
-    stopping: Stopping,
-    learning_rate: float = 1.0,
-    callback: Callback | None = None,
-    state: CGState | None = None,
-) -> OptimizeResult:
-    """Run the paper's plain updates, eqs. (update_r) and (update_L), with a fixed step size.
-
-    The step is for the mean over triplets, which has the same minimizers as the sum, so that one
-    learning rate suits any number of triplets. The loss may increase. A saved `state` continues
-    like the original run.
-    """
-    manifold, point, fixed_theta = _search_space(problem, *start)
-    state = state or _start(problem, manifold, point, fixed_theta)
-    rate = learning_rate / max(1, problem.n_triplets)
-    while not (reason := _reason_to_stop(problem, state, stopping)):
-        step = tuple(-rate * g for g in state.gradient)
-        state.point = manifold.retract(state.point, step)
-        _move(problem, state.point, fixed_theta)
-        state.loss, state.gradient = _evaluate(problem, manifold, state.point)
-        state.iteration += 1
-        norm = np.sqrt(manifold.inner(state.point, state.gradient, state.gradient))
-        state.record(float(norm), problem.mean_weight, rate, 0)
-        if callback is not None and callback(state):
-            reason = "stopped early on request"
-            break
-    return state.result(reason, fixed_theta)
+def _fixed_step(problem: TripletObjective, rate: float, state: SolverState) -> str:
+    xi, *straight = state.gradient
+    state.L = retract(state.L, -rate * xi)
+    state.theta = _moved(state.theta, -rate, straight)
+    problem.move_to(state.L, state.theta)
+    state.loss, state.gradient = _evaluate(problem, state.L)
+    state.iteration += 1
+    state.record(**_recorded(problem, state, rate, 0))
+    return ""
 
 
 def fit_triplets(
@@ -260,7 +230,7 @@ def fit_triplets(
     max_iter: int = 100,
     learn_weights: bool = True,
     *,
-    weight_ridge: WeightRidge | None = None,
+    weight_ridge: float | None = None,
     solver: str = "cg",
     tol: float | None = None,
     learning_rate: float = 1.0,
@@ -283,8 +253,8 @@ def fit_triplets(
         Maximum number of iterations.
     learn_weights : bool, default=True
         False keeps theta at theta0.
-    weight_ridge : WeightRidge, default=None
-        None is the printed objective; a `WeightRidge` keeps the weights from collapsing.
+    weight_ridge : float, default=None
+        None is the printed objective; a ridge, such as 0.01, keeps the weights from collapsing.
     solver : {"cg", "gd"}, default="cg"
         Riemannian conjugate gradient, or the paper's fixed-step updates.
     tol : float, default=None
@@ -307,17 +277,15 @@ def fit_triplets(
     if np.abs(L.T @ L - np.eye(L.shape[1])).max() > 1e-12:
         L = np.linalg.qr(L)[0] if np.linalg.matrix_rank(L.T @ L) < L.shape[1] else orthonormalize(L)
     theta = None if theta0 is None else np.array(theta0, np.float64)
-    problem.weight.check(theta, d)
+    check_theta(weight, theta, d)
     if max_iter < 0:
         raise ValueError(f"max_iter must not be negative, got {max_iter!r}.")
     if tol is None:
         tol = 1e-12 if dtype == np.float64 else 1e-7
     stopping = Stopping(max_iter, gradient=1e-8 if dtype == np.float64 else 1e-7, decrease=tol)
-    if solver == "cg":
-        result = conjugate_gradient(problem, L, theta, stopping, callback)
-    elif solver == "gd":
-        result = fixed_steps(problem, (L, theta), stopping, learning_rate, callback)
-    else:
+    if solver not in ("cg", "gd"):
         raise ValueError(f"solver must be 'cg' or 'gd', got {solver!r}.")
+    rate = learning_rate if solver == "gd" else None
+    result = descend(problem, SolverState(L, theta), stopping, callback, rate)
     theta = None if result.theta is None else result.theta.astype(dtype)
     return replace(result, L=result.L.astype(dtype), theta=theta)

@@ -6,19 +6,10 @@ stopping at the first step that decreases the function enough.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
 Trial = tuple[float, float]  # (t, value)
-
-
-class Step(NamedTuple):
-    """The result of a line search; t = 0 means that no step lowered the function."""
-
-    t: float
-    value: float
-    trials: int
 
 
 def line_search(
@@ -28,13 +19,14 @@ def line_search(
     first: float,
     max_trials: int = 16,
     precision: float = 0.05,
-) -> Step:
+) -> tuple[float, int]:
     """Minimize phi(t) over t > 0, given phi(0), phi'(0) = slope < 0 and a first guess.
 
     While the best trial is also the farthest, the next one is at the minimum of an interpolation
     from phi(0) and phi'(0), at most ten times as far. Once a farther trial is worse, the next one
     minimizes the parabola through the best trial and its two neighbors. The search ends when that
-    moves by less than `precision`, or after `max_trials`.
+    moves by less than `precision`, or after `max_trials`. Returns the best t, 0 if no step lowered
+    phi, and the number of trials.
     """
     tried: list[Trial] = [(0.0, value0)]
     t = first
@@ -56,8 +48,7 @@ def line_search(
             if len(tried) > 2:
                 break
             t = 1.5 * at  # a single trial is not enough
-    at, value = min(tried, key=lambda trial: trial[1])
-    return Step(at, value, len(tried) - 1)
+    return min(tried, key=lambda trial: trial[1])[0], len(tried) - 1
 
 
 def _ahead(slope: float, tried: list[Trial]) -> float:

@@ -1,4 +1,9 @@
-"""The manifolds of eq. (prod_manifold): Grassmann(d, l), a Euclidean space, and their product."""
+"""The manifold of eq. (prod_manifold): Grassmann(d, l) for L, times a Euclidean space for theta.
+
+A point of Grassmann(d, l) is a subspace of R^d, given by a d x l matrix L with orthonormal columns.
+Its tangent vectors are horizontal: L'xi = 0. Everything here commutes with a rotation L -> L B.
+Tangent vectors of the product are tuples: (xi,), or (xi, d_theta) if theta is learned.
+"""
 
 from __future__ import annotations
 
@@ -9,71 +14,29 @@ import numpy as np
 from rpml.runtime.blas import gram, times, transposed_times
 from rpml.runtime.rows import Array
 
-
-class Euclidean:
-    """R^p in any shape, with the Frobenius inner product."""
-
-    def project(self, point: Array, vector: Array) -> Array:
-        return vector
-
-    def inner(self, point: Array, u: Array, v: Array) -> float:
-        return float(np.vdot(u, v))
-
-    def retract(self, point: Array, vector: Array) -> Array:
-        return point + vector
-
-    def transport(self, start: Array, end: Array, vector: Array) -> Array:
-        return vector
+Tangent = tuple[Array, ...]
 
 
-class Grassmann:
-    """Subspaces of R^d, each given by a d x l matrix L with orthonormal columns.
-
-    Tangent vectors are horizontal: L'xi = 0. Everything here commutes with a rotation L -> L B.
-    """
-
-    def project(self, point: Array, vector: Array) -> Array:
-        """Return the Riemannian gradient of a Euclidean one: G - L L'G."""
-        return vector - times(point, transposed_times(point, vector))
-
-    def inner(self, point: Array, u: Array, v: Array) -> float:
-        return float(np.vdot(u, v))
-
-    def retract(self, point: Array, vector: Array) -> Array:
-        """Return U V' of the SVD of L + xi, eq. (update_L), by an l x l eigenproblem."""
-        curve = PolarCurve.through(point, vector)
-        return curve.point(1.0) @ curve.rotation.T
-
-    def transport(self, start: Array, end: Array, vector: Array) -> Array:
-        return self.project(end, vector)
-
-    def random_point(self, d: int, l: int, rng: np.random.Generator) -> Array:
-        """Draw uniformly from the Grassmannian; fixed signs make it independent of LAPACK."""
-        q, r = np.linalg.qr(rng.standard_normal((d, l)))
-        return np.asarray(q * np.where(np.diag(r) < 0, -1.0, 1.0))
+def project(L: Array, vector: Array) -> Array:
+    """Return the Riemannian gradient of a Euclidean one: G - L L'G."""
+    return vector - times(L, transposed_times(L, vector))
 
 
-class Product:
-    """Tuples of points; the inner product is the sum over the parts."""
+def inner(u: Tangent, v: Tangent) -> float:
+    """Return the inner product of two tangent vectors, the sum over their parts."""
+    return sum(float(np.vdot(a, b)) for a, b in zip(u, v, strict=True))
 
-    def __init__(self, *parts: Euclidean | Grassmann) -> None:
-        self.parts = parts
 
-    def project(self, point: tuple[Array, ...], vector: tuple[Array, ...]) -> tuple[Array, ...]:
-        return tuple(m.project(x, v) for m, x, v in zip(self.parts, point, vector, strict=True))
+def retract(L: Array, vector: Array) -> Array:
+    """Return U V' of the SVD of L + xi, eq. (update_L), by an l x l eigenproblem."""
+    curve = PolarCurve.through(L, vector)
+    return curve.point(1.0) @ curve.rotation.T
 
-    def inner(self, point: tuple[Array, ...], u: tuple[Array, ...], v: tuple[Array, ...]) -> float:
-        rows = zip(self.parts, point, u, v, strict=True)
-        return sum(m.inner(x, a, b) for m, x, a, b in rows)
 
-    def retract(self, point: tuple[Array, ...], vector: tuple[Array, ...]) -> tuple[Array, ...]:
-        return tuple(m.retract(x, v) for m, x, v in zip(self.parts, point, vector, strict=True))
-
-    def transport(
-        self, start: tuple[Array, ...], end: tuple[Array, ...], vector: tuple[Array, ...]
-    ) -> tuple[Array, ...]:
-        rows = zip(self.parts, start, end, vector, strict=True)
-        return tuple(m.transport(x, y, v) for m, x, y, v in rows)
+def random_subspace(d: int, l: int, rng: np.random.Generator) -> Array:
+    """Draw uniformly from the Grassmannian; fixed signs make it independent of LAPACK."""
+    q, r = np.linalg.qr(rng.standard_normal((d, l)))
+    return np.asarray(q * np.where(np.diag(r) < 0, -1.0, 1.0))
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.method.objective.triplet_loss import TripletObjective
-from rpml.method.solver.conjugate_gradient import Stopping, conjugate_gradient
-from rpml.method.solver.training import order_by_variance, settle_signs
+from rpml.method.solver.conjugate_gradient import SolverState, Stopping, descend
+from rpml.method.solver.training import order_by_variance
+from rpml.method.whitening.linear_map import sign_of_largest
 from rpml.runtime.rows import Array
 
 Triplets = NDArray[np.integer]
@@ -39,7 +40,8 @@ def prefix_order(Z: Array, L: Array, triplets: Triplets, alpha: float, shrinkage
     """Rotate L so that every prefix of a power of two is chosen by the triplets."""
     rows, places = triplet_subset(triplets)
     Y = Z[rows] @ L.astype(Z.dtype)
-    return settle_signs(L @ prefix_rotation(Y, places, alpha, shrinkage))
+    L = L @ prefix_rotation(Y, places, alpha, shrinkage)
+    return np.asarray(L * sign_of_largest(L))
 
 
 def prefix_rotation(Y: Array, triplets: Triplets, alpha: float, shrinkage: Array) -> Array:
@@ -67,7 +69,7 @@ def _better_part(W: Array, triplets: Triplets, size: int, alpha: float, smoothed
     start = order_by_variance(V, np.eye(len(inner)))[:, :size]
     problem = TripletObjective(V, triplets, "constant", alpha)
     stopping = Stopping(MAX_ITER, decrease=DECREASE)
-    basis = conjugate_gradient(problem, start, None, stopping).L
+    basis = descend(problem, SolverState(start, None), stopping).L
     basis = np.linalg.qr(inner @ basis)[0]
     rest = np.linalg.qr(basis, mode="complete")[0][:, size:]
     return np.hstack([order_by_variance(W, part) for part in (basis, rest)])

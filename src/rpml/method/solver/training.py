@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rpml.method.objective.triplet_loss import TripletObjective
 from rpml.method.solver.conjugate_gradient import (
     REFRESH,
-    CGState,
-    Evaluator,
     OptimizeResult,
+    SolverState,
     Stopping,
-    conjugate_gradient,
-    fixed_steps,
+    descend,
+    iterate,
 )
-from rpml.method.solver.manifolds import Grassmann, orthonormalize
-from rpml.method.solver.stochastic import Epoch, EpochState, run_epochs
-from rpml.method.whitening.linear_map import principal_axes
+from rpml.method.solver.manifolds import orthonormalize, random_subspace
+from rpml.method.solver.stochastic import Batches
+from rpml.method.whitening.linear_map import principal_axes, sign_of_largest
 from rpml.runtime.context import Arrays, Context, Json, Progress
 from rpml.runtime.rows import Array
 from rpml.runtime.schema import COUNT, HISTORY, ArraySpec, Number, Schema
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from rpml.method.settings import FitSettings
 
 _LARGE = 1e30  # beyond any gradient of a loss on rows of unit scale
+_CURVES = ("loss", "gradient_norm", "mean_weight", "step", "trials")
+_EPOCH_CURVES = ("loss", "gradient_norm", "mean_weight", "n_triplets")
 Start = tuple[Array, Array | None]
 """L and theta."""
 
@@ -36,7 +38,7 @@ def initial_subspace(Z: Array, l: int, init: object, rng: np.random.Generator) -
     """Return L0: the leading principal axes of Z, a random subspace, or the user's matrix."""
     p = Z.shape[1]
     if isinstance(init, str) and init == "random":
-        return Grassmann().random_point(p, l, rng)
+        return random_subspace(p, l, rng)
     if isinstance(init, str):
         return complete_axes(principal_axes(Z, unit_input=False, center=True).axes, l)
     return given_subspace(init, (p, l))
@@ -70,30 +72,20 @@ def order_by_variance(Z: Array, L: Array) -> Array:
     """Sort the axes of the subspace by explained variance."""
     Y = Z @ L.astype(Z.dtype)
     Y = Y - Y.mean(axis=0)
-    return order_by_spread(L, np.asarray(Y.T @ Y, np.float64))
-
-
-def order_by_spread(L: Array, spread: Array) -> Array:
-    """`order_by_variance` from the (l, l) covariance of the projected rows, up to a factor."""
-    _, rotation = np.linalg.eigh(spread)
-    return settle_signs(L @ rotation[:, ::-1])
-
-
-def settle_signs(L: Array) -> Array:
-    """Flip axes so that the largest entry of each is positive."""
-    signs = np.where(L[np.abs(L).argmax(axis=0), np.arange(L.shape[1])] < 0, -1.0, 1.0)
-    return np.asarray(L * signs)
+    _, rotation = np.linalg.eigh(np.asarray(Y.T @ Y, np.float64))
+    L = L @ rotation[:, ::-1]
+    return np.asarray(L * sign_of_largest(L))
 
 
 def solve(
-    problem: Evaluator,
-    epochs: Callable[[], Epoch],
+    problem: TripletObjective,
+    batches: Callable[[], Batches],
     start: Start,
     settings: FitSettings,
     context: Context,
     key: str = "",
 ) -> OptimizeResult:
-    """Run the chosen solver on the objective, or on epochs.
+    """Run the chosen solver on the objective, or on batches.
 
     Resumes from the checkpoint if it has a state with the same key. Without triplets, warns and
     returns the start.
@@ -106,94 +98,92 @@ def solve(
             stacklevel=2,
         )
         return OptimizeResult(*start, 0.0, {"loss": []}, 0, True, "no triplets: nothing learned")
-    if settings.solver == "stochastic":
-        return _run_epochs(epochs(), start, settings.n_epochs, context, key)
-    stopping = Stopping(settings.max_iter, gradient=1e-7, decrease=settings.tol)
+    by_epochs = settings.solver == "stochastic"
+    total = settings.n_epochs if by_epochs else settings.max_iter
+    unit = 1 if by_epochs else problem.n_triplets  # epochs record the mean loss
 
-    def listen(state: CGState) -> object:
-        if state.iteration % REFRESH == 0:
+    def listen(state: SolverState) -> object:
+        if by_epochs or state.iteration % REFRESH == 0:
             context.save("optimizer", *_pack(state), key)
-        info = {"loss": state.loss / problem.n_triplets}
-        return context.report(Progress("optimize", state.iteration, stopping.max_iter, info))
+        info = {"loss": state.loss / unit}
+        return context.report(Progress("optimize", state.iteration, total, info))
 
-    saved = context.load("optimizer", _state_schema(start, problem), key)
-    state = _unpack(*saved) if saved else None
-    if settings.solver == "gd":
-        result = fixed_steps(problem, start, stopping, settings.learning_rate, listen, state)
+    saved = context.load("optimizer", _state_schema(start, by_epochs), key)
+    state = _unpack(*saved) if saved else SolverState(*start)
+    if by_epochs:
+        result = run_epochs(batches(), state, total, context.seed, listen)
     else:
-        result = conjugate_gradient(problem, *start, stopping, listen, state)
-    if result.n_iter < stopping.max_iter:  # report the end
-        info = {"loss": result.loss / problem.n_triplets}
+        stopping = Stopping(total, gradient=1e-7, decrease=settings.tol)
+        rate = settings.learning_rate if settings.solver == "gd" else None
+        result = descend(problem, state, stopping, listen, rate)
+    if result.n_iter < total:  # report the end
+        info = {"loss": result.loss / unit}
         context.report(Progress("optimize", result.n_iter, result.n_iter, info))
     return result
 
 
-def _pack(state: CGState) -> tuple[Arrays, Json]:
+def _pack(state: SolverState) -> tuple[Arrays, Json]:
     arrays = {f"history_{name}": np.asarray(values) for name, values in state.history.items()}
-    for name in ("point", "gradient", "direction"):
-        for i, part in enumerate(getattr(state, name)):
-            arrays[f"{name}_{i}"] = np.ascontiguousarray(part)
+    arrays |= {f"gradient_{i}": part for i, part in enumerate(state.gradient)}
+    arrays |= {f"direction_{i}": part for i, part in enumerate(state.direction)}
+    arrays["L"] = state.L
+    if state.theta is not None:
+        arrays["theta"] = state.theta
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     return arrays, {"loss": state.loss, "expected": state.expected, "iteration": state.iteration}
 
 
-def _state_schema(start: Start, problem: Evaluator) -> Schema:
-    """Return the schema of `_pack` for a problem with this start."""
-    moved = [part for part in (start if problem.learn_weights else start[:1]) if part is not None]
-    arrays = {
-        f"{name}_{i}": ArraySpec("f", part.shape, -_LARGE, _LARGE)
-        for name in ("point", "gradient", "direction")
-        for i, part in enumerate(moved)
-    }
-    arrays["point_0"] = _orthonormal(moved[0])
-    empty = CGState((), 0.0, (), (), 0.0)
-    arrays |= {f"history_{name}": HISTORY for name in empty.history}
+def _state_schema(start: Start, by_epochs: bool) -> Schema:
+    """Return the schema of `_pack` for a fit with this start."""
+    curves = _EPOCH_CURVES if by_epochs else _CURVES
+    arrays = {f"history_{name}": HISTORY for name in curves}
+    parts = {"L": start[0]} if start[1] is None else {"L": start[0], "theta": start[1]}
+    for i, (name, part) in enumerate(parts.items()):
+        arrays[name] = ArraySpec("f", part.shape, -_LARGE, _LARGE)
+        if not by_epochs:
+            arrays[f"gradient_{i}"] = arrays[f"direction_{i}"] = arrays[name]
+    arrays["L"] = ArraySpec("f", start[0].shape, -2, 2)  # orthonormal
     expected = Number(1 / _LARGE, _LARGE)
     return Schema(arrays, {"loss": Number(), "expected": expected, "iteration": COUNT})
 
 
-def _orthonormal(L: Array) -> ArraySpec:
-    return ArraySpec("f", L.shape, -2, 2)
+def _unpack(arrays: Arrays, metadata: Json) -> SolverState:
+    def parts(name: str) -> tuple[Array, ...]:
+        return tuple(arrays[f"{name}_{i}"] for i in range(2) if f"{name}_{i}" in arrays)
 
-
-def _unpack(arrays: Arrays, metadata: Json) -> CGState:
-    parts = {
-        name: tuple(arrays[f"{name}_{i}"] for i in range(2) if f"{name}_{i}" in arrays)
-        for name in ("point", "gradient", "direction")
+    history = {
+        name.removeprefix("history_"): values.tolist()
+        for name, values in arrays.items()
+        if name.startswith("history_")
     }
-    state = CGState(
-        point=parts["point"],
-        loss=metadata["loss"],
-        gradient=parts["gradient"],
-        direction=parts["direction"],
-        expected=metadata["expected"],
-        iteration=metadata["iteration"],
+    return SolverState(
+        L=arrays["L"],
+        theta=arrays.get("theta"),
+        gradient=parts("gradient"),
+        direction=parts("direction"),
+        history=history,
+        **{name: metadata[name] for name in ("loss", "expected", "iteration")},
     )
-    for name in state.history:
-        state.history[name] = arrays[f"history_{name}"].tolist()
-    return state
 
 
-def _run_epochs(
-    epoch: Epoch, start: Start, n_epochs: int, context: Context, key: str
+def run_epochs(
+    batches: Batches,
+    state: SolverState,
+    n_epochs: int,
+    seed: int,
+    callback: Callable[[SolverState], object] | None = None,
 ) -> OptimizeResult:
-    """Run the stochastic solver with a checkpoint after every epoch."""
+    """Run the stochastic solver.
 
-    def listen(state: EpochState) -> object:
-        arrays = {f"history_{name}": np.asarray(values) for name, values in state.history.items()}
-        arrays["L"] = state.L
-        if state.theta is not None:
-            arrays["theta"] = state.theta
-        context.save("epoch", arrays, {"epoch": state.epoch}, key)
-        info = {"loss": state.history["loss"][-1]}
-        return context.report(Progress("optimize", state.epoch, n_epochs, info))
+    The random stream of an epoch only depends on `seed` and the epoch's number, so a run resumed
+    from a saved state ends exactly like an uninterrupted one.
+    """
 
-    state = EpochState(*start)
-    specs = {f"history_{name}": HISTORY for name in state.history}
-    specs["L"] = _orthonormal(state.L)
-    if state.theta is not None:
-        specs["theta"] = ArraySpec("f", state.theta.shape)
-    if saved := context.load("epoch", Schema(specs, {"epoch": COUNT}), key):
-        arrays, metadata = saved
-        state = EpochState(arrays["L"], arrays.get("theta"), metadata["epoch"])
-        state.history = {name: arrays[f"history_{name}"].tolist() for name in state.history}
-    return run_epochs(epoch, state, n_epochs, context.seed, listen)
+    def epoch(state: SolverState) -> str:
+        batches.run_epoch(state, np.random.default_rng([seed, state.iteration]))
+        return ""
+
+    def reason_to_stop(state: SolverState) -> str:
+        return "all epochs done" if state.iteration >= n_epochs else ""
+
+    return iterate(state, epoch, reason_to_stop, callback)

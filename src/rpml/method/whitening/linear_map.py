@@ -150,7 +150,7 @@ def principal_axes(
     variances, small = np.linalg.eigh(rows @ rows.T / n)
     significant = _significant(variances, n, _rounding(mean, variances, float_dtype(X)))
     axes = rows.T @ small[:, significant] / np.sqrt(variances[significant] * n)
-    return Spectrum(mean, axes * _signs(axes), variances[significant])
+    return Spectrum(mean, axes * sign_of_largest(axes), variances[significant])
 
 
 def row_sum(X: Array, unit_input: bool, step: Callable[[], None] = silent) -> Array:
@@ -186,10 +186,11 @@ def spectrum_of(mean: Array, covariance: Array, dtype: type[np.floating] = np.fl
     variances, axes = np.linalg.eigh(covariance)
     significant = _significant(variances, len(covariance), _rounding(mean, variances, dtype))
     axes = axes[:, significant]
-    return Spectrum(mean, axes * _signs(axes), variances[significant], _error(variances))
+    return Spectrum(mean, axes * sign_of_largest(axes), variances[significant], _error(variances))
 
 
-def _signs(axes: Array) -> Array:
+def sign_of_largest(axes: Array) -> Array:
+    """Return the sign of the largest entry of each axis, which fixes its direction."""
     return np.where(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])] < 0, -1.0, 1.0)
 
 
