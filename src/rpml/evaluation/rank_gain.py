@@ -14,9 +14,8 @@ import numpy as np
 
 from rpml.evaluation.registry import METHODS, REFERENCE
 from rpml.method.graph.exact import measure, search_rows
-from rpml.method.whitening.constants import MATES
-from rpml.method.whitening.evidence import mean_log_ranks
-from rpml.method.whitening.neighborhoods import columns, random_halves
+from rpml.method.whitening.constants import JUDGED_NEIGHBORS
+from rpml.method.whitening.neighborhoods import columns, mean_log_ranks, random_halves
 from rpml.runtime.intervals import Interval, mean_interval
 from rpml.runtime.memory import WORKING_MEMORY
 from rpml.runtime.rows import Array
@@ -41,7 +40,9 @@ def rank_gains(
     log_ranks = {name: np.zeros(len(queries)) for name in (REFERENCE, *methods)}
     for one, other in ((half, ~half), (~half, half)):
         corpus = measure(columns(unseen, other), "cosine", WORKING_MEMORY)
-        mates = search_rows(corpus, queries, MATES, WORKING_MEMORY, np.float32)[1].astype(np.intp)
+        mates = search_rows(corpus, queries, JUDGED_NEIGHBORS, WORKING_MEMORY, np.float32)[
+            1
+        ].astype(np.intp)
         shown, asked = columns(seen, one), columns(unseen, one)
         room = max(1, min(size, int(one.sum()) // 2, len(seen) - 1))
         for name in log_ranks:

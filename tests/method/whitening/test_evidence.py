@@ -26,11 +26,11 @@ from rpml.method.whitening.evidence import (
     choose,
     chosen_rank_gain,
     judged_rows,
-    mean_log_ranks,
     n_directions,
     neighbor_scatter,
 )
 from rpml.method.whitening.linear_map import principal_axes
+from rpml.method.whitening.neighborhoods import mean_log_ranks
 from rpml.runtime.intervals import Interval
 from tests.evaluation.test_recommendation import nuisance
 from tests.method.whitening.test_neighborhoods import nuisance_rows, sampled

@@ -8,13 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.method.whitening import constants as const
 from rpml.method.whitening.classes import count_pairs, label_scatter, label_spread, with_labeled
-from rpml.method.whitening.constants import (
-    LEADING_AXES,
-    MAX_CROSS_ROWS,
-    MIN_GROUPS,
-    SCATTER_ROWS,
-)
 from rpml.method.whitening.discount import discount, known_rows, shared_after
 from rpml.method.whitening.evidence import neighbor_scatter
 from rpml.method.whitening.groups import (
@@ -119,7 +114,7 @@ def size_within(spectrum: Spectrum, shape: tuple[int, int], settings: FitSetting
 def scatter_rows(inputs: FitInputs, rng: np.random.Generator) -> NDArray[np.intp]:
     """Which rows to choose a whitening on, those in classes and pairs first."""
     n = len(inputs.groups)
-    rows = sample_rows(inputs.groups, SCATTER_ROWS, rng)
+    rows = sample_rows(inputs.groups, const.SCATTER_ROWS, rng)
     # a sample of all rows draws nothing, so that labels that are ignored change nothing
     if inputs.classes is not None and len(rows) < n:
         rows = with_labeled(rows, inputs.classes, rng)
@@ -142,8 +137,8 @@ def whiten_by_scatter(
     """
     rows, unwanted, classes = scatter_rows(inputs, rng), inputs.unwanted, inputs.classes
     queries = inputs.queries
-    if queries is not None and len(queries) > MAX_CROSS_ROWS // 2:
-        queries = queries[np.sort(rng.permutation(len(queries))[: MAX_CROSS_ROWS // 2])]
+    if queries is not None and len(queries) > const.MAX_CROSS_ROWS // 2:
+        queries = queries[np.sort(rng.permutation(len(queries))[: const.MAX_CROSS_ROWS // 2])]
     seed = int(rng.integers(2**31))  # the same splits for all, so that they compare
 
     def along(spectrum: Spectrum, least: int = 0) -> Coordinates:
@@ -156,7 +151,7 @@ def whiten_by_scatter(
         usual = neighbor_scatter(data, np.random.default_rng(seed), is_prior)
         estimate = estimate or usual
     if unwanted:  # judged along more axes than neighbors alone can tell apart
-        more = along(spectrum, min(LEADING_AXES, len(rows)))
+        more = along(spectrum, min(const.LEADING_AXES, len(rows)))
         nuisance = None if inputs.nuisance is None else inputs.nuisance.subset(rows)
         if queries is not None:
             every = np.arange(len(queries))
@@ -193,7 +188,7 @@ def whiten_by_scatter(
 def group_estimate(data: Coordinates, groups: Groups, seed: int) -> tuple[Estimate | None, str]:
     """Return the scatter within groups, None if they help less than neighbors, and why."""
     sampled = drop_singles(groups)
-    if sampled.max() + 1 >= MIN_GROUPS:
+    if sampled.max() + 1 >= const.MIN_GROUPS:
         by_groups = group_scatter(data, sampled, np.random.default_rng(seed))
         instances = data.subset(representatives(sampled)[0])
         if groups_help(by_groups[1], instances, np.random.default_rng(seed)):

@@ -15,23 +15,17 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.method.whitening.constants import (
-    JUDGED_ROWS,
-    LABEL_AXES,
-    LABEL_CHUNK,
-    LABEL_CLEAR,
-    LABEL_FOLDS,
-    LABEL_KAPPA,
-    LABEL_PRIOR,
-    LABEL_QUERIES,
-    LABEL_REPEATS,
-    LABEL_SHRINKAGES,
-    MIN_CLASSES,
-    MIN_LABELED_PAIRS,
-    SCATTER_ROWS,
-)
+from rpml.method.whitening import constants as const
 from rpml.method.whitening.groups import drop_singles, within_scatter
-from rpml.method.whitening.neighborhoods import Coordinates, ScatterChoice, random_halves
+from rpml.method.whitening.neighborhoods import (
+    Coordinates,
+    Estimate,
+    Index,
+    ScatterChoice,
+    gain_text,
+    random_halves,
+    similarities,
+)
 from rpml.runtime.blas import single_blas_thread, times, transposed_times
 from rpml.runtime.intervals import mean_interval
 from rpml.runtime.rows import Array, Labels, unit_rows
@@ -39,60 +33,42 @@ from rpml.runtime.rows import Array, Labels, unit_rows
 
 def count_pairs(labels: Labels) -> int:
     """Degrees of freedom of the scatter within classes: labeled rows minus classes."""
-    sizes = np.bincount(labels[labels >= 0]) if (labels >= 0).any() else np.zeros(1, np.intp)
+    sizes = np.bincount(labels[labels >= 0], minlength=1)
     return int(np.maximum(sizes - 1, 0).sum())
 
 
-def with_labeled(
-    rows: NDArray[np.intp], labels: Labels, rng: np.random.Generator
-) -> NDArray[np.intp]:
+def with_labeled(rows: Index, labels: Labels, rng: np.random.Generator) -> Index:
     """A sample of rows with (many) labeled ones added: they are few and say most."""
-    labeled = np.flatnonzero(labels >= 0)
-    added = rng.permutation(labeled)[: max(SCATTER_ROWS // 2, SCATTER_ROWS - len(rows))]
-    return np.union1d(rows, added)
+    labeled, limit = np.flatnonzero(labels >= 0), const.SCATTER_ROWS
+    return np.union1d(rows, rng.permutation(labeled)[: max(limit // 2, limit - len(rows))])
 
 
 @single_blas_thread()
 def label_scatter(
-    data: Coordinates, labels: Labels, prior: tuple[Array, ScatterChoice], rng: np.random.Generator
-) -> tuple[Array, ScatterChoice]:
-    """The scatter within classes, smoothed so that it finds class mates in classes not seen.
+    data: Coordinates, labels: Labels, prior: Estimate, rng: np.random.Generator
+) -> Estimate:
+    """The scatter within classes, smoothed so that it works for classes not seen.
 
-    Parameters
-    ----------
-    data : Coordinates
-        The sampled rows.
-    labels : (n,) int array
-        Classes of the sampled rows, -1 where unknown.
-    prior : (scatter, choice)
-        What the same rows give without labels, on the leading axes.
-    rng : numpy Generator
-
-    Returns
-    -------
-    (scatter, choice)
-        `choice.evidence` holds, per shrinkage, the mean reciprocal rank of the nearest class mate
-        among labeled rows of classes that had no part in the scatter. The prior itself if held-out
-        labeled rows are clearly nearer to their class by it, or if there are too few labels.
+    `labels` are those of the sampled rows, -1 where unknown, and `prior` is what these give without
+    labels, on the leading axes. `choice.evidence` of the result has, per shrinkage, the mean
+    reciprocal rank of the nearest row of its class, among labeled rows of classes that had no part
+    in the scatter. The prior itself is returned if held-out labeled rows are clearly nearer to
+    their class by it, or if there are too few labels.
     """
     paired = drop_singles(labels)
-    if count_pairs(paired) < MIN_LABELED_PAIRS or paired.max() + 1 < MIN_CLASSES:
+    if count_pairs(paired) < const.MIN_LABELED_PAIRS or paired.max() + 1 < const.MIN_CLASSES:
         return prior
-    pairs = count_pairs(paired)
-    first = _blend(data, paired, pairs, padded(data, *prior))
+    first, strength = _blend(data, paired, padded(data, *prior)), _finite(prior[1].shrinkage)
     fold = rng.integers(0, 2, labels.max() + 1)
     fold[np.unique(labels[paired >= 0])[:2]] = (0, 1)  # no fold is empty
-    shrinkage = prior[1].shrinkage if np.isfinite(prior[1].shrinkage) else 1.0
     parts = np.stack([fold >= 0, fold == 0, fold == 1])
-    spread, *halves = _spread_scatters(data, first, shrinkage, labels, parts, rng)
-    most = max(prior[1].shrinkage, LABEL_SHRINKAGES[0])
-    shrinkages = np.array(
-        [shrinkage for shrinkage in LABEL_SHRINKAGES if np.isfinite(shrinkage) or np.isinf(most)]
-    )
+    spread, *halves = _spread_scatters(data, first, strength, labels, parts, rng)
+    most = max(prior[1].shrinkage, const.LABEL_SHRINKAGES[0])
+    shrinkages = np.array(const.LABEL_SHRINKAGES)
+    shrinkages = shrinkages[np.isfinite(shrinkages) | np.isinf(most)]
     held_out = _held_out(data, paired, labels, fold, halves, shrinkages)
-    shrinkage = (
-        shrinkages[choose_shrinkage(held_out, shrinkages <= most)] / 2
-    )  # chosen with half of the classes
+    # chosen with half of the classes
+    shrinkage = shrinkages[choose_shrinkage(held_out, shrinkages <= most)] / 2
     scores = dict(zip(shrinkages.tolist(), _mean_score(held_out).tolist(), strict=True))
     choice = replace(
         prior[1].refined_by("labels"),
@@ -101,66 +77,70 @@ def label_scatter(
         reason="",
         trains=True,
     )
+    scatter = _blend(data, paired, spread)
     if not choice.whitens and not prior[1].whitens:  # PCA either way
-        return _blend(data, paired, pairs, spread), choice
+        return scatter, choice
     gains = held_out_gains(data, labels, prior, choice, rng)
     gain = max((mean_interval(one) for one in gains), key=lambda one: one.high)
-    measured = f"{gain.value:.3f}, 95% interval {gain.low:.3f} to {gain.high:.3f}"
     if gain.high < 0:
-        reason = f"they take held-out labeled rows away from their class: rank gain {measured}"
+        away = "they take held-out labeled rows away from their class"
+        reason = f"{away}: rank gain {gain_text(gain)}"
         return prior[0], replace(prior[1], labels_ignored=reason)
-    reason = f"the rank gain of held-out labeled rows is {measured}"
-    return _blend(data, paired, pairs, spread), replace(choice, reason=reason)
+    reason = f"the rank gain of held-out labeled rows is {gain_text(gain)}"
+    return scatter, replace(choice, reason=reason)
+
+
+def _finite(shrinkage: float) -> float:
+    return shrinkage if np.isfinite(shrinkage) else 1.0
 
 
 def held_out_gains(
     data: Coordinates,
     labels: Labels,
-    prior: tuple[Array, ScatterChoice],
+    prior: Estimate,
     choice: ScatterChoice,
     rng: np.random.Generator,
 ) -> Array:
     """(2, n): per labeled row, how much nearer to its class the labels of other rows bring it.
 
-    The decrease of log(1 + rank) of its nearest class mate, compared with the map that is chosen
-    without labels: among the labeled rows, which the labels pull about, and among all rows, of
-    which some are of its class unknown to us. Labels that both find worse are worse. A tenth of
+    The decrease of log(1 + rank) of the nearest row of its class, compared with the map that is
+    chosen without labels: among the labeled rows, which the labels pull about, and among all rows,
+    of which some are of its class unknown to us. Labels that both find worse are worse. A tenth of
     the rows is held out at a time: half of the labels would have a quarter of the pairs.
     """
     sample = _judged(labels, rng)
-    data, labels = data.leading(max(LABEL_AXES, len(prior[0]))).subset(sample), labels[sample]
+    data = data.leading(max(const.LEADING_AXES, len(prior[0]))).subset(sample)
+    labels, strength = labels[sample], _finite(prior[1].shrinkage)
     asked = rng.permutation(np.flatnonzero(drop_singles(labels) >= 0))
     asked = asked[np.argsort(labels[asked], kind="stable")]  # a class is dealt to many folds
     without = _log_ranks(data.leading(len(prior[0])).embed_by(*prior), labels, asked)
-    shrinkage = prior[1].shrinkage if np.isfinite(prior[1].shrinkage) else 1.0
     ranks, every = np.empty_like(without), np.ones((1, labels.max() + 1), bool)
-    for i in range(min(LABEL_FOLDS, len(asked))):
-        held_out, known = asked[i::LABEL_FOLDS], labels.copy()
+    for i in range(min(const.LABEL_FOLDS, len(asked))):
+        held_out, known = asked[i :: const.LABEL_FOLDS], labels.copy()
         known[held_out] = -1
         paired = drop_singles(known)
-        pairs = count_pairs(paired)
-        first = _blend(data, paired, pairs, padded(data, *prior))
-        (spread,) = _spread_scatters(data, first, shrinkage, known, every, rng)
-        scatter = _blend(data, paired, pairs, spread)
+        first = _blend(data, paired, padded(data, *prior))
+        (spread,) = _spread_scatters(data, first, strength, known, every, rng)
+        scatter = _blend(data, paired, spread)
         rows = data.embed_by(scatter, choice, label_spread(data, known, scatter))
-        ranks[:, i::LABEL_FOLDS] = _log_ranks(rows, labels, held_out)
+        ranks[:, i :: const.LABEL_FOLDS] = _log_ranks(rows, labels, held_out)
     return without - ranks
 
 
-def _judged(labels: Labels, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Rows that judge labels: at most half of them labeled, and mates stay together."""
-    order = rng.permutation(len(labels))
+def _judged(labels: Labels, rng: np.random.Generator) -> Index:
+    """Rows that judge labels: at most half of them labeled, and classes stay together."""
+    order, limit = rng.permutation(len(labels)), const.JUDGED_ROWS
     labeled = order[labels[order] >= 0]
     labeled = labeled[np.argsort(labels[labeled], kind="stable")]
     _, start, member = np.unique(labels[labeled], return_index=True, return_inverse=True)
-    chunk = (np.arange(len(labeled)) - start[member]) // LABEL_CHUNK
-    labeled = labeled[np.lexsort((rng.permutation(len(start))[member], chunk))][: JUDGED_ROWS // 2]
-    others = order[labels[order] < 0][: JUDGED_ROWS - len(labeled)]
+    chunk = (np.arange(len(labeled)) - start[member]) // const.LABEL_CHUNK
+    labeled = labeled[np.lexsort((rng.permutation(len(start))[member], chunk))][: limit // 2]
+    others = order[labels[order] < 0][: limit - len(labeled)]
     return np.sort(np.concatenate([labeled, others]))
 
 
-def _log_ranks(rows: Array, classes: Labels, queries: NDArray[np.intp]) -> Array:
-    """(2, n): log(1 + rank) of a query's nearest class mate among labeled and among all rows."""
+def _log_ranks(rows: Array, classes: Labels, queries: Index) -> Array:
+    """(2, n): log(1 + rank) of the nearest row of a query's class, among labeled and all rows."""
     known = np.flatnonzero(classes >= 0)
     among = _rows_before(rows[known], classes[known], np.searchsorted(known, queries))
     return np.log1p([among, _rows_before(rows, classes, queries)])
@@ -177,7 +157,7 @@ def choose_shrinkage(scores: list[Array], usual: NDArray[np.bool_]) -> int:
     best, safe = int(mean.argmax()), int(np.where(usual, mean, -np.inf).argmax())
     leads = [fold[best] - fold[safe] for fold in scores]
     error = np.sqrt(sum(lead.var() / len(lead) for lead in leads)) / len(leads)
-    return best if mean[best] - mean[safe] > LABEL_CLEAR * error else safe
+    return best if mean[best] - mean[safe] > const.LABEL_CLEAR * error else safe
 
 
 def _mean_score(scores: list[Array]) -> Array:
@@ -189,13 +169,13 @@ def _mean_score(scores: list[Array]) -> Array:
 def label_spread(data: Coordinates, labels: Labels, scatter: Array) -> Array:
     """By what axes are ranked where labels chose the scatter: between classes, and half of within.
 
-    The spread of all rows would not do. Where the labeled rows happen to lie close to their class
-    mates, the other rows do not, and whitening would make such axes look the best. So the spread
-    is that of the labeled rows, blended as their scatter is.
+    The spread of all rows would not do. Where the labeled rows happen to lie close to others of
+    their class, the other rows do not, and whitening would make such axes look the best. So the
+    spread is that of the labeled rows, blended as their scatter is.
     """
     paired = drop_singles(labels)
     together = np.where(paired >= 0, 0, -1)
-    total = _blend(data, together, count_pairs(paired), np.diag(data.deviations**2))
+    total = _blend(data, together, np.diag(data.deviations**2), count_pairs(paired))
     return np.asarray(total - scatter / 2)
 
 
@@ -207,10 +187,12 @@ def padded(data: Coordinates, scatter: Array, choice: ScatterChoice) -> Array:
     return out
 
 
-def _blend(data: Coordinates, groups: Labels, pairs: int, prior: Array) -> Array:
+def _blend(data: Coordinates, groups: Labels, prior: Array, pairs: int | None = None) -> Array:
+    """The scatter within groups and the prior, which weighs as much as `PRIOR_PAIRS` pairs."""
+    pairs, weight = count_pairs(groups) if pairs is None else pairs, const.PRIOR_PAIRS
     if pairs == 0:
         return prior
-    return (pairs * within_scatter(data, groups) + LABEL_PRIOR * prior) / (pairs + LABEL_PRIOR)
+    return (pairs * within_scatter(data, groups) + weight * prior) / (pairs + weight)
 
 
 def _spread_scatters(
@@ -224,7 +206,7 @@ def _spread_scatters(
     """Per part of the classes, the cross-fitted scatter within them of all rows."""
     q = data.W.shape[1]
     total, count = np.zeros((len(parts), q, q)), np.zeros((q, q))
-    for _ in range(LABEL_REPEATS):
+    for _ in range(const.JUDGED_REPEATS):
         half = random_halves(q, rng)
         for seen in (half, ~half):
             named = nearest_class(data.embed(scatter, seen, shrinkage, data.n_components), labels)
@@ -269,10 +251,8 @@ def _class_correlation(B: Array, named: Labels) -> Array:
 
 def _within_from(correlation: Array) -> Array:
     """I - kappa C, kappa such that it stays positive definite: wrong members only shrink C."""
-    top = float(np.linalg.eigvalsh(correlation)[-1])
-    return np.asarray(
-        np.eye(len(correlation)) - LABEL_KAPPA / max(top, LABEL_KAPPA / 2) * correlation
-    )
+    top = max(float(np.linalg.eigvalsh(correlation)[-1]), const.LABEL_KAPPA / 2)
+    return np.asarray(np.eye(len(correlation)) - const.LABEL_KAPPA / top * correlation)
 
 
 def _held_out(
@@ -283,33 +263,30 @@ def _held_out(
     halves: list[Array],
     shrinkages: Array,
 ) -> list[Array]:
-    """Per fold, shrinkage and row: how well the other fold's scatter finds a class mate."""
-    q = min(LABEL_AXES, data.W.shape[1])
-    leading = data.leading(q)
+    """Per fold, shrinkage and row: 1 / (1 + rank) of its class by the other fold's scatter."""
+    leading = data.leading(const.LEADING_AXES)
+    q = len(leading.deviations)
     side = np.where(paired >= 0, fold[labels], -1)
-    scores = []
+    scores: list[Array] = []
     for seen in (0, 1):
         learned = np.where(side == seen, paired, -1)
-        scatter = _blend(leading, learned, count_pairs(learned), halves[seen][:q, :q])
+        scatter = _blend(leading, learned, halves[seen][:q, :q])
         asked = side == 1 - seen
-        rows, classes = leading.subset(asked), paired[asked]
-        by_shrinkage = [_mate_score(rows, classes, scatter, shrinkage) for shrinkage in shrinkages]
-        scores.append(np.array(by_shrinkage))
+        tested, classes = leading.subset(asked), paired[asked]
+        queries = np.arange(len(classes))[:: 1 + len(classes) // const.LABEL_QUERIES]
+        ranks = [
+            _rows_before(
+                tested.embed(scatter, tested.every, shrinkage, data.n_components), classes, queries
+            )
+            for shrinkage in shrinkages
+        ]
+        scores.append(1 / (1 + np.array(ranks)))
     return scores
 
 
-def _mate_score(data: Coordinates, classes: Labels, scatter: Array, shrinkage: float) -> Array:
-    """Reciprocal rank of each row's nearest class mate."""
-    every = np.ones(data.W.shape[1], bool)
-    rows = unit_rows(data.embed(scatter, every, shrinkage, data.n_components))
-    queries = np.arange(len(rows))[:: 1 + len(rows) // LABEL_QUERIES]
-    return np.asarray(1 / (1 + _rows_before(rows, classes, queries)))
-
-
-def _rows_before(rows: Array, classes: Labels, queries: NDArray[np.intp]) -> Labels:
+def _rows_before(rows: Array, classes: Labels, queries: Index) -> Labels:
     """How many rows of other classes are nearer to a query than any of its own class."""
-    similarity = times(rows[queries], np.ascontiguousarray(rows.T))
-    similarity[np.arange(len(queries)), queries] = -np.inf
-    mates = classes[queries, None] == classes[None, :]
-    nearest = np.where(mates, similarity, -np.inf).max(axis=1)
-    return np.asarray(((similarity > nearest[:, None]) & ~mates).sum(axis=1))
+    similarity = similarities(rows, queries)
+    own = classes[queries, None] == classes[None, :]
+    nearest = np.where(own, similarity, -2).max(axis=1)
+    return np.asarray(((similarity > nearest[:, None]) & ~own).sum(axis=1))

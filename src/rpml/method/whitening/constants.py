@@ -17,6 +17,9 @@ FINAL_ROWS = 6000  # make the scatter that is used; 3,000 cost CUB 1.1 points of
 PRIOR_ROWS = 3000  # are enough for a scatter that only pairs or labels may use
 FINAL_REPEATS = 3  # every two axes are then measured together
 
+# Blending: trials; pairs of one class, correct pairs, or pairs across values
+PRIOR_PAIRS = 300  # that weigh as much as the scatter which the rows give without them
+
 # How it is used: benchmarks/whitening_rules.py, leaving one source of data out at a time
 SHRINKAGES = (1 / 16, 1 / 8)  # of axes that are turned, strongest whitening first
 NEAR_BEST = 0.9  # of the best rank gain, which the strongest whitening must have to be taken
@@ -28,8 +31,8 @@ TURN = 0.15  # rank gain of turned axes from which on they are turned, at 64 dim
 TURN_SIZES = (32, 128)  # between which it grows with the square root of the dimension
 
 # The evidence: trials, except for the rows and queries, which are a matter of time (fits.py)
-MATES = 3
-MATE_SHRINKAGE = 1.0  # by which the mates are found that judge turned axes
+JUDGED_NEIGHBORS = 3  # by one half of the axes, which the other half ranks
+NEIGHBOR_SHRINKAGE = 1.0  # by which those are found that judge turned axes
 JUDGED_ROWS = 3000  # rows looked at: half make the scatter of the evidence, half test it
 JUDGED_QUERIES = 500
 JUDGED_REPEATS = 2
@@ -48,8 +51,6 @@ STRANGER = 0.95  # quantile of the similarity to another group
 # Pairs: benchmarks/pairs.py
 MIN_PAIRS = 50  # with fewer nothing can be estimated
 MIN_PAIR_RATE = 0.01  # below it pairs are random
-PAIR_PRIOR = 300  # correct pairs that weigh as much as the scatter without pairs
-PAIR_KAPPA = 0.9  # as KAPPA
 PAIR_QUANTILES = np.arange(1, 6) / 10  # of the similarity of random rows: what is far apart
 PAIR_RATE_SHRINKAGE = 0.25  # of the whitening in which pairs are compared with random rows
 RANDOM_PAIRS = 20_000
@@ -61,7 +62,6 @@ PAIR_SHRINKAGES = (1 / 256, 1 / 64, 1 / 16, 1 / 4, 1.0, 4.0)  # chosen by held-o
 REMOVAL = 8.0  # times the variance a value explains that a direction loses
 CROSS_HUB = 5  # nearest rows of a value whose mean similarity is subtracted
 CROSS_START = 0.3  # share of shrinkage in the space where pairs are found again
-CROSS_PRIOR = 300  # pairs across values that weigh as much as the scatter within neighborhoods
 CROSS_SHARES = (0.1, 0.2, 0.4, 0.6, 0.8)  # of shrinkage, strongest whitening first
 CROSS_NEAR_BEST = 0.7  # of the best rank gain, which the strongest whitening must have
 CROSS_MANY = 2000  # pairs from which on that holds; with fewer it is the best one
@@ -74,11 +74,8 @@ CROSS_CLEAR = 2  # standard errors by which the gain must differ from none
 
 # Labels: trials, mostly on Omniglot; benchmarks/labels.py has what they give
 MIN_LABELED_PAIRS, MIN_CLASSES = 20, 4  # with fewer the scatter within classes says nothing
-LABEL_PRIOR = 300  # labeled pairs that weigh as much as all unlabeled rows together
 LABEL_SHRINKAGES = (1 / 32, 1 / 16, 1 / 8, 1 / 2, 2.0, np.inf)
-LABEL_AXES = 512  # leading axes on which the shrinkage is chosen
 LABEL_CLEAR = 2  # standard errors by which a shrinkage is clearly better than another
-LABEL_REPEATS = 2
 LABEL_KAPPA = 0.95  # as KAPPA
 LABEL_QUERIES = 1500
 LABEL_FOLDS = 10  # of labeled rows, each judged by what the others give

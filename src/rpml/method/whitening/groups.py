@@ -10,24 +10,18 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.method.whitening.constants import (
-    GROUP_MARGIN,
-    GROUP_NEIGHBOR_SHRINKAGES,
-    GROUP_PLATEAU,
-    GROUP_QUERIES,
-    GROUP_SHRINKAGES,
-    MIN_GROUPS,
-    STRANGER,
-    TIMES_CHANCE,
-)
+from rpml.method.whitening import constants as const
 from rpml.method.whitening.neighborhoods import (
     Coordinates,
+    Estimate,
+    Index,
     ScatterChoice,
     cross_fitted_correlation,
     random_halves,
     scatter_of,
+    similarities,
 )
-from rpml.runtime.blas import single_blas_thread, times
+from rpml.runtime.blas import single_blas_thread
 from rpml.runtime.rows import Array, unit_rows
 
 Groups = NDArray[np.intp]
@@ -57,14 +51,12 @@ def drop_strangers(data: Coordinates, groups: Groups, rng: np.random.Generator) 
     to_other = np.einsum("ij,ij->i", rows, unit_rows(sums[other]))[other != g]
     to_own = np.einsum("ij,ij->i", rows, unit_rows(sums[g] - rows))
     out = groups.copy()
-    out[member[to_own < np.quantile(to_other, STRANGER)]] = -1
+    out[member[to_own < np.quantile(to_other, const.STRANGER)]] = -1
     return drop_singles(out)
 
 
 @single_blas_thread()
-def group_scatter(
-    data: Coordinates, groups: Groups, rng: np.random.Generator
-) -> tuple[Array, ScatterChoice]:
+def group_scatter(data: Coordinates, groups: Groups, rng: np.random.Generator) -> Estimate:
     """Covariance within groups, smoothed so that it finds the members of groups it has not seen.
 
     `groups` are those of the sampled rows. The shrinkage is the middle one of those that find, for
@@ -74,37 +66,29 @@ def group_scatter(
     """
     first, of_row = representatives(groups)
     trusted = drop_strangers(data, groups, rng)
-    nothing = np.eye(data.W.shape[1]), ScatterChoice("groups", np.inf, {})
-    if trusted.max() + 1 < MIN_GROUPS:
-        return nothing
-    scatter = within_scatter(data, trusted)
-    if not scatter.any():  # the rows of a group are identical
-        return nothing
+    scatter: Array = np.zeros(1)
+    if trusted.max() + 1 >= const.MIN_GROUPS:
+        scatter = within_scatter(data, trusted)
+    if not scatter.any():  # too few, or the rows of a group are identical
+        return np.eye(data.W.shape[1]), ScatterChoice("groups", np.inf, {})
 
-    def estimate(instances: NDArray[np.intp]) -> Array:
+    def estimate(instances: Index) -> Array:
         rows = np.isin(of_row, instances)
         return within_scatter(data.subset(rows), trusted[rows])
 
     part = rng.random(len(first)) < 0.5
     other = estimate(np.flatnonzero(part))
     unseen = ~part[of_row] & (groups >= 0)
-    hits = [
-        _finds_its_group(data.subset(unseen), groups[unseen], other, f) for f in GROUP_SHRINKAGES
-    ]
-    plateau = [
-        f for f, hit in zip(GROUP_SHRINKAGES, hits, strict=True) if hit >= GROUP_PLATEAU * max(hits)
-    ]
+    tested, members, tried = data.subset(unseen), groups[unseen], const.GROUP_SHRINKAGES
+    hits = np.array([_finds_its_group(tested, members, other, shrinkage) for shrinkage in tried])
+    plateau = np.array(tried)[hits >= const.GROUP_PLATEAU * hits.max()]
     shrinkage = float(np.exp(np.mean(np.log(plateau))))
+    sizes = np.bincount(members)
+    chance = (sizes * (sizes - 1)).sum() / max(1, len(members) * (len(members) - 1))
     agreement = {}
-    if max(hits) > TIMES_CHANCE * _chance(groups[unseen]):
-        agreement = cross_agreement(data.subset(first), estimate, GROUP_SHRINKAGES, rng)
+    if hits.max() > const.TIMES_CHANCE * chance:
+        agreement = cross_agreement(data.subset(first), estimate, tried, rng)
     return scatter, ScatterChoice("groups", shrinkage, agreement)
-
-
-def _chance(groups: Groups) -> float:
-    """How often a random other row is of the same group."""
-    sizes = np.bincount(groups)
-    return float((sizes * (sizes - 1)).sum() / max(1, len(groups) * (len(groups) - 1)))
 
 
 def within_scatter(data: Coordinates, groups: Groups) -> Array:
@@ -121,9 +105,8 @@ def within_scatter(data: Coordinates, groups: Groups) -> Array:
 
 
 def _finds_its_group(data: Coordinates, groups: Groups, scatter: Array, shrinkage: float) -> float:
-    every = np.ones(data.W.shape[1], bool)
-    queries = np.arange(len(groups))[:: max(1, len(groups) // GROUP_QUERIES)]
-    neighbors = nearest(data.embed(scatter, every, shrinkage, data.n_components), queries)
+    queries = np.arange(len(groups))[:: max(1, len(groups) // const.GROUP_QUERIES)]
+    neighbors = _nearest(data.embed(scatter, data.every, shrinkage, data.n_components), queries)
     return float(np.mean(groups[neighbors] == groups[queries]))
 
 
@@ -134,21 +117,21 @@ def groups_help(by_groups: ScatterChoice, data: Coordinates, rng: np.random.Gene
     `data` has one row per instance.
     """
 
-    def estimate(rows: NDArray[np.intp]) -> Array:
-        correlation = cross_fitted_correlation(data.subset(rows), 2, rng)
+    def estimate(rows: Index) -> Array:
+        correlation = cross_fitted_correlation(data.subset(rows), const.JUDGED_REPEATS, rng)
         return scatter_of(correlation, data.deviations)
 
     best = max(by_groups.evidence.values(), default=0.0)
     if best == 0.0:
         return False
-    return best >= GROUP_MARGIN * max(
-        cross_agreement(data, estimate, GROUP_NEIGHBOR_SHRINKAGES, rng).values()
+    return best >= const.GROUP_MARGIN * max(
+        cross_agreement(data, estimate, const.GROUP_NEIGHBOR_SHRINKAGES, rng).values()
     )
 
 
 def cross_agreement(
     data: Coordinates,
-    estimate: Callable[[NDArray[np.intp]], Array],
+    estimate: Callable[[Index], Array],
     shrinkages: tuple[float, ...],
     rng: np.random.Generator,
 ) -> dict[float, float]:
@@ -169,25 +152,21 @@ def split_half_agreement(
 ) -> Array:
     """Per shrinkage: share of rows with the same nearest neighbor by either half of the axes."""
     shares = np.zeros(len(shrinkages))
-    repeats = 2
-    for _ in range(repeats):
+    for _ in range(const.JUDGED_REPEATS):
         half = random_halves(data.W.shape[1], rng)
         size = max(1, min(data.n_components, int(half.sum()) // 2))
-        queries = rng.permutation(len(data.W))[:GROUP_QUERIES]
+        queries = rng.permutation(len(data.W))[: const.GROUP_QUERIES]
         for i, shrinkage in enumerate(shrinkages):
             one, two = (
-                nearest(data.embed(scatter, seen, shrinkage, size), queries)
+                _nearest(data.embed(scatter, seen, shrinkage, size), queries)
                 for seen in (half, ~half)
             )
-            shares[i] += float(np.mean(one == two)) / repeats
+            shares[i] += float(np.mean(one == two)) / const.JUDGED_REPEATS
     return shares
 
 
-def nearest(rows: Array, queries: NDArray[np.intp]) -> NDArray[np.intp]:
-    rows = unit_rows(rows)
-    similarity = times(rows[queries], rows.T)
-    similarity[np.arange(len(queries)), queries] = -np.inf
-    return np.asarray(similarity.argmax(axis=1))
+def _nearest(rows: Array, queries: Index) -> Index:
+    return np.asarray(similarities(rows, queries).argmax(axis=1))
 
 
 def no_groups(n: int) -> Groups:
@@ -195,21 +174,21 @@ def no_groups(n: int) -> Groups:
     return np.full(n, -1, np.intp)
 
 
-def representatives(groups: Groups) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def representatives(groups: Groups) -> tuple[Index, Index]:
     """(the first row of each instance, a group or an ungrouped row; the instance of each row)."""
     instances = np.where(groups >= 0, groups, groups.max() + 1 + np.arange(len(groups)))
     _, first, of_row = np.unique(instances, return_index=True, return_inverse=True)
     return first, of_row
 
 
-def group_means(Z: Array, of_row: NDArray[np.intp]) -> Array:
+def group_means(Z: Array, of_row: Index) -> Array:
     """The mean row of each instance."""
     sums = np.zeros((of_row.max() + 1, Z.shape[1]), Z.dtype)
     np.add.at(sums, of_row, Z)
     return np.asarray(sums / np.bincount(of_row)[:, None].astype(Z.dtype))
 
 
-def sample_rows(groups: Groups, limit: int, rng: np.random.Generator) -> NDArray[np.intp]:
+def sample_rows(groups: Groups, limit: int, rng: np.random.Generator) -> Index:
     """At most `limit` rows, whole groups at a time."""
     if len(groups) <= limit:
         return np.arange(len(groups))

@@ -9,11 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas
 
-from rpml.method.whitening.constants import (
-    EMBED_ROWS,
-    ROUNDING,
-    SIGNIFICANT,
-)
+from rpml.method.whitening import constants as const
 from rpml.runtime.blas import gram, single_blas_thread
 from rpml.runtime.context import silent
 from rpml.runtime.rows import Array, float_dtype, row_blocks, unit_rows, with_lengths
@@ -65,7 +61,7 @@ class Preprocessing:
         with np.errstate(over="ignore", invalid="ignore"):
             one = self.matrix @ components.T
             shift, matrix = (self.mean @ one).astype(out.dtype), one.astype(out.dtype)
-        ones, rank_one = np.ones(EMBED_ROWS, out.dtype), blas.get_blas_funcs("ger", (out,))
+        ones, rank_one = np.ones(const.EMBED_ROWS, out.dtype), blas.get_blas_funcs("ger", (out,))
 
         def project(rows: Array, result: Array) -> bool:
             """Write the embedding of the rows; True if all of it is finite for certain."""
@@ -81,8 +77,8 @@ class Preprocessing:
 
         @np.errstate(over="ignore", invalid="ignore")
         def work(_: int, start: int, stop: int) -> None:
-            for first in range(start, stop, EMBED_ROWS):
-                part = slice(first, min(first + EMBED_ROWS, stop))
+            for first in range(start, stop, const.EMBED_ROWS):
+                part = slice(first, min(first + const.EMBED_ROWS, stop))
                 if project(np.asarray(X[part], out.dtype), out[part]):
                     continue
                 finite = np.isfinite(out[part]).all(axis=1)
@@ -94,7 +90,7 @@ class Preprocessing:
                         "row or the model is out of range."
                     )
 
-        run_chunks(work, len(X), EMBED_ROWS)
+        run_chunks(work, len(X), const.EMBED_ROWS)
         return out
 
     def invert(self, Y: Array, components: Array, unit: bool) -> Array:
@@ -197,7 +193,7 @@ def sign_of_largest(axes: Array) -> Array:
 def _significant(variances: Array, size: int, rounding: float) -> NDArray[np.intp]:
     """Indices of the eigenvalues above rounding error, largest first."""
     order = np.arange(len(variances))[::-1]
-    threshold = float(variances.max(initial=0.0)) * size * SIGNIFICANT
+    threshold = float(variances.max(initial=0.0)) * size * const.SIGNIFICANT
     return np.asarray(
         order[variances[order] > max(threshold, rounding, 2 * _error(variances), 1e-300)]
     )
@@ -214,7 +210,7 @@ def lost_in_rounding(spectrum: Spectrum, dtype: type[np.floating]) -> bool:
     if dtype == np.float64 or len(variances) == 0:
         return False
     return bool(
-        spectrum.error > SIGNIFICANT * len(spectrum.mean) * variances[0]
+        spectrum.error > const.SIGNIFICANT * len(spectrum.mean) * variances[0]
         or np.median(variances) < np.finfo(dtype).eps * variances[0]
     )
 
@@ -222,7 +218,7 @@ def lost_in_rounding(spectrum: Spectrum, dtype: type[np.floating]) -> bool:
 def _rounding(mean: Array, variances: Array, dtype: type[np.floating]) -> float:
     """The variance along any axis of rows that differ by rounding alone."""
     energy = float(mean @ mean + variances.sum())  # mean squared norm of a row
-    return float((ROUNDING * np.finfo(dtype).eps) ** 2 * energy)
+    return float((const.ROUNDING * np.finfo(dtype).eps) ** 2 * energy)
 
 
 def whitening(

@@ -17,14 +17,7 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 
 from rpml.method.graph.exact import nearest_by_unions
-from rpml.method.whitening.constants import (
-    BLOCK_ROWS,
-    FAR,
-    KAPPA,
-    LEADING_AXES,
-    NEIGHBORS,
-    SIDES,
-)
+from rpml.method.whitening import constants as const
 from rpml.method.whitening.linear_map import Preprocessing, Spectrum
 from rpml.runtime.blas import times, transposed_times
 from rpml.runtime.intervals import Interval
@@ -32,6 +25,7 @@ from rpml.runtime.rows import Array, float_dtype, unit_rows
 from rpml.runtime.wording import counted
 
 Mask = NDArray[np.bool_]
+Index = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -143,6 +137,11 @@ class Coordinates:
     n_components: int
     """Dimension everything is chosen for."""
 
+    @property
+    def every(self) -> Mask:
+        """All axes."""
+        return np.ones(len(self.deviations), bool)
+
     def subset(self, chosen: NDArray[np.generic]) -> Coordinates:
         return Coordinates(self.W[chosen], self.deviations, self.n_components)
 
@@ -153,7 +152,7 @@ class Coordinates:
         """The rows of unit norm, reduced by a choice; by default axes rank by all rows' spread."""
         spread = np.diag(self.deviations**2) if spread is None else spread
         inner = chosen_map(scatter, choice, spread, self.n_components)[:, : self.n_components]
-        return unit_rows(self._through(np.ones(len(scatter), bool), inner))
+        return unit_rows(self._through(self.every, inner))
 
     def embed(self, scatter: Array, half: Mask, shrinkage: float, size: int) -> Array:
         """The rows seen through some of the axes, whitened by the smoothed scatter."""
@@ -196,10 +195,10 @@ def projected(
     W = np.empty((len(rows), q), np.float32)
     to_axes = (spectrum.axes[:, :q] / deviations).astype(np.float32)
     # rounded to float32, rows far from the origin would hardly differ
-    is_far = np.linalg.norm(spectrum.mean) > FAR * deviations[0]
+    is_far = np.linalg.norm(spectrum.mean) > const.FAR * deviations[0]
     mean = spectrum.mean.astype(float_dtype(X) if is_far else np.float32)
-    for start in range(0, len(rows), BLOCK_ROWS):
-        part = slice(start, start + BLOCK_ROWS)
+    for start in range(0, len(rows), const.BLOCK_ROWS):
+        part = slice(start, start + const.BLOCK_ROWS)
         chosen = np.asarray(X[rows[part]], mean.dtype)
         centered = (unit_rows(chosen) if unit_input else chosen) - mean
         W[part] = centered.astype(np.float32, copy=False) @ to_axes
@@ -208,7 +207,7 @@ def projected(
 
 def n_leading_axes(n: int, available: int, n_components: int) -> int:
     """How many principal axes are looked at: what n rows can tell apart, and 512 are enough."""
-    return min(available, max(LEADING_AXES, 2 * n_components), max(n // 3, n_components))
+    return min(available, max(const.LEADING_AXES, 2 * n_components), max(n // 3, n_components))
 
 
 def whiten_by(
@@ -287,7 +286,7 @@ def cross_fitted_correlation(data: Coordinates, repeats: int, rng: np.random.Gen
     root = np.sqrt(data.deviations).astype(data.W.dtype)
     quarters = _quarters(data.W.shape[1], rng)
     seen = [columns(data.W, quarter) * root[quarter] for quarter in quarters]
-    first = _correlate(data.W, quarters, seen, SIDES[: 2 * repeats])
+    first = _correlate(data.W, quarters, seen, const.SIDES[: 2 * repeats])
     return taught_correlation(data, first, repeats, rng)
 
 
@@ -305,7 +304,7 @@ def taught_correlation(
     seen = [
         data.whitened(scatter, quarter, np.trace(scatter) / len(scatter)) for quarter in quarters
     ]
-    return _correlate(data.W, quarters, seen, SIDES[: 2 * repeats])
+    return _correlate(data.W, quarters, seen, const.SIDES[: 2 * repeats])
 
 
 def scatter_of(correlation: Array, deviations: Array) -> Array:
@@ -323,13 +322,15 @@ def _correlate(
     """Neighbors by two quarters of the axes as `seen`, measured on the other two."""
     q = W.shape[1]
     total, count = np.zeros((q, q)), np.zeros((q, q))
-    for (i, j), neighbors in zip(sides, nearest_by_unions(seen, sides, NEIGHBORS), strict=True):
+    for (i, j), neighbors in zip(
+        sides, nearest_by_unions(seen, sides, const.NEIGHBORS), strict=True
+    ):
         unseen = ~(quarters[i] | quarters[j])
         measured = np.ix_(unseen, unseen)
         total[measured] += _correlation(columns(W, unseen), _graph(neighbors))
         count[measured] += 1
     correlation = total / np.maximum(count, 1)
-    return np.asarray(correlation * (KAPPA / max(1.0, _largest_beyond_one(correlation))))
+    return np.asarray(correlation * (const.KAPPA / max(1.0, _largest_beyond_one(correlation))))
 
 
 def _largest_beyond_one(correlation: Array) -> float:
@@ -357,6 +358,30 @@ def random_halves(q: int, rng: np.random.Generator) -> Mask:
     """One axis of every two successive ones, so that both halves have a similar spectrum."""
     first = rng.integers(0, 2, (q + 1) // 2).astype(bool)
     return np.stack([first, ~first], axis=1).reshape(-1)[:q]
+
+
+def similarities(rows: Array, queries: Index) -> Array:
+    """Cosines of the queries, which are among the rows, to all rows; to itself below any cosine."""
+    rows = unit_rows(rows)
+    similarity = times(rows[queries], rows.T)
+    similarity[np.arange(len(queries)), queries] = -2
+    return similarity
+
+
+def count_higher(scores: Array, chosen: Index) -> Index:
+    """[i, j]: how many scores of row i are higher than its score in the column chosen[i, j]."""
+    bars = np.take_along_axis(scores, chosen, axis=1)
+    return np.stack([np.count_nonzero(scores > bar[:, None], axis=1) for bar in bars.T], axis=1)
+
+
+def mean_log_ranks(rows: Array, queries: Index, chosen: Index) -> Array:
+    """Per query, the mean of log(1 + rank) of chosen rows among all rows; rank 0 is the nearest."""
+    ranks = count_higher(similarities(rows, queries), chosen)
+    return np.asarray(np.log1p(ranks).mean(axis=1))
+
+
+def gain_text(gain: Interval) -> str:
+    return f"{gain.value:.3f}, 95% interval {gain.low:.3f} to {gain.high:.3f}"
 
 
 def _graph(indices: NDArray[np.int32]) -> sparse.csr_matrix:

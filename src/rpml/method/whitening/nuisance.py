@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from rpml.method.whitening.constants import (
     CROSS_HUB,
-    CROSS_PRIOR,
     CROSS_START,
     CROSS_VALUE_ROWS,
     MAX_CROSS_ROWS,
     MAX_CROSS_VALUES,
+    PRIOR_PAIRS,
     REMOVAL,
 )
 from rpml.method.whitening.neighborhoods import whitening_map
@@ -184,7 +184,7 @@ def cross_scatter(Y: Array, values: Index, spread: Array, prior: Array, size: in
             break
         rest = Y[pairs[:, 0]] - Y[pairs[:, 1]]
         scatter = np.asarray(transposed_times(rest, rest), np.float64) / (2 * len(pairs))
-        weight = len(pairs) / (len(pairs) + CROSS_PRIOR)
+        weight = len(pairs) / (len(pairs) + PRIOR_PAIRS)
         scaled = prior * (np.trace(scatter) / np.trace(prior))
         scatter = weight * scatter + (1 - weight) * scaled
         made = CrossScatter(scatter, spread)

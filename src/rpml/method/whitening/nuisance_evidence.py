@@ -19,7 +19,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.method.whitening import kernels
 from rpml.method.whitening.constants import (
     CROSS_AGREES,
     CROSS_CLEAR,
@@ -37,15 +36,17 @@ from rpml.method.whitening.neighborhoods import (
     Coordinates,
     Mask,
     ScatterChoice,
+    count_higher,
     cross_fitted_correlation,
     random_halves,
     rescaling_map,
     scatter_of,
+    similarities,
     whitening_map,
 )
 from rpml.method.whitening.nuisance import Index, Nuisance, cross_pairs, cross_scatter, removal
 from rpml.runtime.blas import single_blas_thread, times
-from rpml.runtime.rows import Array, unit_rows
+from rpml.runtime.rows import Array
 
 CHECKED_ROWS = 2000
 
@@ -149,13 +150,10 @@ def _share(gain: float) -> str:
 def shared(Y: Array, values: Index, asks: Mask, rng: np.random.Generator) -> tuple[float, float]:
     """Return how often a row's nearest row has its value, and how often a random one has."""
     known = rng.permutation(np.flatnonzero(values >= 0))[:CHECKED_ROWS]
-    rows, names = unit_rows(Y[known]), values[known]
-    asking = np.flatnonzero(asks[known])
+    names, asking = values[known], np.flatnonzero(asks[known])
     if len(asking) == 0:
         return 0.0, 0.0
-    similarity = times(rows[asking], rows.T)
-    similarity[np.arange(len(asking)), asking] = -2
-    found = names[similarity.argmax(axis=1)] == names[asking]
+    found = names[similarities(Y[known], asking).argmax(axis=1)] == names[asking]
     counts = np.bincount(names)[names[asking]]
     return float(found.mean()), float(((counts - 1) / max(1, len(known) - 1)).mean())
 
@@ -267,14 +265,10 @@ def _mutual(Y: Array, values: Index, asked: Mask, rng: np.random.Generator) -> I
 
 def log_ranks(Y: Array, pairs: Index, pool: Index) -> Array:
     """Return log(1 + rank) of the second row of each pair among the pool, by the first."""
-    rows = unit_rows(Y)
     queries, at = np.unique(pairs[:, 0], return_inverse=True)
-    similarity = times(rows[queries], rows.T)
-    similarity[np.arange(len(queries)), queries] = -2
+    similarity = similarities(Y, queries)
     if len(pool) < len(Y):
         outside = np.ones(len(Y), bool)
         outside[pool] = False
         similarity[:, outside] = -2
-    ranks = np.empty((len(pairs), 1), np.intp)
-    kernels.count_higher(similarity[at], pairs[:, 1:], ranks)
-    return np.asarray(np.log1p(ranks[:, 0]))
+    return np.asarray(np.log1p(count_higher(similarity[at], pairs[:, 1:])[:, 0]))

@@ -14,42 +14,29 @@ where it would lose rank.
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
-from rpml.method.whitening.constants import (
-    MIN_PAIR_RATE,
-    MIN_PAIRS,
-    PAIR_CLEAR,
-    PAIR_KAPPA,
-    PAIR_PRIOR,
-    PAIR_QUANTILES,
-    PAIR_QUERIES,
-    PAIR_RATE_SHRINKAGE,
-    PAIR_SHRINKAGES,
-    RANDOM_PAIRS,
-    SCATTER_ROWS,
-)
-from rpml.method.whitening.evidence import mean_log_ranks
+from rpml.method.whitening import constants as const
 from rpml.method.whitening.neighborhoods import (
     Coordinates,
+    Estimate,
+    Index,
     PairEvidence,
-    ScatterChoice,
+    gain_text,
+    mean_log_ranks,
     scatter_of,
 )
 from rpml.runtime.blas import single_blas_thread, transposed_times
-from rpml.runtime.intervals import STANDARD_ERRORS
+from rpml.runtime.intervals import mean_interval
 from rpml.runtime.rows import Array, unit_rows
 from rpml.runtime.wording import counted
-
-Index = NDArray[np.intp]
 
 
 def with_paired(rows: Index, pairs: Index, n: int, rng: np.random.Generator) -> Index:
     """A sample of the n rows with the rows of many pairs added."""
     if len(rows) == n:
         return rows
-    return np.union1d(rows, rng.permutation(pairs)[: SCATTER_ROWS // 4])
+    return np.union1d(rows, rng.permutation(pairs)[: const.SCATTER_ROWS // 4])
 
 
 def pairs_within(pairs: Index, rows: Index, n: int) -> Index:
@@ -62,51 +49,36 @@ def pairs_within(pairs: Index, rows: Index, n: int) -> Index:
 
 @single_blas_thread()
 def pair_scatter(
-    data: Coordinates, pairs: Index, prior: tuple[Array, ScatterChoice], rng: np.random.Generator
-) -> tuple[Array, ScatterChoice]:
+    data: Coordinates, pairs: Index, prior: Estimate, rng: np.random.Generator
+) -> Estimate:
     """The scatter that the rows give without pairs, refined by pairs that are clearly of use.
 
-    Parameters
-    ----------
-    data : Coordinates
-        The sampled rows.
-    pairs : ndarray of shape (n_pairs, 2)
-        Positions among the sampled rows.
-    prior : (scatter, choice)
-        What the same rows give without pairs.
-    rng : numpy Generator
-
-    Returns
-    -------
-    (scatter, choice)
-        `choice.pairs` has the rate of correct pairs, and why they were used or ignored.
+    `pairs` are positions among the sampled rows, `prior` is what these give without pairs.
+    `choice.pairs` of the result has the rate of correct pairs, and why they were used or ignored.
     """
     scatter, choice = prior
 
-    def ignored(rate: float, reason: str) -> tuple[Array, ScatterChoice]:
+    def ignored(rate: float, reason: str) -> Estimate:
         return scatter, replace(choice, pairs=PairEvidence(rate, False, reason))
 
     if choice.source == "none":
         return ignored(0.0, choice.reason)
-    if len(pairs) < MIN_PAIRS:
+    if len(pairs) < const.MIN_PAIRS:
         return ignored(0.0, f"{counted(len(pairs), 'pair is', 'pairs are')} too few to tell")
     folds = np.array_split(rng.permutation(pairs), 2)
     rate = right_rate(data, folds, scatter, rng)
-    if rate < MIN_PAIR_RATE:
+    if rate < const.MIN_PAIR_RATE:
         return ignored(rate, "they are no closer than random rows")
     without, *ranks = _held_out_ranks(data, folds, prior, rate)
     best = int(np.argmin([by_pairs.mean() for by_pairs in ranks]))
-    fall = without - ranks[best]
-    gain = float(fall.mean()) / rate  # wrong pairs rank alike by both
-    error = float(fall.std() / np.sqrt(len(fall))) / rate
-    needed = PAIR_CLEAR * error
-    bounds = " to ".join(f"{gain + side * STANDARD_ERRORS * error:.3f}" for side in (-1, 1))
-    measured = f"rank gain of held-out pairs {gain:.3f}, 95% interval {bounds}, {needed:.3f} needed"
-    if gain <= needed:
+    fall = (without - ranks[best]) / rate  # wrong pairs rank alike by both
+    gain, needed = mean_interval(fall), const.PAIR_CLEAR * float(fall.std() / np.sqrt(len(fall)))
+    measured = f"rank gain of held-out pairs {gain_text(gain)}, {needed:.3f} needed"
+    if gain.value <= needed:
         return ignored(rate, measured)
-    evidence = PairEvidence(rate, True, measured)
-    refined = replace(choice.refined_by("pairs"), shrinkage=PAIR_SHRINKAGES[best], pairs=evidence)
-    return refined_scatter(data, pairs, rate, scatter), refined
+    used = PairEvidence(rate, True, measured)
+    choice = replace(choice.refined_by("pairs"), shrinkage=const.PAIR_SHRINKAGES[best], pairs=used)
+    return refined_scatter(data, pairs, rate, scatter), choice
 
 
 def right_rate(
@@ -117,15 +89,15 @@ def right_rate(
     Similarities are those after whitening by the scatter that the other fold's pairs refine.
     """
     n = len(data.W)
-    first = rng.integers(0, n, RANDOM_PAIRS)
-    random = np.stack([first, (first + rng.integers(1, n, RANDOM_PAIRS)) % n], axis=1)
+    first = rng.integers(0, n, const.RANDOM_PAIRS)
+    random = np.stack([first, (first + rng.integers(1, n, const.RANDOM_PAIRS)) % n], axis=1)
     rates = []
     for made, tested in (folds, folds[::-1]):
-        rows = _embed(data, refined_scatter(data, made, 1.0, prior), PAIR_RATE_SHRINKAGE)
-        far = np.quantile(_similarity(rows, random), PAIR_QUANTILES)
+        rows = _embed(data, refined_scatter(data, made, 1.0, prior), const.PAIR_RATE_SHRINKAGE)
+        far = np.quantile(_similarity(rows, random), const.PAIR_QUANTILES)
         share = (_similarity(rows, tested)[:, None] <= far).mean(axis=0)
-        error = np.sqrt(PAIR_QUANTILES * (1 - PAIR_QUANTILES) / len(tested))
-        rates.append(1 - ((share + error) / PAIR_QUANTILES).min())
+        error = np.sqrt(const.PAIR_QUANTILES * (1 - const.PAIR_QUANTILES) / len(tested))
+        rates.append(1 - ((share + error) / const.PAIR_QUANTILES).min())
     return float(np.clip(np.mean(rates), 0.0, 1.0))
 
 
@@ -136,8 +108,8 @@ def refined_scatter(data: Coordinates, pairs: Index, rate: float, prior: Array) 
     the less the prior counts. C is cut off where the scatter would lose rank.
     """
     correlation = np.eye(len(prior)) - prior / np.outer(data.deviations, data.deviations)
-    top = max(PAIR_KAPPA, float(linalg.eigvalsh(correlation)[-1]))
-    weight = len(pairs) * rate**2 / (len(pairs) * rate**2 + PAIR_PRIOR)
+    top = max(const.KAPPA, float(linalg.eigvalsh(correlation)[-1]))
+    weight = len(pairs) * rate**2 / (len(pairs) * rate**2 + const.PRIOR_PAIRS)
     blended = weight / rate * pair_correlation(data.W, pairs) + (1 - weight) * correlation
     values, axes = linalg.eigh(blended)
     return scatter_of((axes * np.minimum(values, top)) @ axes.T, data.deviations)
@@ -152,26 +124,20 @@ def pair_correlation(W: Array, pairs: Index) -> Array:
     return np.asarray((across + across.T) / 2, np.float64)
 
 
-def _held_out_ranks(
-    data: Coordinates, folds: list[Index], prior: tuple[Array, ScatterChoice], rate: float
-) -> Array:
-    """How held-out pairs rank each other by the prior, and with pairs by each shrinkage.
-
-    The log ranks of either fold by what the other one refines.
-    """
+def _held_out_ranks(data: Coordinates, folds: list[Index], prior: Estimate, rate: float) -> Array:
+    """Log ranks of either fold of pairs by the prior, and as the other refines it, by shrinkage."""
     scatter, before = prior[0], prior[1].shrinkage
     ranks = []
     for made, tested in (folds, folds[::-1]):
         refined = refined_scatter(data, made, rate, scatter)
-        seen = ((scatter, before), *((refined, shrinkage) for shrinkage in PAIR_SHRINKAGES))
-        queries, mates = tested[:PAIR_QUERIES, 0], tested[:PAIR_QUERIES, 1:]
-        ranks.append([mean_log_ranks(_embed(data, *how), queries, mates) for how in seen])
+        seen = ((scatter, before), *((refined, shrinkage) for shrinkage in const.PAIR_SHRINKAGES))
+        queries, others = tested[: const.PAIR_QUERIES, 0], tested[: const.PAIR_QUERIES, 1:]
+        ranks.append([mean_log_ranks(_embed(data, *how), queries, others) for how in seen])
     return np.concatenate(ranks, axis=1)
 
 
 def _embed(data: Coordinates, scatter: Array, shrinkage: float) -> Array:
-    every = np.ones(data.W.shape[1], bool)
-    return unit_rows(data.embed(scatter, every, shrinkage, data.n_components))
+    return unit_rows(data.embed(scatter, data.every, shrinkage, data.n_components))
 
 
 def _similarity(rows: Array, pairs: Index) -> Array:
