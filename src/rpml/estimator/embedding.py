@@ -26,7 +26,7 @@ from rpml.method.knowledge.suggest import Candidates, rank_candidates
 from rpml.method.settings import FitResult
 from rpml.method.similarity import SimilarityScale
 from rpml.method.whitening.linear_map import Preprocessing
-from rpml.method.whitening.neighborhoods import ScatterChoice
+from rpml.method.whitening.scatter_choice import ScatterChoice
 from rpml.runtime.errors import WeightCollapseWarning
 from rpml.runtime.rows import Array, float_dtype, row_blocks, unit_rows
 from rpml.runtime.threads import using_jobs

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -19,11 +18,10 @@ from rpml.method.clustering.exemplars import Exemplars
 from rpml.method.codes import AxisRanges
 from rpml.method.similarity import SimilarityScale
 from rpml.method.whitening.linear_map import Preprocessing
-from rpml.method.whitening.neighborhoods import NuisanceEvidence, PairEvidence, ScatterChoice
+from rpml.method.whitening.scatter_choice import ScatterChoice
 from rpml.runtime.context import Json
 from rpml.runtime.digest import plain_text
 from rpml.runtime.errors import ModelFormatError
-from rpml.runtime.intervals import Interval
 from rpml.runtime.wording import one_line
 
 if TYPE_CHECKING:
@@ -110,14 +108,14 @@ def _narrow(array: NDArray[np.generic]) -> NDArray[np.generic]:
 def model_metadata(estimator: Embedding, run: Mapping[str, object] | None = None) -> Json:
     """Return settings, preprocessing, names and training summary of a fitted estimator."""
     names = getattr(estimator, "feature_names_in_", None)
-    made = vars(estimator)
+    made, choice = vars(estimator), estimator.whitening_
     return {
         "settings": describe_settings(estimator),
         "preprocessing": {
             "unit_input": bool(estimator.preprocessing_.unit_input),
             "unit_output": bool(estimator.preprocessing_.unit_output),
         },
-        "whitening": _whitening(estimator.whitening_),
+        "whitening": None if choice is None else choice.to_json(),
         "feature_names": None if names is None else [str(n) for n in names],
         "training": {
             **training_counts(estimator),
@@ -143,26 +141,6 @@ def training_counts(estimator: Embedding) -> dict[str, int]:
     if "triplets_" in made:
         counts["n_triplets"] = len(estimator.triplets_)
     return counts
-
-
-def _whitening(choice: ScatterChoice | None) -> Json | None:
-    if choice is None:
-        return None
-    return {**asdict(choice), "evidence": [list(item) for item in choice.evidence.items()]}
-
-
-def _read_whitening(stored: Json | None) -> ScatterChoice | None:
-    if stored is None:
-        return None
-    read = {
-        field.name: stored[field.name] for field in fields(ScatterChoice) if field.name in stored
-    }
-    read["evidence"] = {float(k): float(v) for k, v in stored["evidence"]}
-    read["pairs"] = PairEvidence(**pairs) if (pairs := stored.get("pairs")) else None
-    read["gain"] = Interval(**gain) if (gain := stored.get("gain")) else None
-    found = stored.get("nuisance")
-    read["nuisance"] = NuisanceEvidence(**found) if found else None
-    return ScatterChoice(**read)
 
 
 def describe_settings(estimator: BaseEstimator) -> Json:
@@ -215,7 +193,8 @@ def _rebuild(cls: type[Model], arrays: Arrays, metadata: Json) -> Model:
     model.components_ = (
         np.eye(matrix.shape[1], dtype=matrix.dtype) if "map" in arrays else arrays["components"]
     )
-    model.whitening_ = _read_whitening(metadata.get("whitening"))
+    stored = metadata.get("whitening")
+    model.whitening_ = None if stored is None else ScatterChoice.from_json(stored)
     model.n_features_in_ = len(arrays["mean"])
     if names is not None:
         if len(names) != model.n_features_in_:

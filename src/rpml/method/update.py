@@ -21,7 +21,7 @@ from rpml.method.stages import Stages
 from rpml.method.whitening.choice import Whitening
 from rpml.method.whitening.groups import no_groups
 from rpml.method.whitening.linear_map import Preprocessing
-from rpml.method.whitening.neighborhoods import ScatterChoice
+from rpml.method.whitening.scatter_choice import ScatterChoice
 from rpml.runtime.blas import single_blas_thread
 from rpml.runtime.context import Context
 from rpml.runtime.rows import Array, to_common_scale, unit_rows

@@ -11,7 +11,6 @@ from rpml.io.datasets.solutions import load_solutions
 from rpml.method.whitening.constants import KAPPA, NEIGHBORS, SIDES
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.method.whitening.neighborhoods import (
-    ScatterChoice,
     coordinates,
     cross_fitted_correlation,
     random_halves,
@@ -20,6 +19,7 @@ from rpml.method.whitening.neighborhoods import (
     whiten_by,
     whitening_map,
 )
+from rpml.method.whitening.scatter_choice import ScatterChoice
 from tests.problems import blobs
 
 

@@ -30,12 +30,12 @@ from rpml.method.whitening.linear_map import (
 from rpml.method.whitening.neighborhoods import (
     Coordinates,
     Estimate,
-    ScatterChoice,
     coordinates,
     projected,
     whiten_by,
 )
 from rpml.method.whitening.pairs import pair_scatter, pairs_within, with_paired
+from rpml.method.whitening.scatter_choice import ScatterChoice
 from rpml.runtime.context import Context, Steps
 from rpml.runtime.rows import Array, count_blocks
 from rpml.runtime.wording import counted

@@ -21,11 +21,10 @@ from rpml.method.whitening.neighborhoods import (
     Coordinates,
     Estimate,
     Index,
-    ScatterChoice,
-    gain_text,
     random_halves,
     similarities,
 )
+from rpml.method.whitening.scatter_choice import ScatterChoice, gain_text
 from rpml.runtime.blas import single_blas_thread, times, transposed_times
 from rpml.runtime.intervals import mean_interval
 from rpml.runtime.rows import Array, Labels, unit_rows

@@ -8,12 +8,7 @@ import numpy as np
 
 from rpml.method.whitening.classes import padded
 from rpml.method.whitening.linear_map import Preprocessing, Spectrum
-from rpml.method.whitening.neighborhoods import (
-    Coordinates,
-    Estimate,
-    NuisanceEvidence,
-    ScatterChoice,
-)
+from rpml.method.whitening.neighborhoods import Coordinates, Estimate
 from rpml.method.whitening.nuisance import (
     Nuisance,
     comparable_rows,
@@ -24,6 +19,7 @@ from rpml.method.whitening.nuisance import (
     shrinkage_of,
 )
 from rpml.method.whitening.nuisance_evidence import KnownRows, Verdict, judge, shared
+from rpml.method.whitening.scatter_choice import NuisanceEvidence, ScatterChoice
 from rpml.runtime.blas import single_blas_thread, times
 from rpml.runtime.rows import Array
 

@@ -24,10 +24,8 @@ from rpml.method.whitening.neighborhoods import (
     Estimate,
     Index,
     Mask,
-    ScatterChoice,
     columns,
     cross_fitted_correlation,
-    gain_text,
     mean_log_ranks,
     random_halves,
     rescaling_map,
@@ -35,6 +33,7 @@ from rpml.method.whitening.neighborhoods import (
     similarities,
     taught_correlation,
 )
+from rpml.method.whitening.scatter_choice import ScatterChoice, gain_text
 from rpml.runtime.blas import single_blas_thread, times
 from rpml.runtime.intervals import Interval, mean_interval
 from rpml.runtime.rows import Array, top_columns

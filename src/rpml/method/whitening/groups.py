@@ -15,12 +15,12 @@ from rpml.method.whitening.neighborhoods import (
     Coordinates,
     Estimate,
     Index,
-    ScatterChoice,
     cross_fitted_correlation,
     random_halves,
     scatter_of,
     similarities,
 )
+from rpml.method.whitening.scatter_choice import ScatterChoice
 from rpml.runtime.blas import single_blas_thread
 from rpml.runtime.rows import Array, unit_rows
 

@@ -35,7 +35,6 @@ from rpml.method.whitening.constants import (
 from rpml.method.whitening.neighborhoods import (
     Coordinates,
     Mask,
-    ScatterChoice,
     count_higher,
     cross_fitted_correlation,
     random_halves,
@@ -45,6 +44,7 @@ from rpml.method.whitening.neighborhoods import (
     whitening_map,
 )
 from rpml.method.whitening.nuisance import Index, Nuisance, cross_pairs, cross_scatter, removal
+from rpml.method.whitening.scatter_choice import ScatterChoice
 from rpml.runtime.blas import single_blas_thread, times
 from rpml.runtime.rows import Array
 

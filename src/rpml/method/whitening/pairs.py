@@ -21,11 +21,10 @@ from rpml.method.whitening.neighborhoods import (
     Coordinates,
     Estimate,
     Index,
-    PairEvidence,
-    gain_text,
     mean_log_ranks,
     scatter_of,
 )
+from rpml.method.whitening.scatter_choice import PairEvidence, gain_text
 from rpml.runtime.blas import single_blas_thread, transposed_times
 from rpml.runtime.intervals import mean_interval
 from rpml.runtime.rows import Array, unit_rows
