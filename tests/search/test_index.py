@@ -70,8 +70,8 @@ def test_blocks_of_queries_and_rows_give_the_same_hits(model, rows, monkeypatch,
     index = Index(model, output=output).add(rows)
     whole = index.search(rows[:20], k=7)
     for name in (module, scan):
-        monkeypatch.setattr(name, "BLOCK_BYTES", 4 * 16 * 50)  # 50 rows, one query per block
-    monkeypatch.setattr(scan, "MIN_CHUNK", 64)
+        monkeypatch.setattr(name, "MIN_CHUNK", 64)
+    monkeypatch.setattr(module, "BLOCK_BYTES", 4 * 64)  # one query per block
     blocks = index.search(rows[:20], k=7)
     np.testing.assert_array_equal(whole.ids, blocks.ids)
     np.testing.assert_allclose(whole.scores, blocks.scores, atol=1e-6)

@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.runtime.compiled import VECTORIZED, compiled
+from rpml.runtime.compiled import compiled
 from rpml.runtime.rows import Array, slices, sorted_sample, unit_rows
 
 Codes = NDArray[np.integer]
@@ -31,10 +31,10 @@ LEVELS = {
     4: (0.1284, 0.3881, 0.6568, 0.9424, 1.256, 1.618, 2.069, 2.733),
 }
 CENTROIDS = 256
-LANES = 16
+GROUPED = 4  # axes that `select_centroids` takes at a time
 CODEBOOK_ROWS = 20_000  # that codebooks are learned from
 CODEBOOK_ROUNDS = 15  # of k-means; later ones hardly lower the error
-_BLOCK = 4096
+_BLOCK = 1024  # rows whose working arrays fit into the caches
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Codec(ABC):
 
     @abstractmethod
     def encode(self, Y: Array) -> Codes:
-        """Encode rows."""
+        """Encode rows; a row's code does not depend on the others."""
 
     def turn(self, Y: Array) -> Array:
         """Return rows in the axes that are coded, padded to whole bytes."""
@@ -152,8 +152,9 @@ class Int8Codec(Codec):
 
     def encode(self, Y: Array) -> NDArray[np.int8]:
         """Encode rows; values outside the range are clipped."""
-        steps = np.rint((Y - self.low.astype(np.float64)) / self.step)
-        return (np.clip(steps, 0, STEPS) - 128).astype(np.int8)
+        codes = np.empty(Y.shape, np.int8)
+        round_to_steps(np.ascontiguousarray(Y), self.low, 1 / self.step, codes)
+        return codes
 
     def turn(self, Y: Array) -> Array:
         return Y
@@ -178,15 +179,16 @@ class GridCodec(Codec):
         self.width = -(-size // axes)
         positive = np.array(LEVELS[bits]) / np.sqrt(size)  # the deviation of unit rows
         self.levels = np.concatenate([-positive[::-1], positive])
-        self.edges = (self.levels[1:] + self.levels[:-1]) / 2 + ZERO
+        self.edges = ((self.levels[1:] + self.levels[:-1]) / 2 + ZERO).astype(np.float32)
         self.weights = (1 << bits * np.arange(axes)[::-1]).astype(np.uint8)
         grid = self.levels[(np.arange(CENTROIDS)[:, None] // self.weights) % (1 << bits)]
         self.centroids = np.tile(grid, (self.width, 1, 1)).astype(np.float32)
         self.centroids[-1, :, size - axes * (self.width - 1) :] = 0  # padding
 
     def encode(self, Y: Array) -> NDArray[np.uint8]:
-        codes = np.zeros((len(Y), self.width), np.uint8)
-        pack_levels(unit_rows(Y) @ rotation(self.size), self.edges, self.bits, codes)
+        codes = np.empty((len(Y), self.width), np.uint8)
+        for part in slices(len(Y), _BLOCK):
+            pack_levels(turned_columns(Y[part], self), self.edges, self.bits, codes[part])
         return codes
 
 
@@ -199,61 +201,111 @@ class ProductCodec(Codec):
     def __init__(self, codebooks: Array, size: int) -> None:
         self.size, self.width = size, len(codebooks)
         self.centroids = np.asarray(codebooks, np.float32)
-        self.columns = np.ascontiguousarray(self.centroids.transpose(0, 2, 1))
 
     def encode(self, Y: Array) -> NDArray[np.uint8]:
         codes = np.empty((len(Y), self.width), np.uint8)
-        turned = self.turn(unit_rows(np.asarray(Y, np.float64))).astype(np.float32)
         halves = np.square(self.centroids).sum(axis=2) / 2
-        select_centroids(turned, self.columns, halves, codes)
+        axes = self.centroids.shape[2]
+        centroids = np.pad(self.centroids, ((0, 0), (0, 0), (0, -axes % GROUPED)))
+        for part in slices(len(Y), _BLOCK):
+            groups = turned_columns(Y[part], self).reshape(self.width, axes, -1)
+            padded = np.pad(groups, ((0, 0), (0, -axes % GROUPED), (0, 0)))
+            columns = padded.reshape(-1, groups.shape[2])
+            select_centroids(columns, centroids, halves, codes[part])
         return codes
+
+
+def turned_columns(Y: Array, codec: Codec) -> Floats:
+    """Return unit rows in the axes that are coded as columns, padded to whole bytes."""
+    columns = np.ascontiguousarray(unit_rows(np.asarray(Y, np.float32)).T)
+    out = np.zeros((codec.width * codec.centroids.shape[2], len(Y)), np.float32)
+    turn_columns(rotation(codec.size).astype(np.float32), columns, out)
+    return out
+
+
+@compiled(frozenset({"contract", "nsz"}))
+def turn_columns(
+    R: NDArray[np.generic], columns: NDArray[np.generic], out: NDArray[np.generic]
+) -> None:
+    """Add R.T @ columns to `out`, in an order that does not depend on the number of columns."""
+    d, n = columns.shape
+    for j in range(R.shape[1]):
+        for k in range(0, d - 3, 4):  # four products per load and store of a sum
+            a, b, c, e = R[k, j], R[k + 1, j], R[k + 2, j], R[k + 3, j]
+            for i in range(n):
+                out[j, i] += (a * columns[k, i] + b * columns[k + 1, i]) + (
+                    c * columns[k + 2, i] + e * columns[k + 3, i]
+                )
+        for k in range(d - d % 4, d):
+            for i in range(n):
+                out[j, i] += R[k, j] * columns[k, i]
+
+
+@compiled()
+def round_to_steps(
+    Y: NDArray[np.generic],
+    low: NDArray[np.generic],
+    per_unit: NDArray[np.generic],
+    codes: NDArray[np.generic],
+) -> None:
+    """Set codes to the nearest of the 256 steps of each axis, less 128."""
+    for i in range(Y.shape[0]):
+        for j in range(Y.shape[1]):
+            steps = np.rint((Y[i, j] - np.float64(low[j])) * per_unit[j])
+            codes[i, j] = np.int8(min(max(steps, 0.0), 255.0) - 128.0)
 
 
 @compiled()
 def pack_levels(
-    Y: NDArray[np.generic], edges: NDArray[np.generic], bits: int, codes: NDArray[np.generic]
-) -> None:
-    """Add the number of edges below each value to its byte of `codes`, which starts as zeros."""
-    per_byte = 8 // bits
-    for i in range(Y.shape[0]):
-        for j in range(Y.shape[1]):
-            level = 0
-            for edge in edges:
-                level += Y[i, j] > edge
-            codes[i, j // per_byte] |= level << (8 - bits * (1 + j % per_byte))
-
-
-@compiled(VECTORIZED | {"nnan"})
-def select_centroids(
-    Y: NDArray[np.generic],
     columns: NDArray[np.generic],
+    edges: NDArray[np.generic],
+    bits: int,
+    codes: NDArray[np.generic],
+) -> None:
+    """Set each byte of `codes` to the numbers of edges below its values."""
+    per_byte, n = 8 // bits, columns.shape[1]
+    packed = np.empty(n, np.uint8)
+    for m in range(codes.shape[1]):
+        packed[:] = 0
+        for j in range(m * per_byte, min((m + 1) * per_byte, columns.shape[0])):
+            shift = np.uint8(8 - bits * (1 + j % per_byte))
+            for edge in edges:
+                for i in range(n):
+                    packed[i] += np.uint8(columns[j, i] > edge) << shift
+        for i in range(n):
+            codes[i, m] = packed[i]
+
+
+@compiled(frozenset({"contract", "nsz"}))
+def select_centroids(
+    columns: NDArray[np.generic],
+    centroids: NDArray[np.generic],
     halves: NDArray[np.generic],
     codes: NDArray[np.generic],
 ) -> None:
     """Set each byte to the nearest centroid of its group of axes: least |c|^2 / 2 - y c.
 
-    `columns` are the (width, axes per byte, 256) centroids: 256 sums at a time are vectorized.
+    The loops over rows are innermost, since those are vectorized, and take four axes at a time.
     """
-    sums, lanes = np.empty(columns.shape[2], np.float32), np.empty(LANES, np.float32)
-    for i in range(Y.shape[0]):
-        for m in range(columns.shape[0]):
-            for c in range(sums.shape[0]):
-                sums[c] = halves[m, c]
-            for a in range(columns.shape[1]):
-                y = Y[i, m * columns.shape[1] + a]
-                for c in range(sums.shape[0]):
-                    sums[c] -= y * columns[m, a, c]
-            # the least of each lane is vectorized, the least of all would not be
-            for k in range(LANES):
-                lanes[k] = sums[k]
-            for start in range(LANES, sums.shape[0], LANES):
-                for k in range(LANES):
-                    lanes[k] = lanes[k] if lanes[k] < sums[start + k] else sums[start + k]
-            chosen = lanes.argmin()
-            least = lanes[chosen]
-            while sums[chosen] > least:
-                chosen += LANES
-            codes[i, m] = chosen
+    n, axes = columns.shape[1], centroids.shape[2]
+    sums, least = np.empty(n, np.float32), np.empty(n, np.float32)
+    chosen = np.empty(n, np.int32)
+    for m in range(centroids.shape[0]):
+        least[:] = np.inf
+        for c in range(centroids.shape[1]):
+            sums[:] = halves[m, c]
+            for a in range(0, axes - GROUPED, GROUPED):
+                x, y = centroids[m, c, a:], columns[m * axes + a :]
+                for i in range(n):
+                    sums[i] -= x[0] * y[0, i] + x[1] * y[1, i] + x[2] * y[2, i] + x[3] * y[3, i]
+            x, y = centroids[m, c, axes - GROUPED :], columns[(m + 1) * axes - GROUPED :]
+            for i in range(n):
+                part = x[0] * y[0, i] + x[1] * y[1, i] + x[2] * y[2, i] + x[3] * y[3, i]
+                distance = sums[i] - part
+                chosen[i] = c if distance < least[i] else chosen[i]
+                least[i] = distance if distance < least[i] else least[i]
+        for i in range(n):
+            codes[i, m] = chosen[i]
 
 
 def learn_codebooks(Y: Array, n_bytes: int, rng: np.random.Generator) -> Floats:

@@ -17,12 +17,12 @@ from rpml.method.codes import Codes
 from rpml.method.similarity import MAX_ROWS as SCALE_ROWS
 from rpml.method.similarity import SimilarityScale
 from rpml.runtime.errors import InputError, ModelFormatError
-from rpml.runtime.rows import BLOCK_BYTES, slices, top_k
+from rpml.runtime.rows import BLOCK_BYTES, slices
 from rpml.runtime.schema import ArraySpec, Number, Schema
 from rpml.runtime.validation import as_matrix
 from rpml.runtime.wording import counted
 from rpml.search.recall import RecallProbe
-from rpml.search.scan import CodeScan
+from rpml.search.scan import MIN_CHUNK, CodeScan
 
 FORMAT_VERSION = 2  # 1: sign bits and int8 codes
 OVERSAMPLE = 4
@@ -233,25 +233,23 @@ class Index:
         self, queries: Floats, k: int, mask: NDArray[np.bool_] | None, oversample: int
     ) -> tuple[Floats, Rows]:
         """Return scores and rows of the best, rescored if there are finer codes."""
-        k = min(k, len(self) if mask is None else int(mask.sum()))
-        first = k if self._finer is None else min(k * oversample, len(self))
+        allowed = len(self) if mask is None else int(mask.sum())
+        k = min(k, allowed)
+        first = k if self._finer is None else min(k * oversample, allowed)
         if self._scan is None:
             self._scan = CodeScan(self.codec, self.codes)
-        scores, rows = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.intp)
-        for part in slices(len(queries), max(1, BLOCK_BYTES // (4 * len(self)))):
-            block = self._scan.scores(queries[part])
-            if mask is not None:
-                block[:, ~mask] = -np.inf
-            for number, found in zip(range(len(queries))[part], block, strict=True):
-                best = top_k(found, first)
-                values = found[best]
-                if self._finer is not None:
-                    best = best[values > -np.inf]
-                    values = self._finer.decode(_joined(self._fine)[best]) @ queries[number]
-                    order = np.argsort(-values, kind="stable")[:k]
-                    best, values = best[order], values[order]
-                scores[number], rows[number] = values, best
-        return scores, rows
+        block = max(1, BLOCK_BYTES // (4 * min(len(self), MIN_CHUNK)))
+        parts = [
+            self._scan.best(queries[part], first, mask) for part in slices(len(queries), block)
+        ]
+        scores, rows = (np.concatenate(a) for a in zip(*parts, strict=True))
+        if self._finer is not None:
+            fine = _joined(self._fine)
+            for number, query in enumerate(queries):
+                values = self._finer.decode(fine[rows[number]]) @ query
+                order = np.argsort(-values, kind="stable")
+                scores[number], rows[number] = values[order], rows[number, order]
+        return scores[:, :k], rows[:, :k]
 
     def _warn(self) -> None:
         if self._warned:

@@ -1,4 +1,6 @@
-"""Scores of codes by table look-up, and the rows with the best ones."""
+"""The best rows of float queries by their codes: table look-up above a threshold."""
+
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,26 +8,49 @@ from numpy.typing import NDArray
 from rpml.method.codes import Codec, Codes
 from rpml.runtime.blas import times
 from rpml.runtime.compiled import VECTORIZED, compiled
-from rpml.runtime.rows import BLOCK_BYTES, slices
+from rpml.runtime.rows import top_k
 from rpml.runtime.threads import run_chunks
 
-MIN_CHUNK = 65_536  # rows per thread
+MIN_CHUNK = 131_072  # rows at a time
+SAMPLE = 16_384  # rows that bound the best scores from below
+WORD = 8  # bytes
 Floats = NDArray[np.float32]
+Rows = NDArray[np.intp]
+Candidates = Callable[[slice], Iterator[tuple[Floats, Rows]]]
 
 
 @compiled(VECTORIZED)
-def add_entries(
+def rows_above(
     table: NDArray[np.generic],
-    codes: NDArray[np.generic],
+    words: NDArray[np.generic],
     scales: NDArray[np.generic],
+    least: float,
+    rows: NDArray[np.generic],
     scores: NDArray[np.generic],
-) -> None:
-    """Set each row's score to its scale times the sum of the table entries its bytes select."""
-    for i in range(codes.shape[0]):
-        total = np.float32(0)
-        for m in range(codes.shape[1]):
-            total += table[m, codes[i, m]]
-        scores[i] = total * scales[i]
+) -> int:
+    """Write the rows with a score of at least `least` and the scores; return how many they are.
+
+    A score is the row's scale times the sum of the table entries that its bytes select. Eight
+    bytes per load and two open sums take two thirds of the time of a loop over bytes.
+    """
+    found, byte = 0, np.uint64(255)
+    for i in range(words.shape[0]):
+        even, odd = np.float32(0), np.float32(0)
+        for w in range(words.shape[1]):
+            word, first = words[i, w], np.uint64(2048) * np.uint64(w)
+            even += table[first + (word & byte)]
+            odd += table[first + np.uint64(256) + (word >> np.uint64(8) & byte)]
+            even += table[first + np.uint64(512) + (word >> np.uint64(16) & byte)]
+            odd += table[first + np.uint64(768) + (word >> np.uint64(24) & byte)]
+            even += table[first + np.uint64(1024) + (word >> np.uint64(32) & byte)]
+            odd += table[first + np.uint64(1280) + (word >> np.uint64(40) & byte)]
+            even += table[first + np.uint64(1536) + (word >> np.uint64(48) & byte)]
+            odd += table[first + np.uint64(1792) + (word >> np.uint64(56))]
+        score = (even + odd) * scales[i]
+        if score >= least:
+            rows[found], scores[found] = i, score
+            found += 1
+    return found
 
 
 class CodeScan:
@@ -35,22 +60,62 @@ class CodeScan:
         self.codec, self.codes = codec, codes
         self.by_table = codec.centroids.shape[2] > 1
         if self.by_table:
-            self.selected, self.scales = codec.indices(codes), codec.scales(codes)
+            padded = np.pad(codec.indices(codes), ((0, 0), (0, -codec.width % WORD)))
+            self.words, self.scales = padded.view("<u8"), codec.scales(codes)
+            self.sample = np.arange(0, len(codes), max(1, len(codes) // SAMPLE))
+            self.sampled_words = self.words[self.sample]
 
-    def scores(self, queries: Floats) -> Floats:
-        """Return the (n_queries, n_rows) scores."""
-        out = np.empty((len(queries), len(self.codes)), np.float32)
-        if not self.by_table:  # a product is faster than a look-up per axis
-            rows = max(1, BLOCK_BYTES // (4 * self.codec.size))
-            for part in slices(len(self.codes), rows):
-                out[:, part] = times(queries, self.codec.decode(self.codes[part]).T)
-            return out
-        tables = self.codec.tables(queries)
+    def best(
+        self, queries: Floats, k: int, mask: NDArray[np.bool_] | None = None
+    ) -> tuple[Floats, Rows]:
+        """Return the (n_queries, k) best scores, best first, and their rows."""
+        found: list[list[tuple[Floats, Rows]]] = [[] for _ in queries]
+        candidates = (self._by_table if self.by_table else self._by_product)(queries, k, mask)
 
         def work(_: int, start: int, stop: int) -> None:
-            codes, scales = self.selected[start:stop], self.scales[start:stop]
-            for table, scores in zip(tables, out, strict=True):
-                add_entries(table, codes, scales, scores[start:stop])
+            for parts, (scores, rows) in zip(found, candidates(slice(start, stop)), strict=True):
+                kept = top_k(scores, k)
+                parts.append((scores[kept], rows[kept] + start))
 
         run_chunks(work, len(self.codes), MIN_CHUNK)
-        return out
+        best_scores, best_rows = [], []
+        for parts in found:
+            scores, rows = (np.concatenate(a) for a in zip(*parts, strict=True))
+            order = np.lexsort((rows, -scores))[:k]
+            best_scores.append(scores[order])
+            best_rows.append(rows[order])
+        return np.stack(best_scores), np.stack(best_rows)
+
+    def _by_table(self, queries: Floats, k: int, mask: NDArray[np.bool_] | None) -> Candidates:
+        """Rows that score at least as the k-th best of an evenly spaced sample."""
+        missing = -self.codec.width % WORD
+        tables = np.pad(self.codec.tables(queries), ((0, 0), (0, missing), (0, 0)))
+        tables = tables.reshape(len(queries), -1)
+        # a score of NaN is not above anything
+        scales = self.scales if mask is None else np.where(mask, self.scales, np.float32(np.nan))
+
+        def above(
+            words: NDArray[np.uint64], scales: Floats, bounds: Floats
+        ) -> Iterator[tuple[Floats, Rows]]:
+            for table, bound in zip(tables, bounds, strict=True):
+                # nothing but the rows that are found is touched
+                scores, rows = np.empty(len(words), np.float32), np.empty(len(words), np.intp)
+                n = rows_above(table, words, scales, bound, rows, scores)
+                yield scores[:n], rows[:n]
+
+        least = np.full(len(queries), -np.inf, np.float32)
+        sampled = above(self.sampled_words, scales[self.sample], least.copy())
+        for number, (scores, _) in enumerate(sampled):
+            if len(scores) >= k:
+                least[number] = np.partition(scores, len(scores) - k)[len(scores) - k]
+        return lambda part: above(self.words[part], scales[part], least)
+
+    def _by_product(self, queries: Floats, k: int, mask: NDArray[np.bool_] | None) -> Candidates:
+        """All rows: a product is faster than a look-up per axis."""
+
+        def scored(part: slice) -> Iterator[tuple[Floats, Rows]]:
+            rows = np.arange(part.stop - part.start)
+            rows = rows if mask is None else rows[mask[part]]
+            return ((s[rows], rows) for s in times(queries, self.codec.decode(self.codes[part]).T))
+
+        return scored
