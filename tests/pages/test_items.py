@@ -9,7 +9,8 @@ import pytest
 from PIL import Image
 
 from rpml.pages.items import Items, make_items, read_ids, read_texts
-from rpml.pages.thumbnails import SIDES, Pictures, Thumbnails, thumbnail
+from rpml.pages.report.section import Gallery
+from rpml.pages.thumbnails import SIDES, Pictures, fitting_side, thumbnail
 from rpml.runtime.errors import InputError
 
 
@@ -81,7 +82,7 @@ def test_a_looping_link_is_a_row_without_a_picture(folder: Path) -> None:
     (folder / "a" / "round").symlink_to("round")
     items = make_items(2, ["loop.png", "a/1.png"], images=folder)
     assert items.images[1] == folder / "a/1.png"
-    assert Thumbnails(items, [0, 1], 10**6)[0] is None
+    assert Gallery(items, [0, 1], 10**6).thumbnail(0) is None
     assert Pictures(items, folder).get(0, large=False) is None
 
 
@@ -121,23 +122,22 @@ def test_ids_are_read_one_a_line(tmp_path: Path) -> None:
 def test_thumbnails_stay_within_their_budget(tmp_path: Path) -> None:
     paths: list[Path | None] = [draw(tmp_path / f"{i}.png", i, 128) for i in range(12)]
     items = Items([str(i) for i in range(12)], None, paths)
-    generous = Thumbnails(items, range(12), 10_000_000)
-    assert generous.side == SIDES[0]
-    tight = Thumbnails(items, range(12), 20_000)
-    assert tight.side < SIDES[0]
-    assert sum(len(tight[i].uri) for i in range(12)) < 20_000
-    assert tight[0] is tight[0]
+    assert fitting_side(paths, 10_000_000) == SIDES[0]
+    assert fitting_side(paths, 20_000) < SIDES[0]
+    tight = Gallery(items, range(12), 20_000)
+    assert sum(len(tight.thumbnail(i).uri) for i in range(12)) < 20_000
+    assert tight.thumbnail(0) is tight.thumbnail(0)
 
 
 def test_drawings_stay_sharp_and_bad_files_are_left_out(tmp_path: Path) -> None:
     Image.new("L", (28, 28), 255).save(tmp_path / "drawing.png")
     made = thumbnail(tmp_path / "drawing.png", 96)
-    assert (made.kind, made.width, made.tiny) == ("image/png", 28, True)
+    assert (made.kind, made.tiny) == ("image/png", True)
     assert made.uri.startswith("data:image/png;base64,")
     (tmp_path / "broken.png").write_bytes(b"not an image")
     assert thumbnail(tmp_path / "broken.png", 96) is None
     assert thumbnail(tmp_path / "missing.png", 96) is None
-    assert Thumbnails(Items(["0"]), [0], 100)[0] is None
+    assert Gallery(Items(["0"]), [0], 100).thumbnail(0) is None
 
 
 def test_ids_of_a_table_are_read_with_their_header(tmp_path: Path) -> None:

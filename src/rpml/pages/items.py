@@ -19,7 +19,6 @@ from rpml.io.features.labels import UNLABELED, read_labels
 from rpml.io.features.reading import check_readable
 from rpml.io.features.source import Ids
 from rpml.io.features.text_files import read_column, text_lines
-from rpml.method.objective.triplet_loss import angular_factor, softplus_and_sigmoid
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array, Labels
 from rpml.runtime.wording import counted
@@ -202,32 +201,15 @@ def _image_finder(folder: Path, files: Sequence[ImageFile]) -> Callable[[str], P
     return find
 
 
-_CHECKED = 200  # triplets
-
-
 def fitted_on(model: RPML, X: Array) -> bool:
-    """Whether X are the training rows.
-
-    They must reproduce the probabilities of some triplets, or the exemplars if there are none.
-    """
+    """Whether X are the training rows: as many, and with the exemplars of the fit in place."""
     n_labels = len(getattr(model, "labels_", X))  # of more rows than the new ones after an update
     if not len(X) == model.n_samples_ == n_labels or X.shape[1] != model.n_features_in_:
         return False
-    if len(getattr(model, "triplets_", ())) == 0:  # exemplars are training rows
-        if not hasattr(model, "exemplar_vectors_"):
-            return True
-        rows = np.asarray(X[model.exemplars_.rows], np.float64)
-        return bool(np.allclose(rows, model.exemplar_vectors_, rtol=1e-3, atol=1e-6))
-    sampled = np.linspace(0, len(model.triplets_) - 1, _CHECKED).astype(np.intp)
-    triplets = model.triplets_[sampled]
-    rows, places = np.unique(triplets, return_inverse=True)
-    Z = model.preprocessing_.apply(np.asarray(X[rows], np.float64))
-    a, p, n = (Z @ model.components_.T)[places.reshape(-1, 3)].transpose(1, 0, 2)
-    far = n - (a + p) / 2
-    z = ((a - p) ** 2).sum(axis=1) - angular_factor(model.alpha) * (far**2).sum(axis=1)
-    m, _ = softplus_and_sigmoid(z)
-    _, again = softplus_and_sigmoid(-model.triplet_weights_[sampled] * m)
-    return bool(np.allclose(again, model.triplet_probabilities_[sampled], rtol=0.02, atol=1e-3))
+    if not hasattr(model, "exemplar_vectors_"):
+        return True
+    rows = np.asarray(X[model.exemplars_.rows], np.float64)
+    return bool(np.allclose(rows, model.exemplar_vectors_, rtol=1e-3, atol=1e-6))
 
 
 def clusters_of(model: RPML, X: Array) -> Labels | None:

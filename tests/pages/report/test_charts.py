@@ -48,8 +48,8 @@ def test_numbers_are_short(value: float, text: str) -> None:
     assert charts.number(value) == text
 
 
-def parse(svg: str) -> ET.Element:
-    root = ET.fromstring(svg)
+def parse(chart: charts.Chart) -> ET.Element:
+    root = ET.fromstring(chart["svg"])
     assert root.get("role") == "img"
     assert root.get("aria-label")
     return root
@@ -76,7 +76,10 @@ def test_histograms_count_every_value(values: list[float], log_bins: bool) -> No
 
 
 def test_interval_chart_names_its_lines() -> None:
-    ranges = [charts.Range(HOSTILE, "raw", 1.0, 0.5, 1.5), charts.Range("b", "pca", -1, -2, 0)]
-    root = parse(charts.interval_chart("gain", ranges, "points"))
+    gains = [
+        charts.Series(HOSTILE, "raw", [1.0], [(0.5, 1.5)]),
+        charts.Series("b", "pca", [-1], [(-2, 0)]),
+    ]
+    root = parse(charts.interval_chart("gain", gains, "points"))
     names = [t.text for t in root if t.get("class") == "name"]
     assert names == [HOSTILE[:24] + "…", "b"]

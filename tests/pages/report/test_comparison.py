@@ -11,8 +11,15 @@ from rpml.evaluation.metrics.retrieval import KS
 from rpml.evaluation.recommendation import Recommendation
 from rpml.method.whitening.calibration import CALIBRATION
 from rpml.pages.items import make_items
-from rpml.pages.report.comparison import SampledLabels, Space, compare_spaces, make_spaces
-from rpml.pages.report.measurements import Source, measure
+from rpml.pages.report.measurements import (
+    SampledLabels,
+    Source,
+    Space,
+    label_free_scores,
+    label_scores,
+    make_spaces,
+    measure,
+)
 from rpml.pages.report.verdict import as_pca, judge, points, with_labels, without_labels
 from rpml.runtime.intervals import Interval, share_interval
 from tests.drawings import Sample
@@ -33,43 +40,38 @@ def test_spaces_are_raw_pca_and_embedding(sample: Sample, spaces: list[Space]) -
 
 def test_table_agrees_with_the_metrics(sample: Sample, spaces: list[Space]) -> None:
     labels = np.array(sample.labels)
-    found = compare_spaces(
-        spaces, SampledLabels(np.arange(len(labels)), labels), np.random.default_rng(0)
-    )
-    by_name = {score.name: score for score in found.scores}
+    every = SampledLabels(np.arange(len(labels)), labels)
+    scores, differences = label_scores(spaces, every, np.random.default_rng(0))
+    scores += label_free_scores(spaces, np.random.default_rng(0))
+    by_name = {score.name: score.figures for score in scores}
     for space in spaces:
         recall = recall_at_k(space.vectors, labels, ks=KS)
         for k in KS:
-            score = by_name[f"Recall@{k}"]
-            assert score.values[space.key] == pytest.approx(recall[k])
-            interval = score.intervals[space.key]
-            assert interval.low <= recall[k] <= interval.high
-    gain = found.differences["raw"][1]
-    recalls = by_name["Recall@1"].values
-    assert gain.value == pytest.approx(recalls["rpml"] - recalls["raw"])
-    nmi = by_name["NMI"].values["raw"]
+            share = by_name[f"Recall@{k}"][space.key]
+            assert share.value == pytest.approx(recall[k])
+            assert share.low <= recall[k] <= share.high
+    gain, recalls = differences["raw"][1], by_name["Recall@1"]
+    assert gain.value == pytest.approx(recalls["rpml"].value - recalls["raw"].value)
+    nmi = by_name["NMI"]["raw"].value
     assert nmi == pytest.approx(clustering_scores(spaces[0].vectors, labels)["nmi"])
-    assert by_name["Neighbors retained"].values["raw"] == 1
+    assert by_name["Neighbors retained"]["raw"].value == 1
 
 
 def test_all_right_or_none_is_not_certain(spaces: list[Space]) -> None:
     for labels, share in ((["a"] * 300, 1.0), ([f"c{i}" for i in range(300)], 0.0)):
         every = SampledLabels(np.arange(300), np.array(labels))
-        score = compare_spaces(spaces, every, np.random.default_rng(0)).scores[0]
-        assert score.intervals["rpml"] == share_interval(share, 300)
-
-
-def test_without_labels_nothing_needs_them(spaces: list[Space]) -> None:
-    found = compare_spaces(spaces, None, np.random.default_rng(0))
-    assert found.differences == {}
-    assert not any(score.uses_labels for score in found.scores)
+        scores, _ = label_scores(spaces, every, np.random.default_rng(0))
+        assert scores[0].figures["rpml"] == share_interval(share, 300)
 
 
 def test_every_estimate_without_labels_has_an_interval(spaces: list[Space]) -> None:
-    for score in compare_spaces(spaces, None, np.random.default_rng(0)).scores[1:]:
-        assert set(score.intervals) == {k for k, v in score.values.items() if v not in (0, 1)}
-        for key, bounds in score.intervals.items():
-            assert bounds.low <= score.values[key] == bounds.value <= bounds.high
+    scores = label_free_scores(spaces, np.random.default_rng(0))
+    assert not any(score.uses_labels for score in scores)
+    assert not any(scores[0].bounds(space.key) for space in spaces)  # dimensions are exact
+    for score in scores[1:]:
+        for key, figure in score.figures.items():
+            assert bool(score.bounds(key)) == (figure.value not in (0, 1))
+            assert figure.low <= figure.value <= figure.high
 
 
 def test_a_small_rank_leaves_pca_out(sample: Sample) -> None:
@@ -212,16 +214,13 @@ def test_points_are_printed_with_their_interval() -> None:
 def test_only_labeled_rows_are_judged(sample: Sample, spaces: list[Space]) -> None:
     positions = np.arange(0, len(sample.X), 3)
     labels = SampledLabels(positions, np.array(sample.labels)[positions])
-    comparison = compare_spaces(spaces, labels, np.random.default_rng(0))
+    scores, _ = label_scores(spaces, labels, np.random.default_rng(0))
     recall = recall_at_k(spaces[2].vectors[positions], labels.values, ks=(1,))[1]
-    assert comparison.scores[0].values["rpml"] == pytest.approx(recall)
-    assert comparison.n_labeled == len(positions)
+    assert scores[0].figures["rpml"].value == pytest.approx(recall)
 
 
 def test_bold_only_beyond_chance(spaces: list[Space]) -> None:
     rows = np.arange(len(spaces[0].vectors))
     random = np.random.default_rng(0).integers(5, size=len(rows)).astype(str)
-    for score in compare_spaces(
-        spaces, SampledLabels(rows, random), np.random.default_rng(0)
-    ).scores:
-        assert score.best == ""
+    scores, _ = label_scores(spaces, SampledLabels(rows, random), np.random.default_rng(0))
+    assert not any(score.best for score in scores)

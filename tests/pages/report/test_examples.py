@@ -7,12 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from rpml.pages.report.examples import (
-    cluster_samples,
-    most_changed,
-    retrieval_queries,
-    trusted_triplets,
-)
+from rpml.pages.report.sections.fit import cluster_samples, trusted_triplets
+from rpml.pages.report.sections.items import most_changed, retrieval_queries
 
 
 def model(weights: list[float], probabilities: list[float]) -> SimpleNamespace:
@@ -25,17 +21,15 @@ def model(weights: list[float], probabilities: list[float]) -> SimpleNamespace:
 
 
 def test_trust_goes_by_weight_where_weights_differ() -> None:
-    trust = trusted_triplets(model([0.9, 0.8, 0.1, 0.5], [0.1, 0.2, 0.3, 0.4]), count=2)
-    assert trust.by == "weight"
-    assert [t.rows for t in trust.most] == [(0, 1, 2), (2, 0, 1)]  # no anchor twice
-    assert [t.rows for t in trust.least] == [(1, 0, 3), (2, 0, 1)]
+    by, most, least = trusted_triplets(model([0.9, 0.8, 0.1, 0.5], [0.1, 0.2, 0.3, 0.4]), count=2)
+    assert by == "weight"
+    assert most.tolist() == [0, 3]  # no anchor twice
+    assert least.tolist() == [2, 3]
 
 
 def test_trust_goes_by_probability_where_weights_are_alike() -> None:
-    trust = trusted_triplets(model([1, 1, 1, 1], [0.1, 0.2, 0.3, 0.4]), count=1)
-    assert trust.by == "probability"
-    assert trust.most[0].rows == (2, 0, 1)
-    assert trust.least[0].rows == (0, 1, 2)
+    by, most, least = trusted_triplets(model([1, 1, 1, 1], [0.1, 0.2, 0.3, 0.4]), count=1)
+    assert (by, most.tolist(), least.tolist()) == ("probability", [3], [0])
 
 
 def test_most_changed_keeps_the_fewest_neighbors() -> None:

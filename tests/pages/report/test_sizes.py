@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from rpml.pages.report.comparison import SampledLabels
+from rpml.pages.report.measurements import SampledLabels
 from rpml.pages.report.sections.quality import prefix_sizes, quality_by_size
 
 
@@ -25,10 +25,10 @@ def test_sizes_double_up_to_the_whole():
 def test_the_whole_keeps_every_neighbor_and_labels_add_a_chart():
     rng = np.random.default_rng(1)
     (kept,) = quality_by_size(made(32), None, rng)
-    assert re.search(r"from [\d.]+ to 100", kept.svg)
-    assert all(f">{size}</text>" in kept.svg for size in (8, 16, 32))
+    assert re.search(r"from [\d.]+ to 100", kept["svg"])
+    assert all(f">{size}</text>" in kept["svg"] for size in (8, 16, 32))
     labels = SampledLabels(np.arange(100), np.array([str(i % 3) for i in range(100)]))
-    headings = [figure.heading for figure in quality_by_size(made(32), labels, rng)]
+    headings = [figure["heading"] for figure in quality_by_size(made(32), labels, rng)]
     assert headings[1] == "Recall@1 (%)"
 
 

@@ -9,6 +9,8 @@ from html import escape
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.runtime.intervals import Interval
+
 WIDTH, HEIGHT = 360, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 12, 40
 _TICKS = 5  # at most
@@ -17,6 +19,8 @@ _CONSTANT = 1e-6  # relative range below which a curve is rounding noise
 
 
 Values = Sequence[float] | NDArray[np.floating] | NDArray[np.integer]
+Chart = dict[str, str]
+"""The heading and the svg, already escaped."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,12 @@ class Series:
     tone: str
     values: Values
     intervals: Sequence[tuple[float, float]] = ()
+
+    @classmethod
+    def of_shares(cls, name: str, tone: str, shares: Sequence[Interval]) -> "Series":
+        """Return a line of shares in percent."""
+        ends = [(100 * share.low, 100 * share.high) for share in shares]
+        return cls(name, tone, [100 * share.value for share in shares], ends)
 
 
 @dataclass(frozen=True)
@@ -102,14 +112,14 @@ def is_constant(values: NDArray[np.floating]) -> bool:
 
 def line_chart(
     title: str, series: Sequence[Series], x_label: str, log: bool = False, names: Sequence[str] = ()
-) -> str:
+) -> Chart:
     """Draw lines over 0, 1, 2, ... or `names`; values without a logarithm are omitted."""
     lines = [np.asarray(s.values, np.float64) for s in series]
     ends = [np.ravel(s.intervals) for s in series]
     shown = [v[np.isfinite(v) & ((v > 0) | (not log))] for v in (*lines, *ends)]
     finite = np.concatenate(shown)
     if not len(finite):
-        return empty_chart(title, "nothing was recorded")
+        return _empty_chart(title, "nothing was recorded")
     low, high = float(finite.min()), float(finite.max())
     if not log:
         margin = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
@@ -127,7 +137,7 @@ def line_chart(
         for s, v in zip(series, lines, strict=True)
         if len(v)
     )
-    return _svg(f"{title} over {x_label}: {changes}", frame + "".join(marks))
+    return _chart(title, f" over {x_label}: {changes}", frame + "".join(marks))
 
 
 def _polyline(series: Series, values: NDArray[np.float64], x: Axis, y: Axis) -> str:
@@ -151,11 +161,11 @@ def _bars(series: Series, x: Axis, y: Axis) -> str:
     )
 
 
-def histogram(title: str, values: Values, x_label: str, log_bins: bool = False) -> str:
+def histogram(title: str, values: Values, x_label: str, log_bins: bool = False) -> Chart:
     """Draw counts in bins of equal width, or of doubling width (for sizes)."""
     data = np.asarray(values, np.float64)
     if not len(data):
-        return empty_chart(title, "there is nothing to count")
+        return _empty_chart(title, "there is nothing to count")
     edges = _doubling(data) if log_bins else _equal(data)
     counts, _ = np.histogram(data, edges)
     y = Axis(0, float(counts.max()), HEIGHT - _BOTTOM, _TOP)
@@ -176,11 +186,11 @@ def histogram(title: str, values: Values, x_label: str, log_bins: bool = False) 
     frame = _y_axis(y, y_ticks, left) + _x_axis(x, _named(x_ticks), x_label)
     fullest = int(counts.argmax())
     text = (
-        f"{title}: {len(data):,} values from {number(float(data.min()))} to "
+        f": {len(data):,} values from {number(float(data.min()))} to "
         f"{number(float(data.max()))}, median {number(float(np.median(data)))}, most of them "
         f"between {number(float(edges[fullest]))} and {number(float(edges[fullest + 1]))}"
     )
-    return _svg(text, frame + "".join(bars))
+    return _chart(title, text, frame + "".join(bars))
 
 
 def _equal(data: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -195,52 +205,34 @@ def _doubling(data: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(2.0 ** np.arange(top + 1))
 
 
-@dataclass(frozen=True)
-class Range:
-    """A row of an interval chart: a value and its interval."""
-
-    name: str
-    tone: str
-    value: float
-    low: float
-    high: float
-
-
-def interval_chart(title: str, ranges: Sequence[Range], x_label: str) -> str:
-    """Draw dots with whiskers and a line at zero."""
-    height = 34 + 30 * len(ranges) + 30
-    ends = [0.0, *(r.low for r in ranges), *(r.high for r in ranges)]
+def interval_chart(title: str, series: Sequence[Series], x_label: str) -> Chart:
+    """Draw one dot with its whisker per series, below each other, and a line at zero."""
+    height = 34 + 30 * len(series) + 30
+    ends = [0.0, *(end for s in series for end in s.intervals[0])]
     margin = 0.08 * (max(ends) - min(ends)) or 1.0
-    names = [_shortened(r.name) for r in ranges]
+    most = WIDTH // 2 // _CHARACTER
+    names = [s.name if len(s.name) <= most else s.name[: most - 1] + "…" for s in series]
     left = _left_margin(names)
     x = Axis(min(ends) - margin, max(ends) + margin, left, WIDTH - _RIGHT)
     base = height - _BOTTOM
     parts = [f'<line class="zero" x1="{x.at(0):.1f}" x2="{x.at(0):.1f}" y1="{_TOP}" y2="{base}"/>']
-    for i, r in enumerate(ranges):
-        y = 28 + 30 * i
-        parts.append(f'<text class="name" x="{left - 8:.1f}" y="{y + 4}">{escape(names[i])}</text>')
+    described = []
+    for i, s in enumerate(series):
+        y, value, (low, high) = 28 + 30 * i, s.values[0], s.intervals[0]
         parts.append(
-            f'<line class="line {r.tone}" x1="{x.at(r.low):.1f}" x2="{x.at(r.high):.1f}" '
-            f'y1="{y}" y2="{y}"/><circle class="dot {r.tone}" cx="{x.at(r.value):.1f}" '
+            f'<text class="name" x="{left - 8:.1f}" y="{y + 4}">{escape(names[i])}</text>'
+            f'<line class="line {s.tone}" x1="{x.at(low):.1f}" x2="{x.at(high):.1f}" '
+            f'y1="{y}" y2="{y}"/><circle class="dot {s.tone}" cx="{x.at(value):.1f}" '
             f'cy="{y}" r="5"/>'
         )
+        described.append(f"{s.name} {number(value)}, interval {number(low)} to {number(high)}")
     frame = _x_axis(x, _named(ticks(x.low, x.high)), x_label, base)
-    text = "; ".join(
-        f"{r.name} {number(r.value)}, interval {number(r.low)} to {number(r.high)}" for r in ranges
-    )
-    return _svg(f"{title}: {text}", frame + "".join(parts), height)
+    return _chart(title, f": {'; '.join(described)}", frame + "".join(parts), height)
 
 
-def _shortened(text: str) -> str:
-    """Shorten a text to half the width of a chart."""
-    most = WIDTH // 2 // _CHARACTER
-    return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def empty_chart(title: str, reason: str) -> str:
-    """Draw an empty chart that says why."""
+def _empty_chart(title: str, reason: str) -> Chart:
     text = f'<text class="nothing" x="{WIDTH / 2}" y="{HEIGHT / 2}">{escape(reason)}</text>'
-    return _svg(f"{title}: {reason}", text)
+    return _chart(title, f": {reason}", text)
 
 
 def _left_margin(texts: Collection[str]) -> float:
@@ -276,8 +268,9 @@ def _x_axis(
     return "".join(parts)
 
 
-def _svg(description: str, body: str, height: int = HEIGHT) -> str:
-    return (
+def _chart(heading: str, description: str, body: str, height: int = HEIGHT) -> Chart:
+    svg = (
         f'<svg class="chart" viewBox="0 0 {WIDTH} {height}" role="img" '
-        f'aria-label="{escape(description)}">{body}</svg>'
+        f'aria-label="{escape(heading + description)}">{body}</svg>'
     )
+    return {"heading": heading, "svg": svg}

@@ -23,7 +23,7 @@ _MAP_NEIGHBORS = 6
 
 def map_data(measurements: Measurements) -> dict[str, object]:
     """Return everything the script needs to know about the drawn rows."""
-    items, thumbnails = measurements.items, measurements.gallery.thumbnails
+    items, gallery = measurements.items, measurements.gallery
     rows = measurements.rows[measurements.drawn].tolist()
     maps = {
         key: base64.b64encode(quantized(points).tobytes()).decode()
@@ -35,7 +35,9 @@ def map_data(measurements: Measurements) -> dict[str, object]:
         "ids": [items.ids[row] for row in rows],
         "texts": None if items.texts is None else [items.texts[row] for row in rows],
         "categories": _categories(measurements, rows),
-        "thumbs": None if items.images is None else [_short(thumbnails[row]) for row in rows],
+        "thumbs": None
+        if items.images is None
+        else [_short(gallery.thumbnail(row)) for row in rows],
         "neighbors": _neighbors(measurements),
     }
 

@@ -34,7 +34,7 @@ class Verdict:
 def judge(measurements: Measurements) -> Verdict:
     """Judge by the differences in Recall@1 if there are labels, else by the recommendation."""
     verdict = _judge_first(measurements)
-    shared, names = measurements.comparison.shared, measurements.source.models
+    shared, names = measurements.shared, measurements.source.models
     if shared is None:
         return verdict
     fact = (
@@ -52,12 +52,12 @@ def _judge_first(measurements: Measurements) -> Verdict:
         return as_pca(measurements.advice, rows_phrase(measurements))
     if measurements.advice is not None:
         return without_labels(measurements.advice, rows_phrase(measurements))
-    comparison, labels = measurements.comparison, measurements.labels
+    labels = measurements.labels
     if labels is not None and (reason := _too_few(labels.values)):
         return Verdict("open", "Not enough data to say", reason, {})
-    gains = {key: by_k[1] for key, by_k in comparison.differences.items()}
-    values = comparison.scores[0].values
-    return with_labels(gains, values, sizes, rows_phrase(measurements), measurements.source.models)
+    gains = {key: by_k[1] for key, by_k in measurements.differences.items()}
+    recall = {key: share.value for key, share in measurements.scores[0].figures.items()}
+    return with_labels(gains, recall, sizes, rows_phrase(measurements), measurements.source.models)
 
 
 def _too_few(labels: NDArray[np.str_]) -> str:

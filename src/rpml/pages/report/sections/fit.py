@@ -4,17 +4,17 @@ import re
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rpml.estimator import RPML
 from rpml.estimator.description import mean_losses, outcome_lines
 from rpml.estimator.fitted import describe_settings
 from rpml.evaluation.diagnostics import of_clusters, of_stability, of_triplets, of_whitening
 from rpml.pages.report import charts
-from rpml.pages.report.examples import Gallery, Strip, Triplet, cluster_samples, trusted_triplets
 from rpml.pages.report.measurements import Measurements
-from rpml.pages.report.section import Content, Figure, Section
+from rpml.pages.report.section import Content, ItemView, Section
 from rpml.runtime.environment import versions
-from rpml.runtime.rows import sorted_sample
+from rpml.runtime.rows import Labels, sorted_sample
 from rpml.runtime.wording import counted, one_line
 
 _MIN_ROWS, _STABILITY_ROWS = 60, 3000  # range in which the stability of clusters is measured
@@ -90,7 +90,7 @@ def _training(measurements: Measurements) -> Content:
             continue
         log = name == "gradient_norm" and bool(values.min() > 0)
         line = charts.Series(heading, "rpml", values)
-        figures.append(Figure(heading, charts.line_chart(heading, [line], step, log)))
+        figures.append(charts.line_chart(heading, [line], step, log))
     lines = [f"{name.capitalize()}: {text}." for name, text in outcome_lines(model).items()]
     how = (
         "The loss should fall and level off, and the gradient norm should fall by orders of "
@@ -110,9 +110,6 @@ _TRAINING_TEMPLATE = """
 TRAINING = Section("training", "Training", _training, _TRAINING_TEMPLATE)
 
 
-_SIZES_HEADING = "Sizes of the pseudo-clusters"
-
-
 def _clusters(measurements: Measurements) -> Content:
     """Show cluster sizes, and examples if the rows are the training rows."""
     fitted = getattr(measurements.model, "labels_", None)
@@ -123,13 +120,7 @@ def _clusters(measurements: Measurements) -> Content:
         labels = shown[measurements.rows]
     sizes = np.bincount(labels[labels >= 0])
     sizes = sizes[sizes > 0]
-    chart = charts.histogram(_SIZES_HEADING, sizes, "items per pseudo-cluster", log_bins=True)
-    samples = []
-    if shown is not None:
-        samples = [
-            Strip(f"Pseudo-cluster {name}", [gallery.view(r) for r in rows], counted(size, "item"))
-            for name, size, rows in cluster_samples(shown, 5, 10)
-        ]
+    samples = [] if shown is None else cluster_samples(shown, 5, 10)
     together = sizes[sizes > 1]
     facts = {
         "of two or more items": f"{len(together):,}",
@@ -148,11 +139,30 @@ def _clusters(measurements: Measurements) -> Content:
             f"The pseudo-clusters {role}. Many small and pure ones are good; a single giant or "
             "mostly singletons are a warning."
         ),
-        "figure": Figure(_SIZES_HEADING, chart),
+        "figure": charts.histogram(
+            "Sizes of the pseudo-clusters", sizes, "items per pseudo-cluster", log_bins=True
+        ),
         "facts": facts,
-        "samples": samples,
+        "samples": [
+            (name, counted(size, "item"), [gallery.view(row) for row in rows])
+            for name, size, rows in samples
+        ],
         "trained": shown is not None,
     }
+
+
+def cluster_samples(labels: Labels, count: int, members: int) -> list[tuple[int, int, list[int]]]:
+    """Return (cluster, size, some members) of clusters from the largest to pairs."""
+    names, sizes = np.unique(labels[labels >= 0], return_counts=True)
+    names, sizes = names[sizes > 1], sizes[sizes > 1]
+    order = np.argsort(-sizes, kind="stable")
+    places = np.unique(np.linspace(0, len(order) - 1, count).round().astype(int))
+    shown = []
+    for c in order[places] if len(order) else order:
+        rows = np.flatnonzero(labels == names[c])
+        step = max(1, len(rows) // members)
+        shown.append((int(names[c]), int(sizes[c]), rows[::step][:members].tolist()))
+    return shown
 
 
 _CLUSTERS_TEMPLATE = """
@@ -166,7 +176,9 @@ _CLUSTERS_TEMPLATE = """
 </div>
 {% if samples %}
 <h3>Examples, from the largest to the smallest</h3>
-{% for s in samples %}{{ ui.strip(s) }}{% endfor %}
+{% for name, size, views in samples %}
+{{ ui.strip(views, size, "Pseudo-cluster " ~ name) }}
+{% endfor %}
 {% elif not trained %}
 <p class="note">
   These features are not the training rows, so the pseudo-clusters cannot be shown as items.
@@ -176,7 +188,7 @@ _CLUSTERS_TEMPLATE = """
 CLUSTERS = Section("clusters", "Pseudo-clusters", _clusters, _CLUSTERS_TEMPLATE)
 
 
-_ROLES = ("anchor", "positive", "negative")
+_SAME = 0.02  # relative range below which weights count as equal
 
 
 def _triplets(measurements: Measurements) -> Content | None:
@@ -188,21 +200,19 @@ def _triplets(measurements: Measurements) -> Content | None:
     if not hasattr(model, "triplets_"):
         return None
     weights, probabilities = model.triplet_weights_, model.triplet_probabilities_
-    heading = "Triplet probabilities"
-    figures = [Figure(heading, charts.histogram(heading, probabilities, "probability"))]
+    figures = [charts.histogram("Triplet probabilities", probabilities, "probability")]
     summary = f"{counted(len(weights), 'triplet')}."
     if charts.is_constant(weights):
         summary += f" All have the weight {charts.number(float(weights[0]))}."
     else:
-        heading = "Triplet weights"
-        figures.insert(0, Figure(heading, charts.histogram(heading, weights, "weight")))
-    shown: Content = {"most": [], "least": [], "by": "weight"}
+        figures.insert(0, charts.histogram("Triplet weights", weights, "weight"))
+    by, columns = "weight", {}
     if measurements.trained and len(weights):
-        trust = trusted_triplets(model)
-        most, least = (
-            [_strip(t, measurements.gallery) for t in part] for part in (trust.most, trust.least)
-        )
-        shown = {"most": most, "least": least, "by": trust.by}
+        by, most, least = trusted_triplets(model)
+        columns = {
+            name: [_triplet_strip(measurements, int(t)) for t in part]
+            for name, part in (("Highest", most), ("Lowest", least))
+        }
     return {
         "how": (
             "A triplet asks that the positive be closer to the anchor than the negative. Its "
@@ -212,22 +222,44 @@ def _triplets(measurements: Measurements) -> Content | None:
         "figures": figures,
         "summary": summary,
         "trained": measurements.trained,
-        **shown,
+        "by": by,
+        "columns": columns,
     }
 
 
-def _strip(triplet: Triplet, gallery: Gallery) -> Strip:
-    items = [gallery.view(r, "", role) for r, role in zip(triplet.rows, _ROLES, strict=True)]
-    return Strip("", items, f"weight {triplet.weight:.3g}, probability {triplet.probability:.3g}")
+def trusted_triplets(model: RPML, count: int = 4) -> tuple[str, NDArray[np.intp], NDArray[np.intp]]:
+    """Return the most and the least trusted triplets with different anchors, by number.
+
+    They are ordered by weight, or by probability if all weights are about equal; the first value
+    says by which.
+    """
+    weights, probabilities = model.triplet_weights_, model.triplet_probabilities_
+    vary = float(np.ptp(weights)) > _SAME * float(weights.max())
+    order = np.argsort(weights if vary else probabilities, kind="stable")
+
+    def pick(ordered: NDArray[np.intp]) -> NDArray[np.intp]:
+        _, first = np.unique(model.triplets_[ordered, 0], return_index=True)
+        return ordered[np.sort(first)[:count]]
+
+    return "weight" if vary else "probability", pick(order[::-1]), pick(order)
+
+
+def _triplet_strip(measurements: Measurements, t: int) -> tuple[list[ItemView], str]:
+    model, gallery = measurements.model, measurements.gallery
+    roles = zip(model.triplets_[t].tolist(), ("anchor", "positive", "negative"), strict=True)
+    weight, probability = model.triplet_weights_[t], model.triplet_probabilities_[t]
+    views = [gallery.view(row, "", role) for row, role in roles]
+    return views, f"weight {weight:.3g}, probability {probability:.3g}"
 
 
 _TRIPLETS_TEMPLATE = """
 <div class="charts">{% for figure in figures %}{{ ui.chart(figure) }}{% endfor %}</div>
 <p>{{ summary }}</p>
-{% if most %}
+{% if columns %}
 <div class="halves">
-  <div><h3>Highest {{ by }}</h3>{% for s in most %}{{ ui.strip(s) }}{% endfor %}</div>
-  <div><h3>Lowest {{ by }}</h3>{% for s in least %}{{ ui.strip(s) }}{% endfor %}</div>
+  {% for name, strips in columns.items() %}
+  <div><h3>{{ name }} {{ by }}</h3>{% for s in strips %}{{ ui.strip(*s) }}{% endfor %}</div>
+  {% endfor %}
 </div>
 {% elif not trained %}
 <p class="note">

@@ -1,10 +1,16 @@
 """Sections that show items: the maps, what changed, hits and misses, the grid."""
 
+import numpy as np
+from numpy.typing import NDArray
+
+from rpml.evaluation.metrics.label_free import neighbor_overlap
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.layout import grid_side, layout_note, snap_to_grid
-from rpml.pages.report.examples import SHOWN, Strip, most_changed, retrieval_queries
 from rpml.pages.report.measurements import Measurements
-from rpml.pages.report.section import Content, Section
+from rpml.pages.report.section import Content, ItemView, Section
+
+SHOWN = 6  # neighbors per query
+Rows = NDArray[np.intp]
 
 
 def _maps(measurements: Measurements) -> Content:
@@ -94,6 +100,28 @@ def _changed(measurements: Measurements) -> Content:
     return {"how": how, "pairs": pairs}
 
 
+def most_changed(
+    before: NDArray[np.integer], after: NDArray[np.integer], count: int, rng: np.random.Generator
+) -> Rows:
+    """Return the rows that keep the fewest neighbors; ties in random order.
+
+    Rows of one region change together, so a row that is a neighbor of an earlier one is skipped.
+    """
+    k = min(before.shape[1], after.shape[1])
+    overlap = neighbor_overlap(before, after, k)
+    order = np.lexsort((rng.random(len(overlap)), overlap))
+    seen: set[int] = set()
+    chosen = []
+    for row in order.tolist():
+        around = {row, *before[row, :SHOWN].tolist(), *after[row, :SHOWN].tolist()}
+        if not around & seen:
+            chosen.append(row)
+            seen |= around
+        if len(chosen) == count:
+            break
+    return np.array(chosen, dtype=np.intp)
+
+
 _CHANGED_TEMPLATE = """
 {% for pair in pairs %}
 <div class="pair">
@@ -126,12 +154,12 @@ def _retrieval(measurements: Measurements) -> Content | None:
     rng = measurements.rng("retrieval")
     successes, failures = retrieval_queries(nearest, labels.values, 5, rng)
 
-    def strip(i: int) -> Strip:
+    def strip(i: int) -> tuple[list[ItemView], str]:
         query = int(rows[i])
         views = gallery.results(query, rows[nearest[i]].tolist())
         right = sum(v.tone == "right" for v in views)
-        items = [gallery.view(query, "query", "query"), *views]
-        return Strip("", items, f"{right} of {len(views)} right")
+        query_view = gallery.view(query, "query", "query")
+        return [query_view, *views], f"{right} of {len(views)} right"
 
     return {
         "how": (
@@ -146,13 +174,34 @@ def _retrieval(measurements: Measurements) -> Content | None:
     }
 
 
+def retrieval_queries(
+    nearest: NDArray[np.integer], labels: NDArray[np.str_], count: int, rng: np.random.Generator
+) -> tuple[Rows, Rows]:
+    """Return random queries with mostly right results, and others with mostly wrong ones.
+
+    One per label, and only labels with at least two items, since others can only fail.
+    """
+    right = (labels[nearest[:, :SHOWN]] == labels[:, None]).mean(axis=1)
+    _, codes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    able = np.flatnonzero(sizes[codes] > 1)
+
+    def pick(score: NDArray[np.floating]) -> Rows:
+        order = able[np.lexsort((rng.random(len(able)), -score[able]))]
+        _, first = np.unique(codes[order], return_index=True)
+        return np.asarray(order[np.sort(first)[:count]])
+
+    successes = pick(right)
+    failures = pick(1 - right)
+    return successes[right[successes] > 0.5], failures[right[failures] < 0.5]
+
+
 _RETRIEVAL_TEMPLATE = """
 <div class="halves">
   {% for title, kind, strips in columns %}
   <div>
     <h3>{{ title }}</h3>
     {% for s in strips %}
-    {{ ui.strip(s) }}
+    {{ ui.strip(*s) }}
     {% else %}
     <p class="muted">No query has mostly {{ kind }} results.</p>
     {% endfor %}

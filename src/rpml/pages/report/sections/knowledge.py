@@ -4,7 +4,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.evaluation.separated import separated_pairs
-from rpml.pages.report.examples import Strip
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Section
 
@@ -26,20 +25,15 @@ def _knowledge(measurements: Measurements) -> Content | None:
             f"raw features, {after} by the embedding."
         )
     pairs = separated_pairs(raw.vectors, found.vectors, measurements.rows, known)
-    view = measurements.gallery.view
+    view, roles = measurements.gallery.view, values or [""] * measurements.n_rows
     return {
         "how": (
             "The embedding discounts what differs between near items, and what was given as not "
             "to matter: it should no longer decide which items are near."
         ),
         "lines": lines,
-        "strips": [Strip("", [view(row, role=role(row, values)) for row in p]) for p in pairs],
+        "strips": [[view(row, role=roles[row]) for row in pair] for pair in pairs],
     }
-
-
-def role(row: int, values: list[str] | None) -> str:
-    """Return the value of an item, shown with it."""
-    return "" if values is None else values[row]
 
 
 def shared(neighbors: NDArray[np.integer], values: NDArray[np.str_]) -> float:

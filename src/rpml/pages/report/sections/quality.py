@@ -1,9 +1,6 @@
 """Sections about the quality of the embedding: scores, evidence, spectrum, sizes, codes."""
 
-from collections.abc import Sequence
-
 import numpy as np
-from numpy.typing import ArrayLike
 
 from rpml.evaluation.codes import coded, nearest_rows
 from rpml.evaluation.metrics import first_hit_rank
@@ -14,17 +11,8 @@ from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.solver.prefix import sizes_below
 from rpml.method.whitening.calibration import expected_gain
 from rpml.pages.report import charts
-from rpml.pages.report.comparison import SampledLabels, Score, Space, SpaceComparison
-from rpml.pages.report.measurements import Measurements, Source
-from rpml.pages.report.section import (
-    Cell,
-    Content,
-    Figure,
-    Line,
-    Section,
-    format_interval,
-    format_value,
-)
+from rpml.pages.report.measurements import Measurements, SampledLabels, Space
+from rpml.pages.report.section import Content, Score, Section, format_interval, format_value
 from rpml.pages.report.verdict import bounds, signed
 from rpml.runtime.intervals import Interval, interval
 from rpml.runtime.rows import Array, sorted_sample, unit_rows
@@ -33,10 +21,7 @@ from rpml.runtime.wording import counted
 
 def _scores(measurements: Measurements) -> Content:
     """Show scores with and without labels; a clearly best value is marked."""
-    comparison, spaces = measurements.comparison, measurements.spaces
-    keys = [space.key for space in spaces]
-    labels = measurements.labels
-    n_measured = len(measurements.rows)
+    labels, n_measured = measurements.labels, len(measurements.rows)
     how = (
         "Small figures are 95% intervals; bold marks a value that is better than all others "
         "beyond chance."
@@ -48,38 +33,28 @@ def _scores(measurements: Measurements) -> Content:
         )
     return {
         "how": how,
-        "spaces": spaces,
-        "with_labels": [_line(s, keys) for s in comparison.scores if s.uses_labels],
-        "without_labels": [_line(s, keys) for s in comparison.scores if not s.uses_labels],
-        "differences": differences(comparison, measurements.source),
+        "spaces": measurements.spaces,
+        "with_labels": [s for s in measurements.scores if s.uses_labels],
+        "without_labels": [s for s in measurements.scores if not s.uses_labels],
+        "differences": _differences(measurements),
     }
 
 
-def _line(score: Score, keys: list[str]) -> Line:
-    cells = [
-        Cell(
-            format_value(score.values[key], score.style),
-            format_interval(score.intervals.get(key), score.style),
-            key == score.best,
-        )
-        for key in keys
-    ]
-    return Line(score.name, score.reading, cells)
+_COMPARED = (1, 4)  # K
 
 
-def differences(comparison: SpaceComparison, source: Source) -> Figure | None:
+def _differences(measurements: Measurements) -> charts.Chart | None:
     """Draw differences in Recall@K to each alternative; None without labels."""
+    source = measurements.source
     names = {"raw": "raw", "pca": "PCA", "second": source.second}
-    ranges = [
-        charts.Range(f"R@{k}, vs {names[key]}", key, 100 * g.value, 100 * g.low, 100 * g.high)
-        for key, gains in comparison.differences.items()
-        for k, g in gains.items()
-        if k in (1, 4)
+    shown = [
+        charts.Series.of_shares(f"R@{k}, vs {names[key]}", key, [gain])
+        for key, gains in measurements.differences.items()
+        for k, gain in gains.items()
+        if k in _COMPARED
     ]
-    if not ranges:
-        return None
     heading = f"Recall@K of {source.models[0]} minus that of the alternative"
-    return Figure(heading, charts.interval_chart(heading, ranges, "percentage points"))
+    return charts.interval_chart(heading, shown, "percentage points") if shown else None
 
 
 _SCORES_TEMPLATE = """
@@ -124,20 +99,21 @@ def _evidence(measurements: Measurements) -> Content | None:
     }
 
 
-def _rank_gain(name: str, gain: Interval) -> Cell:
+def _rank_gain(name: str, gain: Interval) -> tuple[str, str]:
+    """Return the rank gain and its interval as texts."""
     exact = name == REFERENCE or gain.low == gain.high  # RPML fell back to PCA
     bounds = "" if exact else f"{signed(gain.low, 2)} to {signed(gain.high, 2)}"
-    return Cell(signed(gain.value, 2), bounds, best=False)
+    return signed(gain.value, 2), bounds
 
 
-def _expected(name: str, rank_gain: float) -> Cell:
-    """Return the gain at such a rank gain on the calibration sets, at least zero."""
+def _expected(name: str, rank_gain: float) -> tuple[str, str]:
+    """Return the gain at such a rank gain on the calibration sets, at least zero, as texts."""
     if name == "raw":  # of another size, where the rank gain is not calibrated
-        return Cell("not known", "", best=False)
+        return "not known", ""
     if name == REFERENCE or rank_gain < 0:
-        return Cell("reference" if name == REFERENCE else "none", "", best=False)
+        return "reference" if name == REFERENCE else "none", ""
     gain = expected_gain(rank_gain)
-    return Cell(f"{signed(100 * gain.value)} points", bounds(gain), best=False)
+    return f"{signed(100 * gain.value)} points", bounds(gain)
 
 
 _EVIDENCE_TEMPLATE = """
@@ -153,8 +129,8 @@ _EVIDENCE_TEMPLATE = """
   <tbody>
   {% for title, gain, expected in methods %}
     <tr><th scope="row">{{ title }}</th>
-    <td class="number">{{ gain.text }}<span class="interval">{{ gain.interval }}</span></td>
-    <td class="number">{{ expected.text }}<span class="interval">{{ expected.interval }}</span></td>
+    <td class="number">{{ gain[0] }}<span class="interval">{{ gain[1] }}</span></td>
+    <td class="number">{{ expected[0] }}<span class="interval">{{ expected[1] }}</span></td>
     </tr>
   {% endfor %}
   </tbody>
@@ -180,14 +156,13 @@ EVIDENCE = Section("evidence", "Evidence without labels", _evidence, _EVIDENCE_T
 
 
 _MAX_AXES = 256
-_SPECTRUM_HEADING = "Share of variance per axis"
 
 
 def _spectrum(measurements: Measurements) -> Content:
     """Show all spaces in one chart, and their effective ranks."""
-    spectra, spaces = measurements.comparison.spectra, measurements.spaces
+    spaces = measurements.spaces
     lines = [
-        charts.Series(s.title, s.key, np.maximum(spectra[s.key].shares[:_MAX_AXES], 1e-9))
+        charts.Series(s.title, s.key, np.maximum(s.spectrum.shares[:_MAX_AXES], 1e-9))
         for s in spaces
     ]
     return {
@@ -195,14 +170,13 @@ def _spectrum(measurements: Measurements) -> Content:
             "A flat line uses all directions, a steep one wastes most of them. The effective rank "
             "says how many directions are in use; small figures are its 95% interval."
         ),
-        "figure": Figure(
-            _SPECTRUM_HEADING,
-            charts.line_chart(_SPECTRUM_HEADING, lines, "axis, strongest first", log=True),
+        "figure": charts.line_chart(
+            "Share of variance per axis", lines, "axis, strongest first", log=True
         ),
         "ranks": [
             (s, format_value(rank.value, "tenths"), format_interval(rank, "tenths"))
             for s in spaces
-            for rank in [spectra[s.key].effective_rank]
+            for rank in [s.spectrum.effective_rank]
         ],
     }
 
@@ -246,7 +220,7 @@ def _sizes(measurements: Measurements) -> Content | None:
 
 def quality_by_size(
     vectors: Array, labels: SampledLabels | None, rng: np.random.Generator
-) -> list[Figure]:
+) -> list[charts.Chart]:
     """Draw charts over the prefix sizes, measured on a sample of the rows."""
     sizes = prefix_sizes(vectors.shape[1])
     if len(sizes) < 2:
@@ -255,28 +229,19 @@ def quality_by_size(
     k = min(NEAREST, len(sample) - 1)
     near = [nearest_neighbors(sample[:, :s], k, metric="cosine").indices for s in sizes]
     heading = f"Of the {k} nearest neighbors at full size, retained (%)"
-    figures = [_chart(heading, sizes, [neighbor_overlap(near[-1], n, k) for n in near], rng)]
+    measured = {heading: [interval(neighbor_overlap(near[-1], n, k), rng) for n in near]}
     if labels is not None:
         sampled = sorted_sample(len(labels), _SIZES_ROWS, rng)
         rows, y = vectors[labels.positions[sampled]], labels.values[sampled]
         hits = [first_hit_rank(rows[:, :s], y) < 1 for s in sizes]
-        figures.append(_chart("Recall@1 (%)", sizes, hits, rng))
-    return figures
-
-
-def _chart(
-    heading: str, sizes: list[int], values: Sequence[ArrayLike], rng: np.random.Generator
-) -> Figure:
-    """Draw means per size with 95% intervals."""
-    means = [interval(per_row, rng) for per_row in values]
-    line = charts.Series(
-        heading,
-        "rpml",
-        [100 * m.value for m in means],
-        [(100 * m.low, 100 * m.high) for m in means],
-    )
+        measured["Recall@1 (%)"] = [interval(per_row, rng) for per_row in hits]
     names = [str(s) for s in sizes]
-    return Figure(heading, charts.line_chart(heading, [line], "components", names=names))
+    return [
+        charts.line_chart(
+            heading, [charts.Series.of_shares(heading, "rpml", means)], "components", names=names
+        )
+        for heading, means in measured.items()
+    ]
 
 
 _SIZES_TEMPLATE = """
@@ -303,42 +268,30 @@ def _codes(measurements: Measurements) -> Content:
 
 def quality_by_code(
     spaces: list[Space], labels: SampledLabels | None, rng: np.random.Generator
-) -> tuple[list[Line], Figure]:
+) -> tuple[list[Score], charts.Chart]:
     """Return the table and its chart, measured on a sample of the rows, labeled ones if any."""
     labeled = np.arange(len(spaces[0].vectors)) if labels is None else labels.positions
     sampled = sorted_sample(len(labeled), _CODES_ROWS, rng)
     y = None if labels is None else labels.values[sampled]
     raw, k = spaces[0].vectors[labeled[sampled]], min(NEAREST, len(sampled) - 1)
     near = nearest_neighbors(raw, k, metric="cosine").indices
-    heading = (
-        "Recall@1" if y is not None else "Of the nearest neighbors by the raw features, retained"
-    )
-    by_space: dict[str, dict[str, tuple[int, Interval]]] = {}
+    heading = "Of the nearest neighbors by the raw features, retained (%)"
+    scores = [Score(code, "", "percent", {}) for code in _CODES]
     for space in spaces:
         rows = unit_rows(np.asarray(space.vectors[labeled[sampled]], np.float32))
-        by_space[space.key] = {}
-        for code, bits in _CODES.items():
-            stored = rows if code == "float32" else coded(rows, code)
+        for score in scores:
+            stored = rows if score.name == "float32" else coded(rows, score.name)
             nearest = nearest_rows(rows, stored, np.arange(len(rows)), k)
             per_row = neighbor_overlap(near, nearest, k) if y is None else y[nearest[:, 0]] == y
-            n_bytes = -(-rows.shape[1] * bits // 8)
-            by_space[space.key][code] = n_bytes, interval(per_row, rng)
-    lines = [
-        Line(code, "", [_cell(*by_code[code]) for by_code in by_space.values()]) for code in _CODES
+            score.figures[space.key] = interval(per_row, rng)
+            n_bytes = -(-rows.shape[1] * _CODES[score.name] // 8)
+            score.notes[space.key] = counted(n_bytes, "byte")
+    series = [
+        charts.Series.of_shares(space.title, space.key, [s.figures[space.key] for s in scores])
+        for space in spaces
     ]
-    series = [_series(space, [by_space[space.key][code][1] for code in _CODES]) for space in spaces]
-    chart = charts.line_chart(f"{heading} (%)", series, "code", names=list(_CODES))
-    return lines, Figure(f"{heading} (%)", chart)
-
-
-def _series(space: Space, means: list[Interval]) -> charts.Series:
-    ends = [(100 * m.low, 100 * m.high) for m in means]
-    return charts.Series(space.title, space.key, [100 * m.value for m in means], ends)
-
-
-def _cell(n_bytes: int, mean: Interval) -> Cell:
-    text = format_value(mean.value, "percent")
-    return Cell(text, format_interval(mean, "percent"), False, counted(n_bytes, "byte"))
+    heading = heading if y is None else "Recall@1 (%)"
+    return scores, charts.line_chart(heading, series, "code", names=list(_CODES))
 
 
 _CODES_TEMPLATE = """
